@@ -86,10 +86,10 @@ $(STAMP): requirements.lock pyproject.toml
 # The peers' own environment: an older scikit-learn first, and all the rest (torch above all) as ExPriL's has it.
 peers: $(PEERS_STAMP)
 
-$(PEERS_STAMP): $(STAMP) experiments/peers/requirements.txt
+$(PEERS_STAMP): $(STAMP) lab/peers/requirements.txt
 	$(BIN)/python -m venv --clear $(PEERS_VENV)
 	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$$($(PEERS_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/expril.pth"
-	$(PEERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement experiments/peers/requirements.txt
+	$(PEERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement lab/peers/requirements.txt
 	touch $@
 
 clean:

@@ -16,15 +16,15 @@ from fractions import Fraction
 from pathlib import Path
 
 from benchmarks.common import NOW, Result, at_most
+from expril.audit.recompute import recompute
 from protocol.envelopes import SigningKey, digest
+from protocol.kinds.counts import PlannedCounts
 from protocol.ledger.entries import GENESIS, Entry, EntryKind, encode_entry, entry_hash
 from protocol.ledger.exports import encode_export
 from protocol.ledger.heads import sign_head
 from protocol.ledger.terms import ledger_terms
 from protocol.plans import Plan
-from protocol.queries.counts import PlannedCounts
 from protocol.rationals import Rational
-from simulations.audit.recompute import recompute
 
 ENTRIES = 1_000_000
 LEARNERS, QUERIES, PLANS = 50, 30, 40

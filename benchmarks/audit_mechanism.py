@@ -9,8 +9,8 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from benchmarks.common import Result, at_least, at_most
-from simulations.audit.calibration import calibrate
-from simulations.audit.kinds import PATH_CONTROLS, audit_kind, audit_path_control, kinds_to_audit, path_checks
+from expril.audit.calibration import calibrate
+from expril.audit.kinds import PATH_CONTROLS, audit_kind, audit_path_control, kinds_to_audit, path_checks
 
 DRAWS = 100_000
 

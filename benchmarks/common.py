@@ -26,9 +26,9 @@ from curator_node.steward import StewardFile
 from learner_node.study import Carrier, Federation
 from protocol.envelopes import SigningKey
 from protocol.hypotheses import Constant
+from protocol.kinds.counts import CountsBody, PlannedCounts
 from protocol.partitions import FeatureBins
 from protocol.plans import Plan
-from protocol.queries.counts import CountsBody, PlannedCounts
 from protocol.rationals import Rational
 from protocol.schema import NumericAttribute, Schema
 from simulations.carriers import Handle

@@ -27,8 +27,8 @@ from learner_node.superlink import SuperLinkCarrier
 from learner_node.superlink_run import SuperLinkAddress
 from protocol.envelopes import SigningKey
 from protocol.hypotheses import Constant
+from protocol.kinds.counts import CountsBody, PlannedCounts
 from protocol.plans import Plan
-from protocol.queries.counts import CountsBody, PlannedCounts
 from protocol.rationals import Rational
 from simulations.superlink import SuperLink
 

@@ -27,8 +27,8 @@ from curator_node.policy import LearnerPolicy, Policy
 from learner_node.study import Carrier, Federation, Study
 from protocol.envelopes import SigningKey
 from protocol.hypotheses import Constant
+from protocol.kinds.counts import CountsBody, PlannedCounts
 from protocol.plans import Plan
-from protocol.queries.counts import CountsBody, PlannedCounts
 from protocol.rationals import Rational
 from simulations.carriers import Serve, folder, ray_engine
 from simulations.carriers.deploy import Deployment

@@ -19,10 +19,10 @@ from learner_node.session import Session
 from protocol.codec import encode
 from protocol.envelopes import SigningKey
 from protocol.hypotheses import Constant
+from protocol.kinds.holdout import HoldoutBody, PlannedHoldout
 from protocol.limits import Limits
 from protocol.messages import Release
 from protocol.plans import Plan
-from protocol.queries.holdout import HoldoutBody, PlannedHoldout
 from protocol.rationals import Rational
 
 RECORDS, ATTRIBUTES, RESOLUTION = 1_000_000, 4, 1000

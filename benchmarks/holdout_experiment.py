@@ -13,11 +13,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.common import Result, at_most
-from experiments.campaign.provenance import cores
-from experiments.campaign.runner import run_missing
-from experiments.campaign.store import Task
-from experiments.holdout.draws import BLOG, Sizes
-from experiments.holdout.runs import LARGE, NAIVE, NO_EPSILON, THRESHOLDOUT, Run, compute_run
+from expril.report.provenance import cores
+from lab.holdout.draws import BLOG, Sizes
+from lab.holdout.runs import LARGE, NAIVE, NO_EPSILON, THRESHOLDOUT, Run, compute_run
+from simulations.campaign.runner import run_missing
+from simulations.campaign.store import Task
 
 REPEATS, MOST_CORES = 50, 2
 MINUTES = 10

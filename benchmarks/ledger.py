@@ -16,9 +16,9 @@ from benchmarks.common import NOW, Result, at_most, interleaved, median, spread
 from curator_node.ledger import Caps, Reservation, StudyKey
 from curator_node.ledger.files import create_ledger_file, open_ledger_file
 from protocol.envelopes import SigningKey
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.counts import PlannedCounts
 from protocol.plans import Plan
-from protocol.queries import QUERY_KINDS
-from protocol.queries.counts import PlannedCounts
 from protocol.rationals import Rational
 
 CHARGES = 500

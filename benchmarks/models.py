@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from benchmarks.common import Result, median
-from curator_node.fitting import EXACT, sums_about
+from curator_node.kinds.models import EXACT, sums_about
 from protocol.feature_map import STEPS, FeatureMap, NumericFeature
-from protocol.kinds import Turn
-from protocol.models import (
+from protocol.kinds.model import NOISE_ONCE, ModelBody, PlannedModel, length, work
+from protocol.kinds.models import (
     AnyMethod,
     Attributes,
     Body,
@@ -31,7 +31,7 @@ from protocol.models import (
     Points,
     PrincipalComponents,
 )
-from protocol.queries.model import NOISE_ONCE, ModelBody, PlannedModel, length, work
+from protocol.query_kind import Turn
 from protocol.rationals import Rational
 from protocol.records import LABEL_STEPS, Records
 from protocol.schema import NumericAttribute, Schema

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import Result, at_most, median
-from curator_node.mollifier.learning import Density, NaiveBayesLearner, NetworkLearner, WeakLearner, learn_density
+from curator_node.kinds.samples.learning import Density, NaiveBayesLearner, NetworkLearner, WeakLearner, learn_density
 from protocol.grids import BaseLaw, NumberAxis
-from protocol.kinds import Turn
-from protocol.queries.sample import PlannedSample, SampleBody, work
+from protocol.kinds.sample import PlannedSample, SampleBody, work
+from protocol.query_kind import Turn
 from protocol.rationals import Rational
 from protocol.schema import NumericAttribute, Schema
 

@@ -29,16 +29,16 @@ from benchmarks.common import (
 )
 from curator_node.client_app import make_client_app
 from curator_node.ledger import Caps, Reservation, StudyKey, memory_ledger
-from learner_node.readers import READERS
+from learner_node.kinds import READERS
 from learner_node.server_app import FlowerCarrier
 from learner_node.session import Session
 from protocol.codec import encode
 from protocol.envelopes import SigningKey, open_envelope, open_receipt, verify
-from protocol.kinds import Turn
+from protocol.kinds import QUERY_KINDS, counts
+from protocol.kinds.counts import CountsLimits, PlannedCounts
 from protocol.messages import Release
 from protocol.plans import Plan
-from protocol.queries import QUERY_KINDS, counts
-from protocol.queries.counts import CountsLimits, PlannedCounts
+from protocol.query_kind import Turn
 from protocol.rationals import Rational
 from simulations.carriers.in_process import InProcessGrid, flower_nodes
 

@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 
 from benchmarks.common import Result, at_most
-from experiments.campaign.store import Store
-from experiments.paper.experiments import Setup
-from experiments.paper.finished import Finished
-from experiments.paper.runner import run_experiment
-from experiments.problems import PAPER_DATASETS
+from lab.paper.experiments import Setup
+from lab.paper.finished import Finished
+from lab.paper.runner import run_experiment
+from lab.problems import PAPER_DATASETS
+from simulations.campaign.store import Store
 
 RUNS, ALL_RUNS, JOBS = 20, 100, 2
 

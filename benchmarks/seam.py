@@ -15,18 +15,18 @@ from functools import cache
 from pathlib import Path
 
 from benchmarks.common import Result
-from curator_node.answerers import ANSWERERS
-from learner_node.readers import READERS
-from protocol.queries import QUERY_KINDS
-from simulations.audit.shown import SHOWN
+from curator_node.kinds import ANSWERERS
+from expril.audit.shown import SHOWN
+from learner_node.kinds import READERS
+from protocol.kinds import QUERY_KINDS
 
 ROOT = Path(__file__).resolve().parents[1]
 IMPORT = re.compile(r"^\s*from ([\w.]+) import (\([^)]*\)|[^\n]+)", re.MULTILINE)
 ROOMS = ("protocol", "curator_node", "learner_node", "simulations")
-TABLES = ("protocol.queries", "curator_node.answerers", "learner_node.readers", "simulations.audit.shown")
+TABLES = ("protocol.kinds", "curator_node.kinds", "learner_node.kinds", "expril.audit.shown")
 USERS = ("learner_node.strategies", "experiments", "expril", "benchmarks", "tests")
 """Who asks a kind, and is no part of it; so is what only strategies and experiments import."""
-CONTROLS = ("simulations.audit.kinds", "simulations.audit.controls")
+CONTROLS = ("expril.audit.kinds", "expril.audit.controls")
 """What is broken on purpose: it names kinds, and takes their files apart, but no kind needs it."""
 HELPED = ("learner_node.strategies", "experiments")
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from protocol.codec import decode, encode
 from protocol.envelopes import SigningKey, is_signed
-from protocol.queries.secure_counts import (
+from protocol.kinds.secure_counts import (
     Agreement,
     MaskedCounts,
     OpenSum,

@@ -15,7 +15,7 @@ from benchmarks.common import Result, at_least, at_most, interleaved, median, se
 from benchmarks.flower_sums import mean_of
 from benchmarks.secure_rounds import NONCE, Curators, Spread, group_of, run_round
 from protocol.codec import encode
-from protocol.queries.secure_counts import (
+from protocol.kinds.secure_counts import (
     Agreement,
     MaskedCounts,
     OpenSum,

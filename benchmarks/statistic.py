@@ -9,19 +9,19 @@ import numpy as np
 import polars as pl
 
 from benchmarks.common import Result, at_most, median, spread
-from curator_node.answerers import ANSWERERS
 from curator_node.answering import Question, Seat
 from curator_node.dataset import PrivateDataset
+from curator_node.kinds import ANSWERERS
 from curator_node.mechanisms import OpenDPNoise, Stamp
 from curator_node.steward import StewardFile
 from protocol.envelopes import LABEL, SigningKey
-from protocol.kinds import Turn
+from protocol.kinds.statistic import PlannedStatistic, StatisticBody
+from protocol.kinds.statistics.asked import Estimate, Grid, Item, Quantile, Selection
+from protocol.kinds.statistics.methods import AggregateMean, AggregateMedian, Exponential, Features, Method, Smooth
 from protocol.partitions import FeatureBins
-from protocol.queries.statistic import PlannedStatistic, StatisticBody
+from protocol.query_kind import Turn
 from protocol.rationals import Rational
 from protocol.schema import NumericAttribute
-from protocol.statistics.asked import Estimate, Grid, Item, Quantile, Selection
-from protocol.statistics.methods import AggregateMean, AggregateMedian, Exponential, Features, Method, Smooth
 
 RECORDS, REPEATS, LIMIT = 1_000_000, 9, 50
 GRID = Grid(0.0, 100.0, 1000)

@@ -21,8 +21,8 @@ from curator_node.site import Site, assemble_site, hold_records, now
 from learner_node.study import Study
 from protocol.envelopes import SigningKey
 from protocol.hypotheses import Constant
+from protocol.kinds.counts import CountsBody, PlannedCounts
 from protocol.plans import Plan
-from protocol.queries.counts import CountsBody, PlannedCounts
 from protocol.rationals import Rational
 from simulations.carriers.direct import direct_federation
 

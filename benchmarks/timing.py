@@ -26,10 +26,10 @@ from curator_node.site import temporary_site
 from protocol.codec import encode
 from protocol.envelopes import SigningKey, digest, open_envelope, seal
 from protocol.hypotheses import Constant
+from protocol.kinds.counts import CountsBody, PlannedCounts
 from protocol.messages import NO_DIGEST, Query, Release, StudyProposal
 from protocol.partitions import FeatureBins
 from protocol.plans import MOST_QUERIES, Plan
-from protocol.queries.counts import CountsBody, PlannedCounts
 from protocol.rationals import Rational
 
 ATTRIBUTES, BINS = 22, 10

@@ -1,7 +1,7 @@
 """The longest that a question can hold a curator of a million records that declares no size, under default limits.
 
 Each row is a workload of one kind of partition, hypothesis or release, repeated as often as the estimate of
-`protocol.queries.counts.work` allows. Timed is `Curator.handle`, from the bytes of the question to those of the answer,
+`protocol.kinds.counts.work` allows. Timed is `Curator.handle`, from the bytes of the question to those of the answer,
 on one core: with more, encoding takes a share of it. The number is the processor's time, which is the wall's on an idle
 machine; the wall's stands in the note. Two rows are refusals of long bodies, which cost the learner nothing.
 """
@@ -25,7 +25,7 @@ from protocol.codec import encode
 from protocol.envelopes import SigningKey
 from protocol.feature_map import CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Hypothesis, Mlp
-from protocol.kinds import Turn
+from protocol.kinds.counts import CountsBody, CountsLimits, PlannedCounts, work
 from protocol.limits import Limits
 from protocol.messages import Refusal, Release
 from protocol.partitions import (
@@ -38,7 +38,7 @@ from protocol.partitions import (
     TreeLeaves,
 )
 from protocol.plans import Plan
-from protocol.queries.counts import CountsBody, CountsLimits, PlannedCounts, work
+from protocol.query_kind import Turn
 from protocol.rationals import Rational
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import Attribute, CategoricalAttribute, NumericAttribute, Schema

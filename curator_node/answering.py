@@ -8,8 +8,8 @@ from curator_node.dataset import PrivateDataset
 from curator_node.mechanisms import NoiseSource, Stamp
 from protocol.envelopes import SigningKey, statement_bytes
 from protocol.errors import ConfigurationError
-from protocol.kinds import Kinds, Past, QueryKind, Turn
 from protocol.limits import Limits
+from protocol.query_kind import Kinds, Past, QueryKind, Turn
 from protocol.schema import Schema
 
 

@@ -16,10 +16,10 @@ from curator_node.steward import StewardFile
 from protocol.envelopes import open_envelope, request_digest, verify
 from protocol.errors import ConfigurationError, RemoteProtocolError, printable
 from protocol.identity import fingerprint
-from protocol.kinds import Kinds
 from protocol.messages import StudyProposal
 from protocol.odds import PrivacyUnit
 from protocol.plans import Plan, Planned
+from protocol.query_kind import Kinds
 from protocol.rationals import written
 
 _MOST_TOLD = 12

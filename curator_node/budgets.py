@@ -8,8 +8,8 @@ import msgspec
 
 from curator_node.ledger import Account
 from curator_node.policy import Policy
-from protocol.kinds import Kinds
-from protocol.queries import QUERY_KINDS
+from protocol.kinds import QUERY_KINDS
+from protocol.query_kind import Kinds
 from protocol.rationals import amount, shorten
 
 _ZERO = Fraction(0)

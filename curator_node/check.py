@@ -12,7 +12,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from curator_node.answerers import ANSWERERS
 from curator_node.answering import check_size
 from curator_node.budgets import Standing, standing_of
 from curator_node.daemon.node_key import read_node_key
@@ -28,6 +27,7 @@ from curator_node.daemon.settings import (
 from curator_node.dataset import unit_names
 from curator_node.identities import Keys
 from curator_node.keyring import check_keys_of, read_keys
+from curator_node.kinds import ANSWERERS
 from curator_node.ledger.checks import check as check_ledger
 from curator_node.ledger.files import mark_path
 from curator_node.ledger.marks import read_mark
@@ -39,10 +39,10 @@ from curator_node.steward import StewardFile, steward_of
 from curator_node.typical import Typical, typical_questions
 from protocol.envelopes import LABEL
 from protocol.errors import ExprilError
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.secure_counts import SECURE_COUNTS, SecureCountsLimits
 from protocol.ledger.terms import ledger_terms
 from protocol.messages import NOBODY
-from protocol.queries import QUERY_KINDS
-from protocol.queries.secure_counts import SECURE_COUNTS, SecureCountsLimits
 from protocol.record_frames import UnknownClassError
 
 T = TypeVar("T")

@@ -15,10 +15,10 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-from curator_node.answerers import ANSWERERS
 from curator_node.answering import Answerer, Question, bounded_in, check_size
 from curator_node.dataset import PrivateDataset
 from curator_node.identities import Identities, Keys
+from curator_node.kinds import ANSWERERS
 from curator_node.ledger import (
     AnswerGoneError,
     BoundElsewhereError,
@@ -48,7 +48,6 @@ from protocol.envelopes import (
     verify,
 )
 from protocol.errors import ConfigurationError, LocalProtocolError, RemoteProtocolError
-from protocol.kinds import Kinds, Turn
 from protocol.ledger.terms import ledger_terms
 from protocol.messages import (
     CardRequest,
@@ -60,6 +59,7 @@ from protocol.messages import (
     StudyClosed,
     StudyProposal,
 )
+from protocol.query_kind import Kinds, Turn
 from protocol.rationals import amount, shorten
 from protocol.refusals import RETRIABLE, RefusalCode
 

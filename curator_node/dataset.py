@@ -18,9 +18,9 @@ from curator_node.workloads import WorkloadCache
 from protocol.codec import encode
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Hypothesis
+from protocol.kinds.counts import CountsBody, PlannedCounts
 from protocol.limits import ASSUMED_ROUND_SIZE
 from protocol.partitions import Partition
-from protocol.queries.counts import CountsBody, PlannedCounts
 from protocol.record_frames import (
     column_texts,
     count_moved_labels,

@@ -21,8 +21,8 @@ from curator_node.steward import steward_of
 from curator_node.text_files import read_text_file
 from protocol.errors import ConfigurationError
 from protocol.identity import IdentityCard
-from protocol.kinds import Kinds
-from protocol.queries import QUERY_KINDS
+from protocol.kinds import QUERY_KINDS
+from protocol.query_kind import Kinds
 from protocol.rationals import parse_rational
 from protocol.strict_toml import read_toml
 

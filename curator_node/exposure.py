@@ -11,9 +11,9 @@ from curator_node.ledger import Account
 from curator_node.ledger.studies import StudyAccount
 from curator_node.policy import Policy
 from protocol.errors import RemoteProtocolError, printable
-from protocol.kinds import Kinds
 from protocol.odds import NOTHING, UNLIMITED, WORST, Odds, PrivacyUnit, factor, written
 from protocol.plans import Plan
+from protocol.query_kind import Kinds
 
 _ZERO = Fraction(0)
 NOT_COVERED = (

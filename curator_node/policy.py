@@ -8,10 +8,10 @@ import msgspec
 
 from curator_node.enrolled import EnrolledLearner, PublicKey, Text, Written, check_keys, check_rational
 from protocol.errors import ConfigurationError
-from protocol.kinds import Kinds
+from protocol.kinds import QUERY_KINDS
 from protocol.limits import Limits
 from protocol.mistakes import twice
-from protocol.queries import QUERY_KINDS
+from protocol.query_kind import Kinds
 from protocol.rationals import parse_rational
 from protocol.strict_toml import read_toml
 

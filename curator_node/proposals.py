@@ -16,8 +16,8 @@ from curator_node.refusing import caps_of
 from curator_node.requests import check_plan, check_time
 from curator_node.steward import StewardFile
 from protocol.errors import RemoteProtocolError
-from protocol.kinds import Kinds
 from protocol.messages import NO_STUDY, Message, StudyProposal
+from protocol.query_kind import Kinds
 from protocol.refusals import RefusalCode
 
 ENVELOPE_ROOM = 8192

@@ -12,9 +12,9 @@ from curator_node.mechanisms import Stamp
 from curator_node.policy import Policy
 from curator_node.proposals import ENVELOPE_ROOM
 from protocol.envelopes import open_envelope
-from protocol.kinds import Kinds, Past, Turn
 from protocol.ledger.entries import STATE_SEAL_BYTES
 from protocol.messages import Query, Release
+from protocol.query_kind import Kinds, Past, Turn
 from protocol.schema import Schema
 
 

@@ -7,9 +7,9 @@ from curator_node.ledger import StudyAccount
 from curator_node.policy import Policy
 from curator_node.steward import StewardFile
 from protocol.errors import RemoteProtocolError
-from protocol.kinds import Kinds, Turn
 from protocol.messages import Message, Query
 from protocol.plans import Plan
+from protocol.query_kind import Kinds, Turn
 from protocol.refusals import RefusalCode
 from protocol.transitions import State
 

@@ -9,9 +9,9 @@ from curator_node.policy import Policy, settled_limits
 from curator_node.steward import StewardFile
 from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL
 from protocol.errors import ConfigurationError
-from protocol.kinds import Kinds
 from protocol.limits import Limits
 from protocol.messages import Card
+from protocol.query_kind import Kinds
 from protocol.rationals import amount
 
 

@@ -29,7 +29,6 @@ from warnings import catch_warnings, simplefilter
 import polars as pl
 
 from curator_node import enrolment, keyring
-from curator_node.answerers import ANSWERERS
 from curator_node.answering import Answerer
 from curator_node.budgets import Standing, standing_of
 from curator_node.curator import Curator
@@ -37,6 +36,7 @@ from curator_node.data_versions import version_of_data
 from curator_node.dataset import PrivateDataset, StewardWarning
 from curator_node.identities import FormerKey, Keys
 from curator_node.key_files import read_key, write_key
+from curator_node.kinds import ANSWERERS
 from curator_node.ledger import Ledger, memory_ledger
 from curator_node.ledger.checks import CheckedLedger, check
 from curator_node.ledger.files import create_ledger_file, open_ledger_file
@@ -48,8 +48,8 @@ from curator_node.record_files import read_records
 from curator_node.steward import SCHEMA, StewardFile, read_steward_file, steward_of
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
-from protocol.kinds import Kinds
 from protocol.ledger.entries import LedgerCorruptError
+from protocol.query_kind import Kinds
 
 POLICY, KEY, LEDGER = enrolment.POLICY, keyring.KEY, keyring.LEDGER
 DATA = "curator.data"

@@ -13,10 +13,10 @@ from protocol.codec import encode
 from protocol.errors import RemoteProtocolError
 from protocol.feature_map import CategoricalFeature, Feature, FeatureMap, NumericFeature
 from protocol.hypotheses import Constant
-from protocol.kinds import Kinds, Turn
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.counts import CountsBody, PlannedCounts
 from protocol.partitions import NearestCentre
-from protocol.queries import QUERY_KINDS
-from protocol.queries.counts import CountsBody, PlannedCounts
+from protocol.query_kind import Kinds, Turn
 from protocol.rationals import Rational
 from protocol.refusals import EXPLANATIONS, RefusalCode
 from protocol.release_kinds import RELEASE_KINDS

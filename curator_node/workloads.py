@@ -4,7 +4,7 @@ Neighbouring partitions are counted jointly: counters for up to 16,384 joint cel
 cache, and one pass over a uint16 column serves several partitions at once. The lowest bit is left
 free for "the hypothesis errs here". Many records are encoded by several threads, one share of them each.
 
-What a workload takes is in the estimate of `protocol.queries.counts`, whose constants were measured here.
+What a workload takes is in the estimate of `protocol.kinds.counts`, whose constants were measured here.
 """
 
 import math

@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 
 from learner_node.decided import Decide, as_found
+from learner_node.kinds import READERS
+from learner_node.kinds.counts import cells_of, tightest
 from learner_node.objections import complaint_about_cap, complaint_about_plan, complaint_about_question
 from learner_node.plausibility import weights, worth_keeping
 from learner_node.pooling import POOLED
-from learner_node.readers import READERS
-from learner_node.readers.counts import cells_of, tightest
 from learner_node.reading import Reader
 from learner_node.strategies import DEFAULT_STRATEGY, make_strategy, selected
 from learner_node.strategies.base import Conversation, Problem, assumed_size
@@ -23,10 +23,10 @@ from learner_node.study import Study
 from learner_node.together import Together
 from protocol.codec import decode, encode
 from protocol.errors import ConfigurationError, RemoteProtocolError
-from protocol.kinds import Kinds
+from protocol.kinds.counts import CountsBody
 from protocol.messages import Card
 from protocol.plans import Plan
-from protocol.queries.counts import CountsBody
+from protocol.query_kind import Kinds
 from protocol.refusals import RefusalCode
 
 

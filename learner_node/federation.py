@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from learner_node.decided import Decide, as_found
-from learner_node.readers import READERS
+from learner_node.kinds import READERS
 from learner_node.reading import Reader
 from protocol.envelopes import SigningKey
 from protocol.errors import ExprilError

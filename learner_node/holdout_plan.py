@@ -4,7 +4,7 @@ import math
 from fractions import Fraction
 
 from protocol.errors import ConfigurationError
-from protocol.queries.holdout import PlannedHoldout
+from protocol.kinds.holdout import PlannedHoldout
 from protocol.rationals import Rational
 
 RESOLUTION = 1000

@@ -4,10 +4,10 @@ from typing import Any
 
 from protocol.codec import encode
 from protocol.errors import RemoteProtocolError, printable
-from protocol.kinds import Kinds, QueryKind, Turn
 from protocol.limits import ASSUMED_ROUND_SIZE
 from protocol.messages import Card
 from protocol.plans import Plan
+from protocol.query_kind import Kinds, QueryKind, Turn
 from protocol.rationals import parse_amount
 from protocol.refusals import EXPLANATIONS, RefusalCode
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from learner_node.kinds import READERS
 from learner_node.label_model import MOST_CELLS
 from learner_node.label_model.prior import DIFFICULTIES, Belief, PriorProblems, draw_prior_problems
 from learner_node.pooling import SecurePool
-from learner_node.readers import READERS
 from learner_node.reading import Precision, not_foreseen, questions
 from learner_node.rehearsal import CARRIERS, CellsForeseen, Rehearsal, carriers, rehearse
 from learner_node.strategies import ANY_LABEL, make_strategy, option_names
@@ -26,8 +26,8 @@ from learner_node.strategies.cells import CellsStrategy
 from learner_node.strategies.options import exact_shares, names_of
 from learner_node.strategies.selected import choice_of, chosen_by_rule, is_wide, why_not_chosen
 from protocol.errors import ConfigurationError
+from protocol.kinds import QUERY_KINDS
 from protocol.plans import Plan
-from protocol.queries import QUERY_KINDS
 from protocol.records import Records
 
 Floats = NDArray[np.float64]

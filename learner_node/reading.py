@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from learner_node.decided import Decide, as_found
 from protocol.errors import ConfigurationError, ExprilError
-from protocol.kinds import QueryKind, Turn
 from protocol.messages import Card
+from protocol.query_kind import QueryKind, Turn
 from protocol.records import Records
 from protocol.schema import Schema
 

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learner_node.areas import expected_auc
+from learner_node.kinds import READERS
 from learner_node.label_model.foresight import Foresight
 from learner_node.label_model.prior import PriorProblems
-from learner_node.readers import READERS
 from learner_node.reading import questions
 from learner_node.source import coordinates, kmeans_cells, standardising_map
 from learner_node.strategies import make_strategy
@@ -24,10 +24,10 @@ from learner_node.strategies.cells import CellsStrategy
 from learner_node.strategies.selected import is_wide
 from protocol.errors import ConfigurationError
 from protocol.feature_map import FeatureMap
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.counts import CountsBody
 from protocol.noise import DiscreteLaplace
 from protocol.partitions import Partition
-from protocol.queries import QUERY_KINDS
-from protocol.queries.counts import CountsBody
 from protocol.records import Records
 
 Floats = NDArray[np.float64]

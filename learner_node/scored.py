@@ -13,10 +13,10 @@ from scipy.special import expit, logit
 from scipy.stats import spearmanr
 
 from learner_node.distillation import HEADER_PARAMETERS, distil_score
+from learner_node.kinds.counts import limits_of
 from learner_node.label_model.summed_noise import noise_law
 from learner_node.partitions import score_bins
 from learner_node.performance import RULES
-from learner_node.readers.counts import limits_of
 from learner_node.source import standardising_map
 from learner_node.strategies.base import NumberModel, class_probabilities
 from learner_node.thresholds import PREVALENCE, Rule

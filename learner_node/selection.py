@@ -16,19 +16,19 @@ import polars as pl
 
 from learner_node.decided import Decide, decided
 from learner_node.holdout_plan import RESOLUTION, plan_holdout
+from learner_node.kinds.holdout import HoldoutAnswer
 from learner_node.learn import admit
 from learner_node.objections import complaint_about_cap, complaint_about_plan, complaint_about_question
 from learner_node.purposes import announced
-from learner_node.readers.holdout import HoldoutAnswer
 from learner_node.scored import Agreement, as_hypothesis
 from learner_node.study import Federation, NoCuratorError, Study
 from learner_node.uncertainty import AccuracyEstimate
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Constant, Hypothesis
-from protocol.kinds import Turn
+from protocol.kinds.holdout import CLASSES, MOST_RESOLUTION, HoldoutBody, PlannedHoldout
 from protocol.messages import Card
 from protocol.plans import Plan
-from protocol.queries.holdout import CLASSES, MOST_RESOLUTION, HoldoutBody, PlannedHoldout
+from protocol.query_kind import Turn
 from protocol.rationals import parse_rational, written
 from protocol.records import Records
 from protocol.schema import Schema

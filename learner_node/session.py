@@ -17,7 +17,7 @@ from protocol.envelopes import (
     verify,
 )
 from protocol.errors import LocalProtocolError, RemoteProtocolError
-from protocol.kinds import Kinds, Past, Turn
+from protocol.kinds import QUERY_KINDS
 from protocol.messages import (
     NO_DIGEST,
     NOBODY,
@@ -35,7 +35,7 @@ from protocol.messages import (
     StudyProposal,
 )
 from protocol.plans import Plan
-from protocol.queries import QUERY_KINDS
+from protocol.query_kind import Kinds, Past, Turn
 from protocol.rationals import parse_amount
 from protocol.refusals import EXPLANATIONS, RefusalCode
 from protocol.spending import Spending

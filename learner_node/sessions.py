@@ -10,9 +10,9 @@ from learner_node.purposes import Purpose, told
 from learner_node.requests import Request, closing, pending, proposal, stays, terms, unanswered
 from learner_node.session import Session
 from protocol.errors import ConfigurationError, ExprilError
-from protocol.kinds import Kinds, Turn
 from protocol.messages import Card, Message, Refusal
 from protocol.plans import Plan
+from protocol.query_kind import Kinds, Turn
 from protocol.rationals import parse_amount
 from protocol.refusals import RefusalCode
 from protocol.transitions import State

@@ -16,8 +16,8 @@ from learner_node.sessions import Sessions
 from protocol.codec import encode
 from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL
 from protocol.errors import ExprilError, RemoteProtocolError
-from protocol.kinds import Turn
 from protocol.messages import Card, Release
+from protocol.query_kind import Turn
 from protocol.refusals import RefusalCode
 from protocol.transitions import State
 

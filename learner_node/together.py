@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
+from learner_node.kinds.counts import allowed_by, limits_of
 from learner_node.pooling import POOLINGS, SECURE, SecurePool, check_pooling
-from learner_node.readers.counts import allowed_by, limits_of
+from protocol.kinds.counts import COUNTS, CountsLimits
+from protocol.kinds.secure_counts import SECURE_COUNTS, SecureCountsLimits
 from protocol.messages import Card
-from protocol.queries.counts import COUNTS, CountsLimits
-from protocol.queries.secure_counts import SECURE_COUNTS, SecureCountsLimits
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from scipy.special import expit
 
 from learner_node.agreeing import agree
 from learner_node.decided import decided
+from learner_node.kinds.counts import CountsAnswer, tightest
 from learner_node.learn import admit
 from learner_node.objections import complaint_about_cap, complaint_about_plan, complaint_about_question
 from learner_node.performance import (
@@ -34,7 +35,6 @@ from learner_node.performance import (
 from learner_node.pooling import Pooling
 from learner_node.population import population
 from learner_node.purposes import following
-from learner_node.readers.counts import CountsAnswer, tightest
 from learner_node.recalibration import Recalibration, recalibrate
 from learner_node.score_posterior import draw_counts
 from learner_node.score_trend import Bins
@@ -53,10 +53,10 @@ from learner_node.thresholds import DEFAULT_THRESHOLDS, Rule, Threshold, read_th
 from learner_node.together import Together
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Constant, Mlp
+from protocol.kinds.counts import CountsBody
 from protocol.messages import Card
 from protocol.partitions import ScoreBins
 from protocol.plans import Plan
-from protocol.queries.counts import CountsBody
 from protocol.rationals import parse_rational, written
 from protocol.records import Records
 from protocol.schema import Schema

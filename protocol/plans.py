@@ -1,7 +1,7 @@
 """A plan: everything that a study will ask, fixed before the first answer, with its exact cost.
 
 What a planned query says beyond its kind and its number of turns belongs to its kind, which alone decodes it
-(`protocol.kinds`). So a plan can be carried, stored and read back where a kind is not installed.
+(`protocol.query_kind`). So a plan can be carried, stored and read back where a kind is not installed.
 """
 
 from collections.abc import Iterable

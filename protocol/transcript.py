@@ -14,7 +14,7 @@ from protocol.envelopes import (
     verify,
 )
 from protocol.errors import ExprilError, LocalProtocolError, RemoteProtocolError, printable
-from protocol.kinds import Kinds, Past, Turn
+from protocol.kinds import QUERY_KINDS
 from protocol.messages import (
     NO_DIGEST,
     NOBODY,
@@ -31,7 +31,7 @@ from protocol.messages import (
     StudyProposal,
 )
 from protocol.plans import Plan
-from protocol.queries import QUERY_KINDS
+from protocol.query_kind import Kinds, Past, Turn
 from protocol.rationals import parse_amount
 from protocol.spending import Spending
 from protocol.transitions import Event, State, advance

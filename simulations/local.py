@@ -27,9 +27,9 @@ from learner_node.strategies import ANY_LABEL, DEFAULT_STRATEGY
 from learner_node.study import Federation
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.counts import COUNTS
 from protocol.limits import Limits
-from protocol.queries import QUERY_KINDS
-from protocol.queries.counts import COUNTS
 from protocol.rationals import parse_rational
 from protocol.records import Records
 from protocol.release_kinds import RELEASE_KINDS

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from learner_node.fates import LEFT_OUT
 from learner_node.study import Study
-from protocol.queries import QUERY_KINDS
+from protocol.kinds import QUERY_KINDS
 from simulations.federation import Outcome, Repeat
 from simulations.report.folding import some_of
 from simulations.report.model import LearnerReport

@@ -19,9 +19,9 @@ from learner_node.pooling import Pooling, check_pooling
 from learner_node.strategies import DEFAULT_STRATEGY, check_options
 from learner_node.thresholds import DEFAULT_THRESHOLDS, Threshold, read_thresholds
 from protocol.errors import ConfigurationError
+from protocol.kinds import QUERY_KINDS
 from protocol.limits import Limits
 from protocol.mistakes import twice
-from protocol.queries import QUERY_KINDS
 from protocol.rationals import parse_rational, written_exactly
 from protocol.strict_toml import convert, read_toml, suggest
 from simulations.scenario_data import ANY, Data, Name, check_one_of, fits, is_table

@@ -26,9 +26,9 @@ from curator_node.policy import Policy, read_policy
 from curator_node.text_files import read_text_file
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError, printable
+from protocol.kinds import QUERY_KINDS
 from protocol.ledger.entries import Entry, EntryKind
 from protocol.messages import NO_STUDY, NOBODY
-from protocol.queries import QUERY_KINDS
 from protocol.rationals import parse_rational, shorten, written, written_exactly
 
 LOWER_BOUND = (

@@ -15,18 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learner_node.attribute_bins import bin_kernel, named_attributes, tied_bins
+from learner_node.kinds.counts import CountsAnswer
 from learner_node.label_model.additive import AdditiveFit, fit_additive
 from learner_node.label_model.bin_counts import BinCounts
-from learner_node.readers.counts import CountsAnswer
 from learner_node.shape_functions import ShapeFunction, shape_functions
 from learner_node.strategies import checked
 from learner_node.strategies.base import Asking, Problem, SourceEstimate
 from learner_node.strategies.bins import asked_attributes
 from learner_node.strategies.options import Share
 from protocol.hypotheses import Constant
+from protocol.kinds.counts import CountsBody
 from protocol.partitions import FeatureBins
 from protocol.plans import Plan
-from protocol.queries.counts import CountsBody
 from protocol.records import Records
 
 MOST_BINS = 10

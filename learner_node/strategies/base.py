@@ -22,9 +22,9 @@ from learner_node.source import affordable_cells, standardising_map
 from learner_node.training_options import TrainingOptions
 from learner_node.uncertainty import AccuracyEstimate
 from protocol.errors import ConfigurationError
+from protocol.kinds.counts import CountsLimits, PlannedCounts
+from protocol.kinds.secure_counts import TURNS, PlannedSecureCounts
 from protocol.plans import Plan
-from protocol.queries.counts import CountsLimits, PlannedCounts
-from protocol.queries.secure_counts import TURNS, PlannedSecureCounts
 from protocol.rationals import Rational
 from protocol.records import Records
 

@@ -16,8 +16,8 @@ from learner_node.source import coordinates, held_apart, kmeans_cells, standardi
 from learner_node.strategies.base import Asking, ClassesEstimate, Problem
 from learner_node.strategies.options import whole_or_none
 from protocol.feature_map import FeatureMap
+from protocol.kinds.counts import CountsBody
 from protocol.plans import Plan
-from protocol.queries.counts import CountsBody
 from protocol.records import Records
 
 _PAIR = 2

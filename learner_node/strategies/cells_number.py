@@ -19,17 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learner_node.distillation import distil
+from learner_node.kinds.counts import CountsAnswer
 from learner_node.label_model.number_model import fit_number_model
 from learner_node.label_model.summed_noise import noise_law
-from learner_node.readers.counts import CountsAnswer
 from learner_node.source import coordinates, kmeans_cells, standardising_map
 from learner_node.strategies import checked
 from learner_node.strategies.base import Asking, ErrorEstimate, NumberEstimate, Problem
 from learner_node.strategies.options import Share
 from protocol.hypotheses import Constant, Hypothesis, Mlp
+from protocol.kinds.counts import CountsBody
 from protocol.partitions import Partition
 from protocol.plans import Plan
-from protocol.queries.counts import CountsBody
 from protocol.records import LABEL_STEPS, Records
 from protocol.release_kinds import MOST_SQUARED_ERROR
 from protocol.schema import Schema

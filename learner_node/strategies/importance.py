@@ -19,8 +19,8 @@ from learner_node.strategies.base import Asking, Problem, SourceEstimate
 from learner_node.strategies.bin_workload import BinWorkload, tilted
 from learner_node.strategies.paper import NetworkModel, check_network
 from protocol.hypotheses import Constant, Mlp
+from protocol.kinds.counts import CountsBody
 from protocol.plans import Plan
-from protocol.queries.counts import CountsBody
 
 
 class ImportanceStrategy:

@@ -1,7 +1,7 @@
 """Strategies that let the curators fit a model: one query of kind `model` at all of epsilon.
 
 Its settings come from the source, the declared round sizes and epsilon alone. Several curators' sums are added up into
-one model; linear classifiers' weights are averaged (`learner_node.in_site`).
+one model; linear classifiers' weights are averaged (`learner_node.kinds.models`).
 """
 
 import math
@@ -12,11 +12,11 @@ import msgspec
 import numpy as np
 
 from learner_node.attribute_bins import tied_bins
-from learner_node.in_site.forest import forest
-from learner_node.in_site.linear import linear
-from learner_node.in_site.moments import ridge
-from learner_node.in_site.naive_bayes import naive_bayes
-from learner_node.readers.model import ModelAnswer
+from learner_node.kinds.model import ModelAnswer
+from learner_node.kinds.models.forest import forest
+from learner_node.kinds.models.linear import linear
+from learner_node.kinds.models.moments import ridge
+from learner_node.kinds.models.naive_bayes import naive_bayes
 from learner_node.source import coordinates, standardising_map
 from learner_node.strategies import checked
 from learner_node.strategies.base import (
@@ -34,7 +34,8 @@ from learner_node.strategies.base import (
 from learner_node.strategies.bins import asked_attributes
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.feature_map import STEPS, FeatureMap
-from protocol.models import (
+from protocol.kinds.model import ModelBody, PlannedModel, law
+from protocol.kinds.models import (
     AnyMethod,
     Attributes,
     Body,
@@ -48,7 +49,6 @@ from protocol.models import (
     Points,
 )
 from protocol.plans import Plan
-from protocol.queries.model import ModelBody, PlannedModel, law
 from protocol.rationals import Rational
 from protocol.records import Records
 

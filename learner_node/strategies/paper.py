@@ -18,8 +18,8 @@ from scipy.special import expit
 
 from learner_node.consistency import make_consistent
 from learner_node.distillation import HEADER_PARAMETERS
+from learner_node.kinds.counts import CountsAnswer
 from learner_node.networks import TrainingSet
-from learner_node.readers.counts import CountsAnswer
 from learner_node.solvers import LabelSystem, descend_labels, label_system, solve_labels, solve_weights
 from learner_node.source import coordinates, even_bins, paper_bin_count, standardising_map
 from learner_node.strategies.base import Asking, Problem, SourceEstimate
@@ -28,8 +28,8 @@ from learner_node.strategies.checked import TILT, PaperOptions
 from protocol.errors import ConfigurationError
 from protocol.feature_map import STEPS, FeatureMap
 from protocol.hypotheses import MOST_FAN_IN, MOST_LAYERS, Constant, Hypothesis, Mlp
+from protocol.kinds.counts import CountsBody
 from protocol.plans import Plan
-from protocol.queries.counts import CountsBody
 from protocol.records import Records
 
 SHRINKAGE = 0.1

@@ -12,16 +12,16 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from learner_node.kinds.counts import CountsAnswer
 from learner_node.label_model import LabelModel, Observation, fit_label_model
-from learner_node.readers.counts import CountsAnswer
 from learner_node.source import coordinates, standardising_map
 from learner_node.strategies.base import Asking, Problem, SourceEstimate
 from learner_node.strategies.cells import CellsModel
 from protocol.feature_map import FeatureMap
 from protocol.hypotheses import Constant
+from protocol.kinds.counts import CountsBody
 from protocol.partitions import Partition
 from protocol.plans import Plan
-from protocol.queries.counts import CountsBody
 from protocol.records import Records
 
 MOST_BINS = 40

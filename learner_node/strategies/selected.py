@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from learner_node.readers.statistic import StatisticAnswer
+from learner_node.kinds.statistic import StatisticAnswer
 from learner_node.source import standardising_map
 from learner_node.strategies import checked
 from learner_node.strategies.base import Asking, Problem, Strategy, Willing
@@ -26,18 +26,18 @@ from learner_node.strategies.options import Share
 from protocol.codec import encode
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.hypotheses import Constant
-from protocol.kinds import Kinds
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.counts import CountsBody
+from protocol.kinds.statistic import CELL_COST, STATISTIC, PlannedStatistic, StatisticBody
+from protocol.kinds.statistics.asked import MOST_CANDIDATES, Selection
+from protocol.kinds.statistics.methods import METHODS, Features
 from protocol.limits import ASSUMED_ROUND_SIZE, Limits
 from protocol.partitions import FeatureBins, NearestCentre
 from protocol.plans import Plan
-from protocol.queries import QUERY_KINDS
-from protocol.queries.counts import CountsBody
-from protocol.queries.statistic import CELL_COST, STATISTIC, PlannedStatistic, StatisticBody
+from protocol.query_kind import Kinds
 from protocol.rationals import Rational
 from protocol.records import Records
 from protocol.schema import NumericAttribute
-from protocol.statistics.asked import MOST_CANDIDATES, Selection
-from protocol.statistics.methods import METHODS, Features
 
 QUARTILES = (0.25, 0.5, 0.75)
 """Edges of a numeric attribute, as quantiles of the source."""

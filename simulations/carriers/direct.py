@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Callable, Mapping
 
 from curator_node.site import Site, now
-from learner_node.readers import READERS
+from learner_node.kinds import READERS
 from learner_node.reading import Reader
 from learner_node.study import Carrier, Federation
 from protocol.envelopes import LABEL as PRODUCTION

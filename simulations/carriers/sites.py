@@ -23,9 +23,9 @@ from curator_node.steward import StewardFile
 from learner_node.pooling import SECURE
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.secure_counts import SECURE_COUNTS
 from protocol.limits import Limits
-from protocol.queries import QUERY_KINDS
-from protocol.queries.secure_counts import SECURE_COUNTS
 from protocol.secure_sum.group import LEAST_PARTICIPANTS
 from simulations.carriers import Handle
 from simulations.carriers.faults import FaultyCurator

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from expril.report.svg import Axis, Figure, Line, Mark, Place, Rule, Stage, make_axis, percent
 from simulations.report.clinical_model import GRID, RocCurve
 from simulations.report.model import LearnerReport
-from simulations.report.svg import Axis, Figure, Line, Mark, Place, Rule, Stage, make_axis, percent
 
 _HEIGHT, _BELOW = 380, 18
 _LEFT, _RIGHT = 11.0, 97.0

@@ -13,6 +13,8 @@ from pathlib import Path
 from markupsafe import Markup
 
 from curator_node.new_files import replace_text
+from expril.report.svg import Key
+from expril.report.templates import Template, asset, page_template, style
 from protocol.rationals import written
 from simulations.report import plots, rows
 from simulations.report.clinical_plots import calibration_figure, roc_figure
@@ -20,8 +22,6 @@ from simulations.report.folding import FEW, fold_notes
 from simulations.report.lead import led
 from simulations.report.model import RunReport
 from simulations.report.parts import panels
-from simulations.report.svg import Key
-from simulations.report.templates import Template, asset, page_template, style
 from simulations.report.validated import validation_figures
 from simulations.report.words import WORDS, answered, headline, plain, private_records, runs, summary, told, verdict
 

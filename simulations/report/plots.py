@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from expril.report.svg import Axis, Dot, Figure, Place, Rule, Stage, count_axis, make_axis
 from simulations.report.budget import CuratorReport, exact
 from simulations.report.model import CurvePoint, LearnerReport, Score, SiteScore
-from simulations.report.svg import Axis, Dot, Figure, Place, Rule, Stage, count_axis, make_axis
 from simulations.report.words import WORDS, Words, plain
 
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from statistics import median, quantiles
 
+from expril.report.svg import Axis
 from protocol.rationals import written
 from simulations.report import plots
 from simulations.report.budget import CuratorReport, exact
@@ -20,7 +21,6 @@ from simulations.report.model import (
     SiteAnswers,
     SiteScore,
 )
-from simulations.report.svg import Axis
 from simulations.report.words import WORDS, count
 
 _EXTREMES = 3

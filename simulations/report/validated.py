@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import msgspec
 
+from expril.report.svg import Figure, Key, Line, Place, Stage, make_axis
 from simulations.report.checks import check_shares
-from simulations.report.svg import Figure, Key, Line, Place, Stage, make_axis
 
 _HEIGHT, _BELOW = 380, 18
 _LEFT, _RIGHT = 11.0, 97.0

@@ -14,8 +14,8 @@ from curator_node.ledger import StudyKey
 from curator_node.ledger.store import MemoryStore
 from protocol.announcements import LONGEST, Notice, announcing, read_notice, validating
 from protocol.errors import ConfigurationError
+from protocol.kinds import QUERY_KINDS
 from protocol.messages import NO_STUDY, StudyAccepted
-from protocol.queries import QUERY_KINDS
 from protocol.rationals import MOST, written
 
 RULES = policy(approval="manual", cap=2, learner_cap=1, held_studies=9)

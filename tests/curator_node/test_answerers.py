@@ -29,10 +29,10 @@ from oracles import AT_A_POINT, oracle_bin
 from protocol.codec import decode, encode
 from protocol.feature_map import CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Mlp
-from protocol.kinds import Turn
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.counts import CountsBody, CountsLimits, CountsRelease, PlannedCounts, read_body
 from protocol.partitions import PARTITION_KINDS, FeatureBins, NearestCentre, ProductBins, ProjectionBins, ScoreBins
-from protocol.queries import QUERY_KINDS
-from protocol.queries.counts import CountsBody, CountsLimits, CountsRelease, PlannedCounts, read_body
+from protocol.query_kind import Turn
 from protocol.rationals import Rational
 from protocol.record_frames import encode_frame, encode_labels
 from protocol.release_kinds import RELEASE_KINDS

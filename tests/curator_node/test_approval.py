@@ -27,11 +27,11 @@ from curator_node.ledger.checks import check, load
 from curator_node.ledger.store import DatabaseStore, MemoryStore, sqlite_url
 from curator_node.ledger.storing import Held
 from protocol.errors import ConfigurationError
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.counts import PlannedCounts
 from protocol.ledger.entries import EntryKind, LedgerCorruptError
 from protocol.messages import Refusal, Release, StudyAccepted
 from protocol.plans import Plan
-from protocol.queries import QUERY_KINDS
-from protocol.queries.counts import PlannedCounts
 from protocol.rationals import Rational
 from protocol.refusals import RefusalCode
 from protocol.transcript import replay

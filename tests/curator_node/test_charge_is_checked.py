@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from curator_fakes import dataset
-from curator_node.answerers import ANSWERERS
-from curator_node.answerers.holdout import COMPARISON, COUNTS, THRESHOLD
+from curator_node.kinds import ANSWERERS
+from curator_node.kinds.holdout import COMPARISON, COUNTS, THRESHOLD
 from curator_node.mechanisms import checked_choice, checked_mechanism, noisy_max_mechanism
+from expril.audit.kinds.invented import plain_record
+from expril.audit.kinds.path import Path
 from holdouts import ROWS, YES, asked, planned
+from protocol.kinds import QUERY_KINDS, holdout
+from protocol.kinds.holdout import HoldoutBody
 from protocol.noise import NoisyMax
-from protocol.queries import QUERY_KINDS, holdout
-from protocol.queries.holdout import HoldoutBody
-from simulations.audit.kinds.invented import plain_record
-from simulations.audit.kinds.path import Path
 
 OWN_SAMPLERS = {("secure_counts", ""), ("sample", ""), ("statistic", "smooth")}
 """What draws by a sampler of its own has no map to check."""

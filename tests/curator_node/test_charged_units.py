@@ -13,12 +13,12 @@ from curator_fakes import Clock, ZeroNoise, dataset, message_of, open_curator, o
 from curator_node.answering import Question
 from holdouts import HOLDOUT, ROWS, STAMP, YES, Scripted, asked, body, planned
 from protocol.codec import decode, encode
-from protocol.kinds import Past, Turn
+from protocol.kinds import holdout
+from protocol.kinds.holdout import HoldoutBody, HoldoutRelease
 from protocol.limits import Limits
 from protocol.noise_shares import LaplaceShares
 from protocol.plans import Plan
-from protocol.queries import holdout
-from protocol.queries.holdout import HoldoutBody, HoldoutRelease
+from protocol.query_kind import Past, Turn
 from protocol.refusals import RefusalCode
 from protocol.secure_sum import masks, participant, shamir
 from protocol.secure_sum.cards import list_digest, round_digest, seed_check

@@ -18,23 +18,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from curator_fakes import hold, key
-from curator_node.answerers import ANSWERERS
+from curator_node.kinds import ANSWERERS
 from curator_node.ledger.checks import load
 from curator_node.ledger.marks import Marked
 from curator_node.steward import StewardFile
+from expril.audit.calibration import MISSED_ALARM, pass_probability, suspicious_centre, suspicious_scale
 from generators import ATTRIBUTES, queries_of
 from protocol.codec import encode
 from protocol.envelopes import digest, open_envelope
 from protocol.hypotheses import Constant
+from protocol.kinds.counts import CountsBody, PlannedCounts
 from protocol.messages import Refusal, Release
 from protocol.partitions import FeatureBins
-from protocol.queries.counts import CountsBody, PlannedCounts
 from protocol.rationals import Rational
 from protocol.refusals import RefusalCode
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import Schema
 from served import Served, releases_of, rules
-from simulations.audit.calibration import MISSED_ALARM, pass_probability, suspicious_centre, suspicious_scale
 
 PRIVATE = [name for name, kind in RELEASE_KINDS.items() if kind.private]
 LABELS = ({"classes": ("no", "yes")}, {"classes": ("a", "b", "é")}, {"label_bounds": (-1.0, 9.0)})

@@ -18,16 +18,16 @@ from curator_fakes import (
     policy,
     steward_file,
 )
-from curator_node.answerers.sample import points_of
 from curator_node.exposure import exposure, most, rows, short, spent
+from curator_node.kinds.sample import points_of
 from protocol.codec import encode
 from protocol.grids import BaseLaw, NumberAxis
 from protocol.hypotheses import Constant
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.holdout import HoldoutBody, PlannedHoldout
 from protocol.limits import Limits
 from protocol.odds import NOTHING, Odds, PrivacyUnit, at_most
 from protocol.plans import Plan
-from protocol.queries import QUERY_KINDS
-from protocol.queries.holdout import HoldoutBody, PlannedHoldout
 from protocol.rationals import Rational
 from toy.curators import RULES as TOY_RULES
 from toy.kind import TOY, PlannedToy

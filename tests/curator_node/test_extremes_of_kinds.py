@@ -3,23 +3,23 @@
 import numpy as np
 import pytest
 
-from curator_node.estimators.estimates import Block, estimate
-from curator_node.mollifier.learning import NetworkLearner, learn_density, public_stream
+from curator_node.kinds.samples.learning import NetworkLearner, learn_density, public_stream
+from curator_node.kinds.statistics.estimates import Block, estimate
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
 from protocol.feature_map import FeatureMap, NumericFeature
 from protocol.grids import LEAST_RANGE, BaseLaw, NumberAxis
-from protocol.kinds import Turn
-from protocol.models import Centres, KernelSvm, KMeans, LinearSvm, Points
-from protocol.queries.model import ModelBody, PlannedModel
-from protocol.queries.model import work as work_of_model
-from protocol.queries.sample import PlannedSample
-from protocol.queries.statistic import PlannedStatistic, StatisticBody
-from protocol.queries.statistic import work as work_of_statistic
+from protocol.kinds.model import ModelBody, PlannedModel
+from protocol.kinds.model import work as work_of_model
+from protocol.kinds.models import Centres, KernelSvm, KMeans, LinearSvm, Points
+from protocol.kinds.sample import PlannedSample
+from protocol.kinds.statistic import PlannedStatistic, StatisticBody
+from protocol.kinds.statistic import work as work_of_statistic
+from protocol.kinds.statistics.asked import Estimate, Grid
+from protocol.kinds.statistics.methods import AggregateMean
+from protocol.query_kind import Turn
 from protocol.rationals import Rational
 from protocol.schema import NumericAttribute, Schema
-from protocol.statistics.asked import Estimate, Grid
-from protocol.statistics.methods import AggregateMean
 
 SCHEMA = Schema((NumericAttribute("x", 0.0, 1.0),), "y", ("no", "yes"))
 LINE = FeatureMap((NumericFeature("x", 0.0, 1.0, 0.0),))

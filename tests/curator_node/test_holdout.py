@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from curator_fakes import NOW, ZeroNoise, dataset, key, ledger_over, message_of, policy
-from curator_node.answerers.holdout import Running
 from curator_node.answering import Question
+from curator_node.kinds.holdout import Running
 from curator_node.ledger.checks import check
 from curator_node.ledger.store import MemoryStore
 from curator_node.site import assemble_site
@@ -21,12 +21,12 @@ from learner_node.session import Session
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
 from protocol.hypotheses import Constant
-from protocol.kinds import Past, Turn
+from protocol.kinds import QUERY_KINDS, holdout
+from protocol.kinds.holdout import HoldoutBody, HoldoutRelease
 from protocol.limits import Limits
 from protocol.messages import Refusal, Release
 from protocol.plans import Plan
-from protocol.queries import QUERY_KINDS, holdout
-from protocol.queries.holdout import HoldoutBody, HoldoutRelease
+from protocol.query_kind import Past, Turn
 from protocol.refusals import RefusalCode
 from protocol.transcript import replay
 from simulations.seeded_noise import SeededNoise

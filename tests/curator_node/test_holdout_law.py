@@ -12,8 +12,8 @@ from holdouts import NO, ROWS, YES, Scripted, asked, planned
 from protocol.errors import RemoteProtocolError
 from protocol.feature_map import FeatureMap, NumericFeature
 from protocol.hypotheses import Mlp
-from protocol.queries import holdout
-from protocol.queries.holdout import HoldoutBody
+from protocol.kinds import holdout
+from protocol.kinds.holdout import HoldoutBody
 
 
 def levels_of(plan, questions, data):

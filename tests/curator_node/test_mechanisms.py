@@ -14,16 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curator_fakes import Clock, ZeroNoise, dataset, key, open_curator, policy
-from curator_node.answerers import ANSWERERS
+from curator_node.kinds import ANSWERERS
 from curator_node.ledger import memory_ledger
 from curator_node.mechanisms import OpenDPNoise, Stamp, check_loss, discrete_laplace_mechanism, float_not_below
 from curator_node.site import assemble_site
-from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL, open_envelope
-from protocol.errors import ConfigurationError
-from protocol.limits import Limits
-from protocol.noise import DiscreteLaplace
-from protocol.rationals import MOST
-from simulations.audit.calibration import (
+from expril.audit.calibration import (
     FALSE_ALARM,
     MISSED_ALARM,
     excess_law,
@@ -34,6 +29,11 @@ from simulations.audit.calibration import (
     suspicious_pairs,
     suspicious_scale,
 )
+from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL, open_envelope
+from protocol.errors import ConfigurationError
+from protocol.limits import Limits
+from protocol.noise import DiscreteLaplace
+from protocol.rationals import MOST
 from simulations.seeded_noise import SeededNoise
 
 N = 20_000

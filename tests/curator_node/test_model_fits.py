@@ -10,22 +10,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from curator_fakes import ZeroNoise
-from curator_node.answerers.model import MODEL
 from curator_node.answering import Question
-from curator_node.fitting import EXACT, newton, sums_about
-from curator_node.fitting.linear import MOST_RECORDS
-from curator_node.fitting.newton import Losses, minimise
+from curator_node.kinds.model import MODEL
+from curator_node.kinds.models import EXACT, newton, sums_about
+from curator_node.kinds.models.linear import MOST_RECORDS
+from curator_node.kinds.models.newton import Losses, minimise
 from curator_node.mechanisms import Stamp
 from generators import feature_bins_of, feature_maps_of, records_of, schemas
 from generators_model import methods_of
 from protocol.codec import decode
 from protocol.feature_map import STEPS, FeatureMap, NumericFeature
-from protocol.kinds import Turn
-from protocol.models import Attributes, KMeans, LinearSvm, LogisticRegression, Mapped, Moments, NaiveBayes, Points
-from protocol.models.linear import TOLERANCE
-from protocol.models.second_moments import split_moments
+from protocol.kinds.model import ModelBody, ModelLimits, ModelRelease, PlannedModel, sensitivity
+from protocol.kinds.models import Attributes, KMeans, LinearSvm, LogisticRegression, Mapped, Moments, NaiveBayes, Points
+from protocol.kinds.models.linear import TOLERANCE
+from protocol.kinds.models.second_moments import split_moments
 from protocol.noise import DiscreteLaplace
-from protocol.queries.model import ModelBody, ModelLimits, ModelRelease, PlannedModel, sensitivity
+from protocol.query_kind import Turn
 from protocol.rationals import Rational
 from protocol.records import LABEL_STEPS, Records
 from protocol.schema import NumericAttribute, Schema

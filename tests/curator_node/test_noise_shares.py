@@ -28,9 +28,7 @@ from curator_node.noise_shares import (
     draw_shares,
 )
 from curator_node.random_words import MOST_ROUNDS
-from protocol.noise import DiscreteLaplace
-from protocol.noise_shares import LaplaceShares
-from simulations.audit.calibration import (
+from expril.audit.calibration import (
     FALSE_ALARM,
     MISSED_ALARM,
     outside,
@@ -39,7 +37,9 @@ from simulations.audit.calibration import (
     suspicious_scale,
     suspicious_tails,
 )
-from simulations.audit.kinds.path import NoNoise
+from expril.audit.kinds.path import NoNoise
+from protocol.noise import DiscreteLaplace
+from protocol.noise_shares import LaplaceShares
 from simulations.seeded_noise import SeededNoise
 
 WIDE = Fraction(2**32 - 5, 3)

@@ -21,8 +21,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from curator_fakes import NOW
-from curator_node.answerers import ANSWERERS
 from curator_node.answering import Answered
+from curator_node.kinds import ANSWERERS
 from curator_node.policy import read_policy
 from curator_node.steward import StewardFile
 from generators import (
@@ -40,10 +40,10 @@ from limits_told import limits_with
 from protocol.envelopes import open_envelope
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import HYPOTHESIS_KINDS
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.counts import PlannedCounts
 from protocol.messages import Release
 from protocol.partitions import PARTITION_KINDS
-from protocol.queries import QUERY_KINDS
-from protocol.queries.counts import PlannedCounts
 from protocol.rationals import Rational
 from protocol.refusals import RefusalCode
 from protocol.release_kinds import RELEASE_KINDS
@@ -510,7 +510,7 @@ def test_the_scripts_reach_every_kind_of_refusal_that_they_can():
 
 def whole_body():
     from protocol.codec import encode
+    from protocol.kinds.counts import CountsBody
     from protocol.partitions import FeatureBins
-    from protocol.queries.counts import CountsBody
 
     return encode(CountsBody((FeatureBins("x", (0.0,)),), None))

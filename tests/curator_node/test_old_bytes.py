@@ -34,6 +34,7 @@ from curator_node.ledger.store import MemoryStore
 from curator_node.meters import Meter
 from protocol.codec import decode, encode
 from protocol.envelopes import Envelope, digest, open_envelope, seal
+from protocol.kinds import QUERY_KINDS
 from protocol.messages import (
     NO_DIGEST,
     Card,
@@ -46,7 +47,6 @@ from protocol.messages import (
     StudyClosed,
     StudyProposal,
 )
-from protocol.queries import QUERY_KINDS
 from protocol.refusals import RefusalCode
 
 TIGHT = policy(requests_per_day=9, refusals_per_day=4, refusals_per_study=2, message_seconds=700)

@@ -16,6 +16,7 @@ from curator_node import workloads
 from protocol.codec import encode
 from protocol.feature_map import CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Mlp
+from protocol.kinds.counts import CountsBody
 from protocol.messages import Refusal, Release
 from protocol.partitions import (
     PARTITION_KINDS,
@@ -27,7 +28,6 @@ from protocol.partitions import (
     TreeLeaves,
 )
 from protocol.plans import Plan
-from protocol.queries.counts import CountsBody
 from protocol.refusals import RefusalCode
 from protocol.schema import Schema
 

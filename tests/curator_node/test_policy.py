@@ -11,9 +11,9 @@ from limits_told import limits_with
 from protocol.codec import decode, encode
 from protocol.envelopes import NOT_PRIVATE_LABEL
 from protocol.errors import ConfigurationError
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.counts import CountsLimits
 from protocol.limits import Limits
-from protocol.queries import QUERY_KINDS
-from protocol.queries.counts import CountsLimits
 
 ANN = key("ann").public.hex()
 BOB = key("bob").public.hex()

@@ -27,6 +27,8 @@ from curator_node.ledger.store import DatabaseStore, MemoryStore, backup, sqlite
 from curator_node.ledger.storing import LedgerUnavailableError
 from protocol.envelopes import digest
 from protocol.errors import ConfigurationError
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.holdout import instance_cost
 from protocol.ledger.entries import (
     STATE_SEAL_BYTES,
     STUB,
@@ -39,8 +41,6 @@ from protocol.ledger.entries import (
     encode_entry,
 )
 from protocol.messages import Refusal
-from protocol.queries import QUERY_KINDS
-from protocol.queries.holdout import instance_cost
 from protocol.rationals import amount
 from restores import INSTANCE, LEARNERS, PLANS, TERMS, World
 

@@ -37,20 +37,20 @@ from curator_node.ledger.files import create_ledger_file, open_ledger_file
 from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import DatabaseStore, MemoryStore, sqlite_url
 from curator_node.site import assemble_site
+from expril.audit.recompute.bounds import Bounds
+from expril.audit.recompute.replay import Replayed
 from protocol.codec import decode, encode
 from protocol.envelopes import LABEL
 from protocol.hypotheses import Constant
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.holdout import HoldoutBody, HoldoutRelease, PlannedHoldout, instance_cost
 from protocol.ledger.terms import ledger_terms
 from protocol.limits import Limits
 from protocol.messages import Refusal
 from protocol.plans import Plan
-from protocol.queries import QUERY_KINDS
-from protocol.queries.holdout import HoldoutBody, HoldoutRelease, PlannedHoldout, instance_cost
 from protocol.rationals import Rational
 from protocol.refusals import RefusalCode
 from restores import LEARNERS, World
-from simulations.audit.recompute.bounds import Bounds
-from simulations.audit.recompute.replay import Replayed
 from steward_commands import run
 
 # any number of restores

@@ -20,20 +20,20 @@ from curator_fakes import (
     policy,
 )
 from curator_fakes import Learner as FakeLearner
-from curator_node.answerers.sample import points_of
 from curator_node.budgets import standing_of
+from curator_node.kinds.sample import points_of
 from curator_node.ledger.store import MemoryStore
 from generators_sample import sample_queries_of
-from learner_node.readers.sample import put_together, read
+from learner_node.kinds.sample import put_together, read
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
 from protocol.grids import LevelAxis, NumberAxis
-from protocol.kinds import Turn
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.sample import PlannedSample, SampleBody, SampleRelease, base_of
 from protocol.limits import Limits
 from protocol.messages import Refusal, Release
 from protocol.plans import Plan
-from protocol.queries import QUERY_KINDS
-from protocol.queries.sample import PlannedSample, SampleBody, SampleRelease, base_of
+from protocol.query_kind import Turn
 from protocol.rationals import Rational
 from protocol.record_frames import encode_frame
 from protocol.schema import Schema

@@ -16,16 +16,9 @@ from curator_node.ledger.checks import check
 from curator_node.ledger.studies import StudyKey
 from pooled import BODY, ERRORS, KIND, ROWS, Pool, body_of, names, planned_of, request_like, rules_of
 from protocol.codec import decode
+from protocol.kinds.secure_counts import SECURE_COUNTS, AskKeys, OpenSum, ProposeSurvivors, RelayCards, RelayShares
 from protocol.limits import Limits
 from protocol.messages import Refusal
-from protocol.queries.secure_counts import (
-    SECURE_COUNTS,
-    AskKeys,
-    OpenSum,
-    ProposeSurvivors,
-    RelayCards,
-    RelayShares,
-)
 from protocol.refusals import RefusalCode
 from protocol.secure_sum.aggregator import SumFailedError
 from protocol.secure_sum.cards import make_card, seed_check

@@ -10,9 +10,9 @@ from curator_node.site import assemble_site
 from pooled import ROWS, Pool, planned_of
 from protocol.codec import encode
 from protocol.hypotheses import Constant
+from protocol.kinds.counts import CountsBody
 from protocol.messages import Refusal, StudyClosed
 from protocol.partitions import FeatureBins
-from protocol.queries.counts import CountsBody
 from protocol.refusals import RefusalCode
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.secure_sum.aggregator import as_words

@@ -27,10 +27,7 @@ from killed_curator import KilledCurator
 from pooled import BODY, KIND, ROWS, Pool, names, new_mark, planned_of, request_like, rules_of, site_of
 from protocol.codec import decode, encode
 from protocol.envelopes import digest, open_envelope, seal
-from protocol.kinds import Turn
-from protocol.ledger.entries import STATE_SEAL_BYTES
-from protocol.messages import Refusal, Release
-from protocol.queries.secure_counts import (
+from protocol.kinds.secure_counts import (
     SECURE_COUNTS,
     AskKeys,
     OpenSum,
@@ -38,6 +35,9 @@ from protocol.queries.secure_counts import (
     RelayCards,
     SecureCountsLimits,
 )
+from protocol.ledger.entries import STATE_SEAL_BYTES
+from protocol.messages import Refusal, Release
+from protocol.query_kind import Turn
 from protocol.refusals import RefusalCode
 from protocol.secure_sum import shamir
 from protocol.secure_sum.cards import KeyCard

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from at_length import at_length
 from curator_node.ledger.checks import check
 from pooled import BODY, Pool
+from protocol.kinds.secure_counts import AskKeys, OpenSum, ProposeSurvivors, RelayCards, RelayShares
 from protocol.messages import Refusal
-from protocol.queries.secure_counts import AskKeys, OpenSum, ProposeSurvivors, RelayCards, RelayShares
 from protocol.refusals import RefusalCode
 from protocol.secure_sum import shamir
 

@@ -16,9 +16,9 @@ from curator_node.site import KEY, POLICY
 from curator_node.steward import SCHEMA
 from pooled import KIND, Pool, rules_of, site_of
 from protocol.errors import ConfigurationError
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.secure_counts import SecureCountsLimits
 from protocol.limits import Limits
-from protocol.queries import QUERY_KINDS
-from protocol.queries.secure_counts import SecureCountsLimits
 from protocol.refusals import RefusalCode
 from steward_commands import run
 

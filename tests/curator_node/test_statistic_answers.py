@@ -13,33 +13,26 @@ from sklearn.linear_model import LogisticRegression
 
 from at_length import at_length
 from curator_fakes import NOW, UNIT_KEY, ZeroNoise, key, ledger_over
-from curator_node.answerers import ANSWERERS
 from curator_node.answering import Question, Seat
 from curator_node.dataset import PrivateDataset
-from curator_node.estimators.blocks import SPLIT, block_values
-from curator_node.estimators.columns import FINE_STEPS
-from curator_node.estimators.estimates import RIDGE, Block, estimate, solve
-from curator_node.estimators.selection import class_scores
+from curator_node.kinds import ANSWERERS
+from curator_node.kinds.statistics.blocks import SPLIT, block_values
+from curator_node.kinds.statistics.columns import FINE_STEPS
+from curator_node.kinds.statistics.estimates import RIDGE, Block, estimate, solve
+from curator_node.kinds.statistics.selection import class_scores
 from curator_node.mechanisms import OpenDPNoise, Stamp
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.site import assemble_site
 from curator_node.steward import StewardFile
-from learner_node.readers import READERS
+from learner_node.kinds import READERS
 from learner_node.session import Session
 from protocol.codec import encode
 from protocol.envelopes import LABEL
-from protocol.kinds import Turn
-from protocol.limits import Limits
-from protocol.messages import Refusal
-from protocol.partitions import FeatureBins
-from protocol.plans import Plan
-from protocol.queries import QUERY_KINDS
-from protocol.queries.statistic import STATISTIC, PlannedStatistic, StatisticBody, StatisticLimits
-from protocol.rationals import Rational
-from protocol.schema import CategoricalAttribute, NumericAttribute
-from protocol.statistics.asked import Estimate, Grid, Quantile, Selection
-from protocol.statistics.estimators import ESTIMATORS
-from protocol.statistics.methods import (
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.statistic import STATISTIC, PlannedStatistic, StatisticBody, StatisticLimits
+from protocol.kinds.statistics.asked import Estimate, Grid, Quantile, Selection
+from protocol.kinds.statistics.estimators import ESTIMATORS
+from protocol.kinds.statistics.methods import (
     AggregateMean,
     AggregateMedian,
     Exponential,
@@ -47,6 +40,13 @@ from protocol.statistics.methods import (
     Smooth,
     SmoothLaplace,
 )
+from protocol.limits import Limits
+from protocol.messages import Refusal
+from protocol.partitions import FeatureBins
+from protocol.plans import Plan
+from protocol.query_kind import Turn
+from protocol.rationals import Rational
+from protocol.schema import CategoricalAttribute, NumericAttribute
 from simulations.seeded_noise import SeededNoise
 
 pytestmark = pytest.mark.filterwarnings("ignore::curator_node.dataset.StewardWarning")

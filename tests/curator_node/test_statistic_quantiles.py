@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from at_length import at_length
-from curator_node.estimators import quantiles
-from curator_node.estimators.heavy_tails import draw_rounded
+from curator_node.kinds.statistics import quantiles
+from curator_node.kinds.statistics.heavy_tails import draw_rounded
 from generators_statistic import counts_and_unit
+from protocol.kinds.statistics.methods import Exponential, Smooth, decay_factor
+from protocol.kinds.statistics.tails import POLYNOMIALS, distribution
 from protocol.noise import NoisyMax
 from protocol.rationals import Rational
-from protocol.statistics.methods import Exponential, Smooth, decay_factor
-from protocol.statistics.tails import POLYNOMIALS, distribution
 
 SIDES = st.sampled_from([(1, 1), (1, 3), (3, 1), (9, 1), (1, 99), (2, 3)])
 BETAS = st.sampled_from([Fraction(1, 100), Fraction(1, 8), Fraction(1), Fraction(7, 3)])

@@ -21,7 +21,8 @@ from protocol.codec import encode
 from protocol.errors import RemoteProtocolError
 from protocol.feature_map import CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Mlp
-from protocol.kinds import Turn
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.counts import CountsBody, CountsLimits, CountsRelease, PlannedCounts, read_body, release_bytes, work
 from protocol.limits import ASSUMED_ROUND_SIZE, Limits
 from protocol.partitions import (
     FeatureBins,
@@ -31,16 +32,7 @@ from protocol.partitions import (
     ScoreBins,
     TreeLeaves,
 )
-from protocol.queries import QUERY_KINDS
-from protocol.queries.counts import (
-    CountsBody,
-    CountsLimits,
-    CountsRelease,
-    PlannedCounts,
-    read_body,
-    release_bytes,
-    work,
-)
+from protocol.query_kind import Turn
 from protocol.rationals import Rational
 from protocol.records import Records
 from protocol.refusals import RefusalCode

@@ -6,9 +6,9 @@ from fractions import Fraction
 import pytest
 from typer.testing import CliRunner
 
-from expril.command import app
-from simulations.audit import calibration, kinds
-from simulations.audit.results import Attack, Check, ControlResult, KindResult
+from expril.audit import calibration, kinds
+from expril.audit.results import Attack, Check, ControlResult, KindResult
+from expril.commands.command import app
 
 ATTACK = Attack(
     claimed="1", lower_bound=0.9, error_rate=0.001, draws=1000, neighbours="two sets", event="one", shares=(0.5, 0.2)

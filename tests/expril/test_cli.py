@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from absent import OF_EXTRAS, in_one_process
 from curator_node.key_files import read_key
-from expril.built_in import BUILT_IN, TOLD
-from expril.command import app
-from expril.researcher import simulate
+from expril.commands.command import app
+from expril.commands.researcher import simulate
+from lab.commands.built_in import BUILT_IN, TOLD
 from simulations.asked import nothing_learned
 from simulations.notes import failure_notes
 from simulations.report.budget import StudyReport

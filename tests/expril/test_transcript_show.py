@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from expril.command import app
+from expril.audit.recompute import recompute
+from expril.commands.command import app
 from pooled import Pool
 from protocol.envelopes import digest, open_envelope
-from simulations.audit.recompute import recompute
 from simulations.run_index import TRANSCRIPTS
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 from absent import in_one_process
 from curator_node.ledger.files import create_ledger_file
-from expril import faults, terminal
-from expril.command import app
+from expril.commands import faults, terminal
+from expril.commands.command import app
 from protocol.envelopes import SigningKey
 from protocol.errors import ExprilError
 from run_forger import make_run
@@ -438,7 +438,7 @@ def test_a_full_disk_anywhere_is_one_sentence(number, monkeypatch, tmp_path):
     def fail(*_args, **_options):
         raise OSError(number, os.strerror(number), "results.csv")
 
-    monkeypatch.setattr("experiments.learning.command.write_texts", fail)
+    monkeypatch.setattr("lab.comparison.command.write_texts", fail)
     arguments = ["compare", "--datasets", "wdbc", "--strategies", "majority", "--runs", 1, "--jobs", 1]
     found = json.loads(run(*arguments, "--out", tmp_path, "--json").stdout)
     assert found["kind"] == "disk"
@@ -542,20 +542,20 @@ def test_any_terminal_will_do(encoding, tmp_path):
 
 
 def test_signs_that_a_terminal_lacks_are_written_in_another_way():
-    from expril.shell import tolerate_any_terminal
+    from expril.commands.shell import tolerate_any_terminal
 
     tolerate_any_terminal()
     assert "0.95 ± 0.01, R² ≥ Spitäl".encode("ascii", "expril") == b"0.95 +- 0.01, R2 >= Spit?l"
     assert "caf\udce9".encode("utf-8", "expril") == b"caf?"
 
 
-@pytest.mark.parametrize("place", ["simulations.again.load_scenario", "expril.terminal.bars"])
+@pytest.mark.parametrize("place", ["simulations.again.load_scenario", "expril.commands.terminal.bars"])
 def test_an_interrupt_is_one_line(place, monkeypatch, tmp_path):
     def interrupt(*_args, **_options):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(place, interrupt)
-    monkeypatch.setattr("expril.researcher.bars", terminal.bars)
+    monkeypatch.setattr("expril.commands.researcher.bars", terminal.bars)
     output = run("simulate", "wdbc", "--out", tmp_path, "--json", code=faults.INTERRUPTED)
     assert len(output.stderr.splitlines()) == 1
     assert json.loads(output.stdout)["kind"] == "interrupted"
@@ -566,7 +566,7 @@ def test_an_interrupt_while_the_program_loads_is_one_line():
         "import os, signal, sys\n"
         "class Interrupts:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name == 'expril.researcher': os.kill(os.getpid(), signal.SIGINT)\n"
+        "        if name == 'expril.commands.researcher': os.kill(os.getpid(), signal.SIGINT)\n"
         "sys.meta_path.insert(0, Interrupts())\n"
         "from expril.__main__ import main\n"
         "main()\n"

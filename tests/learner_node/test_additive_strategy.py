@@ -20,8 +20,8 @@ from learner_node.strategies.base import Problem
 from limits_told import limits_with
 from margins import DEVIATIONS
 from protocol.errors import ConfigurationError
+from protocol.kinds import QUERY_KINDS
 from protocol.limits import Limits
-from protocol.queries import QUERY_KINDS
 from protocol.record_frames import encode_frame
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
 from simulations.carriers.direct import direct_federation

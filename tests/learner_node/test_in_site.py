@@ -11,20 +11,19 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LinearRegression as LeastSquares
 from sklearn.naive_bayes import CategoricalNB, GaussianNB
 
-from curator_node.fitting import EXACT, sums_about
+from curator_node.kinds.models import EXACT, sums_about
 from curator_node.site import temporary_site
 from curator_node.steward import StewardFile
-from experiments.campaign.curators import roomy_policy, spent
 from learner_node.estimator import ExPriLClassifier
-from learner_node.in_site.clusters import clusters
-from learner_node.in_site.forest import forest
-from learner_node.in_site.linear import linear
-from learner_node.in_site.moments import components, ridge
-from learner_node.in_site.naive_bayes import naive_bayes
-from learner_node.in_site.unsupervised import ask_clusters, ask_components
+from learner_node.kinds.model import MODEL, ModelAnswer, complaint_about, together
+from learner_node.kinds.models.clusters import clusters
+from learner_node.kinds.models.forest import forest
+from learner_node.kinds.models.linear import linear
+from learner_node.kinds.models.moments import components, ridge
+from learner_node.kinds.models.naive_bayes import naive_bayes
+from learner_node.kinds.models.unsupervised import ask_clusters, ask_components
 from learner_node.learn import learn
 from learner_node.model_files import StudyModel, encode_model, load_model
-from learner_node.readers.model import MODEL, ModelAnswer, complaint_about, together
 from learner_node.source import coordinates, standardising_map
 from learner_node.strategies import STRATEGIES, make_strategy
 from learner_node.strategies.base import NumberModel, Problem, class_probabilities
@@ -32,7 +31,8 @@ from learner_node.strategies.in_site import unit_map
 from margins import DEVIATIONS, surely_above, surely_ahead
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
-from protocol.models import (
+from protocol.kinds.model import ModelBody, PlannedModel
+from protocol.kinds.models import (
     Attributes,
     Centres,
     Forest,
@@ -48,10 +48,10 @@ from protocol.models import (
     PrincipalComponents,
 )
 from protocol.partitions import FeatureBins
-from protocol.queries.model import ModelBody, PlannedModel
 from protocol.rationals import Rational
 from protocol.record_frames import encode_frame
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
+from simulations.campaign.curators import roomy_policy, spent
 from simulations.carriers.direct import direct_federation
 
 SITE = sorted(name for name in STRATEGIES if name.startswith("site-"))

@@ -8,14 +8,14 @@ import pytest
 from scipy.stats import binomtest
 from sklearn.metrics import roc_auc_score
 
-from experiments.wide import private, wide_split
+from lab.wide import private, wide_split
 from learner_fakes import NoNoise, federate, open_curator, steward
+from learner_node.kinds import READERS
+from learner_node.kinds.statistic import StatisticAnswer
 from learner_node.learn import learn
 from learner_node.objections import complaint_about_question
 from learner_node.pooling import SecurePool
 from learner_node.quote import many_attributes, quote
-from learner_node.readers import READERS
-from learner_node.readers.statistic import StatisticAnswer
 from learner_node.source import affordable_cells, standardising_map
 from learner_node.strategies import make_strategy
 from learner_node.strategies.base import Conversation, Problem, Willing
@@ -32,17 +32,17 @@ from learner_node.strategies.selected import (
 from learner_node.study import Study
 from limits_told import limits_with
 from protocol.errors import ConfigurationError
-from protocol.kinds import Turn
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.counts import CountsBody, PlannedCounts
+from protocol.kinds.statistic import PlannedStatistic, StatisticBody
+from protocol.kinds.statistics.asked import Selection
+from protocol.kinds.statistics.methods import Features
 from protocol.limits import ASSUMED_ROUND_SIZE, Limits
 from protocol.partitions import NearestCentre
-from protocol.queries import QUERY_KINDS
-from protocol.queries.counts import CountsBody, PlannedCounts
-from protocol.queries.statistic import PlannedStatistic, StatisticBody
+from protocol.query_kind import Turn
 from protocol.rationals import Rational
 from protocol.record_frames import encode_frame
 from protocol.schema import NumericAttribute
-from protocol.statistics.asked import Selection
-from protocol.statistics.methods import Features
 
 READY = Willing(selects=True)
 FALSE_ALARM = 1e-9

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 import expril
-from learner_node.in_site.forest import ForestModel
-from learner_node.in_site.linear import LinearInSite
-from learner_node.in_site.moments import RidgeModel
-from learner_node.in_site.naive_bayes import NaiveBayesModel
+from learner_node.kinds.models.forest import ForestModel
+from learner_node.kinds.models.linear import LinearInSite
+from learner_node.kinds.models.moments import RidgeModel
+from learner_node.kinds.models.naive_bayes import NaiveBayesModel
 from learner_node.label_model.additive import AdditiveFit
 from learner_node.label_model.cell_networks import CellNetworks
 from learner_node.label_model.mixture import Component, LabelModel
@@ -37,7 +37,7 @@ from learner_node.strategies.cells_number import NetworkNumberModel
 from learner_node.strategies.paper import NetworkModel
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.hypotheses import Mlp
-from protocol.models import Forest, LogisticRegression, Moments, Points
+from protocol.kinds.models import Forest, LogisticRegression, Moments, Points
 from protocol.partitions import FeatureBins, Partition
 from protocol.rationals import Rational
 from protocol.record_frames import encode_frame

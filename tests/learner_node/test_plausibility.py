@@ -14,9 +14,9 @@ from learner_fakes import NoNoise, account, federate, key, mass_body, open_curat
 from learner_node import plausibility
 from learner_node.drafts import Setting, settle
 from learner_node.estimator import ExPriLClassifier
+from learner_node.kinds.counts import CountsAnswer, complaint_about
 from learner_node.learn import learn
 from learner_node.plausibility import GROWTH, MOST_LOSS, common_schema, implausible_cards
-from learner_node.readers.counts import CountsAnswer, complaint_about
 from learner_node.strategies.base import Problem
 from learner_node.study import NoCuratorError
 from learner_node.together import Together
@@ -25,10 +25,10 @@ from margins import surely_above, surely_ahead
 from protocol.codec import decode, encode
 from protocol.envelopes import digest, open_envelope, open_receipt, seal, seal_receipt
 from protocol.errors import ConfigurationError
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.counts import CountsRelease
 from protocol.messages import NO_DIGEST, NO_STUDY, Card, Release
 from protocol.noise import DiscreteLaplace
-from protocol.queries import QUERY_KINDS
-from protocol.queries.counts import CountsRelease
 from protocol.record_frames import encode_frame
 from protocol.schema import NumericAttribute, Schema
 

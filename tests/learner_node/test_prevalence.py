@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import binomtest, norm, t
 
+from learner_node.kinds.counts import CountsAnswer
 from learner_node.prevalence import (
     LEAST,
     LEAST_IN_ERRORS,
@@ -21,7 +22,6 @@ from learner_node.prevalence import (
     rescaled,
     shifted,
 )
-from learner_node.readers.counts import CountsAnswer
 from learner_node.source import coordinates, held_apart
 from learner_node.strategies.base import Problem
 from learner_node.strategies.cells import CellsStrategy

@@ -10,14 +10,14 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from expril.command import app
+from expril.commands.command import app
 from learner_fakes import ring, steward
+from learner_node.kinds import READERS
+from learner_node.kinds import counts as counts_reader
 from learner_node.label_model import cell_count_rule
 from learner_node.label_model.prior import DIFFICULTIES, Belief, draw_prior_problems
 from learner_node.pooling import SecurePool
 from learner_node.quote import MOST_SITES, MOST_TARGET_SIZE, _suggested, quote
-from learner_node.readers import READERS
-from learner_node.readers import counts as counts_reader
 from learner_node.reading import questions
 from learner_node.rehearsal import CellsForeseen, rehearse
 from learner_node.source import coordinates, kmeans_cells, standardising_map
@@ -26,9 +26,9 @@ from learner_node.strategies.base import Conversation, Problem
 from margins import DEVIATIONS
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Constant
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.counts import CountsBody
 from protocol.noise import DiscreteLaplace
-from protocol.queries import QUERY_KINDS
-from protocol.queries.counts import CountsBody
 from protocol.record_frames import encode_frame
 from simulations import quoting
 

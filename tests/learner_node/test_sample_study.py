@@ -12,9 +12,9 @@ from learner_node.learn import learn
 from learner_node.strategies import STRATEGIES
 from learner_node.strategies.base import SourceEstimate
 from protocol.grids import LevelAxis, NumberAxis
+from protocol.kinds.sample import PlannedSample, SampleBody
 from protocol.limits import Limits
 from protocol.plans import Plan
-from protocol.queries.sample import PlannedSample, SampleBody
 from protocol.rationals import Rational
 from protocol.record_frames import encode_frame, encode_labels
 
@@ -68,9 +68,9 @@ def test_a_learner_trains_on_the_records_of_all_curators(monkeypatch):
 
 def test_a_plan_without_counts_is_not_foreseen():
     """A quote says so plainly."""
-    from learner_node.readers import READERS
+    from learner_node.kinds import READERS
     from protocol.errors import ConfigurationError
-    from protocol.kinds import Turn
+    from protocol.query_kind import Turn
 
     planned = PlannedSample(records=1, epsilon=Rational(1, 1), axes=AXES)
     with pytest.raises(ConfigurationError, match="cannot be foreseen"):

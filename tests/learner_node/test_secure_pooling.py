@@ -35,10 +35,10 @@ from learner_node.together import Together, strangers
 from margins import surely_above
 from protocol.codec import decode, encode
 from protocol.errors import ConfigurationError
+from protocol.kinds.secure_counts import MaskedCounts, Revealed
 from protocol.limits import Limits
 from protocol.messages import Release
 from protocol.noise import DiscreteLaplace
-from protocol.queries.secure_counts import MaskedCounts, Revealed
 from protocol.transcript import replay
 from secure_fakes import ScriptedNoise, limits_with, members, names_of, secure_plan
 

@@ -14,8 +14,8 @@ from learner_node.strategies.selected import candidates_of, restricted
 from limits_told import limits_with
 from margins import surely_above
 from protocol.errors import ConfigurationError
-from protocol.queries import QUERY_KINDS
-from protocol.queries.counts import CountsBody
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.counts import CountsBody
 from protocol.record_frames import encode_frame
 from protocol.schema import CategoricalAttribute, NumericAttribute
 

@@ -8,8 +8,8 @@ from scipy.stats import binom
 
 from learner_fakes import NoNoise, account, federate, open_curator, ring, silent_from
 from learner_node.holdout_plan import plan_holdout
-from learner_node.readers import READERS
-from learner_node.readers.holdout import HoldoutAnswer
+from learner_node.kinds import READERS
+from learner_node.kinds.holdout import HoldoutAnswer
 from learner_node.selection import select
 from learner_node.source import standardising_map
 from learner_node.study import NoCuratorError
@@ -19,9 +19,9 @@ from margins import FALSE_ALARM
 from protocol.codec import encode
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.hypotheses import Constant, Mlp
-from protocol.kinds import Turn
-from protocol.queries import holdout
-from protocol.queries.holdout import HoldoutBody, HoldoutRelease
+from protocol.kinds import holdout
+from protocol.kinds.holdout import HoldoutBody, HoldoutRelease
+from protocol.query_kind import Turn
 from protocol.record_frames import encode_frame, encode_labels
 
 NAMES = ("basel", "bern", "chur")

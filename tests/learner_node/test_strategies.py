@@ -18,7 +18,7 @@ from limits_told import limits_with
 from margins import DEVIATIONS, surely_above
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Constant, Mlp
-from protocol.queries import QUERY_KINDS
+from protocol.kinds import QUERY_KINDS
 from protocol.record_frames import encode_frame, encode_labels
 from protocol.release_kinds import RELEASE_KINDS
 

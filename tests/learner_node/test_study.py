@@ -38,8 +38,8 @@ from obedient_curator import ObedientCurator
 from protocol.codec import encode
 from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL, digest, open_envelope, open_receipt, seal, seal_receipt
 from protocol.errors import ConfigurationError
+from protocol.kinds.counts import CountsRelease
 from protocol.messages import Card, Refusal, Release, StudyAccepted
-from protocol.queries.counts import CountsRelease
 from protocol.schema import NumericAttribute
 from protocol.transcript import replay
 

@@ -21,8 +21,8 @@ from protocol.envelopes import LABEL
 from protocol.errors import ConfigurationError
 from protocol.feature_map import STEPS
 from protocol.hypotheses import Constant, Mlp
+from protocol.kinds.counts import sensitivity
 from protocol.messages import Refusal
-from protocol.queries.counts import sensitivity
 from protocol.record_frames import encode_frame, encode_labels
 from protocol.transcript import replay
 

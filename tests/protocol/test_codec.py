@@ -13,12 +13,12 @@ from generators import KEYS, MESSAGES, bodies, messages, receipts, releases
 from protocol.codec import MOST_ENVELOPE_BYTES, decode, encode
 from protocol.envelopes import Envelope, open_envelope, seal
 from protocol.errors import RemoteProtocolError
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.counts import CountsBody, CountsLimits, CountsRelease
 from protocol.limits import Limits
 from protocol.messages import MESSAGE_TYPES, TYPE_NAMES, CardRequest, Receipt, Refusal, StudyProposal
 from protocol.partitions import FeatureBins
 from protocol.plans import Plan
-from protocol.queries import QUERY_KINDS
-from protocol.queries.counts import CountsBody, CountsLimits, CountsRelease
 from protocol.rationals import Rational
 from protocol.refusals import RefusalCode
 from protocol.schema import Schema

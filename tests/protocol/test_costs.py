@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from at_length import at_length
 from generators import plans
 from protocol.errors import RemoteProtocolError
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.counts import PlannedCounts
 from protocol.plans import Plan
-from protocol.queries import QUERY_KINDS
-from protocol.queries.counts import PlannedCounts
 from protocol.rationals import Rational
 from protocol.refusals import RefusalCode
 

@@ -7,13 +7,13 @@ import pytest
 
 from protocol.codec import decode, encode
 from protocol.feature_map import FeatureMap, NumericFeature
-from protocol.kinds import Turn
-from protocol.models import METHODS
-from protocol.models.public_randomness import words
-from protocol.models.random_features import cosines, frequencies
-from protocol.models.random_trees import random_trees
-from protocol.queries import QUERY_KINDS
-from protocol.queries.model import ModelLimits, ModelRelease, PlannedModel, numbers, read_body, sensitivity
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.model import ModelLimits, ModelRelease, PlannedModel, numbers, read_body, sensitivity
+from protocol.kinds.models import METHODS
+from protocol.kinds.models.public_randomness import words
+from protocol.kinds.models.random_features import cosines, frequencies
+from protocol.kinds.models.random_trees import random_trees
+from protocol.query_kind import Turn
 from protocol.schema import Schema
 
 KNOWN = json.loads((Path(__file__).parent / "vectors" / "model.json").read_text(encoding="utf-8"))

@@ -15,8 +15,9 @@ from generators_model import model_queries_of
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
 from protocol.feature_map import STEPS, FeatureMap, NumericFeature
-from protocol.kinds import Turn
-from protocol.models import (
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.model import MODEL, ModelBody, ModelLimits, ModelRelease, PlannedModel, numbers, read_body, work
+from protocol.kinds.models import (
     METHODS,
     Attributes,
     Centres,
@@ -31,12 +32,11 @@ from protocol.models import (
     Points,
     PrincipalComponents,
 )
-from protocol.models.public_randomness import normals, words
-from protocol.models.random_features import TABLE, cosines, feature_rows, frequencies
-from protocol.models.random_trees import random_trees
+from protocol.kinds.models.public_randomness import normals, words
+from protocol.kinds.models.random_features import TABLE, cosines, feature_rows, frequencies
+from protocol.kinds.models.random_trees import random_trees
 from protocol.partitions import FeatureBins
-from protocol.queries import QUERY_KINDS
-from protocol.queries.model import MODEL, ModelBody, ModelLimits, ModelRelease, PlannedModel, numbers, read_body, work
+from protocol.query_kind import Turn
 from protocol.rationals import Rational
 from protocol.refusals import RefusalCode
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema

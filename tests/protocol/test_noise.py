@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from curator_node.mechanisms import OpenDPNoise, Stamp
+from expril.audit.calibration import FALSE_ALARM, MISSED_ALARM, outside, suspicious_centre, suspicious_scale
 from protocol.noise import DiscreteLaplace
-from simulations.audit.calibration import FALSE_ALARM, MISSED_ALARM, outside, suspicious_centre, suspicious_scale
 
 DIGITS = decimal.Context(prec=80, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)
 STEPS = st.integers(1, 2**32)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from mpmath import mp
 from scipy import stats
 
+from expril.audit.calibration import FALSE_ALARM, MISSED_ALARM, outside, suspicious_centre
 from protocol.noise import DiscreteLaplace
 from protocol.noise_shares import LaplaceShares
-from simulations.audit.calibration import FALSE_ALARM, MISSED_ALARM, outside, suspicious_centre
 
 STEPS = st.integers(1, 2**32)
 SCALES = st.builds(Fraction, STEPS, STEPS)

@@ -20,8 +20,12 @@ from above_threshold import worst_loss
 from generators import OWN_SAMPLERS, QUERIES, schemas
 from protocol.errors import RemoteProtocolError
 from protocol.grids import LevelAxis, NumberAxis
-from protocol.limits import Limits
-from protocol.models import (
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.blog_holdout import PlannedBlogHoldout
+from protocol.kinds.counts import PlannedCounts
+from protocol.kinds.holdout import PlannedHoldout
+from protocol.kinds.model import PlannedModel
+from protocol.kinds.models import (
     Forest,
     KernelSvm,
     KMeans,
@@ -32,18 +36,10 @@ from protocol.models import (
     Points,
     PrincipalComponents,
 )
-from protocol.odds import NOTHING, WORST, Odds, PrivacyUnit, factor
-from protocol.plans import Plan
-from protocol.queries import QUERY_KINDS
-from protocol.queries.blog_holdout import PlannedBlogHoldout
-from protocol.queries.counts import PlannedCounts
-from protocol.queries.holdout import PlannedHoldout
-from protocol.queries.model import PlannedModel
-from protocol.queries.sample import PlannedSample
-from protocol.queries.secure_counts import PlannedSecureCounts
-from protocol.queries.statistic import PlannedStatistic
-from protocol.rationals import Rational
-from protocol.statistics.methods import (
+from protocol.kinds.sample import PlannedSample
+from protocol.kinds.secure_counts import PlannedSecureCounts
+from protocol.kinds.statistic import PlannedStatistic
+from protocol.kinds.statistics.methods import (
     AggregateMean,
     AggregateMedian,
     Exponential,
@@ -51,6 +47,10 @@ from protocol.statistics.methods import (
     Smooth,
     SmoothLaplace,
 )
+from protocol.limits import Limits
+from protocol.odds import NOTHING, WORST, Odds, PrivacyUnit, factor
+from protocol.plans import Plan
+from protocol.rationals import Rational
 
 SCALE = Rational(7, 1)
 HALF = Fraction(1, 2)

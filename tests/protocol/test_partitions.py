@@ -30,7 +30,7 @@ from protocol.feature_map import (
     NumericFeature,
 )
 from protocol.hypotheses import UNIT_COST, Constant, Mlp
-from protocol.kinds import Turn
+from protocol.kinds.counts import CountsBody, CountsLimits, PlannedCounts, read_body
 from protocol.partitions import (
     PARTITION_KINDS,
     FeatureBins,
@@ -43,7 +43,7 @@ from protocol.partitions import (
 from protocol.partitions.grid_edges import COLUMN_COST, COMPARISON_COST
 from protocol.partitions.projection_bins import MOST_DIRECTIONS
 from protocol.partitions.tree_leaves import LEVEL_COST, MOST_DEPTH, MOST_NODES
-from protocol.queries.counts import CountsBody, CountsLimits, PlannedCounts, read_body
+from protocol.query_kind import Turn
 from protocol.rationals import Rational
 from protocol.record_frames import encode_frame
 from protocol.records import Records

@@ -17,11 +17,11 @@ from protocol.codec import MOST_ENVELOPE_BYTES, encode
 from protocol.errors import RemoteProtocolError
 from protocol.feature_map import MOST_WIDTH, CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import HYPOTHESIS_KINDS, MOST_FAN_IN, MOST_LAYERS, Constant, Mlp
-from protocol.kinds import Turn
+from protocol.kinds.counts import CountsBody, CountsLimits, PlannedCounts, multiply_adds, read_body
 from protocol.partitions import PARTITION_KINDS, FeatureBins, NearestCentre
 from protocol.partitions.grid_edges import COLUMN_COST, COMPARISON_COST
 from protocol.partitions.nearest_centre import NEAREST_COST, TILE_COST
-from protocol.queries.counts import CountsBody, CountsLimits, PlannedCounts, multiply_adds, read_body
+from protocol.query_kind import Turn
 from protocol.rationals import Rational
 from protocol.refusals import RefusalCode
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema

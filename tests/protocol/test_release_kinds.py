@@ -15,17 +15,17 @@ from at_length import at_length
 from curator_fakes import ATTRIBUTES, ROWS, UNIT_KEY, Learner, ZeroNoise, open_curator, opened, release_of, steward_file
 from curator_node.dataset import PrivateDataset, StewardWarning
 from curator_node.mechanisms import Stamp
+from learner_node.kinds.counts import add, read
 from learner_node.objections import complaint_about_plan
-from learner_node.readers.counts import add, read
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
 from protocol.hypotheses import Constant, Mlp
-from protocol.kinds import Turn
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.counts import CountsBody, CountsLimits, CountsRelease, PlannedCounts, read_body
 from protocol.messages import Refusal, Release
 from protocol.partitions import FeatureBins
 from protocol.plans import Plan
-from protocol.queries import QUERY_KINDS
-from protocol.queries.counts import CountsBody, CountsLimits, CountsRelease, PlannedCounts, read_body
+from protocol.query_kind import Turn
 from protocol.rationals import Rational
 from protocol.record_frames import encode_frame
 from protocol.records import LABEL_STEPS

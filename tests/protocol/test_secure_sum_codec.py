@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from at_length import at_length
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
-from protocol.queries.secure_counts import (
+from protocol.kinds.secure_counts import (
     BODIES,
     RELEASES,
     Agreement,

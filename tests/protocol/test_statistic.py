@@ -13,21 +13,10 @@ from scipy import stats
 from generators_statistic import GRIDS, statistic_queries_of
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
-from protocol.kinds import Turn
-from protocol.partitions import FeatureBins
-from protocol.queries import QUERY_KINDS
-from protocol.queries.statistic import (
-    STATISTIC,
-    PlannedStatistic,
-    StatisticBody,
-    StatisticLimits,
-    StatisticRelease,
-)
-from protocol.rationals import Rational
-from protocol.refusals import RefusalCode
-from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
-from protocol.statistics.asked import Estimate, Grid, Quantile, Selection
-from protocol.statistics.methods import (
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.statistic import STATISTIC, PlannedStatistic, StatisticBody, StatisticLimits, StatisticRelease
+from protocol.kinds.statistics.asked import Estimate, Grid, Quantile, Selection
+from protocol.kinds.statistics.methods import (
     METHODS,
     AggregateMean,
     AggregateMedian,
@@ -36,7 +25,12 @@ from protocol.statistics.methods import (
     Smooth,
     SmoothLaplace,
 )
-from protocol.statistics.tails import POLYNOMIALS, distribution
+from protocol.kinds.statistics.tails import POLYNOMIALS, distribution
+from protocol.partitions import FeatureBins
+from protocol.query_kind import Turn
+from protocol.rationals import Rational
+from protocol.refusals import RefusalCode
+from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "statistic.json").read_text(encoding="utf-8"))
 

@@ -22,6 +22,7 @@ from protocol.envelopes import (
 )
 from protocol.envelopes import Envelope as SignedEnvelope
 from protocol.errors import RemoteProtocolError
+from protocol.kinds.counts import CountsBody, CountsRelease, PlannedCounts
 from protocol.limits import Limits
 from protocol.messages import (
     NO_DIGEST,
@@ -42,7 +43,6 @@ from protocol.messages import (
 )
 from protocol.partitions import FeatureBins
 from protocol.plans import Plan
-from protocol.queries.counts import CountsBody, CountsRelease, PlannedCounts
 from protocol.rationals import Rational
 from protocol.refusals import EXPLANATIONS, RefusalCode
 from protocol.schema import NumericAttribute, Schema

@@ -21,15 +21,15 @@ from protocol.envelopes import (
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.identity import LABEL as IDENTITY_LABEL
 from protocol.identity import read_identity, write_identity
-from protocol.kinds import Turn
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.blog_holdout import BlogHoldoutBody, BlogHoldoutRelease, PlannedBlogHoldout
+from protocol.kinds.counts import CountsBody, CountsLimits, CountsRelease, PlannedCounts, read_body
+from protocol.kinds.holdout import HoldoutBody, HoldoutRelease, PlannedHoldout
+from protocol.kinds.sample import PlannedSample, SampleBody, SampleRelease, cells_of
+from protocol.kinds.secure_counts import BODIES, RELEASES, PlannedSecureCounts, question_digest
 from protocol.messages import MESSAGE_TYPES
 from protocol.partitions import PARTITION_KINDS
-from protocol.queries import QUERY_KINDS
-from protocol.queries.blog_holdout import BlogHoldoutBody, BlogHoldoutRelease, PlannedBlogHoldout
-from protocol.queries.counts import CountsBody, CountsLimits, CountsRelease, PlannedCounts, read_body
-from protocol.queries.holdout import HoldoutBody, HoldoutRelease, PlannedHoldout
-from protocol.queries.sample import PlannedSample, SampleBody, SampleRelease, cells_of
-from protocol.queries.secure_counts import BODIES, RELEASES, PlannedSecureCounts, question_digest
+from protocol.query_kind import Turn
 from protocol.rationals import Rational
 from protocol.schema import NumericAttribute, Schema
 from protocol.secure_sum.aggregator import Aggregator, as_words

@@ -24,11 +24,11 @@ from learner_node.session import Session
 from protocol.codec import encode
 from protocol.envelopes import SigningKey, open_envelope
 from protocol.hypotheses import Constant
+from protocol.kinds.counts import CountsBody, PlannedCounts
 from protocol.ledger.entries import decode_entry
 from protocol.messages import Card, Refusal, Release
 from protocol.partitions import FeatureBins
 from protocol.plans import Plan
-from protocol.queries.counts import CountsBody, PlannedCounts
 from protocol.rationals import Rational
 from protocol.schema import NumericAttribute
 from protocol.transcript import replay

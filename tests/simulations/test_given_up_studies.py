@@ -2,8 +2,8 @@
 
 import pytest
 
+from expril.audit.recompute import PROVEN, REFUSED, recompute
 from run_forger import Forger, make_run_of
-from simulations.audit.recompute import PROVEN, REFUSED, recompute
 from simulations.study_numbers import GIVEN_UP
 
 SCENARIO = """

@@ -14,10 +14,10 @@ from learner_fakes import NoNoise, federate, mass_body, open_curator
 from learner_node.class_recall import class_recalls
 from learner_node.distillation import distil
 from learner_node.estimator import ExPriLClassifier
+from learner_node.kinds.counts import CountsAnswer
 from learner_node.label_model.likelihood import MassPrior, site_table
 from learner_node.label_model.number_model import fit_number_model
 from learner_node.label_model.one_against_rest import fit_classes_label_model, together
-from learner_node.readers.counts import CountsAnswer
 from learner_node.regressor import ExPriLRegressor
 from learner_node.source import coordinates, standardising_map
 from learner_node.strategies import make_strategy
@@ -27,9 +27,9 @@ from learner_node.synthetic import pooled_estimate
 from limits_told import limits_with
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Constant
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.counts import CountsBody
 from protocol.noise import DiscreteLaplace
-from protocol.queries import QUERY_KINDS
-from protocol.queries.counts import CountsBody
 from protocol.record_frames import encode_frame
 from protocol.records import LABEL_STEPS
 from seeded import nothing_unseeded

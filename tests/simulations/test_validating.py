@@ -9,11 +9,11 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from expril.command import app
+from expril.audit.recompute import PROVEN, recompute
+from expril.commands.command import app
 from protocol.errors import ConfigurationError
 from protocol.ledger.entries import EntryKind
 from run_forger import Forger, make_run
-from simulations.audit.recompute import PROVEN, recompute
 from simulations.records import load_records
 from simulations.report.model import decode_report, encode_report
 from simulations.report.page import build_page

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from expril.faults import APART, PARTS
+from expril.commands.faults import APART, PARTS
 
 ROOT = Path(__file__).resolve().parents[2]
 OF_EXTRAS = ("torch", "sklearn", "scipy", "jinja2", "fastexcel", "pooch")
@@ -24,7 +24,7 @@ class Blocked:
 
 blocked, calls = json.loads(sys.stdin.read())
 sys.meta_path.insert(0, Blocked())
-from expril.command import app
+from expril.commands.command import app
 told = []
 for arguments in calls:
     done = CliRunner().invoke(app, arguments)

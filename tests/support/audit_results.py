@@ -2,9 +2,9 @@
 
 import math
 
-from simulations.audit.controls import CONTROLS
-from simulations.audit.kinds import PATH_CONTROLS, kinds_to_audit
-from simulations.audit.results import (
+from expril.audit.controls import CONTROLS
+from expril.audit.kinds import PATH_CONTROLS, kinds_to_audit
+from expril.audit.results import (
     Attack,
     AuditResult,
     BlogGame,

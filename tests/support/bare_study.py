@@ -17,9 +17,9 @@ from curator_node.key_files import read_key
 from curator_node.site import now, open_site
 from learner_node.session import Session
 from protocol.codec import decode, encode
+from protocol.kinds.counts import CountsBody, CountsRelease, PlannedCounts
 from protocol.partitions import FeatureBins
 from protocol.plans import Plan
-from protocol.queries.counts import CountsBody, CountsRelease, PlannedCounts
 from protocol.rationals import Rational
 
 folder = Path(sys.argv[1])

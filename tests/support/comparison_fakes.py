@@ -4,13 +4,13 @@ import numpy as np
 import polars as pl
 
 from curator_node.steward import StewardFile
-from experiments.learning import contestants
-from experiments.learning.contestants import Contestant
-from experiments.learning.measures import measure
-from experiments.learning.outcome import Outcome
-from experiments.learning.studies import Answer
-from experiments.problems import PROBLEMS
-from experiments.splits import Site, Split
+from lab.comparison import contestants
+from lab.comparison.contestants import Contestant
+from lab.comparison.measures import measure
+from lab.comparison.outcome import Outcome
+from lab.comparison.studies import Answer
+from lab.problems import PROBLEMS
+from lab.splits import Site, Split
 from protocol.record_frames import encode_frame
 from protocol.schema import CategoricalAttribute, NumericAttribute
 

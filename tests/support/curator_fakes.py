@@ -11,10 +11,10 @@ from warnings import catch_warnings, simplefilter
 import numpy as np
 import polars as pl
 
-from curator_node.answerers import ANSWERERS
 from curator_node.answering import Question, Seat
 from curator_node.curator import Curator
 from curator_node.dataset import PrivateDataset, StewardWarning
+from curator_node.kinds import ANSWERERS
 from curator_node.ledger import Ledger, create_ledger
 from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import LedgerUnavailableError, MemoryStore
@@ -26,11 +26,11 @@ from learner_node.session import Session
 from protocol.codec import decode, encode
 from protocol.envelopes import LABEL, SigningKey, open_envelope
 from protocol.hypotheses import Constant
-from protocol.kinds import Turn
+from protocol.kinds.counts import CountsBody, CountsRelease, PlannedCounts
 from protocol.messages import Refusal
 from protocol.partitions import FeatureBins
 from protocol.plans import Plan
-from protocol.queries.counts import CountsBody, CountsRelease, PlannedCounts
+from protocol.query_kind import Turn
 from protocol.rationals import Rational
 from protocol.schema import CategoricalAttribute, NumericAttribute
 

@@ -17,6 +17,8 @@ from protocol.codec import encode
 from protocol.envelopes import SigningKey, seal_receipt
 from protocol.feature_map import MOST_COORDINATE, STEPS, CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import HYPOTHESIS_KINDS, Constant, Mlp
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.counts import CountsBody, CountsRelease, PlannedCounts
 from protocol.messages import (
     SEALED_BYTES,
     Card,
@@ -40,8 +42,6 @@ from protocol.partitions import (
     TreeLeaves,
 )
 from protocol.plans import Plan
-from protocol.queries import QUERY_KINDS
-from protocol.queries.counts import CountsBody, CountsRelease, PlannedCounts
 from protocol.rationals import Rational, amount
 from protocol.records import MISSING_CODE, Records
 from protocol.refusals import EXPLANATIONS, RefusalCode

@@ -5,8 +5,8 @@ from fractions import Fraction
 from hypothesis import strategies as st
 
 from protocol.codec import encode
-from protocol.queries.blog_holdout import BlogHoldoutBody, PlannedBlogHoldout
-from protocol.queries.holdout import HoldoutBody, HoldoutRelease, PlannedHoldout
+from protocol.kinds.blog_holdout import BlogHoldoutBody, PlannedBlogHoldout
+from protocol.kinds.holdout import HoldoutBody, HoldoutRelease, PlannedHoldout
 from protocol.rationals import Rational
 
 small = st.sampled_from([1, 2, 3, 4, 10])

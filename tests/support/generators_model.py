@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from protocol.codec import encode
-from protocol.models import (
+from protocol.kinds.model import ModelBody, PlannedModel
+from protocol.kinds.models import (
     METHODS,
     Attributes,
     Centres,
@@ -22,7 +23,6 @@ from protocol.models import (
     Points,
     PrincipalComponents,
 )
-from protocol.queries.model import ModelBody, PlannedModel
 from protocol.rationals import Rational
 from protocol.schema import NumericAttribute
 

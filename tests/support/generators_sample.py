@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from protocol.codec import encode
 from protocol.grids import LevelAxis, NumberAxis
-from protocol.queries.sample import PlannedSample, SampleBody
+from protocol.kinds.sample import PlannedSample, SampleBody
 from protocol.rationals import Rational
 from protocol.schema import NumericAttribute
 

@@ -4,13 +4,13 @@ import numpy as np
 from hypothesis import strategies as st
 
 from protocol.codec import encode
+from protocol.kinds.statistic import PlannedStatistic, StatisticBody
+from protocol.kinds.statistics.asked import Estimate, Grid, Quantile, Selection
+from protocol.kinds.statistics.estimators import ESTIMATORS
+from protocol.kinds.statistics.methods import AggregateMean, AggregateMedian, Exponential, Features
 from protocol.partitions import FeatureBins
-from protocol.queries.statistic import PlannedStatistic, StatisticBody
 from protocol.rationals import Rational
 from protocol.schema import NumericAttribute
-from protocol.statistics.asked import Estimate, Grid, Quantile, Selection
-from protocol.statistics.estimators import ESTIMATORS
-from protocol.statistics.methods import AggregateMean, AggregateMedian, Exponential, Features
 
 GRIDS = st.builds(Grid, st.sampled_from([-2.0, 0.0]), st.sampled_from([1e-9, 0.5, 3.0]), st.integers(1, 9))
 QUANTILES = st.sampled_from([Rational(1, 2), Rational(1, 4), Rational(9, 10), Rational(2, 3)])

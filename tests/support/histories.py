@@ -23,13 +23,13 @@ from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import MemoryStore
 from protocol.envelopes import LABEL, SigningKey, digest
 from protocol.errors import ConfigurationError, LocalProtocolError
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.counts import PlannedCounts
 from protocol.ledger.entries import Entry, Suspect, decode_entry, encode_entry, entry_hash
 from protocol.ledger.exports import Pair, encode_export
 from protocol.ledger.heads import sign_head
 from protocol.ledger.terms import ledger_terms
 from protocol.plans import Plan
-from protocol.queries import QUERY_KINDS
-from protocol.queries.counts import PlannedCounts
 from protocol.rationals import Rational
 
 TERMS = ledger_terms(None, LABEL)

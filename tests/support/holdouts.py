@@ -2,14 +2,14 @@
 
 from fractions import Fraction
 
-from curator_node.answerers import ANSWERERS
-from curator_node.answerers.holdout import COMPARISON, COUNTS, THRESHOLD
 from curator_node.answering import Question
+from curator_node.kinds import ANSWERERS
+from curator_node.kinds.holdout import COMPARISON, COUNTS, THRESHOLD
 from curator_node.mechanisms import Stamp
 from protocol.codec import decode, encode
 from protocol.hypotheses import Constant
-from protocol.kinds import Past, Turn
-from protocol.queries.holdout import HoldoutBody, HoldoutRelease, PlannedHoldout
+from protocol.kinds.holdout import HoldoutBody, HoldoutRelease, PlannedHoldout
+from protocol.query_kind import Past, Turn
 from protocol.rationals import Rational
 
 HOLDOUT = ANSWERERS["holdout"]

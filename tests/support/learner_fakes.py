@@ -14,11 +14,11 @@ from curator_node.site import temporary_site
 from curator_node.steward import StewardFile
 from learner_node.study import Federation
 from protocol.envelopes import SigningKey, open_envelope, seal
+from protocol.kinds.counts import CountsBody, PlannedCounts
 from protocol.limits import Limits
 from protocol.messages import CardRequest, StudyProposal
 from protocol.partitions import FeatureBins
 from protocol.plans import Plan
-from protocol.queries.counts import CountsBody, PlannedCounts
 from protocol.rationals import Rational
 from protocol.schema import NumericAttribute
 

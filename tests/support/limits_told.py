@@ -1,9 +1,9 @@
 """Limits of a curator with all keys beside each other: those of every query, and those of `counts`."""
 
 from protocol.codec import decode, encode
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.counts import CountsLimits
 from protocol.limits import Limits
-from protocol.queries import QUERY_KINDS
-from protocol.queries.counts import CountsLimits
 
 
 def limits_with(*, query_kinds=("counts",), **told):

@@ -11,6 +11,8 @@ from limits_told import card_limits
 from protocol.codec import decode, encode
 from protocol.envelopes import digest, open_envelope, request_digest, seal, seal_receipt, verify
 from protocol.errors import RemoteProtocolError
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.counts import CountsBody, CountsRelease
 from protocol.messages import (
     NO_DIGEST,
     NO_STUDY,
@@ -27,8 +29,6 @@ from protocol.messages import (
     StudyProposal,
 )
 from protocol.plans import Plan
-from protocol.queries import QUERY_KINDS
-from protocol.queries.counts import CountsBody, CountsRelease
 from protocol.rationals import amount
 from protocol.refusals import EXPLANATIONS, RefusalCode
 from protocol.schema import Schema

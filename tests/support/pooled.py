@@ -14,13 +14,8 @@ from learner_node.session import Session
 from protocol.codec import decode, encode
 from protocol.envelopes import LABEL, open_envelope, seal
 from protocol.hypotheses import Constant
-from protocol.kinds import Turn
-from protocol.limits import Limits
-from protocol.messages import Refusal, Release
-from protocol.partitions import FeatureBins
-from protocol.plans import Plan
-from protocol.queries.counts import CountsBody, CountsLimits, length, read_body
-from protocol.queries.secure_counts import (
+from protocol.kinds.counts import CountsBody, CountsLimits, length, read_body
+from protocol.kinds.secure_counts import (
     NONCE,
     RELEASES,
     AskKeys,
@@ -31,6 +26,11 @@ from protocol.queries.secure_counts import (
     RelayShares,
     question_digest,
 )
+from protocol.limits import Limits
+from protocol.messages import Refusal, Release
+from protocol.partitions import FeatureBins
+from protocol.plans import Plan
+from protocol.query_kind import Turn
 from protocol.rationals import Rational
 from protocol.secure_sum.aggregator import Aggregator, as_words
 

@@ -17,12 +17,12 @@ from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import MemoryStore
 from protocol.envelopes import LABEL, digest
 from protocol.errors import LocalProtocolError
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.counts import PlannedCounts
+from protocol.kinds.holdout import PlannedHoldout
 from protocol.ledger.entries import STATE_SEAL_BYTES, Suspect
 from protocol.ledger.terms import ledger_terms
 from protocol.plans import Plan
-from protocol.queries import QUERY_KINDS
-from protocol.queries.counts import PlannedCounts
-from protocol.queries.holdout import PlannedHoldout
 from protocol.rationals import Rational, amount
 
 TERMS = ledger_terms(None, LABEL)

@@ -3,9 +3,9 @@
 import numpy as np
 
 from learner_fakes import key, open_curator, ring
+from protocol.kinds.secure_counts import TURNS, PlannedSecureCounts
 from protocol.limits import Limits
 from protocol.plans import Plan
-from protocol.queries.secure_counts import TURNS, PlannedSecureCounts
 from protocol.rationals import Rational
 
 

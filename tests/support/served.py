@@ -11,7 +11,7 @@ from fractions import Fraction
 import msgspec
 
 from curator_fakes import NOW, Clock, CountingEntropy, FlakyStore, hold, key
-from curator_node.answerers import ANSWERERS
+from curator_node.kinds import ANSWERERS
 from curator_node.ledger import Ledger, create_ledger
 from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import DatabaseStore, MemoryStore, sqlite_url
@@ -20,6 +20,7 @@ from curator_node.site import assemble_site
 from generators import QUERIES
 from limits_told import limits_with
 from protocol.envelopes import digest, open_envelope, seal
+from protocol.kinds import QUERY_KINDS
 from protocol.ledger.entries import decode_entry
 from protocol.messages import (
     NO_DIGEST,
@@ -33,7 +34,6 @@ from protocol.messages import (
     StudyProposal,
 )
 from protocol.plans import Plan
-from protocol.queries import QUERY_KINDS
 from protocol.release_kinds import RELEASE_KINDS
 
 PRIVATE_KINDS = tuple(name for name in QUERIES if QUERY_KINDS[name].private(QUERY_KINDS[name].limits()))

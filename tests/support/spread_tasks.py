@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from experiments.campaign.store import Task
+from simulations.campaign.store import Task
 
 TASKS = [Task("tiny", "adds", "1", seed) for seed in range(8)]
 KILLED = 3

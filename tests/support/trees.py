@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("protocol", "curator_node", "learner_node", "simulations", "experiments", "expril")
+PACKAGES = ("protocol", "curator_node", "learner_node", "simulations", "expril", "lab")
 FILES = tuple(sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")))
 
 

@@ -13,12 +13,12 @@ import signal
 import sys
 
 LOADED = (
-    "expril.command",
+    "expril.commands.command",
     "curator_node.key_files",
     "curator_node.ledger.view",
     "curator_node.text_files",
     "protocol.ledger.checkpoints",
-    "simulations.audit.witness",
+    "expril.audit.witness",
 )
 WRITING = ("open", "fsync", "link", "mkdir", "replace", "rename", "unlink", "write")
 
@@ -40,7 +40,7 @@ def _child(command, kill_at):
         return os.waitpid(child, 0)[1]
     if kill_at >= 0:
         _arm(kill_at)
-    from expril.command import app
+    from expril.commands.command import app
 
     try:
         app(command)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from curator_node.answerers import ANSWERERS
-from learner_node.readers import READERS
+from curator_node.kinds import ANSWERERS
+from learner_node.kinds import READERS
 from protocol.hypotheses import HYPOTHESIS_KINDS
+from protocol.kinds import QUERY_KINDS
 from protocol.partitions import PARTITION_KINDS
-from protocol.queries import QUERY_KINDS
 from trees import FILES, PACKAGES, ROOT, Modules, nodes_of, place
 
 pytestmark = pytest.mark.usefixtures("parsed")
@@ -41,15 +41,15 @@ PINNED = {
         "curator_node/ledger/migrations/versions/r0001_as_expril_0_2.py",
         "curator_node/ledger/migrations/versions/r0002_held_proposals.py",
     },
-    "opendp": {"curator_node/mechanisms.py", "experiments/peers/odometer.py"},
+    "opendp": {"curator_node/mechanisms.py", "lab/peers/odometer.py"},
     "torch": {
         "learner_node/label_model/cell_networks.py",
         "learner_node/networks.py",
-        "experiments/peers/gan_models.py",
-        "experiments/peers/opacus_models.py",
+        "lab/peers/gan_models.py",
+        "lab/peers/opacus_models.py",
     },
-    "opacus": {"experiments/peers/gan_models.py", "experiments/peers/opacus_models.py"},
-    "diffprivlib": {"experiments/peers/diffprivlib_games.py", "experiments/peers/diffprivlib_models.py"},
+    "opacus": {"lab/peers/gan_models.py", "lab/peers/opacus_models.py"},
+    "diffprivlib": {"lab/peers/diffprivlib_games.py", "lab/peers/diffprivlib_models.py"},
     "cryptography": {
         "protocol/envelopes.py",
         "protocol/secure_sum/graph.py",
@@ -71,12 +71,12 @@ PINNED = {
     "pooch": {"simulations/datasets/files.py"},
     "fastexcel": {"simulations/datasets/ctg.py"},
     "safetensors": {"protocol/hypotheses.py", "learner_node/model_files.py"},
-    "mbi": {"experiments/peers/graphical.py"},
+    "mbi": {"lab/peers/graphical.py"},
     "ray": {"simulations/cluster.py"},
-    "jinja2": {"simulations/report/templates.py"},
-    "jsonschema": {"simulations/audit/package/deployment.py"},
-    "yaml": {"simulations/audit/package/deployment.py"},
-    "dp_accounting": {"simulations/audit/recompute/losses.py"},
+    "jinja2": {"expril/report/templates.py"},
+    "jsonschema": {"expril/audit/package/deployment.py"},
+    "yaml": {"expril/audit/package/deployment.py"},
+    "dp_accounting": {"expril/audit/recompute/losses.py"},
 }
 PATH = (
     "datasets",
@@ -316,15 +316,15 @@ CIRCLES = {
     **{
         name: {other}
         for one, two in (
-            ("protocol.queries.counts", "protocol.queries.counts_examples"),
-            ("protocol.queries.holdout", "protocol.queries.holdout_examples"),
-            ("protocol.queries.model", "protocol.queries.model_examples"),
-            ("protocol.queries.sample", "protocol.queries.sample_examples"),
-            ("protocol.queries.secure_counts", "protocol.queries.secure_counts_examples"),
-            ("protocol.queries.statistic", "protocol.queries.statistic_examples"),
+            ("protocol.kinds.counts", "protocol.kinds.counts_examples"),
+            ("protocol.kinds.holdout", "protocol.kinds.holdout_examples"),
+            ("protocol.kinds.model", "protocol.kinds.model_examples"),
+            ("protocol.kinds.sample", "protocol.kinds.sample_examples"),
+            ("protocol.kinds.secure_counts", "protocol.kinds.secure_counts_examples"),
+            ("protocol.kinds.statistic", "protocol.kinds.statistic_examples"),
             ("curator_node.ledger.account", "curator_node.ledger.restoring"),
-            ("simulations.audit.recompute.transcripts", "simulations.audit.recompute.verdicts"),
-            ("experiments.bounds", "experiments.bounds_page"),
+            ("expril.audit.recompute.transcripts", "expril.audit.recompute.verdicts"),
+            ("lab.bounds", "lab.bounds_page"),
         )
         for name, other in ((one, two), (two, one))
     },
@@ -384,7 +384,7 @@ CORE = [
     *(ROOT / "learner_node" / f"{name}.py" for name in ("exchange", "fates")),
 ]
 """What holds for every query kind."""
-TABLES = {"protocol.queries", "curator_node.answerers", "learner_node.readers"}
+TABLES = {"protocol.kinds", "curator_node.kinds", "learner_node.kinds"}
 OF_ONE_KIND = {"protocol.release_kinds", "protocol.partitions", "protocol.hypotheses", "protocol.noise"}
 
 
@@ -415,5 +415,5 @@ def test_the_core_names_no_query_kind_and_imports_none():
 
 def test_the_core_is_the_core():
     """Power: a file of one kind would be noticed."""
-    for name in ("protocol/queries/counts.py", "learner_node/readers/counts.py", "curator_node/answerers/counts.py"):
+    for name in ("protocol/kinds/counts.py", "learner_node/kinds/counts.py", "curator_node/kinds/counts.py"):
         assert kinds_in(ROOT / name)

@@ -51,7 +51,7 @@ from protocol.envelopes import NOT_PRIVATE_LABEL, Envelope, open_envelope, open_
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.feature_map import FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Mlp
-from protocol.kinds import Turn
+from protocol.kinds.counts import CountsBody, work
 from protocol.ledger.entries import decode_entry
 from protocol.messages import (
     MESSAGE_TYPES,
@@ -70,7 +70,7 @@ from protocol.messages import (
 )
 from protocol.partitions import FeatureBins, NearestCentre
 from protocol.plans import Plan
-from protocol.queries.counts import CountsBody, work
+from protocol.query_kind import Turn
 from protocol.rationals import MOST, Rational
 from protocol.refusals import EXPLANATIONS, RefusalCode
 from simulations.seeded_noise import SeededNoise
@@ -1188,16 +1188,16 @@ def test_refusals_of_a_curator_are_the_same_whatever_its_records():
 
 def test_curator_opens_no_file_and_runs_no_code_it_was_sent():
     """The room that answers imports nothing that could: no pickle, eval, exec or import by name."""
-    import curator_node.answerers.counts
     import curator_node.curator
     import curator_node.dataset
+    import curator_node.kinds.counts
     import protocol.codec
     import protocol.hypotheses
 
     for module in (
         curator_node.curator,
         curator_node.dataset,
-        curator_node.answerers.counts,
+        curator_node.kinds.counts,
         protocol.codec,
         protocol.hypotheses,
     ):

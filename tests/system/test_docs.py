@@ -22,19 +22,19 @@ from learner_node.strategies.checked import PaperOptions, attributes_chosen
 from learner_node.strategies.importance import ImportanceStrategy
 from learner_node.strategies.refined import AdaptiveCellsStrategy, NewFeaturesStrategy
 from learner_node.study_file import Link, StudyFile, read_study
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.counts import CountsLimits
+from protocol.kinds.holdout import HoldoutLimits
+from protocol.kinds.model import ModelLimits
+from protocol.kinds.models import METHODS as MODEL_METHODS
+from protocol.kinds.sample import SampleLimits
+from protocol.kinds.secure_counts import SecureCountsLimits
+from protocol.kinds.statistic import StatisticLimits
+from protocol.kinds.statistics.methods import METHODS as STATISTIC_METHODS
 from protocol.limits import Limits
-from protocol.models import METHODS as MODEL_METHODS
 from protocol.partitions import PARTITION_KINDS
-from protocol.queries import QUERY_KINDS
-from protocol.queries.counts import CountsLimits
-from protocol.queries.holdout import HoldoutLimits
-from protocol.queries.model import ModelLimits
-from protocol.queries.sample import SampleLimits
-from protocol.queries.secure_counts import SecureCountsLimits
-from protocol.queries.statistic import StatisticLimits
 from protocol.rationals import parse_rational
 from protocol.schema import CategoricalAttribute, NumericAttribute
-from protocol.statistics.methods import METHODS as STATISTIC_METHODS
 from protocol.strict_toml import convert
 from simulations.carriers import direct
 from simulations.carriers.table import here

@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 
 from absent import OF_ANY_PART, OF_EXTRAS, in_one_process
 from every_command import calls, commands, complaint_in, documented, hold, part_of
-from expril.command import app
-from expril.faults import PARTS
-from expril.terminal import plain_errors
+from expril.commands.command import app
+from expril.commands.faults import PARTS
+from expril.commands.terminal import plain_errors
 from learner_node.strategies import CHECKS, STRATEGIES, make_strategy
 from learner_node.strategies.cells import CellsStrategy
 from learner_node.strategies.cells_classes import CellsClassesStrategy
@@ -32,10 +32,10 @@ pytestmark = pytest.mark.usefixtures("parsed")
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 HEAVY = {
-    "torch": ("learner_node", "experiments/peers/gan_models.py", "experiments/peers/opacus_models.py"),
+    "torch": ("learner_node", "lab/peers/gan_models.py", "lab/peers/opacus_models.py"),
     "sklearn": ("learner_node", "simulations", "experiments"),
     "scipy": ("learner_node", "simulations", "experiments"),
-    "jinja2": ("simulations/report/templates.py",),
+    "jinja2": ("expril/report/templates.py",),
     "fastexcel": ("simulations/datasets/ctg.py",),
     "pooch": ("simulations/datasets/files.py",),
 }
@@ -146,7 +146,7 @@ def test_every_library_of_an_extra_is_pinned_to_its_place():
 def test_the_bare_installation_reaches_no_heavy_library():
     bare = [*BARE, *modules_of("protocol"), *modules_of("curator_node")]
     ways = reached(bare)
-    assert "simulations.audit.recompute.ledgers" in ways  # the walk goes into what commands import
+    assert "expril.audit.recompute.ledgers" in ways  # the walk goes into what commands import
     assert {name: ways[name] for name in HEAVY if name in ways} == {}
 
 
@@ -320,7 +320,7 @@ def test_a_command_that_asks_for_no_part_reaches_nothing_of_any():
 def test_every_command_says_at_once_which_part_it_lacks_and_the_readme_says_the_same(monkeypatch):
     """A fake of the search for modules; the slow tests really take them away."""
     table, asked = documented(), {}
-    monkeypatch.setattr("expril.faults.find_spec", lambda name: None)
+    monkeypatch.setattr("expril.commands.faults.find_spec", lambda name: None)
     for call in calls(Path("nowhere")):
         if part_of(call, table):
             done = CliRunner().invoke(app, list(map(str, call)))

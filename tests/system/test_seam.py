@@ -5,7 +5,7 @@ import re
 import pytest
 
 from benchmarks.seam import ROOMS, ROOT, own_modules, taken
-from protocol.queries import QUERY_KINDS
+from protocol.kinds import QUERY_KINDS
 
 FIRST = {"counts", "secure_counts"}
 """Older than the seam: parts of the curator and of the learner were made for them."""

@@ -11,8 +11,8 @@ import pytest
 
 import expril
 from deployed import Daemon, app_bundle
+from expril.audit.recompute import recompute
 from protocol.flower_internals import Fab, StartRunRequest
-from simulations.audit.recompute import recompute
 from simulations.superlink import SuperLink
 from studies import LearnerFolder, make_hospitals
 from waiting import wait_for

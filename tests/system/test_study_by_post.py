@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 import expril
 from curator_node.folder import answer_folder
 from curator_node.site import open_site
-from expril.command import app
+from expril.audit.recompute import recompute
+from expril.commands.command import app
 from learner_node.strategies.selected import MANY
-from simulations.audit.recompute import recompute
 from studies import LearnerFolder, make_hospitals
 from studies import expril as command
 

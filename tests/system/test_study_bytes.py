@@ -24,11 +24,11 @@ from protocol.codec import encode
 from protocol.envelopes import NOT_PRIVATE_LABEL, open_envelope, open_receipt
 from protocol.feature_map import CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Mlp
+from protocol.kinds.counts import CountsBody, PlannedCounts
 from protocol.limits import Limits
 from protocol.messages import Card, Query, Release, StudyAccepted, StudyClosed, StudyProposal
 from protocol.partitions import FeatureBins, NearestCentre, ProductBins, ProjectionBins, ScoreBins, TreeLeaves
 from protocol.plans import Plan
-from protocol.queries.counts import CountsBody, PlannedCounts
 from protocol.rationals import Rational
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.transcript import replay

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from experiments.peers import PEERS
+from lab.peers import PEERS
 from learner_node.strategies import STRATEGIES, option_names
-from protocol.models import METHODS as MODELS
-from protocol.queries import QUERY_KINDS
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.models import METHODS as MODELS
+from protocol.kinds.statistics.estimators import ESTIMATORS
+from protocol.kinds.statistics.methods import METHODS as STATISTICS
 from protocol.release_kinds import RELEASE_KINDS
-from protocol.statistics.estimators import ESTIMATORS
-from protocol.statistics.methods import METHODS as STATISTICS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "survey.md").read_text(encoding="utf-8")

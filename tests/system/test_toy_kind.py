@@ -23,25 +23,25 @@ from curator_fakes import (
     planned,
     policy,
 )
-from curator_node.answerers import ANSWERERS
+from curator_node.kinds import ANSWERERS
 from curator_node.ledger.checks import check
 from curator_node.ledger.files import create_ledger_file, open_ledger_file
 from curator_node.ledger.store import DatabaseStore, MemoryStore, sqlite_url
 from curator_node.ledger.studies import StudyKey, state_key
 from curator_node.mechanisms import OpenDPNoise
 from curator_node.policy import read_policy
-from learner_node.readers import READERS
+from learner_node.kinds import READERS
 from learner_node.session import Session
 from learner_node.study import Federation, NoCuratorError, Study
 from protocol.codec import decode, encode
 from protocol.envelopes import open_envelope
 from protocol.errors import ConfigurationError, LocalProtocolError, RemoteProtocolError
-from protocol.kinds import Kinds
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.counts import COUNTS
 from protocol.limits import Limits
 from protocol.messages import Refusal, Release
 from protocol.plans import MOST_TURNS, Plan
-from protocol.queries import QUERY_KINDS
-from protocol.queries.counts import COUNTS
+from protocol.query_kind import Kinds
 from protocol.rationals import Rational
 from protocol.refusals import RefusalCode
 from protocol.transcript import replay

@@ -17,7 +17,7 @@ from run_forger import make_run
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("protocol", "curator_node", "learner_node", "simulations", "experiments", "expril")
+PACKAGES = ("protocol", "curator_node", "learner_node", "simulations", "expril", "lab")
 POLICY = """
 name = "ward"
 cap = 2
@@ -78,7 +78,7 @@ def test_the_wheel_holds_every_file_of_its_packages(wheel):
         "simulations/scenarios/wdbc.toml",
         "simulations/datasets/schemas/heart.toml",
         "simulations/report/page.css",
-        "experiments/peers/requirements.txt",
+        "lab/peers/requirements.txt",
     } <= held
     assert not any(name.startswith(("tests/", "benchmarks/", "docs/")) for name in held)
 

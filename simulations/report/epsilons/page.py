@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
+from expril.report.svg import Axis, Figure, Key, Place, Rule, Stage, Tick, make_axis
+from expril.report.templates import Template, page_template, style
 from protocol.rationals import parse_rational
 from simulations.report.epsilons.model import EpsilonRun
 from simulations.report.lead import by_ranking
 from simulations.report.model import RunReport, Score
 from simulations.report.plots import interval
-from simulations.report.svg import Axis, Figure, Key, Place, Rule, Stage, Tick, make_axis
-from simulations.report.templates import Template, page_template, style
 from simulations.report.words import WORDS, count, plain, ranks, spent_parts
 
 PACKAGE = "simulations.report.epsilons"

@@ -8,10 +8,10 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
+from expril.report import svg
+from expril.report.templates import Template, page_template, style
 from protocol.rationals import written
-from simulations.report import svg
 from simulations.report.budget import named_parts
-from simulations.report.templates import Template, page_template, style
 from simulations.study_numbers import FIT, NAMES, VALIDATION
 
 PACKAGE = "simulations.report.study"

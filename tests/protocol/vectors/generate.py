@@ -28,7 +28,38 @@ from protocol.grids import LevelAxis, NumberAxis
 from protocol.hypotheses import Constant, Mlp
 from protocol.identity import LABEL as LABEL_OF_CARDS
 from protocol.identity import TYPE, IdentityCard, armour, fingerprint, succession, write_identity
-from protocol.kinds import Turn
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.blog_holdout import BlogHoldoutBody, BlogHoldoutRelease, PlannedBlogHoldout
+from protocol.kinds.counts import CountsBody, CountsRelease, PlannedCounts
+from protocol.kinds.holdout import HoldoutBody, HoldoutRelease, PlannedHoldout
+from protocol.kinds.model import ModelBody, ModelRelease, length, sensitivity
+from protocol.kinds.models.public_randomness import words
+from protocol.kinds.models.random_features import cosines, frequencies
+from protocol.kinds.models.random_trees import random_trees
+from protocol.kinds.sample import PlannedSample, SampleBody, SampleRelease
+from protocol.kinds.secure_counts import (
+    Agreement,
+    AskKeys,
+    MaskedCounts,
+    OpenSum,
+    PlannedSecureCounts,
+    ProposeSurvivors,
+    RelayCards,
+    RelayShares,
+    Revealed,
+    SealedShares,
+    question_digest,
+)
+from protocol.kinds.statistic import PlannedStatistic, StatisticBody, StatisticRelease
+from protocol.kinds.statistics.asked import Estimate, Grid, Quantile, Selection
+from protocol.kinds.statistics.methods import (
+    AggregateMean,
+    AggregateMedian,
+    Exponential,
+    Features,
+    Smooth,
+    SmoothLaplace,
+)
 from protocol.limits import Limits
 from protocol.messages import (
     NO_DIGEST,
@@ -45,45 +76,14 @@ from protocol.messages import (
     StudyClosed,
     StudyProposal,
 )
-from protocol.models.public_randomness import words
-from protocol.models.random_features import cosines, frequencies
-from protocol.models.random_trees import random_trees
 from protocol.partitions import FeatureBins, NearestCentre, ProductBins, ProjectionBins, ScoreBins, TreeLeaves
 from protocol.plans import Plan
-from protocol.queries import QUERY_KINDS
-from protocol.queries.blog_holdout import BlogHoldoutBody, BlogHoldoutRelease, PlannedBlogHoldout
-from protocol.queries.counts import CountsBody, CountsRelease, PlannedCounts
-from protocol.queries.holdout import HoldoutBody, HoldoutRelease, PlannedHoldout
-from protocol.queries.model import ModelBody, ModelRelease, length, sensitivity
-from protocol.queries.sample import PlannedSample, SampleBody, SampleRelease
-from protocol.queries.secure_counts import (
-    Agreement,
-    AskKeys,
-    MaskedCounts,
-    OpenSum,
-    PlannedSecureCounts,
-    ProposeSurvivors,
-    RelayCards,
-    RelayShares,
-    Revealed,
-    SealedShares,
-    question_digest,
-)
-from protocol.queries.statistic import PlannedStatistic, StatisticBody, StatisticRelease
+from protocol.query_kind import Turn
 from protocol.rationals import Rational
 from protocol.refusals import EXPLANATIONS, RefusalCode
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
 from protocol.secure_sum import participant
 from protocol.secure_sum.aggregator import Aggregator, as_words
-from protocol.statistics.asked import Estimate, Grid, Quantile, Selection
-from protocol.statistics.methods import (
-    AggregateMean,
-    AggregateMedian,
-    Exponential,
-    Features,
-    Smooth,
-    SmoothLaplace,
-)
 from protocol.transcript import Transcript
 
 HERE = Path(__file__).parent

@@ -1,7 +1,7 @@
 """A curator that answers counts and toys."""
 
 from curator_fakes import NOW, ZeroNoise, dataset, key, ledger_over, policy
-from curator_node.answerers import ANSWERERS
+from curator_node.kinds import ANSWERERS
 from curator_node.site import assemble_site
 from protocol.limits import Limits
 from toy.answerer import TOY_ANSWERER

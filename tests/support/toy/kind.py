@@ -9,9 +9,9 @@ import numpy as np
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
 from protocol.examples import Asked, Example
-from protocol.kinds import QueryKind
 from protocol.noise import DiscreteLaplace
 from protocol.plans import Planned
+from protocol.query_kind import QueryKind
 from protocol.rationals import Rational
 from protocol.refusals import RefusalCode
 from protocol.schema import NumericAttribute, Schema

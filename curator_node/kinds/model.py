@@ -1,0 +1,66 @@
+"""Answers `model`: fits in whole numbers, plus exact discrete Laplace noise."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curator_node.answering import Answered, Answerer, Question
+from curator_node.dataset import PrivateDataset
+from curator_node.kinds.models import EXACT, MOST_RECORDS, sums_about
+from curator_node.mechanisms import NoiseSource
+from protocol.codec import encode
+from protocol.kinds import model
+from protocol.kinds.model import ModelLimits, ModelRelease, PlannedModel
+from protocol.kinds.models import Centres, KMeans
+
+
+def answer(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
+    """The encoded ModelRelease. Total over all datasets: no record can make it fail or differ in kind."""
+    planned: PlannedModel = question.turn.planned
+    if isinstance(planned.method, KMeans):
+        noisy = _k_means(planned.method, question, dataset, noise)
+    else:
+        fit, models = EXACT[planned.name], question.body.models
+        fits = {each: fit(planned.method, each, dataset.records, dataset.labels) for each in set(models)}
+        exact = np.concatenate([fits[each] for each in models])
+        bound = dataset.steward.most_records_per_unit
+        l1 = model.sensitivity(planned, bound)
+        noisy = noise.discrete_laplace(exact, l1, model.law(planned, bound), question.stamp)
+    return Answered(encode(ModelRelease(noisy.astype("<i8").tobytes())))
+
+
+def _k_means(method: KMeans, question: Question, dataset: PrivateDataset, noise: NoiseSource) -> NDArray[np.int64]:
+    """Noisy numbers of all runs, flat, as `KMeans` orders those of one.
+
+    All runs take each iteration together, with noise that no other iteration has. Given what was released before, a
+    record moves an iteration by its share of the sensitivity, whatever the centres are.
+    """
+    planned: PlannedModel = question.turn.planned
+    models: tuple[Centres, ...] = question.body.models
+    bound = dataset.steward.most_records_per_unit
+    l1, law = model.sensitivity(planned, bound) // method.iterations, model.law(planned, bound)
+    shape = len(models), method.clusters, method.points.coordinates
+    centres = np.stack([each.table(method.points.width) for each in models])
+    released = []
+    for iteration in range(method.iterations):
+        sums = np.empty(shape, np.int64)
+        for body in set(models):
+            runs = [run for run, each in enumerate(models) if each == body]
+            sums[runs] = sums_about(method, body, dataset.records, centres[runs])
+        stamp = replace(question.stamp, part=iteration)
+        noisy = noise.discrete_laplace(sums.ravel(), l1, law, stamp).reshape(shape)
+        centres = method.next_centres(centres, noisy)
+        released.append(noisy)
+    return np.stack(released, axis=1).ravel()
+
+
+def bounded(limits: ModelLimits) -> Mapping[str, int]:
+    """See `Answerer`."""
+    return {
+        f"limits.kinds.model.methods: {name}": MOST_RECORDS[name] for name in limits.methods if name in MOST_RECORDS
+    }
+
+
+MODEL = Answerer(model.MODEL, answer, bounded=bounded)

@@ -1,0 +1,61 @@
+"""Answers `sample`: a density learnt from the records, and exact draws from it."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curator_node.answering import Answered, Answerer, Question
+from curator_node.dataset import PrivateDataset
+from curator_node.kinds.samples.learning import Density, NaiveBayesLearner, NetworkLearner, WeakLearner, learn_density
+from curator_node.mechanisms import NoiseSource
+from protocol.codec import encode
+from protocol.grids import BaseLaw
+from protocol.kinds import sample
+from protocol.kinds.sample import NUMBER, PlannedSample, SampleRelease
+from protocol.records import LABEL_STEPS
+from protocol.schema import Schema
+
+
+def answer(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
+    """The encoded SampleRelease. Total over all datasets: no record can make it fail or differ in kind.
+
+    What is learnt hangs on the records in any way; that the draws are private rests on the sampler alone.
+    """
+    planned: PlannedSample = question.turn.planned
+    density = density_of(planned, dataset, question.schema)
+    cells = density.draw_cells(planned.records, noise.randomness(question.stamp))
+    return Answered(encode(SampleRelease(cells.astype(NUMBER).tobytes())))
+
+
+def density_of(planned: PlannedSample, dataset: PrivateDataset, schema: Schema) -> Density:
+    """What is learnt from the records; private, and drawn from only."""
+    base = sample.base_of(planned, schema)
+    return learn_density(
+        points_of(dataset, base),
+        base,
+        planned.epsilon.fraction,
+        planned.rounds,
+        learner=_learner(planned),
+        examples=planned.examples,
+    )
+
+
+def points_of(dataset: PrivateDataset, base: BaseLaw) -> NDArray[np.float64]:
+    """(n, d) the records' values on the axes, levels from 0; a missing level is -1, an undeclared one beyond the last.
+
+    Private, for the learner's eyes only.
+    """
+    schema, labels = dataset.schema, dataset.labels.astype(np.float64)
+    if schema.label_bounds is not None:
+        lower, upper = schema.label_bounds
+        labels = lower + (upper - lower) * (labels / LABEL_STEPS)
+    columns = [labels if axis.name == schema.label else dataset.records.column(axis.name) for axis in base.axes]
+    return np.column_stack([column.astype(np.float64) for column in columns])
+
+
+def _learner(planned: PlannedSample) -> WeakLearner:
+    if planned.learner == "naive_bayes":
+        return NaiveBayesLearner(planned.bins)
+    return NetworkLearner(planned.epochs, planned.batch or None)
+
+
+SAMPLE = Answerer(sample.SAMPLE, answer)

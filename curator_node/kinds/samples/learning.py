@@ -1,0 +1,223 @@
+"""MBDE: a density in an epsilon-mollifier, learnt by boosting (Husain, Cranko and Nock 2019, algorithm 1).
+
+Q_t is proportional to Q_{t-1} exp(theta_t c_t), with theta_t = (epsilon / (epsilon + 4 log 2))^t and a classifier c_t
+between -log 2 and log 2 that tells records from draws of Q_{t-1}: its log-odds, clipped. All draws are exact.
+"""
+
+import hashlib
+import itertools
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curator_node.kinds.samples import network
+from curator_node.kinds.samples.naive_bayes import NaiveBayes
+from curator_node.kinds.samples.sampler import MOST_STEPS, draw_cells
+from curator_node.random_words import RandomBytes, RandomWords
+from protocol.errors import ConfigurationError
+from protocol.grids import BaseLaw, Cells
+
+EXAMPLES = 10_000
+"""Records, and draws of Q_{t-1}, that a classifier is trained on, at most."""
+ROUNDS = 3
+MOST_CELLS = 2**22
+"""Of a grid that is summed over."""
+BLOCK = 2**16
+
+
+class Classifier(Protocol):
+    """Tells records from draws."""
+
+    def log_odds(self, cells: Cells) -> NDArray[np.float64]:
+        """(n,) log of P over Q at each cell, finite; a function of the cell alone, to the last bit."""
+
+
+class WeakLearner(Protocol):
+    """Learns a classifier. It may use records in any way; it must not fail for any."""
+
+    def __call__(self, base: BaseLaw, real: Cells, drawn: Cells, source: RandomWords) -> Classifier:
+        """From cells (n, d) of records and (m, d) of draws, at least one each."""
+
+
+@dataclass(frozen=True)
+class NetworkLearner:
+    """The paper's network (`network`).
+
+    Attributes:
+        epochs: passes over all examples.
+        batch: records of a step, of which the paper says nothing; None takes all of them, so a pass is one step.
+    """
+
+    epochs: int = 750
+    batch: int | None = 1_000
+
+    def __call__(self, base: BaseLaw, real: Cells, drawn: Cells, source: RandomWords) -> Classifier:
+        """See `WeakLearner`."""
+        return network.train(base, real, drawn, epochs=self.epochs, batch=self.batch, source=source)
+
+
+@dataclass(frozen=True)
+class NaiveBayesLearner:
+    """Counts of binned axes (`naive_bayes`), for tables: milliseconds where a network takes seconds.
+
+    Attributes:
+        bins: most bins of an axis.
+    """
+
+    bins: int = 16
+
+    def __call__(self, base: BaseLaw, real: Cells, drawn: Cells, source: RandomWords) -> Classifier:  # noqa: ARG002
+        """See `WeakLearner`."""
+        return NaiveBayes(base, real, drawn, bins=self.bins)
+
+
+@dataclass(frozen=True)
+class Density:
+    """Q_T: proportional to Q_0 exp(E) on the grid of Q_0, E a whole number of steps of epsilon / (4 `MOST_STEPS`).
+
+    Attributes:
+        base: Q_0.
+        epsilon: of the mollifier; what one draw costs under integral privacy.
+        classifiers: c_1, ..., c_T.
+    """
+
+    base: BaseLaw
+    epsilon: Fraction
+    classifiers: tuple[Classifier, ...] = ()
+
+    @property
+    def thetas(self) -> tuple[float, ...]:
+        """theta_1, ..., theta_T, as algorithm 1 has them."""
+        return tuple(theta(self.epsilon, number) for number in range(1, len(self.classifiers) + 1))
+
+    def after(self, rounds: int) -> "Density":
+        """Q_t after that many rounds; Q_0 after none."""
+        return replace(self, classifiers=self.classifiers[:rounds])
+
+    def draw(self, count: int, random_bytes: RandomBytes) -> NDArray[np.float64]:
+        """(count, d) independent exact draws: numbers in the axes' units, levels from 0; see `draw_cells`."""
+        return self.base.points(self.draw_cells(count, random_bytes))
+
+    def draw_cells(self, count: int, random_bytes: RandomBytes) -> NDArray[np.int64]:
+        """(count, d) cells of independent exact draws; raises as `sampler.draw_cells`."""
+        return draw_cells(self.base, self.steps_of, self.epsilon, count, random_bytes)
+
+    def steps_of(self, cells: Cells) -> NDArray[np.int64]:
+        """(n,) exponent E of each cell, in steps, within +-`MOST_STEPS`; a function of the cell alone.
+
+        Products and sums of single numbers are rounded alike wherever they stand, so equal cells get equal steps.
+        """
+        total = np.zeros(len(cells))
+        for weight, classifier in zip(self.thetas, self.classifiers, strict=True):
+            total += weight * clipped(classifier.log_odds(cells))
+        shares = np.nan_to_num(total / (float(self.epsilon) / 4), nan=0.0, posinf=0.0, neginf=0.0)
+        return np.clip(np.rint(shares * MOST_STEPS), -MOST_STEPS, MOST_STEPS).astype(np.int64)
+
+    def exponent_steps(self, points: NDArray[np.float64]) -> NDArray[np.int64]:
+        """(n,) as `steps_of`, of the cells of (n, d) points; those with a missing value are left out."""
+        return self.steps_of(self.base.cells(points))
+
+    def log_masses(self, cells: Cells) -> NDArray[np.float64]:
+        """(n,) logarithm of the chance of each cell, with the exact sum over the grid.
+
+        Raises:
+            ConfigurationError: the grid has more than 2^22 cells.
+        """
+        exponents = self.steps_of(cells) * (float(self.epsilon) / (4 * MOST_STEPS))
+        result: NDArray[np.float64] = self.base.log_masses(cells) + exponents - self.log_normaliser
+        return result
+
+    def log_density(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(n,) logarithm of the density at (n, d) points, in the axes' units: chance over volume of their cells.
+
+        Points outside the grid count as the nearest cell; those with a missing value are left out. Raises as
+        `log_masses`.
+        """
+        return self.log_masses(self.base.cells(points)) - self.base.log_volume
+
+    def masses(self) -> NDArray[np.float64]:
+        """The chance of every cell of the grid, one axis of the array for each of the base law's; raises as above."""
+        result: NDArray[np.float64] = np.exp(self._log_masses_unscaled - self.log_normaliser)
+        return result.reshape(self.base.sizes)
+
+    @cached_property
+    def log_normaliser(self) -> float:
+        """phi(theta): logarithm of the sum of Q_0 exp(E), within +-epsilon / 4."""
+        logs = self._log_masses_unscaled
+        top = float(logs.max())
+        return top + math.log(float(np.exp(logs - top).sum()))
+
+    @cached_property
+    def _log_masses_unscaled(self) -> NDArray[np.float64]:
+        count = math.prod(self.base.sizes)
+        if count > MOST_CELLS:
+            raise ConfigurationError(f"a density over {count} cells is not summed; {MOST_CELLS} are the most")
+        unit = float(self.epsilon) / (4 * MOST_STEPS)
+        logs = []
+        for start in range(0, count, BLOCK):
+            places = np.arange(start, min(count, start + BLOCK))
+            cells = np.column_stack(np.unravel_index(places, self.base.sizes)).astype(np.int64)
+            logs.append(self.base.log_masses(cells) + unit * self.steps_of(cells))
+        return np.concatenate(logs)
+
+
+def theta(epsilon: Fraction, number: int) -> float:
+    """theta_t = (epsilon / (epsilon + 4 log 2))^t; all of them together stay below epsilon / (4 log 2) (lemma 9)."""
+    return float((float(epsilon) / (float(epsilon) + 4 * math.log(2))) ** number)
+
+
+def clipped(log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Log-odds as the paper's classifiers are bounded: within +-log 2. The sigmoid of them lies between 1/3 and 2/3."""
+    result: NDArray[np.float64] = np.clip(log_odds, -math.log(2), math.log(2))
+    return result
+
+
+def learn_density(
+    points: NDArray[np.float64],
+    base: BaseLaw,
+    epsilon: Fraction,
+    rounds: int = ROUNDS,
+    *,
+    learner: WeakLearner | None = None,
+    examples: int = EXAMPLES,
+    random_bytes: RandomBytes | None = None,
+) -> Density:
+    """Learn Q_T from records by algorithm 1. Total: whatever the records, there is a density in the mollifier.
+
+    Args:
+        points: (n, d) float64: numbers in the axes' units, levels from 0. Numbers outside the grid count as its nearest
+            cell; a row with NaN, or with a level that is not declared, is left out. n may be 0: then Q_0 is learnt.
+        base: Q_0.
+        epsilon: of the mollifier, positive.
+        rounds: T; 0 gives Q_0.
+        learner: of the classifiers; the paper's network unless told.
+        examples: records, and as many draws of Q_{t-1}, that a classifier is trained on, at most.
+        random_bytes: for draws of Q_{t-1}, first weights, and which records are taken; `public_stream` unless told.
+            Privacy does not rest on them.
+    """
+    source = RandomWords(random_bytes or public_stream(b"learning"))
+    cells = base.cells(points)
+    density = Density(base, epsilon)
+    learn = NetworkLearner() if learner is None else learner
+    for _ in range(rounds if len(cells) else 0):
+        real = cells
+        if len(cells) > examples:
+            real = cells[np.argsort(source.words(len(cells)), kind="stable")[:examples]]
+        drawn = density.draw_cells(examples, source.random_bytes)
+        density = replace(density, classifiers=(*density.classifiers, learn(base, real, drawn, source)))
+    return density
+
+
+def public_stream(name: bytes) -> RandomBytes:
+    """Bytes that anybody can compute (SHAKE-256), for learning alone: records then give one and the same density."""
+    counter = itertools.count()
+
+    def random_bytes(size: int) -> bytes:
+        return hashlib.shake_256(b"expril sample\0" + name + next(counter).to_bytes(8, "big")).digest(size)
+
+    return random_bytes

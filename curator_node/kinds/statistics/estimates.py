@@ -1,0 +1,186 @@
+"""Estimators on the records of one block: a number, or None where they are too few or too much alike.
+
+What one says depends on its block alone, to the last bit: sums are of whole numbers, floats come after them, and no
+matrix library sums over records. A new one is a function here and a line in `protocol.kinds.statistics.estimators`.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curator_node.kinds.statistics.columns import FINE_STEPS
+
+TRIMMED = 10
+"""One in so many records is cut off at either end."""
+NEWTON_STEPS = 12
+LONGEST_STEP = 4.0
+RIDGE = 1.0
+"""On coefficients of attributes that are scaled to [-1, 1]: separated classes have one, too."""
+SUM_STEPS = 2.0**24
+"""Terms of a logistic regression are added up in such parts of one: at most 2^38 of them."""
+SINGULAR = 1e-9
+
+
+class Block(NamedTuple):
+    """The records of a block that have all attributes.
+
+    Attributes:
+        steps: (n, d) int64, of the declared ranges, 0 .. 2^16.
+        labels: (n,) classes, or steps of a numeric label.
+        ranges: declared (lower, upper) of each attribute.
+    """
+
+    steps: NDArray[np.int64]
+    labels: NDArray[np.unsignedinteger]
+    ranges: tuple[tuple[float, float], ...]
+
+    def unit(self, attribute: int) -> float:
+        """A step of an attribute, in its unit."""
+        lower, upper = self.ranges[attribute]
+        return (upper - lower) / FINE_STEPS
+
+    def value(self, steps: float | Fraction) -> float:
+        """Steps of the first attribute as a value."""
+        return self.ranges[0][0] + float(steps) * self.unit(0)
+
+
+def estimate(name: str, block: Block) -> float | None:
+    """What an estimator says of a block, in the attributes' units; None where it says nothing."""
+    if not len(block.steps):
+        return None
+    try:
+        found = _ESTIMATORS[name](block)
+    except ArithmeticError:  # a declared range so narrow that its steps have no float
+        return None
+    return found if found is not None and math.isfinite(found) else None
+
+
+def _mean(block: Block) -> float:
+    return block.value(Fraction(int(block.steps[:, 0].sum()), len(block.steps)))
+
+
+def _trimmed_mean(block: Block) -> float:
+    cut = len(block.steps) // TRIMMED
+    kept = np.sort(block.steps[:, 0])[cut : len(block.steps) - cut]
+    return block.value(Fraction(int(kept.sum()), len(kept)))
+
+
+def _rank(block: Block, share: Fraction) -> int:
+    ordered = np.sort(block.steps[:, 0])
+    return int(ordered[math.ceil(share * len(ordered)) - 1])
+
+
+def _quantile(block: Block, share: Fraction) -> float:
+    return block.value(_rank(block, share))
+
+
+def _interquartile_range(block: Block) -> float:
+    return (_rank(block, Fraction(3, 4)) - _rank(block, Fraction(1, 4))) * block.unit(0)
+
+
+def _variance_in_steps(block: Block) -> float | None:
+    n = len(block.steps)
+    return float(Fraction(_scatter(block.steps, 0, 0), n * (n - 1))) if n > 1 else None
+
+
+def _variance(block: Block) -> float | None:
+    found = _variance_in_steps(block)
+    return None if found is None else found * block.unit(0) ** 2
+
+
+def _standard_deviation(block: Block) -> float | None:
+    found = _variance_in_steps(block)
+    return None if found is None else math.sqrt(found) * block.unit(0)
+
+
+def _scatter(steps: NDArray[np.int64], one: int, two: int) -> int:
+    """N sum(x y) - sum(x) sum(y), exact."""
+    x, y = steps[:, one], steps[:, two]
+    return len(steps) * int((x * y).sum()) - int(x.sum()) * int(y.sum())
+
+
+def _correlation(block: Block) -> float | None:
+    own = _scatter(block.steps, 0, 0) * _scatter(block.steps, 1, 1)
+    return _scatter(block.steps, 0, 1) / math.sqrt(own) if own else None
+
+
+def _slope(block: Block) -> float | None:
+    own = _scatter(block.steps, 0, 0)
+    return _scatter(block.steps, 0, 1) / own * block.unit(1) / block.unit(0) if own else None
+
+
+def _linear_coefficient(block: Block) -> float | None:
+    last = block.steps.shape[1] - 1
+    if len(block.steps) < last + 2:
+        return None
+    square = float(len(block.steps)) ** 2 * FINE_STEPS**2
+    matrix = [[_scatter(block.steps, i, j) / square for j in range(last)] for i in range(last)]
+    found = solve(matrix, [_scatter(block.steps, i, last) / square for i in range(last)])
+    return None if found is None else found[0] * block.unit(last) / block.unit(0)
+
+
+def _logistic_coefficient(block: Block) -> float | None:
+    count, width = block.steps.shape
+    if count < width + 2:
+        return None
+    points = [np.ones(count), *(block.steps[:, at] / (FINE_STEPS / 2) - 1.0 for at in range(width))]
+    said = [0.0] * (width + 1)
+    for _ in range(NEWTON_STEPS):
+        reach = sum((weight * column for weight, column in zip(said, points, strict=True)), np.zeros(count))
+        chances = 0.5 * (1.0 + np.tanh(reach / 2.0))
+        rest, spread = block.labels - chances, chances * (1.0 - chances)
+        slopes = [_total(rest * column) - RIDGE * weight for weight, column in zip(said, points, strict=True)]
+        bends = [[_total(spread * one * two) + RIDGE * (one is two) for two in points] for one in points]
+        step = solve(bends, slopes)
+        if step is None:
+            return None
+        longest = max(map(abs, step))
+        factor = min(1.0, LONGEST_STEP / longest) if longest else 0.0
+        said = [weight + factor * move for weight, move in zip(said, step, strict=True)]
+    return said[1] / (block.unit(0) * FINE_STEPS / 2)
+
+
+def _total(terms: NDArray[np.float64]) -> float:
+    """Their sum, of whole parts: in whatever order it is taken."""
+    return int(np.rint(terms * SUM_STEPS).astype(np.int64).sum()) / SUM_STEPS
+
+
+def solve(matrix: Sequence[Sequence[float]], right: Sequence[float]) -> list[float] | None:
+    """The solution of a few linear equations by elimination with pivots; None where they are nearly dependent."""
+    rows = [[*row, value] for row, value in zip(matrix, right, strict=True)]
+    size = len(rows)
+    largest = max((abs(row[at]) for at, row in enumerate(rows)), default=0.0)
+    for at in range(size):
+        pivot = max(range(at, size), key=lambda row: abs(rows[row][at]))
+        rows[at], rows[pivot] = rows[pivot], rows[at]
+        if abs(rows[at][at]) <= SINGULAR * largest:
+            return None
+        for row in rows[at + 1 :]:
+            factor = row[at] / rows[at][at]
+            row[at:] = [value - factor * other for value, other in zip(row[at:], rows[at][at:], strict=True)]
+    found = [0.0] * size
+    for at in reversed(range(size)):
+        known = math.fsum(rows[at][other] * found[other] for other in range(at + 1, size))
+        found[at] = (rows[at][size] - known) / rows[at][at]
+    return found
+
+
+_ESTIMATORS: dict[str, Callable[[Block], float | None]] = {
+    "mean": _mean,
+    "trimmed_mean": _trimmed_mean,
+    "median": partial(_quantile, share=Fraction(1, 2)),
+    "lower_quartile": partial(_quantile, share=Fraction(1, 4)),
+    "upper_quartile": partial(_quantile, share=Fraction(3, 4)),
+    "interquartile_range": _interquartile_range,
+    "variance": _variance,
+    "standard_deviation": _standard_deviation,
+    "correlation": _correlation,
+    "slope": _slope,
+    "linear_coefficient": _linear_coefficient,
+    "logistic_coefficient": _logistic_coefficient,
+}

@@ -1,0 +1,242 @@
+"""Worst-case privacy loss by enumeration: no sampling, and no formula for the loss.
+
+Independent numbers of a vector lose separately: over all outputs together, the largest logarithm of two joint chances'
+ratio is the sum of the largest ones of each number. What is enumerated is the law that the noise library is given: a
+discrete Laplace of the smallest float64 scale that is not below the stated one.
+"""
+
+import decimal
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+from itertools import accumulate, repeat
+from operator import mul
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curator_node.mechanisms import float_not_below
+from expril.audit.kinds.choices import choice_loss
+from expril.audit.kinds.invented import Neighbours
+from expril.audit.kinds.path import NoNoise, Numbers, Path
+from protocol.errors import ConfigurationError
+from protocol.noise import DiscreteLaplace
+from protocol.noise_shares import LaplaceShares
+from protocol.plans import Plan
+
+AGREEMENT = 1e-9
+"""An exact loss is the claim where it differs by no more than this."""
+ROUNDING = 1e-12
+"""By so much of itself an exact loss may lie above the claim: it is computed in floats."""
+DECAYS = 80
+"""A table reaches so many scales beyond the shift: less than 10^-34 lies outside."""
+MOST_PLACES = 2_000_000
+LEAST_LOG = 700
+"""exp(-700) is still a float of full precision."""
+DIGITS = decimal.Context(prec=60, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Chances of whole numbers.
+
+    Attributes:
+        lowest: the first of them.
+        chances: (n,) float64, of `lowest`, `lowest` + 1, and so on.
+        beyond: at most this much lies outside of the table.
+    """
+
+    lowest: int
+    chances: NDArray[np.float64]
+    beyond: float
+
+    def plus(self, other: "Table") -> "Table":
+        """The law of the sum of two independent numbers; sums of positive products, so no digits are lost."""
+        chances = np.convolve(self.chances, other.chances)
+        return Table(self.lowest + other.lowest, chances, self.beyond + other.beyond)
+
+    def minus(self, other: "Table") -> "Table":
+        """The law of the difference of two independent numbers."""
+        highest = other.lowest + len(other.chances) - 1
+        return self.plus(Table(-highest, other.chances[::-1], other.beyond))
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The largest loss, over the outputs that were enumerated.
+
+    Attributes:
+        first: largest ln of P(output | first) / P(output | second).
+        second: the other way round.
+        beyond: chance, under either, of an output that was not enumerated, at most.
+    """
+
+    first: float
+    second: float
+    beyond: float
+
+    @property
+    def worst(self) -> float:
+        """Of both directions."""
+        return max(self.first, self.second)
+
+
+def loss_of_shift(table: Table, shift: int) -> Loss:
+    """Loss of a number that noise of this law is added to, between two inputs that differ by `shift`.
+
+    Raises:
+        ConfigurationError: the table is shorter than the shift.
+    """
+    span = abs(shift)
+    if span >= len(table.chances):
+        raise ConfigurationError(f"a table of {len(table.chances)} places cannot tell of a shift by {shift}; widen it")
+    near, far = table.chances[span:], table.chances[: len(table.chances) - span]
+    outside = table.beyond + math.fsum(table.chances[:span]) + math.fsum(table.chances[len(table.chances) - span :])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = np.log(near) - np.log(far)
+    ratios = ratios[(near > 0) | (far > 0)]
+    up, down = float(ratios.max(initial=0.0)), float((-ratios).max(initial=0.0))
+    return Loss(up, down, outside) if shift >= 0 else Loss(down, up, outside)
+
+
+@lru_cache(maxsize=64)
+def laplace_table(scale: Fraction, shift: int) -> Table:
+    """The discrete Laplace law of a scale, as far as a shift needs, from the product's own `log_pmf`.
+
+    Raises:
+        ConfigurationError: that would be too many places.
+    """
+    reach = _reach(scale, shift)
+    law = DiscreteLaplace(scale)
+    half = np.exp([law.log_pmf(k) for k in range(reach + 1)])
+    return Table(-reach, np.concatenate([half[:0:-1], half]), law.tail(reach + 1))
+
+
+@lru_cache(maxsize=64)
+def loss_by_definition(scale: Fraction, shift: int) -> float:
+    """The same loss from the definition alone, exp(-|k| / scale) over the sum of all, in 60 decimal digits."""
+    span = abs(shift)
+    reach = _reach(scale, shift) + span
+    with decimal.localcontext(DIGITS):
+        decay = (-Decimal(scale.denominator) / Decimal(scale.numerator)).exp()
+        weights = list(accumulate(repeat(decay, reach), mul, initial=Decimal(1)))
+        total = weights[0] + 2 * sum(weights[1:])
+        # Beyond |shift| the ratio stays as it is: more places tell nothing new.
+        places = range(-span - 2, span + 3)
+        near = [weights[abs(k)] / total for k in places]
+        far = [weights[abs(k - shift)] / total for k in places]
+        return float(max(abs((p / q).ln()) for p, q in zip(near, far, strict=True)))
+
+
+def _reach(scale: Fraction, shift: int) -> int:
+    """How far a table goes: as far as counts, but not to where a float is 0."""
+    reach = abs(shift) + 2 + math.ceil(DECAYS * scale)
+    if reach > MOST_PLACES:
+        raise ConfigurationError(f"noise of scale {scale} is too wide to be enumerated; take one below 10^4")
+    if reach / scale > LEAST_LOG:
+        raise ConfigurationError(f"a shift by {shift} at scale {scale} loses too much to be enumerated; ask for less")
+    return reach
+
+
+@dataclass(frozen=True)
+class Enumerated:
+    """The worst-case loss of two given sets of records; `loss` is None where it cannot be enumerated.
+
+    Attributes:
+        loss: pure epsilon, of outputs of all that the question releases; from the definition of the noise, in decimals.
+        by_table: the same, from tables of the product's own law in floats.
+        beyond: chance of an output that the tables do not hold, at most.
+        why_not: why there is none, in words; "" where there is one.
+    """
+
+    loss: float | None
+    by_table: float | None = None
+    beyond: float = 0.0
+    why_not: str = ""
+
+    def passes(self, claimed: Fraction) -> bool:
+        """Whether the loss is above a claim, rounding aside, or the two computations disagree."""
+        if self.loss is None or self.by_table is None:
+            return False
+        above = Fraction(self.loss) > claimed * (1 + Fraction(ROUNDING))
+        return above or abs(self.loss - self.by_table) > AGREEMENT
+
+
+def enumerate_loss(path: Path, pair: Neighbours) -> Enumerated:
+    """The worst-case loss between two sets of records, from what the answerer asks its noise source for.
+
+    Only where each released number is one exact number with noise of its own: one turn, no state. Of sums that several
+    curators' noise is in, see `shares.enumerate_sum`.
+    """
+    kind = path.answerer.kind
+    if kind.looks_back or kind.state_bytes or len(Plan.of([path.planned]).places) > 1:
+        return Enumerated(None, why_not="what it releases depends on what it drew before")
+    told = [path.exact(units) for units in pair.both]
+    for numbers, noise in told:
+        if why_not := _not_verbatim(numbers, noise):
+            return Enumerated(None, why_not=why_not)
+    (first, one), (second, two) = told
+    if one.chosen or two.chosen:
+        return _choice(one, two)
+    laws = _laws(one)
+    if first.shape != second.shape or laws != _laws(two):
+        return Enumerated(None, why_not="its noise depends on the records")
+    vectors = first.ravel().astype(np.int64), second.ravel().astype(np.int64)
+    if len(one.drawn) > 1:
+        # What is drawn later may look at what was released before: both sets of records released the same.
+        after = path.exact(pair.both[1], [exact for exact, _ in one.drawn])[1]
+        vectors = vectors[0], np.concatenate([exact.ravel() for exact, _ in after.drawn])
+    return loss_of_vectors(*vectors, laws)
+
+
+def _choice(one: NoNoise, two: NoNoise) -> Enumerated:
+    """The loss of one choice, of which nothing but the index is released."""
+    if len(one.chosen) != 1 or len(two.chosen) != 1:
+        return Enumerated(None, why_not="its later choices may hang on earlier ones")
+    ((first, law),), ((second, other),) = one.chosen, two.chosen
+    if len(first) != len(second) or law != other:
+        return Enumerated(None, why_not="what it chooses from depends on the records")
+    return Enumerated(*choice_loss(first, second, law))
+
+
+def loss_of_vectors(first: NDArray[np.int64], second: NDArray[np.int64], laws: Sequence[Fraction]) -> Enumerated:
+    """Loss between two vectors of whole numbers, (k,) each, with independent discrete Laplace noise of given scales.
+
+    Each direction is summed over the numbers apart; the scales are those that the noise library receives.
+    """
+    sums, defined, beyond = [0.0, 0.0], 0.0, 0.0
+    for x, y, scale in zip(first.tolist(), second.tolist(), laws, strict=True):
+        if x == y:
+            continue
+        drawn = Fraction(float_not_below(scale))
+        loss = loss_of_shift(laplace_table(drawn, y - x), y - x)
+        sums[0] += loss.first
+        sums[1] += loss.second
+        beyond += loss.beyond
+        defined += loss_by_definition(drawn, y - x)
+    return Enumerated(defined, max(sums), beyond)
+
+
+def _laws(noise: NoNoise) -> list[Fraction]:
+    """Scale of the noise in each number."""
+    return [law.scale for exact, law in noise.drawn if law is not None for _ in range(exact.size)]
+
+
+def _not_verbatim(numbers: Numbers, noise: NoNoise) -> str:
+    """Why a release is not just numbers with noise; "" where it is."""
+    if any(law is None for _, law in noise.drawn):
+        return "its noise is continuous"
+    if noise.own_sampler:
+        return "its kind samples a law of its own"
+    if any(isinstance(law, LaplaceShares) for _, law in noise.drawn):
+        return "it draws shares of a noise, which is whole in a sum only"
+    if noise.chosen and noise.drawn:
+        return "it releases both choices and noisy numbers"
+    exact = [numbers.ravel() for numbers, _ in noise.drawn] + [np.array([int(s.argmax())]) for s, _ in noise.chosen]
+    given = np.concatenate(exact) if exact else np.empty(0, np.int64)
+    if not np.array_equal(numbers.ravel(), given):
+        return "it releases more than numbers with noise"
+    return ""

@@ -1,0 +1,222 @@
+"""The way of an answer: the registered answerer on invented records, with the noise that a curator draws.
+
+An answer may take several turns; all their numbers together are what the game is played on. No query kind is named.
+"""
+
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curator_node.answering import Answerer, Question, Seat
+from curator_node.dataset import PrivateDataset
+from curator_node.mechanisms import NoiseSource, OpenDPNoise, Stamp
+from expril.audit.kinds.invented import Neighbours, Unit, held, plain_record
+from expril.audit.kinds.leading import lead_of, led
+from protocol.envelopes import LABEL, SigningKey
+from protocol.examples import Asking, Example, Seen
+from protocol.noise import DiscreteLaplace, NoisyMax
+from protocol.noise_shares import LaplaceShares
+from protocol.plans import Planned
+from protocol.query_kind import Kinds, Past, Turn
+
+Numbers = NDArray[np.number[Any]]
+Hold = Callable[[tuple[Unit, ...], Example], PrivateDataset]
+"""Makes a curator's records of invented ones."""
+
+LEARNER = bytes(32)
+"""Who asks: nobody."""
+MOST_READ = 8
+"""Bodies that are kept as they were read."""
+FAILED = np.iinfo(np.int32).min
+"""Stands in every place of an answer that failed, or came in another length: whoever asks sees that."""
+
+
+@dataclass
+class NoNoise:
+    """A noise source that adds nothing and remembers what would have been added: for exact numbers of invented records.
+
+    Attributes:
+        drawn: (exact numbers, law of the noise in each) in order of the calls; no law where the noise is continuous.
+            Shares of noise are drawn before there is an exact number: zeros stand there.
+        chosen: (scores, law of the choice) likewise.
+        own_sampler: whether random bytes were taken for a law that the kind samples itself.
+        released: what comes back of the calls for noise, in order, instead of the exact numbers: what is drawn later
+            may look at it.
+    """
+
+    drawn: list[tuple[NDArray[np.int64], DiscreteLaplace | LaplaceShares | None]] = field(default_factory=list)
+    chosen: list[tuple[NDArray[np.int64], NoisyMax]] = field(default_factory=list)
+    own_sampler: bool = False
+    released: Sequence[NDArray[np.int64]] = ()
+    seeded = False
+
+    def discrete_laplace(
+        self,
+        exact: NDArray[np.int64],
+        l1: int,  # noqa: ARG002
+        law: DiscreteLaplace,
+        stamp: Stamp,  # noqa: ARG002
+    ) -> NDArray[np.int64]:
+        """See `NoiseSource`."""
+        self.drawn.append((exact.copy(), law))
+        return self.released[len(self.drawn) - 1] if len(self.drawn) <= len(self.released) else exact
+
+    def laplace_shares(self, size: int, law: DiscreteLaplace, parts: int, stamp: Stamp) -> NDArray[np.int64]:  # noqa: ARG002
+        """See `NoiseSource`."""
+        self.drawn.append((np.zeros(size, np.int64), LaplaceShares(law.scale, Fraction(1, parts))))
+        return np.zeros(size, np.int64)
+
+    def laplace(self, size: int, scale: Fraction, stamp: Stamp) -> NDArray[np.float64]:  # noqa: ARG002
+        """See `NoiseSource`."""
+        self.drawn.append((np.zeros(size, np.int64), None))
+        return np.zeros(size)
+
+    def choose(self, scores: NDArray[np.int64], moved: int, law: NoisyMax, stamp: Stamp) -> int:  # noqa: ARG002
+        """See `NoiseSource`."""
+        self.chosen.append((scores.copy(), law))
+        return int(scores.argmax())
+
+    def randomness(self, stamp: Stamp) -> Callable[[int], bytes]:  # noqa: ARG002
+        """See `NoiseSource`: the same bytes each time, so that two sets of records are compared under the same luck."""
+        self.own_sampler = True
+        return np.random.default_rng(0).bytes
+
+
+@dataclass(frozen=True)
+class Path:
+    """A question and the answerer that takes it.
+
+    Attributes:
+        answerer: the registered one; in a control, a broken one.
+        example: the question.
+        copies: how often one call asks it.
+        noise: what makes its noise, for each call; a curator's own unless a control says otherwise.
+        hold: what holds its records.
+        entropy: where keys come from that curators make for one query.
+    """
+
+    answerer: Answerer
+    example: Example
+    copies: int = 1
+    noise: Callable[[], NoiseSource] = OpenDPNoise
+    hold: Hold = held
+    entropy: Callable[[int], bytes] = secrets.token_bytes
+
+    @cached_property
+    def planned(self) -> Planned:
+        """The question as it is planned.
+
+        Raises:
+            RemoteProtocolError: a curator would not accept it.
+        """
+        planned: Planned = self.example.ask(self.copies).planned
+        self.answerer.kind.check_planned(planned)
+        return planned
+
+    @property
+    def claimed(self) -> Fraction:
+        """Exact epsilon of one of the copies: what the whole query costs, shared among them."""
+        return self.kinds.cost(self.planned, self.example.most_records_per_unit) / self.copies
+
+    @cached_property
+    def seats(self) -> tuple[Seat, ...]:
+        """As whom the answerer answers: a curator with a key of its own, or all of the example's."""
+        company = self.example.company
+        keys = (SigningKey.generate(),) if company is None else company.curators
+        return tuple(Seat.of(key, LABEL, LEARNER, self.entropy) for key in keys)
+
+    @cached_property
+    def kinds(self) -> Kinds:
+        """The answerer's kind alone."""
+        return Kinds(self.answerer.kind)
+
+    @cached_property
+    def others(self) -> PrivateDataset:
+        """The records of other curators that answer: one, which whoever asks knows."""
+        return held(((plain_record(self.example.schema),),), self.example)
+
+    def answer(self, dataset: PrivateDataset, noise: NoiseSource) -> Numbers:
+        """All numbers that one call gives away, over all turns: (copies, k)."""
+        return self.charged_answer(dataset, noise)[0]
+
+    def charged_answer(self, dataset: PrivateDataset, noise: NoiseSource) -> tuple[Numbers, Fraction]:
+        """The same, and what its turns are charged together, which may depend on what they release."""
+        seen, charged = self.seen(dataset, noise)
+        return np.hstack(seen) if seen.hidden.size else seen.told, charged
+
+    def seen(self, dataset: PrivateDataset, noise: NoiseSource) -> tuple[Seen, Fraction]:
+        """What one call gives away, with what is hidden apart, and what its turns are charged at the first curator."""
+        kind, bound = self.answerer.kind, self.example.most_records_per_unit
+        past: list[list[Past]] = [[] for _ in self.seats]
+        states, charges = [b"" for _ in self.seats], []
+
+        def answer(number: int, place: int, data: bytes) -> bytes:
+            turn = Turn(self.planned, 0, number)
+            before = past[place]
+            if not place:
+                charges.append(self.kinds.charge(turn, before, bound))
+            known, stamp = tuple(before) if kind.looks_back else (), Stamp("auditor", 0, number + 1)
+            schema, seat = self.example.schema, self.seats[place]
+            question = Question(self._body(turn, data), turn, known, states[place], stamp, seat, schema)
+            self.answerer.check(question)
+            answered = self.answerer.answer(question, self.others if place else dataset, noise)
+            before.append(Past(turn, answered.release))
+            states[place] = states[place] if answered.state is None else answered.state
+            return answered.release
+
+        asking = Asking(self.copies, 0, LEARNER, self.entropy)
+        seen = led(lead_of(kind, self.example, asking, self._body), answer)
+        return seen, sum(charges, Fraction(0))
+
+    def exact(self, units: tuple[Unit, ...], released: Sequence[NDArray[np.int64]] = ()) -> tuple[Numbers, NoNoise]:
+        """What would be told without noise, (copies, k), and where noise would have come in; see `NoNoise`."""
+        noise = NoNoise(released=released)
+        return self.seen(self.hold(units, self.example), noise)[0].told, noise
+
+    def draws(self, units: tuple[Unit, ...], number: int, width: int) -> Numbers:
+        """`number` draws of one copy's numbers, (number, width), with real noise.
+
+        An answer that fails, or that has another length, is a draw like any other: `FAILED` throughout.
+        """
+        return self.charged_draws(units, number, width)[0]
+
+    def charged_draws(self, units: tuple[Unit, ...], number: int, width: int) -> tuple[Numbers, NDArray[np.object_]]:
+        """The same, and the exact charge of each, (number,)."""
+        dataset, noise = self.hold(units, self.example), self.noise()
+        lost = np.full((self.copies, width), FAILED, np.int64), self.claimed * self.copies
+        drawn, charges = [], []
+        for _ in range(-(-number // self.copies)):
+            try:
+                numbers, charged = self.charged_answer(dataset, noise)
+            except Exception:  # noqa: BLE001 - an answerer that fails for one of the two sets of records tells them apart
+                numbers, charged = lost
+            drawn.append(numbers if numbers.shape == lost[0].shape else lost[0])
+            charges += [charged / self.copies] * self.copies
+        return np.concatenate(drawn)[:number], np.array(charges[:number], object)
+
+    def width(self, pair: Neighbours) -> int:
+        """How many numbers one copy releases; 1 where it never releases any."""
+        for units in pair.both:
+            with suppress(Exception):
+                return int(self.answer(self.hold(units, self.example), NoNoise()).shape[1])
+        return 1
+
+    @cached_property
+    def _read(self) -> dict[tuple[int, bytes], Any]:
+        return {}
+
+    def _body(self, turn: Turn, data: bytes) -> Any:
+        """The checked body of a turn; of those read last, the same once more."""
+        if (turn.number, data) not in self._read:
+            if len(self._read) >= MOST_READ:
+                self._read.clear()
+            kind = self.answerer.kind
+            self._read[turn.number, data] = kind.read_body(data, turn, self.example.schema, kind.limits())
+        return self._read[turn.number, data]

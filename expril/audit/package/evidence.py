@@ -1,0 +1,238 @@
+"""What of runs and ledgers goes into a package, and what it proves there.
+
+Of a run: its signed list, the signatures, its transcripts and ledgers. Scores, models and what else the list names stay
+out: they are not needed for epsilon, and a simulation's scores are computed from test records. Of `local/` nothing is
+taken.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import msgspec
+
+from curator_node.ledger.engines import is_sqlite
+from curator_node.ledger.exports import export_ledger
+from curator_node.ledger.reading import read_ledger_file
+from expril.audit.package.plain_files import as_json, read_bytes
+from expril.audit.recompute import Pins, Recomputed, recompute
+from protocol.errors import ConfigurationError, printable
+from protocol.plans import Plan
+from simulations.run_index import (
+    COST,
+    INDEX,
+    LEDGERS,
+    REPORT,
+    SCENARIO,
+    SIGNATURES,
+    TRANSCRIPTS,
+    decode_index,
+    epsilon_runs,
+    read_plain,
+)
+
+EVIDENCE, INVENTORY = "evidence", "inventory.json"
+Tick = Callable[[str, int, int], None]
+
+
+class Inventory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What lies in the evidence folder.
+
+    Attributes:
+        runs: folder -> names of the run's list that stay out.
+        ledgers, receipts, witnessed: files.
+    """
+
+    runs: dict[str, tuple[str, ...]] = {}
+    ledgers: tuple[str, ...] = ()
+    receipts: tuple[str, ...] = ()
+    witnessed: tuple[str, ...] = ()
+
+
+@dataclass
+class Replay:
+    """What evidence proves.
+
+    Attributes:
+        base: folder of the evidence.
+        result: of the recomputation.
+        wrong: what contradicts, but for what stays out on purpose.
+        left_out: names of a run's list that are not here, with their run.
+    """
+
+    base: Path
+    result: Recomputed
+    wrong: list[str]
+    left_out: list[str] = field(default_factory=list)
+
+    def as_object(self) -> dict[str, Any]:
+        """For machines, with paths as they are inside of the evidence."""
+        plain = msgspec.json.encode(self.result.as_object() | {"wrong": self.wrong, "proven": not self.wrong}).decode()
+        prefix = msgspec.json.encode(f"{self.base}/").decode()[1:-1]
+        return dict(msgspec.json.decode(plain.replace(prefix, "")))
+
+    @property
+    def plans(self) -> list[tuple[Plan, int | None]]:
+        """Every accepted plan, with the bound c of its curator where it is known."""
+        return [
+            (study.shape.plan, bound)
+            for one in self.result.sums
+            if not one.learner and not one.version
+            for study, bound in one.members
+        ]
+
+
+def collect(paths: Sequence[Path], folder: Path, *, receipts: Sequence[Path], witnessed: Sequence[Path]) -> Inventory:
+    """Copy evidence into a package.
+
+    Args:
+        paths: folders of runs, or of runs at several epsilons; exports of ledgers, SQLite ledgers.
+        folder: of the package.
+        receipts: files that learners hold.
+        witnessed: files that witnesses hold.
+
+    Raises:
+        ConfigurationError: one of them cannot be read.
+    """
+    base = folder / EVIDENCE
+    base.mkdir()
+    runs: dict[str, tuple[str, ...]] = {}
+    ledgers: list[str] = []
+    for path in paths:
+        if path.is_file():
+            name = f"ledgers/{len(ledgers)}-{_plain(path.stem)}.export"
+            _write(base / name, _exported(path))
+            ledgers.append(name)
+            continue
+        for run in epsilon_runs(path).values() or [path]:
+            name = f"runs/{len(runs)}-{_plain(run.resolve().name)}"
+            runs[name] = _take_run(run, base / name)
+    kept = {
+        what: tuple(_copied(files, base, what)) for what, files in (("receipts", receipts), ("witnessed", witnessed))
+    }
+    inventory = Inventory(runs=runs, ledgers=tuple(ledgers), **kept)
+    (base / INVENTORY).write_bytes(as_json(inventory))
+    return inventory
+
+
+def replay(
+    folder: Path,
+    *,
+    pins: Pins | None = None,
+    tick: Tick = lambda what, done, total: None,  # noqa: ARG005
+) -> Replay:
+    """Recompute everything from the evidence in a package.
+
+    Args:
+        folder: of the package.
+        pins: public keys known from elsewhere.
+        tick: called with (what, done, total).
+
+    Raises:
+        ConfigurationError: the evidence cannot be read.
+    """
+    base = folder / EVIDENCE
+    data = read_bytes(folder, f"{EVIDENCE}/{INVENTORY}")
+    try:
+        inventory = msgspec.json.decode(data, type=Inventory)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise ConfigurationError(f"{EVIDENCE}/{INVENTORY} is missing or cannot be read") from None
+    names = {
+        "runs": inventory.runs,
+        "ledgers": inventory.ledgers,
+        "receipts": inventory.receipts,
+        "witnessed": inventory.witnessed,
+    }
+    if not all(_is_inside(name, what) for what, each in names.items() for name in each):
+        raise ConfigurationError(
+            f"{EVIDENCE}/{INVENTORY} names a file outside of the package, or one that no package has"
+        )
+    result = recompute(
+        *(base / name for name in (*inventory.runs, *inventory.ledgers)),
+        pins=pins,
+        receipts=[base / name for name in inventory.receipts],
+        witnessed=[base / name for name in inventory.witnessed],
+        tick=tick,
+    )
+    absent = {
+        f"{base / run}: {text}"
+        for run, names in inventory.runs.items()
+        for text in (
+            *(f"{printable(name)} is missing" for name in names if not _is_taken(name)),
+            f"{REPORT} or {SCENARIO} cannot be read (FileNotFoundError)",
+        )
+    }
+    wrong = [text.removeprefix(f"{base}/") for text in result.wrong if text not in absent]
+    wrong += [text.replace(f"{base}/", "") for text in result.unread]
+    if as_json(inventory) != data:
+        wrong.append(f"{INVENTORY} is not in its one form")
+    wrong += _unnamed(base, inventory, result)
+    left_out = [f"{run}/{name}" for run, names in inventory.runs.items() for name in names]
+    return Replay(base, result, wrong, left_out)
+
+
+def _is_inside(name: str, what: str) -> bool:
+    """Whether a name is as `collect` makes them: two parts, plain letters."""
+    return re.fullmatch(rf"{what}/[A-Za-z0-9_-][A-Za-z0-9._-]{{0,250}}", name) is not None
+
+
+def _unnamed(base: Path, inventory: Inventory, result: Recomputed) -> list[str]:
+    """Files that lie in the evidence although nothing there names them, so that nobody replays them."""
+    named = {INVENTORY, *inventory.ledgers, *inventory.receipts, *inventory.witnessed}
+    for run in result.runs:
+        here = run.folder.relative_to(base).as_posix()
+        listed = [name for name in (run.index.files if run.index else ()) if _is_taken(name)]
+        named |= {f"{here}/{name}" for name in (f"{TRANSCRIPTS}/{INDEX}", f"{TRANSCRIPTS}/{SIGNATURES}", *listed)}
+    there = [path.relative_to(base).as_posix() for path in base.rglob("*") if path.is_symlink() or not path.is_dir()]
+    return [f"{name} lies in the evidence, and nothing there names it" for name in sorted(there) if name not in named]
+
+
+def _take_run(run: Path, target: Path) -> tuple[str, ...]:
+    """Copy a run's list and what it names of transcripts and ledgers; the names that stay out."""
+    try:
+        index = decode_index(read_plain(run / TRANSCRIPTS / INDEX), run)
+        taken = [name for name in index.files if _is_taken(name)]
+        for name in (f"{TRANSCRIPTS}/{INDEX}", f"{TRANSCRIPTS}/{SIGNATURES}", *taken):
+            _write(target / name, read_plain(run / name))
+    except OSError as error:
+        raise ConfigurationError(f"{run} is not the folder of a run, or lacks a file of its list: {error}") from None
+    return tuple(sorted(set(index.files) - set(taken)))
+
+
+def _is_taken(name: str) -> bool:
+    """Whether a file of a run's list is evidence."""
+    parts = PurePosixPath(name).parts
+    if not parts or PurePosixPath(name).is_absolute() or ".." in parts:
+        return False
+    return name == COST or (len(parts) > 1 and parts[0] in (TRANSCRIPTS, LEDGERS) and not name.endswith(".mark"))
+
+
+def _exported(path: Path) -> bytes:
+    """An export as it is; of a SQLite ledger, its export, which holds no reply."""
+    if not is_sqlite(path):
+        return path.read_bytes()
+    with read_ledger_file(path) as store, store.snapshot():
+        return export_ledger(store)
+
+
+def _copied(files: Sequence[Path], base: Path, what: str) -> list[str]:
+    names = []
+    for number, path in enumerate(files):
+        name = f"{what}/{number}-{_plain(path.name)}"
+        try:
+            _write(base / name, path.read_bytes())
+        except OSError as error:
+            raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
+        names.append(name)
+    return names
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip(".") or "evidence"

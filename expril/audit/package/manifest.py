@@ -1,0 +1,171 @@
+"""The hashes of all files of a folder, signed: whoever changes one byte is found, and the file is named."""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from expril.audit.package.plain_files import as_json, is_plain, read_bytes
+from protocol.envelopes import SigningKey, is_signed
+from protocol.errors import ConfigurationError, printable
+
+FORMAT = "expril audit package 1"
+DOMAIN = b"expril/2 audit package manifest"
+MANIFEST, SIGNATURE = "manifest.json", "manifest.sig"
+Hex32 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
+Hex64 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{128}\Z")]
+
+
+class Packed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file: its SHA-256 and its length in bytes."""
+
+    sha256: Hex32
+    size: Annotated[int, msgspec.Meta(ge=0, le=2**50)]
+
+
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a folder holds, and who says so.
+
+    Attributes:
+        format: `FORMAT`.
+        expril: version that wrote it.
+        created: when, as ISO 8601.
+        key: public key that signs, hexadecimal.
+        files: path inside the folder, with slashes -> what it is; all but this list and its signature.
+    """
+
+    format: Literal["expril audit package 1"]
+    expril: str
+    created: str
+    key: Hex32
+    files: dict[str, Packed]
+
+
+class Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The signature of a manifest's bytes."""
+
+    key: Hex32
+    signature: Hex64
+
+
+def seal_folder(folder: Path, key: SigningKey, *, expril: str, created: str) -> Manifest:
+    """List and sign every file of a folder.
+
+    Args:
+        folder: with plain files alone.
+        key: of the packager.
+        expril: version.
+        created: when, as ISO 8601.
+
+    Raises:
+        ConfigurationError: something in it is no plain file.
+    """
+    files = {}
+    for name, path in _there(folder).items():
+        if not is_plain(path):
+            raise ConfigurationError(f"{path} is no plain file; a package holds plain files alone")
+        files[name] = packed(path)
+    manifest = Manifest(
+        format="expril audit package 1", expril=expril, created=created, key=key.public.hex(), files=files
+    )
+    data = msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
+    (folder / MANIFEST).write_bytes(data)
+    (folder / SIGNATURE).write_bytes(_signature(Signed(key.public.hex(), key.sign(DOMAIN + data).hex())))
+    return manifest
+
+
+def check_folder(folder: Path, *, key: str = "") -> tuple[Manifest | None, list[str]]:
+    """Hold a folder against its signed list.
+
+    Args:
+        folder: of the package.
+        key: public key that must have signed it, hexadecimal; "" takes the one that it names.
+
+    Returns:
+        The list, None where it cannot be read; and what is wrong, a sentence each that begins with the file.
+
+    Raises:
+        ConfigurationError: the folder holds no package.
+    """
+    if not is_plain(folder / MANIFEST):
+        raise ConfigurationError(f"{folder} is no claim package: it has no {MANIFEST}; make one: expril audit package")
+    wrong = []
+    data = read_bytes(folder, MANIFEST)
+    signed = _read_signature(folder)
+    manifest = _read_manifest(data)
+    if signed is None:
+        wrong.append(f"{SIGNATURE} is missing, or is not in its one form")
+    elif not is_signed(bytes.fromhex(signed.key), bytes.fromhex(signed.signature), DOMAIN + data):
+        wrong.append(f"{MANIFEST} or {SIGNATURE} was changed: the signature does not fit the list")
+    if manifest is None:
+        return None, [*wrong, f"{MANIFEST} cannot be read"]
+    if signed is not None and signed.key != manifest.key:
+        wrong.append(f"{SIGNATURE} is by another key than {MANIFEST} names")
+    if key and manifest.key != key:
+        wrong.append(f"{MANIFEST} is signed by {manifest.key}, not by the key that you gave")
+    there = _there(folder)
+    for name, told in manifest.files.items():
+        path = there.pop(name, None)
+        if path is None:
+            wrong.append(f"{printable(name)} is missing")
+        elif not is_plain(path):
+            wrong.append(f"{printable(name)} is no plain file")
+        elif path.stat().st_size != told.size or packed(path) != told:
+            wrong.append(f"{printable(name)} was changed: its hash is not the one in the signed list")
+    wrong += [f"{printable(name)} is not in the signed list" for name in there if name not in (MANIFEST, SIGNATURE)]
+    return manifest, wrong
+
+
+def packed(path: Path) -> Packed:
+    """Hash and length of a file."""
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+        return Packed(found, file.tell())
+
+
+def foreign_files(folder: Path) -> list[str]:
+    """What in a folder is no plain file; nothing is opened."""
+    return [name for name, path in _there(folder, all_files=True).items() if not is_plain(path)]
+
+
+def _there(folder: Path, *, all_files: bool = False) -> dict[str, Path]:
+    """Everything in a folder that is no folder, by its path inside; links are not followed.
+
+    Raises:
+        ConfigurationError: folders are nested too deep.
+    """
+    found = {}
+    try:
+        for base, folders, files in os.walk(folder):
+            for each in (*(name for name in folders if Path(base, name).is_symlink()), *files):
+                path = Path(base, each)
+                name = path.relative_to(folder).as_posix()
+                if all_files or name not in (MANIFEST, SIGNATURE) or path.is_symlink():
+                    found[name] = path
+    except RecursionError:
+        raise ConfigurationError(f"{folder} is no claim package: its folders are nested too deep") from None
+    return dict(sorted(found.items()))
+
+
+def _signature(signed: Signed) -> bytes:
+    return msgspec.json.encode(signed) + b"\n"
+
+
+def _read_signature(folder: Path) -> Signed | None:
+    """The signature; None for any bytes but those of `_signature`."""
+    try:
+        data = read_bytes(folder, SIGNATURE)
+        signed = msgspec.json.decode(data, type=Signed)
+    except (ConfigurationError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return signed if _signature(signed) == data else None
+
+
+def _read_manifest(data: bytes) -> Manifest | None:
+    try:
+        manifest = msgspec.json.decode(data, type=Manifest)
+        return manifest if as_json(manifest) == data else None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None

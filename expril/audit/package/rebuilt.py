@@ -1,0 +1,128 @@
+"""What a package says for people is written anew from what it proves, and compared."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from expril.audit.package.checklist import as_objects
+from expril.audit.package.deployment import as_yaml, build_entry, read_entry
+from expril.audit.package.false_alarms import COMMAND, measured_false_alarms
+from expril.audit.package.names import (
+    AUDIT_PAGE,
+    CHECKLIST,
+    CHECKLIST_PAGE,
+    DEPLOYMENT,
+    FALSE_ALARMS,
+    README,
+    spent_rows,
+)
+from expril.audit.package.pages import checklist_page, readme
+from expril.audit.package.people import Facts
+from expril.audit.package.plain_files import as_json, read_bytes
+from expril.audit.package.worlds import CuratorSpent
+from expril.audit.page.page import build_page
+from expril.audit.results import AuditResult
+from protocol.errors import ConfigurationError
+
+MOST_FIELDS = 8
+_PROSE = (
+    ("deployment", "basic", "description"),
+    ("deployment", "dp_variant", "unprotected_quantities"),
+    ("deployment", "implementation", "mechanisms"),
+    ("deployment", "implementation", "justification"),
+    ("deployment", "deployment_model", "actors"),
+)
+"""Of an entry: words of a version of this software."""
+
+
+def pages(key: str, audit: tuple[AuditResult, str], curators: Sequence[CuratorSpent]) -> dict[str, bytes]:
+    """File -> what this version writes there."""
+    result, played = audit
+    return {
+        CHECKLIST: as_json(as_objects()),
+        CHECKLIST_PAGE: checklist_page().encode(),
+        AUDIT_PAGE: build_page(result, created=played, spent=spent_rows(curators)).encode(),
+        README: readme(key).encode(),
+    }
+
+
+def changed_pages(folder: Path, wanted: Mapping[str, bytes]) -> list[str]:
+    """What is wrong with pages that the version which is installed here wrote."""
+    wrong = []
+    for name, data in wanted.items():
+        try:
+            if read_bytes(folder, name) != data:
+                wrong.append(f"{name} is not what this version writes from what the package proves")
+        except ConfigurationError as error:
+            wrong.append(str(error))
+    return wrong
+
+
+def changed_alarms(folder: Path) -> str:
+    """What is wrong with the measured false alarms; "" for nothing, or where nothing here tells."""
+    try:
+        data = read_bytes(folder, FALSE_ALARMS)
+    except ConfigurationError as error:
+        return str(error)
+    own = measured_false_alarms()
+    none = as_json({"measured": [], "measure_again": COMMAND})
+    known = bool(own["measured"])
+    return f"{FALSE_ALARMS} is not what was measured" if known and data not in (as_json(own), none) else ""
+
+
+def changed_entry(
+    folder: Path, facts: Facts, curators: Sequence[CuratorSpent], result: AuditResult, *, same_version: bool
+) -> list[str]:
+    """What is wrong with `deployment.yaml`."""
+    wanted = build_entry(facts, curators, versions=dict(result.versions))
+    try:
+        text = read_bytes(folder, DEPLOYMENT).decode()
+        if text == as_yaml(wanted):
+            return []
+        entry = read_entry(text)
+    except UnicodeDecodeError:
+        return [f"{DEPLOYMENT} cannot be read"]
+    except ConfigurationError as error:
+        return [str(error)]
+    told, due = _flat(entry), _flat(wanted)
+    prose = {".".join(path) for path in _PROSE} if not same_version else set()
+    wrong = [
+        f"{DEPLOYMENT}: its {name} is not what the evidence proves"
+        for name, value in due.items()
+        if name not in prose and told.get(name) != value
+    ]
+    if len(wrong) > MOST_FIELDS:
+        return [f"{DEPLOYMENT} is another entry than the evidence proves: {len(wrong)} fields differ"]
+    wrong += [f"{DEPLOYMENT}: its {name} is of no entry that this software writes" for name in told if name not in due]
+    if same_version and not wrong:
+        wrong.append(f"{DEPLOYMENT} is not in the form that this software writes")
+    return wrong
+
+
+def _flat(value: Any, path: str = "") -> dict[str, str]:
+    """Field -> its value as JSON, so that true is not 1."""
+    if isinstance(value, dict) and value:
+        found: dict[str, str] = {}
+        for name, each in value.items():
+            found |= _flat(each, f"{path}.{name}" if path else str(name))
+        return found
+    try:
+        return {path: msgspec.json.encode(value).decode()}
+    except (TypeError, ValueError, msgspec.MsgspecError, RecursionError, OverflowError):
+        return {path: f"unreadable {type(value).__name__}"}
+
+
+def alike(told: Any, now: Any, skip: frozenset[str] = frozenset()) -> bool:
+    """Whether two plain values are the same, floats to 1e-9, but for the values of some keys."""
+    if isinstance(told, dict) and isinstance(now, dict):
+        return told.keys() == now.keys() and all(
+            name in skip or alike(value, now[name], skip) for name, value in told.items()
+        )
+    if isinstance(told, list) and isinstance(now, list):
+        return len(told) == len(now) and all(alike(*pair, skip) for pair in zip(told, now, strict=True))
+    if isinstance(told, float) and isinstance(now, float):
+        return math.isclose(told, now, rel_tol=1e-9, abs_tol=1e-12)
+    return type(told) is type(now) and bool(told == now)

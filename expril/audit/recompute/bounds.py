@@ -1,0 +1,194 @@
+"""What a query costs, computed anew from the plan; and the bound c that a lone ledger's costs imply.
+
+No entry of a ledger names c, the most records that one privacy unit contributes. A card does; without one, c is the
+whole number that makes every recomputed cost the reserved one. A curator that reserved the same share of every cost,
+always, could only be found by a card.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Any
+
+from expril.audit.recompute.findings import as_text
+from expril.audit.recompute.known import ZERO, Price, Shape, Study
+from protocol.errors import RemoteProtocolError
+from protocol.plans import Plan
+from protocol.query_kind import Kinds
+
+MOST_BOUND = 2**20
+"""Largest c of a card."""
+_ANY, _NONE = -1, 0
+"""Implied by a query that costs the same whatever c is, and by a cost that no c gives."""
+Cards = dict[tuple[bytes, bytes], int]
+"""(learner, study) -> bound c of the signed card."""
+
+
+def not_private(plan: Plan, kinds: Kinds) -> tuple[int, ...]:
+    """Numbers of a plan's queries, from 1, that are not as private as their costs say; of installed kinds only."""
+    return tuple(number for number in range(1, len(plan.queries) + 1) if not _is_private(plan, number - 1, kinds))
+
+
+def _is_private(plan: Plan, query: int, kinds: Kinds) -> bool:
+    if plan.head(query).kind not in kinds:
+        return True
+    try:
+        return kinds.private_planned(kinds.query(plan, query))
+    except RemoteProtocolError:
+        return True  # it breaks a rule of its kind, and that is told
+
+
+def _proviso(plan: Plan, query: int, kinds: Kinds) -> str:
+    """On what condition the cost of a query of a plan holds; "" where on none, and where that is not known."""
+    if plan.head(query).kind not in kinds:
+        return ""
+    try:
+        return kinds.kind(plan.head(query).kind).proviso(kinds.query(plan, query))
+    except RemoteProtocolError:
+        return ""
+
+
+class Bounds:
+    """The bound c of each study, from cards or implied.
+
+    Args:
+        kinds: installed; of others' queries nothing is computed. Kept as an attribute.
+        cards_of: curator's public key -> (learner, study) -> c of its signed card, where a transcript has one.
+
+    Attributes:
+        cards: of this ledger's curator.
+        implied: index of a RESERVE entry -> what its costs imply, of studies without a card.
+        wrong: studies whose reserved costs are not those of their plans, as far as one study alone shows it.
+    """
+
+    def __init__(self, kinds: Kinds, cards_of: Callable[[bytes], Cards] = lambda curator: {}) -> None:  # noqa: ARG005
+        self.cards: Cards = {}
+        self._cards_of = cards_of
+        self.implied: dict[int, int] = {}
+        self.wrong: list[Study] = []
+        self.kinds = self._kinds = kinds
+        self._shapes: dict[tuple[bytes, ...], Shape] = {}
+        self._of_query = lru_cache(maxsize=65_536)(self._bound)
+        self._of_costs = lru_cache(maxsize=16_384)(self._read)
+
+    def know(self, curator: bytes) -> None:
+        """The ledger is this key's, from some entry on."""
+        self.cards |= self._cards_of(curator)
+
+    def shape(self, plan: Plan) -> Shape:
+        """What is kept of a plan, once for all studies that have it."""
+        queries = tuple(map(bytes, plan.queries))
+        found = self._shapes.get(queries)
+        if found is None:
+            names = tuple(head.kind for head in plan.heads)
+            kinds = [self._kinds.get(name) for name in names]
+            found = self._shapes[queries] = Shape(
+                plan,
+                names,
+                plan.places,
+                tuple(kind is not None and not kind.looks_back for kind in kinds),
+                tuple(0 if kind is None else kind.charged_turn for kind in kinds),
+                tuple(_proviso(plan, query, self._kinds) for query in range(len(names))),
+                tuple(self._kinds.integral(plan, query) for query in range(len(names))),
+                not_private(plan, self._kinds),
+            )
+        return found
+
+    def learn(self, study: Study) -> str:
+        """Compare a study's reserved costs with its plan's; what is wrong with them, "" where nothing is."""
+        try:
+            card = self.cards.get((study.learner, study.study))
+            found, complaint = self._of_costs(study.shape, study.price, card)
+        except RemoteProtocolError as error:
+            found, complaint = _ANY, f"reserves for a plan that breaks a rule of its kind ({error})"
+        if complaint:
+            self.wrong.append(study)
+        elif found != _ANY:
+            self.implied[study.index] = found
+        return complaint
+
+    @cached_property
+    def bound(self) -> int | None:
+        """c, once all is replayed: of the cards, or what most costs imply; None where cards differ, or none do."""
+        if self.cards:
+            known = set(self.cards.values())
+            return known.pop() if len(known) == 1 else None
+        counted = Counter(self.implied.values())
+        return counted.most_common(1)[0][0] if counted else None
+
+    def contradictions(self, studies: Iterator[Study]) -> Iterator[tuple[Study, str]]:
+        """Studies whose costs fit a whole bound by themselves, and another one than the rest of the ledger."""
+        known = set(self.cards.values()) or set(filter(None, [self.bound]))
+        told = " or ".join(str(bound) for bound in sorted(known))
+        whose = "on cards" if self.cards else "elsewhere in this ledger"
+        for study in studies:
+            bound = self.implied.get(study.index)
+            if bound is None or bound in known:
+                continue
+            self.wrong.append(study)
+            text = (
+                f"ledger entry {study.index} (reserve) counts with c = {bound}, and c is {told} {whose}: what one "
+                "of them reserves is not its cost, unless the steward changed c; a transcript's card shows it"
+            )
+            yield study, text
+
+    def shortfall(self, study: Study) -> Fraction:
+        """What the charged queries of a study cost beyond what was reserved for them; 0 where c is not known."""
+        bound = self.cards.get((study.learner, study.study), self.bound)
+        if bound is None:
+            return ZERO
+        missing = ZERO
+        for query in study.asked:
+            try:
+                missing += max(ZERO, self._due(study.shape, query, bound) - study.price.costs[query])
+            except (RemoteProtocolError, KeyError):
+                continue
+        return missing
+
+    def _due(self, shape: Shape, query: int, bound: int) -> Fraction:
+        """KeyError where the kind is not installed."""
+        if shape.kinds[query] not in self._kinds:
+            raise KeyError
+        return self._kinds.cost(self._kinds.query(shape.plan, query), bound)
+
+    def _read(self, shape: Shape, price: Price, card: int | None) -> tuple[int, str]:
+        """(the implied bound, what is wrong)."""
+        found = _ANY
+        for number, cost in enumerate(price.costs, start=1):
+            if shape.kinds[number - 1] not in self._kinds:
+                continue
+            planned = self._kinds.query(shape.plan, number - 1)
+            reserves = f"reserves {as_text(cost)} for query {number}"
+            if card is not None:
+                due = self._kinds.cost(planned, card)
+                if due != cost:
+                    return _ANY, f"{reserves}, which costs {as_text(due)}, with c = {card} by the card"
+                continue
+            bound = self._of_query(planned, cost)
+            if bound == _NONE:
+                one = self._kinds.cost(planned, 1)
+                return _ANY, f"{reserves}, which costs {as_text(one)} times a whole number c"
+            if _ANY not in (bound, found) and bound != found:
+                return _ANY, f"{reserves}, as if c were {bound}, and before as if it were {found}"
+            found = bound if found == _ANY else found
+        return found, ""
+
+    def _bound(self, planned: Any, cost: Fraction) -> int:
+        """The c at which a query costs this; costs never fall as c grows."""
+        one = self._kinds.cost(planned, 1)
+        if self._cost(planned, MOST_BOUND) == one:
+            return _ANY if cost == one else _NONE
+        guess = cost / one if one else ZERO
+        if guess.denominator == 1 and 1 <= guess <= MOST_BOUND and self._cost(planned, int(guess)) == cost:
+            return int(guess)
+        place = bisect_left(range(1, MOST_BOUND + 1), cost, key=lambda bound: self._cost(planned, bound)) + 1
+        return place if place <= MOST_BOUND and self._cost(planned, place) == cost else _NONE
+
+    def _cost(self, planned: Any, bound: int) -> Fraction:
+        """As `Kinds.cost`; one that is too long to be written is larger than any that is."""
+        try:
+            return self._kinds.cost(planned, bound)
+        except RemoteProtocolError:
+            return Fraction(2**64)

@@ -1,0 +1,136 @@
+"""(epsilon, delta) of accepted plans by privacy-loss distributions (Sommer, Meiser and Mohammadi 2019).
+
+Within one accepted plan the scales were fixed before the first answer, so the losses of its queries compose, whatever
+was asked with them. It is always the whole plan that counts, also where it was closed early: when to stop was chosen by
+what had been answered. Across plans only sums are given, since a later plan's scales may depend on earlier answers.
+
+A query whose kind tells its law is that many discrete Laplace releases, each moved by its shift:
+docs/counts.md has the lemma. One whose kind tells none is taken as randomised response at its pure epsilon,
+which dominates every mechanism of that epsilon (Kairouz, Oh and Viswanath 2015). Losses are rounded up on a grid of at
+most 1e-5.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from dp_accounting.pld import privacy_loss_distribution as pld
+from dp_accounting.pld.common import DifferentialPrivacyParameters
+
+from expril.audit.recompute.known import ZERO, Shape, Study
+from expril.audit.recompute.sums import Loss, Sum
+from protocol.errors import RemoteProtocolError
+from protocol.noise import DiscreteLaplace, Moved
+from protocol.query_kind import Kinds
+from protocol.rationals import plus
+
+INTERVAL = 1e-5
+"""Of the grid of losses; it decides no claim, and rounds up."""
+MOST_EPSILON = 20
+"""Plans of a larger pure epsilon are not computed: they protect nothing, and their grids are long."""
+MOST_PLANS = 200
+"""Different plans that are computed; the others count with their pure epsilon."""
+MOST_SHIFT = 10_000
+"""Queries that a unit moves further count with their pure epsilon: the library goes through every step."""
+Part = Moved | Fraction
+"""Releases by their law, or a query by its pure epsilon alone."""
+
+
+def rounded_up(exact: Fraction) -> float:
+    """The least float that is not below; infinite where none is."""
+    try:
+        found = exact.numerator / exact.denominator
+    except OverflowError:
+        return math.inf
+    return found if found == math.inf or Fraction(found) >= exact else math.nextafter(found, math.inf)
+
+
+class Losses:
+    """Losses of plans at one delta.
+
+    Args:
+        kinds: installed.
+        delta: of each plan.
+    """
+
+    def __init__(self, kinds: Kinds, delta: float) -> None:
+        self._kinds = kinds
+        self._delta = delta
+        self._computed = 0
+        self._of_laws = lru_cache(maxsize=4096)(self._epsilon)
+        self._of_shape = lru_cache(maxsize=65_536)(self._parts)
+
+    def summed(self, plans: Iterable[tuple[Study, int | None]], beyond: Fraction = ZERO) -> Loss:
+        """The sum over accepted plans, each with its bound c; `beyond` has no plan, and counts as it is."""
+        epsilon, pure, count = beyond, 0, 0
+        counted = Counter((study.shape, study.price.total, bound) for study, bound in plans)
+        for (shape, cost, bound), times in counted.items():
+            found = None if bound is None else self._of_shape(shape, bound)
+            epsilon = plus(epsilon, times * (cost if found is None else Fraction(found)))
+            pure += times if found is None else 0
+            count += times
+        return Loss(rounded_up(epsilon), rounded_up(Fraction(self._delta) * (count - pure)), count, pure)
+
+    def _parts(self, shape: Shape, bound: int) -> float | None:
+        """Epsilon of one plan at delta; None where only its pure epsilon is known."""
+        parts: Counter[Part] = Counter()
+        cost = ZERO
+        try:
+            for query, name in enumerate(shape.kinds):
+                planned = self._kinds.query(shape.plan, query)
+                laws = self._kinds.kind(name).laws(planned, bound)
+                cost += self._kinds.cost(planned, bound)
+                if laws is None or any(law.shift > MOST_SHIFT for law in laws):
+                    parts[self._kinds.cost(planned, bound)] += 1
+                    continue
+                for law in laws:
+                    parts[law._replace(releases=1)] += law.releases
+        except RemoteProtocolError:
+            return None
+        if cost > MOST_EPSILON or not any(isinstance(part, Moved) for part in parts):
+            return None
+        return self._of_laws(tuple(sorted(parts.items(), key=repr)), cost)
+
+    def _epsilon(self, parts: tuple[tuple[Part, int], ...], cost: Fraction) -> float | None:
+        if self._computed >= MOST_PLANS:
+            return None
+        self._computed += 1
+        composed = None
+        for part, times in parts:
+            one = self._one(part).self_compose(times)
+            composed = one if composed is None else composed.compose(one)
+        if composed is None:
+            return None
+        return min(rounded_up(cost), float(composed.get_epsilon_for_delta(self._delta)))
+
+    def _one(self, part: Part) -> Any:
+        if isinstance(part, Moved):
+            return discrete_laplace(part.noise, part.shift)
+        pure = DifferentialPrivacyParameters(float(part), 0.0)
+        return pld.from_privacy_parameters(pure, value_discretization_interval=INTERVAL)
+
+
+def add_losses(sums: Iterable[Sum], kinds: Kinds, delta: float) -> None:
+    """Compute (epsilon, delta) of each sum whose plans all have a known bound c.
+
+    Args:
+        sums: changed.
+        kinds: installed.
+        delta: of each accepted plan.
+    """
+    losses = Losses(kinds, delta)
+    for one in sums:
+        if one.plans and all(bound is not None for _, bound in one.members):
+            found = losses.summed(one.members, one.beyond)
+            one.loss = found if found.epsilon < math.inf else None
+
+
+def discrete_laplace(noise: DiscreteLaplace, shift: int) -> Any:
+    """The privacy-loss distribution of one release with this noise, which one unit moves by `shift`."""
+    parameter = math.nextafter(float(1 / noise.scale), math.inf)
+    return pld.from_discrete_laplace_mechanism(
+        parameter, shift, value_discretization_interval=INTERVAL, use_connect_dots=True
+    )

@@ -1,0 +1,207 @@
+"""What learners and witnesses hold of a ledger, held against it: receipts, and witnessed heads.
+
+A receipt names the hash of one entry, and with it all entries before. Where the ledger has no such entry, it was
+rolled back, edited, or is an older copy. Beyond the newest entry that any of them names, nothing outside of the
+curator's hands speaks of the ledger.
+"""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from expril.audit.recompute.admitted import Admitted
+from expril.audit.recompute.known import ZERO, Made
+from expril.audit.recompute.ledger import LedgerAudit
+from expril.audit.recompute.replay import Replayed
+from expril.audit.witness.holding import hold as hold_checkpoints
+from protocol.codec import decode
+from protocol.envelopes import LABEL, RECEIPT_TYPE, Envelope, open_receipt
+from protocol.errors import ConfigurationError, RemoteProtocolError, printable
+from protocol.ledger.entries import EntryKind
+from protocol.messages import NO_DIGEST, NO_STUDY, Receipt
+from protocol.rationals import parse_amount, shorten, total_of
+
+MOST_BYTES = 65_536
+"""Of a receipt's file."""
+
+
+@dataclass(frozen=True)
+class HeldReceipt:
+    """A receipt that somebody holds.
+
+    Attributes:
+        source: where it comes from, for people.
+        receipt: what it says.
+        envelope: its bytes; empty where its signature was verified by a replay.
+        proven: whether what it says of its entry is compared elsewhere: then only its head is looked up here.
+    """
+
+    source: str
+    receipt: Receipt
+    envelope: bytes = b""
+    proven: bool = False
+
+
+def read_receipt_file(path: Path) -> HeldReceipt:
+    """A receipt from its file; its signature is checked when its ledger is known.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES)
+        envelope = decode(data, Envelope, field="receipt")
+        if envelope.type != RECEIPT_TYPE:
+            raise ConfigurationError(f"{path} is no receipt but a {printable(envelope.type)}")
+        return HeldReceipt(str(path), decode(envelope.payload, Receipt, field="receipt"), data)
+    except (OSError, RemoteProtocolError):
+        raise ConfigurationError(
+            f"{path} is no receipt, or it was changed; a learner keeps them in receipts/"
+        ) from None
+
+
+def places_of(replayed: Replayed, receipts: Sequence[HeldReceipt]) -> dict[bytes, int]:
+    """Hash -> index, of the entries that receipts name and the ledger has."""
+    wanted = {held.receipt.ledger_head for held in receipts}
+    if not wanted:
+        return {}
+    return {head: index for index, head in enumerate(replayed.hashes) if head in wanted}
+
+
+def hold_receipts(audit: LedgerAudit, receipts: Sequence[HeldReceipt]) -> None:
+    """Hold receipts of this ledger's curator against it; what is found goes to `audit`.
+
+    Args:
+        audit: of the ledger; changed.
+        receipts: of any curators.
+    """
+    own = [held for held in receipts if held.receipt.curator in audit.curators]
+    replayed = audit.replayed
+    places = places_of(replayed, own)
+    admitted = Admitted(replayed)
+    newest = -1
+    by: HeldReceipt | None = None
+    for held in own:
+        receipt = held.receipt
+        if held.envelope and not _is_signed(held, replayed.label):
+            audit.findings.add(-1, f"{held.source} is not signed by the curator that it names: it says nothing")
+            continue
+        index = places.get(receipt.ledger_head)
+        if index is None:
+            if not admitted.names(receipt):
+                audit.findings.add(len(replayed), _lacks(held, replayed))
+            elif less := admitted.complaint(receipt):
+                audit.findings.add(len(replayed), f"it lost the entries that {held.source} is of, and {less}")
+            else:
+                audit.unproven.append(f"{held.source} is of entries that this ledger lost, as its HALT entry says")
+            continue
+        wrong = [] if held.proven else _differences(held, index, replayed)
+        if wrong:
+            audit.findings.add(index, f"{held.source} and ledger entry {index} differ in {', '.join(wrong)}")
+        elif index > newest:
+            newest, by = index, held
+    for text in admitted.uncovered():
+        audit.findings.add(len(replayed), text)
+    if _cover(audit, newest, "" if by is None else by.source) and by is not None and by.envelope:
+        audit.unproven.append(
+            f"{by.source} is signed by the curator alone: that a learner held it rests on the word of who gave it"
+        )
+
+
+def hold_witnessed(
+    audit: LedgerAudit, checkpoints: Mapping[str, str], witnesses: Collection[bytes] | None = None
+) -> set[str]:
+    """Hold witnessed heads against a ledger; what is found goes to `audit`.
+
+    Args:
+        audit: of the ledger; changed.
+        checkpoints: file -> its text.
+        witnesses: public keys that are known from elsewhere; None takes all, and says so.
+
+    Returns:
+        Files that are of this ledger.
+    """
+    replayed = audit.replayed
+    if not checkpoints or not replayed.keys:
+        return set()
+    found = hold_checkpoints(replayed.hashes, replayed.keys, checkpoints, witnesses=witnesses)
+    for one in found.contradicted:
+        audit.findings.add(one.first, f"the ledger contradicts a checkpoint that its curator signed: {one.text}")
+    for first, second, size in found.equivocations:
+        audit.findings.add(size - 1, f"{first} and {second} are two checkpoints of {size} entries with two roots")
+    if found.witnessed:
+        names = ", ".join(key for key, size in found.witnesses.items() if size == found.witnessed)
+        _cover(audit, found.witnessed - 1, f"a head that {_witnesses(names)} co-signed")
+        if witnesses is None:
+            audit.unproven.append(
+                f"nobody checked whose key {_witnesses(names)} is: a curator can make a witness up (--witness KEY)"
+            )
+    if found.signed > found.witnessed:
+        whom = "no witness" if witnesses is None else "no witness that --witness names"
+        audit.unproven.append(f"a checkpoint of {found.signed} entries fits, and {whom} co-signed it")
+    return checkpoints.keys() - {name for name, _ in found.unverified}
+
+
+def _witnesses(names: str) -> str:
+    return f"{'witnesses' if ',' in names else 'witness'} {names}"
+
+
+def differing(made: Made, receipt: Receipt, replayed: Replayed) -> list[str]:
+    """In what a receipt and the entry that its request made differ."""
+    study = made.study
+    charged = made.amount if made.kind is EntryKind.CHARGE else ZERO
+    by_learner = shorten(replayed.purses.by_learner(study.learner, made.index), math.ceil)
+    facts = {
+        "learner": receipt.learner == study.learner,
+        "study": (receipt.study, receipt.sequence) == (study.study, made.sequence),
+        "the head": receipt.ledger_head == replayed.hashes[made.index],
+        "the charge": parse_amount(receipt.charged) == charged,
+        "the study's total": parse_amount(receipt.spent_by_study) == made.by_study,
+        "the learner's total": parse_amount(receipt.spent_by_learner) == by_learner,
+    }
+    return [what for what, same in facts.items() if not same]
+
+
+def _differences(held: HeldReceipt, index: int, replayed: Replayed) -> list[str]:
+    receipt = held.receipt
+    if receipt.request != NO_DIGEST:
+        made = replayed.requests.get(receipt.request)
+        return ["the request"] if made is None or made.index != index else differing(made, receipt, replayed)
+    by_learner = shorten(replayed.purses.by_learner(receipt.learner, index), math.ceil)
+    wrong = [] if parse_amount(receipt.spent_by_learner) == by_learner else ["the learner's total"]
+    if receipt.study != NO_STUDY:
+        study = replayed.studies.get((receipt.learner, receipt.study))
+        charges = (one for one in replayed.charges if one.study is study and one.entry <= index)
+        if parse_amount(receipt.spent_by_study) != total_of(one.amount for one in charges):
+            wrong.append("the study's total")
+    return wrong
+
+
+def _is_signed(held: HeldReceipt, label: str) -> bool:
+    try:
+        open_receipt(held.envelope, held.receipt.curator, label=label or LABEL)
+    except RemoteProtocolError:
+        return False
+    return True
+
+
+def _lacks(held: HeldReceipt, replayed: Replayed) -> str:
+    receipt = held.receipt
+    halts = f", although it admits a rollback at entry {replayed.resumes[-1].index}" if replayed.admitted else ""
+    return (
+        f"it lacks the entry that {held.source} names (request {receipt.sequence}, study {receipt.study.hex()}, "
+        f"head {receipt.ledger_head.hex()[:16]}): the ledger was rolled back or edited, or is an older copy{halts}"
+    )
+
+
+def _cover(audit: LedgerAudit, index: int, by: str) -> bool:
+    """Note that an entry, and all before it, are as somebody else knows them; whether that was not known before."""
+    last = len(audit.replayed) - 1
+    first = 0 if audit.unwitnessed is None and not audit.covered_by else (audit.unwitnessed or (last + 1, 0))[0]
+    more = index + 1 > first
+    if more:
+        audit.covered_by, first = by, index + 1
+    audit.unwitnessed = (first, last) if first <= last else None
+    return more

@@ -1,0 +1,391 @@
+"""A ledger replayed from its bytes alone, by the rules of docs/ledger.md and `protocol.ledger.entries`.
+
+Written for the auditor, and from the format: no code of the curator that kept the ledger runs here. An entry that
+breaks a rule is named; where it still says what was spent, it is counted. Where the chain itself breaks, the replay
+ends: what follows belongs to no known history.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable
+from fractions import Fraction
+
+from expril.audit.recompute.bounds import Bounds
+from expril.audit.recompute.findings import Findings, as_text
+from expril.audit.recompute.known import ASKED, ENDED, OPEN, ZERO, Charge, Made, Purses, Running, Study
+from expril.audit.recompute.lost import Branch, Chain, Told, lost_by
+from expril.audit.recompute.reading import ReadEntry, ReadStatefulEntry, amount_of, price_of, read_entry
+from expril.audit.recompute.remarks import Remarks
+from protocol.errors import printable
+from protocol.ledger.entries import (
+    DATA_VERSION,
+    GENESIS,
+    EntryKind,
+    LedgerCorruptError,
+    entry_hash,
+)
+from protocol.ledger.terms import read_terms
+from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY
+from protocol.rationals import plus, total_of
+
+MOST_NAME = 200
+"""Letters of an enrolled learner's name."""
+Key = tuple[bytes, bytes]
+Cell = tuple[bytes, str]
+"""(learner's key, name of the records)."""
+
+
+class Replayed:
+    """The sum of all entries so far; `feed` takes the next one.
+
+    Args:
+        bounds: what is known of the bound c, and what the costs imply.
+
+    Attributes:
+        findings: what is wrong, by place.
+        broken: why the chain ended before the file did; "" where it did not.
+        hashes: of every entry.
+        signatures: beside every entry.
+        keys: (index, public key): from that entry on, this key signs.
+        starts, handovers: indices of START and HANDOVER entries.
+        terms: what the charges mean; "" before the first START.
+        unexplained: index of the first RESERVE entry before any terms; -1 where there is none.
+        data: (index, name) of the snapshots of records that were served.
+        studies: by learner's key and identity.
+        requests: digest of a request that took effect -> what it made.
+        charges: in order.
+        purses: what each learner spent.
+        cells: what each key was charged, by the records served then.
+        totals: spent over all learners, by entry; `total` in all.
+        restored: of it, what stewards entered after a halt; by key, `NOBODY` for nobody in particular.
+        resumes: entries that entered it.
+        halted: whether the curator has stopped.
+        stops: indices of the HALT entries that say that entries may be lost.
+        suspects: why it halted, as far as its steward has not gone on since.
+        branches: what was lost before that, each as far as it is known.
+        admitted: all of it, each with the index of the RESUME entry that restored what it proves.
+        under: what was charged less than it costs, by cell.
+        provisos: by cell, what was charged on a condition, by that condition.
+        remarks: what the notes of charges say.
+    """
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.bounds = bounds
+        self.findings = Findings()
+        self.broken = ""
+        self.head = GENESIS
+        self.hashes: list[bytes] = []
+        self.signatures: list[bytes] = []
+        self.totals = Running()
+        self.keys: list[tuple[int, bytes]] = []
+        self.starts: list[int] = []
+        self.handovers: list[int] = []
+        self.terms = ""
+        self.unexplained = -1
+        self.data: list[tuple[int, str]] = []
+        self.studies: dict[Key, Study] = {}
+        self.requests: dict[bytes, Made] = {}
+        self.charges: list[Charge] = []
+        self.purses = Purses()
+        self.cells: defaultdict[Cell, Running] = defaultdict(Running)
+        self.under: defaultdict[Cell, Fraction] = defaultdict(Fraction)
+        self.provisos: defaultdict[Cell, dict[str, Fraction]] = defaultdict(dict)
+        self.remarks = Remarks(bounds.kinds)
+        self.restored: dict[bytes, Fraction] = {}
+        self.resumes: list[ReadEntry] = []
+        self.halted = False
+        self.stops: list[int] = []
+        self.suspects: list[Told] = []
+        self.branches: list[Branch] = []
+        self.admitted: list[tuple[Told, int]] = []
+        self._owed: dict[bytes, Made] = {}
+        self._decisions: dict[bytes, ReadEntry] = {}
+        self._read_under: dict[bytes, tuple[str, str]] = {}
+        self._version = ""
+        self._rules: dict[EntryKind, Callable[[ReadEntry], str]] = {
+            EntryKind.OPEN: self._open,
+            EntryKind.START: self._start,
+            EntryKind.RESERVE: self._reserve,
+            EntryKind.CHARGE: self._charge,
+            EntryKind.ANSWERED: self._answered,
+            EntryKind.CLOSE: self._end,
+            EntryKind.EXPIRE: self._end,
+            EntryKind.EVICT: self._evict,
+            EntryKind.HALT: self._halt,
+            EntryKind.RESUME: self._resume,
+            EntryKind.ENROL: self._enrol,
+            EntryKind.HANDOVER: self._handover,
+            EntryKind.APPROVE: self._decide,
+            EntryKind.DECLINE: self._decide,
+            EntryKind.DATA: self._serve,
+        }
+
+    def __len__(self) -> int:
+        """Entries that belong to the chain."""
+        return len(self.hashes)
+
+    @property
+    def curator(self) -> bytes:
+        """The key that signs now; empty before the first entry."""
+        return self.keys[-1][1] if self.keys else b""
+
+    @property
+    def label(self) -> str:
+        """Under which receipts are signed, by the terms; "" where they name none."""
+        read = read_terms(self.terms)
+        return read[1] if read else ""
+
+    @property
+    def unit(self) -> str:
+        """The privacy unit, in the words of the terms; "" where they name none."""
+        if read_terms(self.terms) is None:
+            return ""
+        return self.terms.rpartition("; signatures: ")[0].removeprefix("privacy unit: ")
+
+    @property
+    def total(self) -> Fraction:
+        """Spent over all learners."""
+        return self.totals.total
+
+    def signer_of(self, index: int) -> bytes:
+        """The public key that signs an entry; empty where no entry names one."""
+        return next((key for start, key in reversed(self.keys) if start <= index), b"")
+
+    def feed(self, body: bytes, signature: bytes) -> bool:
+        """Take the next entry; whether it belongs to the chain. One that only breaks a rule does, and is named."""
+        place = len(self.hashes)
+        try:
+            entry = read_entry(body)
+        except LedgerCorruptError:
+            self.broken = f"ledger entry {place} cannot be read: it was changed"
+            return False
+        if entry.index != place:
+            self.broken = _misplaced(place, entry.index)
+            return False
+        if entry.previous != self.head:
+            self.broken = f"ledger entry {place} does not follow the one before it"
+            return False
+        if (entry.kind is EntryKind.OPEN) != (place == 0):
+            complaint = "opens a ledger that is open" if place else "is no opening"
+        else:
+            complaint = self._rules[entry.kind](entry)
+        if isinstance(entry, ReadStatefulEntry) and entry.kind is not EntryKind.ANSWERED:
+            complaint = complaint or "keeps a state where no query is answered"
+        if complaint:
+            self.findings.add(place, f"ledger entry {place} ({entry.kind}) {complaint}")
+        self.head = entry_hash(body)
+        self.hashes.append(self.head)
+        self.signatures.append(signature)
+        return True
+
+    def _open(self, entry: ReadEntry) -> str:
+        self.keys.append((0, entry.learner))
+        self.bounds.know(entry.learner)
+        return ""
+
+    def _start(self, entry: ReadEntry) -> str:
+        changed = self.terms not in ("", entry.note)
+        self.terms = self.terms or entry.note
+        self.starts.append(entry.index)
+        return "starts under other terms than the ledger's" if changed else ""
+
+    def _serve(self, entry: ReadEntry) -> str:
+        if not DATA_VERSION.fullmatch(entry.note):
+            return "names no records"
+        self._version = entry.note
+        self.data.append((entry.index, entry.note))
+        return ""
+
+    def _reserve(self, entry: ReadEntry) -> str:
+        key, plan = (entry.learner, entry.study), entry.plan
+        if entry.study == NO_STUDY or key in self.studies or plan is None:
+            return "reserves a study that is known, or none, or without a plan"
+        if entry.request in self.requests:
+            return "repeats a request that took effect before"
+        if not self.terms and self.unexplained < 0:
+            self.unexplained = entry.index
+        price = price_of(entry.costs)
+        amount = amount_of(entry.amount)
+        if len(price.costs) != len(plan.queries):
+            return "reserves for another number of queries than it has"
+        shape = self.bounds.shape(plan)
+        study = Study(*key, entry.index, shape, price, entry.expires_at, (self._version,), entry.request)
+        self.studies[key] = study
+        self._make(entry, study, amount)
+        if amount != price.total:
+            return f"reserves {as_text(amount)}, and its queries cost {as_text(price.total)}"
+        complaint = self.bounds.learn(study)
+        decision = self._decisions.get(entry.request)
+        if decision is not None and decision.kind is EntryKind.DECLINE:
+            return "accepts a plan that its steward declined"
+        if decision is not None and amount != amount_of(decision.amount):
+            return f"reserves {as_text(amount)}, and its steward approved {as_text(amount_of(decision.amount))}"
+        if decision is not None and self._read_under[entry.request] != (self.terms, self._version):
+            return "accepts on other terms or other records a plan that its steward approved before"
+        if decision is not None and entry.at >= decision.expires_at:
+            return "accepts a plan whose approval had ended, unless its steward needs to approve none by now"
+        return "reserves while the curator is halted" if self.halted else complaint
+
+    def _charge(self, entry: ReadEntry) -> str:
+        study = self.studies.get((entry.learner, entry.study))
+        if study is None:
+            return "charges a study that was never reserved"
+        amount = amount_of(entry.amount)
+        if not 1 <= entry.sequence <= len(study.shape.places):
+            return "charges a query that is not in the plan"
+        complaint = self._complaint_of_charge(entry, study, amount) or self.remarks.take(
+            entry, study, [key for _, key in self.keys]
+        )
+        if entry.request in self.requests:
+            return complaint or "repeats a request that took effect before"
+        study.state = ENDED if study.state == ENDED else ASKED
+        if study.versions[-1] != self._version:
+            study.versions = (*(study.versions if study.sequence else ()), self._version)
+        study.sequence, study.last = entry.sequence, entry.request
+        study.charge(*study.shape.places[entry.sequence - 1], amount)
+        self.cells[entry.learner, self._version].add(entry.index, amount)
+        self.totals.add(entry.index, amount)
+        self.purses.spend(entry.learner, amount, entry.index)
+        self.charges.append(Charge(entry.index, study, entry.sequence, amount))
+        if amount and (proviso := study.shape.provisos[study.shape.places[entry.sequence - 1][0]]):
+            under = self.provisos[entry.learner, self._version]
+            under[proviso] = plus(under.get(proviso, ZERO), amount)
+        self._make(entry, study, amount)
+        return complaint
+
+    def _complaint_of_charge(self, entry: ReadEntry, study: Study, amount: Fraction) -> str:
+        query, turn = study.shape.places[entry.sequence - 1]
+        left, cost = study.left_for(query), study.price.costs[query]
+        if amount is not left and amount > left:
+            return f"charges {as_text(amount)} for a query for which {as_text(left)} was reserved"
+        due = cost if turn == study.shape.charged[query] else ZERO
+        if study.shape.fixed[query] and amount is not due and amount != due:
+            cell = entry.learner, self._version
+            self.under[cell] = plus(self.under[cell], due - amount)
+            return (
+                f"charges {as_text(amount)} for query {entry.sequence}, which costs {as_text(due)}: undercharged by "
+                f"{as_text(due - amount)}"
+            )
+        if study.state != OPEN:
+            how = "that has ended" if study.state == ENDED else "that waits for an answer"
+            return f"charges a study {how}"
+        if entry.sequence != study.sequence + 1:
+            return f"charges query {entry.sequence} out of order: {study.sequence + 1} is next"
+        return "charges while the curator is halted" if self.halted else ""
+
+    def _answered(self, entry: ReadEntry) -> str:
+        made = self._owed.get(entry.request)
+        if made is None or (made.study.learner, made.study.study) != (entry.learner, entry.study):
+            return "answers what was not asked, or was answered before"
+        if made.sequence != entry.sequence:
+            return "answers under another sequence than was asked"
+        del self._owed[entry.request]
+        made.answered, made.reply = entry.index, entry.reply
+        made.state_size = entry.state_size if isinstance(entry, ReadStatefulEntry) else None
+        self.remarks.hear(entry)
+        study = made.study
+        study.kept.append(made)
+        if study.state == ASKED and study.last == entry.request:
+            study.state = OPEN
+        if not isinstance(entry, ReadStatefulEntry):
+            return ""
+        if made.kind is not EntryKind.CHARGE:
+            return "keeps a state where no query is answered"
+        kind = study.shape.kinds[study.shape.places[made.sequence - 1][0]]
+        study.states[kind] = (entry.index, entry.state)
+        return ""
+
+    def _end(self, entry: ReadEntry) -> str:
+        study = self.studies.get((entry.learner, entry.study))
+        if study is None:
+            return "ends a study that was never reserved"
+        if study.state == ENDED:
+            return "ends a study that has ended"
+        amount, left = amount_of(entry.amount), study.left
+        complaint = "" if amount == left else f"refunds {as_text(amount)}, and {as_text(left)} is left"
+        if entry.kind is EntryKind.EXPIRE:
+            early = entry.at < study.expires_at
+            complaint = complaint or ("expires before its time" if early else "")
+        elif entry.request in self.requests:
+            complaint = complaint or "repeats a request that took effect before"
+        else:
+            study.sequence, study.last = entry.sequence, entry.request
+            self._make(entry, study, amount)
+        study.state, study.ended = ENDED, entry.index
+        return complaint
+
+    def _evict(self, entry: ReadEntry) -> str:
+        study = self.studies.get((entry.learner, entry.study))
+        if study is None or study.state != ENDED or not study.kept:
+            return "evicts replies that are not kept, or still needed"
+        for made in study.kept:
+            made.evicted = True
+        study.kept, study.states = [], {}
+        return ""
+
+    def _halt(self, entry: ReadEntry) -> str:
+        self.halted = True
+        if entry.suspect is not None:
+            self.suspects.append(Told.of(entry, entry.suspect))
+            self.stops.append(entry.index)
+            for request in [request for request, made in self._owed.items() if made.kind is EntryKind.CHARGE]:
+                self._owed.pop(request).lost = True
+        return ""
+
+    def _resume(self, entry: ReadEntry) -> str:
+        amount, own = amount_of(entry.amount), amount_of(entry.own)
+        chain = Chain(self.hashes, self.totals, self.purses, self.requests, self.stops)
+        found = lost_by(chain, self.suspects, self.branches)
+        least = total_of(item.total for item in found)
+        shares = [(key, share) for item in found for key, share in item.own.items()] + [(entry.learner, own)]
+        for key, share in shares:
+            self.purses.spend(key, share, entry.index)
+            self.restored[key] = plus(self.restored.get(key, ZERO), share if key != NOBODY else ZERO)
+        self.restored[NOBODY] = plus(self.restored.get(NOBODY, ZERO), amount)
+        self.totals.add(entry.index, amount)
+        was, self.halted = self.halted, False
+        self.admitted += [(told, entry.index) for told in self.suspects]
+        self.suspects = []
+        self.resumes.append(entry)
+        if amount < least:
+            return f"restores {as_text(amount)}, and the positions prove that {as_text(least)} was lost"
+        return "" if was else "resumes what was not halted"
+
+    def _enrol(self, entry: ReadEntry) -> str:
+        if entry.learner == NOBODY or not 0 < len(entry.note) <= MOST_NAME:
+            return "binds no key, or to no name"
+        if entry.learner in self.purses.bound:
+            name = printable(self.purses.bound[entry.learner][1])
+            return f"binds a key that is bound to {name}: its spending would leave that learner's budget"
+        self.purses.bound[entry.learner] = (entry.index, entry.note)
+        self.purses.keys.setdefault(entry.note, []).append(entry.learner)
+        return ""
+
+    def _handover(self, entry: ReadEntry) -> str:
+        self.handovers.append(entry.index)
+        known = {NOBODY, *(key for _, key in self.keys)}
+        self.keys.append((entry.index + 1, entry.learner))
+        self.bounds.know(entry.learner)
+        return "hands over to a key that had the ledger before, or to none" if entry.learner in known else ""
+
+    def _decide(self, entry: ReadEntry) -> str:
+        before = self._decisions.get(entry.request)
+        if entry.request == NO_DIGEST or entry.request in self.requests:
+            return "decides on no proposal, or on one that was accepted"
+        under = self._read_under.get(entry.request)
+        self._decisions[entry.request], self._read_under[entry.request] = entry, (self.terms, self._version)
+        if before is None:
+            return ""
+        differs = under != (self.terms, self._version) or amount_of(entry.amount) != amount_of(before.amount)
+        open_again = entry.kind is EntryKind.DECLINE or entry.at >= before.expires_at or differs
+        return "" if before.kind is EntryKind.APPROVE and open_again else "decides again on what was decided"
+
+    def _make(self, entry: ReadEntry, study: Study, amount: Fraction) -> None:
+        made = Made(entry.index, entry.kind, study, entry.sequence, amount, study.spent)
+        self.requests[entry.request] = self._owed[entry.request] = made
+
+
+def _misplaced(place: int, index: int) -> str:
+    if index > place:
+        which = f"entry {place} is" if index == place + 1 else f"entries {place} to {index - 1} are"
+        return f"ledger {which} missing: entry {index} stands in this place"
+    return f"ledger entry {place} is missing: entry {index} stands in its place, a second time or out of order"

@@ -1,0 +1,251 @@
+"""What was spent, in exact rationals: by curator, learner, version of the records and privacy unit."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+from expril.audit.recompute import integral
+from expril.audit.recompute.bounds import Bounds
+from expril.audit.recompute.findings import as_text
+from expril.audit.recompute.known import ZERO, Study
+from expril.audit.recompute.replay import Replayed
+from protocol.envelopes import LABEL
+from protocol.messages import NOBODY
+from protocol.rationals import plus, total_of
+
+UNNAMED = "records without a name"
+"""Served before the ledger named any."""
+RESTORED = "entered after a halt"
+NOBODYS = "nobody in particular"
+
+NO_ZCDP = (
+    "no zCDP total is given: across plans it holds only under a bound on rho that was fixed before the first plan, and "
+    "none was"
+)
+
+SUMMED = "epsilons and deltas of several plans are summed: that holds where their number was bounded before the first"
+
+
+@dataclass(frozen=True)
+class Loss:
+    """(epsilon, delta), summed over accepted plans.
+
+    Attributes:
+        epsilon: summed.
+        delta: summed: the stated delta times the number of plans that took it.
+        plans: how many were summed.
+        pure: of them, those that count with their pure epsilon.
+    """
+
+    epsilon: float
+    delta: float
+    plans: int
+    pure: int = 0
+
+    def as_object(self) -> dict[str, Any]:
+        """For machines."""
+        told = {"epsilon": self.epsilon, "delta": self.delta, "plans": self.plans, "pure": self.pure}
+        return {**told, "caveat": SUMMED if self.plans > 1 else None}
+
+
+@dataclass
+class Sum:
+    """What one learner, or all together, spent at one curator.
+
+    Attributes:
+        curator: its name, or its key's first digits.
+        world: the run and repeat that the curator belongs to; "" where its ledger was given by itself.
+        unit: privacy unit, in the ledger's words; "" where nothing tells it.
+        learner: its name, or its key's first digits; "" for all learners together.
+        keys: of the learner, in hexadecimal.
+        version: name of the records; "" for all versions together.
+        claimed: cost of the accepted plans.
+        spent: of it charged, recomputed; with what was entered as spent after a halt.
+        at_most: `spent`, and the cost of queries of which nothing here proves whether they were charged.
+        beyond: of `spent`, what belongs to no plan: it was entered after a halt.
+        integral: what was charged costs under integral privacy; None for infinite.
+        plans: that were accepted.
+        provisos: of `at_most`, what holds on a condition, by that condition; all else holds on none.
+        loss: (epsilon, delta) of these plans; None where it is not computed.
+    """
+
+    curator: str
+    world: str
+    unit: str
+    learner: str = ""
+    keys: tuple[str, ...] = ()
+    version: str = ""
+    claimed: Fraction = ZERO
+    spent: Fraction = ZERO
+    at_most: Fraction = ZERO
+    beyond: Fraction = ZERO
+    integral: Fraction | None = ZERO
+    plans: int = 0
+    provisos: dict[str, Fraction] = field(default_factory=dict)
+    loss: Loss | None = None
+    members: list[tuple[Study, int | None]] = field(default_factory=list, repr=False)
+
+    def accept(self, study: Study, bound: int | None) -> None:
+        """Add an accepted plan, with its bound c where it is known; not what was charged for it."""
+        self.claimed = plus(self.claimed, study.price.total)
+        self.plans += 1
+        self.members.append((study, bound))
+
+    def spend(self, amount: Fraction, *, more: Fraction = ZERO, beyond: bool = False) -> None:
+        """Add what was charged, and what more may have been; `beyond` all plans where it was entered after a halt."""
+        self.spent = plus(self.spent, amount)
+        self.at_most = plus(self.at_most, plus(amount, more))
+        self.beyond = plus(self.beyond, amount if beyond else ZERO)
+        self.integrate(None if beyond and amount else ZERO)
+
+    def integrate(self, amount: Fraction | None) -> None:
+        """Add what a charged query costs under integral privacy; None for infinite."""
+        self.integral = integral.add(self.integral, amount)
+
+    def provide(self, proviso: str, amount: Fraction) -> None:
+        """Say that so much of it holds on a condition."""
+        self.provisos[proviso] = plus(self.provisos.get(proviso, ZERO), amount)
+
+    def as_object(self) -> dict[str, Any]:
+        """For machines; amounts are exact, as text."""
+        return {
+            "curator": self.curator,
+            "world": self.world or None,
+            "unit": self.unit,
+            "learner": self.learner or None,
+            "keys": list(self.keys),
+            "version": self.version or None,
+            "claimed": as_text(self.claimed),
+            "spent": as_text(self.spent),
+            "at_most": as_text(self.at_most),
+            "beyond_plans": as_text(self.beyond),
+            "integral": integral.as_words(self.integral),
+            "provisos": {proviso: as_text(amount) for proviso, amount in self.provisos.items()},
+            "plans": self.plans,
+            "loss": None if self.loss is None else self.loss.as_object(),
+        }
+
+
+@dataclass(frozen=True)
+class UnitSum:
+    """What one privacy unit may have lost at several curators, over all learners.
+
+    Attributes:
+        unit: in the ledgers' words.
+        world: the run and repeat in which these curators are together; "" for ledgers that were given by themselves.
+        curators: at which it is counted.
+        apart: for units that are at one curator each: the largest sum.
+        shared: for a unit that is at all of them: the sum of the sums.
+    """
+
+    unit: str
+    world: str
+    curators: tuple[str, ...]
+    apart: Fraction
+    shared: Fraction
+
+    def as_object(self) -> dict[str, Any]:
+        """For machines."""
+        return {
+            "unit": self.unit,
+            "world": self.world or None,
+            "curators": list(self.curators),
+            "apart": as_text(self.apart),
+            "shared": as_text(self.shared),
+        }
+
+
+def ledger_sums(curator: str, world: str, replayed: Replayed, bounds: Bounds, names: Mapping[bytes, str]) -> list[Sum]:
+    """By learner and version, then all versions of each learner, then all learners: the last one is all that was spent.
+
+    Args:
+        curator: its name.
+        world: see `Sum`.
+        replayed: its ledger.
+        bounds: of its studies.
+        names: public key -> name of learners that the ledger binds to none.
+    """
+    private = replayed.label == LABEL
+    made: dict[tuple[str, str], Sum] = {}
+
+    def of(who: str, version: str) -> Sum:
+        return made.setdefault((who, version), Sum(curator, world, replayed.unit, who, (), version))
+
+    def name(key: bytes) -> str:
+        return NOBODYS if key == NOBODY else replayed.purses.name_of(key) or names.get(key) or key.hex()[:16]
+
+    for (learner, study_id), study in replayed.studies.items():
+        bound = bounds.cards.get((learner, study_id), bounds.implied.get(study.index, bounds.bound))
+        bound = bound if private and not study.shape.not_private else None
+        of("", "").accept(study, bound)
+        of(name(learner), "").accept(study, bound)
+        for version in study.versions if replayed.data else ():
+            of(name(learner), version or UNNAMED).accept(study, bound)
+            of("", version or UNNAMED).accept(study, bound)
+    charged = {cell: amounts.total for cell, amounts in replayed.cells.items()}
+    for found in (charged, replayed.under):
+        for (learner, version), amount in found.items():
+            for who in ("", name(learner)):
+                of(who, "").spend(amount)
+                if replayed.data:
+                    of(who, version or UNNAMED).spend(amount)
+    _integrate(replayed, name, of)
+    _provide(replayed, name, of)
+    owned = total_of(amount for key, amount in replayed.restored.items() if key != NOBODY)
+    for learner, amount in replayed.restored.items():
+        share = amount if learner != NOBODY else max(ZERO, amount - owned)
+        if share:
+            of(name(learner), RESTORED).spend(share, beyond=True)
+            of(name(learner), "").spend(share, beyond=True)
+    if replayed.restored:
+        of("", RESTORED).spend(replayed.restored[NOBODY], beyond=True)
+        of("", "").spend(replayed.restored[NOBODY], beyond=True)
+    keys: dict[str, list[str]] = {}
+    for key in dict.fromkeys([*replayed.purses.bound, *(learner for learner, _ in replayed.studies)]):
+        keys.setdefault(name(key), []).append(key.hex())
+    for (who, _), one in made.items():
+        one.keys = tuple(keys.get(who, ()))
+    of("", "")
+    return sorted(made.values(), key=_order)
+
+
+def _integrate(replayed: Replayed, name: Callable[[bytes], str], of: Callable[[str, str], Sum]) -> None:
+    """Say of each row what its queries cost under integral privacy."""
+    for query in integral.spent_on_queries(replayed.charges, replayed.data):
+        for who in ("", name(query.learner)):
+            of(who, "").integrate(query.amount)
+            if replayed.data:
+                of(who, query.version or UNNAMED).integrate(query.amount)
+
+
+def _provide(replayed: Replayed, name: Callable[[bytes], str], of: Callable[[str, str], Sum]) -> None:
+    """Say of each row what of it holds on a condition."""
+    for (learner, version), conditions in replayed.provisos.items():
+        for who in ("", name(learner)):
+            rows = [of(who, ""), *([of(who, version or UNNAMED)] if replayed.data else [])]
+            for row, proviso in product(rows, conditions):
+                row.provide(proviso, conditions[proviso])
+
+
+def unit_sums(sums: Iterable[Sum]) -> list[UnitSum]:
+    """By privacy unit, of the rows of all learners and all versions."""
+    by_unit: dict[tuple[str, str], list[Sum]] = {}
+    for one in sums:
+        if not one.learner and not one.version:
+            by_unit.setdefault((one.unit, one.world), []).append(one)
+    return [
+        UnitSum(
+            unit,
+            world,
+            tuple(one.curator for one in found),
+            max(one.at_most for one in found),
+            total_of(one.at_most for one in found),
+        )
+        for (unit, world), found in by_unit.items()
+    ]
+
+
+def _order(one: Sum) -> tuple[bool, str, bool, str]:
+    return (not one.learner, one.learner, not one.version, one.version)

@@ -1,0 +1,1 @@
+"""The command `expril`, a file a role: steward, auditor, learner, researcher."""

@@ -1,0 +1,48 @@
+"""The command `expril`: who it is for is in the files of the roles, and what it does in the packages."""
+
+import logging
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from expril.commands.audit import audit_app
+from expril.commands.audit_run import audit_run
+from expril.commands.auditor import transcript_app
+from expril.commands.curator import curator_app
+from expril.commands.folder import curator_answer
+from expril.commands.learner import quote
+from expril.commands.researcher import compare, compare_synthetic, report, reproduce, scenarios, simulate
+from expril.commands.shell import Shell
+from expril.commands.steward import keys, ledger_app
+from expril.commands.studies import learner_app
+
+app = typer.Typer(
+    cls=Shell,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (simulate, reproduce, compare, compare_synthetic, quote, scenarios, keys, report):
+    app.command()(command)
+app.command("verify", hidden=True)(audit_run)
+app.add_typer(audit_app, name="audit")
+app.add_typer(ledger_app, name="ledger")
+curator_app.command("answer")(curator_answer)
+app.add_typer(curator_app, name="curator")
+app.add_typer(learner_app, name="learner")
+app.add_typer(transcript_app, name="transcript")
+
+
+@app.callback(invoke_without_command=True)
+def main(show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    """Learn from records that their owners never release."""
+    os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
+    logging.basicConfig(level=logging.CRITICAL)
+    if show_version:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"expril {version('expril')}\n")
+        raise typer.Exit

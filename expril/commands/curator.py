@@ -1,0 +1,178 @@
+"""The commands of a steward who runs a curator: `expril curator ...`."""
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from expril.commands.terminal import Json, plain_errors, print_json, say, wide_console
+
+if TYPE_CHECKING:
+    from curator_node.check import SiteCheck
+
+Folder = Annotated[Path, typer.Argument(help="The site's folder.")]
+
+curator_app = typer.Typer(no_args_is_help=True, help="A curator's daemon: prepare, check, serve, look at.")
+
+
+@curator_app.command("init")
+def curator_init(
+    folder: Folder,
+    name: Annotated[str, typer.Option(help="The curator's name, as its card shows it.")],
+    superlink: Annotated[str, typer.Option(help='The SuperLink, "host:port".')] = "",
+    ca: Annotated[Path | None, typer.Option(help="Certificate of the authority that certifies it (PEM).")] = None,
+    schema: Annotated[Path | None, typer.Option(help="A schema file; without one, a template is written.")] = None,
+) -> None:
+    """Make a site's folder: keys, ledger, mark, and the steward's files. Never overwrites anything."""
+    with plain_errors(kept="what was made so far is kept; remove it before you try again"):
+        from curator_node.new_site import init_site
+
+        made = init_site(folder, name, superlink=superlink, ca=ca, schema=schema)
+        steps = "".join(f"  {number}. {step}\n" for number, step in enumerate(made.todo, start=1))
+        sys.stdout.write(
+            f"curator {made.identity.hex()}\n"
+            f"  this public key says who signs; learners ask for it, check it by telephone\n"
+            f"node    {made.node}\n"
+            f"  this public key only lets the daemon fetch messages from the SuperLink\n"
+            f"next\n{steps}"
+        )
+
+
+@curator_app.command("serve")
+def curator_serve(
+    folder: Folder,
+    superlink: Annotated[str | None, typer.Option(help='Another SuperLink than in daemon.toml, "host:port".')] = None,
+    ca: Annotated[Path | None, typer.Option(help="Certificate of its authority (PEM).")] = None,
+    health_port: Annotated[int | None, typer.Option(help="Port of the health page, on this machine alone.")] = None,
+) -> None:
+    """Serve until SIGTERM; SIGHUP reads policy and learners anew. One line of JSON an event on standard error."""
+    with plain_errors(kept="the ledger holds what was answered"):
+        from curator_node.daemon.settings import read_settings
+        from curator_node.enrolment import check_written
+
+        changes = {"superlink": superlink, "ca": None if ca is None else str(ca.resolve()), "health_port": health_port}
+        settings = read_settings(folder, changes)
+        check_written(folder)
+        from curator_node.daemon.process import serve
+
+        serve(folder, settings)
+
+
+@curator_app.command("check")
+def curator_check(folder: Folder, json_: Json = False) -> None:
+    """Say what would stop the curator, and what its steward should look at. For the steward's eyes only.
+
+    Nothing is written, and nothing leaves, but for a call to the SuperLink that asks whether it answers. Numbers of
+    records may be shown, which no learner is ever told. Exit 1: something would stop it.
+    """
+    with plain_errors():
+        import msgspec
+
+        from curator_node.check import check_site
+        from curator_node.daemon.calls import reached
+        from curator_node.daemon.settings import inside
+
+        found = check_site(folder, lambda told: reached(told.superlink, inside(folder, told.ca)))
+        if json_:
+            standing = None if found.standing is None else msgspec.to_builtins(found.standing)
+            questions = [each._asdict() for each in found.questions]
+            findings = [{"level": each.level, "about": each.about, "text": each.text} for each in found.findings]
+            print_json({"stopped": found.stopped, "findings": findings, "questions": questions, "budget": standing})
+        else:
+            _show_check(found)
+        if found.stopped:
+            raise typer.Exit(1)
+
+
+@curator_app.command("status")
+def curator_status(folder: Folder, json_: Json = False) -> None:
+    """Ask the daemon how it is; where none runs, read the ledger. Exit 1: it is not answering learners."""
+    with plain_errors():
+        from curator_node.status import read_status
+
+        status = read_status(folder)
+        if json_:
+            print_json(status)
+        else:
+            _show_status(status)
+        if not status["healthy"]:
+            raise typer.Exit(1)
+
+
+def _show_check(found: "SiteCheck") -> None:
+    console = wide_console()
+    console.print("For the steward's eyes only: numbers of records below are told to nobody else.", style="dim")
+    styles = {"stop": "bold red", "look": "yellow", "fine": "green"}
+    for each in found.findings:
+        line = f"[{styles[each.level]}]{each.level:5}[/] {each.about:9} {escape(each.text)}"
+        console.print(line, highlight=False, soft_wrap=True)
+    table = Table(title="what the default strategy would ask, at a cost of the whole cap", box=box.SIMPLE_HEAD)
+    for column in ("counted", "cells", "work (s)", "message (bytes)", "answered"):
+        table.add_column(column, no_wrap=column != "answered")
+    for question in found.questions:
+        work, refused = f"{question.seconds:.2f}", escape(question.refused)
+        table.add_row(question.release, str(question.cells), work, str(question.size), refused or "yes")
+    if found.questions:
+        console.print(table)
+    if found.standing is not None:
+        import msgspec
+
+        console.print(_budget(msgspec.to_builtins(found.standing)))
+    if found.stopped:
+        say("stop", "as it stands, the curator would not start, or would refuse whatever is asked; see each stop above")
+
+
+def _show_status(status: dict[str, Any]) -> None:
+    console = wide_console()
+    how = "answering" if status["healthy"] else "NOT answering" if status["running"] else "not running"
+    console.print(f"{escape(status['name'])}: {how}, SuperLink {status['superlink']}", highlight=False)
+    if status["running"]:
+        since = status["connected_since"]
+        when = datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if since else "not connected"
+        console.print(f"connected since {when}; node {status['node']}; in hand {status['in_hand']}", highlight=False)
+        for name in ("requests", "refusals", "unserved"):
+            told = ", ".join(f"{kind} {count}" for kind, count in sorted(status[name].items()))
+            console.print(f"{name}: {told or 'none'}", highlight=False)
+        console.print(f"releases: {status['releases']}", highlight=False)
+    if status.get("waiting"):
+        say("look", f"studies that wait for your word: {status['waiting']} (expril curator studies)")
+    budget = status["budget"]
+    if budget is None:
+        say("stop", "the ledger cannot be read")
+        return
+    console.print(_budget(budget))
+
+
+def _budget(budget: dict[str, Any]) -> Table:
+    """Spent and left, from a `Standing` as an object."""
+    halted = " - HALTED" if budget["halted"] else ""
+    title = f"budgets in epsilon, by ledger entry {budget['entry']}{halted}"
+    table = Table(title=title, caption=_EPSILON, box=box.SIMPLE_HEAD)
+    for column in ("learner", "spent", "set aside", "cap", "left", "if all changed"):
+        table.add_column(column, no_wrap=True)
+    for name, own in budget["learners"].items():
+        told = (own[key] for key in ("spent", "reserved", "cap", "left", "integral"))
+        table.add_row(escape(name), *map(_amount, told))
+    told = (budget[key] for key in ("spent", "cap", "left", "integral"))
+    spent, *rest = map(_amount, told)
+    table.add_row("all", spent, "", *rest, style="bold")
+    return table
+
+
+def _amount(text: str) -> str:
+    from protocol.rationals import written
+
+    return _NO_LIMIT.get(text) or written(text)
+
+
+_NO_LIMIT = {"infinite": "no limit"}
+_EPSILON = (
+    "Answers that cost x change the odds that one patient, or whatever is protected, is among the records by a factor "
+    "of e^x at most; of one that is known to be, the odds of anything else by e^2x. The last column is the same x for "
+    "any two sets of records, however many patients they differ in."
+)

@@ -1,0 +1,388 @@
+"""The commands that make two sides known to each other: cards, enrolment, rotation of keys, approval of studies."""
+
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from expril.commands.curator import Folder, curator_app
+from expril.commands.studies import learner_app
+from expril.commands.terminal import Json, err, plain_errors, print_json, wide_console
+from protocol.errors import ConfigurationError, printable
+
+if TYPE_CHECKING:
+    from curator_node.desk import Desk
+    from curator_node.steward import StewardFile
+    from protocol.identity import IdentityCard, Role
+    from protocol.query_kind import Kinds
+
+DAY = 86_400
+_FACTORS = (
+    "By these factors a study's answers may change the odds of what anybody believes of one patient, or whatever is "
+    "protected: whether it is among the records; of one that is known to be, its label; anything else about it."
+)
+screen = Console()
+Out = Annotated[Path | None, typer.Option("--out", "-o", help="File to write. [standard output]")]
+LedgerOption = Annotated[str, typer.Option("--ledger", help="A file or a database's URL. [the site's own]")]
+Name = Annotated[str, typer.Option(help="Of the holder, as the other side will read it.")]
+Organisation = Annotated[str, typer.Option(help="Of the holder.")]
+Contact = Annotated[str, typer.Option(help="How to reach the holder.")]
+Days = Annotated[int, typer.Option(help="Days for which the card is valid; 0: without an end.", min=0, max=36_600)]
+Overlap = Annotated[int, typer.Option(help="Days for which the old key is answered, too.", min=0, max=366)]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+Study = Annotated[str, typer.Argument(help="First digits of the study's identity.")]
+
+
+@learner_app.command("card")
+def learner_card(
+    key: Annotated[Path, typer.Argument(help="The learner's private key (PEM): expril keys FILE.")],
+    name: Name,
+    organisation: Organisation = "",
+    contact: Contact = "",
+    valid_days: Days = 0,
+    out: Out = None,
+) -> None:
+    """Make the card that a curator enrols: a text, signed by the key, to mail; and the fingerprint to read out."""
+    with plain_errors():
+        from curator_node.key_files import read_key
+        from protocol.identity import write_identity
+
+        own = read_key(key)
+        card = _drafted("learner", name, organisation, contact, own.public, valid_days)
+        _hand_out(card, write_identity(card, own), out)
+
+
+@learner_app.command("rotate")
+def learner_rotate(
+    key: Annotated[Path, typer.Argument(help="The private key that gives way (PEM); it stays where it is.")],
+    new: Annotated[Path, typer.Argument(help="Where to write the new private key.")],
+    card: Annotated[Path, typer.Option(help="The card of the key that gives way.")],
+    valid_days: Days = 0,
+    out: Out = None,
+) -> None:
+    """Make a new key, and its card with the old key's word that the new one takes its place. Not after a leak."""
+    with plain_errors(kept="a new key that was written stays; remove it before you try again"):
+        import msgspec
+
+        from curator_node.key_files import read_key, write_key
+        from protocol.identity import MOST_SUCCESSIONS, succession, write_identity
+
+        old, before, now = read_key(key), _read_card(card), int(time.time())
+        if before.key != old.public or before.role != "learner":
+            raise ConfigurationError(f"{card} is not the card of the learner's key {key}")
+        write_key(new)
+        own = read_key(new)
+        chain = (*before.successions, succession(old, own.public, "learner", now))[-MOST_SUCCESSIONS:]
+        until = now + valid_days * DAY if valid_days else 0
+        after = msgspec.structs.replace(before, key=own.public, issued=now, until=until, successions=chain)
+        _hand_out(after, write_identity(after, own), out)
+
+
+@curator_app.command("card")
+def curator_card(
+    folder: Folder,
+    name: Annotated[str, typer.Option(help="Of the curator. [the policy's]")] = "",
+    organisation: Organisation = "",
+    contact: Contact = "",
+    valid_days: Days = 0,
+    out: Out = None,
+) -> None:
+    """Make the card that learners pin, with the word of former keys; and the fingerprint to read out."""
+    with plain_errors():
+        from curator_node import keyring
+        from curator_node.enrolment import read_policy_of
+        from protocol.identity import write_identity
+
+        named = name or read_policy_of(folder, kinds=None).name
+        draft = _drafted("curator", named, organisation, contact, bytes(32), valid_days)
+        card, own = keyring.curator_card(folder, draft)
+        _hand_out(card, write_identity(card, own), out)
+
+
+@curator_app.command("enrol")
+def curator_enrol(
+    folder: Folder,
+    card: Annotated[Path, typer.Argument(help="The learner's card.")],
+    cap: Annotated[str, typer.Option(help="Most epsilon that it may ever spend here, such as 1 or 3/10.")] = "",
+    name: Annotated[str, typer.Option(help="Under which it is enrolled, for ever. [the one on the card]")] = "",
+    fingerprint: Annotated[str, typer.Option(help="As the holder read it out; then nothing is asked.")] = "",
+    overlap: Overlap = 30,
+    add: Annotated[
+        bool, typer.Option("--add", help="The same learner with a key that no old one vouches for.")
+    ] = False,
+    ledger: LedgerOption = "",
+) -> None:
+    """Let a learner ask, once its fingerprint was compared; its budget belongs to its name, whatever key it has."""
+    with plain_errors():
+        from curator_node.desk import open_desk
+        from curator_node.enrolment import plan_enrolment
+        from protocol.identity import compare_fingerprints, same_fingerprint
+
+        shown, now = _read_card(card), int(time.time())
+        _tell(("card", _described(shown)), ("fingerprint", shown.fingerprint))
+        planned = plan_enrolment(folder, shown, now=now, name=name, cap=cap, overlap=overlap * DAY, add=add)
+        with open_desk(folder, ledger) as desk:
+            spent = desk.ledger.account.spent_by(shown.key, planned.learner.name)
+            _tell(
+                ("enrolled as", planned.learner.name),
+                ("cap", f"{planned.learner.cap}, of which {spent} is spent"),
+                ("it may", _may_learn(desk, planned.learner.cap)),
+                ("old key", f"may sign until {planned.ends.until:%Y-%m-%d %H:%M} UTC" if planned.ends else ""),
+            )
+            told = fingerprint or typer.prompt("fingerprint, as its holder reads it out to you")
+            sys.stdout.write(compare_fingerprints(told, shown.fingerprint))
+            if not same_fingerprint(told, shown.fingerprint):
+                raise ConfigurationError(
+                    "that is another fingerprint: have it read out once more, and if it stays so, the card is not its "
+                    "holder's; nothing was changed"
+                )
+            desk.ledger.enrol(shown.key, planned.learner.name, now)
+            written = planned.write()
+        sys.stdout.write(f"{written}\n")
+
+
+@curator_app.command("revoke")
+def curator_revoke(
+    folder: Folder,
+    name: Annotated[str, typer.Argument(help="Of the enrolled learner.")],
+    key: Annotated[str, typer.Option(help="First digits of one public key. [all of its keys]")] = "",
+) -> None:
+    """Take a learner's keys back: whoever signs with them is a stranger. What was spent stays spent."""
+    with plain_errors():
+        from curator_node.enrolment import revoke
+
+        ended = revoke(folder, name, now=int(time.time()), key=key)
+        sys.stdout.write("".join(f"revoked {each}\n" for each in ended) or "revoked before\n")
+
+
+@curator_app.command("rotate")
+def curator_rotate(
+    folder: Folder,
+    overlap: Overlap = 30,
+    leaked: Annotated[
+        bool, typer.Option("--leaked", help="Somebody else may have the old key: it is answered no more.")
+    ] = False,
+    ledger: LedgerOption = "",
+    mark: Annotated[Path | None, typer.Option(help="Of the process that serves. [the site's own]")] = None,
+) -> None:
+    """Give the curator a new key; its ledger goes over to it. Stop what serves first; the same command ends a crash."""
+    with plain_errors(kept="what was begun is ended by the same command"):
+        from curator_node.desk import places_of
+        from curator_node.keyring import rotate
+
+        where, own = places_of(folder, ledger, mark)
+        now = int(time.time())
+        public = rotate(folder, now=now, overlap=overlap * DAY, leaked=leaked, ledger=where, mark=own)
+        sys.stdout.write(f"curator {public.hex()}\n")
+
+
+@curator_app.command("learners")
+def curator_learners(folder: Folder, ledger: LedgerOption = "") -> None:
+    """Who may ask: caps, what is spent and left, and every key with its fingerprint."""
+    with plain_errors():
+        from curator_node.budgets import standing_of
+        from curator_node.desk import open_desk
+        from curator_node.enrolled import EnrolledLearner
+        from protocol.identity import fingerprint
+        from protocol.rationals import written
+
+        with open_desk(folder, ledger) as desk:
+            standing, now = standing_of(desk.ledger.account, desk.policy), int(time.time())
+        table = Table(box=box.SIMPLE_HEAD)
+        for column in ("learner", "cap", "spent", "set aside", "left", "fingerprint of its key", "may sign"):
+            table.add_column(column, no_wrap=True)
+        seen = set()
+        for key, learner in desk.policy.keys.items():
+            own = standing.learners[learner.name]
+            sums = (learner.name, *map(written, (own.cap, own.spent, own.reserved, own.left)))
+            entries = learner.keys if isinstance(learner, EnrolledLearner) else ()
+            entry = next((each for each in entries if each.key == key.hex()), None)
+            if entry is None:
+                state = "yes"
+            elif entry.revoked:
+                state = f"no: revoked {entry.revoked:%Y-%m-%d}"
+            elif entry.until and not entry.valid(now):
+                state = f"no: until {entry.until:%Y-%m-%d}" if entry.until.timestamp() <= now else "not yet"
+            else:
+                state = f"until {entry.until:%Y-%m-%d}" if entry.until else "yes"
+            row = ("",) * 5 if learner.name in seen else tuple(map(escape, sums))
+            table.add_row(*row, fingerprint("learner", key), state)
+            seen.add(learner.name)
+        wide_console().print(table)
+
+
+@curator_app.command("studies")
+def curator_studies(folder: Folder, ledger: LedgerOption = "", json_: Json = False) -> None:
+    """What waits for the steward's word, where the policy says approval = "manual"."""
+    with plain_errors():
+        from curator_node.approval import as_object, readable, waiting
+        from curator_node.desk import open_desk
+        from curator_node.exposure import short
+        from protocol.rationals import written
+
+        with open_desk(folder, ledger) as desk:
+            now = int(time.time())
+            proposals = waiting(desk.ledger, desk.policy, now)
+            if json_:
+                kinds, steward = _terms(desk)
+                found = [as_object(each, desk.ledger, desk.policy, steward, kinds) for each in proposals]
+                print_json({"studies": found})
+                return
+            table = Table(box=box.SIMPLE_HEAD, caption=_FACTORS)
+            times = ("since (UTC)", "until (UTC)")
+            for column in ("study", "learner", *times, "epsilon", "is it there", "its label", "the rest", "purpose"):
+                table.add_column(column, no_wrap=column != "purpose")
+            for each in proposals:
+                kinds, steward = _terms(desk)
+                when = (_utc(at) for at in (each.held.received_at, each.held.expires_at))
+                cost, unreadable = readable(each, kinds, steward)
+                told = ["?"] * 4
+                if not unreadable:
+                    told = [written(cost), *short(kinds.plan_odds(each.message.plan, steward.protected))]
+                who, why = escape(each.name or "?"), escape(printable(each.message.purpose))
+                table.add_row(each.message.study.hex()[:8], who, *when, *told, why)
+        if proposals:
+            wide_console().print(table)
+        else:
+            sys.stdout.write("no study waits\n")
+
+
+@curator_app.command("approve")
+def curator_approve(
+    folder: Folder,
+    study: Study,
+    yes: Yes = False,
+    note: Annotated[str, typer.Option(help="Kept in the ledger, never sent.")] = "",
+    ledger: LedgerOption = "",
+) -> None:
+    """Say yes to a study, after reading in plain words who asks, why, what, and at what cost."""
+    with plain_errors():
+        _decide(folder, study, approve=True, yes=yes, note=note, ledger=ledger)
+
+
+@curator_app.command("decline")
+def curator_decline(
+    folder: Folder,
+    study: Study,
+    reason: Annotated[str, typer.Option(help="Kept in the ledger, never sent; tell the learner yourself.")],
+    yes: Yes = False,
+    ledger: LedgerOption = "",
+) -> None:
+    """Say no to a study, for good; its learner may propose another."""
+    with plain_errors():
+        _decide(folder, study, approve=False, yes=yes, note=reason, ledger=ledger)
+
+
+def _decide(folder: Path, study: str, *, approve: bool, yes: bool, note: str, ledger: str) -> None:
+    from curator_node.approval import find, readable, summary, waiting
+    from curator_node.desk import open_desk
+
+    with open_desk(folder, ledger) as desk:
+        now = int(time.time())
+        proposal = find(waiting(desk.ledger, desk.policy, now), study)
+        kinds, steward = _terms(desk)
+        cost, why = readable(proposal, kinds, steward)
+        if approve and why:
+            raise ConfigurationError(why)
+        _tell(*([("asks", why)] if why else summary(proposal, desk.ledger, desk.policy, steward, kinds)))
+        word = "approve" if approve else "decline"
+        if not yes and not typer.confirm(f"{word} this study?"):
+            sys.stdout.write("nothing was decided\n")
+            return
+        desk.ledger.decide_on(
+            proposal.key,
+            proposal.held.request,
+            now,
+            approve=approve,
+            cost=cost,
+            until=now + desk.policy.approval_seconds,
+            note=note,
+        )
+        if not approve:
+            desk.ledger.store.release(proposal.held.request)
+    sys.stdout.write(f"{word}d\n")
+
+
+def _terms(desk: "Desk") -> "tuple[Kinds, StewardFile]":
+    """The query kinds that are installed, and the site's schema file."""
+    from curator_node.steward import SCHEMA, read_steward_file
+    from curator_node.text_files import read_text_file
+    from protocol.kinds import QUERY_KINDS
+
+    path = desk.folder / SCHEMA
+    return QUERY_KINDS, read_steward_file(read_text_file(path, "schema file"), where=str(path))
+
+
+def _drafted(role: "Role", name: str, organisation: str, contact: str, key: bytes, valid_days: int) -> "IdentityCard":
+    """A card as its holder wants it; ConfigurationError says which of its words it cannot hold."""
+    from protocol.identity import MOST_NAME, IdentityCard, check_said
+
+    check_said("--name", name, least=1, most=MOST_NAME)
+    check_said("--organisation", organisation)
+    check_said("--contact", contact)
+    now = int(time.time())
+    return IdentityCard(
+        role=role,
+        name=name,
+        organisation=organisation,
+        contact=contact,
+        key=key,
+        issued=now,
+        until=now + valid_days * DAY if valid_days else 0,
+    )
+
+
+def _may_learn(desk: "Desk", cap: object) -> str:
+    """What a learner's whole budget may change, in words; "" where the schema is not written yet."""
+    from curator_node.exposure import most
+    from protocol.odds import at_most
+    from protocol.rationals import parse_rational
+
+    try:
+        kinds, steward = _terms(desk)
+    except ConfigurationError:
+        return ""
+    unit = steward.protected
+    change = at_most(parse_rational(str(cap)), most(desk.policy, unit, kinds), unit)
+    return f"change {change}, by all its answers together"
+
+
+def _read_card(path: Path) -> "IdentityCard":
+    from curator_node.text_files import read_text_file
+    from protocol.identity import read_identity
+
+    return read_identity(read_text_file(path, "card file", remedy="ask its holder for it"), where=str(path))
+
+
+def _hand_out(card: "IdentityCard", text: str, out: Path | None) -> None:
+    """The text to a file or to standard output; what is for the holder's eyes, to standard error."""
+    if out is None:
+        sys.stdout.write(text)
+    else:
+        from curator_node.new_files import write_new
+
+        write_new(out, text.encode(), rule="a card is never overwritten", public=True)
+    err.print(f"fingerprint {card.fingerprint}", highlight=False, soft_wrap=True)
+
+
+def _described(card: "IdentityCard") -> str:
+    end = f"until {_utc(card.until)}" if card.until else "without an end"
+    holder = ", ".join(text for text in (card.name, card.organisation, card.contact) if text)
+    return f"{holder}; issued {_utc(card.issued)}, valid {end}"
+
+
+def _tell(*told: tuple[str, str]) -> None:
+    for what, text in told:
+        if text:
+            screen.print(f"{what:<12} {escape(text)}", highlight=False, soft_wrap=True)
+
+
+def _utc(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")

@@ -1,0 +1,250 @@
+"""The commands of a steward, who keeps a curator: `expril keys` and `expril ledger ...`."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from expril.commands.terminal import Json, err, plain_errors, print_json, wide_console
+
+Ledgers = Annotated[list[str], typer.Argument(help="SQLite ledgers, exports, or databases' URLs.", metavar="LEDGER...")]
+OneLedger = Annotated[str, typer.Argument(help="A SQLite ledger, or a database's URL.", metavar="LEDGER")]
+CuratorKey = Annotated[Path, typer.Option(help="The curator's private key (PEM).")]
+
+ledger_app = typer.Typer(
+    no_args_is_help=True, help="A curator's ledger: make, look at, check, copy, resume after a halt."
+)
+
+
+def keys(path: Annotated[Path, typer.Argument(help="Where to write the private key (PEM).")]) -> None:
+    """Make a signing key; print the public key that goes into a curator's policy."""
+    with plain_errors():
+        from curator_node.key_files import write_key
+
+        sys.stdout.write(f"{write_key(path)}\n")
+
+
+@ledger_app.command("create")
+def ledger_create(
+    ledger: Annotated[str, typer.Argument(help="Where to make it: a SQLite file, or a database's URL.")],
+    key: CuratorKey,
+    mark: Annotated[
+        Path | None, typer.Option(help="Where the process keeps its mark; best on another disk. [NAME.mark beside it]")
+    ] = None,
+    note: Annotated[str, typer.Option(help="Kept in the ledger.")] = "",
+) -> None:
+    """Make a new ledger. Only this makes one: a ledger that is absent later was lost."""
+    with plain_errors():
+        from curator_node.key_files import read_key
+        from curator_node.ledger import view as ledger_view
+        from curator_node.ledger.places import ledger_place, told_place
+
+        where = ledger_place(ledger)
+        ledger_view.create(where, read_key(key), mark=mark, note=note)
+        sys.stdout.write(f"{told_place(where)}\n")
+
+
+@ledger_app.command("show")
+def ledger_show(
+    ledgers: Ledgers,
+    policy: Annotated[
+        Path | None, typer.Option(help="The curator's policy: names, caps, what is left. [NAME.policy.toml beside it]")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Check a ledger; show what each learner reserved, spent and has left, and every entry. Exit 1: not in order."""
+    with plain_errors():
+        from curator_node.ledger import view as ledger_view
+        from curator_node.ledger.places import ledger_place, told_place
+
+        wrong = []
+        for where in map(ledger_place, ledgers):
+            view = ledger_view.read(where, policy)
+            wrong += [(told_place(where), finding.text) for finding in view.findings]
+            if json_:
+                print_json(view.as_object())
+                continue
+            for table in view.tables():
+                wide_console().print(table)
+        _complain(wrong)
+
+
+@ledger_app.command("verify")
+def ledger_verify(
+    ledgers: Ledgers,
+    curator: Annotated[str, typer.Option(help="Public key that must have signed it. [the one it names]")] = "",
+    receipt: Annotated[
+        list[Path] | None, typer.Option(help="A receipt whose entry the ledger must hold; may be repeated.")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Check every entry's place, content and signature, and every stored reply. Exit 1: not in order."""
+    with plain_errors():
+        from curator_node import standing
+        from curator_node.ledger import view as ledger_view
+        from curator_node.ledger.places import ledger_place, told_place
+
+        pinned = ledger_view.public_key(curator, "--curator") if curator else None
+        wrong = []
+        for where in map(ledger_place, ledgers):
+            view, name = ledger_view.read(where, curator=pinned), told_place(where)
+            wrong += [(name, finding.text) for finding in view.findings]
+            for path in receipt or ():
+                if standing.read_receipt(path, view.account).ledger_head not in view.account.hashes:
+                    wrong.append((name, f"it lacks the entry that {path} names: rolled back, or an older export"))
+            if json_:
+                print_json(view.as_object())
+            elif not view.findings:
+                kept = len(view.account.answers) - len(view.account.evicted)
+                sys.stdout.write(
+                    f"{name}: {len(view.entries)} entries and {kept} stored replies in order, signed by "
+                    f"{view.account.curator.hex()}; head {view.account.head.hex()}\n"
+                )
+        _complain(wrong)
+
+
+@ledger_app.command("backup")
+def ledger_backup(
+    ledger: Annotated[str, typer.Argument(help="A SQLite ledger; its curator may be serving.", metavar="LEDGER")],
+    copy: Annotated[Path, typer.Argument(help="The copy to make.")],
+) -> None:
+    """Copy a ledger, its write-ahead log included. Never copy the file alone while a curator serves."""
+    with plain_errors():
+        from curator_node.ledger.places import ledger_place, told_place
+        from curator_node.ledger.store import backup
+        from protocol.errors import ConfigurationError
+
+        where = ledger_place(ledger)
+        if not isinstance(where, Path):
+            raise ConfigurationError(
+                f"{told_place(where)} is no file; PostgreSQL's own program copies it while curators serve: "
+                f"pg_dump --format=custom --file={copy} and the database's name"
+            )
+        backup(where, copy)
+        sys.stdout.write(f"{copy}\n")
+
+
+@ledger_app.command("resume")
+def ledger_resume(
+    ledger: OneLedger,
+    key: CuratorKey,
+    note: Annotated[str, typer.Option(help="Why it is safe to go on; kept in the ledger.")],
+    learner: Annotated[str, typer.Option(help="Public key of one who is known to have spent more.")] = "",
+    restored: Annotated[str, typer.Option(help="How much more, such as 1/3.")] = "",
+) -> None:
+    """The steward's act after a halt: go on, with what the ledger is known to have lost entered as spent."""
+    with plain_errors():
+        from curator_node.key_files import read_key
+        from curator_node.ledger import view as ledger_view
+        from curator_node.ledger.places import ledger_place
+
+        where = ledger_place(ledger)
+        for line in ledger_view.resume(where, read_key(key), note=note, learner=learner, restored=restored):
+            sys.stdout.write(f"{line}\n")
+        sys.stdout.write("resumed\n")
+
+
+@ledger_app.command("export")
+def ledger_export(
+    ledger: OneLedger,
+    out: Annotated[Path | None, typer.Option(help="The file to make. [NAME.export beside a SQLite ledger]")] = None,
+) -> None:
+    """Write entries, signatures and the digests of stored replies to a file that `verify` and `show` read."""
+    with plain_errors():
+        from curator_node.ledger.places import ledger_place
+        from curator_node.standing import write_export
+
+        where = ledger_place(ledger)
+        path = out or _beside(where, "export")
+        sys.stdout.write(f"{path}: {write_export(where, path)} entries\n")
+
+
+@ledger_app.command("receipt")
+def ledger_receipt(
+    ledger: OneLedger,
+    key: CuratorKey,
+    study: Annotated[str, typer.Option(help="Identity of the study, 32 hexadecimal digits.")] = "",
+    learner: Annotated[str, typer.Option(help="Public key of the learner; alone, all of its studies are meant.")] = "",
+    out: Annotated[Path | None, typer.Option(help="The file to make. [NAME.receipt beside a SQLite ledger]")] = None,
+) -> None:
+    """Sign where the ledger stands, for a study or a learner: what was spent, at which entry."""
+    with plain_errors():
+        import time
+
+        from curator_node.key_files import read_key
+        from curator_node.ledger.places import ledger_place
+        from curator_node.ledger.view import public_key
+        from curator_node.standing import study_identity, write_receipt
+
+        where = ledger_place(ledger)
+        path = out or _beside(where, "receipt")
+        who = public_key(learner, "--learner") if learner else b""
+        which = study_identity(study, who)
+        made = write_receipt(where, read_key(key), path, study=which, learner=who, now=int(time.time()))
+        sys.stdout.write(
+            f"{path}: learner {made.learner.hex()[:16]} has spent {made.spent_by_learner}"
+            + (f", and {made.spent_by_study} of it by this study" if study else "")
+            + f"; head {made.ledger_head.hex()[:16]}\n"
+        )
+
+
+@ledger_app.command("mark")
+def ledger_mark(
+    ledger: OneLedger,
+    key: CuratorKey,
+    mark: Annotated[Path, typer.Option(help="The mark to make; best on another disk than the ledger.")],
+    beside: Annotated[
+        Path | None, typer.Option(help="Another process's mark: the ledger must hold what it names.")
+    ] = None,
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="Say yes to what would be asked where no other mark is at hand.")
+    ] = False,
+) -> None:
+    """Make the mark of a further process, which will serve from a ledger that others serve from."""
+    with plain_errors():
+        from curator_node.key_files import read_key
+        from curator_node.keyring import first_key
+        from curator_node.ledger.places import ledger_place
+        from curator_node.standing import join, newest_of
+
+        where, owner = ledger_place(ledger), read_key(key)
+        if beside is None and not confirm:
+            sys.stdout.write(f"the newest is {newest_of(where, owner)}\n")
+            asked = "Do you know that no copy was restored into this ledger since its other processes last served?"
+            if not typer.confirm(asked):
+                sys.stdout.write("no mark was made; a process that serves finds it out: let it start\n")
+                raise typer.Exit(1)
+        sys.stdout.write(f"{mark} starts at {join(where, owner, mark, beside=beside, first=first_key(key))}\n")
+
+
+@ledger_app.command("upgrade")
+def ledger_upgrade(ledger: OneLedger) -> None:
+    """Bring a ledger's tables to this program's version; of a SQLite file a copy is kept."""
+    with plain_errors():
+        from curator_node.ledger.places import ledger_place, told_place
+        from curator_node.ledger.tables import VERSIONS
+        from curator_node.ledger.upgrading import upgrade
+
+        where = ledger_place(ledger)
+        version, copy = upgrade(where)
+        how = "had it already" if version == VERSIONS[-1] and copy is None else f"had version {version}"
+        kept = f"; {copy} is as it was" if copy else ""
+        sys.stdout.write(f"{told_place(where)} has tables of version {VERSIONS[-1]}, and {how}{kept}\n")
+
+
+def _beside(where: Path | str, suffix: str) -> Path:
+    from protocol.errors import ConfigurationError
+
+    if not isinstance(where, Path):
+        raise ConfigurationError("nothing is beside a database; say where to write: --out FILE")
+    return where.with_name(f"{where.name.removesuffix('.ledger')}.{suffix}")
+
+
+def _complain(wrong: Sequence[tuple[str, str]]) -> None:
+    for place, text in wrong:
+        err.print(f"[bold red]not in order[/] {escape(f'{place}: {text}')}", highlight=False, soft_wrap=True)
+    if wrong:
+        raise typer.Exit(1)

@@ -1,0 +1,41 @@
+"""Numbers as files: CSV (RFC 4180 quoting, one header line, lines end in a newline) and JSON values."""
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from curator_node.new_files import replace_text
+from expril.report.table import Column, Item
+
+
+def csv_text(columns: Sequence[Column[Item]], rows: Iterable[Item]) -> str:
+    """One header line and one line a row."""
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(column.heading for column in columns)
+    writer.writerows([column.text(row).text for column in columns] for row in rows)
+    return out.getvalue()
+
+
+def write_texts(out: Path, files: Mapping[str, str]) -> None:
+    """Write files of a folder, by name, UTF-8 with newlines as they are."""
+    for name, text in files.items():
+        replace_text(out / name, text)
+
+
+def as_object(found: object) -> object:
+    """A msgspec struct as JSON values; a number that is not finite is its text, "inf", as in the CSV files."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: plain(inner) for name, inner in value.items()}
+        if isinstance(value, list | tuple):
+            return [plain(inner) for inner in value]
+        return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+    return plain(msgspec.to_builtins(found))

@@ -1,0 +1,48 @@
+"""How pages are made from templates: the only file that imports jinja2."""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from expril.report.svg import COLOURS, SHAPES
+from simulations.report.words import count, moment
+
+Template = jinja2.Template
+SHARED = "simulations.report"
+
+
+@cache
+def asset(package: str, name: str) -> str:
+    """The text of a file beside the modules of a package."""
+    return resources.files(package).joinpath(name).read_text(encoding="utf-8")
+
+
+def style(*packages: str) -> Markup:
+    """The style of a page: what all pages share, and the `page.css` of each package."""
+    sheets = (asset(SHARED, "shared.css"), *(asset(package, "page.css") for package in packages))
+    return Markup("\n".join(sheets))  # noqa: S704 - our own files, not a report's text
+
+
+def page_template(
+    package: str, filters: Mapping[str, Callable[..., Any]] = {}, name: str = "template.html.j2"
+) -> Template:
+    """The package's template of this name; every value is escaped, and a name that is not given is an error.
+
+    It may extend and import templates of any package by "package/name"; `simulations.report/frame.html.j2` is what all
+    pages share, `simulations.report/macros.html.j2` draws plots.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(lambda wanted: asset(*wanted.split("/", 1))),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"count": count, "moment": moment, **filters}
+    environment.globals |= {"shapes": SHAPES, "colours": COLOURS}
+    return environment.get_template(f"{package}/{name}")

@@ -1,0 +1,146 @@
+"""One study of ours on one split: real curators over every site's records, real noise, signed messages, a real ledger.
+
+What is missing is the distance: messages are handed over by direct calls.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curator_node.site import temporary_site
+from lab.splits import Options, Split
+from learner_node.learn import Learned, learn
+from learner_node.pooling import POOLED, SECURE, Pooling
+from learner_node.strategies.base import SourceEstimate, class_probabilities
+from protocol.envelopes import SigningKey
+from simulations.campaign.curators import roomy_policy, spent
+from simulations.carriers.direct import direct_federation
+
+SILENT_EPSILON = Fraction(1000)
+"""Epsilon where no noise is wanted: with 40 partitions a draw beyond one half has a probability below 1e-5."""
+Claims = Callable[[Learned], Mapping[str, float]]
+"""A study -> what its learner says about itself, such as `estimated_accuracy` in percent."""
+
+
+class WrongCostError(AssertionError):
+    """A ledger holds another sum than the learner asked for or claims: nothing may be reported of such a study."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a strategy gives on a split.
+
+    Attributes:
+        probability: (m,) of class 1 for each test record, in [0, 1].
+        spent: exact epsilon at the costliest curator; None where no ledger was charged.
+        extras: further numbers by name.
+        seconds: of the work; None takes the time from call to return.
+    """
+
+    probability: NDArray[np.float64]
+    spent: Fraction | None = None
+    extras: Mapping[str, float] = field(default_factory=dict)
+    seconds: float | None = None
+
+
+def claims_nothing(_learned: Learned) -> Mapping[str, float]:
+    """For strategies that say nothing about themselves."""
+    return {}
+
+
+def accuracy_claims(learned: Learned) -> Mapping[str, float]:
+    """What the learner expects of its model, in percent; nothing where it does not estimate that."""
+    estimate = learned.estimates[POOLED]
+    found = estimate.accuracy if isinstance(estimate, SourceEstimate) else None
+    if found is None:
+        return {}
+    return {
+        "estimated_accuracy": 100 * found.accuracy,
+        "interval_low": 100 * found.low,
+        "interval_high": 100 * found.high,
+        "beats_majority": float(found.beats_majority),
+    }
+
+
+def make_study(
+    split: Split,
+    strategy: str,
+    options: Options,
+    epsilon: Fraction,
+    *,
+    pooling: Pooling = "sum",
+    kinds: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+) -> Learned:
+    """Ask all sites' curators and sum their answers.
+
+    Args:
+        split: the records.
+        strategy: key of `learner_node.strategies.STRATEGIES`.
+        options: of the strategy.
+        epsilon: to spend at each curator, exact.
+        pooling: "sum", or "secure": of who may collude or drop out, the learner assumes what it does by default.
+        kinds: query kinds that the curators answer beside counts -> their limits.
+
+    Raises:
+        WrongCostError: a ledger holds another sum than was asked for.
+        ConfigurationError: the strategy does not take these options.
+        NoCuratorError: a curator refused.
+    """
+    learner = SigningKey.generate()
+    keys = {site.name: SigningKey.generate() for site in split.sites}
+    members = [key.public for key in keys.values()] if pooling == SECURE else []
+    held = {
+        site.name: temporary_site(
+            site.frame,
+            site.steward,
+            roomy_policy(learner, name=site.name, members=members, kinds=kinds),
+            key=keys[site.name],
+        )
+        for site in split.sites
+    }
+    learned = learn(
+        direct_federation(held, learner),
+        lambda _schema: split.source,
+        strategy=strategy,
+        options=options,
+        epsilon=epsilon,
+        pooling=pooling,
+        seed=split.seed,
+    )
+    charged = max(spent(each, learner) for each in held.values())
+    if not charged == learned.epsilon_claimed == epsilon:
+        raise WrongCostError(
+            f"{strategy} on {split.problem}: asked for {epsilon}, claimed {learned.epsilon_claimed}, spent {charged}"
+        )
+    return learned
+
+
+def run_study(
+    split: Split,
+    strategy: str,
+    options: Options,
+    epsilon: Fraction,
+    claims: Claims = claims_nothing,
+    *,
+    pooling: Pooling = "sum",
+    kinds: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+) -> Answer:
+    """As `make_study`; also predict the test records.
+
+    Args:
+        split: the records.
+        strategy: key of `learner_node.strategies.STRATEGIES`.
+        options: of the strategy.
+        epsilon: to spend at each curator, exact.
+        claims: what the learner says about itself, before it sees a test record.
+        pooling: as in `make_study`.
+        kinds: as there.
+    """
+    learned = make_study(split, strategy, options, epsilon, pooling=pooling, kinds=kinds)
+    extras = dict(claims(learned))
+    return Answer(class_probabilities(learned.model(), split.test)[:, 1], epsilon, extras)

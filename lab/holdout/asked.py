@@ -1,0 +1,211 @@
+"""The same experiment with a valid holdout: a real curator with a ledger and real noise is asked, and may refuse.
+
+The learner knows its training accuracy, and states what it believes: that accuracy less the gap that it was last told.
+"Close" leaves its belief as it is and costs nothing more; counts correct it, and end an instance. When its answers are
+spent it asks no more.
+"""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import polars as pl
+
+from curator_node.site import temporary_site
+from curator_node.steward import StewardFile
+from lab.holdout.blog import TOLERANCE, questions
+from lab.holdout.draws import VARIABLES, Drawn, Part, Sizes
+from lab.holdout.runs import EACH_CANDIDATE, EACH_STEP, Answers
+from lab.holdout.stepwise import Grown, Model, Numbers, Offer, by_likelihood, grow
+from learner_node.study import Study
+from protocol.envelopes import SigningKey
+from protocol.errors import ConfigurationError
+from protocol.feature_map import FeatureMap, NumericFeature
+from protocol.hypotheses import Mlp
+from protocol.kinds.holdout import HOLDOUT, HoldoutBody, PlannedHoldout
+from protocol.plans import Plan
+from protocol.rationals import Rational
+from protocol.schema import NumericAttribute
+from simulations.campaign.curators import roomy_policy, spent
+from simulations.carriers.direct import direct_federation
+
+CURATOR, LABEL, CLASSES = "holdout", "y", ("0", "1")
+BOUND = 8.0
+"""Declared bounds of each variable; a normal number lies beyond with a chance below 1e-14."""
+MOST_WEIGHT = 32.0
+"""Weights are stretched to this size, which changes no prediction, so that the grid of 2^-12 rounds them little."""
+RESOLUTION = 1000
+CANDIDATE_STEPS = 10
+"""Steps at which every candidate is asked about: 1,055 questions; later ones go by the belief of then."""
+THRESHOLD_SHARE = COUNT_SHARE = Fraction(1, 4)
+"""Of an instance's epsilon; the comparisons have the rest."""
+
+
+def plan_holdout(epsilon: Fraction, turns: int, threshold: int) -> PlannedHoldout:
+    """A holdout that costs exactly epsilon where a privacy unit is one record.
+
+    Every whole epsilon is one instance, and a smaller one is one, too.
+
+    Args:
+        epsilon: for everything.
+        turns: most questions.
+        threshold: in records; where noise of the comparisons would pass it by chance about once in all questions, it is
+            as much more as that takes.
+
+    Raises:
+        ConfigurationError: epsilon is not positive, or needs noise scales of more than 32 bits.
+    """
+    if epsilon <= 0:
+        raise ConfigurationError(f"a holdout needs an epsilon above 0, not {epsilon}")
+    answers = min(max(1, math.floor(epsilon)), turns)
+    each = epsilon / answers
+    try:
+        threshold_scale = Rational.of(RESOLUTION / (THRESHOLD_SHARE * each))
+        comparison_scale = Rational.of(2 * RESOLUTION / ((1 - THRESHOLD_SHARE - COUNT_SHARE) * each))
+        count_scale = Rational.of(1 / (COUNT_SHARE * each))
+    except ValueError:
+        raise ConfigurationError(
+            f"epsilon {epsilon} needs noise scales of more than 32 bits; choose a rounder one"
+        ) from None
+    by_chance = float(comparison_scale.fraction) / RESOLUTION * math.log(turns)
+    return PlannedHoldout(
+        turns=turns,
+        answers=answers,
+        resolution=RESOLUTION,
+        threshold=max(threshold, math.ceil(by_chance)),
+        threshold_scale=threshold_scale,
+        comparison_scale=comparison_scale,
+        count_scale=count_scale,
+    )
+
+
+def hypothesis_of(model: Model) -> Mlp:
+    """A logistic model as a network without hidden layers, of the same predictions but for rounding."""
+    weights = model.weights * (MOST_WEIGHT / max(np.abs(model.weights).max(), 1e-9))
+    features = [NumericFeature(attribute=_name(column), offset=0, factor=1, imputation=0) for column in model.variables]
+    return Mlp.of(FeatureMap(features=tuple(features)), [(weights[None, 1:], weights[:1])])
+
+
+def frame_of(part: Part) -> pl.DataFrame:
+    """Records with their labels, as a curator reads them."""
+    frame = pl.DataFrame({_name(column): part.columns[:, column] for column in range(part.columns.shape[1])})
+    return frame.with_columns(pl.Series(LABEL, part.labels.astype(np.int64)).cast(pl.String))
+
+
+def steward_of(part: Part) -> StewardFile:
+    """What their curator declares: their number, and bounds that they do not reach."""
+    names = map(_name, range(part.columns.shape[1]))
+    attributes = tuple(NumericAttribute(name=name, lower=-BOUND, upper=BOUND) for name in names)
+    return StewardFile(label=LABEL, classes=CLASSES, attributes=attributes, round_size=len(part))
+
+
+def _name(column: int) -> str:
+    return f"v{column + 1}"
+
+
+@dataclass
+class Asking:
+    """A learner's way through one holdout.
+
+    Attributes:
+        study: opened with the curator.
+        gap: how much worse models are than on the training records, as far as is known, in [-1, 1].
+        asked, counted: questions, and how many were answered by counts.
+        spent_up: whether nothing can be asked any more.
+        last: step of the last question, from 0; -1 before it.
+    """
+
+    study: Study
+    turns: int
+    gap: float = 0.0
+    asked: int = 0
+    counted: int = 0
+    spent_up: bool = False
+    last: int = -1
+
+    def believe(self, model: Model, train: float) -> float:
+        """The accuracy that the learner believes in, after it asked where it can.
+
+        Args:
+            model: whose accuracy.
+            train: its accuracy on the training records, in [0, 1].
+        """
+        stated = min(1.0, max(0.0, train - self.gap))
+        if self.spent_up or self.asked == self.turns:
+            return stated
+        body = HoldoutBody(hypothesis=hypothesis_of(model), estimate=round(RESOLUTION * stated))
+        answer = self.study.ask({CURATOR: body}).answers[CURATOR]
+        self.asked += 1
+        self.last = len(model.variables) - 1
+        self.counted += answer.told
+        self.spent_up = answer.last
+        if answer.accuracy is None:
+            return stated
+        self.gap = train - answer.accuracy
+        return float(answer.accuracy)
+
+
+@contextmanager
+def asking(test: Part, planned: PlannedHoldout) -> Iterator[tuple[Asking, list[Fraction]]]:
+    """A study with a curator that holds these records; the list has the epsilon that its ledger charged, in the end."""
+    learner = SigningKey.generate()
+    limits = {HOLDOUT.name: {"turns": planned.turns}}
+    site = temporary_site(frame_of(test), steward_of(test), roomy_policy(learner, name=CURATOR, kinds=limits))
+    study = Study(direct_federation({CURATOR: site}, learner))
+    charged: list[Fraction] = []
+    with study.closing():
+        study.read_cards()
+        study.propose(Plan.of([planned]), "how good are models chosen on other records", [CURATOR])
+        yield Asking(study, planned.turns), charged
+    charged.append(spent(site, learner))
+
+
+def ask_each_step(drawn: Drawn, sizes: Sizes, epsilon: Fraction) -> tuple[Grown, Answers]:
+    """Choose variables by the training likelihood alone, and ask the holdout once a step how good the model is."""
+    grown = grow(drawn, drawn.test, by_likelihood, sizes.steps)
+    planned = plan_holdout(epsilon, len(grown.models), math.ceil(TOLERANCE * len(drawn.test)))
+    with asking(drawn.test, planned) as (holdout, charged):
+        believed = [
+            holdout.believe(model, right / len(drawn.train))
+            for model, right in zip(grown.models, grown.train, strict=True)
+        ]
+    return grown, _answers(believed, holdout, charged)
+
+
+def ask_each_candidate(drawn: Drawn, sizes: Sizes, epsilon: Fraction) -> tuple[Grown, Answers]:
+    """As the blog: ask of every candidate of a step, and choose the one believed to be best.
+
+    Among so many candidates the training accuracies of some are far from the test's by chance alone, without any
+    overfitting. The threshold is the largest such distance to be expected, so that answers are not spent on these.
+    """
+    turns = questions(VARIABLES, min(sizes.steps, CANDIDATE_STEPS))
+    spread = math.sqrt(1 / len(drawn.train) + 1 / len(drawn.test)) / 2
+    planned = plan_holdout(epsilon, turns, math.ceil(len(drawn.test) * spread * math.sqrt(2 * math.log(turns))))
+    believed: list[float] = []
+    with asking(drawn.test, planned) as (holdout, charged):
+
+        def score(offer: Offer) -> Numbers:
+            train = offer.train
+            scores = np.array([holdout.believe(offer.model(place), float(train[place])) for place in range(len(train))])
+            believed.append(float(scores.max()))
+            return scores
+
+        grown = grow(drawn, drawn.test, score, sizes.steps)
+    return grown, _answers(believed, holdout, charged)
+
+
+def _answers(believed: list[float], holdout: Asking, charged: list[Fraction]) -> Answers:
+    return Answers(
+        estimates=tuple(round(100 * share, 4) for share in believed),
+        asked=holdout.asked,
+        counted=holdout.counted,
+        last=holdout.last,
+        charged=charged[0],
+    )
+
+
+SOLVERS = {EACH_STEP: ask_each_step, EACH_CANDIDATE: ask_each_candidate}
+"""Procedures that ask a curator."""

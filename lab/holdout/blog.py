@@ -1,0 +1,118 @@
+"""The blog's `diffPrivMethod`, and what it costs by the arithmetic of its own noise.
+
+The post gives it in R. A candidate's score is the improvement of its training accuracy with Laplace noise of scale
+eps / 2 where the improvements on training and test records differ by at most eps / 2, else the improvement on the test
+records with Laplace noise of scale eps, in either case clipped to 0 .. 1. The comparison has no noise, and there is no
+end of questions.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from lab.holdout.stepwise import Numbers, Offer, Score
+
+TOLERANCE = Fraction(1, 25)
+"""The blog's eps."""
+
+Laplace = Callable[[Numbers], Numbers]
+"""(c,) scales -> (c,) independent Laplace noises."""
+
+
+def blog_score(train: Numbers, test: Numbers, laplace: Laplace, tolerance: float) -> Numbers:
+    """Scores of improvements on training and test records, (c,) each.
+
+    Args:
+        train: improvements of accuracy on the training records, in [-1, 1].
+        test: on the test records.
+        laplace: draws the noise.
+        tolerance: eps.
+    """
+    close = np.abs(test - train) <= tolerance / 2
+    noise = laplace(np.where(close, tolerance / 2, tolerance))
+    return np.clip(np.where(close, train, test) + noise, 0.0, 1.0)
+
+
+def by_blog(random: np.random.Generator, tolerance: Fraction = TOLERANCE) -> Score:
+    """The blog's score, with seeded noise: a simulation, which protects nobody."""
+
+    def score(offer: Offer) -> Numbers:
+        return blog_score(
+            offer.train - offer.train_before,
+            offer.test - offer.test_before,
+            lambda scales: random.laplace(size=len(scales)) * scales,
+            float(tolerance),
+        )
+
+    return score
+
+
+def questions(variables: int, steps: int) -> int:
+    """How many candidates all steps score together: each is one question to the test records."""
+    return sum(variables - step for step in range(min(steps, variables)))
+
+
+@dataclass(frozen=True)
+class BlogCost:
+    """Epsilon of one question and of a whole run, where one of n test records is replaced by another; n is public.
+
+    Attributes:
+        questions: of a run.
+        moved: 2 / n: how far one record moves an improvement at most.
+        noise_alone: of a question whose answer shows noise of scale eps, if the comparison cost nothing.
+        question: of a question in the worst case, by what the comparison tells; it is attained.
+        usual: the same where the training accuracy did not change, as in most steps.
+    """
+
+    questions: int
+    moved: Fraction
+    noise_alone: Fraction
+    question: Fraction
+    usual: Fraction
+
+    @property
+    def run_by_noise(self) -> Fraction:
+        """Of a run, if comparisons cost nothing."""
+        return self.questions * self.noise_alone
+
+    @property
+    def run(self) -> Fraction:
+        """Of a run in the worst case: the same question may be asked again, so it is attained, too."""
+        return self.questions * self.question
+
+    @property
+    def honest_scale(self) -> Fraction:
+        """Of Laplace noise in every answer at which a run would cost an epsilon of 1, in accuracies of 0 to 1."""
+        return self.questions * self.moved
+
+
+def blog_cost(records: int, asked: int, tolerance: Fraction = TOLERANCE) -> BlogCost:
+    """What the blog's variant costs.
+
+    Args:
+        records: n.
+        asked: questions of a run.
+        tolerance: eps.
+    """
+    moved = Fraction(2, records)
+    worst, usual = (edge_loss(Fraction(train), moved, tolerance) for train in (-1, 0))
+    return BlogCost(asked, moved, moved / tolerance, worst, usual)
+
+
+def edge_loss(train: Fraction, moved: Fraction, tolerance: Fraction) -> Fraction:
+    """Epsilon that the answer 1 costs at the edge of the comparison.
+
+    Where both data sets fall on the same side of the comparison, answers differ as Laplace noise of scale eps does. At
+    its edge one data set gives noise of scale eps / 2 about the training improvement t, its neighbour noise of scale
+    eps about t + eps / 2 + moved. Without clipping the ratio of their densities has no bound. Clipped, it is largest at
+    the answer 1, whose chances are halves of exp(-(1 - t) / (eps / 2)) and exp(-(1 - t - eps / 2 - moved) / eps). It
+    grows as t falls, and t = -1 is the least there is.
+
+    Args:
+        train: t, in [-1, 1 - eps / 2 - moved].
+        moved: how far one record moves the test improvement.
+        tolerance: eps.
+    """
+    return (1 - train) / (tolerance / 2) - (1 - train - tolerance / 2 - moved) / tolerance

@@ -1,0 +1,124 @@
+"""One run: one data set, one way to choose variables, and how good each step's model is."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+
+import msgspec
+import numpy as np
+
+from lab.holdout.blog import by_blog
+from lab.holdout.draws import SETTINGS, Drawn, Sizes, draw
+from lab.holdout.stepwise import Grown, by_likelihood, by_test, grow
+from simulations.campaign.store import Task
+
+NAIVE, THRESHOLDOUT, LARGE, SOURCE = "naive", "thresholdout", "naive, large test", "training likelihood"
+EACH_STEP, EACH_CANDIDATE = "holdout, each step", "holdout, each candidate"
+"""Procedures that ask a curator; the first chooses as `SOURCE` does."""
+NO_EPSILON = "inf"
+FREE = (NAIVE, THRESHOLDOUT, LARGE, SOURCE)
+"""Procedures that no curator answers; what the test records lose is not accounted."""
+PROCEDURES = (*FREE, EACH_STEP, EACH_CANDIDATE)
+"""All, in the order in which they are shown."""
+
+
+class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One run.
+
+    Attributes:
+        setting: key of `SETTINGS`.
+        procedure: that chose.
+        epsilon: exact text of what the curator may charge; "inf" where none is asked.
+        seed: of the data set, and of noise where it is seeded.
+        sizes: records of training, test and fresh.
+        signal: of each step, whether its variable carries signal.
+        train, test, fresh: of each step, how many records its model predicts correctly.
+        seconds: of the run.
+        estimates: of each step, the accuracy that the learner believes in, in percent; empty where it is the test's.
+        asked: questions to the curator.
+        counted: how many of them were answered by counts.
+        last: step of the last question, from 0; -1 where none was asked.
+        charged: exact epsilon by the curator's ledger; "" where none was asked.
+    """
+
+    setting: str
+    procedure: str
+    epsilon: str
+    seed: int
+    sizes: tuple[int, int, int]
+    signal: tuple[bool, ...]
+    train: tuple[int, ...]
+    test: tuple[int, ...]
+    fresh: tuple[int, ...]
+    seconds: float
+    estimates: tuple[float, ...] = ()
+    asked: int = 0
+    counted: int = 0
+    last: int = -1
+    charged: str = ""
+
+    @property
+    def key(self) -> Task:
+        """Which run it is."""
+        return Task(self.setting, self.procedure, self.epsilon, self.seed)
+
+    def percent(self, part: str) -> "list[float]":
+        """Accuracy of each step on "train", "test" or "fresh" records."""
+        size = dict(zip(("train", "test", "fresh"), self.sizes, strict=True))[part]
+        return [100 * right / size for right in getattr(self, part)]
+
+    @property
+    def believed(self) -> list[float]:
+        """Of each step, the accuracy that the procedure's user believes in, in percent: the test's, unless it says."""
+        return list(self.estimates) or self.percent("test")
+
+    @property
+    def found(self) -> list[int]:
+        """Of each step, how many signal variables were chosen up to it."""
+        return [int(number) for number in np.cumsum(self.signal)]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a curator was asked, and what the learner made of it; see `Run`."""
+
+    estimates: tuple[float, ...]
+    asked: int
+    counted: int
+    last: int
+    charged: Fraction
+
+
+Solve = Callable[[Drawn, Sizes, Fraction], tuple[Grown, Answers]]
+"""A procedure that asks a curator: data set, sizes, epsilon -> what it chose, and what was answered."""
+
+
+def compute_run(sizes: Sizes, solvers: Mapping[str, Solve], task: Task) -> Run:
+    """One run; `solvers` are the procedures that ask a curator."""
+    start = time.monotonic()
+    drawn = draw(SETTINGS[task.problem], task.seed, sizes)
+    test = drawn.large if task.maker == LARGE else drawn.test
+    answers: Answers | None = None
+    if task.maker in solvers:
+        grown, answers = solvers[task.maker](drawn, sizes, Fraction(task.epsilon))
+    else:
+        random = np.random.default_rng([task.seed, 1])
+        score = {NAIVE: by_test, LARGE: by_test, THRESHOLDOUT: by_blog(random), SOURCE: by_likelihood}[task.maker]
+        grown = grow(drawn, test, score, sizes.steps)
+    told = {} if answers is None else asdict(answers) | {"charged": str(answers.charged)}
+    return Run(
+        *task,
+        sizes=(len(drawn.train), len(test), len(drawn.fresh)),
+        signal=tuple(bool(drawn.signal[model.variables[-1]]) for model in grown.models),
+        train=grown.train,
+        test=grown.test,
+        fresh=grown.fresh,
+        seconds=round(time.monotonic() - start, 3),
+        **told,
+    )
+
+
+def free_tasks(setting: str, seeds: range) -> list[Task]:
+    """Runs of a setting that ask no curator: the first seed of everything before the second of anything."""
+    return [Task(setting, maker, NO_EPSILON, seed) for seed in seeds for maker in FREE]

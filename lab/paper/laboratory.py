@@ -1,0 +1,156 @@
+"""One run's records behind real curators, and the studies that a learner makes with them.
+
+Nothing of the protocol is made anew here: the same curator, ledger, learner and messages as in any study, carried by
+direct calls (`simulations.carriers.direct`) because a round takes less time than a carrier would.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curator_node.ledger import memory_ledger
+from curator_node.site import assemble_site, hold_records
+from lab.paper.in_site import train_in_site
+from lab.paper.model import Noise
+from lab.splits import Options, Split
+from learner_node.learn import learn
+from learner_node.pooling import POOLED
+from learner_node.strategies.base import Trainer, class_probabilities
+from protocol.envelopes import SigningKey
+from protocol.partitions import FeatureBins, Partition
+from simulations.campaign.curators import roomy_policy, spent
+from simulations.carriers.direct import direct_federation
+from simulations.seeded_noise import SeededNoise
+
+ORACLE = "oracle"
+SILENT_SCALE = Fraction(1, 1000)
+"""Scale of the noise where none is wanted: a draw beyond 0.03 has a probability below 1e-13."""
+
+
+@dataclass(frozen=True)
+class StudySettings:
+    """One study of the paper.
+
+    Attributes:
+        learner: "C" (cumulative) or "I" (instantaneous).
+        noise: which mechanism.
+        rounds: T, hypotheses whose errors are asked.
+        scale: l, of every query; `noise="none"` replaces it by next to nothing.
+        bins: per attribute.
+    """
+
+    learner: Literal["C", "I"]
+    noise: Noise
+    rounds: int
+    scale: Fraction
+    bins: int
+
+
+@dataclass(frozen=True)
+class StudyFound:
+    """What one study gave.
+
+    Attributes:
+        accuracies: of h_1 .. h_T on the test records, in [0, 1].
+        workloads: the bins of each query, in order.
+    """
+
+    accuracies: list[float]
+    workloads: list[tuple[FeatureBins, ...]]
+
+
+class Laboratory:
+    """The records of one run: curators that answer from them, the learner's source, and the test records.
+
+    Args:
+        split: the run's records; its seed is that of the learner's networks, too.
+        reweight: the learner asks the masses first (Pb. 1).
+        options: of the strategy, beside those that `StudySettings` gives: hidden, epochs, batch_size, ...
+        train: trains networks.
+        noise_seed: of the curators' noise, for debugging and comparison; None takes OpenDP's.
+    """
+
+    def __init__(
+        self,
+        split: Split,
+        *,
+        reweight: bool,
+        options: Options,
+        train: Trainer,
+        noise_seed: int | None = None,
+    ) -> None:
+        self._split, self._reweight, self._options, self._train = split, reweight, options, train
+        self._key = SigningKey.generate()
+        (private,) = split.sites
+        noise = None if noise_seed is None else SeededNoise(noise_seed, split.problem)
+        keys = {printed: SigningKey.generate() for printed in (False, True)}
+        policies = {
+            printed: roomy_policy(self._key, name=ORACLE, simulation=printed or noise is not None, printed=printed)
+            for printed in keys
+        }
+        dataset = hold_records(private.frame, private.steward, policies[False], keys[False])
+        self._sites = {
+            printed: assemble_site(dataset, policies[printed], key=key, ledger=memory_ledger(key), noise=noise)
+            for printed, key in keys.items()
+        }
+
+    def study(self, settings: StudySettings) -> StudyFound:
+        """Make one study.
+
+        The valid mechanism is asked of a curator that refuses the printed one and, unless its noise is seeded,
+        signs as any curator in use does.
+        """
+        scale = settings.scale if settings.noise != "none" else SILENT_SCALE
+        queries = settings.rounds + self._reweight
+        site = self._sites[settings.noise != "valid"]
+        learned = learn(
+            direct_federation({ORACLE: site}, self._key),
+            lambda _schema: self._split.source,
+            strategy=f"paper-{settings.learner.lower()}",
+            options={
+                **self._options,
+                "rounds": settings.rounds,
+                "reweight": self._reweight,
+                "bins": settings.bins,
+                "printed": settings.noise != "valid",
+            },
+            epsilon=len(self._split.schema.attributes) * queries / scale,
+            seed=self._split.seed,
+            train=self._train,
+        )
+        answered = [model for model in learned.models[POOLED] if model is not None]
+        return StudyFound(
+            [self._accuracy(class_probabilities(model, self._split.test)[:, 1] > 0.5) for model in answered],
+            [_feature_bins(asked.bodies[ORACLE].partitions) for asked in learned.study.rounds],
+        )
+
+    def in_site(self) -> float:
+        """Test accuracy of h*: the same network, trained on the private records with their labels."""
+        network = train_in_site(self._split, self._options, self._train)
+        return self._accuracy(network.predict(self._split.test))
+
+    def majority(self) -> float:
+        """Test accuracy of h0*: the private records' more frequent class."""
+        return self._accuracy(np.full(len(self._split.test), self._split.private_labels.mean() > 0.5))
+
+    def bin_records(self, workload: Sequence[FeatureBins]) -> list[NDArray[np.int64]]:
+        """Exact numbers of private records per bin of each attribute; for a harness's eyes only.
+
+        The bin of missing values is left out: the paper has none, and no record of these data sets is in it.
+        """
+        return [np.bincount(bins.cells(self._split.private), minlength=len(bins.edges) + 1) for bins in workload]
+
+    def spent(self, *, simulation: bool) -> Fraction:
+        """Exact epsilon that the learner spent at the valid curator, or at the one of the printed mechanism."""
+        return spent(self._sites[simulation], self._key)
+
+    def _accuracy(self, predicted: NDArray[np.bool_]) -> float:
+        return float(np.mean(predicted == self._split.test_labels))
+
+
+def _feature_bins(partitions: Sequence[Partition]) -> tuple[FeatureBins, ...]:
+    return tuple(partition for partition in partitions if isinstance(partition, FeatureBins))

@@ -1,0 +1,194 @@
+"""Data sets A to E: generated, as section 4.1 and Table 1 of the paper describe them.
+
+What the paper leaves open is a constant here; ADR 4 says what else was tried.
+
+Every generator can be asked for more source or oracle records than the paper has. Those of the frozen draw come first
+and are the same to the last bit, labels and test records too; the others have streams of their own.
+"""
+
+import itertools
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+from sklearn.cluster import KMeans
+from threadpoolctl import threadpool_limits
+
+from lab.paper.draws import STREAMS, Draw, Labels, Records, stream
+
+FLIPPED_SHARE = 1 / 3
+"""Of the target's records, those nearest to the middle of the sum of their attributes have their label flipped."""
+
+COMPONENTS = 5
+"""Gaussians in a latent mixture."""
+
+MEAN_SHIFT = 0.5
+"""Standard deviation of a target component's mean about the source component's."""
+
+FEATURE_UNITS = 64
+LABEL_UNITS = 32
+BIAS_SHARE = 0.3
+"""Standard deviation of a random network's biases, relative to its gain."""
+
+
+_SOURCE_STREAM, _ORACLE_STREAM = 1, 2
+
+
+def _more(size: int, wanted: int | None) -> int:
+    """How many records are wanted beyond the frozen ones.
+
+    Raises:
+        ValueError: fewer are wanted than those.
+    """
+    if wanted is not None and wanted < size:
+        raise ValueError(f"a draw has at least its frozen {size} records, not {wanted}")
+    return 0 if wanted is None else wanted - size
+
+
+def _more_stream(name: str, seed: int, part: int) -> np.random.Generator:
+    """Of the records beyond the frozen ones, so that they move nothing else."""
+    return np.random.default_rng([seed, STREAMS[name], part])
+
+
+def _labelled_clusters(
+    name: str,
+    seed: int,
+    *,
+    dimensions: int,
+    clusters: int,
+    size: int,
+    source_size: int | None = None,
+    oracle_size: int | None = None,
+) -> Draw:
+    """Uniform records, clusters of the target labelled by halves, a diagonal band flipped.
+
+    The target's ``2 * size`` records are clustered; the first half of them is the oracle's. Source records, and those
+    beyond `size`, take the label of the nearest centre and the same band.
+    """
+    more_source, more_oracle = (
+        _more_stream(name, seed, part).random((_more(size, wanted), dimensions))
+        for part, wanted in ((_SOURCE_STREAM, source_size), (_ORACLE_STREAM, oracle_size))
+    )
+    rng = stream(name, seed)
+    target = rng.random((2 * size, dimensions))
+    source = rng.random((size, dimensions))
+    kmeans = KMeans(clusters, init="random", n_init=1, random_state=int(rng.integers(2**31)))
+    with threadpool_limits(1):  # several threads would add up centres in the order in which they finish
+        kmeans.fit(target)
+        nearest, *more_nearest = (
+            kmeans.predict(records) if len(records) else np.empty(0, np.int64)
+            for records in (source, more_source, more_oracle)
+        )
+    ones = clusters // 2 + clusters % 2 * int(rng.integers(2))
+    cluster_labels = rng.permutation(np.arange(clusters) < ones).astype(np.int64)
+
+    def from_middle(records: Records) -> Records:
+        distances: Records = np.abs(records.sum(axis=1) - dimensions / 2)
+        return distances
+
+    half_width = np.quantile(from_middle(target), FLIPPED_SHARE)
+
+    def labels_of(records: Records, cells: Labels) -> Labels:
+        labels: Labels = cluster_labels[cells] ^ (from_middle(records) <= half_width)
+        return labels
+
+    target_labels = labels_of(target, kmeans.labels_)
+    return Draw(
+        name=name,
+        attributes=tuple(f"x{index + 1}" for index in range(dimensions)),
+        source=np.concatenate([source, more_source]),
+        source_labels=np.concatenate([labels_of(source, nearest), labels_of(more_source, more_nearest[0])]),
+        oracle=np.concatenate([target[:size], more_oracle]),
+        oracle_labels=np.concatenate([target_labels[:size], labels_of(more_oracle, more_nearest[1])]),
+        test=target[size:],
+        test_labels=target_labels[size:],
+    )
+
+
+def _random_network(rng: np.random.Generator, sizes: tuple[int, ...], gain: float) -> Callable[[Records], Records]:
+    """A tanh network (linear at its end) with Gaussian weights of variance ``gain**2 / inputs``."""
+    layers = [
+        (rng.normal(0, gain / np.sqrt(inputs), (inputs, outputs)), rng.normal(0, BIAS_SHARE * gain, outputs))
+        for inputs, outputs in itertools.pairwise(sizes)
+    ]
+
+    def apply(values: Records) -> Records:
+        for W, b in layers[:-1]:
+            values = np.tanh(values @ W + b)
+        W, b = layers[-1]
+        outputs: Records = values @ W + b
+        return outputs
+
+    return apply
+
+
+def _latent_mixtures(
+    name: str,
+    seed: int,
+    *,
+    latent: int,
+    dimensions: int,
+    label_gain: float,
+    size: int,
+    source_size: int | None = None,
+    oracle_size: int | None = None,
+) -> Draw:
+    """Two overlapping mixtures of Gaussians through one random network; labels threshold another one.
+
+    Both mixtures have the same component widths; the target's means are moved by MEAN_SHIFT and its proportions are
+    drawn anew. Records are scaled by the mean and standard deviation of the source's first `size` records; the labels'
+    threshold is the median of the first `size` on either side.
+    """
+    rng = stream(name, seed)
+    source_means = rng.normal(size=(COMPONENTS, latent))
+    target_means = source_means + MEAN_SHIFT * rng.normal(size=(COMPONENTS, latent))
+    widths = rng.uniform(0.5, 1.5, (COMPONENTS, latent))
+
+    def sample(means: Records, count: int, more: int, part: int) -> tuple[Records, Records]:
+        """Frozen records, and those beyond them from the same mixture."""
+        proportions = rng.dirichlet(np.full(COMPONENTS, 2.0))
+        drawn: list[Records] = []
+        for generator, number in ((rng, count), (_more_stream(name, seed, part), more)):
+            components = generator.choice(COMPONENTS, number, p=proportions)
+            drawn.append(generator.normal(means[components], widths[components]))
+        return drawn[0], drawn[1]
+
+    source_latent, more_source = sample(source_means, size, _more(size, source_size), _SOURCE_STREAM)
+    target_latent, more_oracle = sample(target_means, 2 * size, _more(size, oracle_size), _ORACLE_STREAM)
+    features = _random_network(rng, (latent, FEATURE_UNITS, dimensions), 1.0)
+    score = _random_network(rng, (latent, LABEL_UNITS, LABEL_UNITS, 1), label_gain)
+    source, target = features(source_latent), features(target_latent)
+    source_scores, target_scores = score(source_latent)[:, 0], score(target_latent)[:, 0]
+    threshold = np.median(np.concatenate([source_scores, target_scores[:size]]))
+    centre, scale = source.mean(axis=0), source.std(axis=0)
+    target_labels = (target_scores > threshold).astype(np.int64)
+    target = (target - centre) / scale
+
+    def scaled(some: Records, more: Records) -> Records:
+        return np.concatenate([some, (features(more) - centre) / scale])
+
+    def labels_of(some: Labels, more: Records) -> Labels:
+        return np.concatenate([some, (score(more)[:, 0] > threshold).astype(np.int64)])
+
+    return Draw(
+        name=name,
+        attributes=tuple(f"x{index + 1}" for index in range(dimensions)),
+        source=scaled((source - centre) / scale, more_source),
+        source_labels=labels_of((source_scores > threshold).astype(np.int64), more_source),
+        oracle=scaled(target[:size], more_oracle),
+        oracle_labels=labels_of(target_labels[:size], more_oracle),
+        test=target[size:],
+        test_labels=target_labels[size:],
+    )
+
+
+draw_a = partial(_labelled_clusters, "A", dimensions=2, clusters=15, size=2500)
+"""A: the unit square, 15 clusters; 2500 records each for source, oracle and test."""
+draw_b = partial(_labelled_clusters, "B", dimensions=4, clusters=64, size=2500)
+"""B: the unit cube of 4 dimensions, 64 clusters; 2500 records each for source, oracle and test."""
+draw_c = partial(_latent_mixtures, "C", latent=3, dimensions=10, label_gain=1.6, size=5000)
+"""C: 3 latent dimensions to 10; 5000 records each for source, oracle and test."""
+draw_d = partial(_latent_mixtures, "D", latent=5, dimensions=15, label_gain=1.8, size=5000)
+"""D: 5 latent dimensions to 15; 5000 records each for source, oracle and test."""
+draw_e = partial(_latent_mixtures, "E", latent=10, dimensions=25, label_gain=5.5, size=5000)
+"""E: 10 latent dimensions to 25; 5000 records each for source, oracle and test."""

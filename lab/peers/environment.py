@@ -1,0 +1,259 @@
+"""The peers' environment: where its Python is, and the process of it that trains peers.
+
+Peers need libraries that cannot live with ours (diffprivlib wants an older scikit-learn), so they have an environment
+of their own, and run in a process that is started once and reused.
+"""
+
+import atexit
+import json
+import os
+import select
+import subprocess
+import tempfile
+import threading
+import time
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lab.peers.task import (
+    ARRAYS,
+    GENERATED,
+    OUTCOMES,
+    POINTS,
+    PROBABILITY,
+    Matrix,
+    PeerFailedError,
+    PeerResult,
+    PeerTask,
+    PeerUnavailableError,
+    Vector,
+)
+
+PYTHON_VARIABLE = "EXPRIL_PEERS"
+FOLDER = ".venv-peers"
+ROOT = Path(__file__).resolve().parents[2]
+HOW_TO_INSTALL = (
+    f"`make peers` in ExPriL's checkout makes {FOLDER}; or install lab/peers/requirements.txt into an "
+    f"environment of its own and set {PYTHON_VARIABLE} to its python"
+)
+TIMEOUT_SECONDS = 1800.0
+"""For one answer; far above what any peer takes, so that only one that hangs is ended."""
+CLOSING_SECONDS = 5.0
+# Ours come last on the path: a scikit-learn beside ExPriL must not hide the older one of the peers.
+_START = "import sys; sys.path.append(sys.argv[1]); from lab.peers.worker import main; main()"
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+def peers_python() -> Path:
+    """The Python of the peers' environment: what EXPRIL_PEERS names, else that of `.venv-peers` in the checkout.
+
+    Raises:
+        PeerUnavailableError: there is none; the text says how to install it.
+    """
+    named = os.environ.get(PYTHON_VARIABLE)
+    python = Path(named) if named else ROOT / FOLDER / "bin" / "python"
+    if not python.is_file():
+        raise PeerUnavailableError(f"the peers' environment is not there: no {python}. {HOW_TO_INSTALL}")
+    return python
+
+
+class Worker:
+    """A process that answers one request at a time; not for several threads at once.
+
+    Args:
+        command: starts it; it reads requests from stdin and writes replies to stdout, as `worker` says.
+        timeout_seconds: for each reply.
+    """
+
+    def __init__(self, command: Sequence[str], timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self._timeout_seconds = timeout_seconds
+        self._folder = tempfile.TemporaryDirectory(prefix="expril-peers-")
+        self._tasks = 0
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - the command is ours; only the path of Python is the user's
+                list(command),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,  # warnings of libraries, which may quote records
+                env={**os.environ, **_ONE_THREAD},
+            )
+        except OSError as error:
+            self._folder.cleanup()
+            raise PeerUnavailableError(f"{command[0]} cannot be started ({error.strerror}). {HOW_TO_INSTALL}") from None
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be asked."""
+        return self._process.poll() is None
+
+    def run(self, family: str, task: PeerTask) -> PeerResult:
+        """Train one peer.
+
+        Raises:
+            PeerUnavailableError: a library is missing.
+            PeerFailedError: the peer failed, or its process ended or took too long; then it cannot be asked again.
+        """
+        (probability,), seconds = self.arrays(family, task, (PROBABILITY,))
+        return PeerResult(checked(probability, len(task.test), task.peer), seconds)
+
+    def arrays(self, family: str, task: PeerTask, names: Sequence[str]) -> tuple[list[NDArray[np.float64]], float]:
+        """The named arrays of a peer's answer, unchecked, and the seconds that it took; else as `run`."""
+        self._tasks += 1
+        arrays, answer = (Path(self._folder.name) / f"{name}-{self._tasks}.npz" for name in ("task", "answer"))
+        np.savez(arrays, **{name: getattr(task, name) for name in ARRAYS})
+        scalars = {name: getattr(task, name) for name in ("peer", "epsilon", "delta", "seed", "columns")}
+        request = {"family": family, "task": scalars, "arrays": str(arrays), "answer": str(answer)}
+        try:
+            reply = self._ask(request, task.peer)
+            found = _read(answer, names, task.peer)
+        finally:
+            arrays.unlink(missing_ok=True)
+            answer.unlink(missing_ok=True)
+        return found, float(reply["seconds"])
+
+    def versions(self) -> dict[str, str]:
+        """Library -> its version in the peers' environment."""
+        return {
+            str(name): str(version) for name, version in self._ask({"versions": True}, "versions")["versions"].items()
+        }
+
+    def close(self) -> None:
+        """End the process and remove its files; a second call does nothing."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                try:
+                    pipe.close()
+                except OSError:
+                    continue  # what was still to be written to a dead process
+        try:
+            self._process.wait(CLOSING_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._folder.cleanup()
+
+    def _ask(self, request: dict[str, Any], peer: str) -> dict[str, Any]:
+        stdin, stdout = self._process.stdin, self._process.stdout
+        if stdin is None or stdout is None:
+            raise PeerFailedError(f"{peer}: the peers' process has no pipes")
+        try:
+            stdin.write(json.dumps(request).encode() + b"\n")
+            stdin.flush()
+            line = self._line(stdout, peer)
+            reply = json.loads(line)
+        except (OSError, EOFError, ValueError) as error:
+            self._process.kill()
+            code = self._process.wait()
+            raise PeerFailedError(f"{peer}: its process broke off ({type(error).__name__}, exit {code})") from None
+        if "missing" in reply:
+            raise PeerUnavailableError(f"{peer}: the peers' environment has no {reply['missing']}. {HOW_TO_INSTALL}")
+        if "error" in reply:
+            raise PeerFailedError(f"{peer} failed: {reply['error']} at {reply['place']}")
+        answered: dict[str, Any] = reply
+        return answered
+
+    def _line(self, stdout: IO[bytes], peer: str) -> bytes:
+        deadline, line = time.monotonic() + self._timeout_seconds, b""
+        while not line.endswith(b"\n"):
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([stdout], [], [], left)[0]:
+                self._process.kill()
+                self._process.wait()
+                raise PeerFailedError(f"{peer}: no answer in {self._timeout_seconds:g} s; its process was ended")
+            # Unbuffered, as select looks at the pipe and not at a buffer.
+            part = os.read(stdout.fileno(), 65536)
+            if not part:
+                raise EOFError
+            line += part
+        return line
+
+
+_LOCK = threading.Lock()
+_WORKERS: dict[tuple[int, Path], Worker] = {}
+"""By process, as a fork must not share its parent's pipes, and Python."""
+
+
+def run_in_environment(family: str, task: PeerTask) -> PeerResult:
+    """Train one peer in the peers' environment; its process is started where there is none, and reused.
+
+    Raises:
+        PeerUnavailableError: there is no such environment, or it lacks a library.
+        PeerFailedError: the peer failed; the next one gets a fresh process where that is needed.
+    """
+    with _LOCK:
+        return _worker().run(family, task)
+
+
+def generate_in_environment(task: PeerTask) -> tuple[Matrix, Vector]:
+    """Synthetic records of one generator, "aim" or "mst"; else as `run_in_environment`.
+
+    Returns:
+        (m, p) records and (m,) labels, 0 or 1.
+    """
+    with _LOCK:
+        (matrix, labels), _ = _worker().arrays("generators", task, GENERATED)
+    return matrix, labels
+
+
+def points_in_environment(task: PeerTask) -> Matrix:
+    """(m, p) points of a generator without labels, "dpgan", one for each test record; else as `run_in_environment`."""
+    with _LOCK:
+        (points,), _ = _worker().arrays("gans", task, (POINTS,))
+    return points
+
+
+def outcomes_in_environment(task: PeerTask) -> Matrix:
+    """A library's releases on a task's records, one for each row of `test`: (draws, k); see `run_in_environment`."""
+    with _LOCK:
+        (outcomes,), _ = _worker().arrays("games", task, (OUTCOMES,))
+    return outcomes
+
+
+def environment_versions() -> dict[str, str]:
+    """Library -> its version in the peers' environment.
+
+    Raises:
+        PeerUnavailableError: there is no such environment.
+    """
+    with _LOCK:
+        return _worker().versions()
+
+
+def _worker() -> Worker:
+    key = os.getpid(), peers_python()
+    if key not in _WORKERS or not _WORKERS[key].alive:
+        if key in _WORKERS:
+            _WORKERS.pop(key).close()
+        _WORKERS[key] = Worker([str(key[1]), "-c", _START, str(ROOT)])
+    return _WORKERS[key]
+
+
+@atexit.register
+def _close_all() -> None:
+    for (process, _), worker in _WORKERS.items():
+        if process == os.getpid():
+            worker.close()
+
+
+def _read(path: Path, names: Sequence[str], peer: str) -> list[NDArray[np.float64]]:
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return [np.asarray(arrays[name], dtype=np.float64) for name in names]
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+        raise PeerFailedError(f"{peer}: its answer cannot be read") from None
+
+
+def checked(probability: Vector, records: int, peer: str) -> Vector:
+    """The probabilities, if they are one a record and in [0, 1].
+
+    Raises:
+        PeerFailedError: they are not.
+    """
+    if probability.shape != (records,) or not np.all((probability >= 0) & (probability <= 1)):
+        raise PeerFailedError(f"{peer} gave no probability for each of {records} records")
+    return probability

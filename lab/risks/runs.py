@@ -1,0 +1,203 @@
+"""One run of one setting: what a model says of a population that is known exactly."""
+
+import time
+from fractions import Fraction
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
+
+from lab.estimates import learn_from_counts
+from lab.risks.design import DIMENSIONS, POPULATION, SITES, Population, Setting, design, population
+from learner_node.areas import expected_auc
+from learner_node.pooling import SecurePool
+from learner_node.prevalence import Prevalence
+from learner_node.strategies.base import ClassesEstimate, Problem, SourceEstimate, class_probabilities
+from learner_node.strategies.cells_by_label import CellsByLabel
+from protocol.records import Records
+from protocol.schema import NumericAttribute, Schema
+from simulations.campaign.store import Task
+
+Floats = NDArray[np.float64]
+
+SOURCE = 900
+CELLS, SMOOTH, REGRESSION = "cells", "cells-smooth", "regression"
+MAKERS = (CELLS, SMOOTH, REGRESSION)
+"""`cells` as it comes, without networks, and tuned logistic regression on the private records, without privacy."""
+TUNED_UP_TO = 20_000
+"""Records from which on regression is hardly penalised, and not tuned: its slope is then near 1."""
+SUREST = 1e-6
+
+
+class RiskRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one model says of a population. Of two classes the second's; of more, each class's in turn.
+
+    Attributes:
+        setting: its name.
+        maker: of `MAKERS`.
+        epsilon: text.
+        seed: of source, private records and noise.
+        truth: mean probabilities of the population.
+        said: means of the model's.
+        low, high, error: 95 % interval of the shares, and the standard error that the answers imply; empty for
+            regression.
+        slope: of the true log odds on the model's, over the population; NaN where the model says one probability.
+        auc: expected, of the last class against the rest.
+        brier: expected mean squared error of the last class's probability.
+        accuracy: expected share of records whose likeliest class is right.
+        seconds: that the run took.
+    """
+
+    setting: str
+    maker: str
+    epsilon: str
+    seed: int
+    truth: tuple[float, ...]
+    said: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    error: tuple[float, ...]
+    slope: tuple[float | None, ...]
+    auc: float
+    brier: float
+    accuracy: float
+    seconds: float
+
+    @property
+    def key(self) -> Task:
+        """Which run it is."""
+        return Task(self.setting, self.maker, self.epsilon, self.seed)
+
+
+def compute(task: Task) -> RiskRun:
+    """One run."""
+    start = time.monotonic()
+    setting = design()[task.problem]
+    known = population(setting)
+    rng = np.random.default_rng([711, task.seed])
+    source = rng.choice(POPULATION, SOURCE, replace=False)
+    private, labels = _private(setting, known, rng)
+    counted: tuple[Prevalence, ...] = ()
+    if task.maker == REGRESSION:
+        probabilities = _regression(known, private, labels, setting.classes, task.seed)
+    else:
+        probabilities, counted = _cells(setting, known, source, private, labels, rng, networks=task.maker == CELLS)
+    shown = range(1, 2) if setting.classes == 2 else range(setting.classes)
+    last = probabilities[:, -1]
+    true = known.probabilities[:, -1]
+    right = known.probabilities[np.arange(POPULATION), probabilities.argmax(axis=1)]
+    return RiskRun(
+        setting=task.problem,
+        maker=task.maker,
+        epsilon=task.epsilon,
+        seed=task.seed,
+        truth=tuple(float(known.probabilities[:, c].mean()) for c in shown),
+        said=tuple(float(probabilities[:, c].mean()) for c in shown),
+        low=tuple(each.low for each in counted),
+        high=tuple(each.high for each in counted),
+        error=tuple(each.error for each in counted),
+        slope=tuple(calibration_slope(probabilities[:, c], known.probabilities[:, c]) for c in shown),
+        auc=expected_auc(last, true),
+        brier=float(np.mean((last - true) ** 2 + true * (1.0 - true))),
+        accuracy=float(right.mean()),
+        seconds=round(time.monotonic() - start, 3),
+    )
+
+
+def _private(
+    setting: Setting, known: Population, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows of the population and classes of all sites' records; a unit's are one record, so often as is allowed."""
+    units = SITES * setting.records // setting.most
+    rows = rng.integers(POPULATION, size=units)
+    above = rng.random(units)[:, None] > np.cumsum(known.probabilities[rows], axis=1)[:, :-1]
+    return np.repeat(rows, setting.most), np.repeat(above.sum(axis=1), setting.most)
+
+
+def _cells(
+    setting: Setting,
+    known: Population,
+    source: NDArray[np.int64],
+    private: NDArray[np.int64],
+    labels: NDArray[np.int64],
+    rng: np.random.Generator,
+    *,
+    networks: bool,
+) -> tuple[Floats, tuple[Prevalence, ...]]:
+    """Class probabilities of the population, and the shares of the classes as the totals tell them."""
+    attributes = tuple(NumericAttribute(name=f"x{i}", lower=-32.0, upper=32.0) for i in range(DIMENSIONS))
+    schema = Schema(label="y", attributes=attributes, classes=tuple(map(str, range(setting.classes))))
+    everyone = Records(schema, known.records, np.zeros((POPULATION, 0), dtype=np.int64))
+    keys = tuple(bytes([number]) * 32 for number in range(SITES))
+    problem = Problem(
+        Records(schema, known.records[source], np.zeros((SOURCE, 0), dtype=np.int64)),
+        Fraction(setting.epsilon),
+        SITES,
+        len(private),
+        setting.most,
+        seed=int(rng.integers(2**31)),
+        pool=SecurePool.of(keys) if setting.pooling == "secure" else None,
+    )
+    options = {"networks": networks} if setting.classes == 2 else {}
+    model, estimate = learn_from_counts(CellsByLabel(**options), problem, everyone, private, labels, rng)
+    counted: tuple[Prevalence, ...] = ()
+    if isinstance(estimate, SourceEstimate) and estimate.counted is not None:
+        counted = (estimate.counted,)
+    elif isinstance(estimate, ClassesEstimate):
+        counted = estimate.counted
+    return class_probabilities(model, everyone), counted
+
+
+def _regression(
+    known: Population, private: NDArray[np.int64], labels: NDArray[np.int64], classes: int, seed: int
+) -> Floats:
+    """Logistic regression, its penalty chosen by five-fold log loss where records are few; no class is ruled out."""
+    found, numbers = np.unique(labels, return_counts=True)
+    result = np.full((POPULATION, classes), SUREST)
+    rows = known.records[private]
+    if len(found) == 1:
+        result[:, found[0]] = 1.0
+    else:
+        tuned = len(rows) <= TUNED_UP_TO and numbers.min() >= 5
+        if tuned:
+            model = LogisticRegressionCV(
+                Cs=9,
+                cv=5,
+                l1_ratios=(0,),
+                scoring="neg_log_loss",
+                max_iter=500,
+                random_state=seed,
+                use_legacy_attributes=False,
+            )
+        else:
+            model = LogisticRegression(C=1.0 if len(rows) <= TUNED_UP_TO else 1e4, max_iter=500)
+        result[:, found] = model.fit(rows, labels).predict_proba(known.records)
+    result = np.maximum(result, SUREST)
+    return np.asarray(result / result.sum(axis=1, keepdims=True))
+
+
+def calibration_slope(probability: Floats, truth: Floats) -> float | None:
+    """Slope b of logit P = a + b logit(probability) that is likeliest for labels of the true probabilities.
+
+    None where the model says one probability. With expected labels: no chance of a test set enters.
+
+    Args:
+        probability: (n,) that the model says.
+        truth: (n,) true ones.
+    """
+    score = logit(np.clip(probability, SUREST, 1.0 - SUREST))
+    if np.ptp(score) < 1e-9:
+        return None
+    centre, spread = score.mean(), score.std()
+    design_matrix = np.column_stack([np.ones(len(score)), (score - centre) / spread])
+    beta = np.array([logit(truth.mean()), 0.0])
+    for _ in range(50):
+        said = expit(design_matrix @ beta)
+        weight = said * (1.0 - said)
+        step = np.linalg.solve((design_matrix.T * weight) @ design_matrix, design_matrix.T @ (truth - said))
+        beta += np.clip(step, -2.0, 2.0)
+        if np.max(np.abs(step)) < 1e-10:
+            break
+    return float(beta[1] / spread)

@@ -1,0 +1,275 @@
+"""One cell of the study: a method's density for one domain, epsilon and repeat, and what is measured of it."""
+
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import gaussian_filter
+
+from lab.sample import bernstein, boosting, gan
+from lab.sample.bernstein import Lattice
+from lab.sample.domains import RANDOM_1D, Box, Target, target_of
+from lab.sample.metrics import coverage, negative_log_likelihood
+from lab.sample.theory import Theory, check_theory
+from protocol.rationals import parse_rational
+from simulations.campaign.store import Task
+
+Floats = NDArray[np.float64]
+
+MBDE, WHOLE, DPB, DPGAN = "mbde", "mbde-one-batch", "dpb", "dpgan"
+REPEATS = 4
+"""As in the paper."""
+RECORDS = 10_000
+"""Of the target, for every method."""
+CELLS = {1: 800, 2: 160}
+"""Of each coordinate, by dimensions."""
+MAP_CELLS = 64
+"""Of each coordinate of a density that is kept for a figure."""
+LATTICES = {1: (20, 40, 80), 2: (10, 20, 30)}
+"""Degrees, by dimensions. The paper gives none."""
+USUAL = {1: Lattice(40), 2: Lattice(20)}
+"""As plain as the paper has it: the operator once, shifted; in the middle of the degrees."""
+ORDERS = (1, 3)
+
+
+class Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A density that a method offers, and its measures.
+
+    Attributes:
+        name: what tells it from the method's others; "" where it is the only one.
+        nll: -E_P[log Q] in nats.
+        coverage: P's mass of the densest region that holds 0.95 of Q.
+        printed: P's mass of the least dense one, as the formula is printed.
+    """
+
+    name: str
+    nll: float
+    coverage: float
+    printed: float
+
+
+class Picture(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A density of two dimensions over the target's box, coarse.
+
+    Attributes:
+        peak: the largest density shown.
+        shades: deflated, one byte a cell: the density in 255ths of the peak, the last coordinate fastest.
+    """
+
+    peak: float
+    shades: bytes
+
+    @classmethod
+    def of(cls, masses: Floats, box: Box) -> "Picture":
+        """Of (n * n,) probabilities of a box's cells; n is a multiple of `MAP_CELLS`, or it is the other way round."""
+        side = round(len(masses) ** 0.5)
+        cells = masses.reshape(side, side)
+        coarse = _rebinned(cells, MAP_CELLS) * (MAP_CELLS**2 / box.volume)
+        peak = float(coarse.max())
+        return cls(peak, zlib.compress(np.rint(coarse / peak * 255).astype(np.uint8).tobytes(), 9))
+
+    @property
+    def share(self) -> Floats:
+        """(MAP_CELLS, MAP_CELLS) densities as shares of the peak; the first coordinate is the row."""
+        found: Floats = np.frombuffer(zlib.decompress(self.shades), np.uint8).reshape(MAP_CELLS, -1) / 255
+        return found
+
+
+class Sampled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One cell.
+
+    Attributes:
+        domain: as of `target_of`.
+        method: "mbde", "mbde-one-batch", "dpb" or "dpgan".
+        epsilon: exact text: of one sampled record and integral with MBDE, of the whole density with DPB, of the whole
+            training, with delta, with DPGAN.
+        seed: of the target's places, the records and the method's own choices and, as this is a simulation, noise.
+        variants: at least one.
+        entropy: of the target, -E_P[log P]: the least negative log-likelihood.
+        base: negative log-likelihood of Q_0.
+        theory: of MBDE alone.
+        picture: of the first variant, in two dimensions.
+        seconds: that it took.
+        settings: of the method, in words: what was chosen by the records, and how much was trained.
+    """
+
+    domain: str
+    method: str
+    epsilon: str
+    seed: int
+    variants: tuple[Variant, ...]
+    entropy: float
+    base: float
+    theory: Theory | None
+    picture: Picture | None
+    seconds: float
+    settings: str
+
+    @property
+    def key(self) -> Task:
+        """Which cell it is."""
+        return Task(self.domain, self.method, self.epsilon, self.seed)
+
+
+def compute_cell(task: Task) -> Sampled:
+    """One cell.
+
+    Raises:
+        ConfigurationError: no such domain; PeerUnavailableError: DPGAN's environment is not there.
+    """
+    start = time.monotonic()
+    target = target_of(task.problem, task.seed)
+    box, cells = target.box, CELLS[target.box.dimensions]
+    records = records_of(task.problem, task.seed)
+    made = _METHODS[task.maker](target, records, task)
+    masses = target.masses(cells)
+    on_base = target.masses(cells, target.base)
+    return Sampled(
+        task.problem,
+        task.maker,
+        task.epsilon,
+        task.seed,
+        made.variants,
+        entropy=negative_log_likelihood(masses, masses, box.volume / len(masses)),
+        base=negative_log_likelihood(
+            on_base, boosting.base_masses(target.base, cells), target.base.volume / len(masses)
+        ),
+        theory=made.theory,
+        picture=made.picture,
+        seconds=round(time.monotonic() - start, 3),
+        settings=made.settings,
+    )
+
+
+@lru_cache(maxsize=1)
+def records_of(domain: str, seed: int) -> Floats:
+    """(n, d) records of a repeat, the same for every method and epsilon."""
+    return target_of(domain, seed).draw(RECORDS, np.random.default_rng([seed, zlib.crc32(domain.encode())]))
+
+
+class _Made(msgspec.Struct):
+    variants: tuple[Variant, ...]
+    settings: str
+    theory: Theory | None = None
+    picture: Picture | None = None
+
+
+def _variant(name: str, target: Target, box: Box, model: Floats) -> Variant:
+    """Measure (n,) probabilities of the cells of a box."""
+    cells = round(len(model) ** (1 / box.dimensions))
+    masses = target.masses(cells, box)
+    covered = coverage(masses, model)
+    likelihood = negative_log_likelihood(masses, model, box.volume / len(model))
+    return Variant(name, likelihood, covered.dense, covered.printed)
+
+
+def _rng(task: Task) -> np.random.Generator:
+    """Of a method's own choices and noise: no two cells share it."""
+    return np.random.default_rng([task.seed, zlib.crc32(f"{task.problem} {task.maker} {task.epsilon}".encode())])
+
+
+def _mbde(target: Target, records: Floats, task: Task) -> _Made:
+    dimensions = target.base.dimensions
+    cells = CELLS[dimensions]
+    training = boosting.WHOLE if task.maker == WHOLE else boosting.TRAINING[dimensions]
+    learnt = boosting.learn(target.base, cells, records, parse_rational(task.epsilon), task.seed, training)
+    masses = target.masses(cells, target.base)
+    theory = check_theory(masses, boosting.base_masses(target.base, cells), learnt.classifiers, learnt.thetas)
+    return _Made(
+        (_variant("", target, target.base, learnt.masses),),
+        learnt.settings,
+        theory,
+        _on_target(target, learnt.masses) if dimensions == 2 else None,
+    )
+
+
+def _on_target(target: Target, masses: Floats) -> Picture:
+    """The part of a density on the base's box that the target's box shows."""
+    side = round(len(masses) ** 0.5)
+    density = masses.reshape(side, side) * (len(masses) / target.base.volume)
+    at = np.floor(
+        (target.box.centres(MAP_CELLS) - target.base.low)
+        / (np.array(target.base.high) - np.array(target.base.low))
+        * side
+    ).astype(np.int64)
+    shown = density[at[:, 0], at[:, 1]] * target.box.volume / MAP_CELLS**2
+    return Picture.of(shown, target.box)
+
+
+@lru_cache(maxsize=1)
+def _bandwidth(domain: str, seed: int) -> float:
+    """By cross-validation on the records of a repeat: the same at every epsilon."""
+    return bernstein.choose_bandwidth(_unit(target_of(domain, seed), records_of(domain, seed)))
+
+
+def _unit(target: Target, records: Floats) -> Floats:
+    """Records in the unit cube, by the bounds of the target's box."""
+    low, high = np.array(target.box.low), np.array(target.box.high)
+    found: Floats = (records - low) / (high - low)
+    return found
+
+
+def lattices(dimensions: int) -> Iterator[Lattice]:
+    """All that are tried, the usual one first."""
+    usual = USUAL[dimensions]
+    yield usual
+    for k in LATTICES[dimensions]:
+        for order in ORDERS:
+            for cut in (False, True):
+                if (lattice := Lattice(k, order, cut)) != usual:
+                    yield lattice
+
+
+def _dpb(target: Target, records: Floats, task: Task) -> _Made:
+    dimensions = target.box.dimensions
+    cells, epsilon = CELLS[dimensions], float(parse_rational(task.epsilon))
+    bandwidth = _bandwidth(task.problem, task.seed)
+    rng, unit = _rng(task), _unit(target, records)
+    variants, picture = [], None
+    for lattice in lattices(dimensions):
+        model = bernstein.release(unit, bandwidth, lattice, epsilon, cells, rng)
+        variants.append(_variant(str(lattice), target, target.box, model))
+        if picture is None and dimensions == 2:
+            picture = Picture.of(model, target.box)
+    return _Made(tuple(variants), f"bandwidth {bandwidth:.4f} of the box's side", None, picture)
+
+
+def _dpgan(target: Target, records: Floats, task: Task) -> _Made:
+    """The density of a generator is not known: a kernel estimate of its points stands for it."""
+    cells = CELLS[target.box.dimensions]
+    points = gan.train(target.box, records, float(parse_rational(task.epsilon)), task.seed)
+    unit = _unit(target, np.clip(points, target.box.low, target.box.high))
+    bandwidth = bernstein.choose_bandwidth(unit)
+    places = np.minimum((unit * cells).astype(np.int64), cells - 1)
+    counts = np.zeros((cells,) * target.box.dimensions)
+    np.add.at(counts, tuple(places.T), 1.0)
+    density = gaussian_filter(counts, bandwidth * cells, mode="nearest").ravel()
+    model = bernstein.as_probabilities(density / density.mean(), cut=True)
+    picture = Picture.of(model, target.box) if target.box.dimensions == 2 else None
+    return _Made((_variant("", target, target.box, model),), gan.SETTINGS, None, picture)
+
+
+def _rebinned(cells: Floats, count: int) -> Floats:
+    """(count, count) sums of (n, n) probabilities: each cell's is shared out by where its middle parts lie."""
+    side = len(cells)
+    fine = int(np.lcm(side, count))
+    spread = np.kron(cells, np.full((fine // side,) * 2, (side / fine) ** 2)) if fine != side else cells
+    found: Floats = spread.reshape(count, fine // count, count, fine // count).sum(axis=(1, 3))
+    return found
+
+
+_METHODS: dict[str, Callable[[Target, Floats, Task], _Made]] = {
+    MBDE: _mbde,
+    WHOLE: _mbde,
+    DPB: _dpb,
+    DPGAN: _dpgan,
+}
+
+
+def is_random_line(domain: str) -> bool:
+    """Whether a domain is one of random Gaussians on a line."""
+    return domain.startswith(RANDOM_1D)

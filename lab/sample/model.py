@@ -1,0 +1,219 @@
+"""What the study found, as plain data: its tables, figures and files are made of it."""
+
+import statistics
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from expril.report.provenance import Provenance
+from lab.sample.cells import DPB, DPGAN, MBDE, WHOLE, Picture, Sampled, Variant
+from lab.sample.domains import MIXTURE, MOST_RANDOM, RANDOM_1D, RANDOM_2D, RING, WIDE_RING
+from lab.sample.theory import Theory
+from protocol.rationals import parse_rational
+
+BEST = "dpb-best"
+"""DPB at the lattice of the least mean negative log-likelihood, which is chosen with the target at hand."""
+DOMAINS = (RING, WIDE_RING, RANDOM_2D, MIXTURE, *(f"{RANDOM_1D}-{modes}" for modes in range(1, MOST_RANDOM + 1)))
+NAMES = {
+    MBDE: "MBDE",
+    WHOLE: "MBDE, one batch",
+    DPB: "DPB, plain",
+    BEST: "DPB, best lattice",
+    DPGAN: "DPGAN",
+}
+"""Of the methods, in the order of tables."""
+METHODS = tuple(NAMES)
+
+
+class Mean(msgspec.Struct, frozen=True):
+    """Over repeats: the mean, the standard deviation (of a sample, 0 for one repeat), and how many."""
+
+    value: float
+    deviation: float
+    runs: int
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> "Mean":
+        """Of at least one repeat."""
+        found = list(values)
+        return cls(statistics.fmean(found), statistics.stdev(found) if len(found) > 1 else 0.0, len(found))
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A method at one domain and epsilon.
+
+    Attributes:
+        domain, method, epsilon: as of the cells; the method may also be "dpb-best".
+        variant: which of the method's; "" where it has one.
+        nll: negative log-likelihood in nats.
+        coverage: P's mass of the densest region with 0.95 of Q.
+        printed: P's mass of the least dense one, as the formula is printed.
+        entropy: the least negative log-likelihood of all, mean over the repeats.
+        base: that of Q_0.
+        settings: of the first repeat, in words.
+    """
+
+    domain: str
+    method: str
+    epsilon: str
+    variant: str
+    nll: Mean
+    coverage: Mean
+    printed: Mean
+    entropy: float
+    base: float
+    settings: str
+
+
+class Check(msgspec.Struct, frozen=True):
+    """The paper's theorems at one domain and epsilon, in numbers of densities, or of iterations.
+
+    Attributes:
+        domain, method, epsilon: of the densities.
+        densities: that were learnt.
+        in_range: of them in the mollifier (Theorem 5).
+        furthest: largest |log Q_T / Q_0| over epsilon / 2: at most 1 there.
+        gain: mean of KL(P, Q_0) - KL(P, Q_T).
+        most: epsilon / 2.
+        below_most: densities that keep Theorem 7 (10).
+        high: densities in the high regime throughout.
+        above_least: of these, that keep Theorem 7 (11) as printed.
+        above_least_proved: of these, that gain what Theorem 6 gives in sum.
+        steps: iterations.
+        weak: of them with a weak learner: both gammas positive.
+        high_steps: of them in the high regime.
+        above_printed: of the weak, that keep Theorem 6 as printed.
+        above_proved: of the weak, that keep it as proved.
+    """
+
+    domain: str
+    method: str
+    epsilon: str
+    densities: int
+    in_range: int
+    furthest: float
+    gain: float
+    most: float
+    below_most: int
+    high: int
+    above_least: int
+    above_least_proved: int
+    steps: int
+    weak: int
+    high_steps: int
+    above_printed: int
+    above_proved: int
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """A density in the plane, of the first repeat."""
+
+    domain: str
+    method: str
+    epsilon: str
+    seed: int
+    picture: Picture
+
+
+class Found(msgspec.Struct, frozen=True):
+    """Everything that a report shows.
+
+    Attributes:
+        rows: by domain, method and epsilon, in the order of `DOMAINS` and `METHODS`, epsilon upwards.
+        checks: likewise.
+        pictures: likewise.
+        provenance: None before anything was computed.
+    """
+
+    rows: tuple[Row, ...]
+    checks: tuple[Check, ...]
+    pictures: tuple[Shown, ...] = ()
+    provenance: Provenance | None = None
+
+    def of(self, domain: str, method: str) -> dict[float, Row]:
+        """The rows of a method, by epsilon upwards."""
+        return {number(row.epsilon): row for row in self.rows if (row.domain, row.method) == (domain, method)}
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """Of the rows."""
+        return tuple(dict.fromkeys(row.domain for row in self.rows))
+
+
+def number(epsilon: str) -> float:
+    """Of an exact text, for axes and comparisons."""
+    return float(parse_rational(epsilon))
+
+
+def found_of(cells: Sequence[Sampled]) -> Found:
+    """All that these cells show, whatever is still missing."""
+    grouped: dict[tuple[str, str, str], list[Sampled]] = {}
+    for cell in sorted(cells, key=lambda each: each.seed):
+        grouped.setdefault((cell.domain, cell.method, cell.epsilon), []).append(cell)
+    rows, checks, pictures = [], [], []
+    for (domain, method, epsilon), held in grouped.items():
+        rows.append(_row(method, 0, held))
+        if method == DPB:
+            rows.append(_row(BEST, _best(held), held))
+        theories = [cell.theory for cell in held if cell.theory is not None]
+        if theories:
+            checks.append(_check(held[0], theories))
+        if held[0].picture is not None:
+            pictures.append(Shown(domain, method, epsilon, held[0].seed, held[0].picture))
+
+    def order(each: Row | Check | Shown) -> tuple[int, int, float]:
+        return _place(DOMAINS, each.domain), _place(METHODS, each.method), number(each.epsilon)
+
+    return Found(tuple(sorted(rows, key=order)), tuple(sorted(checks, key=order)), tuple(sorted(pictures, key=order)))
+
+
+def _place(names: Sequence[str], name: str) -> int:
+    return names.index(name) if name in names else len(names)
+
+
+def _best(cells: Sequence[Sampled]) -> int:
+    """Place of the variant of the least mean negative log-likelihood."""
+    names = range(len(cells[0].variants))
+    return min(names, key=lambda place: statistics.fmean(cell.variants[place].nll for cell in cells))
+
+
+def _row(method: str, place: int, cells: Sequence[Sampled]) -> Row:
+    first = cells[0]
+    variants: list[Variant] = [cell.variants[place] for cell in cells]
+    return Row(
+        domain=first.domain,
+        method=method,
+        epsilon=first.epsilon,
+        variant=variants[0].name,
+        nll=Mean.of(each.nll for each in variants),
+        coverage=Mean.of(each.coverage for each in variants),
+        printed=Mean.of(each.printed for each in variants),
+        entropy=statistics.fmean(cell.entropy for cell in cells),
+        base=statistics.fmean(cell.base for cell in cells),
+        settings=first.settings,
+    )
+
+
+def _check(first: Sampled, theories: Sequence[Theory]) -> Check:
+    steps = [step for theory in theories for step in theory.steps]
+    high = [theory for theory in theories if theory.least is not None]
+    weak = [step for step in steps if step.weak]
+    return Check(
+        domain=first.domain,
+        method=first.method,
+        epsilon=first.epsilon,
+        densities=len(theories),
+        in_range=sum(theory.in_range for theory in theories),
+        furthest=max(theory.furthest / theory.most for theory in theories),
+        gain=statistics.fmean(theory.gain for theory in theories),
+        most=theories[0].most,
+        below_most=sum(theory.below_most for theory in theories),
+        high=len(high),
+        above_least=sum(theory.above_least for theory in high),
+        above_least_proved=sum(theory.above_proved for theory in high),
+        steps=len(steps),
+        weak=len(weak),
+        high_steps=sum(step.high for step in steps),
+        above_printed=sum(step.above_printed for step in weak),
+        above_proved=sum(step.above_proved for step in weak),
+    )

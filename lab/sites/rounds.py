@@ -1,0 +1,275 @@
+"""One question to so many curators, with whoever falls silent at a step of it: what is opened, charged and carried.
+
+Real curators and a real learner; what is missing is the distance. A curator that falls silent gets no request from
+that step on, and nothing comes back from it.
+"""
+
+import secrets
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import msgspec
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from curator_node.site import Site, now, temporary_site
+from curator_node.steward import StewardFile
+from lab.sites.spread import SECURE
+from learner_node.pooling import Pooling, SecurePool
+from learner_node.study import Federation, NoCuratorError, Study
+from protocol.envelopes import SigningKey, open_envelope
+from protocol.kinds.counts import CountsBody, PlannedCounts
+from protocol.kinds.secure_counts import TURNS, PlannedSecureCounts
+from protocol.messages import Query
+from protocol.noise import DiscreteLaplace
+from protocol.partitions import FeatureBins
+from protocol.plans import Plan
+from protocol.rationals import Rational
+from protocol.schema import NumericAttribute
+from protocol.secure_sum.aggregator import STEPS
+from simulations.campaign.curators import roomy_policy, spent
+from simulations.campaign.store import Task
+from simulations.carriers.direct import DirectCarrier
+
+RELEASE = "mass"
+OLDEST = 1000.0
+STEWARD = StewardFile(label="sick", classes=("no", "yes"), attributes=(NumericAttribute("age", 0.0, OLDEST),))
+EPSILON = Fraction(1, 10)
+SCALE = Rational.of(1 / EPSILON)
+RECORDS = 2
+"""At each site: what is measured here does not depend on them."""
+
+
+class Round(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One question.
+
+    Attributes:
+        ask: what was asked of whom.
+        seed: of the records and of who falls silent, never of noise.
+        shares: h noise shares that add up to one whole noise; 1 with "sum".
+        colluders: t that the plan assumes; 0 with "sum".
+        opened: whether the learner has an answer.
+        last: number of the last turn that was asked; where nothing was opened, the one that failed.
+        summed: how many curators' counts are in the answer.
+        charged: how many ledgers were charged.
+        noise: mean square of the answer less the exact counts of the curators in it; 0 where nothing was opened.
+        sent: bytes of the requests of each turn, mean over those that were asked.
+        received: bytes of the replies of each turn, mean over those that answered.
+        seconds: of the question, all curators and the learner in one thread.
+    """
+
+    ask: "Ask"
+    seed: int
+    shares: int
+    colluders: int
+    opened: bool
+    last: int
+    summed: int
+    charged: int
+    noise: float
+    sent: tuple[float, ...]
+    received: tuple[float, ...]
+    seconds: float
+
+    @property
+    def key(self) -> Task:
+        """Which question it is."""
+        return self.ask.task(self.seed)
+
+
+class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is asked, of whom, and who falls silent.
+
+    Attributes:
+        pooling: "sum" or "secure".
+        sites: n.
+        numbers: in the answer.
+        dropouts: u, tolerated by the plan; None: as many as a learner tolerates that is told nothing.
+        silent: how many fall silent.
+        step: from which of `STEPS` on.
+    """
+
+    pooling: Pooling
+    sites: int
+    numbers: int
+    dropouts: int | None = None
+    silent: int = 0
+    step: str = STEPS[0]
+
+    def task(self, seed: int) -> Task:
+        """The task of the question; its maker is what is asked, as JSON."""
+        return Task(f"{self.sites} sites", msgspec.json.encode(self).decode(), str(EPSILON), seed)
+
+
+class CountingCarrier(DirectCarrier):
+    """Calls the curators directly, weighs what it carries, and loses what a silent curator would get.
+
+    Attributes:
+        sent, received: turn -> bytes to, and from, each curator that was asked, or that answered.
+    """
+
+    def __init__(self, held: Mapping[bytes, Site], silent: frozenset[bytes], first: int) -> None:
+        super().__init__({key: site.handle for key, site in held.items()})
+        self._silent, self._first = silent, first
+        self.sent: dict[int, list[int]] = {}
+        self.received: dict[int, list[int]] = {}
+
+    def exchange(self, requests: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+        """See `learner_node.study.Carrier`."""
+        carried = {}
+        for key, data in requests.items():
+            turn = _turn(data)
+            if turn is None or key not in self._silent or turn < self._first:
+                carried[key] = data
+        replies = super().exchange(carried)
+        for key, data in carried.items():
+            turn = _turn(data)
+            if turn is not None:
+                self.sent.setdefault(turn, []).append(len(data))
+                self.received.setdefault(turn, []).extend([len(replies[key])] if key in replies else [])
+        return replies
+
+
+def _turn(data: bytes) -> int | None:
+    """The turn of a question's request, from 0; None for any other."""
+    _, message = open_envelope(data)
+    return message.sequence - 1 if isinstance(message, Query) else None
+
+
+@dataclass(frozen=True)
+class Curators:
+    """Curators that may be asked one question.
+
+    Attributes:
+        learner: who may ask.
+        held: by name.
+        ages: of each one's records.
+    """
+
+    learner: SigningKey
+    held: Mapping[str, Site]
+    ages: Mapping[str, NDArray[np.float64]]
+
+
+def open_curators(sites: int, seed: int) -> Curators:
+    """So many curators, with a few records each."""
+    learner = SigningKey.generate()
+    keys = {f"site {number + 1}": SigningKey.generate() for number in range(sites)}
+    members = [key.public for key in keys.values()] if sites > 1 else []
+    rng = np.random.default_rng([sites, seed])
+    ages = {name: rng.uniform(0.0, OLDEST, RECORDS) for name in keys}
+    held = {
+        name: temporary_site(
+            pl.DataFrame({"age": ages[name], "sick": [STEWARD.classes[0]] * RECORDS}),
+            STEWARD,
+            roomy_policy(learner, name=name, members=members),
+            key=key,
+        )
+        for name, key in keys.items()
+    }
+    return Curators(learner, held, ages)
+
+
+def bins_of(numbers: int) -> FeatureBins:
+    """A partition of so many cells, the one for missing ages among them."""
+    return FeatureBins("age", tuple(np.linspace(0.0, OLDEST, numbers)[1:-1]))
+
+
+def exact_counts(curators: Curators, names: Iterable[str], numbers: int) -> NDArray[np.float64]:
+    """What these curators would answer together without noise, (numbers,)."""
+    ages = np.concatenate([curators.ages[name] for name in names])
+    found = np.zeros(numbers)
+    np.add.at(found, np.searchsorted(bins_of(numbers).edges, ages, side="right"), 1.0)
+    return found
+
+
+def planned(ask: Ask, participants: Iterable[bytes]) -> PlannedCounts:
+    """The query."""
+    if ask.pooling != SECURE:
+        return PlannedCounts(release=RELEASE, partitions=1, scale=SCALE)
+    pool = SecurePool.of(participants, dropouts=ask.dropouts)
+    return PlannedSecureCounts(
+        release=RELEASE,
+        partitions=1,
+        scale=SCALE,
+        turns=TURNS,
+        participants=pool.participants,
+        colluders=pool.colluders,
+        dropouts=pool.dropouts,
+    )
+
+
+def take_round(ask: Ask, seed: int) -> Round:
+    """Ask it.
+
+    Args:
+        ask: of whom, and who falls silent.
+        seed: of the records and of who that is.
+    """
+    curators = open_curators(ask.sites, seed)
+    names = list(curators.held)
+    silent = np.random.default_rng([ask.sites, ask.silent, seed]).permutation(ask.sites)[: ask.silent]
+    carrier = CountingCarrier(
+        {site.identity: site for site in curators.held.values()},
+        frozenset(curators.held[names[number]].identity for number in silent),
+        STEPS.index(ask.step),
+    )
+    federation = Federation(
+        curators={name: site.identity for name, site in curators.held.items()},
+        key=curators.learner,
+        carrier=carrier,
+        clock=now,
+        entropy=secrets.token_bytes,
+        attempts=1,
+    )
+    query = planned(ask, federation.curators.values())
+    study = Study(federation)
+    study.read_cards()
+    body = CountsBody((bins_of(ask.numbers),), None)
+    summed: tuple[str, ...] = ()
+    noise = 0.0
+    start = time.monotonic()
+    with study.closing():
+        study.propose(Plan.of([query]), "a study of sites", names)
+        try:
+            done = study.ask(dict.fromkeys(names, body))
+        except NoCuratorError:
+            pass
+        else:
+            summed = done.took_part or tuple(study.survivors)
+            (answer,) = study.pooled(study.survivors)
+            noise = float(np.mean((answer.values.ravel() - exact_counts(curators, summed, ask.numbers)) ** 2))
+        seconds = time.monotonic() - start
+    secure = query if isinstance(query, PlannedSecureCounts) else None
+    return Round(
+        ask=ask,
+        seed=seed,
+        shares=1 if secure is None else secure.shares,
+        colluders=0 if secure is None else secure.colluders,
+        opened=bool(summed),
+        last=max(carrier.sent),
+        summed=len(summed),
+        charged=sum(spent(site, curators.learner) > 0 for site in curators.held.values()),
+        noise=round(noise, 3),
+        sent=_means(carrier.sent),
+        received=_means(carrier.received),
+        seconds=round(seconds, 3),
+    )
+
+
+def compute_round(task: Task) -> Round:
+    """The question of a task."""
+    return take_round(msgspec.json.decode(task.maker, type=Ask), task.seed)
+
+
+def one_noise() -> float:
+    """Variance of the noise of one curator."""
+    return DiscreteLaplace(SCALE.fraction).variance()
+
+
+def _means(weighed: Mapping[int, list[int]]) -> tuple[float, ...]:
+    """By turn."""
+    return tuple(round(sum(weighed[turn]) / max(1, len(weighed[turn])), 1) for turn in sorted(weighed))

@@ -1,0 +1,222 @@
+"""What one run of one problem is made of: whose records are private, what the learner holds, what is tested."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from curator_node.steward import StewardFile
+from lab.comparison.matrices import Matrices, make_matrices
+from lab.paper.draws import Draw
+from protocol.record_frames import encode_frame, encode_labels
+from protocol.records import Records
+from protocol.schema import NumericAttribute, Schema
+
+Labels = NDArray[np.bool_]
+Options = dict[str, object]
+"""Of a strategy or of its networks, by their names."""
+
+LABEL_COLUMN, CLASSES = "label", ("0", "1")
+BOUND = 32.0
+"""Declared bounds of the paper's attributes: the records are standardised by the source, or lie in [0, 1]. A few CTG
+rows (12 in 20 draws) have an attribute beyond; it counts as the bound."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """Options of ``learner_node.networks.train_network``, by its names; AdamW, ReLU, linearly falling rate."""
+
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    weight_decay: float
+
+
+@dataclass(frozen=True)
+class PaperDataset:
+    """One row of Table 1.
+
+    Attributes:
+        name: "A" to "E", "CTG-A" or "CTG-B".
+        draw: the data of a run from its seed (>= 0).
+        dimensions: d, the columns of the records.
+        hidden: units of the hidden layers.
+        rounds: T, hypotheses that are trained.
+        reweight: whether masses are asked first and Pb. 1 solved, because source and target differ.
+        queries: questions in all, over which epsilon is divided; ``rounds``, plus one for the masses.
+        target_size: n, records of the oracle.
+        training: of every network, h* included.
+    """
+
+    name: str
+    draw: Callable[[int], Draw]
+    dimensions: int
+    hidden: tuple[int, ...]
+    rounds: int
+    reweight: bool
+    queries: int
+    target_size: int
+    training: Training
+
+    @property
+    def network(self) -> Options:
+        """Options of every network, h* included."""
+        return {"hidden": self.hidden, **asdict(self.training)}
+
+
+def draw_steward(draw: Draw, round_size: int | None = None) -> StewardFile:
+    """A schema of numeric attributes; the paper takes every row as independent, so the record is the unit.
+
+    Args:
+        draw: whose attributes they are.
+        round_size: declared; the paper's Table 1 prints it for each data set.
+    """
+    attributes = tuple(NumericAttribute(name=name, lower=-BOUND, upper=BOUND) for name in draw.attributes)
+    return StewardFile(label=LABEL_COLUMN, classes=CLASSES, attributes=attributes, round_size=round_size)
+
+
+def draw_frame(draw: Draw, records: NDArray[np.float64], labels: NDArray[np.int64] | None = None) -> pl.DataFrame:
+    """Records of a draw as a frame, with the label column where labels are given.
+
+    Args:
+        draw: whose attributes they have.
+        records: (n, d) rows of the draw.
+        labels: (n,) in {0, 1}.
+    """
+    frame = pl.DataFrame({name: records[:, index] for index, name in enumerate(draw.attributes)})
+    return frame if labels is None else frame.with_columns(pl.Series(LABEL_COLUMN, labels).cast(pl.String))
+
+
+@dataclass(frozen=True)
+class Site:
+    """The private records of one curator.
+
+    Attributes:
+        name: of the site.
+        frame: n records with the label column, as its curator reads them.
+        steward: schema and declared round size.
+        records: the same records, encoded.
+        labels: (n,) whether a record is of class 1.
+    """
+
+    name: str
+    frame: pl.DataFrame
+    steward: StewardFile
+    records: Records
+    labels: Labels
+
+    @classmethod
+    def of(cls, name: str, frame: pl.DataFrame, steward: StewardFile) -> "Site":
+        """The site of a frame with a label column."""
+        records = encode_frame(frame, steward.schema)
+        return cls(name, frame, steward, records, encode_labels(frame[steward.label], steward.classes) > 0)
+
+
+@dataclass(frozen=True)
+class Units:
+    """Privacy units of which one may have several records.
+
+    Attributes:
+        most: contribution bound c.
+        private: (n,) unit of each private record, in the order of `Split.private`.
+        test: (m,) of each test record.
+    """
+
+    most: int
+    private: NDArray[np.object_]
+    test: NDArray[np.object_]
+
+
+@dataclass(frozen=True)
+class Split:
+    """One run of one problem. Only a harness may look at the private records and at the test labels.
+
+    Attributes:
+        problem: key of `PROBLEMS`.
+        seed: of the split; a learner's random choices may take it, too.
+        schema: of all records.
+        source: the learner's own records.
+        sites: the curators' private records.
+        test: the records on which everything is measured.
+        test_labels: (m,) whether a test record is of class 1.
+        paper: the paper's row of this problem; None for a problem that it does not have.
+        units: whose records they are, where each record is not a unit.
+    """
+
+    problem: str
+    seed: int
+    schema: Schema
+    source: Records
+    sites: tuple[Site, ...]
+    test: Records
+    test_labels: Labels
+    paper: PaperDataset | None = None
+    units: Units | None = None
+
+    @cached_property
+    def private(self) -> Records:
+        """All sites' private records, for what is trained in site; no curator and no learner has them."""
+        return Records(
+            self.schema,
+            np.concatenate([site.records.numeric for site in self.sites]),
+            np.concatenate([site.records.categorical for site in self.sites]),
+        )
+
+    @cached_property
+    def private_labels(self) -> Labels:
+        """(n,) labels of `private`."""
+        return np.concatenate([site.labels for site in self.sites])
+
+    @cached_property
+    def matrices(self) -> Matrices:
+        """The same records as plain matrices, for peers."""
+        return make_matrices(self.source, self.private, self.private_labels, self.test, self.test_labels)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One column of the comparison's tables.
+
+    Attributes:
+        name: as in the results.
+        title: one line for people.
+        split: seed (>= 0) -> the records of a run; DataUnavailableError where they are not to be had.
+        network: options of every network of a strategy: hidden, epochs, batch_size, learning_rate, weight_decay;
+            empty takes the strategies' own.
+        most_runs: a cap for what is slow; None follows the command.
+        averaged: whether its accuracies enter the averages of the comparison's headline.
+        rare: whether one class is rare: accuracy then says little, and the area under the ROC curve leads.
+    """
+
+    name: str
+    title: str
+    split: Callable[[int], Split]
+    network: Options = field(default_factory=dict)
+    most_runs: int | None = None
+    averaged: bool = True
+    rare: bool = False
+
+
+def split_of(draw: Draw, seed: int, paper: PaperDataset | None = None, *, declared: int | None = None) -> Split:
+    """A draw as one curator and a learner hold it.
+
+    Args:
+        draw: the records.
+        seed: of the split.
+        paper: the row of Table 1 that they are of; its size is the declared one.
+        declared: number of records that the curator declares where there is no such row.
+    """
+    steward = draw_steward(draw, paper.target_size if paper else declared)
+    return Split(
+        problem=draw.name,
+        seed=seed,
+        schema=steward.schema,
+        source=encode_frame(draw_frame(draw, draw.source), steward.schema),
+        sites=(Site.of("oracle", draw_frame(draw, draw.oracle, draw.oracle_labels), steward),),
+        test=encode_frame(draw_frame(draw, draw.test), steward.schema),
+        test_labels=draw.test_labels > 0,
+        paper=paper,
+    )

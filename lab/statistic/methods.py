@@ -1,0 +1,132 @@
+"""The methods that are compared, each as a curator does it but for the noise, which is numpy's: nobody's records."""
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curator_node.kinds.statistics import quantiles
+from curator_node.kinds.statistics.columns import FINE_STEPS
+from curator_node.kinds.statistics.estimates import Block, estimate
+from protocol.kinds.statistics.asked import Grid
+from protocol.kinds.statistics.methods import AggregateMean, AggregateMedian, Exponential, Smooth, SmoothLaplace
+from protocol.kinds.statistics.tails import Degrees
+from protocol.noise import DiscreteLaplace, NoisyMax
+from protocol.rationals import Rational
+
+ESTIMANDS: dict[str, tuple[int, int]] = {"median": (1, 1), "upper_quartile": (3, 1)}
+"""Estimator -> (a, b) of the quantile a / (a + b)."""
+DEGREES: Degrees = 4
+STRETCH_SHARE = Fraction(1, 2)
+"""Of epsilon, for the stretch of heavy-tailed noise; the rest is for its shift."""
+DELTA = 1e-6
+MOST_BLOCKS, LEAST_BLOCKS = 1000, 10
+DRAWS = 40
+Drawn = NDArray[np.float64]
+
+
+class Sample:
+    """Records of one attribute, and a quantile to be told of them.
+
+    Args:
+        values: (n,) of the attribute.
+        grid: on which it is told.
+        estimand: key of `ESTIMANDS`.
+        epsilon: of each method.
+        rng: of noise and of the split into blocks.
+    """
+
+    def __init__(self, values: Drawn, grid: Grid, estimand: str, epsilon: Fraction, rng: np.random.Generator) -> None:
+        self.grid, self.epsilon, self.rng = grid, epsilon, rng
+        self.sides = ESTIMANDS[estimand]
+        self.counts = np.bincount(grid.indices(values), minlength=grid.points)
+        self.centre = quantiles.quantile(self.counts, *self.sides)
+        self._values, self._estimand = values, estimand
+
+    def blocks(self) -> NDArray[np.int64]:
+        """What each of about sqrt(n) blocks says, as an index of the grid."""
+        count = min(MOST_BLOCKS, max(LEAST_BLOCKS, math.isqrt(len(self._values))))
+        ends = (self.grid.lower, self.grid.upper)
+        steps = Grid(*ends, FINE_STEPS).indices(self._values)[:, None]
+        own = self.rng.integers(count, size=len(steps))
+        order = np.argsort(own, kind="stable")
+        parts = np.split(steps[order], np.cumsum(np.bincount(own, minlength=count))[:-1])
+        said = [estimate(self._estimand, Block(part, np.empty(0, np.uint8), (ends,))) for part in parts]
+        middle = self.grid.value(self.grid.steps // 2)
+        return self.grid.indices(np.array([middle if one is None else one for one in said]))
+
+
+def no_noise(sample: Sample) -> Drawn:
+    """The quantile of the records itself."""
+    return np.full(DRAWS, float(sample.centre))
+
+
+def global_laplace(sample: Sample) -> Drawn:
+    """Laplace noise by the worst case: the whole grid."""
+    scale = sample.grid.steps / sample.epsilon
+    noise = DiscreteLaplace(scale).simulate(sample.rng, (DRAWS,))
+    return np.clip(sample.centre + noise, 0, sample.grid.steps)
+
+
+def exponential(sample: Sample) -> Drawn:
+    """A choice among the points of the grid."""
+    weight = max(sample.sides)
+    method = Exponential(Rational.of(2 * weight / sample.epsilon), weight)
+    scores = quantiles.rank_scores(sample.counts, *sample.sides)
+    return _choices(scores, method.law, sample)
+
+
+def smooth(sample: Sample) -> Drawn:
+    """Student's t scaled by smooth sensitivity: pure."""
+    beta = Rational.of(STRETCH_SHARE * sample.epsilon / DEGREES)
+    scale = Fraction(DEGREES + 1, 2) / ((1 - STRETCH_SHARE) * sample.epsilon)
+    method = Smooth(Rational.of(scale), beta, DEGREES)
+    noise = sample.rng.standard_t(DEGREES, DRAWS) / math.sqrt(DEGREES)
+    return _scaled(sample, method, noise)
+
+
+def smooth_laplace(sample: Sample) -> Drawn:
+    """Laplace noise scaled by smooth sensitivity: private but for delta."""
+    beta = Fraction(float(sample.epsilon) / (2 * math.log(2 / DELTA))).limit_denominator(10**6)
+    method = SmoothLaplace(Rational.of(2 / sample.epsilon), Rational.of(beta))
+    return _scaled(sample, method, sample.rng.laplace(size=DRAWS))
+
+
+def aggregate_mean(sample: Sample) -> Drawn:
+    """The noisy mean of blocks."""
+    values, steps = sample.blocks(), sample.grid.steps
+    method = AggregateMean(len(values), steps, Rational.of(steps / sample.epsilon))
+    noise = method.law.simulate(sample.rng, (DRAWS,))
+    means: Drawn = np.clip((values.sum() + noise) / len(values), 0, steps)
+    return means
+
+
+def aggregate_median(sample: Sample) -> Drawn:
+    """The median of blocks, a choice."""
+    values = sample.blocks()
+    method = AggregateMedian(len(values), Rational.of(2 / sample.epsilon))
+    scores = quantiles.block_scores(np.bincount(values, minlength=sample.grid.points))
+    return _choices(scores, method.law, sample)
+
+
+def _choices(scores: NDArray[np.int64], law: NoisyMax, sample: Sample) -> Drawn:
+    return np.array([law.simulate(sample.rng, scores) for _ in range(DRAWS)], np.float64)
+
+
+def _scaled(sample: Sample, method: Smooth | SmoothLaplace, noise: Drawn) -> Drawn:
+    found = quantiles.smooth_sensitivity(sample.counts, *sample.sides, method.decay.fraction, 1) / quantiles.ONE
+    return np.clip(np.rint(sample.centre + float(method.scale.fraction) * found * noise), 0, sample.grid.steps)
+
+
+METHODS: dict[str, tuple[str, Callable[[Sample], Drawn]]] = {
+    "exponential": ("exponential mechanism", exponential),
+    "smooth": ("smooth sensitivity, Student's t", smooth),
+    "smooth_laplace": (f"smooth sensitivity, Laplace, delta {DELTA:g}", smooth_laplace),
+    "aggregate_median": ("median of blocks", aggregate_median),
+    "aggregate_mean": ("mean of blocks", aggregate_mean),
+    "global": ("global sensitivity, Laplace", global_laplace),
+    "none": ("no noise", no_noise),
+}
+"""Name -> title, and what draws indices of the grid."""

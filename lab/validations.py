@@ -1,0 +1,356 @@
+"""How often the intervals of a validation hold: the table of docs/validation.md.
+
+`python -m lab.validations --seeds 5600:5610 --out FILE` adds the runs that FILE lacks, one JSON line each;
+`--show` sums FILE up. The population is known: the private half of a scenario's records, from which units are drawn
+with replacement, site by site, as many as there are. So the exact curve of the population is known, and an answer has
+both the chance of the draw and the noise. The score is a logistic regression on the test records, of which every other
+seed is twice as sure as it should be. No curator is involved: exact counts and seeded noise, in the form that curators
+answer.
+"""
+
+import argparse
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from scipy.special import ndtri
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+
+from learner_node.performance import Interval, Performance, performance
+from learner_node.score_posterior import draw_counts
+from learner_node.score_trend import Bins
+from learner_node.scored import bin_count, probability_of, settled_thresholds, validation_bins
+from learner_node.source import coordinates, standardising_map
+from learner_node.thresholds import DEFAULT_THRESHOLDS, read_thresholds
+from learner_node.validation import DRAWS
+from protocol.hypotheses import Mlp
+from protocol.noise import DiscreteLaplace
+from protocol.partitions import ScoreBins
+from protocol.record_frames import encode_frame, encode_labels
+from protocol.records import Records
+from protocol.schema import NumericAttribute, Schema
+from simulations.campaign.names import parse_seeds
+from simulations.campaign.runner import Campaign
+from simulations.campaign.store import Task, read_cells
+from simulations.records import load_records, split_records
+from simulations.scenario import load_scenario
+
+EPSILONS = ("0.1", "0.3", "1", "3")
+SCENARIOS = ("wdbc", "heart", "ctg", "readmission", "readmission-30")
+INVENTED = {
+    "easy": (0.98, 0.4, 280, 3),
+    "plain": (0.8, 0.3, 1000, 2),
+    "rare": (0.7, 0.05, 8000, 4),
+    "coin": (0.5, 0.3, 600, 2),
+}
+"""Two normals -> area, prevalence, private records, sites. The source of "easy" has another prevalence."""
+POPULATION = 100_000
+QUANTITIES = ("prevalence", "auc", "sensitivity", "specificity", "ppv", "npv", "calibration")
+REPEATS = {"pooled": 4, "site": 1}
+"""Answers to one split and one score; there are several sites."""
+
+
+class Coverage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the intervals of one split held, over a few answers.
+
+    Attributes:
+        dataset: a scenario, or a key of `INVENTED`.
+        part: "pooled" or "site".
+        epsilon: text.
+        seed: of the split.
+        bins: of the score.
+        area: of the exact curve; the mean, where there are several sites.
+        held: quantity -> intervals that held the exact value.
+        made: quantity -> intervals.
+        width: quantity -> sum of their widths.
+        bias: sum of estimated areas less exact ones.
+        seconds: that it took.
+    """
+
+    dataset: str
+    part: str
+    epsilon: str
+    seed: int
+    bins: int
+    area: float
+    held: dict[str, int]
+    made: dict[str, int]
+    width: dict[str, float]
+    bias: float
+    seconds: float
+
+    @property
+    def key(self) -> Task:
+        """Which run it is."""
+        return Task(self.dataset, self.part, self.epsilon, self.seed)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The population of one site.
+
+    Attributes:
+        records: n of them.
+        labels: (n,) whether of class 1.
+        starts: first record of each unit, and n; units lie together.
+    """
+
+    records: Records
+    labels: NDArray[np.bool_]
+    starts: NDArray[np.int64]
+
+    def cells(self, bins: ScoreBins) -> NDArray[np.int64]:
+        """Bin and label of each record as one number."""
+        return 2 * bins.cells(self.records).astype(np.int64) + self.labels
+
+
+@dataclass(frozen=True)
+class Split:
+    """A population, what the learner has of it, and a score.
+
+    Attributes:
+        source: the learner's records.
+        pools: by site.
+        drawn: units that are drawn at each site.
+        hypothesis: whose score is validated.
+        most: records of one unit.
+    """
+
+    source: Records
+    pools: tuple[Pool, ...]
+    drawn: tuple[int, ...]
+    hypothesis: Mlp
+    most: int
+
+
+@lru_cache(2)
+def load(dataset: str, seed: int) -> Split:
+    """The records of one run."""
+    return _invented(dataset, seed) if dataset in INVENTED else _from_scenario(dataset, seed)
+
+
+def _from_scenario(dataset: str, seed: int) -> Split:
+    scenario, _, folder = load_scenario(dataset)
+    sites = split_records(scenario, load_records(scenario, folder), seed)
+    first = next(iter(sites.values()))
+    schema, steward = first.steward.schema, first.steward
+    source = encode_frame(pl.concat([site.source for site in sites.values()]), schema)
+    test = pl.concat([site.test for site in sites.values()])
+    labels = encode_labels(test[schema.label], schema.classes) > 0
+    pools = []
+    for site in sites.values():
+        frame, unit = site.counted, steward.unit
+        if unit is None:
+            starts = np.arange(frame.height + 1)
+        else:
+            frame = frame.sort(unit, maintain_order=True)
+            names = frame[unit].to_numpy()
+            starts = np.append(np.flatnonzero(np.append(True, names[1:] != names[:-1])), len(names))
+        pools.append(Pool(encode_frame(frame, schema), encode_labels(frame[schema.label], schema.classes) > 0, starts))
+    hypothesis = _logistic(source, encode_frame(test, schema), labels, 1 + seed % 2)
+    most = 1 if steward.unit is None else steward.most_records_per_unit
+    return Split(source, tuple(pools), tuple(len(pool.starts) - 1 for pool in pools), hypothesis, most)
+
+
+def _invented(dataset: str, seed: int) -> Split:
+    area, prevalence, size, sites = INVENTED[dataset]
+    rng = np.random.default_rng([7, seed, *dataset.encode()])
+    schema = Schema(attributes=(NumericAttribute("x", -8.0, 8.0),), label="y", classes=("0", "1"))
+    apart = np.sqrt(2.0) * float(ndtri(area))
+
+    def drawn(count: int, share: float) -> tuple[Records, NDArray[np.bool_]]:
+        labels = rng.random(count) < share
+        values = rng.standard_normal(count) + apart * (labels - 0.5)
+        return encode_frame(pl.DataFrame({"x": values}), schema), labels
+
+    source, _ = drawn(1000, 0.6 if dataset == "easy" else prevalence)
+    pools = []
+    for _ in range(sites):
+        records, labels = drawn(POPULATION // sites, prevalence)
+        pools.append(Pool(records, labels, np.arange(len(labels) + 1)))
+    hypothesis = _logistic(source, *drawn(400, prevalence), 1 + seed % 2) if dataset != "coin" else _line(source, 1.0)
+    return Split(source, tuple(pools), (size // sites,) * sites, hypothesis, 1)
+
+
+def _line(source: Records, slope: float) -> Mlp:
+    features = standardising_map(source)
+    return Mlp.of(features, [(np.full((1, features.width), slope, np.float32), np.zeros(1, np.float32))])
+
+
+def _logistic(source: Records, records: Records, labels: NDArray[np.bool_], sureness: float) -> Mlp:
+    """Logistic regression as a network without hidden units; its logits times a number."""
+    features = standardising_map(source)
+    fitted = LogisticRegression(max_iter=2000).fit(coordinates(features, records), labels)
+    weights, bias = sureness * fitted.coef_, sureness * fitted.intercept_
+    return Mlp.of(features, [(weights.astype(np.float32), bias.astype(np.float32))])
+
+
+def compute(task: Task) -> Coverage:
+    """One run."""
+    start = time.monotonic()
+    split, epsilon = load(task.problem, task.seed), Fraction(task.epsilon)
+    scale = split.most / epsilon
+    pooled = task.maker == "pooled"
+    records = [int(np.diff(pool.starts).mean() * count) for pool, count in zip(split.pools, split.drawn, strict=True)]
+    probability = probability_of(split.hypothesis, split.source)
+    count = bin_count(probability, target_size=sum(records), scale=float(scale), noises=len(split.pools))
+    asked = settled_thresholds(read_thresholds(DEFAULT_THRESHOLDS), probability, bins=count)
+    bins = validation_bins(split.hypothesis, split.source, count, asked)
+    k = len(bins.edges) + 1
+    place = Bins.of(split.hypothesis.logits(split.source), bins.cells(split.source), k)
+    cells = [pool.cells(bins) for pool in split.pools]
+    parts = [list(range(len(cells)))] if pooled else [[index] for index in range(len(cells))]
+    truths = [_truth(split, [cells[index] for index in part], part, k) for part in parts]
+    rng = np.random.default_rng([11, task.seed, int(1000 * epsilon), int(pooled)])
+    law = DiscreteLaplace(scale)
+    held: dict[str, int] = defaultdict(int)
+    made: dict[str, int] = defaultdict(int)
+    width: dict[str, float] = defaultdict(float)
+    bias = 0.0
+    for repeat in range(REPEATS[task.maker]):
+        answers = []
+        for pool, own, drawn in zip(split.pools, cells, split.drawn, strict=True):
+            units = rng.integers(0, len(pool.starts) - 1, drawn)
+            rows = np.concatenate([np.arange(pool.starts[unit], pool.starts[unit + 1]) for unit in units])
+            answers.append(np.bincount(own[rows], minlength=2 * k).reshape(k, 2) + law.simulate(rng, (k, 2)))
+        for part, truth in zip(parts, truths, strict=True):
+            if truth is None:
+                continue
+            draws = draw_counts(
+                np.sum([answers[index] for index in part], axis=0).astype(np.float64),
+                place,
+                scale=float(scale),
+                noises=len(part),
+                draws=DRAWS,
+                seed=repeat,
+                design=float(split.most),
+            )
+            told = performance(draws, list(bins.edges), [0.0] * k)
+            for name, value, interval in _compared(told, truth):
+                held[name] += value in interval
+                made[name] += 1
+                width[name] += interval.high - interval.low
+            bias += told.auc - truth[0]
+    areas = [truth[0] for truth in truths if truth is not None]
+    return Coverage(
+        dataset=task.problem,
+        part=task.maker,
+        epsilon=task.epsilon,
+        seed=task.seed,
+        bins=k,
+        area=float(np.mean(areas)),
+        held=dict(held),
+        made=dict(made),
+        width=dict(width),
+        bias=bias,
+        seconds=round(time.monotonic() - start, 3),
+    )
+
+
+Truth = tuple[float, NDArray[np.float64]]
+"""Exact area, and exact shares of the records by bin and class, (k, 2)."""
+
+
+def _truth(split: Split, cells: Sequence[NDArray[np.int64]], part: Sequence[int], k: int) -> Truth | None:
+    """Of some sites' populations, weighed as they are drawn; None where a class is absent."""
+    weights, labels, scores, shares = [], [], [], np.zeros((k, 2))
+    for index, own in zip(part, cells, strict=True):
+        pool = split.pools[index]
+        weight = split.drawn[index] / (len(pool.starts) - 1)
+        weights.append(np.full(len(own), weight))
+        labels.append(pool.labels)
+        scores.append(split.hypothesis.logits(pool.records))
+        shares += weight * np.bincount(own, minlength=2 * k).reshape(k, 2)
+    label = np.concatenate(labels)
+    if label.all() or not label.any():
+        return None
+    area = roc_auc_score(label, np.concatenate(scores), sample_weight=np.concatenate(weights))
+    return float(area), shares / shares.sum()
+
+
+def _compared(told: Performance, truth: Truth) -> Iterator[tuple[str, float, Interval]]:
+    """(quantity, exact value, interval) of all that a validation tells."""
+    area, shares = truth
+    yield "prevalence", shares[:, 1].sum(), told.prevalence
+    yield "auc", area, told.area
+    below = np.cumsum(shares, axis=0)
+    above = shares.sum(axis=0) - below
+    for index, point in enumerate(told.points):
+        (negative, missed), (false, found) = below[index], np.maximum(above[index], 0.0)
+        for name, part, rest in (
+            ("sensitivity", found, missed),
+            ("specificity", negative, false),
+            ("ppv", found, false),
+            ("npv", negative, missed),
+        ):
+            if part + rest > 0:
+                yield name, part / (part + rest), getattr(point, name)
+    for own, (zeros, ones) in zip(told.calibration, shares, strict=True):
+        if zeros + ones > 0:
+            yield "calibration", ones / (zeros + ones), own.observed
+
+
+def show(path: Path) -> None:
+    """Print a Markdown table of a file's runs: for each quantity coverage, and mean width of the area's interval."""
+    groups: dict[tuple[str, str, str], list[Coverage]] = defaultdict(list)
+    for run in read_cells(path, Coverage):
+        for name in (run.dataset, "all"):
+            groups[run.part, run.epsilon, name].append(run)
+    order = [*SCENARIOS, *INVENTED, "all"]
+    sys.stdout.write(f"| answers | epsilon | data set | bins | AUC | bias | width | {' | '.join(QUANTITIES)} |\n")
+    sys.stdout.write(f"|{'---|' * (7 + len(QUANTITIES))}\n")
+    for (part, epsilon, name), runs in sorted(
+        groups.items(), key=lambda item: (item[0][0], float(item[0][1]), order.index(item[0][2]))
+    ):
+        made = {what: sum(run.made.get(what, 0) for run in runs) for what in QUANTITIES}
+        held = [sum(run.held.get(what, 0) for run in runs) / max(made[what], 1) for what in QUANTITIES]
+        numbers = (
+            f"{np.mean([run.bins for run in runs]):.0f}",
+            f"{np.mean([run.area for run in runs]):.2f}",
+            f"{sum(run.bias for run in runs) / made['auc']:+.3f}",
+            f"{sum(run.width['auc'] for run in runs) / made['auc']:.2f}",
+            *(f"{share:.2f}" for share in held),
+        )
+        sys.stdout.write(f"| {part} | {epsilon} | {name} | {' | '.join(numbers)} |\n")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(prog="python -m lab.validations", description=__doc__)
+    parser.add_argument("--seeds", default="5600:5610", help="first:end")
+    parser.add_argument("--out", type=Path, required=True, help="the file of runs")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--datasets", default=",".join((*SCENARIOS, *INVENTED)))
+    parser.add_argument("--epsilons", default=",".join(EPSILONS))
+    parser.add_argument("--show", action="store_true")
+    chosen = parser.parse_args(arguments)
+    if chosen.show:
+        show(chosen.out)
+        return
+    seeds = parse_seeds(chosen.seeds)
+    tasks = [
+        Task(name, part, epsilon, seed)
+        for seed in seeds
+        for name in chosen.datasets.split(",")
+        for epsilon in chosen.epsilons.split(",")
+        for part in ("pooled", "site")
+    ]
+    command = " ".join(["python -m lab.validations", *arguments])
+    campaign = Campaign(
+        "validations", chosen.out.parent, seeds.start, chosen.jobs, command, noise="seeded, not private"
+    )
+    campaign.run_file(chosen.out, tasks, compute, Coverage)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,25 @@
+"""How a learner reads each query kind; one file and one line per kind."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from learner_node.kinds.blog_holdout import BLOG_HOLDOUT
+from learner_node.kinds.counts import COUNTS
+from learner_node.kinds.holdout import HOLDOUT
+from learner_node.kinds.model import MODEL
+from learner_node.kinds.sample import SAMPLE
+from learner_node.kinds.secure_counts import SECURE_COUNTS
+from learner_node.kinds.statistic import STATISTIC
+from learner_node.reading import Reader
+
+_SHIPPED = (
+    COUNTS,
+    SECURE_COUNTS,
+    HOLDOUT,
+    BLOG_HOLDOUT,
+    SAMPLE,
+    MODEL,
+    STATISTIC,
+)
+READERS: Mapping[str, Reader] = MappingProxyType({reader.kind.name: reader for reader in _SHIPPED})
+"""What a learner has unless it is given others."""

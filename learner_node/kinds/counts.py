@@ -1,0 +1,228 @@
+"""Reads `counts` releases into arrays, one curator's or the sum over several."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learner_node.plausibility import FALSE_ALARM, GROWTH, MOST_RECORDS
+from learner_node.reading import Precision, Reader
+from protocol.errors import ConfigurationError, RemoteProtocolError
+from protocol.kinds import QUERY_KINDS, counts
+from protocol.kinds.counts import CountsBody, CountsLimits
+from protocol.messages import Card
+from protocol.noise import DiscreteLaplace
+from protocol.query_kind import Turn
+from protocol.records import Records
+from protocol.refusals import RefusalCode
+from protocol.release_kinds import RELEASE_KINDS
+from protocol.schema import Schema
+
+_TELL_SHARES = ("error_correct", "class_counts", "label_total")
+
+
+@dataclass(frozen=True)
+class CountsAnswer:
+    """Noisy numbers of one query.
+
+    Attributes:
+        body: what was asked: its partitions are those to read `values` with. Where another process asked, they are not
+            what would be drawn now.
+        values: (sum of cell counts, columns) float64: whole numbers, or ratios for `paper_ratio`.
+        sizes: cell count of each partition.
+        release: the release kind.
+        scale: of one discrete Laplace noise.
+        sites: number of curators whose records are counted.
+        noises: number of independent noises summed in each value: one for each curator, or what the shares of a secure
+            sum amount to, which need not be a whole number.
+        steps: whole numbers that a record adds to a cell; 1 but for release kinds of a numeric label.
+    """
+
+    body: CountsBody
+    values: NDArray[np.float64]
+    sizes: tuple[int, ...]
+    release: str
+    scale: Fraction
+    sites: int = 1
+    noises: float = 1
+    steps: int = 1
+
+    @property
+    def blocks(self) -> list[NDArray[np.float64]]:
+        """`values` per partition."""
+        return np.split(self.values, np.cumsum(self.sizes)[:-1])
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the noise in one value."""
+        return DiscreteLaplace(self.scale).variance(self.noises)
+
+
+def read(data: bytes, body: CountsBody, turn: Turn, schema: Schema) -> CountsAnswer:
+    """Decode a release body.
+
+    Raises:
+        RemoteProtocolError: not a CountsRelease, not of the asked shape, or with a ratio that is no number.
+    """
+    planned = turn.planned
+    sizes = tuple(partition.cell_count(schema) for partition in body.partitions)
+    columns = RELEASE_KINDS[planned.release].columns(schema)
+    values = counts.numbers(data, body, turn, schema).astype(np.float64).reshape(-1, columns)
+    if not np.isfinite(values).all():
+        raise RemoteProtocolError(RefusalCode.MALFORMED, "release.ratios", "numbers")
+    return CountsAnswer(body, values, sizes, planned.release, planned.scale.fraction, steps=planned.steps)
+
+
+def add(answers: Sequence[CountsAnswer]) -> CountsAnswer:
+    """The sum of several curators' answers to the same query (their mean, for ratios)."""
+    first = answers[0]
+    values = np.sum([answer.values for answer in answers], axis=0)
+    if not RELEASE_KINDS[first.release].counted:
+        values = values / len(answers)
+    sites, noises = (sum(getattr(answer, name) for answer in answers) for name in ("sites", "noises"))
+    return replace(first, values=values, sites=sites, noises=noises)
+
+
+def complaint_about(answer: CountsAnswer, round_size: int | None) -> str:
+    """Why an answer cannot be that of a curator with so many records; "" where it can.
+
+    Every record is in one cell of each partition, so its cells' counts are at least 0 and add up to the records, give
+    or take the noise; signed counts lie between minus and plus that. Noise bounds are for each value and for each
+    partition's total, together passed with a probability of at most `FALSE_ALARM` by an honest curator whose card
+    declares at least 1 / `GROWTH` of its records. There is no lower bound but 0: a curator with fewer records than it
+    declares, or whose unit bound leaves few, brings little and harms nobody.
+
+    Args:
+        answer: one curator's (`sites` is 1).
+        round_size: as declared; None is held against `MOST_RECORDS`.
+    """
+    if not RELEASE_KINDS[answer.release].counted:
+        inside = bool(((answer.values >= 0) & (answer.values <= 1)).all())
+        return "" if inside else "its answer has ratios that are not between 0 and 1"
+    found = beyond(answer, MOST_RECORDS if round_size is None else round_size)
+    if found is None:
+        return ""
+    declared = "which no curator holds" if round_size is None else f"and its card declares {round_size}"
+    return f"its answer counts {found.records:.3g} records in {found.where}, {declared}"
+
+
+class Beyond(NamedTuple):
+    """A count that cannot be true, in records, and where."""
+
+    records: float
+    where: str
+
+
+def beyond(answer: CountsAnswer, declared: int) -> Beyond | None:
+    """The count in an answer that so many declared records cannot explain; see `complaint_about`."""
+    most = declared * GROWTH * answer.steps
+    least = -most if answer.release == "signed_error" else 0
+    law = DiscreteLaplace(answer.scale)
+    # Half of the rate for values, half for totals; each of both sides.
+    value_noise = law.bound(FALSE_ALARM / (4 * max(answer.values.size, 1)), answer.noises)
+    if answer.values.size and (answer.values.max() > most + value_noise or answer.values.min() < least - value_noise):
+        largest = float(answer.values.flat[int(np.abs(answer.values).argmax())])
+        return Beyond(largest / answer.steps, "a cell")
+    for block in answer.blocks:
+        noise = law.bound(FALSE_ALARM / (4 * len(answer.sizes)), block.size * answer.noises)
+        total = float(block.sum())
+        if not least - noise <= total <= most + noise:
+            return Beyond(total / answer.steps, "all cells together")
+    return None
+
+
+def rehearse(
+    body: CountsBody, turn: Turn, records: Records, tally: NDArray[np.int64], sites: int, rng: np.random.Generator
+) -> CountsAnswer:
+    """What curators would answer; the records are invented, so the noise needs no secure source.
+
+    Raises:
+        ConfigurationError: a release that is not private as claimed, or not about two classes.
+    """
+    exact = exact_answer(body, turn, records, tally)
+    noise = turn.planned.law.simulate(rng, (sites, *exact.values.shape)).sum(axis=0)
+    return replace(exact, values=exact.values + noise, sites=sites, noises=sites)
+
+
+def exact_answer(body: CountsBody, turn: Turn, records: Records, tally: NDArray[np.int64]) -> CountsAnswer:
+    """As `rehearse`, without noise and of one curator."""
+    planned = turn.planned
+    kind = RELEASE_KINDS[planned.release]
+    if kind.of_errors is None:
+        raise ConfigurationError(
+            f"{planned.release} is not private or not about two classes; a quote is for plans that are both"
+        )
+    # Without a hypothesis all are counted as correct.
+    said = np.zeros(len(tally), np.bool_) if body.hypothesis is None else body.hypothesis.predict(records)
+    errors = np.zeros(len(tally)) if body.hypothesis is None else np.where(said, tally[:, 0], tally[:, 1])
+    sizes = tuple(partition.cell_count(records.schema) for partition in body.partitions)
+    blocks = []
+    for partition, size in zip(body.partitions, sizes, strict=True):
+        cells = partition.cells(records)
+        wrong, all_there = (
+            np.bincount(cells, weights, minlength=size).astype(np.int64) for weights in (errors, tally.sum(axis=1))
+        )
+        blocks.append(kind.of_errors(wrong, all_there - wrong))
+    values = np.concatenate(blocks).astype(np.float64)
+    return CountsAnswer(body, values, sizes, planned.release, planned.scale.fraction)
+
+
+def precision(body: CountsBody, turn: Turn, schema: Schema, target_size: int, sites: int) -> Precision:
+    """See `Precision`; errors of a numeric label are in records and in shares of its range."""
+    return precision_with(turn.planned.law.variance(sites), body, turn, schema, target_size)
+
+
+def precision_with(variance: float, body: CountsBody, turn: Turn, schema: Schema, target_size: int) -> Precision:
+    """As `precision`, for noise of this variance in each pooled number."""
+    planned, cells = turn.planned, cells_of(body, schema)
+    deviation = float(np.sqrt(variance)) / planned.steps
+    records = target_size * len(body.partitions) / cells
+    share_error = None
+    if planned.release in _TELL_SHARES:
+        # At 1/2 the noise of a share s = n1 / (n1 + n0) is that of (1 - s) n1 - s n0, over all columns but its own.
+        columns = RELEASE_KINDS[planned.release].columns(schema)
+        share_error = float(min(0.5, np.sqrt(columns * deviation**2 / 4 + records / 4) / records))
+    return Precision(cells, planned.scale.fraction, deviation, records, share_error)
+
+
+def cells_of(body: CountsBody, schema: Schema) -> int:
+    """Cells of a question, all partitions together."""
+    return sum(partition.cell_count(schema) for partition in body.partitions)
+
+
+def limits_of(card: Card, kind: str = counts.COUNTS.name) -> CountsLimits:
+    """What a curator limits of counts; the defaults where it does not allow them, and so would refuse any.
+
+    Args:
+        card: the curator's.
+        kind: the query kind by which they are asked.
+    """
+    return allowed_by(card, kind) or CountsLimits()
+
+
+def allowed_by(card: Card, kind: str) -> CountsLimits | None:
+    """As `limits_of`; None where it does not allow them."""
+    try:
+        limits: CountsLimits = QUERY_KINDS.limits(card.limits, kind)
+    except RemoteProtocolError:
+        return None
+    return limits
+
+
+def tightest(limits: Sequence[CountsLimits]) -> CountsLimits:
+    """What all of them allow."""
+    first, *others = (item.release_kinds for item in limits)
+    return CountsLimits(
+        release_kinds=tuple(kind for kind in first if all(kind in kinds for kinds in others)),
+        cells=min(item.cells for item in limits),
+        partitions=min(item.partitions for item in limits),
+        parameters=min(item.parameters for item in limits),
+    )
+
+
+COUNTS = Reader(
+    kind=counts.COUNTS, read=read, pool=add, complaint=complaint_about, rehearse=rehearse, precision=precision
+)

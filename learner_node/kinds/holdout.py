@@ -1,0 +1,122 @@
+"""Reads `holdout` answers: "close", or noisy numbers of errors and of correct records, of one curator or of several."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from learner_node.plausibility import FALSE_ALARM, GROWTH, MOST_RECORDS
+from learner_node.reading import Reader
+from protocol.codec import decode
+from protocol.kinds import holdout
+from protocol.kinds.holdout import HoldoutBody, HoldoutRelease, PlannedHoldout
+from protocol.noise import DiscreteLaplace
+from protocol.query_kind import Turn
+from protocol.schema import Schema
+
+Z_95 = 1.959963984540054
+NEVER_LESS = 1.0
+"""Of fewer records than this no accuracy is told."""
+
+
+@dataclass(frozen=True)
+class HoldoutAnswer:
+    """What curators said of one hypothesis.
+
+    Each curator compares on its own. So "close" of several is no statement about the sum of their records: each found
+    the stated accuracy to be off by fewer than about `threshold` of its own records.
+
+    Attributes:
+        estimate: the accuracy that was stated.
+        close: curators that found it close.
+        told: curators that released counts; their instances have ended.
+        errors, correct: sums of their noisy counts; 0 where nobody told any.
+        scale: of the discrete Laplace noise in each curator's count.
+        threshold: T, in records of one curator.
+        last: whether a curator's last instance has ended; of several answers, whether all have.
+    """
+
+    estimate: Fraction
+    close: int
+    told: int
+    errors: int
+    correct: int
+    scale: Fraction
+    threshold: int
+    last: bool
+
+    @property
+    def records(self) -> int:
+        """Noisy number of records of the curators that released counts."""
+        return self.errors + self.correct
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of correct records among theirs, in [0, 1]; None where nobody told any, or noise leaves no record."""
+        if not self.told or self.records < NEVER_LESS:
+            return None
+        return float(np.clip(self.correct / self.records, 0.0, 1.0))
+
+    @property
+    def accuracy_error(self) -> float | None:
+        """Standard error of `accuracy` from noise alone, in shares; not from the choice of the records."""
+        share = self.accuracy
+        if share is None:
+            return None
+        variance = DiscreteLaplace(self.scale).variance(self.told)
+        return float(np.sqrt(variance * ((1 - share) ** 2 + share**2))) / self.records
+
+    @property
+    def accuracy_interval(self) -> tuple[float, float] | None:
+        """About 95 % for the share of correct ones among all records like theirs: noise and sampling, normal."""
+        share, error = self.accuracy, self.accuracy_error
+        if share is None or error is None:
+            return None
+        half = Z_95 * float(np.hypot(error, np.sqrt(max(share * (1 - share), 0.25 / self.records) / self.records)))
+        return max(0.0, share - half), min(1.0, share + half)
+
+
+def read(data: bytes, body: HoldoutBody, turn: Turn, schema: Schema) -> HoldoutAnswer:
+    """One curator's answer; RemoteProtocolError where it is no release of the planned query."""
+    planned: PlannedHoldout = turn.planned
+    release = decode(holdout.read_release(data, body, turn, schema), HoldoutRelease)
+    errors, correct = release.counts or (0, 0)
+    return HoldoutAnswer(
+        estimate=Fraction(body.estimate, planned.resolution),
+        close=int(release.close),
+        told=int(not release.close),
+        errors=errors,
+        correct=correct,
+        scale=planned.count_scale.fraction,
+        threshold=planned.threshold,
+        last=not release.close and release.instance == planned.answers,
+    )
+
+
+def add(answers: Sequence[HoldoutAnswer]) -> HoldoutAnswer:
+    """Several curators' answers to the same question: how many found it close, and the sums of the others' counts."""
+    close, told, errors, correct = (
+        sum(getattr(answer, name) for answer in answers) for name in ("close", "told", "errors", "correct")
+    )
+    last = all(answer.last for answer in answers)
+    return replace(answers[0], close=close, told=told, errors=errors, correct=correct, last=last)
+
+
+def complaint_about(answer: HoldoutAnswer, round_size: int | None) -> str:
+    """Why counts cannot be those of a curator with so many records; "" where they can, and for "close".
+
+    An honest curator's answer is thrown away with a chance of at most `FALSE_ALARM`; see `readers.counts`.
+    """
+    if not answer.told:
+        return ""
+    most = (MOST_RECORDS if round_size is None else round_size) * GROWTH
+    law = DiscreteLaplace(answer.scale)
+    one, both = law.bound(FALSE_ALARM / 4), law.bound(FALSE_ALARM / 2, 2)
+    if min(answer.errors, answer.correct) < -one or answer.records > most + both:
+        declared = "which no curator holds" if round_size is None else f"and its card declares {round_size}"
+        return f"its answer counts {answer.errors} errors and {answer.correct} correct records, {declared}"
+    return ""
+
+
+HOLDOUT = Reader(kind=holdout.HOLDOUT, read=read, pool=add, complaint=complaint_about)

@@ -1,0 +1,93 @@
+"""Reads `model` releases: noisy whole numbers, those of each curator by themselves, as not all methods' sums add up."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learner_node.plausibility import FALSE_ALARM, GROWTH, MOST_RECORDS
+from learner_node.reading import Reader
+from protocol.kinds import model
+from protocol.kinds.model import ModelBody, PlannedModel
+from protocol.kinds.models import Forest, NaiveBayes
+from protocol.noise import DiscreteLaplace
+from protocol.query_kind import Turn
+from protocol.schema import Schema
+
+MOST_UNIT = 1000
+"""Noise is foreseen for units of up to so many records: an answer does not say what its curator's bound is."""
+
+
+@dataclass(frozen=True)
+class ModelAnswer:
+    """Noisy whole numbers of one query.
+
+    Attributes:
+        planned: what was planned.
+        body: what was asked.
+        numbers: (curators, k) int64, a row for each curator, model by model.
+        lengths: how many of the k are each model's.
+    """
+
+    planned: PlannedModel
+    body: ModelBody
+    numbers: NDArray[np.int64]
+    lengths: tuple[int, ...]
+
+    @property
+    def sites(self) -> int:
+        """Number of curators that it is of."""
+        return len(self.numbers)
+
+    def of(self, index: int = 0) -> NDArray[np.int64]:
+        """The numbers of one model: (curators, its numbers)."""
+        start = sum(self.lengths[:index])
+        return self.numbers[:, start : start + self.lengths[index]]
+
+    def summed(self, index: int = 0) -> NDArray[np.int64]:
+        """The same, added up over the curators; for methods whose releases are sums over records."""
+        total: NDArray[np.int64] = self.of(index).sum(axis=0)
+        return total
+
+    def variance(self, most_records_per_unit: int) -> float:
+        """Variance of one curator's noise in each number, for a unit of so many records."""
+        return model.law(self.planned, most_records_per_unit).variance()
+
+
+def read(data: bytes, body: ModelBody, turn: Turn, schema: Schema) -> ModelAnswer:
+    """The answer of one curator; RemoteProtocolError(MALFORMED) unless it has as many numbers as were asked for."""
+    found = model.numbers(data, body, turn, schema).astype(np.int64)
+    return ModelAnswer(turn.planned, body, found[None], model.lengths(body, turn, schema))
+
+
+def together(answers: Sequence[ModelAnswer]) -> ModelAnswer:
+    """The answers of several curators to the same query, one below the other."""
+    return replace(answers[0], numbers=np.concatenate([answer.numbers for answer in answers]))
+
+
+def complaint_about(answer: ModelAnswer, round_size: int | None) -> str:
+    """Why an answer cannot be that of a curator with so many records; "" where it can.
+
+    A number moves by at most `sensitivity` with a record, so with n records it lies within n times that of 0, and where
+    a method only counts, not below 0. Noise bounds are for units of up to `MOST_UNIT` records, as an answer does not
+    tell its curator's; they are passed with a probability of at most `FALSE_ALARM` by an honest one.
+
+    Args:
+        answer: one curator's.
+        round_size: as declared; None is held against `MOST_RECORDS`.
+    """
+    planned, declared = answer.planned, MOST_RECORDS if round_size is None else round_size
+    each = planned.method.sensitivity(1)
+    scale = planned.models * planned.method.sensitivity(MOST_UNIT) / planned.epsilon.fraction
+    noise = DiscreteLaplace(scale).bound(FALSE_ALARM / (2 * max(answer.numbers.size, 1)))
+    most = float(each) * declared * GROWTH + noise
+    least = -noise if isinstance(planned.method, NaiveBayes | Forest) else -most
+    if not answer.numbers.size or least <= answer.numbers.min() <= answer.numbers.max() <= most:
+        return ""
+    told = "which no curator holds" if round_size is None else f"and its card declares {round_size}"
+    far = float(np.abs(answer.numbers).max())
+    return f"its answer has a number of {far:.3g}, to which a record adds at most {each}, {told}"
+
+
+MODEL = Reader(kind=model.MODEL, read=read, pool=together, complaint=complaint_about)

@@ -1,0 +1,129 @@
+"""Questions about where the private records are, which no label is needed for; results to look at, not strategies.
+
+The source's own components and clusters cost nothing, and strategies use those. What the curators' records look like is
+worth a question only where they come from elsewhere, and then it is a result by itself.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from learner_node.kinds.model import ModelAnswer
+from learner_node.kinds.models.clusters import Clusters, clusters
+from learner_node.kinds.models.moments import Components, components
+from learner_node.learn import admit
+from learner_node.source import kmeans_cells
+from learner_node.strategies.in_site import unit_map
+from learner_node.study import Federation, Study
+from protocol.kinds.model import ModelBody, PlannedModel
+from protocol.kinds.models import AnyMethod, Body, Centres, KMeans, Mapped, Points, PrincipalComponents
+from protocol.plans import Plan
+from protocol.rationals import Rational, parse_rational
+from protocol.records import Records
+from protocol.schema import Schema
+
+INSIDE = 0.9
+"""Share of the source's points within the unit ball; longer ones are shrunk into it."""
+RADIUS = 64
+"""Whole steps of a vector's length: rounding to them costs less than any noise here."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An answer, and what it cost.
+
+    Attributes:
+        answer: of all curators that answered.
+        source: the learner's records, encoded.
+        spent: exact epsilon at the costliest curator, by its receipts.
+    """
+
+    answer: ModelAnswer
+    source: Records
+    spent: Fraction
+
+
+def ask_clusters(
+    federation: Federation,
+    source: Callable[[Schema], Records],
+    *,
+    clusters: int,
+    epsilon: Fraction | str,
+    iterations: int = 2,
+    seed: int = 0,
+) -> tuple[Clusters, Asked]:
+    """k-means at every curator, from the centres of the source's own.
+
+    Args:
+        federation: whom to ask.
+        source: encodes the learner's records for a schema.
+        clusters: K, at least 1.
+        epsilon: to spend at each curator, exact.
+        iterations: each spends an equal part of it.
+        seed: of the source's k-means.
+
+    Raises:
+        NoCuratorError: none accepted, or none answered.
+        ConfigurationError: records that do not fit the cards.
+    """
+
+    def question(records: Records) -> tuple[AnyMethod, Body]:
+        features = unit_map(records, INSIDE)
+        points = Points(width=features.width, radius=RADIUS, constant=RADIUS // 2)
+        first = kmeans_cells(records, features, clusters, seed)
+        nearest = first.cells(records)
+        rows = points.rows(features.points(records))[:, : points.width]
+        centres = np.stack([rows[nearest == place].mean(axis=0) for place in np.unique(nearest)])
+        method = KMeans(points=points, clusters=len(centres), iterations=iterations)
+        return method, Centres.of(features, np.rint(centres).astype(np.int64))
+
+    asked = ask(federation, source, question, epsilon)
+    return _clusters(asked.answer), asked
+
+
+def ask_components(
+    federation: Federation, source: Callable[[Schema], Records], *, epsilon: Fraction | str
+) -> tuple[Components, Asked]:
+    """Principal components of all curators' records together; arguments and errors of `ask_clusters`."""
+
+    def question(records: Records) -> tuple[AnyMethod, Body]:
+        features = unit_map(records, INSIDE)
+        return PrincipalComponents(points=Points(features.width, RADIUS, RADIUS // 2)), Mapped(features)
+
+    asked = ask(federation, source, question, epsilon)
+    return components(asked.answer), asked
+
+
+def ask(
+    federation: Federation,
+    source: Callable[[Schema], Records],
+    question: Callable[[Records], tuple[AnyMethod, Body]],
+    epsilon: Fraction | str,
+) -> Asked:
+    """A study of one query for one model, and no more.
+
+    Args:
+        federation: whom to ask.
+        source: encodes the learner's records for a schema.
+        question: encoded source -> what is planned and asked.
+        epsilon: to spend at each curator, exact.
+
+    Raises:
+        NoCuratorError, ConfigurationError: as `ask_clusters`.
+    """
+    study = Study(federation)
+    records, cards, left_out = admit(study, source)
+    for name, reason in left_out.items():
+        study.leave_out(name, reason)
+    method, body = question(records)
+    planned = PlannedModel(method=method, epsilon=Rational.of(parse_rational(epsilon)))
+    with study.closing():
+        names = study.propose(Plan.of([planned]), "", list(cards))
+        study.ask(dict.fromkeys(names, ModelBody(models=(body,))))
+        (answer,) = study.pooled(study.survivors)
+    return Asked(answer, records, max(study.spent(name) for name in study.survivors))
+
+
+_clusters = clusters

@@ -1,0 +1,81 @@
+"""Reads `sample` releases into tables of synthetic records; those of several curators one after the other."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learner_node.reading import Reader
+from protocol.grids import BaseLaw, LevelAxis, levels_of
+from protocol.kinds import sample
+from protocol.kinds.sample import SampleBody
+from protocol.query_kind import Turn
+from protocol.schema import NumericAttribute, Schema
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@dataclass(frozen=True)
+class SampleAnswer:
+    """Synthetic records.
+
+    Attributes:
+        schema: of the records that they are like.
+        base: the grid that they lie on, and the law that they come from where nothing was learnt.
+        cells: (n, axes) int64, their places on it.
+        sites: number of curators that drew them.
+    """
+
+    schema: Schema
+    base: BaseLaw
+    cells: NDArray[np.int64]
+    sites: int = 1
+
+    @property
+    def points(self) -> NDArray[np.float64]:
+        """(n, axes): numbers in the middle of their cells, levels and classes from 0."""
+        return self.base.points(self.cells)
+
+    def frame(self) -> "pl.DataFrame":
+        """A table of n rows as a steward's would be: every attribute and the label; what was not drawn is missing.
+
+        Numbers are Float64, levels and classes String. `protocol.record_frames.encode_frame` reads its attributes.
+        """
+        import polars as pl  # noqa: PLC0415 - who asks for nothing of the kind waits for no library of tables
+
+        schema = self.schema
+        numbers = {each.name for each in schema.attributes if isinstance(each, NumericAttribute)}
+        numbers |= {schema.label} if schema.label_bounds is not None else set()
+        names = [*(each.name for each in schema.attributes), schema.label]
+        types = {name: pl.Float64 if name in numbers else pl.String for name in names}
+        table = {name: pl.Series(name, [None] * len(self.cells), types[name]) for name in names}
+        points = self.points
+        for column, axis in enumerate(self.base.axes):
+            if isinstance(axis, LevelAxis):
+                values = np.array(levels_of(axis.name, schema), object)[self.cells[:, column]].tolist()
+            else:
+                values = points[:, column].tolist()
+            table[axis.name] = pl.Series(axis.name, values, types[axis.name])
+        return pl.DataFrame(list(table.values()))
+
+
+def read(data: bytes, body: SampleBody, turn: Turn, schema: Schema) -> SampleAnswer:
+    """Decode a release; RemoteProtocolError where it is no SampleRelease of the planned shape."""
+    return SampleAnswer(schema, sample.base_of(turn.planned, schema), sample.cells_of(data, body, turn, schema))
+
+
+def put_together(answers: Sequence[SampleAnswer]) -> SampleAnswer:
+    """The records of several curators' answers to the same query, one after the other."""
+    cells = np.concatenate([answer.cells for answer in answers])
+    return replace(answers[0], cells=cells, sites=sum(answer.sites for answer in answers))
+
+
+def complaint_about(answer: SampleAnswer, round_size: int | None) -> str:  # noqa: ARG001
+    """Always "": every record of the grid can be drawn, whatever the curator's records."""
+    return ""
+
+
+SAMPLE = Reader(kind=sample.SAMPLE, read=read, pool=put_together, complaint=complaint_about)

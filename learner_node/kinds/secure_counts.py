@@ -1,0 +1,176 @@
+"""Leads `secure_counts` queries: relays what curators say to each other, and reads the sum that they open."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learner_node.decided import decided
+from learner_node.kinds import counts
+from learner_node.kinds.counts import CountsAnswer
+from learner_node.plausibility import MOST_RECORDS
+from learner_node.reading import Leading, Led, Pooled, Precision, QueryFailedError, Reader
+from protocol.codec import decode, encode
+from protocol.errors import ConfigurationError, RemoteProtocolError
+from protocol.kinds import secure_counts
+from protocol.kinds.counts import CountsBody, length
+from protocol.kinds.secure_counts import (
+    AskKeys,
+    MaskedCounts,
+    OpenSum,
+    PlannedSecureCounts,
+    ProposeSurvivors,
+    RelayCards,
+    RelayShares,
+)
+from protocol.noise_shares import LaplaceShares
+from protocol.query_kind import Turn
+from protocol.records import Records
+from protocol.refusals import RefusalCode
+from protocol.release_kinds import RELEASE_KINDS
+from protocol.schema import Schema
+from protocol.secure_sum.aggregator import STEPS, Aggregator, Opened, SumFailedError, as_words
+from protocol.secure_sum.masks import WORD
+
+FREE = STEPS[: secure_counts.MASKED]
+"""Steps before anybody was asked for counts."""
+AGAIN = "Another study may ask again, without those that are out or with more dropouts"
+
+
+def read(data: bytes, body: Any, turn: Turn, schema: Schema) -> Any:  # noqa: ARG001
+    """What a curator released in a turn: a struct of `protocol.kinds.secure_counts`; RemoteProtocolError."""
+    release = decode(data, secure_counts.RELEASES[turn.number], field="release")
+    if isinstance(release, MaskedCounts) and len(release.words) % WORD:
+        raise RemoteProtocolError(RefusalCode.MALFORMED, "release", f"whole words of {WORD} bytes")
+    return release
+
+
+def opening(body: CountsBody, turn: Turn, nonce: bytes = bytes(secure_counts.NONCE)) -> AskKeys:  # noqa: ARG001
+    """The first turn's body."""
+    return AskKeys(encode(body), nonce)
+
+
+def lead(led: Led) -> Leading:
+    """See `Reader.lead`: five turns, in which a curator that misses one, or lies, is out.
+
+    Raises:
+        QueryFailedError: too few curators are left to open the sum, or it cannot be true.
+        ConfigurationError: curators are asked different questions: there would be no sum.
+    """
+    planned: PlannedSecureCounts = led.turn.planned
+    body = _one(led.bodies)
+    schema = next(iter(led.cards.values())).schema
+    names = {planned.participants.index(key): name for name, key in led.keys.items() if key in planned.participants}
+    group = planned.group(led.label)
+    if len(names) < group.least:
+        raise QueryFailedError(
+            f"the secure sum was not begun: {len(names)} of {group.sites} curators are left, and {group.least} are "
+            f"needed; nothing was charged for it. {AGAIN}"
+        )
+    asked = opening(body, led.turn, led.entropy(secure_counts.NONCE))
+    question = secure_counts.question_digest(led.learner, led.turn, asked)
+    aggregator = Aggregator(group, question, length(body, led.turn, schema))
+    seats = {name: index for index, name in names.items()}
+    try:
+        told = yield dict.fromkeys(names.values(), asked)
+        cards = aggregator.take_cards({seats[name]: card for name, card in told.items()})
+        told = yield {names[index]: RelayCards(cards) for index, _ in cards}
+        dealt = aggregator.take_shares({seats[name]: sealed.shares for name, sealed in told.items()})
+        told = yield {
+            names[index]: RelayShares(each.dealers, each.shares, asked.counts, asked.nonce)
+            for index, each in dealt.items()
+        }
+        survivors = aggregator.take_masked({seats[name]: as_words(masked.words) for name, masked in told.items()})
+        told = yield {names[index]: ProposeSurvivors(survivors) for index in survivors}
+        signed = aggregator.take_agreements({seats[name]: agreed.signature for name, agreed in told.items()})
+        told = yield {name: OpenSum(survivors, signed) for name in told}
+        opened = aggregator.take_revealed({seats[name]: revealed.shares for name, revealed in told.items()})
+    except SumFailedError as error:
+        raise _failed(error, names) from None
+    answer = _answer(opened, body, planned, schema)
+    took_part = tuple(name for name in led.bodies if seats.get(name) in opened.survivors)
+    if reason := decided(led.decided, _complaint(answer, took_part, led)):
+        raise QueryFailedError(reason)
+    lied = {**aggregator.out, **opened.liars}
+    return Pooled(
+        answer,
+        took_part,
+        {names[index]: f"it broke the protocol of a secure sum: {why}" for index, why in lied.items()},
+        {names[index]: f"it could not go on in a secure sum: {why}" for index, why in aggregator.stranded.items()},
+    )
+
+
+def _one(bodies: Mapping[str, CountsBody]) -> CountsBody:
+    first, *others = {encode(body): body for body in bodies.values()}.values()
+    if others:
+        raise ConfigurationError(
+            'curators that sum securely are asked one question; pool by "sum" or "site" to ask each its own'
+        )
+    return first
+
+
+def _failed(error: SumFailedError, names: Mapping[int, str]) -> QueryFailedError:
+    why = "".join(f"; {names[index]}: {reason}" for index, reason in error.out.items())
+    charged = "nothing was charged for it" if error.step in FREE else "what was charged for it stays charged"
+    return QueryFailedError(f"{error}{why}; {charged}. {AGAIN}")
+
+
+def _answer(opened: Opened, body: CountsBody, planned: PlannedSecureCounts, schema: Schema) -> CountsAnswer:
+    sites = len(opened.survivors)
+    return CountsAnswer(
+        body=body,
+        values=opened.values.astype(np.float64).reshape(-1, RELEASE_KINDS[planned.release].columns(schema)),
+        sizes=tuple(partition.cell_count(schema) for partition in body.partitions),
+        release=planned.release,
+        scale=planned.scale.fraction,
+        sites=sites,
+        noises=sites / planned.shares,
+        steps=planned.steps,
+    )
+
+
+def _complaint(answer: CountsAnswer, took_part: tuple[str, ...], led: Led) -> str:
+    """Why a sum cannot be true, by what the cards declare; "" where it can. Whose counts are wrong cannot be told."""
+    sizes = [led.cards[name].round_size for name in took_part]
+    declared = sum(size for size in sizes if size is not None)
+    beyond = counts.beyond(answer, MOST_RECORDS if None in sizes else declared)
+    if beyond is None:
+        return ""
+    stated = "some of their cards declare none" if None in sizes else f"their cards declare {declared} together"
+    return (
+        f"a secure sum cannot be true: it counts {beyond.records:.3g} records in {beyond.where}, and {stated}. "
+        f'Which of {", ".join(took_part)} is wrong cannot be told from a sum; ask them apart, pooled by "sum"'
+    )
+
+
+def _law(planned: PlannedSecureCounts, sites: int) -> LaplaceShares:
+    return LaplaceShares(planned.scale.fraction, Fraction(sites, planned.shares))
+
+
+def rehearse(
+    body: CountsBody, turn: Turn, records: Records, tally: NDArray[np.int64], sites: int, rng: np.random.Generator
+) -> CountsAnswer:
+    """See `counts.rehearse`; all curators answer."""
+    exact = counts.exact_answer(body, turn, records, tally)
+    noise = _law(turn.planned, sites).simulate(rng, exact.values.shape)
+    return replace(exact, values=exact.values + noise, sites=sites, noises=sites / turn.planned.shares)
+
+
+def precision(body: CountsBody, turn: Turn, schema: Schema, target_size: int, sites: int) -> Precision:
+    """See `counts.precision`; all curators answer."""
+    return counts.precision_with(_law(turn.planned, sites).variance(), body, turn, schema, target_size)
+
+
+SECURE_COUNTS = Reader(
+    kind=secure_counts.SECURE_COUNTS,
+    read=read,
+    pool=counts.add,
+    complaint=counts.complaint_about,
+    rehearse=rehearse,
+    precision=precision,
+    lead=lead,
+    opening=opening,
+)

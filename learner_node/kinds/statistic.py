@@ -1,0 +1,180 @@
+"""Reads `statistic` releases as numbers in the attributes' units, each with what is known of its error."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learner_node.plausibility import FALSE_ALARM
+from learner_node.reading import Reader, not_foreseen
+from protocol.kinds import statistic
+from protocol.kinds.statistic import StatisticBody
+from protocol.kinds.statistics.asked import Estimate, Item, Quantile, Selection
+from protocol.kinds.statistics.methods import AggregateMean, AggregateMedian, Exponential, Features, Method
+from protocol.query_kind import Turn
+from protocol.records import Records
+from protocol.schema import Schema
+
+CERTAINTY = 0.95
+"""Of what is said about an error."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """One statistic of one curator.
+
+    Attributes:
+        value: in the attribute's unit.
+        error: half the width of a 95 % interval of the noise in that unit; None where the noise is not in that unit.
+        words: what the noise did, for people; sampling error is not in it.
+    """
+
+    value: float
+    error: float | None
+    words: str
+
+
+@dataclass(frozen=True)
+class StatisticAnswer:
+    """What curators told.
+
+    Attributes:
+        method: by which.
+        asked: the items.
+        numbers: (curators, items, numbers of an item) int64, as released.
+    """
+
+    method: Method
+    asked: tuple[Item, ...]
+    numbers: NDArray[np.int64]
+
+    @property
+    def sites(self) -> int:
+        """Number of curators."""
+        return len(self.numbers)
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """Each curator's statistics in the attributes' units, (curators, items) float64; not of `features`."""
+        found = [[told.value for told in self.told(site)] for site in range(self.sites)]
+        return np.array(found, np.float64)
+
+    @property
+    def value(self) -> NDArray[np.float64]:
+        """The mean of the curators' statistics, (items,): each counts alike, whatever records it has."""
+        mean: NDArray[np.float64] = self.values.mean(axis=0)
+        return mean
+
+    @property
+    def chosen(self) -> tuple[tuple[int, ...], ...]:
+        """Of each selection: as many candidates as were planned, most chosen first; ties in the order of candidates."""
+        return tuple(self._most_chosen(item) for item in range(len(self.asked)))
+
+    def told(self, site: int = 0) -> tuple[Told, ...]:
+        """One curator's statistics, each with what is known of its error; not of `features`."""
+        return tuple(
+            _told(self.method, item, int(number[0]))
+            for item, number in zip(self.asked, self.numbers[site], strict=True)
+        )
+
+    def _most_chosen(self, item: int) -> tuple[int, ...]:
+        found, votes = np.unique(self.numbers[:, item], return_counts=True)
+        return tuple(found[np.argsort(-votes, kind="stable")][: self.numbers.shape[2]].tolist())
+
+
+def _told(method: Method, item: Item, number: int) -> Told:
+    if isinstance(item, Selection):
+        raise TypeError("a selection tells of candidates, not of a number")
+    grid = item.grid
+    if isinstance(method, AggregateMean):
+        # P(|X| > t) is at most exp(-t / scale).
+        noise = -float(method.law.scale) * math.log(1 - CERTAINTY) / method.blocks
+        error = (grid.upper - grid.lower) * noise / grid.steps
+        words = f"the mean of {method.blocks} blocks, give or take {error:.4g} of noise ({CERTAINTY:.0%})"
+        return Told(grid.value(number / method.blocks), error, words)
+    value = grid.value(number)
+    if isinstance(method, Exponential | AggregateMedian):
+        reach = rank_error(method, item)
+        what = "blocks" if isinstance(method, AggregateMedian) else "records"
+        return Told(value, None, f"at most {reach:.3g} {what} from the rank asked for ({CERTAINTY:.0%})")
+    words = "its noise is scaled by a sensitivity that is private, so its width is not known"
+    return Told(value, None, words)
+
+
+def rank_error(method: Exponential | AggregateMedian, item: Quantile | Estimate, certainty: float = CERTAINTY) -> float:
+    """By how many ranks the chosen point misses the one asked for, at most with this probability.
+
+    Some point misses it by none. One that misses it by t in score wins only if its noise is larger by t than that
+    point's, with probability exp(-t / scale) / 2, and there are as many as the grid has.
+    """
+    reach = float(method.scale.fraction) * math.log(max(item.grid.points / (2 * (1 - certainty)), 1.0))
+    return reach / sum(item.sides) if isinstance(item, Quantile) else reach
+
+
+def read(data: bytes, body: StatisticBody, turn: Turn, schema: Schema) -> StatisticAnswer:
+    """Decode a release body; RemoteProtocolError where it is none that could answer what was asked."""
+    found = statistic.numbers(data, body, turn, schema).astype(np.int64)
+    return StatisticAnswer(turn.planned.method, body.asked, found.reshape(1, len(body.asked), -1))
+
+
+def join(answers: Sequence[StatisticAnswer]) -> StatisticAnswer:
+    """Several curators' answers to one question, beside each other."""
+    return replace(answers[0], numbers=np.concatenate([answer.numbers for answer in answers]))
+
+
+def complaint_about(answer: StatisticAnswer, round_size: int | None) -> str:  # noqa: ARG001 - blocks are planned
+    """Why an answer cannot be a curator's; "" where it can. Indices were checked as they were read.
+
+    A sum over k blocks of 0 to R steps lies within 0 and k R but for noise, whose bound an honest curator passes with a
+    probability of at most `FALSE_ALARM`.
+    """
+    method = answer.method
+    if not isinstance(method, AggregateMean):
+        return ""
+    noise = method.law.bound(FALSE_ALARM / (2 * answer.numbers.size))
+    if answer.numbers.min() < -noise or answer.numbers.max() > method.blocks * method.steps + noise:
+        return "its sum over blocks is not within what so many blocks can have"
+    return ""
+
+
+def rehearse(
+    body: StatisticBody, turn: Turn, records: Records, tally: NDArray[np.int64], sites: int, rng: np.random.Generator
+) -> StatisticAnswer:
+    """What curators would choose, with the records spread evenly over them; the records are invented.
+
+    Raises:
+        ConfigurationError: a method other than `features`.
+    """
+    method = turn.planned.method
+    if not isinstance(method, Features):
+        return not_foreseen(body, turn)
+    chosen = []
+    for held in np.moveaxis(rng.multinomial(tally, np.full(sites, 1.0 / sites)), -1, 0):
+        scores = [_class_scores(item, records, held) for item in body.asked if isinstance(item, Selection)]
+        chosen.append([_noisy_best(one, method, rng) for one in scores])
+    return StatisticAnswer(method, body.asked, np.array(chosen, np.int64))
+
+
+def _class_scores(item: Selection, records: Records, held: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Of each candidate, the sum over its cells of the largest weighted count of a class."""
+    scores = []
+    for partition in item.candidates:
+        cells, count = partition.cells(records), partition.cell_count(records.schema)
+        counts = np.stack([np.bincount(cells, one, minlength=count) for one in held.T], axis=1)
+        scores.append(float((counts * (item.weights or 1)).max(axis=1).sum()))
+    return np.array(scores)
+
+
+def _noisy_best(scores: NDArray[np.float64], method: Features, rng: np.random.Generator) -> list[int]:
+    """As many candidates as are chosen, each from those that are left, with noise of its own."""
+    found: list[int] = []
+    for _ in range(method.chosen):
+        noisy = scores + rng.exponential(float(method.scale.fraction), len(scores))
+        noisy[found] = -np.inf
+        found.append(int(noisy.argmax()))
+    return found
+
+
+STATISTIC = Reader(kind=statistic.STATISTIC, read=read, pool=join, complaint=complaint_about, rehearse=rehearse)

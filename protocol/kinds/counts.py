@@ -1,0 +1,365 @@
+"""The `counts` query: per-cell counts over a workload of partitions, with discrete Laplace noise.
+
+Cost: a privacy unit of at most c records moves the vector by at most c m S (L1), S being the planned steps (1 where
+records are counted), so scale s gives pure epsilon c m S / s (Laplace mechanism; Dwork, McSherry, Nissim and Smith
+2006, for integers Ghosh, Roughgarden and Sundararajan 2009).
+"""
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.codec import decode
+from protocol.errors import RemoteProtocolError
+from protocol.examples import Example
+from protocol.hypotheses import Hypothesis
+from protocol.limits import ASSUMED_ROUND_SIZE, Positive
+from protocol.noise import DiscreteLaplace, Moved
+from protocol.odds import MISSES, OFTEN, Odds, PrivacyUnit
+from protocol.partitions import Partition, ScoreBins
+from protocol.plans import Planned
+from protocol.query_kind import QueryKind, Turn
+from protocol.rationals import MOST, Rational
+from protocol.refusals import RefusalCode
+from protocol.release_kinds import MOST_SQUARED_ERROR, MOST_STEPS, RELEASE_KINDS
+from protocol.schema import Schema
+from protocol.strict_toml import suggest
+from protocol.work import CALL_ONCE
+
+_PAIR = 2
+"""A limit of cells is one of pairs of numbers: kinds with more numbers per cell have fewer cells."""
+
+
+RECORD_COST = 300
+"""Work of a record that no partition has: its label, its error, its steps."""
+COUNT_COST = 150
+"""Joining a record's cell to those of its group, and counting it: a scattered write."""
+CLASS_COST = 350
+"""The same by class: with many classes a group is counted in several passes."""
+SUM_COST = 250
+"""The same where amounts are added up, in two columns."""
+QUERY_ONCE = 1_000 * CALL_ONCE
+"""Signatures, the ledger's two writes, the codec: two milliseconds."""
+PARTITION_ONCE = 10 * CALL_ONCE
+"""Taking a partition's counts out of those of its group."""
+EASY_SCALE = 2
+NOISE_ONCE = 150_000
+"""A number of OpenDP's exact discrete Laplace noise, written into the reply: 8 to 15 microseconds at every scale from
+2 to 2^32."""
+SMALL_SCALE_NOISE_ONCE = 300_000
+"""Below a scale of 2 it rejects more: up to 29 microseconds from 1/2^32 on."""
+RELEASE_FRAME_BYTES = 22
+"""A map of two, its keys, and the longest head of either value."""
+
+MOST_PARTITIONS = 100_000
+"""Most partitions of a body, whatever a curator allows."""
+
+MostSquaredError = Annotated[int, msgspec.Meta(ge=1, le=MOST_SQUARED_ERROR)]
+
+
+class PlannedCounts(Planned, frozen=True, tag="counts"):
+    """A future counts query, and what its cost depends on.
+
+    The partitions themselves may be chosen later, from earlier answers; their number and the scale may not.
+
+    Attributes:
+        release: key of `RELEASE_KINDS`.
+        partitions: m; a record moves the numbers of each by `steps` (L1).
+        scale: of the discrete Laplace noise, in steps (in records, where steps is 1).
+        steps: S, whole numbers that a record adds to a cell; 1 but for release kinds of a numeric label.
+    """
+
+    release: Annotated[str, msgspec.Meta(max_length=100)]
+    partitions: Annotated[int, msgspec.Meta(ge=1, le=MOST_PARTITIONS)]
+    scale: Rational
+    steps: Annotated[int, msgspec.Meta(ge=1, le=MOST_STEPS)] = 1
+
+    @property
+    def law(self) -> DiscreteLaplace:
+        """Of the noise in each released number."""
+        return DiscreteLaplace(self.scale.fraction)
+
+
+class CountsLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a curator limits of a counts query.
+
+    Attributes:
+        release_kinds: allowed release kinds.
+        cells: most cells of a workload; 500,000 pairs of counts fill the longest message. Where more than two numbers
+            are released per cell, proportionately fewer.
+        partitions: most partitions of a workload.
+        parameters: most parameters of a hypothesis.
+    """
+
+    release_kinds: tuple[str, ...] = tuple(name for name, kind in RELEASE_KINDS.items() if kind.private)
+    cells: Annotated[int, msgspec.Meta(ge=1, le=500_000)] = 100_000
+    partitions: Positive = 10_000
+    parameters: Positive = 2_000_000
+
+    def __post_init__(self) -> None:
+        for name in self.release_kinds:
+            if name not in RELEASE_KINDS:
+                raise ValueError(f"unknown release kind {name!r}{suggest(name, list(RELEASE_KINDS))}")
+
+
+class CountsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What is asked: a workload and, for errors, the hypothesis whose errors are counted.
+
+    `most_squared_error` is for errors of a number: larger squared errors count as this one, in squared grid steps, that
+    is in 2^-24 of the squared label range; None is the whole range. The planned steps divide it, so a smaller one means
+    less noise in an error, at the same cost.
+    """
+
+    partitions: Annotated[tuple[Partition, ...], msgspec.Meta(min_length=1, max_length=MOST_PARTITIONS)]
+    hypothesis: Hypothesis | None
+    most_squared_error: MostSquaredError | None = None
+
+
+_PARTITION: Any = Partition
+_HYPOTHESIS: Any = Hypothesis | None
+
+
+class _Outline(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A CountsBody whose parts are not yet read: a long body may be refused for its first ones."""
+
+    partitions: Annotated[tuple[msgspec.Raw, ...], msgspec.Meta(min_length=1, max_length=MOST_PARTITIONS)]
+    hypothesis: msgspec.Raw
+    most_squared_error: MostSquaredError | None = None
+
+
+class CountsRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is answered: noisy numbers, cell by cell, partition by partition.
+
+    `counts` holds (sum of cell counts) x columns little-endian int64, row by row. `ratios` replaces it for
+    `paper_ratio` (float64, NaN-free) and is empty otherwise.
+    """
+
+    counts: bytes
+    ratios: bytes
+
+
+def check_planned(planned: PlannedCounts) -> None:
+    """Raise RemoteProtocolError(BAD_PLAN) for an unknown release kind, or steps of one that has none."""
+    kind = RELEASE_KINDS.get(planned.release)
+    if kind is None:
+        raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.release", ", ".join(RELEASE_KINDS))
+    if planned.steps != 1 and kind.of_steps is None:
+        raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.steps", f"1 with {planned.release}")
+
+
+def check_allowed(planned: PlannedCounts, schema: Schema, limits: CountsLimits, field: str) -> None:
+    """Raise RemoteProtocolError (KIND_NOT_ALLOWED, BAD_PLAN, OVER_LIMIT) where a curator would not accept it."""
+    if planned.release not in limits.release_kinds:
+        allowed = ", ".join(limits.release_kinds)
+        raise RemoteProtocolError(RefusalCode.KIND_NOT_ALLOWED, f"{field}.release", allowed)
+    _check_label(planned, schema, RefusalCode.BAD_PLAN, f"{field}.release")
+    if planned.partitions > limits.partitions:
+        limit = f"at most {limits.partitions} partitions"
+        raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.partitions", limit)
+
+
+def _check_label(planned: PlannedCounts, schema: Schema, code: RefusalCode, field: str) -> None:
+    """Raise where a release cannot be asked of labels as the schema says them."""
+    kind = RELEASE_KINDS[planned.release]
+    if not kind.fits(schema):
+        there = f"{len(schema.classes)} classes" if schema.label_bounds is None else "a number"
+        raise RemoteProtocolError(code, field, f"{planned.release} needs {kind.label}; this one is {there}")
+
+
+def sensitivity(planned: PlannedCounts, most_records_per_unit: int) -> int:
+    """L1 distance c m S by which a unit of so many records moves all released numbers together."""
+    return most_records_per_unit * planned.partitions * planned.steps
+
+
+def cost(planned: PlannedCounts, most_records_per_unit: int) -> Fraction:
+    """Exact epsilon c m S / scale. For `paper_ratio` it is the *claim* of Eq. 14, not the truth."""
+    value = planned.law.loss(sensitivity(planned, most_records_per_unit))
+    if value.numerator > MOST or value.denominator > MOST:
+        raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.scale", "a cost of at most 32 bits")
+    return value
+
+
+def odds(planned: PlannedCounts, unit: PrivacyUnit, readers: int | None = None) -> Odds:
+    """A record that is there adds S to a cell of each partition.
+
+    Another label takes S from a column of that cell and gives it to another (of signed errors, it moves the one by 2),
+    and moves no mass. Other attributes take S from one cell and give it to another, in each partition that reads them.
+    """
+    presence = cost(planned, unit.records)
+    parts = planned.partitions if readers is None else min(readers, planned.partitions)
+    label = 2 * presence if RELEASE_KINDS[planned.release].reads_label else Fraction(0)
+    return Odds(presence, label, 2 * presence * parts / planned.partitions)
+
+
+def most_odds(limits: CountsLimits, unit: PrivacyUnit) -> Odds:  # noqa: ARG001
+    """Twice the presence, but for the label where masses alone are allowed."""
+    label = any(RELEASE_KINDS[name].reads_label for name in limits.release_kinds)
+    return Odds(Fraction(1), Fraction(2 * label), Fraction(2))
+
+
+def precision(planned: PlannedCounts, unit: PrivacyUnit) -> str:  # noqa: ARG001
+    """Of each number that is told."""
+    kind, parts = RELEASE_KINDS[planned.release], planned.partitions
+    exact = f"scale {planned.scale.fraction} of {planned.release}"
+    asked = f"{kind.told} in each group of {f'{parts} groupings' if parts > 1 else '1 grouping'} of all records"
+    if not kind.private:
+        return f"{asked}; {exact}"
+    width = planned.law.width(MISSES)
+    within = f"{width} records" if kind.of_steps is None else f"what {width / planned.steps:.3g} records can add"
+    return f"{asked}, each number right within {within} in {OFTEN}; {exact}"
+
+
+def laws(planned: PlannedCounts, most_records_per_unit: int) -> tuple[Moved, ...] | None:
+    """M releases that one unit moves by c S each; None for `paper_ratio`, whose cost is a claim.
+
+    In each partition a unit moves the numbers by at most c S in L1, however it is spread over cells. No spread tells
+    more than one number moved by all of it: docs/counts.md.
+    """
+    if not RELEASE_KINDS[planned.release].private:
+        return None
+    return (Moved(planned.law, most_records_per_unit * planned.steps, planned.partitions),)
+
+
+def read_body(data: bytes, turn: Turn, schema: Schema, limits: CountsLimits) -> CountsBody:
+    """Decode and check a body against its planned query, the schema and the limits; reads no record.
+
+    Raises:
+        RemoteProtocolError: MALFORMED, NOT_IN_PLAN, BAD_QUERY or OVER_LIMIT.
+    """
+    planned: PlannedCounts = turn.planned
+    outline = decode(data, _Outline, field="body")
+    if len(outline.partitions) != planned.partitions:
+        raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, "body.partitions", f"exactly {planned.partitions}")
+    kind = RELEASE_KINDS[planned.release]
+    _check_label(planned, schema, RefusalCode.BAD_QUERY, "plan.queries.release")
+    hypothesis: Hypothesis | None = decode(bytes(outline.hypothesis), _HYPOTHESIS, field="body")
+    wanted = kind.wants_hypothesis
+    if wanted is not None and wanted != (hypothesis is not None):
+        limit = f"{'a' if wanted else 'no'} hypothesis with {planned.release}"
+        raise RemoteProtocolError(RefusalCode.BAD_QUERY, "body.hypothesis", limit)
+    if outline.most_squared_error is not None and not kind.ranged:
+        raise RemoteProtocolError(RefusalCode.BAD_QUERY, "body.most_squared_error", f"none with {planned.release}")
+    columns = kind.columns(schema)
+    most_cells = limits.cells * _PAIR // max(columns, _PAIR)
+    cells = 0
+    partitions = []
+    for index, raw in enumerate(outline.partitions):
+        partition: Partition = decode(bytes(raw), _PARTITION, field="body")
+        where = f"body.partitions[{index}]"
+        if isinstance(partition, ScoreBins):
+            _check_parameters(partition.hypothesis, limits, f"{where}.hypothesis")
+        cells += partition.cell_count(schema)
+        if cells > most_cells:
+            # Before the check, which takes time in the number of cells.
+            numbers = f" of {columns} numbers" if columns > _PAIR else ""
+            raise RemoteProtocolError(RefusalCode.OVER_LIMIT, "body.partitions", f"at most {most_cells} cells{numbers}")
+        partition.check(schema, where)
+        partitions.append(partition)
+    if hypothesis is not None:
+        _check_parameters(hypothesis, limits, "body.hypothesis")
+        hypothesis.check(schema, "body.hypothesis")
+    return CountsBody(tuple(partitions), hypothesis, outline.most_squared_error)
+
+
+def _check_parameters(hypothesis: Hypothesis, limits: CountsLimits, field: str) -> None:
+    if hypothesis.parameter_count() > limits.parameters:
+        raise RemoteProtocolError(RefusalCode.OVER_LIMIT, field, f"at most {limits.parameters} parameters")
+
+
+def multiply_adds(body: CountsBody) -> int:
+    """Work per record of the workload and of the hypothesis alone, counting not among it."""
+    hypothesis = body.hypothesis.multiply_adds() if body.hypothesis is not None else 0
+    return hypothesis + sum(partition.multiply_adds() for partition in body.partitions)
+
+
+def work(body: CountsBody, turn: Turn, schema: Schema, round_size: int | None) -> int:
+    """Work of a query from its bytes to the stored reply, in the unit of `protocol.work`.
+
+    It is read off the question and the card, never off the records: what is refused for it tells nothing of them.
+
+    Args:
+        body: a checked one.
+        turn: of which it is the body.
+        schema: of the card.
+        round_size: of the card; None stands for `ASSUMED_ROUND_SIZE`.
+    """
+    planned: PlannedCounts = turn.planned
+    kind = RELEASE_KINDS[planned.release]
+    counting = SUM_COST if kind.of_steps is not None else CLASS_COST if kind.by_class else COUNT_COST
+    per_record = RECORD_COST + multiply_adds(body) + counting * len(body.partitions)
+    once = QUERY_ONCE + (body.hypothesis.multiply_adds_once() if body.hypothesis is not None else 0)
+    once += sum(PARTITION_ONCE + partition.multiply_adds_once() for partition in body.partitions)
+    noise = NOISE_ONCE if planned.scale.fraction >= EASY_SCALE else SMALL_SCALE_NOISE_ONCE
+    once += noise * length(body, turn, schema)
+    return once + per_record * (round_size or ASSUMED_ROUND_SIZE)
+
+
+def release_bytes(body: CountsBody, turn: Turn, schema: Schema) -> int:
+    """Most bytes of the encoded release of a checked body; the receipt and the envelope around it not among them."""
+    return RELEASE_FRAME_BYTES + 8 * length(body, turn, schema)
+
+
+def length(body: CountsBody, turn: Turn, schema: Schema) -> int:
+    """Numbers in the release: a row of columns for each cell."""
+    return _cells(body, schema) * RELEASE_KINDS[turn.planned.release].columns(schema)
+
+
+def _cells(body: CountsBody, schema: Schema) -> int:
+    return sum(partition.cell_count(schema) for partition in body.partitions)
+
+
+def read_release(data: bytes, body: CountsBody, turn: Turn, schema: Schema) -> bytes:
+    """The released numbers, after a check of their shape: little-endian int64, or float64 for `paper_ratio`.
+
+    Raises:
+        RemoteProtocolError: not a CountsRelease, or not of the asked shape.
+    """
+    release = decode(data, CountsRelease, field="release")
+    kind = RELEASE_KINDS[turn.planned.release]
+    payload, unused = (release.counts, release.ratios) if kind.counted else (release.ratios, release.counts)
+    if len(payload) != 8 * length(body, turn, schema) or unused:
+        shape = f"{_cells(body, schema)} x {kind.columns(schema)} numbers"
+        raise RemoteProtocolError(RefusalCode.MALFORMED, "release", shape)
+    return payload
+
+
+def numbers(data: bytes, body: CountsBody, turn: Turn, schema: Schema) -> NDArray[np.number[Any]]:
+    """All released numbers, cell by cell: int64, or float64 for `paper_ratio`; raises as `read_release`."""
+    counted = RELEASE_KINDS[turn.planned.release].counted
+    return np.frombuffer(read_release(data, body, turn, schema), "<i8" if counted else "<f8")
+
+
+def examples() -> Mapping[str, Sequence[Example]]:
+    """What an auditor asks, by release kind; those that are not private as claimed are none of them."""
+    from protocol.kinds.counts_examples import examples_of  # noqa: PLC0415 - made of the structs above
+
+    return {name: examples_of(name) for name, kind in RELEASE_KINDS.items() if kind.private}
+
+
+COUNTS = QueryKind(
+    name="counts",
+    relation="add or remove one privacy unit",
+    planned=PlannedCounts,
+    limits=CountsLimits,
+    check_planned=check_planned,
+    check_allowed=check_allowed,
+    cost=cost,
+    read_body=read_body,
+    work=work,
+    release_bytes=release_bytes,
+    read_release=read_release,
+    private=lambda limits: all(RELEASE_KINDS[name].private for name in limits.release_kinds),
+    private_planned=lambda planned: RELEASE_KINDS[planned.release].private,
+    by_default=True,
+    tells="how many records fall into groups",
+    examples=examples,
+    numbers=numbers,
+    laws=laws,
+    odds=odds,
+    most_odds=most_odds,
+    precision=precision,
+)

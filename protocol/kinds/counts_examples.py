@@ -1,0 +1,156 @@
+"""Questions of `counts` for an auditor: two of each release kind, one short and one with every kind of partition.
+
+The short one has few numbers, since exact noise takes its time and 10^5 draws are wanted. The wide one asks where a
+record's cell or prediction hangs on the last bit: ties of logits, centres and projections, edges at records.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from protocol.codec import encode
+from protocol.examples import Asked, Example, Value
+from protocol.feature_map import STEPS, CategoricalFeature, FeatureMap, NumericFeature
+from protocol.hypotheses import Hypothesis, Mlp
+from protocol.kinds.counts import CountsBody, PlannedCounts
+from protocol.partitions import (
+    FeatureBins,
+    NearestCentre,
+    Partition,
+    ProductBins,
+    ProjectionBins,
+    ScoreBins,
+    TreeLeaves,
+)
+from protocol.rationals import Rational
+from protocol.release_kinds import RELEASE_KINDS
+from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
+
+STEP = 1 / STEPS
+"""Of the grid on which points lie."""
+COPIES = 500
+"""Questions of one query: a call costs as much as thirty numbers, and more copies gain nothing."""
+WIDE_COPIES = 20
+LABEL_STEPS_ASKED = 4
+"""Steps S of a numeric label."""
+
+_ATTRIBUTES = (
+    NumericAttribute("x", -4.0, 4.0),
+    NumericAttribute("y", 0.0, 1e6),
+    CategoricalAttribute("s", ("a", "b")),
+)
+_LABELS = (
+    {"classes": ("no", "yes")},
+    {"classes": ("none", "some", "much")},
+    {"label_bounds": (-1.0, 9.0)},
+)
+_SCHEMAS = tuple(Schema(attributes=_ATTRIBUTES, label="outcome", **label) for label in _LABELS)
+_MAP = FeatureMap(
+    (
+        NumericFeature("x", offset=0.0, factor=1.0, imputation=1.0),
+        CategoricalFeature("s", levels=("a",), factor=1.0, imputation="b"),
+    )
+)
+_TIES: tuple[Value, ...] = (1.0, 1.0 - STEP, 1.0 + STEP, 1.0 - STEP / 2, 1.0 + STEP / 2, 1.0 + 3 * STEP / 2, 1 / 3, 0.0)
+_VALUES: dict[str, tuple[Value, ...]] = {
+    "x": (*_TIES, float(np.nextafter(1.0, 0.0)), float(np.nextafter(1.0, 2.0)), -1.0, 2.0),
+    "y": (-0.0, 5e-324, 499_999.9999999999, 5e5, 1e300),
+    "s": ("a", "b", " a", "A", "neither", ""),
+}
+_NUMBERS: tuple[Value, ...] = (4.0, 0.25, 1.5, 1.0 + 1.25, float(np.nextafter(9.0, 10.0)), 1e9, -1e9)
+"""Labels that are numbers: the middle of the range, halves of a step, outside of the bounds."""
+
+_EDGE = Mlp.of(_MAP, [(np.array([[1.0, 0.0, 0.0]]), np.array([-1.0]))])
+"""The logit x - 1: not above 0 at x = 1, where the missing ones are put, too."""
+_CANCELLING = Mlp.of(
+    _MAP,
+    [
+        (np.array([[64.0, 1 / 3, 0.0], [-64.0, 1 / 3, 0.0], [1.0, -1.0, 1.0]]), np.array([0.0, 0.0, -1.0])),
+        (np.array([[1 / 64, -1 / 64, -1.0]]), np.array([-STEP])),
+    ],
+)
+"""Large terms that cancel: the logit's sign hangs on single steps of the grid."""
+
+_SHORT: tuple[Partition, ...] = (
+    FeatureBins("x", ()),
+    NearestCentre.of(_MAP, np.array([[1.0, 0.0, 1.0]])),
+)
+"""Those that are missing and those that are not, and all: three cells, two partitions."""
+_WIDE: tuple[Partition, ...] = (
+    FeatureBins("x", (-4.0, 1.0, float(np.nextafter(1.0, 2.0)))),
+    FeatureBins("s", ()),
+    NearestCentre.of(_MAP, np.array([[0.0, 1.0, 0.0], [2.0, 1.0, 0.0], [1.0, 0.0, 1.0]])),
+    ProductBins(FeatureBins("y", (5e-324, 5e5)), FeatureBins("s", ())),
+    ScoreBins(_CANCELLING, (0.0, STEP * STEP)),
+    ProjectionBins.of(_MAP, np.array([[64.0, -64.0, 0.0]]), ((0.0, 64.0),)),
+    TreeLeaves.of(_MAP, np.array([[0, STEPS, -1, 1], [1, STEPS, -2, -3]])),
+)
+
+
+def examples_of(release: str) -> Sequence[Example]:
+    """The questions for a release kind; none for one that fits no label known here."""
+    kind = RELEASE_KINDS[release]
+    fitting = [schema for schema in _SCHEMAS if kind.fits(schema)]
+    if not fitting:
+        return ()
+    # About as many numbers, whatever the columns.
+    short = _SHORT if release == "mass" else _SHORT[:1] if kind.columns(fitting[0]) == 1 else _SHORT[1:]
+    return (
+        _example(release, "a few cells, with records at a tie of the hypothesis", fitting[0], short, COPIES),
+        _example(
+            release,
+            "every kind of partition, with units of two records and logits that cancel",
+            fitting[-1],
+            _WIDE,
+            WIDE_COPIES,
+            bound=2,
+            hypothesis=_CANCELLING,
+        ),
+    )
+
+
+def shortest_of(release: str) -> Example | None:
+    """The question that is asked and counted fastest: two cells, units of two records."""
+    kind = RELEASE_KINDS[release]
+    fitting = [schema for schema in _SCHEMAS if kind.fits(schema)]
+    about = "those with a value and those without, in units of two records"
+    return _example(release, about, fitting[0], _SHORT[:1], COPIES, bound=2) if fitting else None
+
+
+def _example(
+    release: str,
+    about: str,
+    schema: Schema,
+    partitions: tuple[Partition, ...],
+    copies: int,
+    *,
+    bound: int = 1,
+    hypothesis: Hypothesis = _EDGE,
+) -> Example:
+    kind = RELEASE_KINDS[release]
+    steps = LABEL_STEPS_ASKED if kind.of_steps is not None else 1
+    asked = _asking(release, partitions, hypothesis if kind.wants_hypothesis else None, steps, bound)
+    values = dict(_VALUES) if schema.label_bounds is None else {**_VALUES, schema.label: _NUMBERS}
+    return Example(
+        about,
+        schema,
+        asked,
+        copies=copies,
+        most_records_per_unit=bound,
+        values=values,
+        limits={"release_kinds": [release]},
+    )
+
+
+def _asking(
+    release: str, partitions: tuple[Partition, ...], hypothesis: Hypothesis | None, steps: int, bound: int
+) -> Callable[[int], Asked]:
+    """Each time at a cost of 1."""
+    scale = Rational(bound * len(partitions) * steps, 1)
+    most = 2**20 if RELEASE_KINDS[release].ranged else None
+
+    def ask(copies: int) -> Asked:
+        planned = PlannedCounts(release=release, partitions=len(partitions) * copies, scale=scale, steps=steps)
+        return Asked(planned, (encode(CountsBody(partitions * copies, hypothesis, most)),))
+
+    return ask

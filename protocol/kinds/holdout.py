@@ -1,0 +1,305 @@
+"""The `holdout` query: how good a hypothesis is, asked many times, and paid for only where the asker was wrong.
+
+The learner states the accuracy that it expects, p / r. The curator sums r [correct] - p over its records, a whole
+number S, and compares |S| under fresh noise with a noisy threshold. Below it says "close". At or above it releases
+fresh noisy numbers of errors and of correct records, and the instance ends. This is Thresholdout (Dwork, Feldman,
+Hardt, Pitassi, Reingold and Roth 2015, "The reusable holdout", Science 349) as a sparse-vector mechanism on whole
+numbers: no ratio, and no number of records, is in it.
+
+Cost of an instance, for a unit of at most c records, each of which moves S by at most r:
+
+    r c / threshold_scale + 2 r c / comparison_scale + c / count_scale
+
+The first two are AboveThreshold's (Dwork and Roth 2014, Algorithm 1; Lyu, Su and Li 2017, Algorithm 1), the last is the
+Laplace mechanism's on two counts, of which a record is in one. The proof on whole numbers is in docs/holdout.md.
+"""
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Annotated
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.codec import decode
+from protocol.errors import RemoteProtocolError
+from protocol.examples import Example
+from protocol.hypotheses import Hypothesis
+from protocol.limits import ASSUMED_ROUND_SIZE, Positive
+from protocol.noise import DiscreteLaplace
+from protocol.odds import MISSES, OFTEN, Odds, PrivacyUnit
+from protocol.plans import MOST_TURNS, Planned
+from protocol.query_kind import Past, QueryKind, Turn
+from protocol.rationals import MOST, Rational
+from protocol.refusals import RefusalCode
+from protocol.schema import Schema
+from protocol.work import CALL_ONCE
+
+MOST_RESOLUTION = 2**20
+"""Steps of an estimate: with 2^40 records a sum stays far below 2^63."""
+MOST_THRESHOLD = 2**32
+MOST_COUNT = 2**62
+CLASSES = 2
+
+RECORD_COST = 60
+"""Work of comparing a record's prediction with its label, and of counting it."""
+QUERY_ONCE = 1_000 * CALL_ONCE
+"""Signatures, the ledger's two writes, the codec: two milliseconds."""
+NOISE_ONCE = 10_000_000
+"""Four numbers of exact noise in three calls: a millisecond."""
+PAST_ONCE = 500_000
+"""Reading an earlier turn of the same query, on whose release the charge depends: 50 microseconds."""
+RELEASE_BYTES = 48
+STATE_BYTES = 64
+
+Resolution = Annotated[int, msgspec.Meta(ge=1, le=MOST_RESOLUTION)]
+Numerator = Annotated[int, msgspec.Meta(ge=0, le=MOST_RESOLUTION)]
+Turns = Annotated[int, msgspec.Meta(ge=1, le=MOST_TURNS)]
+Count = Annotated[int, msgspec.Meta(ge=-MOST_COUNT, le=MOST_COUNT)]
+
+
+class PlannedHoldout(Planned, frozen=True, tag="holdout", kw_only=True):
+    """Future questions to a holdout, and what their cost depends on.
+
+    Attributes:
+        turns: most questions.
+        answers: B, instances: so many questions are answered by counts; after the last of them nothing can be asked.
+        resolution: r; a stated accuracy is p / r with a whole p.
+        threshold: T, in records: the answer is "close" where the correct records are about fewer than T from those
+            that were stated, on either side.
+        threshold_scale: of the threshold's noise, drawn once an instance, in steps of 1 / r record.
+        comparison_scale: of the noise in each comparison, in steps of 1 / r record.
+        count_scale: of the noise in each of the two counts that end an instance, in records.
+    """
+
+    turns: Turns = 1
+    answers: Turns
+    resolution: Resolution
+    threshold: Annotated[int, msgspec.Meta(ge=0, le=MOST_THRESHOLD)]
+    threshold_scale: Rational
+    comparison_scale: Rational
+    count_scale: Rational
+
+    @property
+    def threshold_law(self) -> DiscreteLaplace:
+        """Of the noise in a threshold, in steps of 1 / r record."""
+        return DiscreteLaplace(self.threshold_scale.fraction)
+
+    @property
+    def comparison_law(self) -> DiscreteLaplace:
+        """Of the noise in a comparison, in steps of 1 / r record."""
+        return DiscreteLaplace(self.comparison_scale.fraction)
+
+    @property
+    def count_law(self) -> DiscreteLaplace:
+        """Of the noise in each released count, in records."""
+        return DiscreteLaplace(self.count_scale.fraction)
+
+
+class HoldoutLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a curator limits of a holdout.
+
+    Attributes:
+        turns: most questions of one.
+        parameters: most parameters of a hypothesis.
+    """
+
+    turns: Turns = 10_000
+    parameters: Positive = 2_000_000
+
+
+class HoldoutBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One question.
+
+    Attributes:
+        hypothesis: whose correct records are counted.
+        estimate: p in 0 .. r: the asker expects a share of p / r of the records to be correct.
+    """
+
+    hypothesis: Hypothesis
+    estimate: Numerator
+
+
+class HoldoutRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One answer.
+
+    Attributes:
+        instance: the running one, from 1; it follows from the answers before.
+        counts: noisy (errors, correct), which end the instance; None is "close".
+    """
+
+    instance: Turns
+    counts: tuple[Count, Count] | None
+
+    @property
+    def close(self) -> bool:
+        """Whether the stated accuracy was close, and the instance goes on."""
+        return self.counts is None
+
+
+def check_planned(planned: PlannedHoldout) -> None:
+    """Raise RemoteProtocolError(BAD_PLAN) for more answers than questions."""
+    if planned.answers > planned.turns:
+        raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.answers", f"at most the {planned.turns} turns")
+
+
+def check_allowed(planned: PlannedHoldout, schema: Schema, limits: HoldoutLimits, field: str) -> None:
+    """Raise RemoteProtocolError (BAD_PLAN, OVER_LIMIT) where a curator would not accept it."""
+    if schema.label_bounds is not None or len(schema.classes) != CLASSES:
+        raise RemoteProtocolError(RefusalCode.BAD_PLAN, f"{field}.kind", "holdout needs a label of two classes")
+    if planned.turns > limits.turns:
+        raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.turns", f"at most {limits.turns} turns")
+
+
+def sensitivity(planned: PlannedHoldout, most_records_per_unit: int) -> int:
+    """How far a unit of so many records moves the sum S, or its size, at most, for any stated accuracy: r c.
+
+    A correct record adds r - p to S, another -p, and 0 <= p <= r. Of the two counts it moves one, by 1.
+    """
+    return planned.resolution * most_records_per_unit
+
+
+def instance_cost(planned: PlannedHoldout, most_records_per_unit: int) -> Fraction:
+    """Exact epsilon of one instance: its threshold, all its comparisons, the two counts that end it."""
+    moved = sensitivity(planned, most_records_per_unit)
+    return (
+        planned.threshold_law.loss(moved)
+        + planned.comparison_law.loss(2 * moved)
+        + planned.count_law.loss(most_records_per_unit)
+    )
+
+
+def cost(planned: PlannedHoldout, most_records_per_unit: int) -> Fraction:
+    """Exact epsilon of all instances together, by basic composition; adaptive questions cost no more.
+
+    Raises:
+        RemoteProtocolError: BAD_PLAN where it needs more than 32 bits.
+    """
+    value = planned.answers * instance_cost(planned, most_records_per_unit)
+    if value.numerator > MOST or value.denominator > MOST:
+        raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries", "scales of a cost of at most 32 bits")
+    return value
+
+
+def odds(planned: PlannedHoldout, unit: PrivacyUnit, readers: int | None = None) -> Odds:  # noqa: ARG001
+    """A changed record is correct where it was not, or the other way round: in S that is a step of r, as presence is.
+
+    So threshold and comparisons tell no more than of presence. Of the two counts one falls and the other rises: there
+    it is twice as much, and each record is in them, whatever attributes a hypothesis reads.
+    """
+    presence = cost(planned, unit.records)
+    changed = presence + planned.answers * planned.count_law.loss(unit.records)
+    return Odds(presence, changed, changed)
+
+
+def precision(planned: PlannedHoldout, unit: PrivacyUnit) -> str:  # noqa: ARG001
+    """Of the comparisons, and of the counts that end an instance."""
+    close = float(Fraction(planned.comparison_law.width(MISSES), planned.resolution))
+    scales = ", ".join(
+        str(each.fraction) for each in (planned.threshold_scale, planned.comparison_scale, planned.count_scale)
+    )
+    return (
+        f"whether each of at most {planned.turns} models gets {planned.threshold} records more or less right than was "
+        f"expected, each comparison right within {close:.3g} records in {OFTEN}, but for one error that it shares with "
+        f"others; and at most {planned.answers} times how many records a model gets right and wrong, each number right "
+        f"within {planned.count_law.width(MISSES)} records in {OFTEN}; scales {scales}, the first two in steps of "
+        f"1/{planned.resolution}"
+    )
+
+
+def ended(turn: Turn, past: Sequence[Past]) -> int:
+    """How many instances of a turn's query have ended before it."""
+    own = (decode(item.release, HoldoutRelease) for item in past if item.turn.query == turn.query)
+    return sum(not release.close for release in own)
+
+
+def begins(turn: Turn, past: Sequence[Past]) -> bool:
+    """Whether an instance begins with a turn: with the first, and with each after counts."""
+    if turn.number == 0:
+        return True
+    last = max((item for item in past if item.turn.query == turn.query), key=lambda item: item.turn.number)
+    return not decode(last.release, HoldoutRelease).close
+
+
+def charge(turn: Turn, past: Sequence[Past], most_records_per_unit: int) -> Fraction:
+    """The whole cost of an instance with the turn that begins it; 0 within one, and 0 where none is left to begin."""
+    if not begins(turn, past) or ended(turn, past) >= turn.planned.answers:
+        return Fraction(0)
+    return instance_cost(turn.planned, most_records_per_unit)
+
+
+def read_body(data: bytes, turn: Turn, schema: Schema, limits: HoldoutLimits) -> HoldoutBody:
+    """Decode and check a question; reads no record.
+
+    Raises:
+        RemoteProtocolError: MALFORMED, BAD_QUERY (a stated accuracy outside of 0 to 1, a hypothesis that breaks a
+            rule) or OVER_LIMIT.
+    """
+    body = decode(data, HoldoutBody, field="body")
+    if body.estimate > turn.planned.resolution:
+        raise RemoteProtocolError(RefusalCode.BAD_QUERY, "body.estimate", f"0 to {turn.planned.resolution}")
+    if body.hypothesis.parameter_count() > limits.parameters:
+        limit = f"at most {limits.parameters} parameters"
+        raise RemoteProtocolError(RefusalCode.OVER_LIMIT, "body.hypothesis", limit)
+    body.hypothesis.check(schema, "body.hypothesis")
+    return body
+
+
+def work(body: HoldoutBody, turn: Turn, schema: Schema, round_size: int | None) -> int:  # noqa: ARG001
+    """Work of a question from its bytes to the stored reply, in the unit of `protocol.work`."""
+    per_record = RECORD_COST + body.hypothesis.multiply_adds()
+    once = QUERY_ONCE + NOISE_ONCE + PAST_ONCE * turn.number + body.hypothesis.multiply_adds_once()
+    return once + per_record * (round_size or ASSUMED_ROUND_SIZE)
+
+
+def read_release(data: bytes, body: HoldoutBody, turn: Turn, schema: Schema) -> bytes:  # noqa: ARG001
+    """The same bytes; RemoteProtocolError where they are no HoldoutRelease of the planned instances."""
+    if decode(data, HoldoutRelease, field="release").instance > turn.planned.answers:
+        raise RemoteProtocolError(RefusalCode.MALFORMED, "release.instance", f"at most {turn.planned.answers}")
+    return data
+
+
+def numbers(data: bytes, body: HoldoutBody, turn: Turn, schema: Schema) -> NDArray[np.int64]:
+    """(4,): instance, whether counts came, errors, correct; zeros for "close". Raises as `read_release`."""
+    release = decode(read_release(data, body, turn, schema), HoldoutRelease)
+    return np.array([release.instance, not release.close, *(release.counts or (0, 0))], np.int64)
+
+
+def noted(data: bytes, body: HoldoutBody, turn: Turn) -> str:  # noqa: ARG001
+    """What the ledger notes of an answer, from what was released alone: that an instance ended; "" for what is none."""
+    try:
+        release = decode(data, HoldoutRelease)
+    except RemoteProtocolError:
+        return ""
+    return "" if release.close else f"instance {release.instance} of {turn.planned.answers} ended"
+
+
+def examples() -> Mapping[str, Sequence[Example]]:
+    """What an auditor asks."""
+    from protocol.kinds.holdout_examples import EXAMPLES  # noqa: PLC0415 - made of the structs above
+
+    return {"": EXAMPLES}
+
+
+HOLDOUT = QueryKind(
+    name="holdout",
+    relation="add or remove one privacy unit",
+    tells="whether hypotheses are as good as was expected, and of those that are not, how many records they get right",
+    planned=PlannedHoldout,
+    limits=HoldoutLimits,
+    check_planned=check_planned,
+    check_allowed=check_allowed,
+    cost=cost,
+    charge=charge,
+    odds=odds,
+    precision=precision,
+    read_body=read_body,
+    work=work,
+    release_bytes=lambda body, turn, schema: RELEASE_BYTES,  # noqa: ARG005
+    read_release=read_release,
+    noted=noted,
+    state_bytes=STATE_BYTES,
+    examples=examples,
+    numbers=numbers,
+)

@@ -1,0 +1,97 @@
+"""A forest of random trees: class counts of the leaves of trees that know no record."""
+
+from typing import Annotated
+
+import msgspec
+
+from protocol.kinds.models.bodies import Body, Mapped, check_map, wrong_body
+from protocol.kinds.models.method import Work
+from protocol.kinds.models.points import Width
+from protocol.kinds.models.public_randomness import Seed
+from protocol.kinds.models.random_trees import random_trees
+from protocol.partitions import TreeLeaves
+from protocol.schema import Schema
+from protocol.work import CALL_ONCE
+
+MOST_DEPTH = 12
+MOST_LEAVES = 2**18
+"""Most leaves of all trees together."""
+MOST_SPAN = 2**17
+_CLASS_COST = 350
+_LEAF_ONCE = 5 * CALL_ONCE
+"""Drawing a node's split."""
+
+
+class Forest(msgspec.Struct, frozen=True, kw_only=True, tag="forest", forbid_unknown_fields=True):
+    """Counts by leaf and class of complete random trees (Jagannathan, Pillaipakkamnatt and Wright 2012).
+
+    Each record counts in every tree. With trees on disjoint blocks of records each tree could have the noise of all of
+    epsilon, but a T-th of the records: the noise of a vote is the same share of its counts, and the choice of the
+    block adds a variance of its own. So there are no blocks.
+
+    Attributes:
+        width: coordinates of the feature map.
+        trees: T.
+        depth: levels of splits; a tree has 2^depth leaves.
+        span: thresholds lie within +- so many steps of 2^-12.
+        seed: of the splits, public.
+    """
+
+    width: Width
+    trees: Annotated[int, msgspec.Meta(ge=1, le=1000)]
+    depth: Annotated[int, msgspec.Meta(ge=1, le=MOST_DEPTH)]
+    span: Annotated[int, msgspec.Meta(ge=1, le=MOST_SPAN)]
+    seed: Seed
+
+    @property
+    def leaves(self) -> int:
+        """Of one tree."""
+        return 1 << self.depth
+
+    @property
+    def parts(self) -> int:
+        """Trees."""
+        return self.trees
+
+    def complaint(self) -> str:
+        """See `Method`."""
+        return "" if self.trees * self.leaves <= MOST_LEAVES else f"at most {MOST_LEAVES} leaves of all trees together"
+
+    def label_complaint(self, schema: Schema) -> str:
+        """See `Method`."""
+        return "" if schema.classes else "a label of classes"
+
+    def sensitivity(self, most_records_per_unit: int) -> int:
+        """A record is in one leaf of each tree."""
+        return most_records_per_unit * self.trees
+
+    def moved_by_label(self, most_records_per_unit: int) -> int:
+        """In the same leaf of each tree it leaves one class and enters another."""
+        return 2 * self.sensitivity(most_records_per_unit)
+
+    def moved_by_change(self, most_records_per_unit: int) -> int:
+        """It leaves one leaf of each tree and enters another."""
+        return 2 * self.sensitivity(most_records_per_unit)
+
+    def check_body(self, body: Body, schema: Schema, field: str) -> None:
+        """See `Method`."""
+        if not isinstance(body, Mapped):
+            raise wrong_body(Mapped, field)
+        check_map(body.features, self.width, schema, field)
+
+    def length(self, body: Body, schema: Schema) -> int:  # noqa: ARG002
+        """Tables (leaves, classes), tree by tree."""
+        return self.trees * self.leaves * len(schema.classes)
+
+    def partitions(self, body: Mapped) -> tuple[TreeLeaves, ...]:
+        """The trees."""
+        return random_trees(body.features, self.trees, self.depth, self.span, self.seed)
+
+    def work(self, body: Body, schema: Schema) -> Work:  # noqa: ARG002
+        """See `Method`; reads no tree, which may be large."""
+        if not isinstance(body, Mapped):
+            raise wrong_body(Mapped, "body")
+        level = 300  # as `protocol.partitions.tree_leaves` states it
+        per_tree = body.features.multiply_adds() + level * self.depth + _CLASS_COST
+        once_per_tree = body.features.multiply_adds_once() + 100 * CALL_ONCE + _LEAF_ONCE * self.leaves
+        return Work(self.trees * per_tree, self.trees * once_per_tree)

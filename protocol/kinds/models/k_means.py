@@ -1,0 +1,128 @@
+"""k-means in a planned number of iterations from public centres (Blum, Dwork, McSherry and Nissim 2005)."""
+
+from typing import Annotated
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.errors import RemoteProtocolError
+from protocol.kinds.models.bodies import Body, Centres, check_map, wrong_body
+from protocol.kinds.models.method import Work
+from protocol.kinds.models.points import Points
+from protocol.refusals import RefusalCode
+from protocol.schema import Schema
+from protocol.work import BYTE_ONCE, CALL_ONCE
+
+MOST_CLUSTERS = 1000
+MOST_ITERATIONS = 50
+_ROW_COST = 200
+_CLUSTER_COST = 60
+_ITERATION_COST = 500
+_ONCE = 100 * CALL_ONCE
+
+
+class KMeans(msgspec.Struct, frozen=True, kw_only=True, tag="k_means", forbid_unknown_fields=True):
+    """In each iteration a record adds its vector (x, constant) to the cluster whose centre is nearest to x.
+
+    Released are all iterations' noisy sums, (iterations, clusters, width + 1): the last column over the constant is the
+    cluster's number of records. The next centres are made of the noisy sums alone, see `next_centres`.
+
+    Attributes:
+        points: how a record becomes its vector; the constant is at least 1.
+        clusters: K.
+        iterations: T; each spends epsilon / T.
+    """
+
+    points: Points
+    clusters: Annotated[int, msgspec.Meta(ge=1, le=MOST_CLUSTERS)]
+    iterations: Annotated[int, msgspec.Meta(ge=1, le=MOST_ITERATIONS)]
+
+    @property
+    def parts(self) -> int:
+        """Iterations."""
+        return self.iterations
+
+    def complaint(self) -> str:
+        """See `Method`."""
+        return "" if self.points.constant else "a constant of at least 1, by which records are counted"
+
+    def label_complaint(self, schema: Schema) -> str:  # noqa: ARG002
+        """It reads no label."""
+        return ""
+
+    def sensitivity(self, most_records_per_unit: int) -> int:
+        """A record moves one cluster's sums in each iteration, once the centres are given."""
+        return most_records_per_unit * self.iterations * self.points.most_sum
+
+    def moved_by_label(self, most_records_per_unit: int) -> int:  # noqa: ARG002
+        """It reads no label."""
+        return 0
+
+    def moved_by_change(self, most_records_per_unit: int) -> int:
+        """In each iteration it leaves one cluster and enters another."""
+        return 2 * self.sensitivity(most_records_per_unit)
+
+    def check_body(self, body: Body, schema: Schema, field: str) -> None:
+        """See `Method`."""
+        if not isinstance(body, Centres):
+            raise wrong_body(Centres, field)
+        check_map(body.features, self.points.width, schema, field)
+        wanted = f"{self.clusters} x {self.points.width} little-endian int32 within +-{self.points.radius}"
+        if len(body.centres) != 4 * self.clusters * self.points.width:
+            raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, f"{field}.centres", wanted)
+        if np.abs(body.table(self.points.width)).max() > self.points.radius:
+            raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.centres", wanted)
+
+    def length(self, body: Body, schema: Schema) -> int:  # noqa: ARG002
+        """See `Method`."""
+        return self.iterations * self.clusters * self.points.coordinates
+
+    def next_centres(self, centres: NDArray[np.float64], sums: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Centres after an iteration, (..., clusters, width) whole numbers within +-radius.
+
+        A cluster of less than one record, by its noisy number, keeps its centre.
+
+        Args:
+            centres: (..., clusters, width) before it.
+            sums: (..., clusters, width + 1) that it released.
+        """
+        constant, radius = self.points.constant, float(self.points.radius)
+        mass = sums[..., -1:].astype(np.float64)
+        moved = np.clip(np.rint(sums[..., :-1] * float(constant) / np.maximum(mass, constant)), -radius, radius)
+        return np.where(mass >= constant, moved, centres)
+
+    def path(self, numbers: NDArray[np.int64], body: Centres) -> list[NDArray[np.float64]]:
+        """Centres before each iteration and after the last, from the released numbers of one model."""
+        centres = [body.table(self.points.width)]
+        for sums in numbers.reshape(self.iterations, self.clusters, -1):
+            centres.append(self.next_centres(centres[-1], sums))
+        return centres
+
+    def nearest(self, rows: NDArray[np.float64], centres: NDArray[np.float64]) -> NDArray[np.intp]:
+        """The cluster of each record, (n,); of equally near centres the first.
+
+        The largest 2 x c - ||c||^2, a whole number below 2^53: exact in whatever order it is added.
+
+        Args:
+            rows: (n, width + 1) of `Points.rows`.
+            centres: (clusters, width) whole numbers.
+        """
+        scores = rows[:, :-1] @ (2.0 * centres.T) - np.sum(centres * centres, axis=1)
+        nearest: NDArray[np.intp] = np.argmax(scores, axis=1)
+        return nearest
+
+    def work(self, body: Body, schema: Schema) -> Work:  # noqa: ARG002
+        """See `Method`."""
+        if not isinstance(body, Centres):
+            raise wrong_body(Centres, "body")
+        mapping, another = body.features.multiply_adds() + _ROW_COST * self.points.coordinates, self.work_of_another_run
+        once = body.features.multiply_adds_once() + BYTE_ONCE * len(body.centres)
+        return Work(self.iterations * mapping + another.per_record, once + another.once)
+
+    @property
+    def work_of_another_run(self) -> Work:
+        """Of a further run on points that are mapped: from the same centres, but by noise it soon has its own."""
+        size = self.points.coordinates
+        placing = self.clusters * (size + _CLUSTER_COST) + 40 * size + _ITERATION_COST
+        return Work(self.iterations * placing, self.iterations * _ONCE)

@@ -1,0 +1,280 @@
+"""Linear classifiers by output perturbation: logistic regression, linear support vectors, and both on random features.
+
+Chaudhuri, Monteleoni and Sarwate (2011), Algorithm 1, for sums in place of means: the number of records is private. The
+curator minimises J(w) = sum of loss(y w.v / radius) + (regulariser / 2) ||w||^2 over all records, v their vectors and
+y = 1 or -1 their labels. The loss softplus(k (a - m)) / k has slopes in [-1, 0]; a = 0 and k = 1 is the logistic one, a
+= 1 the hinge, with a corner as sharp as k.
+"""
+
+import math
+from fractions import Fraction
+from typing import Annotated, ClassVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.kinds.models.bodies import Body, Mapped, check_map, wrong_body
+from protocol.kinds.models.method import Work
+from protocol.kinds.models.points import Constant, Points, Radius, Width, root_above
+from protocol.kinds.models.public_randomness import Seed
+from protocol.kinds.models.random_features import feature_rows
+from protocol.rationals import Rational
+from protocol.schema import Schema
+from protocol.work import CALL_ONCE
+
+TOLERANCE = Fraction(1, 256)
+"""The gradient where the curator stops is no longer than this (L2), rounding errors of floats among it; a record's own
+is up to 1."""
+MOST_FREQUENCIES = 511
+MOST_COORDINATES = 1024
+NEWTON_STEPS = 25
+"""So many steps are accounted for; most data sets take fewer than ten."""
+_ROW_COST = 120
+_LOSS_COST = 500
+"""Exponentials of one record in one step."""
+_COSINE_COST = 200
+_FREQUENCY_ONCE = CALL_ONCE
+"""Drawing one coordinate of a frequency."""
+_ONCE = 200 * CALL_ONCE
+
+Steps = Annotated[int, msgspec.Meta(ge=16, le=2**20)]
+Sharpness = Annotated[int, msgspec.Meta(ge=1, le=8)]
+
+
+class LinearModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the three have in common.
+
+    Released are whole numbers q, one a coordinate: w = q / (steps regulariser), and the score of a record is w.v /
+    radius.
+
+    Attributes:
+        regulariser: of the sum of losses, at least 1 (not of their mean).
+        steps: of the released grid; a record moves the minimiser by at most about so many.
+    """
+
+    regulariser: Rational
+    steps: Steps
+
+    margin: ClassVar[int] = 0
+
+    @property
+    def sharpness_of_loss(self) -> int:
+        """k; see above."""
+        return 1
+
+    @property
+    def coordinates(self) -> int:
+        """Of a record's vector."""
+        raise NotImplementedError
+
+    @property
+    def width_of_map(self) -> int:
+        """Coordinates of the feature map."""
+        raise NotImplementedError
+
+    @property
+    def unit(self) -> int:
+        """Steps of a vector that are one unit."""
+        raise NotImplementedError
+
+    @property
+    def length_above(self) -> int:
+        """At least the length (L2) of every vector, in steps."""
+        raise NotImplementedError
+
+    def rows(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The vectors of grid points: (n, width of the map) -> (n, coordinates) whole numbers, exact per record."""
+        raise NotImplementedError
+
+    def weights(self, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Released numbers to w / radius: what a record's vector is multiplied with for its score."""
+        return numbers / (self.steps * float(self.regulariser.fraction) * self.unit)
+
+    @property
+    def parts(self) -> int:
+        """All at once."""
+        return 1
+
+    def complaint(self) -> str:
+        """See `Method`."""
+        if self.regulariser.fraction < 1:
+            return "a regulariser of at least 1"
+        if self.length_above > root_above(2 * self.unit**2):  # errors of floats grow with the length
+            return "a constant of at most the radius"
+        return "" if self.coordinates <= MOST_COORDINATES else f"at most {MOST_COORDINATES} coordinates"
+
+    def label_complaint(self, schema: Schema) -> str:
+        """See `Method`."""
+        return "" if len(schema.classes) == 2 else "a label of two classes"
+
+    def sensitivity(self, most_records_per_unit: int) -> int:
+        """floor(sqrt(D) steps (c b + 2 tolerance)) + D, for D coordinates of vectors of length at most b units.
+
+        J is strongly convex with the regulariser, and c records change its gradient by at most c b anywhere, so they
+        move its minimiser by at most c b / regulariser (L2). What is released lies within tolerance / regulariser of
+        it, before it is rounded. In steps, and in L1, that is sqrt(D) steps (c b + 2 tolerance); rounding to whole
+        numbers adds at most one for each coordinate.
+        """
+        return self._moved(most_records_per_unit)
+
+    def moved_by_label(self, most_records_per_unit: int) -> int:
+        """A label moves the gradient by |L'(m)| + |L'(-m)| vectors: 1 of the logistic loss, below 2 of the others."""
+        return self._moved((2 if self.margin else 1) * most_records_per_unit)
+
+    def moved_by_change(self, most_records_per_unit: int) -> int:
+        """What is removed and what is added move the gradient by c b each; the tolerance is there once."""
+        return self._moved(2 * most_records_per_unit)
+
+    def _moved(self, vectors: int) -> int:
+        """Where the gradient moves by at most so many vectors; see `sensitivity`."""
+        moved = vectors * Fraction(self.length_above, self.unit) + 2 * TOLERANCE
+        return math.isqrt(math.floor(self.coordinates * (self.steps * moved) ** 2)) + self.coordinates
+
+    def check_body(self, body: Body, schema: Schema, field: str) -> None:
+        """See `Method`."""
+        if not isinstance(body, Mapped):
+            raise wrong_body(Mapped, field)
+        check_map(body.features, self.width_of_map, schema, field)
+
+    def length(self, body: Body, schema: Schema) -> int:  # noqa: ARG002
+        """See `Method`."""
+        return self.coordinates
+
+    def work(self, body: Body, schema: Schema) -> Work:  # noqa: ARG002
+        """See `Method`."""
+        if not isinstance(body, Mapped):
+            raise wrong_body(Mapped, "body")
+        size = self.coordinates
+        mapping = body.features.multiply_adds() + _ROW_COST * size + self.work_of_features
+        step = size * (size + 20) + _LOSS_COST
+        once = body.features.multiply_adds_once() + self.work_once_of_features + _ONCE
+        solving = _ONCE + 20 * size**2 + size**3
+        return Work(mapping + NEWTON_STEPS * step, once + NEWTON_STEPS * solving)
+
+    @property
+    def work_of_features(self) -> int:
+        """Work of a record's vector beyond its map."""
+        return 0
+
+    @property
+    def work_once_of_features(self) -> int:
+        """Work of preparing it."""
+        return 0
+
+
+class LogisticRegression(LinearModel, frozen=True, kw_only=True, tag="logistic_regression", forbid_unknown_fields=True):
+    """The logistic loss: the score is the log odds of the second class.
+
+    Attributes:
+        points: how a record becomes its vector.
+    """
+
+    points: Points
+
+    @property
+    def coordinates(self) -> int:
+        """See `LinearModel`."""
+        return self.points.coordinates
+
+    @property
+    def width_of_map(self) -> int:
+        """See `LinearModel`."""
+        return self.points.width
+
+    @property
+    def unit(self) -> int:
+        """See `LinearModel`."""
+        return self.points.radius
+
+    @property
+    def length_above(self) -> int:
+        """See `LinearModel`."""
+        return self.points.length_above
+
+    def rows(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        """See `LinearModel`."""
+        return self.points.rows(points)
+
+
+class LinearSvm(LogisticRegression, frozen=True, kw_only=True, tag="linear_svm", forbid_unknown_fields=True):
+    """A support vector machine: the hinge loss, its corner rounded.
+
+    Attributes:
+        sharpness: k; the rounded loss exceeds the hinge by at most log(2) / k.
+    """
+
+    sharpness: Sharpness = 4
+
+    margin: ClassVar[int] = 1
+
+    @property
+    def sharpness_of_loss(self) -> int:
+        """See `LinearModel`."""
+        return self.sharpness
+
+
+class KernelSvm(LinearModel, frozen=True, kw_only=True, tag="kernel_svm", forbid_unknown_fields=True):
+    """A support vector machine on random Fourier features: approximately that of the kernel exp(-||x - x'||^2 / 2).
+
+    Chaudhuri, Monteleoni and Sarwate (2011), Algorithm 3. The bandwidth is in the factors of the feature map.
+
+    Attributes:
+        width: coordinates of the feature map.
+        frequencies: F; a vector has 2 F coordinates, and the constant.
+        seed: of the frequencies, public.
+        radius: length of a vector, in steps, without its constant.
+        constant: the last coordinate; 0: there is none.
+        sharpness: as of `LinearSvm`.
+    """
+
+    width: Width
+    frequencies: Annotated[int, msgspec.Meta(ge=1, le=MOST_FREQUENCIES)]
+    seed: Seed
+    radius: Radius
+    constant: Constant = 0
+    sharpness: Sharpness = 4
+
+    margin: ClassVar[int] = 1
+
+    @property
+    def sharpness_of_loss(self) -> int:
+        """See `LinearModel`."""
+        return self.sharpness
+
+    @property
+    def coordinates(self) -> int:
+        """See `LinearModel`."""
+        return 2 * self.frequencies + (self.constant > 0)
+
+    @property
+    def width_of_map(self) -> int:
+        """See `LinearModel`."""
+        return self.width
+
+    @property
+    def unit(self) -> int:
+        """See `LinearModel`."""
+        return self.radius
+
+    @property
+    def length_above(self) -> int:
+        """See `LinearModel`."""
+        return root_above(self.radius**2 + self.constant**2)
+
+    @property
+    def work_of_features(self) -> int:
+        """See `LinearModel`."""
+        return self.frequencies * (self.width + _COSINE_COST)
+
+    @property
+    def work_once_of_features(self) -> int:
+        """See `LinearModel`."""
+        return self.frequencies * self.width * _FREQUENCY_ONCE + 10 * _ONCE
+
+    def rows(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        """See `LinearModel`."""
+        rows = feature_rows(points, self.seed, self.frequencies, self.radius)
+        if not self.constant:
+            return rows
+        return np.hstack([rows, np.full((len(rows), 1), float(self.constant))])

@@ -1,0 +1,109 @@
+"""Naive Bayes: for each attribute, counts by class and level, or moments by class."""
+
+from typing import Annotated
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.errors import RemoteProtocolError
+from protocol.kinds.models.bodies import MOST_ATTRIBUTES, Attributes, Body, Moments, wrong_body
+from protocol.kinds.models.method import Work
+from protocol.partitions import FeatureBins
+from protocol.refusals import RefusalCode
+from protocol.schema import Schema
+from protocol.work import CALL_ONCE
+
+MOMENT_CELLS = 4
+"""(S - u)^2, 2 u (S - u), u^2 and S^2 for a missing value: see `NaiveBayes`."""
+_ATTRIBUTE_COST = 1000
+_ATTRIBUTE_ONCE = 60 * CALL_ONCE
+
+
+class NaiveBayes(msgspec.Struct, frozen=True, kw_only=True, tag="naive_bayes", forbid_unknown_fields=True):
+    """Sums by class (Vaidya, Shafiq, Basu and Hong 2013), of which one record moves S^2 in each attribute.
+
+    The numbers of an attribute are a table (cells, classes), and each record adds S^2 in all to the column of its
+    class. In an attribute that is counted in bins, all of it goes to the record's bin. One that is told by its moments
+    has four cells: a value at u of S steps between the bounds adds (S - u)^2, 2 u (S - u) and u^2 to the first three, a
+    missing one adds S^2 to the fourth. So a class's sum of u is (second / 2 + third) / S, its sum of u^2 is the third,
+    and its number of records is the sum of all cells of any attribute, over S^2.
+
+    Attributes:
+        binned: how many attributes are counted in bins.
+        moments: how many are told by their moments.
+        steps: S; 1 where there are no moments.
+    """
+
+    binned: Annotated[int, msgspec.Meta(ge=0, le=MOST_ATTRIBUTES)]
+    moments: Annotated[int, msgspec.Meta(ge=0, le=MOST_ATTRIBUTES)] = 0
+    steps: Annotated[int, msgspec.Meta(ge=1, le=256)] = 1
+
+    @property
+    def weight(self) -> int:
+        """What a record adds in each attribute."""
+        return self.steps**2
+
+    @property
+    def parts(self) -> int:
+        """Attributes."""
+        return self.binned + self.moments
+
+    def complaint(self) -> str:
+        """See `Method`."""
+        if not self.binned + self.moments:
+            return "at least one attribute"
+        return "" if self.moments or self.steps == 1 else "steps of 1 where there are no moments"
+
+    def label_complaint(self, schema: Schema) -> str:
+        """See `Method`."""
+        return "" if schema.classes else "a label of classes"
+
+    def sensitivity(self, most_records_per_unit: int) -> int:
+        """A record adds S^2 in each attribute, all of it at least 0."""
+        return most_records_per_unit * (self.binned + self.moments) * self.weight
+
+    def moved_by_label(self, most_records_per_unit: int) -> int:
+        """In each attribute S^2 leaves the column of one class and enters another's."""
+        return 2 * self.sensitivity(most_records_per_unit)
+
+    def moved_by_change(self, most_records_per_unit: int) -> int:
+        """In each attribute S^2 leaves some cells and enters others."""
+        return 2 * self.sensitivity(most_records_per_unit)
+
+    def check_body(self, body: Body, schema: Schema, field: str) -> None:
+        """See `Method`."""
+        if not isinstance(body, Attributes):
+            raise wrong_body(Attributes, field)
+        moments = sum(isinstance(each, Moments) for each in body.attributes)
+        if (len(body.attributes) - moments, moments) != (self.binned, self.moments):
+            limit = f"{self.binned} in bins and {self.moments} by moments"
+            raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, f"{field}.attributes", limit)
+        for index, attribute in enumerate(body.attributes):
+            attribute.check(schema, f"{field}.attributes[{index}]")
+
+    def cells(self, body: Attributes, schema: Schema) -> tuple[int, ...]:
+        """Rows of each attribute's table."""
+        return tuple(
+            each.cell_count(schema) if isinstance(each, FeatureBins) else MOMENT_CELLS for each in body.attributes
+        )
+
+    def length(self, body: Body, schema: Schema) -> int:
+        """See `Method`."""
+        if not isinstance(body, Attributes):
+            raise wrong_body(Attributes, "body")
+        return sum(self.cells(body, schema)) * len(schema.classes)
+
+    def tables(self, numbers: NDArray[np.int64], body: Attributes, schema: Schema) -> list[NDArray[np.int64]]:
+        """The released numbers of one model by attribute, each (cells, classes)."""
+        rows = numbers.reshape(-1, len(schema.classes))
+        return np.split(rows, np.cumsum(self.cells(body, schema))[:-1])
+
+    def work(self, body: Body, schema: Schema) -> Work:  # noqa: ARG002
+        """See `Method`."""
+        if not isinstance(body, Attributes):
+            raise wrong_body(Attributes, "body")
+        binned = [each for each in body.attributes if isinstance(each, FeatureBins)]
+        per_record = sum(each.multiply_adds() for each in binned) + _ATTRIBUTE_COST * len(body.attributes)
+        once = sum(each.multiply_adds_once() for each in binned) + _ATTRIBUTE_ONCE * len(body.attributes)
+        return Work(per_record, once)

@@ -1,0 +1,161 @@
+"""Linear regression and principal components: sums of products of a record's coordinates, and of its label."""
+
+from typing import Annotated, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.kinds.models.bodies import Body, Mapped, check_map, wrong_body
+from protocol.kinds.models.method import Work
+from protocol.kinds.models.points import MOST_RADIUS, Points
+from protocol.schema import Schema
+from protocol.work import CALL_ONCE
+
+_ROW_COST = 200
+"""Clipping one coordinate: square, root, product, rounding."""
+_ONCE = 100 * CALL_ONCE
+
+
+class SecondMoments(NamedTuple):
+    """Released sums over records of v = (x, constant) and label y, as whole numbers.
+
+    Attributes:
+        products: (D, D) int64, of v_i v_j; symmetric, with noise of its own in each of the D (D + 1) / 2.
+        label_products: (D,) int64, of y v_j; empty where there is no label.
+        label_square: (1,) int64, of y^2; likewise.
+    """
+
+    products: NDArray[np.int64]
+    label_products: NDArray[np.int64]
+    label_square: NDArray[np.int64]
+
+
+def split_moments(numbers: NDArray[np.int64], coordinates: int) -> SecondMoments:
+    """The released numbers of one model, in their order: products with i <= j row by row, label products, square."""
+    size = coordinates * (coordinates + 1) // 2
+    products = np.zeros((coordinates, coordinates), np.int64)
+    upper = np.triu_indices(coordinates)
+    products[upper] = numbers[:size]
+    products.T[upper] = numbers[:size]
+    return SecondMoments(products, numbers[size : size + coordinates], numbers[size + coordinates :])
+
+
+class PrincipalComponents(
+    msgspec.Struct, frozen=True, kw_only=True, tag="principal_components", forbid_unknown_fields=True
+):
+    """Sums of v_i v_j for i <= j, v a record's vector; with a constant the means, and the number of records, are there.
+
+    Attributes:
+        points: how a record becomes its vector.
+    """
+
+    points: Points
+
+    @property
+    def parts(self) -> int:
+        """All at once."""
+        return 1
+
+    def complaint(self) -> str:
+        """See `Method`."""
+        return ""
+
+    def label_complaint(self, schema: Schema) -> str:  # noqa: ARG002
+        """It reads no label."""
+        return ""
+
+    def sensitivity(self, most_records_per_unit: int) -> int:
+        """See `Points.most_products`."""
+        return most_records_per_unit * self.points.most_products
+
+    def moved_by_label(self, most_records_per_unit: int) -> int:  # noqa: ARG002
+        """It reads no label."""
+        return 0
+
+    def moved_by_change(self, most_records_per_unit: int) -> int:
+        """Nothing less than a removal and an addition is proved."""
+        return 2 * self.sensitivity(most_records_per_unit)
+
+    def check_body(self, body: Body, schema: Schema, field: str) -> None:
+        """See `Method`."""
+        if not isinstance(body, Mapped):
+            raise wrong_body(Mapped, field)
+        check_map(body.features, self.points.width, schema, field)
+
+    def length(self, body: Body, schema: Schema) -> int:  # noqa: ARG002
+        """See `Method`."""
+        return self.points.coordinates * (self.points.coordinates + 1) // 2
+
+    def work(self, body: Body, schema: Schema) -> Work:  # noqa: ARG002
+        """See `Method`."""
+        return product_work(body, self.points)
+
+
+class LinearRegression(msgspec.Struct, frozen=True, kw_only=True, tag="linear_regression", forbid_unknown_fields=True):
+    """The squared error's coefficients, with noise: the functional mechanism (Zhang et al. 2012, section 4.2).
+
+    Sums of v_i v_j for i <= j, of y v_j and of y^2, for a record's vector v and its label y in -label_steps ..
+    label_steps over its range. A learner adds the ridge that it likes, and minimises.
+
+    Attributes:
+        points: how a record becomes its vector.
+        label_steps: whole steps of half the label's range.
+    """
+
+    points: Points
+    label_steps: Annotated[int, msgspec.Meta(ge=1, le=MOST_RADIUS)]
+
+    @property
+    def parts(self) -> int:
+        """All at once."""
+        return 1
+
+    def complaint(self) -> str:
+        """See `Method`."""
+        return ""
+
+    def label_complaint(self, schema: Schema) -> str:
+        """See `Method`."""
+        return "" if schema.label_bounds is not None else "a numeric label"
+
+    def sensitivity(self, most_records_per_unit: int) -> int:
+        """`Points.most_products`, |y| ||v||_1 and y^2."""
+        most = self.label_steps
+        return most_records_per_unit * (self.points.most_products + most * self.points.most_sum + most**2)
+
+    def moved_by_label(self, most_records_per_unit: int) -> int:
+        """From y to y' the numbers move by |y - y'| (A + |y + y'|) at most, A the length of v (L1).
+
+        With |y - y'| = x that is at most x (A + 2 Y - x), and x at most 2 Y; the largest is found in whole numbers.
+        """
+        length = self.points.most_sum
+        moved = min(2 * self.label_steps, (length + 2 * self.label_steps) // 2)
+        return most_records_per_unit * moved * (length + 2 * self.label_steps - moved)
+
+    def moved_by_change(self, most_records_per_unit: int) -> int:
+        """Nothing less than a removal and an addition is proved."""
+        return 2 * self.sensitivity(most_records_per_unit)
+
+    def check_body(self, body: Body, schema: Schema, field: str) -> None:
+        """See `Method`."""
+        if not isinstance(body, Mapped):
+            raise wrong_body(Mapped, field)
+        check_map(body.features, self.points.width, schema, field)
+
+    def length(self, body: Body, schema: Schema) -> int:  # noqa: ARG002
+        """See `Method`."""
+        return self.points.coordinates * (self.points.coordinates + 3) // 2 + 1
+
+    def work(self, body: Body, schema: Schema) -> Work:  # noqa: ARG002
+        """See `Method`."""
+        return product_work(body, self.points)
+
+
+def product_work(body: Body, points: Points) -> Work:
+    """Work of mapping, clipping and multiplying."""
+    if not isinstance(body, Mapped):
+        raise wrong_body(Mapped, "body")
+    size = points.coordinates
+    per_record = body.features.multiply_adds() + _ROW_COST * size + (size + 1) ** 2
+    return Work(per_record, body.features.multiply_adds_once() + _ONCE + 50 * size**2)

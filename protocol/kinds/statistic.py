@@ -1,0 +1,305 @@
+"""The `statistic` query: quantiles, estimates by sample and aggregate, and selected features.
+
+A query has several statistics, each made private by itself: their costs add up (basic composition). What each costs is
+said by its method, and proved in docs/statistics.md.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.codec import decode
+from protocol.errors import RemoteProtocolError
+from protocol.examples import Example
+from protocol.kinds.statistics.asked import Item, Quantile, Selection, item_for
+from protocol.kinds.statistics.estimators import ESTIMATORS
+from protocol.kinds.statistics.methods import (
+    LEAST_DECAY,
+    METHODS,
+    MOST_DECAY,
+    NOT_PURE,
+    AggregateMean,
+    AggregateMedian,
+    Exponential,
+    Features,
+    Method,
+    Smooth,
+    SmoothLaplace,
+)
+from protocol.limits import ASSUMED_ROUND_SIZE, Positive
+from protocol.odds import NOTHING, Odds, PrivacyUnit
+from protocol.plans import Planned
+from protocol.query_kind import QueryKind, Turn
+from protocol.rationals import MOST
+from protocol.refusals import RefusalCode
+from protocol.schema import Schema
+from protocol.strict_toml import suggest
+from protocol.work import CALL_ONCE
+
+MOST_STATISTICS = 10_000
+QUERY_ONCE = 1_000 * CALL_ONCE
+"""Signatures, the ledger's two writes, the codec: two milliseconds."""
+STATISTIC_ONCE = 50 * CALL_ONCE
+CHOICE_ONCE = 40_000
+"""A candidate of a choice: its score, and its exact exponential noise."""
+SMOOTH_STEP_ONCE = 8_000
+"""A step of the decay of a smooth sensitivity."""
+NOISE_ONCE = 2_000_000
+"""A number of heavy-tailed noise, or of discrete Laplace noise."""
+BLOCK_ONCE = 100 * CALL_ONCE
+"""What an estimator does once in a block."""
+COLUMN_COST = 300
+"""A record's value, put on a grid and counted."""
+BLOCK_COST = 75_000
+"""The keyed hash of a record, which says its block."""
+CELL_COST = 350
+"""Counting a record in the cells of a candidate, by class."""
+RELEASE_FRAME_BYTES = 14
+
+
+class PlannedStatistic(Planned, frozen=True, tag="statistic"):
+    """A future statistic query, and what its cost depends on. Attributes and grids may be chosen later.
+
+    Attributes:
+        method: by which each statistic is made private.
+        statistics: m, how many.
+    """
+
+    method: Method
+    statistics: Annotated[int, msgspec.Meta(ge=1, le=MOST_STATISTICS)] = 1
+
+
+class StatisticLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a curator limits of a statistic query.
+
+    Attributes:
+        methods: allowed names of `METHODS`.
+        statistics: most statistics of a query.
+        candidates: most points of a grid among which one is chosen, or on which noise is added.
+        cells: most cells of all candidates of a selection together.
+        blocks: most blocks.
+    """
+
+    methods: tuple[str, ...] = tuple(name for name in METHODS if name not in NOT_PURE)
+    statistics: Positive = 1_000
+    candidates: Positive = 10_001
+    cells: Positive = 100_000
+    blocks: Positive = 10_000
+
+    def __post_init__(self) -> None:
+        for name in self.methods:
+            if name not in METHODS:
+                raise ValueError(f"unknown method {name!r}{suggest(name, list(METHODS))}")
+
+
+class StatisticBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is asked: as many items as are planned, of the sort that the method answers."""
+
+    asked: Annotated[tuple[Item, ...], msgspec.Meta(min_length=1, max_length=MOST_STATISTICS)]
+
+
+class StatisticRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is answered: little-endian int64, one of each item, or as many as are chosen.
+
+    A grid's index; for `aggregate_mean` a noisy sum of indices over blocks; for `features` the chosen candidates, the
+    first one first.
+    """
+
+    numbers: bytes
+
+
+def check_planned(planned: PlannedStatistic) -> None:
+    """Raise RemoteProtocolError(BAD_PLAN) for a decay out of range, or a cost of more than 32 bits."""
+    method = planned.method
+    if isinstance(method, Smooth | SmoothLaplace) and not LEAST_DECAY <= method.decay.fraction <= MOST_DECAY:
+        limit = f"{LEAST_DECAY} to {MOST_DECAY}"
+        raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.method.decay", limit)
+    cost(planned, 1)
+
+
+def check_allowed(planned: PlannedStatistic, schema: Schema, limits: StatisticLimits, field: str) -> None:
+    """Raise RemoteProtocolError (KIND_NOT_ALLOWED, BAD_PLAN, OVER_LIMIT) where a curator would not accept it."""
+    method = planned.method
+    if method.name not in limits.methods:
+        raise RemoteProtocolError(RefusalCode.KIND_NOT_ALLOWED, f"{field}.method", ", ".join(limits.methods))
+    if isinstance(method, Features) and not schema.classes:
+        raise RemoteProtocolError(RefusalCode.BAD_PLAN, f"{field}.method", "features need a label of classes")
+    if planned.statistics > limits.statistics:
+        raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.statistics", f"at most {limits.statistics}")
+    if isinstance(method, AggregateMean | AggregateMedian) and method.blocks > limits.blocks:
+        raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.method.blocks", f"at most {limits.blocks}")
+    if isinstance(method, AggregateMean) and method.steps >= limits.candidates:
+        limit = f"at most {limits.candidates - 1}"
+        raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.method.steps", limit)
+
+
+def cost(planned: PlannedStatistic, most_records_per_unit: int) -> Fraction:
+    """Exact epsilon: m times what one statistic costs by its method. For `smooth_laplace` there is a delta, too."""
+    value = planned.statistics * planned.method.cost(most_records_per_unit)
+    if value.numerator > MOST or value.denominator > MOST:
+        raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.method.scale", "a cost of at most 32 bits")
+    return value
+
+
+def odds(planned: PlannedStatistic, unit: PrivacyUnit, readers: int | None = None) -> Odds:
+    """M times those of one statistic, and of an attribute those of as many as read it.
+
+    Where a record has no name, its whole content says its block: then what is said in blocks hangs on all of it.
+    """
+    own, whole = planned.method.odds(unit), planned.statistics
+    by_content = isinstance(planned.method, AggregateMean | AggregateMedian) and not unit.name
+    parts = whole if readers is None or by_content else min(readers, whole)
+    return Odds(whole * own.presence, whole * own.label, parts * own.attribute)
+
+
+def most_odds(limits: StatisticLimits, unit: PrivacyUnit) -> Odds:
+    """Of the worst method among those that are allowed."""
+    most = NOTHING
+    for name in limits.methods:
+        blocks = METHODS[name] in (AggregateMean, AggregateMedian)
+        label = (1 if unit.name else 2) if blocks else 2 if unit.numeric or name == "features" else 0
+        attribute = 1 if blocks and unit.name else 2
+        most = most.or_more(Odds(Fraction(1), Fraction(label), Fraction(attribute)))
+    return most
+
+
+def precision(planned: PlannedStatistic, unit: PrivacyUnit) -> str:  # noqa: ARG001
+    """Of each statistic."""
+    scale = planned.method.scale.fraction
+    return f"{planned.statistics} single figures, each {planned.method.precision}; {planned.method.name}, scale {scale}"
+
+
+def read_body(data: bytes, turn: Turn, schema: Schema, limits: StatisticLimits) -> StatisticBody:
+    """Decode and check a body against its planned query, the schema and the limits; reads no record.
+
+    Raises:
+        RemoteProtocolError: MALFORMED, NOT_IN_PLAN, BAD_QUERY or OVER_LIMIT.
+    """
+    planned: PlannedStatistic = turn.planned
+    body = decode(data, StatisticBody, field="body")
+    if len(body.asked) != planned.statistics:
+        raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, "body.asked", f"exactly {planned.statistics}")
+    wanted = item_for(planned.method)
+    for index, item in enumerate(body.asked):
+        field = f"body.asked[{index}]"
+        if not isinstance(item, wanted):
+            limit = f"a {wanted.__struct_config__.tag} with {planned.method.name}"
+            raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, field, limit)
+        _check_size(item, schema, limits, field)
+        item.check(planned.method, schema, field)  # type: ignore[arg-type]
+    return body
+
+
+def _check_size(item: Item, schema: Schema, limits: StatisticLimits, field: str) -> None:
+    """Raise RemoteProtocolError(OVER_LIMIT) before a check that takes time in the size."""
+    if isinstance(item, Selection):
+        if sum(partition.cell_count(schema) for partition in item.candidates) > limits.cells:
+            limit = f"at most {limits.cells} cells"
+            raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.candidates", limit)
+    elif item.grid.points > limits.candidates:
+        limit = f"at most {limits.candidates - 1}"
+        raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.grid.steps", limit)
+
+
+def work(body: StatisticBody, turn: Turn, schema: Schema, round_size: int | None) -> int:
+    """Work of a query, in the unit of `protocol.work`, of question and card alone."""
+    method: Method = turn.planned.method
+    records = round_size or ASSUMED_ROUND_SIZE
+    return QUERY_ONCE + sum(_work_of(item, method, schema, records) for item in body.asked)
+
+
+def _work_of(item: Item, method: Method, schema: Schema, records: int) -> int:
+    if isinstance(item, Selection):
+        once = sum(partition.multiply_adds_once() for partition in item.candidates)
+        per_record = sum(CELL_COST + partition.multiply_adds() for partition in item.candidates)
+        cells = sum(partition.cell_count(schema) for partition in item.candidates) * len(schema.classes)
+        choices = CHOICE_ONCE * len(item.candidates) * method.chosen if isinstance(method, Features) else 0
+        return STATISTIC_ONCE + once + choices + cells * CALL_ONCE // 100 + per_record * records
+    once = STATISTIC_ONCE + NOISE_ONCE
+    if isinstance(method, Exponential | AggregateMedian):
+        once += CHOICE_ONCE * item.grid.points
+    if isinstance(item, Quantile):
+        smooth = SMOOTH_STEP_ONCE * decay_steps(method) if isinstance(method, Smooth | SmoothLaplace) else 0
+        return once + smooth + item.grid.points * 100 + COLUMN_COST * records
+    blocks = method.blocks if isinstance(method, AggregateMean | AggregateMedian) else 0
+    width, estimator = len(item.attributes), ESTIMATORS[item.estimator]
+    per_record = BLOCK_COST + COLUMN_COST * width + estimator.work(width)
+    return once + (BLOCK_ONCE + estimator.work_once(width)) * blocks + per_record * records
+
+
+def decay_steps(method: Smooth | SmoothLaplace) -> int:
+    """At most so many distances are looked at: 2^40 falls to 1 in 40 log 2 / log(1 + beta) steps."""
+    return math.ceil(40 * math.log(2) / math.log1p(float(method.decay.fraction))) + 1
+
+
+def release_bytes(body: StatisticBody, turn: Turn, schema: Schema) -> int:  # noqa: ARG001
+    """Most bytes of the encoded release of a checked body."""
+    return RELEASE_FRAME_BYTES + 8 * length(turn.planned)
+
+
+def length(planned: PlannedStatistic) -> int:
+    """Numbers in the release."""
+    method = planned.method
+    return planned.statistics * (method.chosen if isinstance(method, Features) else 1)
+
+
+def read_release(data: bytes, body: StatisticBody, turn: Turn, schema: Schema) -> bytes:  # noqa: ARG001
+    """The released numbers, after a check of their shape and range: little-endian int64.
+
+    Raises:
+        RemoteProtocolError: not a StatisticRelease, or not one that could answer what was asked.
+    """
+    release = decode(data, StatisticRelease, field="release")
+    method: Method = turn.planned.method
+    wanted = length(turn.planned)
+    if len(release.numbers) != 8 * wanted:
+        raise RemoteProtocolError(RefusalCode.MALFORMED, "release.numbers", f"{wanted} numbers")
+    if not isinstance(method, AggregateMean):
+        rows = np.frombuffer(release.numbers, "<i8").reshape(len(body.asked), -1)
+        for item, row in zip(body.asked, rows, strict=True):
+            points = len(item.candidates) if isinstance(item, Selection) else item.grid.points
+            if row.min() < 0 or row.max() >= points or len(set(row.tolist())) < len(row):
+                raise RemoteProtocolError(
+                    RefusalCode.MALFORMED, "release.numbers", "different indices of what was asked"
+                )
+    return release.numbers
+
+
+def numbers(data: bytes, body: StatisticBody, turn: Turn, schema: Schema) -> NDArray[np.number[Any]]:
+    """All released numbers, int64; raises as `read_release`."""
+    return np.frombuffer(read_release(data, body, turn, schema), "<i8")
+
+
+def examples() -> Mapping[str, Sequence[Example]]:
+    """One question of each method, and one with awkward values."""
+    from protocol.kinds.statistic_examples import EXAMPLES  # noqa: PLC0415 - made of the structs above
+
+    return EXAMPLES
+
+
+STATISTIC = QueryKind(
+    name="statistic",
+    relation="add or remove one privacy unit",
+    planned=PlannedStatistic,
+    limits=StatisticLimits,
+    check_planned=check_planned,
+    check_allowed=check_allowed,
+    cost=cost,
+    read_body=read_body,
+    work=work,
+    release_bytes=release_bytes,
+    read_release=read_release,
+    private=lambda limits: not NOT_PURE.intersection(limits.methods),
+    private_planned=lambda planned: planned.method.name not in NOT_PURE,
+    examples=examples,
+    numbers=numbers,
+    odds=odds,
+    most_odds=most_odds,
+    precision=precision,
+    tells="quantiles, averages and other single figures of the records",
+)

@@ -1,0 +1,114 @@
+"""Questions of `statistic` for an auditor, on grids and among candidates so few that choices can be enumerated.
+
+Values lie on points of the grid, half way between two, and beside them: there a record's place hangs on the last bit.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from protocol.codec import encode
+from protocol.examples import Asked, Example, Value
+from protocol.kinds.statistic import PlannedStatistic, StatisticBody
+from protocol.kinds.statistics.asked import Estimate, Grid, Item, Quantile, Selection
+from protocol.kinds.statistics.methods import AggregateMean, AggregateMedian, Exponential, Features, Method, Smooth
+from protocol.partitions import FeatureBins
+from protocol.rationals import Rational
+from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
+
+COPIES = 250
+POINTS = 8
+"""Of the grid: with more of them a choice comes closer to its claim, and takes longer."""
+SLOW = 20_000
+"""Draws of a choice, each a call of the noise library, whose loss is enumerated, too; and of heavy-tailed noise."""
+_GRID = Grid(0.0, 7.0, POINTS - 1)
+_ATTRIBUTES = (
+    NumericAttribute("x", 0.0, 7.0),
+    NumericAttribute("y", -1e6, 1e6),
+    CategoricalAttribute("s", ("a", "b")),
+)
+_CLASSES = Schema(attributes=_ATTRIBUTES, label="outcome", classes=("no", "yes"))
+_NUMBER = Schema(attributes=_ATTRIBUTES, label="outcome", label_bounds=(0.0, 7.0))
+_VALUES: Mapping[str, tuple[Value, ...]] = {
+    "x": (0.0, 1.0, 6.0, 7.0, 3.5, float(np.nextafter(3.5, 0.0)), float(np.nextafter(0.5, 1.0)), -1e300),
+    "y": (-1e6, 0.0, 1e6, 5e-324),
+    "s": ("a", "b", "neither", ""),
+}
+_MEDIAN, _NINTH = Rational(1, 2), Rational(9, 10)
+
+
+def _asking(method: Method, item: Item) -> Callable[[int], Asked]:
+    def ask(copies: int) -> Asked:
+        return Asked(PlannedStatistic(method=method, statistics=copies), (encode(StatisticBody((item,) * copies)),))
+
+    return ask
+
+
+def _example(about: str, method: Method, item: Item, schema: Schema = _CLASSES, bound: int = 1) -> Example:
+    quick = isinstance(method, AggregateMean)
+    return Example(
+        about,
+        schema,
+        _asking(method, item),
+        copies=COPIES,
+        most_records_per_unit=bound,
+        values=_VALUES if schema is _CLASSES else {**_VALUES, "outcome": (0.0, 3.5, 7.0, 1e9)},
+        draws=None if quick else SLOW,
+    )
+
+
+_SELECTION = Selection((FeatureBins("x", (3.5,)), FeatureBins("y", (0.0,)), FeatureBins("s", ())))
+
+EXAMPLES: Mapping[str, Sequence[Example]] = {
+    "quantile": (
+        _example("the median of an attribute", Exponential(Rational(2, 1), 1), Quantile("x", _MEDIAN, _GRID), bound=1),
+        _example(
+            "a high quantile of a numeric label, three records a unit",
+            Exponential(Rational(54, 1), 9),
+            Quantile("outcome", _NINTH, _GRID),
+            _NUMBER,
+            3,
+        ),
+    ),
+    "smooth": (
+        _example(
+            "the median, noise scaled by smooth sensitivity",
+            Smooth(Rational(2, 1), Rational(1, 8), degrees=2),
+            Quantile("x", _MEDIAN, _GRID),
+        ),
+        _example(
+            "a high quantile of a numeric label, three records a unit",
+            Smooth(Rational(3, 1), Rational(1, 4), degrees=2),
+            Quantile("outcome", _NINTH, _GRID),
+            _NUMBER,
+            3,
+        ),
+    ),
+    "aggregate": (
+        _example(
+            "the mean of blocks' interquartile ranges, which one record moves from end to end",
+            AggregateMean(2, POINTS - 1, Rational(POINTS - 1, 1)),
+            Estimate("interquartile_range", ("x",), _GRID),
+        ),
+        _example(
+            "the mean of blocks' coefficients, three records a unit",
+            AggregateMean(2, POINTS - 1, Rational(POINTS - 1, 1)),
+            Estimate("logistic_coefficient", ("x", "y"), Grid(-1.0, 1.0, POINTS - 1)),
+            bound=3,
+        ),
+    ),
+    "aggregate_median": (
+        _example(
+            "the median of blocks' medians", AggregateMedian(4, Rational(2, 1)), Estimate("median", ("x",), _GRID)
+        ),
+    ),
+    "features": (
+        _example("the best of three attributes", Features(1, 1, Rational(1, 1)), _SELECTION),
+        _example(
+            "two of three attributes, a class of weight three, three records a unit",
+            Features(2, 3, Rational(18, 1)),
+            Selection(_SELECTION.candidates, (1, 3)),
+            bound=3,
+        ),
+    ),
+}

@@ -1,0 +1,181 @@
+"""What a `statistic` query asks: a quantile on a grid, an estimate of blocks, or a selection among partitions."""
+
+import math
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.errors import RemoteProtocolError
+from protocol.kinds.statistics.estimators import ESTIMATORS
+from protocol.kinds.statistics.methods import (
+    MOST_WEIGHT,
+    AggregateMean,
+    Exponential,
+    Features,
+    Method,
+    Smooth,
+    SmoothLaplace,
+    Steps,
+    Weight,
+)
+from protocol.partitions import Partition
+from protocol.rationals import Rational
+from protocol.refusals import RefusalCode
+from protocol.schema import MOST_MAGNITUDE, CategoricalAttribute, Name, Schema
+
+MOST_CANDIDATES = 1000
+"""Partitions among which a selection chooses, whatever a curator allows."""
+MOST_ATTRIBUTES = 20
+"""Of an estimate."""
+
+
+class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Equally spaced points, lower + (upper - lower) j / steps for j = 0 .. steps; it depends on no record.
+
+    A number stands for the nearest point; one outside moves to the nearer end.
+    """
+
+    lower: float
+    upper: float
+    steps: Steps
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "lower", float(self.lower))
+        msgspec.structs.force_setattr(self, "upper", float(self.upper))
+
+    def check(self, field: str) -> None:
+        """Raise RemoteProtocolError(BAD_QUERY) unless its ends are finite and rise."""
+        finite = math.isfinite(self.lower) and math.isfinite(self.upper)
+        if not finite or max(abs(self.lower), abs(self.upper)) > MOST_MAGNITUDE or self.lower >= self.upper:
+            limit = f"lower < upper, both within +-{MOST_MAGNITUDE:g}"
+            raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.lower", limit)
+
+    @property
+    def points(self) -> int:
+        """Their number, steps + 1."""
+        return self.steps + 1
+
+    def indices(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+        """The nearest point of each number, (n,) in 0 .. steps: of that number alone, to the last bit. None is NaN."""
+        with np.errstate(over="ignore"):  # two ends may be so close that a quotient has no float: it is clipped
+            shares = np.clip((values - self.lower) / (self.upper - self.lower), 0.0, 1.0)
+        found: NDArray[np.int64] = np.rint(shares * self.steps).astype(np.int64)
+        return found
+
+    def value(self, index: float) -> float:
+        """A point, or what lies between two, in the unit of the ends."""
+        return self.lower + (self.upper - self.lower) * index / self.steps
+
+
+class Quantile(msgspec.Struct, frozen=True, tag="quantile", forbid_unknown_fields=True):
+    """The quantile of an attribute, or of a numeric label: records whose value is missing are left out.
+
+    Attributes:
+        attribute: its name.
+        quantile: a / (a + b) in (0, 1), a and b at most `MOST_WEIGHT`; 1/2 is the median.
+        grid: on which it is told.
+    """
+
+    attribute: Name
+    quantile: Rational
+    grid: Grid
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """(a, b) of a / (a + b), in lowest terms: what a record above and one below the quantile weigh."""
+        return self.quantile.numerator, self.quantile.denominator - self.quantile.numerator
+
+    def check(self, method: Exponential | Smooth | SmoothLaplace, schema: Schema, field: str) -> None:
+        """Raise RemoteProtocolError(BAD_QUERY or NOT_IN_PLAN) where it breaks a rule."""
+        _check_number(self.attribute, schema, f"{field}.attribute")
+        self.grid.check(f"{field}.grid")
+        above, below = self.sides
+        if not 1 <= above <= MOST_WEIGHT or not 1 <= below <= MOST_WEIGHT:
+            limit = f"a / (a + b) in lowest terms, a and b from 1 to {MOST_WEIGHT}"
+            raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.quantile", limit)
+        if isinstance(method, Exponential) and max(above, below) > method.weight:
+            limit = f"a / (a + b), a and b at most the planned weight of {method.weight}"
+            raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, f"{field}.quantile", limit)
+
+
+class Estimate(msgspec.Struct, frozen=True, tag="estimate", forbid_unknown_fields=True):
+    """What an estimator says in each block of records; a block in which it says nothing counts as the grid's middle.
+
+    Attributes:
+        estimator: key of `ESTIMATORS`.
+        attributes: of which; a record that lacks one of them is left out.
+        grid: to whose nearest point a block's value is moved.
+    """
+
+    estimator: Annotated[str, msgspec.Meta(max_length=100)]
+    attributes: Annotated[tuple[Name, ...], msgspec.Meta(min_length=1, max_length=MOST_ATTRIBUTES)]
+    grid: Grid
+
+    @property
+    def constant(self) -> int:
+        """Index that stands for a block that is empty, or has too few records for the estimator."""
+        return self.grid.steps // 2
+
+    def check(self, method: Method, schema: Schema, field: str) -> None:
+        """Raise RemoteProtocolError(BAD_QUERY or NOT_IN_PLAN) where it breaks a rule."""
+        kind = ESTIMATORS.get(self.estimator)
+        if kind is None:
+            raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.estimator", ", ".join(ESTIMATORS))
+        if not kind.fewest <= len(self.attributes) <= kind.most:
+            wanted = f"{kind.fewest}" if kind.fewest == kind.most else f"{kind.fewest} to {kind.most}"
+            raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.attributes", f"{wanted} of them")
+        if len(set(self.attributes)) < len(self.attributes):
+            raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.attributes", "none twice")
+        for index, name in enumerate(self.attributes):
+            _check_number(name, schema, f"{field}.attributes[{index}]")
+        if kind.of_classes and len(schema.classes) != 2:
+            raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.estimator", "one that needs no two classes")
+        self.grid.check(f"{field}.grid")
+        if isinstance(method, AggregateMean) and self.grid.steps != method.steps:
+            raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, f"{field}.grid.steps", f"exactly {method.steps}")
+
+
+class Selection(msgspec.Struct, frozen=True, tag="selection", forbid_unknown_fields=True):
+    """Which of these partitions tell most of the class.
+
+    Attributes:
+        candidates: as many as are chosen, at least.
+        weights: of each class, at most the planned weight; empty: 1 each. Where one is rare, its weight lets it count.
+    """
+
+    candidates: Annotated[tuple[Partition, ...], msgspec.Meta(min_length=1, max_length=MOST_CANDIDATES)]
+    weights: Annotated[tuple[Weight, ...], msgspec.Meta(max_length=256)] = ()
+
+    def check(self, method: Features, schema: Schema, field: str) -> None:
+        """Raise RemoteProtocolError(BAD_QUERY or NOT_IN_PLAN) where it breaks a rule."""
+        if not schema.classes:
+            raise RemoteProtocolError(RefusalCode.BAD_QUERY, field, "a label of classes; this one is a number")
+        if len(self.candidates) < method.chosen:
+            raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, f"{field}.candidates", f"at least {method.chosen}")
+        if len(self.weights) not in (0, len(schema.classes)):
+            raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.weights", f"none, or {len(schema.classes)}")
+        if max(self.weights, default=1) > method.weight:
+            limit = f"at most the planned weight of {method.weight}"
+            raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, f"{field}.weights", limit)
+        for index, partition in enumerate(self.candidates):
+            partition.check(schema, f"{field}.candidates[{index}]")
+
+
+Item = Quantile | Estimate | Selection
+
+
+def item_for(method: Method) -> type[Item]:
+    """What a method is asked."""
+    if isinstance(method, Features):
+        return Selection
+    return Quantile if isinstance(method, Exponential | Smooth | SmoothLaplace) else Estimate
+
+
+def _check_number(name: str, schema: Schema, field: str) -> None:
+    """Raise RemoteProtocolError(BAD_QUERY) unless it is a numeric attribute, or the label where that is a number."""
+    attribute: Any = schema.find(name)
+    is_label = name == schema.label and schema.label_bounds is not None
+    if not is_label and (attribute is None or isinstance(attribute, CategoricalAttribute)):
+        raise RemoteProtocolError(RefusalCode.BAD_QUERY, field, "a numeric attribute of the card, or a numeric label")

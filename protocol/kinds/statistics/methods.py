@@ -1,0 +1,281 @@
+"""How a statistic is made private: what each method plans, and what one statistic costs. Proofs: docs/statistics.md.
+
+Costs are of one statistic, for a unit of at most c records; `sensitivity` is the one place that says how far a unit
+moves the whole numbers on which a method draws. `odds` says what a change of a unit that stays costs.
+"""
+
+import math
+from fractions import Fraction
+from typing import Annotated
+
+import msgspec
+
+from protocol.kinds.statistics.tails import Degrees, loss_of_shift, loss_of_stretch
+from protocol.noise import DiscreteLaplace, NoisyMax
+from protocol.odds import MISSES, OFTEN, Odds, PrivacyUnit
+from protocol.rationals import Rational
+
+MOST_WEIGHT = 1000
+MOST_BLOCKS = 100_000
+MOST_STEPS = 1_000_000
+MOST_CHOSEN = 1000
+
+Weight = Annotated[int, msgspec.Meta(ge=1, le=MOST_WEIGHT)]
+Blocks = Annotated[int, msgspec.Meta(ge=1, le=MOST_BLOCKS)]
+Steps = Annotated[int, msgspec.Meta(ge=1, le=MOST_STEPS)]
+
+
+class _Method(msgspec.Struct, frozen=True, tag_field="name", forbid_unknown_fields=True, omit_defaults=True):
+    """What all methods have: the name by which limits allow them."""
+
+    @property
+    def name(self) -> str:
+        """On the wire."""
+        return str(self.__struct_config__.tag)
+
+
+class Exponential(_Method, frozen=True, tag="exponential"):
+    """A quantile by the exponential mechanism over the points of a grid.
+
+    Attributes:
+        scale: of the exponential noise in each score.
+        weight: W, most that one record moves a score: the larger of a and b for the quantile a / (a + b).
+    """
+
+    scale: Rational
+    weight: Weight
+
+    @property
+    def law(self) -> NoisyMax:
+        """Of the choice."""
+        return NoisyMax(self.scale.fraction)
+
+    def sensitivity(self, most_records_per_unit: int) -> int:
+        """A score moves by at most W for each record, up or down."""
+        return most_records_per_unit * self.weight
+
+    def cost(self, most_records_per_unit: int) -> Fraction:
+        """2 c W / scale."""
+        return self.law.loss(self.sensitivity(most_records_per_unit))
+
+    @property
+    def most_sides(self) -> int:
+        """Most that a + b of a quantile may be: in lowest terms a and b are alike only where both are 1."""
+        return max(2, 2 * self.weight - 1)
+
+    def odds(self, unit: PrivacyUnit) -> Odds:
+        """A value that moves past a point changes its score by a + b: a record fewer on one side, more on the other."""
+        moved = self.law.loss(unit.records * self.most_sides)
+        return Odds(self.cost(unit.records), _if_number(moved, unit), moved)
+
+    @property
+    def precision(self) -> str:
+        """Of the rank of what is told."""
+        off = _unlikely(self.scale, self.most_sides)
+        return f"at best, a value off by {off} records in rank is told at most 1/20 as often as the right one"
+
+
+def decay_factor(beta: Fraction) -> Fraction:
+    """A rational of at least exp(-beta): 1 / (1 + beta + beta^2 / 2)."""
+    return 1 / (1 + beta + beta * beta / 2)
+
+
+class Smooth(_Method, frozen=True, tag="smooth"):
+    """A quantile with noise scaled by its smooth sensitivity: pure, by the law of `tails`.
+
+    Attributes:
+        scale: of the noise, in smooth sensitivities.
+        decay: beta: smooth sensitivities of neighbours differ by a factor of at most e^beta.
+        degrees: d, of freedom of the noise.
+    """
+
+    scale: Rational
+    decay: Rational
+    degrees: Degrees = 4
+
+    def cost(self, most_records_per_unit: int) -> Fraction:  # noqa: ARG002 - the sensitivity itself knows of c
+        """(d + 1) / (2 scale) + d beta."""
+        shift = loss_of_shift(self.degrees, 1 / self.scale.fraction)
+        return shift + loss_of_stretch(self.degrees, self.decay.fraction)
+
+    def odds(self, unit: PrivacyUnit) -> Odds:
+        """Nothing less than a removal and an addition is proved."""
+        changed = 2 * self.cost(unit.records)
+        return Odds(self.cost(unit.records), _if_number(changed, unit), changed)
+
+    @property
+    def precision(self) -> str:
+        """It hangs on the records."""
+        return _HIDDEN_WIDTH
+
+
+class SmoothLaplace(_Method, frozen=True, tag="smooth_laplace"):
+    """The same with Laplace noise: private with a delta of 2 exp(-1 / (scale beta)) only, so for simulations alone.
+
+    Attributes:
+        scale, decay: as of `Smooth`.
+    """
+
+    scale: Rational
+    decay: Rational
+
+    def cost(self, most_records_per_unit: int) -> Fraction:  # noqa: ARG002
+        """Epsilon = 2 / scale, which holds but for delta (Nissim, Raskhodnikova and Smith 2007)."""
+        return 2 / self.scale.fraction
+
+    def odds(self, unit: PrivacyUnit) -> Odds:
+        """As of `Smooth`, but for delta."""
+        return Odds.twice(self.cost(unit.records))
+
+    @property
+    def precision(self) -> str:
+        """As of `Smooth`."""
+        return _HIDDEN_WIDTH
+
+
+class AggregateMean(_Method, frozen=True, tag="aggregate_mean"):
+    """The sum of what an estimator says in each of k blocks, in whole steps, with discrete Laplace noise.
+
+    Attributes:
+        blocks: k.
+        steps: R, of the range to which a block's value is clipped.
+        scale: of the noise, in steps.
+    """
+
+    blocks: Blocks
+    steps: Steps
+    scale: Rational
+
+    @property
+    def law(self) -> DiscreteLaplace:
+        """Of the noise in the sum."""
+        return DiscreteLaplace(self.scale.fraction)
+
+    def sensitivity(self, most_records_per_unit: int) -> int:  # noqa: ARG002 - a unit lies in one block
+        """A unit changes the value of one block, by at most R."""
+        return self.steps
+
+    def cost(self, most_records_per_unit: int) -> Fraction:
+        """R / scale, whatever c is."""
+        return self.law.loss(self.sensitivity(most_records_per_unit))
+
+    def odds(self, unit: PrivacyUnit) -> Odds:
+        """See `_of_blocks`."""
+        return _of_blocks(self.cost(unit.records), unit)
+
+    @property
+    def precision(self) -> str:
+        """Of the mean over all blocks."""
+        share = Fraction(self.law.width(MISSES), self.steps * self.blocks)
+        return f"the mean over {self.blocks} blocks right within {float(share):.2%} of the range in {OFTEN}"
+
+
+class AggregateMedian(_Method, frozen=True, tag="aggregate_median"):
+    """The median of what an estimator says in each of k blocks, by the exponential mechanism over a grid.
+
+    Attributes:
+        blocks: k.
+        scale: of the exponential noise in each score.
+    """
+
+    blocks: Blocks
+    scale: Rational
+
+    @property
+    def law(self) -> NoisyMax:
+        """Of the choice."""
+        return NoisyMax(self.scale.fraction)
+
+    def sensitivity(self, most_records_per_unit: int) -> int:  # noqa: ARG002 - a unit lies in one block
+        """A unit moves one of k values: the number below a point changes by at most 1, k does not."""
+        return 1
+
+    def cost(self, most_records_per_unit: int) -> Fraction:
+        """2 / scale, whatever c is."""
+        return self.law.loss(self.sensitivity(most_records_per_unit))
+
+    def odds(self, unit: PrivacyUnit) -> Odds:
+        """As of `AggregateMean`."""
+        return _of_blocks(self.cost(unit.records), unit)
+
+    @property
+    def precision(self) -> str:
+        """Of the rank of what is told."""
+        off = _unlikely(self.scale, 1)
+        return f"a value off by {off} of {self.blocks} blocks in rank is told at most 1/20 as often as the right one"
+
+
+class Features(_Method, frozen=True, tag="features"):
+    """The partitions that tell most of the class, chosen one after the other.
+
+    Attributes:
+        chosen: q, how many.
+        weight: W, the largest weight of a class.
+        scale: of the exponential noise in each score.
+    """
+
+    chosen: Annotated[int, msgspec.Meta(ge=1, le=MOST_CHOSEN)]
+    weight: Weight
+    scale: Rational
+
+    @property
+    def law(self) -> NoisyMax:
+        """Of each choice: a record that is added takes nothing from any score."""
+        return NoisyMax(self.scale.fraction, one_way=True)
+
+    def sensitivity(self, most_records_per_unit: int) -> int:
+        """A record adds 0 to W to every score and takes nothing from any."""
+        return most_records_per_unit * self.weight
+
+    def cost(self, most_records_per_unit: int) -> Fraction:
+        """Q c W / scale: all scores move the same way, so a choice costs half of what it else would."""
+        return self.chosen * self.law.loss(self.sensitivity(most_records_per_unit))
+
+    def odds(self, unit: PrivacyUnit) -> Odds:
+        """What is removed lowers scores and what is added raises them: no longer do all move the same way."""
+        return Odds.twice(self.cost(unit.records))
+
+    @property
+    def precision(self) -> str:
+        """Of each choice."""
+        off = _unlikely(self.scale, 1)
+        return (
+            f"{self.chosen} chosen; one that is worth {off} records less than the best is at most 1/20 as likely as it"
+        )
+
+
+def _if_number(exponent: Fraction, unit: PrivacyUnit) -> Fraction:
+    """Of a quantile of the label: there is none of a label of classes."""
+    return exponent if unit.numeric else Fraction(0)
+
+
+def _of_blocks(presence: Fraction, unit: PrivacyUnit) -> Odds:
+    """A named unit is in one block, whatever its records say; without names a record's content says its block.
+
+    So a changed record without a name leaves one block and enters another, whichever part of it was changed.
+    """
+    return Odds(presence, presence, presence) if unit.name else Odds.twice(presence)
+
+
+def _unlikely(scale: Rational, step: int) -> int:
+    """How many steps of a score make a choice at most 1/20 as likely."""
+    return math.ceil(scale.fraction * Fraction(-math.log(MISSES)) / step)
+
+
+_HIDDEN_WIDTH = "a value whose noise is as wide as one unit could move it, which is not told"
+
+
+LEAST_DECAY, MOST_DECAY = Fraction(1, 10_000), Fraction(10)
+"""Of beta: a smaller one would take long, and a larger one would smooth nothing."""
+
+Method = Exponential | Smooth | SmoothLaplace | AggregateMean | AggregateMedian | Features
+METHODS: dict[str, type[Method]] = {
+    "exponential": Exponential,
+    "smooth": Smooth,
+    "smooth_laplace": SmoothLaplace,
+    "aggregate_mean": AggregateMean,
+    "aggregate_median": AggregateMedian,
+    "features": Features,
+}
+NOT_PURE = frozenset({"smooth_laplace"})
+"""Those whose cost holds but for a delta."""

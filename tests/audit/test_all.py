@@ -1,0 +1,137 @@
+"""A whole audit: tasks over processes, the split of false alarms, the command with its table, files and exit status."""
+
+import json
+import os
+from functools import partial
+from multiprocessing.reduction import ForkingPickler
+
+import pytest
+from typer.testing import CliRunner
+
+from audit_results import audit, blog, check, control, kind, study
+from expril.audit import everything
+from expril.audit.everything import FALSE_ALARMS, run_tasks, tasks_of
+from expril.audit.files import read_result
+from expril.audit.workers import Task, finished
+from expril.commands.command import app
+from protocol.errors import ConfigurationError
+
+
+def given(results):
+    return results
+
+
+def tasks_for(*results):
+    return [Task(str(place), partial(given, one), float(place + 1)) for place, one in enumerate(results)]
+
+
+def fails():
+    raise ConfigurationError("nothing to attack")
+
+
+def test_results_are_in_the_order_of_the_tasks_whatever_finishes_first():
+    first, second = kind("a"), kind("b")
+    told = []
+    found = run_tasks(
+        tasks_for((study(), study(epsilon="10")), first, (check(),), second, control(), blog()),
+        workers=1,
+        tick=lambda what, done, total: told.append((what, done, total)),
+    )
+    assert found.kinds == (first, second)
+    assert len(found.studies) == 2
+    assert (len(found.checks), len(found.controls), found.blog is not None) == (1, 1, True)
+    assert told[0] == ("", 0.0, 21.0)
+    assert told[-1][1:] == (21.0, 21.0)
+    assert found.versions["opendp"][0].isdigit()
+    assert found.false_alarm == FALSE_ALARMS
+
+
+def test_two_processes_share_the_work():
+    tasks = [Task(str(n), partial(pow, n, 2), 1.0) for n in range(8)] + [Task("pid", os.getpid, 1.0)]
+    found = dict(finished(tasks, 2))
+    assert [found[n] for n in range(8)] == [n * n for n in range(8)]
+    assert found[8] != os.getpid()
+
+
+def test_a_task_that_fails_ends_the_audit():
+    with pytest.raises(ConfigurationError, match="nothing to attack"):
+        list(finished([Task("a", partial(given, ()), 1.0), Task("b", fails, 2.0)], 1))
+
+
+def test_the_parts_of_false_alarms_add_up_to_the_budget():
+    tasks = tasks_of(draws=100_000, quick=False)
+    assert len({task.name for task in tasks}) == len(tasks)
+    rates = {}
+    for task in tasks:
+        if isinstance(task.work, partial):
+            rates.setdefault(task.work.func, []).append(task.work.keywords.get("error_rate"))
+    alarming = [*rates[everything.audit_kind], *rates[everything.one_run], *rates[everything.attack_study]]
+    assert sum(alarming) == pytest.approx(FALSE_ALARMS)
+    strictness = set(rates[everything.audit_control] + rates[everything.audit_path_control])
+    assert strictness == set(rates[everything.audit_kind])
+    assert len(rates[everything.audit_kind]) == len(everything.kinds_to_audit())
+    assert len(rates[everything.audit_path_control]) == len(everything.PATH_CONTROLS)
+    assert len(rates[everything.audit_control]) == len(everything.CONTROLS)
+
+
+def test_every_task_can_be_sent_to_another_process():
+    for task in tasks_of(draws=2000, quick=True):
+        ForkingPickler.dumps(task.work)
+
+
+def test_a_check_that_was_made_twice_is_told_once_and_its_failure_is_not_lost():
+    found = run_tasks(tasks_for(check(), check(passed=False), check()), workers=1)
+    assert [one.passed for one in found.checks] == [False]
+
+
+# The command
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    def command(result, *options, code):
+        parts = (result.kinds, result.controls, result.checks, result.studies, *filter(None, (result.blog,)))
+        monkeypatch.setattr(everything, "tasks_of", lambda **asked: tasks_for(*parts))
+        arguments = ["audit", "all", "--workers", "1", "--out", str(tmp_path / "out"), *options]
+        done = CliRunner().invoke(app, arguments)
+        assert done.exit_code == code, done.output
+        return done
+
+    return command
+
+
+def test_all_in_order_exits_with_0_and_writes_a_page_and_json(run, tmp_path):
+    done = run(audit(), code=0)
+    for one in (*audit().kinds, *audit().controls, *audit().checks):
+        assert (one.kind if hasattr(one, "kind") else one.name) in done.stdout
+    assert "No attack found more privacy loss than is claimed." in done.stdout
+    assert read_result(tmp_path / "out" / "audit.json")[0].kinds == audit().kinds
+    page = (tmp_path / "out" / "audit.html").read_text()
+    assert "expril audit all" in page
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"kinds": (kind(violation=True, bound=0.5),)}, "VIOLATION"),
+        ({"controls": (control(caught=False, bound=0.1),)}, "MISSED"),
+        ({"checks": (check(passed=False),)}, "FAILED"),
+        ({"studies": (study(gain=0.9, holds=False),)}, "ABOVE BOUND"),
+        ({"studies": (study(reaches=False),)}, "SHORT"),
+    ],
+)
+def test_what_is_not_in_order_exits_with_1(run, change, said):
+    assert said in run(audit(**change), code=1).stdout
+
+
+def test_json_for_a_gate(run):
+    done = run(audit(), "--json", code=0)
+    told = json.loads(done.stdout)
+    assert [one["kind"] for one in told["kinds"]] == [one.kind for one in audit().kinds]
+    assert all(one["caught"] for one in told["controls"])
+    assert json.loads(run(audit(kinds=(kind(violation=True, bound=1.0),)), "--json", code=1).stdout)["passed"] is False
+
+
+def test_wrong_use_exits_with_2(run):
+    run(audit(), "--draws", "7", code=2)
+    run(audit(), "--drawz", "7", code=2)

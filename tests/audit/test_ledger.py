@@ -1,0 +1,351 @@
+"""A ledger replayed from its bytes: every honest history adds up as its curator says, every change has a place."""
+
+import random
+import re
+from fractions import Fraction
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from curator_node.ledger.checks import load
+from expril.audit.recompute import recompute
+from expril.audit.recompute.ledger import audit_ledger
+from expril.audit.recompute.reading import ReadEntry, ReadStatefulEntry, read_entry
+from histories import ACTS, LEARNERS, History, a_study, resigned
+from protocol.kinds import QUERY_KINDS
+from protocol.ledger.entries import Entry, EntryKind, LedgerCorruptError, StatefulEntry, decode_entry, encode_entry
+from protocol.messages import NOBODY
+
+HISTORIES = st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0, 2**10)), min_size=3, max_size=40)
+QUIET = settings(
+    deadline=None,
+    max_examples=40,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+FEW = settings(QUIET, max_examples=12)
+
+
+def lived(acts, bound=1):
+    history = History(bound)
+    for act, number in acts:
+        history.do(act, number)
+    return history
+
+
+def audited(path, content, **options):
+    file = path / "ward.export"
+    file.write_bytes(content)
+    return audit_ledger(file, kinds=QUERY_KINDS, **options)
+
+
+def texts(audit):
+    return "\n".join(audit.findings.texts())
+
+
+# Honest histories
+
+
+@QUIET
+@given(acts=HISTORIES, bound=st.integers(1, 3))
+def test_every_history_adds_up_as_its_curator_says(acts, bound, tmp_path):
+    """The curator's own sum is the oracle: it was written apart from this one."""
+    history = lived(acts, bound)
+    account = load(history.store)
+    audit = audited(tmp_path, history.export())
+    replayed = audit.replayed
+    assert audit.findings == []
+    assert (len(replayed), replayed.head, replayed.total) == (account.next_index, account.head, account.total_spent)
+    assert (replayed.terms, replayed.keys, replayed.data) == (account.terms, account.curators, account.data)
+    assert (replayed.halted, replayed.purses.bound) == (account.halted, account.bound)
+    newest = account.next_index - 1
+    for learner in LEARNERS:
+        for index in (newest, newest // 2, newest // 3):
+            assert replayed.purses.by_learner(learner, index) == account.spent_at(learner, index)
+    for study, theirs in account.studies.items():
+        ours = replayed.studies[tuple(study)]
+        assert (ours.spent, ours.left, ours.sequence) == (theirs.spent, theirs.reserved, theirs.sequence)
+    assert {request for request, made in replayed.requests.items() if made.evicted} == account.evicted
+    assert {request for request, made in replayed.requests.items() if made.lost} == set(account.lost)
+    for index in range(account.next_index):
+        assert replayed.totals.at(index) == account.totals[index]
+
+
+@QUIET
+@given(acts=HISTORIES)
+def test_sums_by_learner_version_and_unit_are_all_that_was_spent(acts, tmp_path):
+    history = lived(acts)
+    (tmp_path / "ward.export").write_bytes(history.export())
+    result = recompute(tmp_path / "ward.export", delta=None)
+    account = history.ledger.account
+    (everybody,) = [one for one in result.sums if not one.learner and not one.version]
+    assert everybody.spent == account.total_spent
+    alone = [one for one in result.sums if one.learner and not one.version]
+    assert sum(one.spent for one in alone) == account.total_spent
+    for one in alone:
+        keys = [bytes.fromhex(each) for each in one.keys]
+        if keys:
+            assert one.spent == account.spent_by(keys[0])
+        versions = [each.spent for each in result.sums if each.version and each.learner == one.learner]
+        assert not versions or sum(versions) == one.spent
+    (unit,) = result.units
+    assert (unit.unit, unit.apart, unit.shared) == ("each record", account.total_spent, account.total_spent)
+
+
+@QUIET
+@given(data=st.data())
+def test_the_auditors_reader_takes_what_the_format_says_and_nothing_else(data, honest):
+    """Beside the protocol's own reader, on whole and on damaged entries."""
+    assert ReadEntry.__struct_fields__ == Entry.__struct_fields__
+    assert ReadStatefulEntry.__struct_fields__ == StatefulEntry.__struct_fields__
+    body = bytearray(data.draw(st.sampled_from(honest.pairs()))[0])
+    for _ in range(data.draw(st.integers(0, 2))):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    read = []
+    for reader in (decode_entry, read_entry):
+        try:
+            read.append(msgspec.structs.asdict(reader(bytes(body))))
+        except LedgerCorruptError:
+            read.append(None)
+    assert read[0] == read[1]
+
+
+@pytest.mark.parametrize("text", ["", "01", "1/0", "-1", "1/2/3", "1.5", "1/30\n", " 1", "1" * 5000])
+def test_an_amount_in_another_form_is_no_entry(text, honest):
+    for fields in ({"amount": text}, {"own": text}, {"costs": (text,)}):
+        entry = msgspec.structs.replace(decode_entry(honest.pairs()[1][0]), **fields)
+        for reader in (decode_entry, read_entry):
+            with pytest.raises(LedgerCorruptError):
+                reader(encode_entry(entry))
+
+
+# Changes that anybody can make
+
+
+@pytest.fixture(scope="module")
+def honest():
+    history = History()
+    history.do("enrol", 0)
+    history.do("data", 3)
+    a_study(history)
+    history.do("rotate", 0)
+    a_study(history, 1, queries=2)
+    return history
+
+
+@QUIET
+@given(data=st.data())
+def test_a_flipped_byte_is_named(data, honest, tmp_path):
+    pairs = honest.pairs()
+    place = data.draw(st.integers(0, len(pairs) - 1))
+    part = data.draw(st.integers(0, 1))
+    changed = bytearray(pairs[place][part])
+    changed[data.draw(st.integers(0, len(changed) - 1))] ^= data.draw(st.integers(1, 255))
+    pair = (bytes(changed), pairs[place][1]) if part == 0 else (pairs[place][0], bytes(changed))
+    audit = audited(tmp_path, honest.export([*pairs[:place], pair, *pairs[place + 1 :]]))
+    assert f"ledger entry {place} " in texts(audit)
+
+
+@QUIET
+@given(data=st.data())
+def test_a_dropped_entry_is_named(data, honest, tmp_path):
+    pairs = honest.pairs()
+    place = data.draw(st.integers(0, len(pairs) - 2))
+    audit = audited(tmp_path, honest.export([*pairs[:place], *pairs[place + 1 :]]))
+    assert f"ledger entry {place} is missing" in texts(audit)
+    assert len(audit.replayed) == place
+
+
+@QUIET
+@given(data=st.data())
+def test_entries_in_another_order_are_named(data, honest, tmp_path):
+    pairs = honest.pairs()
+    first, second = sorted(data.draw(st.lists(st.integers(0, len(pairs) - 1), min_size=2, max_size=2, unique=True)))
+    pairs[first], pairs[second] = pairs[second], pairs[first]
+    text = texts(audited(tmp_path, honest.export(pairs)))
+    which = f"entries {first} to {second - 1} are" if second > first + 1 else f"entry {first} is"
+    assert f"ledger {which} missing: entry {second} stands in this place" in text
+
+
+@QUIET
+@given(data=st.data())
+def test_an_entry_that_was_put_in_is_named(data, honest, tmp_path):
+    """A repeated one, or a new one that nobody signed."""
+    pairs = honest.pairs()
+    place = data.draw(st.integers(1, len(pairs)))
+    copied = data.draw(st.integers(0, place - 1))
+    strange = data.draw(st.booleans())
+    entry = msgspec.structs.replace(decode_entry(pairs[copied][0]), index=place, nonce=bytes(16))
+    pair = (msgspec.msgpack.encode(entry), pairs[copied][1]) if strange else pairs[copied]
+    text = texts(audited(tmp_path, honest.export([*pairs[:place], pair, *pairs[place:]])))
+    assert f"ledger entry {place} " in text
+
+
+def test_any_byte_of_the_file_is_named(honest, tmp_path):
+    """Of the export itself: heads, lengths, digests of blocks, replies."""
+    content = honest.export()
+    rng = random.Random(1)
+    for place in [*range(120), *rng.sample(range(len(content)), 60), *range(len(content) - 20, len(content))]:
+        changed = bytearray(content)
+        changed[place] ^= rng.randrange(1, 256)
+        (tmp_path / "ward.export").write_bytes(bytes(changed))
+        result = recompute(tmp_path / "ward.export", delta=None)
+        said = "\n".join([*result.wrong, *result.unread])
+        assert re.search(r"byte \d|truncated|at `|field `|block \d|ledger entry \d|replies|no ledger|format 1", said), (
+            place,
+            said,
+        )
+
+
+def test_a_block_that_was_changed_has_all_its_signatures_checked(tmp_path, monkeypatch):
+    """Long ledgers: few signatures are checked, and a byte in any other is found by its block."""
+    monkeypatch.setattr("expril.audit.recompute.signatures.MOST_ALL", 10)
+    monkeypatch.setattr("expril.audit.recompute.signatures.SAMPLE", 2)
+    monkeypatch.setattr("protocol.ledger.exports.BLOCK", 8)
+    monkeypatch.setattr("expril.audit.recompute.evidence.BLOCK", 8)
+    history = History()
+    for _ in range(4):
+        a_study(history)
+    content = history.export()
+    whole = audited(tmp_path, content)
+    assert whole.findings == []
+    assert whole.checked < len(history.pairs()) == whole.entries
+    for place in (3, 17, len(history.pairs()) - 1):
+        signature = history.pairs()[place][1]
+        text = texts(audited(tmp_path, content.replace(signature, signature[:-1] + bytes([signature[-1] ^ 1]))))
+        assert f"block {place // 8 + 1} of the export (entries {place // 8 * 8} to " in text
+        assert f"ledger entry {place} is not signed by the curator" in text
+    assert audited(tmp_path, content, every_signature=True).checked == whole.entries
+
+
+# Changes that only the curator can make
+
+
+@FEW
+@given(data=st.data())
+def test_an_undercharged_release_is_named_although_its_curator_signs_it(data, honest, tmp_path):
+    """The charge is lowered, the refund made to fit, everything chained and signed anew."""
+    entries = [decode_entry(body) for body, _ in honest.pairs()]
+    charge = data.draw(st.sampled_from([entry for entry in entries if entry.kind is EntryKind.CHARGE]))
+    cost = Fraction(charge.amount)
+    lower = cost * data.draw(st.fractions(0, 1).filter(lambda share: share < 1))
+
+    def edit(entry):
+        if entry.index == charge.index:
+            return msgspec.structs.replace(entry, amount=str(lower))
+        if entry.kind is EntryKind.CLOSE and entry.study == charge.study:
+            return msgspec.structs.replace(entry, amount=str(Fraction(entry.amount) + cost - lower))
+        if entry.kind is EntryKind.HANDOVER:
+            return msgspec.structs.replace(
+                entry, kind=EntryKind.START, learner=NOBODY, note=honest.ledger.account.terms
+            )
+        return entry
+
+    pairs = resigned(honest.pairs(), edit, honest.keys[0])
+    audit = audited(tmp_path, honest.export(pairs))
+    (finding,) = audit.findings
+    assert finding.index == charge.index
+    assert f"undercharged by {cost - lower}" in finding.text
+    result = recompute(tmp_path / "ward.export", delta=None)
+    (everybody,) = [one for one in result.sums if not one.learner and not one.version]
+    assert everybody.spent == load(honest.store).total_spent, "what was released is counted at its cost"
+
+
+@FEW
+@given(data=st.data(), bound=st.integers(1, 3))
+def test_a_plan_for_less_than_its_cost_is_named(data, bound, tmp_path):
+    """A reservation and all its charges are lowered alike; nothing but the plan tells."""
+    history = History(bound)
+    for number in (2, 1, 2):
+        a_study(history, number, queries=3 if number == 2 else 2)
+    reserve = data.draw(
+        st.sampled_from(
+            [entry for body, _ in history.pairs() if (entry := decode_entry(body)).kind is EntryKind.RESERVE]
+        )
+    )
+    share = data.draw(st.fractions(Fraction(1, 50), Fraction(49, 50)))
+
+    def less(amount):
+        return str(Fraction(amount) * share)
+
+    def edit(entry):
+        if entry.study != reserve.study:
+            return entry
+        return msgspec.structs.replace(entry, amount=less(entry.amount), costs=tuple(map(less, entry.costs)))
+
+    audit = audited(tmp_path, history.export(resigned(history.pairs(), edit, history.keys[0])))
+    assert [finding.index for finding in audit.findings] == [reserve.index]
+    result = recompute(tmp_path / "ward.export", delta=None)
+    (everybody,) = [one for one in result.sums if not one.learner and not one.version]
+    assert everybody.spent == load(history.store).total_spent
+
+
+def test_a_bound_is_told_as_implied_and_one_that_changes_is_named(tmp_path):
+    history = History(3)
+    a_study(history)
+    audit = audited(tmp_path, history.export())
+    assert audit.bounds.bound == 3
+    assert "c = 3 as implied by its costs: no card shows it" in audit.unproven
+    a_study(history)
+    history.bound = 1
+    before = len(history.pairs())
+    a_study(history)
+    (finding,) = audited(tmp_path, history.export()).findings
+    assert finding.index == before
+    assert "counts with c = 1, and c is 3 elsewhere" in finding.text
+    studies = [(learner, study) for learner, study in audited(tmp_path, history.export()).replayed.studies]
+    cards = dict(zip(studies, (3, 3, 1), strict=True))
+    assert audited(tmp_path, history.export(), cards_of=lambda curator: cards).findings == []
+    (finding,) = audited(tmp_path, history.export(), cards_of=lambda curator: cards | {studies[0]: 6}).findings
+    assert "with c = 6 by the card" in finding.text
+
+
+RULES = {
+    "charges more": (EntryKind.CHARGE, {"amount": "5"}, "for a query for which"),
+    "asks twice": (EntryKind.CHARGE, {"sequence": 2}, "for a query for which 0 was reserved"),
+    "refunds more": (EntryKind.CLOSE, {"amount": "1/7"}, "refunds 1/7, and 0 is left"),
+    "reserves more": (EntryKind.RESERVE, {"amount": "9"}, "reserves 9, and its queries cost"),
+    "a name twice": (EntryKind.ANSWERED, {"kind": EntryKind.ENROL, "note": ""}, "binds no key, or to no name"),
+    "resumes": (EntryKind.ANSWERED, {"kind": EntryKind.RESUME, "amount": "1"}, "resumes what was not halted"),
+    "other terms": (EntryKind.START, {"note": "privacy unit: none"}, "starts under other terms"),
+    "no records": (EntryKind.DATA, {"note": "monday"}, "names no records"),
+    "a strange answer": (EntryKind.ANSWERED, {"request": bytes(32)}, "answers what was not asked"),
+}
+
+
+@pytest.mark.parametrize(("kind", "fields", "complaint"), RULES.values(), ids=RULES)
+def test_a_broken_rule_is_named_although_its_curator_signs_it(kind, fields, complaint, tmp_path):
+    history = History()
+    history.do("data", 1)
+    a_study(history)
+    history.do("restart", 0)
+    last = [entry.index for body, _ in history.pairs() if (entry := decode_entry(body)).kind is kind][-1]
+
+    def edit(entry):
+        return msgspec.structs.replace(entry, **fields) if entry.index == last else entry
+
+    audit = audited(tmp_path, history.export(resigned(history.pairs(), edit, history.keys[0])))
+    found = [finding.text for finding in audit.findings if finding.index == last]
+    assert found
+    assert any(complaint in text for text in found), found
+
+
+def test_a_curator_that_keeps_two_histories_is_named(tmp_path):
+    """Both tails are signed; in one file they do not follow each other."""
+    history = History()
+    a_study(history)
+    history.do("save", 0)
+    a_study(history)
+    first = history.pairs()
+    history.store._rows = list(history.saved[0])
+    history.ledger = type(history.ledger)(history.store, key=history.key, mark=history.mark)
+    a_study(history, 0, queries=1)
+    second = history.pairs()
+    fork = len(history.saved[0])
+    mixed = [*first[: fork + 1], *second[fork + 1 :]]
+    assert "its curator signed both" in texts(audited(tmp_path, history.export(mixed)))
+    (tmp_path / "first").write_bytes(history.export(first))
+    (tmp_path / "second").write_bytes(history.export(second))
+    wrong = recompute(tmp_path / "first", tmp_path / "second", delta=None).wrong
+    assert any(f"differ from entry {fork} on" in text for text in wrong)

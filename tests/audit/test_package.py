@@ -1,0 +1,366 @@
+"""A claim package from end to end: written from a run, checked by a stranger, changed by somebody who would deceive."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from audit_results import full_audit, kind
+from curator_node.key_files import write_key
+from expril.audit import everything
+from expril.audit.files import write_result
+from expril.audit.package.checking import check_package
+from expril.audit.package.false_alarms import ROW, measured_false_alarms
+from expril.audit.package.manifest import check_folder, seal_folder
+from expril.audit.package.people import Facts
+from expril.audit.package.writing import write_package
+from expril.audit.page.spent import rows_of
+from expril.audit.recompute import recompute
+from expril.commands.command import app
+from page_outline import Outline
+from protocol.envelopes import SigningKey
+from protocol.errors import ConfigurationError
+from run_forger import make_run
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+ROOT = Path(__file__).resolve().parents[2]
+KEY = SigningKey.from_seed(bytes(32))
+FACTS = Facts(
+    name="Demonstration",
+    intended_use="To show it.",
+    records="One image.",
+    region="USA",
+    publication_date="2026-11-22",
+    authors=("A",),
+    looked_before="nothing",
+    one_curator_each=True,
+)
+
+
+def write(paths, out, *, key=KEY, facts=FACTS, result=None, **more):
+    return write_package(
+        paths, out, key=key, facts=facts, audit=(result or full_audit(), "then"), schema=None, created="now", **more
+    )
+
+
+@pytest.fixture(scope="module")
+def run(honest_run, tmp_path_factory):
+    """An honest run of one repeat: two learners, four curators, one that vanished."""
+    return shutil.copytree(honest_run[0], tmp_path_factory.mktemp("run") / honest_run[0].name)
+
+
+@pytest.fixture(scope="module")
+def package(run, tmp_path_factory):
+    out = tmp_path_factory.mktemp("packages") / "claim"
+    (run / "local" / "predictions").mkdir(parents=True, exist_ok=True)
+    (run / "local" / "predictions" / "secret.txt").write_text("record 7 is malignant")
+    write([run], out)
+    return out
+
+
+@pytest.fixture
+def copy(package, tmp_path):
+    """A copy that somebody may change; to sign it anew takes a key of one's own."""
+    return shutil.copytree(package, tmp_path / "copy")
+
+
+def checked(folder, **more):
+    return check_package(folder, **more)
+
+
+def signed_anew(folder):
+    (folder / "manifest.json").unlink()
+    (folder / "manifest.sig").unlink()
+    seal_folder(folder, SigningKey.from_seed(bytes([7] * 32)), expril="0.2.0", created="now")
+    return folder
+
+
+# An honest package
+
+
+@pytest.mark.slow
+def test_repeats_of_a_simulation_add_up_and_it_is_called_one(tmp_path):
+    """Every repeat has the same plans and people; a person may be at another curator in each."""
+    one, three = (make_run(tmp_path / str(repeats), repeats=repeats)[0] for repeats in (1, 3))
+    single, several = write([one], tmp_path / "single"), write([three], tmp_path / "several")
+    assert several.epsilon == 3 * single.epsilon > 0
+    entry = (tmp_path / "several" / "deployment.yaml").read_text()
+    assert "This was a simulation" in entry
+    told = checked(tmp_path / "several", key=KEY.public.hex())
+    assert told.wrong == []
+    assert told.epsilon == several.epsilon
+    assert any("repeats of one simulation" in text for text in told.rests)
+
+
+@pytest.mark.slow
+def test_a_stranger_checks_a_package_without_data_and_without_a_network(package, tmp_path):
+    shutil.copytree(package, tmp_path / "elsewhere")
+    code = (
+        "import socket, sys\n"
+        "def refuse(*a, **k): raise OSError('no network here')\n"
+        "socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse\n"
+        "from expril.__main__ import main\n"
+        f"sys.argv = ['expril', 'audit', 'check-package', 'elsewhere', '--key', '{KEY.public.hex()}', '--json']\n"
+        "main()\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("EXPRIL_")}
+    environment |= {"PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    told = json.loads(done.stdout)
+    assert told["passed"] is True
+    assert told["wrong"] == []
+    assert told["epsilon"] == "3/2"
+    assert not any("whose key" in text for text in told["rests"])
+    assert any("play it again, expril audit all" in text for text in told["rests"])
+
+
+def test_what_was_found_and_what_rests_on_whom_is_said(package):
+    found = checked(package)
+    assert found.wrong == []
+    assert any("hash" not in text and "files are as" in text for text in found.holds)
+    assert any("4 ledgers were replayed" in text for text in found.holds)
+    assert any("deployment.yaml says so" in text for text in found.holds)
+    assert any("to 1e-9" in text for text in found.holds)
+    assert any("whose key" in text for text in found.rests)
+    assert any("never answered" in text for text in found.rests)  # the curator that vanished
+    assert str(package) not in "".join(found.rests)
+
+
+def test_nothing_of_a_record_of_a_model_or_of_a_score_is_in_it(package, run):
+    names = {path.relative_to(package).as_posix() for path in package.rglob("*") if path.is_file()}
+    assert not any(
+        part in name for name in names for part in ("local", "report.json", "metrics", "models", ".pem", ".mark")
+    )
+    assert all(b"record 7 is malignant" not in (package / name).read_bytes() for name in names)
+    assert {"README.txt", "deployment.yaml", "checklist.html", "audit.html", "exact.json", "ledger.json"} <= names
+    private = {path.read_bytes() for path in (run / "local").rglob("*") if path.is_file()}
+    assert not private & {(package / name).read_bytes() for name in names}
+
+
+def test_the_same_evidence_gives_the_same_package_wherever_it_lies(package, run, tmp_path):
+    write([run], tmp_path / "second")
+    ours, theirs = check_folder(package)[0], check_folder(tmp_path / "second")[0]
+    assert ours == theirs
+
+
+def test_a_ledger_alone_is_evidence_and_leaves_no_reply(run, tmp_path):
+    write([run / "ledgers" / "north.ledger"], tmp_path / "claim")
+    (export,) = (tmp_path / "claim" / "evidence" / "ledgers").iterdir()
+    assert not export.read_bytes().startswith(b"SQLite")
+    found = checked(tmp_path / "claim")
+    assert found.wrong == []
+    assert str(found.epsilon) == "3/2"
+    assert any("unwitnessed" in text for text in found.rests)
+
+
+def test_a_folder_that_happens_to_be_called_local_is_no_run_s(run, tmp_path):
+    (tmp_path / "local").mkdir()
+    shutil.copy(run / "ledgers" / "west.ledger", tmp_path / "local")
+    write([tmp_path / "local" / "west.ledger"], tmp_path / "claim")
+    assert checked(tmp_path / "claim").wrong == []
+
+
+def test_an_audit_that_did_not_pass_is_named(run, tmp_path):
+    others = [one for one in full_audit().kinds if one.kind != "counts/mass"]
+    write([run], tmp_path / "claim", result=full_audit(kinds=(kind(violation=True, bound=2.0), *others)))
+    assert checked(tmp_path / "claim").wrong == ["audit.json: the audit in it did not pass"]
+
+
+def test_false_alarms_are_those_that_were_measured(tmp_path):
+    assert measured_false_alarms(tmp_path / "none.json")["measured"] == []
+    row = {"name": f"{ROW}, of 200 at 5 %", "value": 7.0, "machine": {}}
+    (tmp_path / "stored.json").write_text(json.dumps([row, {"name": "else", "value": 1}]))
+    (found,) = measured_false_alarms(tmp_path / "stored.json")["measured"]
+    assert (found["value"], "machine" in found) == (7.0, False)
+
+
+# Somebody changes it
+
+
+def test_a_flipped_byte_in_any_file_is_named(copy):
+    files = [path for path in copy.rglob("*") if path.is_file()]
+    assert len(files) > 20
+    for path in files:
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        wrong = check_folder(copy)[1]
+        assert any(path.relative_to(copy).as_posix() in text for text in wrong), path
+        path.write_bytes(whole)
+    assert check_folder(copy)[1] == []
+
+
+@pytest.mark.slow
+def test_a_flipped_byte_never_ends_a_check_with_a_fault(copy):
+    for name in ("claim.json", "exact.json", "ledger.json", "audit.json", "deployment.yaml", "evidence/inventory.json"):
+        whole = (copy / name).read_bytes()
+        (copy / name).write_bytes(b"\xff" + whole[1:])
+        assert any(text.startswith(name) for text in checked(copy).wrong), name
+        (copy / name).write_bytes(whole)
+    for path in sorted((copy / "evidence").rglob("*.msgpack"))[:1] + sorted((copy / "evidence").rglob("*.ledger"))[:1]:
+        whole = path.read_bytes()
+        path.write_bytes(whole[: len(whole) // 2])
+        assert len(checked(copy).wrong) > 1
+        path.write_bytes(whole)
+
+
+FORGED = {
+    "deployment.yaml: its deployment.privacy_loss.privacy_parameters.epsilon": (
+        "deployment.yaml",
+        "epsilon: 1.5",
+        "epsilon: 0.15",
+    ),
+    "deployment.yaml: its deployment.basic.data_curators": ("deployment.yaml", "- north", "- nord"),
+    "claim.json claims": ("claim.json", '"epsilon": "3/2"', '"epsilon": "1/2"'),
+    "ledger.json says otherwise": ("ledger.json", '"spent": "3/2"', '"spent": "1/2"'),
+    "exact.json says otherwise": ("exact.json", '"partitions": 1', '"partitions": 2'),
+    "does not follow from its lines": ("audit.json", '"violation": false', '"violation": true'),
+}
+
+
+@pytest.mark.family(2)
+@pytest.mark.parametrize("said", FORGED)
+def test_what_was_forged_and_signed_anew_contradicts_the_evidence(copy, said):
+    name, old, new = FORGED[said]
+    text = (copy / name).read_text()
+    assert old in text
+    (copy / name).write_text(text.replace(old, new))
+    found = checked(signed_anew(copy))
+    assert any(said in text for text in found.wrong), found.wrong
+    assert any("not by the key" in text for text in checked(copy, key=KEY.public.hex()).wrong)
+
+
+def test_evidence_that_was_cut_and_signed_anew_is_found(copy):
+    transcript = max((copy / "evidence").rglob("*.msgpack"), key=lambda path: path.stat().st_size)
+    transcript.unlink()
+    found = checked(signed_anew(copy))
+    assert any(transcript.name in text and "missing" in text for text in found.wrong)
+
+
+def test_a_ledger_cannot_be_declared_left_out(copy):
+    inventory = json.loads((copy / "evidence" / "inventory.json").read_bytes())
+    (name,) = inventory["runs"]
+    inventory["runs"][name] += ["ledgers/north.ledger", "transcripts/00000.msgpack"]
+    (copy / "evidence" / "inventory.json").write_text(json.dumps(inventory))
+    (copy / "evidence" / name / "ledgers" / "north.ledger").unlink()
+    found = checked(signed_anew(copy))
+    assert any("north.ledger" in text for text in found.wrong)
+
+
+@pytest.mark.parametrize("name", ["../..", "/etc", "runs/../../other"])
+def test_an_inventory_leads_nowhere_else(copy, name):
+    (copy / "evidence" / "inventory.json").write_text(json.dumps({"runs": {name: []}}))
+    assert any("outside of the package" in text for text in checked(copy).wrong)
+
+
+# What is not written
+
+
+def test_what_the_evidence_does_not_prove_is_not_packed(run, tmp_path):
+    broken = shutil.copytree(run, tmp_path / "broken")
+    next((broken / "transcripts").glob("00000.msgpack")).write_bytes(b"")
+    with pytest.raises(ConfigurationError, match=r"does not prove its sums: .*00000\.msgpack"):
+        write([broken], tmp_path / "claim")
+    assert [path.name for path in tmp_path.iterdir()] == ["broken"]  # nothing half-written stays
+
+
+def test_a_package_is_never_written_over(package, run):
+    with pytest.raises(ConfigurationError, match="never changed"):
+        write([run], package)
+
+
+def test_nothing_private_or_foreign_can_be_named_as_evidence(run, tmp_path):
+    with pytest.raises(ConfigurationError, match="local/"):
+        write([run / "local" / "predictions" / "secret.txt"], tmp_path / "claim")
+    with pytest.raises(ConfigurationError, match="local/"):
+        write([run], tmp_path / "claim", receipts=[run / "local" / "predictions" / "secret.txt"])
+    with pytest.raises(ConfigurationError, match="no ledger"):
+        write([run / "scenario.toml"], tmp_path / "claim")
+    with pytest.raises(ConfigurationError, match="holds no run"):
+        write([tmp_path], tmp_path / "claim")
+
+
+@pytest.mark.slow
+def test_what_protects_nobody_makes_no_claim(tmp_path):
+    seeded = make_run(tmp_path / "run", repeats=1, change=("repeats = 3", "noise_seed = 1\nrepeats = 3"))[0]
+    with pytest.raises(ConfigurationError, match="no claim to hand over"):
+        write([seeded], tmp_path / "claim")
+
+
+# The commands
+
+
+def call(*arguments, code):
+    done = CliRunner().invoke(app, ["audit", *map(str, arguments)])
+    assert done.exit_code == code, done.output
+    assert "Traceback" not in done.output
+    return done
+
+
+def test_a_run_that_was_given_is_recomputed_on_the_page(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(everything, "tasks_of", lambda **asked: [])
+    folder = shutil.copytree(run, tmp_path / "run")
+    assert {(row.who, row.recomputed, row.wrong) for row in rows_of(recompute(folder))} == {
+        ("north", "1.5", False),
+        ("east", "5/6", False),
+        ("south", "1.5", False),
+        ("west", "0.5", False),
+    }
+    call("all", "--workers", 1, "--out", tmp_path / "out", "--run", folder, code=0)
+    page = tmp_path / "out" / "audit.html"
+    assert "Every signed message and every entry adds up to this." in Outline(page.read_text()).text
+    (folder / "ledgers" / "north.ledger").write_bytes(b"")
+    told = call("all", "--workers", 1, "--out", tmp_path / "out", "--run", folder, code=1).output
+    assert "north.ledger" in told
+    assert "Contradicted." in Outline(page.read_text()).text
+    call("all", "--run", tmp_path / "nowhere", code=2)
+
+
+@pytest.mark.slow
+def test_the_commands_write_and_check(run, tmp_path):
+    key = write_key(tmp_path / "key.pem")
+    facts = tmp_path / "facts.toml"
+    call("package", "--template", facts, code=0)
+    assert "fill in name" in call("package", run, "--key", tmp_path / "key.pem", "--facts", facts, code=2).output
+    filled = {"name": "Demo", "intended_use": "x", "records": "x", "region": "EU", "looked_before": "nothing"}
+    text = facts.read_text().replace("authors = []", 'authors = ["A"]')
+    text = text.replace('publication_date = ""', 'publication_date = "2026-11-22"')
+    for name, value in filled.items():
+        text = text.replace(f'{name} = ""', f'{name} = "{value}"')
+    facts.write_text(text)
+    write_result(full_audit(), tmp_path / "audit.json", created="2026-11-22T15:00:00+00:00")
+    options = (
+        "--key",
+        tmp_path / "key.pem",
+        "--facts",
+        facts,
+        "--audit",
+        tmp_path / "audit.json",
+        "--out",
+        tmp_path / "claim",
+    )
+    told = json.loads(call("package", run, *options, "--json", code=0).stdout)
+    assert told["epsilon"] == "13/3"  # the sum: nobody said that everybody is at one curator
+    assert told["validated"] is False
+    assert (
+        "not held against the registry's schema"
+        not in call("check-package", tmp_path / "claim", "--key", key, code=0).output
+    )
+    (tmp_path / "claim" / "exact.json").write_text("[]")
+    assert "exact.json" in call("check-package", tmp_path / "claim", code=1).output
+    assert "no claim package" in call("check-package", tmp_path, code=2).output
+    call("check-package", tmp_path / "claim", "--key", "zz", code=2)
+    assert "--key KEY.pem" in call("package", run, code=2).output

@@ -1,0 +1,127 @@
+"""The one runner: goes on after a kill, works side by side, names what fails, leaves out what is not installed."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from expril.report.provenance import read_provenance
+from lab.peers import PeerUnavailableError
+from protocol.errors import ConfigurationError
+from simulations.campaign.names import parse_seeds
+from simulations.campaign.runner import Campaign
+from simulations.campaign.store import Task, read_cells
+from simulations.campaign.workers import FailedRunsError
+from waiting import wait_for
+
+ROOT = Path(__file__).parents[2]
+TASKS = [Task("tiny", maker, "1", seed) for seed in range(6) for maker in ("adds", "doubles")]
+
+
+class Number(msgspec.Struct, frozen=True):
+    """A cell."""
+
+    problem: str
+    maker: str
+    epsilon: str
+    seed: int
+    value: int
+    seconds: float = 0.01
+
+    @property
+    def key(self):
+        return Task(self.problem, self.maker, self.epsilon, self.seed)
+
+
+def compute(task):
+    return Number(*task, value=task.seed + 1 if task.maker == "adds" else 2 * task.seed)
+
+
+def failing(task):
+    if task.maker == "doubles":
+        raise PeerUnavailableError("install it")
+    if task.seed == 3:
+        raise ArithmeticError("three")
+    return compute(task)
+
+
+def campaign(out, jobs=1):
+    return Campaign("numbers", out, 0, jobs, "python -m numbers")
+
+
+def test_a_campaign_is_computed_once_and_says_where_it_comes_from(tmp_path):
+    path, ticks = tmp_path / "new" / "cells.jsonl", []
+    campaign(path.parent).run_file(path, TASKS[:5], compute, Number, seed=0)
+    before = read_provenance(path.parent)["numbers"]
+    assert (before.command, before.seed, before.skipped) == ("python -m numbers", 0, {})
+    campaign(path.parent).run_file(path, TASKS, compute, Number, lambda *tick: ticks.append(tick), seed=0)
+    assert [cell.key for cell in read_cells(path, Number)] == TASKS
+    assert [what for what, *_ in ticks] == ["", *map(str, TASKS[5:])]
+    assert ticks[-1][1] == pytest.approx(ticks[-1][2])
+    content, noted = path.read_bytes(), (path.parent / "provenance.json").read_bytes()
+    campaign(path.parent).run_file(path, TASKS, pytest.fail, Number, seed=0)
+    assert (path.read_bytes(), (path.parent / "provenance.json").read_bytes()) == (content, noted)
+    with pytest.raises(ConfigurationError, match="other settings"):
+        campaign(path.parent).run_file(path, TASKS, compute, Number, seed=1)
+
+
+def test_what_fails_is_named_and_what_is_not_installed_is_left_out(tmp_path):
+    path = tmp_path / "cells.jsonl"
+    with pytest.raises(FailedRunsError, match="adds on tiny, seed 3: ArithmeticError: three"):
+        campaign(tmp_path).run_file(path, TASKS, failing, Number)
+    assert [cell.seed for cell in read_cells(path, Number)] == [0, 1, 2, 4, 5]
+    assert read_provenance(tmp_path)["numbers"].skipped == {"doubles": "install it"}
+
+
+WAITING = """
+import signal, sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+import test_campaign as module
+
+path = Path({path!r})
+
+def waiting(task):
+    if path.exists() and path.read_bytes().count(b"\\n") >= 4:
+        signal.pause()
+    return module.compute(task)
+
+module.campaign(path.parent).run_file(path, module.TASKS, waiting, module.Number)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL there")
+def test_a_killed_campaign_goes_on_with_what_it_had(tmp_path):
+    path = tmp_path / "cells.jsonl"
+    script = WAITING.format(tests=str(Path(__file__).parent), path=str(path))
+    process = subprocess.Popen(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")])},
+    )
+    wait_for(lambda: path.exists() and path.read_bytes().count(b"\n") >= 4, 60)
+    process.send_signal(signal.SIGKILL)
+    process.wait(30)
+    had = read_cells(path, Number)
+    assert 3 <= len(had) < len(TASKS)
+    made = []
+
+    def noting(task):
+        made.append(task)
+        return compute(task)
+
+    campaign(tmp_path).run_file(path, TASKS, noting, Number)
+    assert made == TASKS[len(had) :]
+    assert read_cells(path, Number) == [compute(task) for task in TASKS]
+
+
+def test_seeds_from_the_command_line():
+    assert parse_seeds("1000:1003") == range(1000, 1003)
+    for text in ("5", "a:b", "1:", ""):
+        with pytest.raises(ConfigurationError, match="first:end"):
+            parse_seeds(text)

@@ -1,0 +1,624 @@
+"""The comparison: its problems, what is measured, runs that go on, means and differences, bars, the command."""
+
+import csv
+import io
+import json
+import math
+import os
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from comparison_fakes import STEWARD, fake_contestant, guess, made_up, tiny_split
+from expril.commands.command import app
+from lab import problems as problems_module
+from lab.comparison.bars import LEAST, REFERENCE, averages, standings
+from lab.comparison.command import Order, compare, gather, parse_epsilons
+from lab.comparison.contestants import CONTESTANTS, DEFAULT, paper_options
+from lab.comparison.files import DETAILS, details_csv, results_csv
+from lab.comparison.matrices import make_matrices
+from lab.comparison.measures import measure
+from lab.comparison.model import Claim
+from lab.comparison.outcome import Outcome, epsilon_text
+from lab.comparison.runner import Work, asked_epsilons, cells_path, run_all, runs_of
+from lab.comparison.studies import Answer, WrongCostError, run_study
+from lab.comparison.summary import compare_outcomes, pool
+from lab.peers import PEERS, PeerFailedError, PeerUnavailableError
+from lab.problems import PROBLEMS, draw, load_split
+from lab.splits import Problem
+from learner_node.strategies import STRATEGIES
+from learner_node.strategies.cells import CellsStrategy
+from protocol.errors import ConfigurationError
+from protocol.kinds.counts import PlannedCounts
+from protocol.plans import Plan
+from protocol.record_frames import encode_frame
+from simulations.campaign.store import read_cells
+from simulations.campaign.workers import FailedRunsError
+
+ROOT = Path(__file__).parents[2]
+# --- problems ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def data_directory(monkeypatch):
+    directory = Path(os.environ.get("EXPRIL_DATA_DIR") or ROOT.parent / "shared" / "data")
+    if not (directory / "CTG.xls").is_file():
+        pytest.skip("set EXPRIL_DATA_DIR to a folder with the records")
+    monkeypatch.setenv("EXPRIL_DATA_DIR", str(directory))
+
+
+def test_a_problem_of_the_paper_is_the_draw_of_its_reproduction():
+    split, drawn = load_split("B", 3), draw("B", 3)
+
+    np.testing.assert_array_equal(split.source.numeric, drawn.source)
+    np.testing.assert_array_equal(split.private.numeric, drawn.oracle)
+    np.testing.assert_array_equal(split.private_labels, drawn.oracle_labels > 0)
+    np.testing.assert_array_equal(split.test.numeric, drawn.test)
+    np.testing.assert_array_equal(split.test_labels, drawn.test_labels > 0)
+    assert [site.steward.round_size for site in split.sites] == [2500]
+
+
+def test_every_hospital_keeps_three_quarters_and_the_learner_labels_the_rest(data_directory):
+    heart, cleveland = load_split("heart", 1000), load_split("heart-cleveland", 1000)
+
+    sizes = [len(site.records) for site in heart.sites]
+    assert [site.name for site in heart.sites] == ["cleveland", "hungary", "long-beach", "switzerland"]
+    assert sum(sizes) + len(heart.test) == 920
+    assert sum(sizes) == pytest.approx(0.75 * 920, abs=4)
+    np.testing.assert_array_equal(heart.source.numeric, heart.test.numeric)
+    for mine, other in zip(heart.sites, cleveland.sites, strict=True):
+        assert mine.frame.equals(other.frame)
+    np.testing.assert_array_equal(heart.test.numeric, cleveland.test.numeric)
+    np.testing.assert_array_equal(heart.test_labels, cleveland.test_labels)
+    assert len(cleveland.source) == 303 - sizes[0]
+    np.testing.assert_array_equal(cleveland.source.numeric, cleveland.test.numeric[: len(cleveland.source)])
+
+
+def test_wdbc_goes_to_three_sites_and_no_record_twice():
+    split, again, other = load_split("wdbc", 7), PROBLEMS["wdbc"].split(7), PROBLEMS["wdbc"].split(8)
+
+    rows = {tuple(row) for row in (*split.private.numeric, *split.test.numeric)}
+    assert len(rows) == 569 == len(split.private) + len(split.test)
+    assert [len(site.records) for site in split.sites] == [143, 143, 142]
+    np.testing.assert_array_equal(split.private.numeric, again.private.numeric)
+    assert not np.array_equal(split.test.numeric, other.test.numeric)
+
+
+def test_pathologic_states_are_another_label_of_the_same_records(data_directory):
+    pathologic, normal = load_split("CTG-pathologic", 1000), load_split("CTG-A", 1000)
+
+    np.testing.assert_array_equal(pathologic.source.numeric, normal.source.numeric)
+    np.testing.assert_array_equal(pathologic.test.numeric, normal.test.numeric)
+    labels = np.concatenate([pathologic.private_labels, pathologic.test_labels])
+    assert not (labels & np.concatenate([normal.private_labels, normal.test_labels])).any()
+    assert labels.mean() == pytest.approx(176 / 2126, abs=0.02)
+    assert [site.steward.round_size for site in pathologic.sites] == [709]
+
+
+@pytest.mark.slow
+def test_readmissions_are_split_as_their_scenario_says_and_each_patient_counts_once(data_directory):
+    any_time, soon = load_split("readmission", 1000), load_split("readmission-30", 1000)
+
+    assert [site.name for site in any_time.sites] == ["elsewhere", "emergency", "referral", "transfer"]
+    patients = [site.frame["patient"] for site in any_time.sites]
+    assert sum(column.len() for column in patients) == pl.concat(patients).n_unique()
+    assert len(any_time.private) == pytest.approx(69_990 / 2, abs=4)
+    assert len(any_time.source) == len(any_time.test) == pytest.approx(69_990 / 4, abs=4)
+    assert soon.test_labels.mean() < 0.1
+    assert 0.3 < any_time.test_labels.mean() < 0.4
+    matrices = any_time.matrices
+    assert matrices.train.shape == (len(any_time.private), len(matrices.columns))
+    for name in ("race", "diag_1", "payer_code"):
+        places = [place for place, column in enumerate(matrices.columns) if column.startswith(f"{name}=")]
+        assert (matrices.train[:, places].sum(axis=1) <= 1).all()
+        assert (matrices.source[:, places].sum(axis=1) == 1).mean() > 0.99
+
+
+def test_an_unknown_problem_is_named():
+    with pytest.raises(ValueError, match="no problem is called 'F'; there are A, B"):
+        load_split("F", 0)
+
+
+def test_matrices_fill_gaps_by_the_source_and_bound_by_its_range():
+    source = pl.DataFrame({"age": [10.0, 30.0, None, 50.0], "dose": [0.5] * 4, "sex": ["male", "male", "female", None]})
+    private = pl.DataFrame({"age": [None, 99.0], "dose": [0.5, 0.9], "sex": [None, "unknown"]})
+    schema = STEWARD.schema
+    found = make_matrices(
+        encode_frame(source, schema),
+        encode_frame(private, schema),
+        np.array([True, False]),
+        encode_frame(source[:1], schema),
+        np.array([False]),
+    )
+
+    assert found.columns == ("age", "dose", "sex=female", "sex=male")
+    np.testing.assert_array_equal(found.train, [[30, 0.5, 0, 1], [99, 0.9, 0, 0]])
+    np.testing.assert_array_equal(found.source[2:], [[30, 0.5, 1, 0], [50, 0.5, 0, 1]])
+    np.testing.assert_array_equal(found.test, [[10, 0.5, 0, 1]])
+    np.testing.assert_array_equal(found.labels, [1, 0])
+    np.testing.assert_array_equal(found.lower, [10, 0.5, 0, 0])
+    np.testing.assert_array_equal(found.upper, [50, 1, 1, 1])
+
+
+# --- measures ---------------------------------------------------------------------------------------------
+
+
+def test_measures_against_numbers_by_hand():
+    found = measure(np.array([0.9, 0.8, 0.3, 0.6]), np.array([True, False, False, True]))
+
+    assert found.accuracy == 75
+    assert found.auc == 75  # of four pairs, 0.6 < 0.8 is the wrong one
+    assert found.brier == pytest.approx((0.01 + 0.64 + 0.09 + 0.16) / 4)
+    assert found.reliability.counts == (1, 1, 1, 1)
+    assert found.reliability.predicted == (0.3, 0.6, 0.8, 0.9)
+    assert found.reliability.observed == (0, 1, 0, 1)
+    assert found.reliability.error == pytest.approx(100 * (0.3 + 0.4 + 0.8 + 0.1) / 4)
+
+
+def test_a_constant_prediction_is_calibrated_whatever_the_order_of_the_records():
+    labels = np.arange(300) < 100
+    found = measure(np.full(300, 1 / 3), labels)
+
+    assert found.reliability.error == pytest.approx(0, abs=1e-4)
+    assert found.auc == 50
+    assert found.accuracy == pytest.approx(200 / 3)
+
+
+def test_one_class_alone_has_no_ranking():
+    assert measure(np.array([0.2, 0.3]), np.array([False, False])).auc == 50
+
+
+@pytest.mark.parametrize(
+    ("probability", "message"), [([0.5, 1.5], "outside"), ([math.nan, 0.5], "outside"), ([0.5], "probabilities")]
+)
+def test_what_is_no_probability_is_refused(probability, message):
+    with pytest.raises(ValueError, match=message):
+        measure(np.array(probability), np.array([True, False]))
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=80))
+def test_every_record_is_in_one_bin(predictions):
+    probability, labels = (np.array(column) for column in zip(*predictions, strict=True))
+    bins = measure(probability, labels).reliability
+
+    assert sum(bins.counts) == len(predictions)
+    assert max(bins.counts) - min(bins.counts) <= 1
+    assert np.dot(bins.counts, bins.observed) == pytest.approx(labels.sum(), abs=1e-3)
+    assert np.dot(bins.counts, bins.predicted) == pytest.approx(probability.sum(), abs=1e-3)
+    assert list(bins.predicted) == sorted(bins.predicted)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "text"),
+    [(Fraction(1), "1"), (Fraction(3, 10), "0.3"), (Fraction(1, 3), "1/3"), (Fraction(10), "10"), (None, "inf")],
+)
+def test_epsilons_are_written_exactly(epsilon, text):
+    assert epsilon_text(epsilon) == text
+
+
+# --- studies ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_study_asks_every_site_and_costs_exactly_epsilon():
+    split = tiny_split(1)
+    answer = run_study(
+        split, "cells", {"cells": 4}, Fraction(3, 10), claims=lambda learned: {"rounds": len(learned.study.rounds)}
+    )
+
+    assert answer.spent == Fraction(3, 10)
+    assert answer.extras == {"rounds": 1}
+    assert answer.probability.shape == (80,)
+    silent = run_study(split, "cells", {"cells": 10}, Fraction(1000))
+    assert np.mean((silent.probability > 0.5) == split.test_labels) > 0.75  # nearer to all than to half
+
+
+class ThriftyStrategy(CellsStrategy):
+    """Spends half of what it is given."""
+
+    def plan(self, problem):
+        return Plan.of(
+            (
+                PlannedCounts(
+                    release="error_correct",
+                    partitions=1,
+                    scale=replace(problem, epsilon=problem.epsilon / 2).scale(1),
+                ),
+            )
+        )
+
+
+@pytest.mark.slow
+def test_a_study_that_costs_something_else_is_never_reported(monkeypatch):
+    monkeypatch.setitem(STRATEGIES, "thrifty", ThriftyStrategy)
+    with pytest.raises(WrongCostError, match="asked for 1, claimed 1/2, spent 1/2"):
+        run_study(tiny_split(2), "thrifty", {"cells": 3}, Fraction(1))
+
+
+def test_the_papers_strategies_get_the_papers_settings():
+    found = paper_options(load_split("B", 0), Fraction(1))
+
+    assert found["hidden"] == (16, 256, 256, 16)
+    assert (found["rounds"], found["reweight"], found["bins"]) == (2, False, 55)
+    assert paper_options(load_split("B", 0), Fraction(1, 10))["bins"] == 6
+    assert paper_options(tiny_split(0, "wdbc"), Fraction(1)) == {}
+
+
+# --- runs that are killed and go on -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Two tiny problems and three contestants that note what they were asked."""
+    asked = []
+
+    def noting(contestant):
+        def solve(split, epsilon):
+            asked.append((split.problem, contestant.name, epsilon, split.seed))
+            return contestant.solve(split, epsilon)
+
+        return replace(contestant, solve=solve)
+
+    def split_of(name):
+        return lambda seed: tiny_split(seed, name)
+
+    for name in ("tiny-1", "tiny-2"):
+        monkeypatch.setitem(PROBLEMS, name, Problem(name, f"title of {name}", split_of(name)))
+    for contestant in (
+        fake_contestant("cells", 0.9, silent=True),
+        fake_contestant("dp-peer", 0.8, "peer", most_runs=2, lowest_epsilon=0.2),
+        fake_contestant("h*", 0.95, "ceiling"),
+    ):
+        monkeypatch.setitem(CONTESTANTS, contestant.name, noting(contestant))
+    problems_module.load_split.cache_clear()
+    yield asked
+    problems_module.load_split.cache_clear()
+
+
+def work(runs=3, **changes):
+    wanted = {
+        "problems": ("tiny-1", "tiny-2"),
+        "strategies": ("cells", "dp-peer", "h*"),
+        "epsilons": ("1", "0.1"),
+        "runs": runs,
+        "seed": 5000,
+        "jobs": 1,
+    }
+    return Work(**(wanted | changes))
+
+
+EVERYTHING = 2 * (3 * 3 + 2 * 1 + 3)
+"""Of two problems: cells at 1, 0.1 and infinity, the peer twice and only at 1, h* once a run."""
+
+
+def test_what_is_asked_of_whom():
+    assert asked_epsilons(fake_contestant("x", silent=True), ["1", "0.1"]) == ("1", "0.1", "inf")
+    assert asked_epsilons(fake_contestant("x", group="peer", lowest_epsilon=0.2), ["1", "0.1"]) == ("1",)
+    assert asked_epsilons(fake_contestant("x", group="ceiling"), ["1", "0.1"]) == ("inf",)
+
+
+@pytest.mark.parametrize(
+    ("caps", "problem", "runs"),
+    [
+        ({}, "A", 20),
+        ({}, "readmission", 2),
+        ({"most_runs": 1}, "readmission", 1),
+        ({"most_runs": 10}, "readmission-30", 2),
+        ({"big_runs": 1}, "readmission", 1),
+        ({"big_runs": 0}, "readmission", 0),
+        ({"big_runs": 0}, "A", 20),
+        ({"problems": frozenset({"A"})}, "B", 0),
+    ],
+)
+def test_big_problems_and_slow_contestants_get_fewer_runs(caps, problem, runs):
+    assert runs_of(fake_contestant("x", **caps), problem, 20) == runs
+
+
+def test_everything_gets_a_first_run_before_anything_gets_a_second(quick):
+    tasks = work().tasks()
+
+    assert len(tasks) == len(set(tasks)) == EVERYTHING
+    assert [task.seed for task in tasks] == sorted(task.seed for task in tasks)
+
+
+def test_a_killed_run_goes_on_and_computes_nothing_twice(quick, tmp_path):
+    class KilledError(Exception):
+        pass
+
+    def kill(_what, done, total):
+        if len(quick) == 7:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        run_all(work(), tmp_path, progress=kill)
+    ticks = []
+    finish = run_all(work(), tmp_path, progress=lambda *tick: ticks.append(tick))
+
+    assert len(quick) == len(set(quick)) == EVERYTHING
+    assert not finish.failures
+    assert ticks[-1][1] == pytest.approx(ticks[-1][2])
+    cells = [cell for name in work().strategies for cell in read_cells(cells_path(tmp_path, name), Outcome)]
+    assert len({cell.key for cell in cells}) == EVERYTHING
+    assert {cell.spent for cell in cells if cell.strategy == "cells"} == {"1", "1/10", ""}
+    run_all(work(runs=2), tmp_path)
+    assert len(quick) == EVERYTHING
+
+
+def test_cells_of_another_seed_are_not_mixed_in(quick, tmp_path):
+    run_all(work(runs=1), tmp_path)
+    with pytest.raises(ConfigurationError, match="other settings"):
+        run_all(work(runs=1, seed=1000), tmp_path)
+
+
+def test_what_is_not_installed_is_left_out_with_a_note_and_what_fails_is_named(quick, tmp_path, monkeypatch):
+    tried = []
+
+    def unavailable(split, epsilon):
+        tried.append(split.seed)
+        raise PeerUnavailableError("install it with `make peers`")
+
+    def failing(split, epsilon):
+        if split.seed == 5001:
+            raise ArithmeticError("no root")
+        return Answer(guess(split, 0.7))
+
+    monkeypatch.setitem(CONTESTANTS, "dp-peer", fake_contestant("dp-peer", group="peer"))
+    monkeypatch.setitem(CONTESTANTS, "dp-peer", replace(CONTESTANTS["dp-peer"], solve=unavailable))
+    monkeypatch.setitem(CONTESTANTS, "h*", replace(CONTESTANTS["h*"], solve=failing))
+    request = Order(work(), tmp_path, "expril compare")
+    with pytest.raises(FailedRunsError, match="h\\* on tiny-1, seed 5001: ArithmeticError: no root"):
+        compare(request, lambda *_: None)
+
+    assert tried == [5000]
+    found = gather(tmp_path)
+    assert found.provenance.skipped == {"dp-peer": "install it with `make peers`"}
+    assert found.find("tiny-1", "h*", "inf").runs == 2
+    assert found.find("tiny-2", "cells", "0.1").runs == 3
+    assert "make peers" in (tmp_path / "report.html").read_text()
+    assert "make peers" in (tmp_path / "README.md").read_text()
+
+
+def test_an_interrupt_leaves_tables_of_what_is_finished(quick, tmp_path, monkeypatch):
+    """Even where the peers' process was interrupted, too, and says no versions any more."""
+
+    def broken_off():
+        raise PeerFailedError("broken off")
+
+    monkeypatch.setattr("lab.peers.environment_versions", broken_off)
+
+    def interrupt(_what, done, total):
+        if len(quick) == 9:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compare(Order(work(), tmp_path, "expril compare"), interrupt)
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "results.csv").read_text())))
+
+    assert sum(int(row["runs"]) for row in rows) == 9
+
+
+@pytest.mark.slow
+def test_two_processes_give_what_one_gives(tmp_path):
+    found = []
+    for jobs in (1, 2):
+        out = tmp_path / str(jobs)
+        run_all(work(2, problems=("wdbc",), strategies=("majority", "histogram-naive-bayes"), jobs=jobs), out)
+        found.append(
+            {cell.key: cell.measures for cell in read_cells(cells_path(out, "histogram-naive-bayes"), Outcome)}
+        )
+    assert len(found[0]) == 4
+    assert found[0] == found[1]
+
+
+@pytest.mark.slow
+def test_two_processes_skip_a_peer_that_neither_has(tmp_path, monkeypatch):
+    monkeypatch.setenv("EXPRIL_PEERS", str(tmp_path / "no-python"))
+    out = tmp_path / "out"
+    finish = run_all(work(4, problems=("wdbc",), strategies=("majority", "dp-logistic"), jobs=2), out)
+
+    assert "make peers" in finish.skipped["dp-logistic"]
+    assert not finish.failures
+    assert len(read_cells(cells_path(out, "majority"), Outcome)) == 4
+    assert not read_cells(cells_path(out, "dp-logistic"), Outcome)
+
+
+# --- means, differences, bars -----------------------------------------------------------------------------
+
+
+def outcomes_of(accuracies, strategy, epsilon="1", problem="A", first=0, **changes):
+    """Outcomes of exactly these accuracies in percent, over 100 test records."""
+    made = []
+    for seed, accuracy in enumerate(accuracies, first):
+        labels = np.ones(100, np.bool_)
+        probability = np.where(np.arange(100) < accuracy, 0.9, 0.2)
+        made.append(Outcome(problem, strategy, epsilon, seed, measure(probability, labels), 2.0 + seed, **changes))
+    return made
+
+
+def test_means_deviations_and_paired_differences_against_numbers_by_hand():
+    found = compare_outcomes(
+        [
+            *outcomes_of([90, 92, 97], "cells", spent="1"),
+            *outcomes_of([80, 91, 90, 60], "paper-c"),
+            *outcomes_of([70], "paper-i", first=50),
+        ]
+    )
+    cells, other, alone = found.rows
+
+    assert (cells.mean, cells.runs, cells.spent) == (93, 3, "1")
+    assert cells.std == pytest.approx(math.sqrt((9 + 1 + 16) / 2))
+    assert cells.difference is None
+    assert cells.seconds == 3
+    assert other.mean == pytest.approx(80.25)
+    assert other.pairs == 3
+    assert other.difference == pytest.approx((-10 - 1 - 7) / 3)
+    assert other.difference_error == pytest.approx(math.sqrt((16 + 25 + 1) / 2 / 3))
+    assert (alone.difference, alone.difference_error, alone.pairs, alone.std) == (None, None, 0, 0)
+
+
+def test_rows_are_ordered_by_epsilon_then_as_the_tables_are():
+    made = [
+        made_up(strategy, problem, epsilon, 0, 0.8)
+        for strategy in ("paper-i", "cells", "gone")
+        for problem in ("wdbc", "A")
+        for epsilon in ("0.1", "1", "inf", "1/3")
+    ]
+    found = compare_outcomes(made)
+
+    assert found.epsilons == ("inf", "1", "1/3", "0.1")
+    assert [row.strategy for row in found.rows[:6]] == ["cells", "cells", "paper-i", "paper-i", "gone", "gone"]
+    assert [row.dataset for row in found.rows[:2]] == ["A", "wdbc"]
+    assert found.strategies[-1].title == "gone"
+
+
+def test_bins_of_runs_are_pooled_by_their_records():
+    first = measure(np.array([0.1, 0.9]), np.array([False, True])).reliability
+    second = measure(np.array([0.3, 0.7, 0.7]), np.array([True, True, True])).reliability
+    found = pool([first, second])
+
+    assert found.counts == (2, 2, 1)
+    assert found.predicted == pytest.approx((0.2, 0.8, 0.7))
+    assert found.observed == pytest.approx((0.5, 1, 1))
+
+
+def test_an_interval_holds_within_the_error_of_the_test_records():
+    # 400 records at 80 % have a standard error of 2 points, 1.96 of which widen a half-width of 3 to 4.94.
+    assert Claim(75.2, 72.2, 78.2, 80.0, 400).holds
+    assert not Claim(75.0, 72.0, 78.0, 80.0, 400).holds
+    assert Claim(84.9, 81.9, 87.9, 80.0, 400).holds
+    assert not Claim(85.0, 82.0, 88.0, 80.0, 400).holds
+
+
+def test_claims_are_covered_or_not():
+    claimed = {"estimated_accuracy": 90.0, "interval_low": 88.0, "interval_high": 92.0}
+    found = compare_outcomes(outcomes_of([91, 60, 90, 92], "cells", extras=claimed))
+
+    assert found.rows[0].coverage == 75
+
+
+def test_a_bar_is_met_at_its_number_or_at_the_same_distance_from_h_star():
+    made = [
+        *outcomes_of([94, 94], "cells"),
+        *outcomes_of([96, 96], "paper-c"),
+        *outcomes_of([94], "h*", "inf"),
+        *outcomes_of([74], "cells", problem="B"),
+        *outcomes_of([99], "h*", "inf", problem="B"),
+        *outcomes_of([79], "cells", problem="heart"),
+        *outcomes_of([70], "h*", "inf", problem="heart"),
+        *outcomes_of([91], "paper-c", "0.3", problem="wdbc"),
+    ]
+    bars = {(bar.dataset, bar.epsilon): bar for bar in standings(compare_outcomes(made))}
+
+    a = bars["A", "1"]
+    assert (a.number, a.needed, a.met) == (95.0, pytest.approx(94 - 0.2), True)
+    assert (a.best.strategy, a.best_met, a.aim) == ("paper-c", True, True)
+    b = bars["B", "1"]
+    assert (b.needed, b.met, b.aim) == (75.0, False, False)
+    heart = bars["heart", "1"]
+    assert (heart.needed, heart.met, heart.in_site, heart.aim) == (80.0, False, None, None)
+    wdbc = bars["wdbc", "0.3"]
+    assert (wdbc.met, wdbc.best_met) == (None, True)
+    assert len(bars) == 4
+
+
+def test_bars_are_of_problems_that_there_are():
+    averaged = {name for name, problem in PROBLEMS.items() if problem.averaged}
+    assert {dataset for least in LEAST.values() for dataset in least} == averaged
+    assert set(REFERENCE) < set(PROBLEMS)
+    assert [len(least) for least in LEAST.values()] == [10, 2, 8]
+
+
+def test_an_average_needs_every_data_set():
+    made = [
+        *outcomes_of([90], "cells"),
+        *outcomes_of([70], "cells", problem="B"),
+        *outcomes_of([99], "paper-c"),
+    ]
+    assert [(each.strategy.name, each.mean) for each in averages(compare_outcomes(made), "1")] == [
+        ("cells", 80),
+        ("paper-c", None),
+    ]
+
+
+# --- files and command ------------------------------------------------------------------------------------
+
+
+def test_the_results_have_exactly_the_columns_that_were_asked_for():
+    found = compare_outcomes([*outcomes_of([90, 91], "cells", spent="1"), *outcomes_of([55], "majority", "inf")])
+
+    assert results_csv(found) == (
+        "dataset,strategy,epsilon,mean,std,runs\nA,majority,inf,55.00,0.00,1\nA,cells,1,90.50,0.71,2\n"
+    )
+    details = list(csv.DictReader(io.StringIO(details_csv(found))))
+    assert tuple(details[0]) == tuple(column.heading for column in DETAILS)
+    assert (details[1]["epsilon_spent"], details[1]["difference"], details[1]["coverage"]) == ("1", "", "")
+
+
+def test_epsilons_from_the_command_line():
+    assert parse_epsilons("0.1, 1,1/3,1.0") == ("1", "1/3", "0.1")
+    for text in ("", "0", "much"):
+        with pytest.raises(ConfigurationError):
+            parse_epsilons(text)
+
+
+def test_the_table_of_entries_has_every_peer_and_the_default():
+    assert DEFAULT in CONTESTANTS
+    assert set(PEERS) < set(CONTESTANTS)
+    assert {name for name, contestant in CONTESTANTS.items() if contestant.group == "peer"} == {
+        name for name, kind in PEERS.items() if kind.private
+    }
+    assert all(contestant.name == name for name, contestant in CONTESTANTS.items())
+
+
+def test_the_command_leaves_every_file_and_a_second_one_computes_nothing(tmp_path):
+    out = tmp_path / "results"
+    arguments = ["compare", "--datasets", "WDBC", "--strategies", "majority,histogram-naive-bayes", "--epsilons", "1"]
+    arguments += ["--runs", "2", "--jobs", "1", "--out", str(out)]
+    first = CliRunner().invoke(app, arguments)
+    assert first.exit_code == 0, first.output
+    assert "histogram-naive-bayes (2)" in first.output
+    assert {path.name for path in out.iterdir()} == {
+        "README.md",
+        "cells",
+        "details.csv",
+        "provenance.json",
+        "report.html",
+        "results.csv",
+    }
+    where = json.loads((out / "provenance.json").read_text())["comparison"]
+    assert where["command"] == (
+        "expril compare --strategies majority,histogram-naive-bayes --datasets WDBC --epsilons 1 --runs 2 --seed 1000"
+    )
+    assert where["cores"] >= 1
+    assert "expril" in where["versions"]
+    before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+    again = CliRunner().invoke(app, [*arguments, "--json"])
+    assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
+    rows = json.loads(again.output)["rows"]
+    assert [(row["dataset"], row["strategy"], row["epsilon"], row["runs"]) for row in rows] == [
+        ("wdbc", "majority", "inf", 2),
+        ("wdbc", "histogram-naive-bayes", "1", 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--datasets", "Q"], "unknown data set 'Q'"),
+        (["--strategies", "cell"], "did you mean 'cells'"),
+        (["--epsilons", "-1"], "must be positive"),
+    ],
+)
+def test_a_slip_on_the_command_line_is_one_clear_line(arguments, message, tmp_path):
+    found = CliRunner().invoke(app, ["compare", *arguments, "--out", str(tmp_path / "none")])
+
+    assert found.exit_code == 2
+    assert message in found.output
+    assert not (tmp_path / "none").exists()

@@ -1,0 +1,434 @@
+"""The study of holdouts: fits, choices, the blog's variant and its cost, a real curator, claims, pages, the command."""
+
+import csv
+import json
+import math
+from fractions import Fraction
+from functools import partial
+from itertools import pairwise
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from typer.testing import CliRunner
+
+from expril.audit.kinds.holdouts import blog_loss
+from expril.commands.command import app
+from expril.report import provenance
+from lab.holdout import command
+from lab.holdout.asked import (
+    SOLVERS,
+    ask_each_candidate,
+    ask_each_step,
+    frame_of,
+    hypothesis_of,
+    plan_holdout,
+    steward_of,
+)
+from lab.holdout.blog import TOLERANCE, blog_cost, blog_score, edge_loss, questions
+from lab.holdout.claims import STATEMENTS, Statement, bias, claims_of, hold, peak_at, wilson
+from lab.holdout.command import Order
+from lab.holdout.draws import BLOG, SETTINGS, VARIABLES, Part, Sizes, draw
+from lab.holdout.files import curves_csv
+from lab.holdout.logistic import fit, fit_each, with_intercept
+from lab.holdout.markdown import build_markdown
+from lab.holdout.model import found_of, kept_of
+from lab.holdout.page import build_curves, build_page, build_signals
+from lab.holdout.runs import EACH_CANDIDATE, EACH_STEP, LARGE, NAIVE, SOURCE, THRESHOLDOUT, Run, compute_run
+from lab.holdout.stepwise import Model, by_likelihood, by_test, grow
+from page_outline import Outline
+from protocol.errors import ConfigurationError
+from protocol.kinds.holdout import cost
+from protocol.record_frames import encode_frame
+from simulations.campaign.store import Task
+
+TINY = Sizes(train=80, test=60, large=90, fresh=100, steps=3)
+
+
+def part(seed, size, variables, shift=0.6):
+    random = np.random.default_rng(seed)
+    labels = random.random(size) < 0.5
+    return Part(random.standard_normal((size, variables)) + shift * np.where(labels, 1, -1)[:, None], labels)
+
+
+def peer(columns, labels):
+    """Weights of scikit-learn's unpenalised regression, intercept first."""
+    found = LogisticRegression(C=np.inf, tol=1e-12, max_iter=1000).fit(columns, labels)
+    return np.concatenate([found.intercept_, found.coef_[0]])
+
+
+# --- fits ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_fit_is_that_of_scikit_learn(seed):
+    data = part(seed, 300, 4)
+    weights, converged = fit(with_intercept(data.columns), data.labels)
+
+    assert converged
+    # scikit-learn's own tolerance, on a gradient, leaves errors of about 1e-6.
+    np.testing.assert_allclose(weights, peer(data.columns, data.labels), atol=1e-4)
+
+
+@pytest.mark.parametrize(("seed", "current"), [(0, 0), (1, 2), (2, 5)])
+def test_all_candidates_at_once_are_fitted_as_each_alone(seed, current):
+    data = part(seed, 250, current + 6)
+    design = with_intercept(data.columns[:, :current])
+    weights, _ = fit(design, data.labels)
+    more = data.columns[:, current:]
+    found = fit_each(design, weights, more, data.labels)
+
+    assert found.converged.all()
+    for place in range(more.shape[1]):
+        columns = np.column_stack([data.columns[:, :current], more[:, place]])
+        together = np.append(found.weights[:, place], found.added[place])
+        np.testing.assert_allclose(together, fit(with_intercept(columns), data.labels)[0], atol=1e-6)
+        np.testing.assert_allclose(together, peer(columns, data.labels), atol=1e-4)
+        np.testing.assert_allclose(found.scores[:, place], with_intercept(columns) @ together, atol=1e-9)
+
+
+def test_classes_that_can_be_separated_and_a_column_twice_make_no_fit_fail():
+    data = part(0, 40, 2)
+    design = with_intercept(data.columns[:, :1])
+    weights, _ = fit(design, data.labels)
+    parted = np.where(data.labels, 1.0, -1.0)
+    found = fit_each(design, weights, np.column_stack([parted, data.columns[:, 0], data.columns[:, 1]]), data.labels)
+
+    assert found.converged.tolist() == [False, True, True]
+    assert np.isfinite(found.scores).all()
+    assert ((found.scores[:, 0] >= 0) == data.labels).all()
+    np.testing.assert_allclose(found.scores[:, 1], design @ weights, atol=1e-4)
+
+
+# --- stepwise -----------------------------------------------------------------------------------------------
+
+
+def test_naive_choices_are_those_of_a_direct_search():
+    drawn = draw(SETTINGS["strong"], 5, Sizes(train=200, test=150, large=10, fresh=300, steps=3))
+    chosen = []
+    for _ in range(3):
+        scores = {}
+        for column in (column for column in range(VARIABLES) if column not in chosen):
+            weights, _ = fit(with_intercept(drawn.train.columns[:, [*chosen, column]]), drawn.train.labels)
+            scores[column] = Model((*chosen, column), weights).right(drawn.test)
+        chosen.append(max(scores, key=scores.__getitem__))  # the first of equal ones, as R's which.max
+    grown = grow(drawn, drawn.test, by_test, 3)
+
+    assert grown.models[-1].variables == tuple(chosen)
+    assert grown.test == tuple(model.right(drawn.test) for model in grown.models)
+    assert grown.fresh == tuple(model.right(drawn.fresh) for model in grown.models)
+    assert grown.all_converged
+
+
+def test_the_likelihood_only_rises_and_looks_at_no_test_record():
+    drawn = draw(SETTINGS["strong"], 6, TINY)
+    seen = []
+
+    def score(offer):
+        seen.append(by_likelihood(offer).max())
+        return by_likelihood(offer)
+
+    grown = grow(drawn, drawn.test, score, 4)
+    other = grow(drawn, drawn.large, by_likelihood, 4)
+
+    assert all(a < b < 0 for a, b in pairwise(seen))
+    assert [model.variables for model in grown.models] == [model.variables for model in other.models]
+
+
+def test_data_are_drawn_as_the_blogs_code_says():
+    drawn = draw(SETTINGS[BLOG], 0, Sizes(train=10, test=10, large=10, fresh=40_000))
+    columns, sign = drawn.fresh.columns, np.where(drawn.fresh.labels, 1, -1)
+
+    # 222 numbers within 6.5 standard errors: a false alarm has a chance below 2e-8, and the seed is set.
+    error = 6.5 / math.sqrt(len(columns))
+    means = (columns * sign[:, None]).mean(axis=0)
+    np.testing.assert_allclose(means, np.where(drawn.signal, 0.1, 0.0), atol=error)
+    np.testing.assert_allclose(columns.var(axis=0), 1, atol=error * 1.5)
+    assert abs(drawn.fresh.labels.mean() - 0.5) < error / 2
+    assert drawn.signal[:10].all()
+    assert not drawn.signal[10:].any()
+    best = ((columns[:, :10].sum(axis=1) > 0) == drawn.fresh.labels).mean()
+    assert 100 * best == pytest.approx(SETTINGS[BLOG].ceiling, abs=100 * error / 2)
+    assert SETTINGS[BLOG].ceiling == pytest.approx(62.4, abs=0.05)
+    shuffled = draw(SETTINGS["shuffled"], 0, TINY)
+    assert shuffled.signal.sum() == 10
+    assert not shuffled.signal[:10].all()
+    again = draw(SETTINGS["shuffled"], 0, TINY)
+    assert (again.test.columns == shuffled.test.columns).all()
+
+
+# --- the blog's variant -------------------------------------------------------------------------------------
+
+
+def test_the_variant_is_the_blogs_fragment():
+    random = np.random.default_rng(3)
+    train, test = random.integers(-50, 50, 400) / 1000, random.integers(-50, 50, 400) / 1000
+    noise = random.laplace(size=400)
+    eps = 0.04
+    expected = []
+    for train_score, test_score, drawn in zip(train, test, noise, strict=True):  # as the post has it in R
+        if abs(test_score - train_score) <= eps / 2:
+            score = train_score + drawn * (eps / 2)
+        else:
+            score = test_score + drawn * eps
+        expected.append(max(0, min(1, score)))
+
+    found = blog_score(train, test, lambda scales: noise * scales, float(TOLERANCE))
+    np.testing.assert_allclose(found, expected, atol=1e-15)
+    assert 0.2 < np.mean(np.abs(test - train) <= eps / 2) < 0.8
+    assert found.min() == 0
+
+
+def chances(center, scale, edges):
+    """Of Laplace noise about a center, clipped to 0 .. 1: the atom at 0, the cells between edges, the atom at 1."""
+    below = np.where(
+        edges < center, 0.5 * np.exp((edges - center) / scale), 1 - 0.5 * np.exp(-(edges - center) / scale)
+    )
+    above = 0.5 * np.exp(-abs(1 - center) / scale)
+    return np.concatenate([[below[0]], np.diff(below), [above]])
+
+
+@pytest.mark.parametrize("train", [-1.0, -0.5, 0.0])
+def test_what_a_question_costs_is_attained_and_never_passed(train):
+    eps, moved = float(TOLERANCE), 0.002
+    edges = np.linspace(0, 1, 501)
+    here = np.log(np.maximum(chances(train, eps / 2, edges), 1e-300))
+    there = np.log(np.maximum(chances(train + eps / 2 + moved, eps, edges), 1e-300))
+    claimed = float(edge_loss(Fraction(train), Fraction(1, 500), TOLERANCE))
+
+    assert there[-1] - here[-1] == pytest.approx(claimed, rel=1e-9)
+    certain = np.minimum(here, there) > -60  # beyond, differences of chances are rounded away
+    certain[[0, -1]] = True
+    assert np.abs(there - here)[certain].max() <= claimed + 1e-6
+    # The audit's control has its own arithmetic.
+    assert blog_loss(train, train + eps / 2 + moved, eps) == pytest.approx(claimed, rel=1e-12)
+
+
+def test_a_run_of_the_variant_costs_what_its_questions_do():
+    found = blog_cost(1000, questions(110, 50))
+
+    assert questions(110, 50) == found.questions == 4275
+    assert questions(3, 5) == 6
+    assert found.noise_alone == Fraction(1, 20)
+    assert found.run_by_noise == Fraction(855, 4)
+    assert found.question == 50 + Fraction(1, 2) + Fraction(1, 20)
+    assert found.usual == 25 + Fraction(1, 2) + Fraction(1, 20)
+    assert found.run == 4275 * found.question
+    assert found.honest_scale == Fraction(855, 100)
+
+
+# --- the valid holdout --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("epsilon", "turns", "answers"), [("1", 50, 1), ("3", 50, 3), ("7/2", 50, 3), ("9", 4, 4)])
+def test_a_plan_costs_exactly_epsilon(epsilon, turns, answers):
+    planned = plan_holdout(Fraction(epsilon), turns, 40)
+
+    assert (planned.answers, planned.turns) == (answers, turns)
+    assert cost(planned, 1) == Fraction(epsilon)
+    assert planned.threshold == 40
+    assert plan_holdout(Fraction("0.1"), 50, 40).threshold == math.ceil(40 * math.log(50))
+    for wrong in ("0", "-1", "1/4294967297"):
+        with pytest.raises(ConfigurationError, match="epsilon"):
+            plan_holdout(Fraction(wrong), 50, 40)
+
+
+def test_a_hypothesis_predicts_as_its_model():
+    data = part(1, 4000, 5, shift=0.2)
+    weights, _ = fit(with_intercept(data.columns[:, [4, 1, 2]]), data.labels)
+    model = Model((4, 1, 2), weights)
+    predicted = hypothesis_of(model).predict(encode_frame(frame_of(data), steward_of(data).schema))
+    scores = with_intercept(data.columns[:, [4, 1, 2]]) @ weights
+
+    apart = predicted != (scores >= 0)
+    assert np.abs(scores[apart]).max(initial=0) < 1e-3  # the grid of 2^-12, times weights of about 1
+    assert apart.mean() < 0.005
+
+
+def test_a_curator_is_asked_once_a_step_and_charges_each_instance_that_begins():
+    drawn = draw(SETTINGS["strong"], 1, TINY)
+    grown, answers = ask_each_step(drawn, TINY, Fraction(3000))
+
+    assert answers.asked == TINY.steps
+    truth = [100 * right / TINY.test for right in grown.test]
+    # At this epsilon noise beyond 0 has a chance below 1e-100; a stated accuracy is rounded to a thousandth.
+    near = 100 * math.ceil(TOLERANCE * TINY.test) / TINY.test
+    assert all(abs(told - true) <= near + 1 for told, true in zip(answers.estimates, truth, strict=True))
+    begun = answers.counted + (answers.estimates[-1] != pytest.approx(truth[-1], abs=1e-3))
+    assert answers.charged in {1000 * begun, 1000 * answers.counted, 1000 * (answers.counted + 1)}
+
+
+@pytest.mark.slow
+def test_when_answers_are_spent_nothing_more_is_asked():
+    drawn = draw(SETTINGS[BLOG], 2, TINY)
+    _, answers = ask_each_candidate(drawn, TINY, Fraction(1, 10))
+
+    # Noise of 40 records against a threshold of 232 leaves either outcome possible, and one charge.
+    assert answers.charged == Fraction(1, 10)
+    assert answers.counted in (0, 1)
+    assert answers.asked <= questions(VARIABLES, 3)
+    assert len(answers.estimates) == 3
+
+
+# --- claims -------------------------------------------------------------------------------------------------
+
+
+def run(procedure, seed=0, *, setting=BLOG, epsilon="inf", **changes):
+    given = {
+        "sizes": (100, 100, 100),
+        "signal": (True, False, True),
+        "train": (60, 62, 64),
+        "test": (60, 62, 66),
+        "fresh": (55, 58, 57),
+        "seconds": 1.0,
+    }
+    return Run(setting, procedure, epsilon, seed, **(given | changes))
+
+
+def held(value, claimed, rounding=0.5):
+    return hold(Statement(NAIVE, "says", "is", lambda number: number, claimed, rounding), value)
+
+
+def test_a_number_holds_by_its_means_interval_happens_by_its_spread_and_is_else_not_seen():
+    assert held([8.0, 9.0, 10.0] * 10, 9.0).verdict == "holds"
+    assert held([8.0, 9.0, 10.0], 9.0).verdict == "open"
+    assert held([9.0], 9.0).verdict == "open"
+    assert held([8.6] * 10, 9.0).verdict == "holds"
+    assert held([6.0, 8.0, 10.0] * 10, 10.0).verdict == "possible"
+    assert held([4.0, 5.0, 6.0] * 10, 10.0).verdict == "not seen"
+    found = held([4.0, 5.0, 6.0] * 10, 10.0)
+    assert (found.mean.value, found.low, found.high) == (5.0, 4.0, 6.0)
+
+
+def test_a_statement_holds_by_its_share():
+    shares = {10: "holds", 9: "holds", 8: "open", 5: "open", 1: "possible", 0: "not seen"}
+    for true, verdict in shares.items():
+        found = held([1.0] * true + [0.0] * (10 - true), None)
+        assert (found.verdict, found.mean.value) == (verdict, 10 * true)
+        assert found.low <= 10 * true <= found.high
+    found = held([1.0, 1.0], None)
+    assert (round(found.low), round(found.high), found.verdict) == (34, 100, "open")
+    low, high = wilson(5, 10)
+    assert (round(low, 1), round(high, 1)) == (23.7, 76.3)
+
+
+def test_claims_are_of_data_sets_that_all_three_procedures_have():
+    whole = [run(name, 0) for name in (NAIVE, THRESHOLDOUT, LARGE)]
+    found = claims_of([*whole, run(NAIVE, 1), run(LARGE, 0, setting="weak"), run(SOURCE, 0)])
+
+    assert len(found) == len(STATEMENTS)
+    assert {claim.mean.runs for claim in found} == {1}
+    told = {(claim.procedure, claim.says): claim for claim in found}
+    assert told[NAIVE, "it picked one of the ten signal variables"].mean.value == 2
+    assert told[NAIVE, "test estimates are more upwardly biased than training estimates"].mean.value == 100
+    assert told[NAIVE, "performance degrades as noise swamps the single signal"].mean.value == 0
+    assert told[THRESHOLDOUT, "a peak accuracy of about 61 %"].mean.value == 58
+    assert told[THRESHOLDOUT, "at around 36 variables"].mean.value == 2
+    assert claims_of(whole[:2]) == ()
+    assert (bias(whole[0]), peak_at(whole[0])) == (9, 2)
+
+
+def test_a_user_keeps_what_looks_best_among_what_was_asked_about():
+    asked = run(EACH_STEP, epsilon="1", estimates=(61.0, 60.0, 70.0), asked=2, last=1, charged="1")
+    assert kept_of(asked) == 0
+    assert kept_of(run(NAIVE)) == 2
+    (shown,) = found_of([asked]).shown
+    assert shown.reported.excess.value == pytest.approx(61 - 55)
+    assert shown.reported.off.value == pytest.approx((6 + 2) / 2)
+    assert shown.charged == ("1", "1")
+
+
+# --- what is written ----------------------------------------------------------------------------------------
+
+RUNS = [
+    *(run(name, seed) for seed in range(3) for name in (NAIVE, THRESHOLDOUT, LARGE, SOURCE)),
+    *(run(name, 0, setting="weak") for name in (NAIVE, THRESHOLDOUT, LARGE, SOURCE)),
+    run(EACH_STEP, 0, epsilon="3", estimates=(61.0, 60.0, 58.0), asked=3, counted=1, last=2, charged="2"),
+]
+
+
+def test_pages_say_what_was_found_and_load_nothing():
+    found = found_of(RUNS)
+    page, text = build_page(found), build_markdown(found, "curves.svg", "signals.svg")
+
+    for shown in (page, text):
+        assert "The blog's holdout on 3 data sets instead of one" in shown.replace("&#39;", "'")
+        assert "it found all ten signal variables" in shown
+        assert "cannot be told" in shown
+    assert not {"script", "link", "img", "iframe"} & {name for name, _ in Outline(page).elements}
+    assert build_page(found) == page
+    assert "holdout, each step, epsilon 3" in text
+    assert "![Signal variables found](signals.svg)" in text
+    for drawing in (build_curves(found), build_signals(found)):
+        assert ET.fromstring(drawing).tag.endswith("svg")
+        assert "href" not in drawing
+    rows = list(csv.DictReader(curves_csv(found).splitlines()))
+    assert len(rows) == 9 * 3
+    assert (rows[2]["procedure"], rows[2]["variables"], rows[2]["fresh"], rows[2]["found"]) == (
+        NAIVE,
+        "3",
+        "57.00",
+        "2.00",
+    )
+
+
+def test_nothing_is_a_page_too():
+    empty = found_of([])
+    assert "<h1>" in build_page(empty)
+    assert build_markdown(empty, "a", "b").startswith("# ")
+    assert ET.fromstring(build_curves(empty)).tag.endswith("svg")
+
+
+# --- the command --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """Small data sets, in this process."""
+    monkeypatch.setattr(command, "Order", partial(Order, sizes=TINY))
+    monkeypatch.setattr(command, "OTHER_REPEATS", 1)
+    monkeypatch.setattr(command, "CANDIDATE_REPEATS", 0)
+    monkeypatch.setattr(provenance, "cores", lambda: 1)
+
+
+@pytest.mark.slow
+def test_the_command_runs_goes_on_and_writes_every_file(tiny, tmp_path, monkeypatch):
+    typed = ["simulate", "holdout", "--out", str(tmp_path), "--repeats", "2", "--seed", "3", "--epsilon", "5"]
+    told = CliRunner().invoke(app, [*typed, "--json"])
+    assert told.exit_code == 0, told.output
+    found = json.loads(told.stdout)["found"]
+    folder = tmp_path / "holdout"
+    assert {path.name for path in folder.iterdir()} == {
+        "README.md", "curves.csv", "curves.svg", "provenance.json", "report.html", "results.json", "runs.jsonl",
+        "signals.svg",
+    }  # fmt: skip
+    assert found["provenance"]["command"] == "expril simulate holdout --repeats 2 --seed 3 --epsilon 5"
+    assert len(found["claims"]) == len(STATEMENTS)
+    assert len((folder / "runs.jsonl").read_text().splitlines()) == 1 + 2 * 4 + 2 + 3 * 4
+
+    def never(*_):
+        raise AssertionError
+
+    monkeypatch.setattr(command, "compute_run", never)
+    again = CliRunner().invoke(app, typed)
+    assert again.exit_code == 0, again.output
+    assert "it found all ten signal variables" in again.stdout
+    refused = CliRunner().invoke(app, [*typed, "--carrier", "ray"])
+    assert refused.exit_code == 2
+    assert "--carrier is for a scenario" in refused.stderr
+
+
+def test_runs_of_a_seed_are_the_same_again():
+    for maker in (NAIVE, THRESHOLDOUT, LARGE, SOURCE):
+        first, second = (compute_run(TINY, SOLVERS, Task(BLOG, maker, "inf", 7)) for _ in range(2))
+        assert (first.signal, first.fresh, first.test) == (second.signal, second.fresh, second.test)
+        assert first.key == Task(BLOG, maker, "inf", 7)
+    assert set(SOLVERS) == {EACH_STEP, EACH_CANDIDATE}
+
+
+def test_all_runs_are_wanted_once():
+    tasks = Order("out", "typed", repeats=12).tasks()
+
+    assert len(tasks) == len(set(tasks)) == 12 * 4 + 12 * 2 + 3 * 10 * 4 + 3 * 2
+    assert tasks[0].problem == BLOG
