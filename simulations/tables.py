@@ -183,16 +183,6 @@ def scenario_table(scenarios: Mapping[str, Scenario]) -> Table:
     return table
 
 
-def study_table(studies: Mapping[str, str]) -> Table:
-    """Name and description of each built-in study that is no scenario."""
-    table = Table(box=box.SIMPLE_HEAD, caption="run one: expril simulate NAME")
-    table.add_column("study", no_wrap=True)
-    table.add_column("what it is", ratio=1)
-    for name, told in studies.items():
-        table.add_row(name, told)
-    return table
-
-
 def _columns(report: RunReport) -> dict[str, Callable[[Score], str]]:
     """Heading -> what a row shows, from the score that leads on."""
     constant, _ = YARDSTICKS[report.measure]

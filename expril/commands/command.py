@@ -13,7 +13,7 @@ from expril.commands.auditor import transcript_app
 from expril.commands.curator import curator_app
 from expril.commands.folder import curator_answer
 from expril.commands.learner import quote
-from expril.commands.researcher import compare, compare_synthetic, report, reproduce, scenarios, simulate
+from expril.commands.researcher import report, scenarios, simulate
 from expril.commands.shell import Shell
 from expril.commands.steward import keys, ledger_app
 from expril.commands.studies import learner_app
@@ -25,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (simulate, reproduce, compare, compare_synthetic, quote, scenarios, keys, report):
+for command in (simulate, quote, scenarios, keys, report):
     app.command()(command)
 app.command("verify", hidden=True)(audit_run)
 app.add_typer(audit_app, name="audit")

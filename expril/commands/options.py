@@ -10,13 +10,6 @@ if TYPE_CHECKING:
     from simulations.campaign.workers import Jobs as Computing
 
 
-class Experiment(StrEnum):
-    """What of the paper can be made again."""
-
-    table2 = "table2"
-    figure1 = "figure1"
-
-
 class Kept(StrEnum):
     """Of which repeats models are kept; the words of `simulations.unfinished`."""
 

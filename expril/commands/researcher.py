@@ -1,7 +1,7 @@
 """The commands of a researcher, who simulates studies on public records and publishes what they show."""
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -9,25 +9,20 @@ import typer
 from rich.markup import escape
 
 from expril.commands.faults import WRONG, Fault
-from expril.commands.options import By, Experiment, Jobs, Kept, Out, Workers, who_computes
+from expril.commands.options import By, Kept
 from expril.commands.terminal import (
     MOST_REPEATS,
     MOST_SEED,
     Json,
     LargeEpsilon,
-    WorkTick,
     bars,
-    err,
     plain_errors,
     print_json,
     readable,
     say,
     tell_fault,
     wide_console,
-    work_bar,
 )
-from lab.commands.built_in import BUILT_IN, TOLD, run_built_in
-from protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from simulations.report.model import RunReport
@@ -44,12 +39,10 @@ KEPT = "finished cells are kept in {}; the same command goes on"
 
 
 def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
-    scenario: Annotated[
-        str, typer.Argument(help="A built-in scenario or study (expril scenarios), or a TOML file.")
-    ] = "wdbc",
+    scenario: Annotated[str, typer.Argument(help="A built-in scenario (expril scenarios), or a TOML file.")] = "wdbc",
     out: Annotated[Path, typer.Option(help="Folder under which the run's folder is made.")] = RUNS,
     repeats: Annotated[
-        int | None, typer.Option(min=1, max=MOST_REPEATS, help="Repeats, instead of what the scenario or study says.")
+        int | None, typer.Option(min=1, max=MOST_REPEATS, help="Repeats, instead of what the scenario says.")
     ] = None,
     seed: Annotated[
         int | None, typer.Option(min=0, max=MOST_SEED, help="Seed of splits and learners, never of noise.")
@@ -76,28 +69,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
     of a run is a scenario, too: it is run again from there.
 
     Exit status: 0; 2 nothing could be run, or a learner learned nothing in any repeat (docs/errors.md).
-
-    Studies that are no scenarios: `holdout`, `insite`, `sample`, `sites`, `statistic`. They take --out, --repeats,
-    --seed, --epsilon, --large-epsilon and --json alone.
     """
-    if scenario in BUILT_IN:
-        typed_here = _typed({"repeats": repeats, "seed": seed, "epsilon": epsilon})
-        with plain_errors(part="simulations"):
-            from simulations.scenario import read_epsilons
-
-            several = read_epsilons(epsilon) if epsilon else ()
-            _require_confirmed(several, large_epsilon)
-            run_built_in(
-                scenario,
-                out=out,
-                repeats=repeats,
-                seed=seed,
-                epsilons=several,
-                typed=f"expril simulate {scenario}{typed_here}{_flag(large_epsilon)}",
-                others={"models": models, "fresh": fresh, "base": base, "carrier": carrier},
-                silent=json_,
-            )
-        return
     making: list[Unfinished] = []
     with (
         plain_errors(part="simulations", kept=lambda: making[-1].kept if making else ""),
@@ -172,165 +144,19 @@ def _show_runs(reports: "Sequence[RunReport]", folder: Path, epsilons: Sequence[
         raise typer.Exit(WRONG)
 
 
-def reproduce(
-    experiment: Annotated[Experiment, typer.Argument(help="What to make again.")],
-    datasets: Annotated[str, typer.Option(help="Comma-separated: A, B, C, D, E, CTG-A, CTG-B, or all.")] = "all",
-    runs: Annotated[int, typer.Option(min=1, max=MOST_REPEATS, help="Runs per data set.")] = 100,
-    jobs: Jobs = None,
-    workers: Workers = "",
-    seed: Annotated[
-        int, typer.Option(min=0, max=MOST_SEED, help="Of the first run's records and networks, never of noise.")
-    ] = 0,
-    setting: Annotated[str, typer.Option(help="Make Table 2 with one named setting changed.")] = "",
-    noise_seed: Annotated[
-        int | None, typer.Option(min=0, max=MOST_SEED, help="Noise from a seed, to debug; every file then says so.")
-    ] = None,
-    out: Out = Path("runs/reproduction"),
-    json_: Json = False,
-) -> None:
-    """Reproduce Table 2 or Figure 1 of the paper; a killed run goes on where it stopped."""
-    with plain_errors(part="simulations", kept=KEPT.format(out)):
-        from expril.report.terminal import LEAST_WIDTH
-        from lab.paper.command import PAGE, Order
-        from lab.paper.command import reproduce as run
-        from lab.paper.model import Reproduction
-        from lab.paper.tables import found_table
-        from lab.problems import PAPER_DATASETS
-        from simulations.campaign.names import parse_names
-
-        given = {"datasets": datasets, "runs": runs, "seed": seed, "setting": setting, "noise-seed": noise_seed}
-        order = Order(
-            experiment=experiment.value,
-            datasets=parse_names(datasets, PAPER_DATASETS, "data set"),
-            runs=runs,
-            jobs=who_computes(workers, jobs),
-            seed=seed,
-            setting=setting,
-            noise_seed=noise_seed,
-            out=out,
-            command=f"expril reproduce {experiment.value}{_typed(given)}",
-        )
-
-        def show(found: Reproduction) -> None:
-            wide_console(LEAST_WIDTH).print(found_table(found, order.experiment, order.setting))
-            _say(f"report: {out / PAGE}")
-
-        _conduct(run, order, json_, show)
-
-
-def compare(
-    strategies: Annotated[
-        str, typer.Option(help="Comma-separated, or all: ours, peers and what is trained in site.")
-    ] = "all",
-    datasets: Annotated[
-        str, typer.Option(help="Comma-separated: A, B, C, D, E, CTG-A, CTG-B, heart, heart-cleveland, wdbc, or all.")
-    ] = "all",
-    epsilons: Annotated[str, typer.Option(help="Comma-separated, each in total per study.")] = "1,0.3,0.1",
-    runs: Annotated[
-        int, typer.Option(min=1, max=MOST_REPEATS, help="Runs per data set; slow strategies may have fewer.")
-    ] = 20,
-    jobs: Jobs = None,
-    workers: Workers = "",
-    seed: Annotated[
-        int,
-        typer.Option(
-            min=0, max=MOST_SEED, help="Of the first run's split and learners, never of noise; develop from 5000 on."
-        ),
-    ] = 1000,
-    out: Out = Path("runs/comparison"),
-    large_epsilon: LargeEpsilon = False,
-    json_: Json = False,
-) -> None:
-    """Compare every strategy and every peer on the same records at the same epsilon; a killed run goes on."""
-    with plain_errors(part="simulations", kept=KEPT.format(out)):
-        from expril.report.terminal import LEAST_WIDTH
-        from lab.comparison.command import PAGE, Order
-        from lab.comparison.command import compare as run
-        from lab.comparison.contestants import CONTESTANTS
-        from lab.comparison.model import Comparison
-        from lab.comparison.runner import Work
-        from lab.comparison.tables import found_tables
-        from lab.problems import PROBLEMS
-        from simulations.campaign.names import parse_names
-
-        given = {"strategies": strategies, "datasets": datasets, "epsilons": epsilons, "runs": runs, "seed": seed}
-        order = Order(
-            work=Work(
-                problems=parse_names(datasets, PROBLEMS, "data set"),
-                strategies=parse_names(strategies, CONTESTANTS, "strategy"),
-                epsilons=_confirmed(epsilons, large_epsilon),
-                runs=runs,
-                seed=seed,
-                jobs=who_computes(workers, jobs),
-            ),
-            out=out,
-            command=f"expril compare{_typed(given)}{_flag(large_epsilon)}",
-        )
-
-        def show(found: Comparison) -> None:
-            console = wide_console(LEAST_WIDTH)
-            for table in found_tables(found):
-                console.print(table)
-            _print_skipped(found.provenance.skipped if found.provenance else {})
-            _say(f"report: {out / PAGE}")
-
-        _conduct(run, order, json_, show)
-
-
-def compare_synthetic(
-    generators: Annotated[
-        str, typer.Option(help="Comma-separated: cells, aim, mst, source, real, fresh, or all.")
-    ] = "all",
-    datasets: Annotated[str, typer.Option(help="Comma-separated, as for compare, or all.")] = "all",
-    epsilons: Annotated[str, typer.Option(help="Comma-separated, each in total per data set.")] = "1,0.1",
-    runs: Annotated[int, typer.Option(min=1, max=MOST_REPEATS, help="Runs per data set.")] = 5,
-    jobs: Jobs = None,
-    workers: Workers = "",
-    seed: Annotated[
-        int, typer.Option(min=0, max=MOST_SEED, help="Of the first run's split, never of noise; develop from 5000 on.")
-    ] = 1000,
-    out: Out = Path("runs/comparison"),
-    large_epsilon: LargeEpsilon = False,
-    json_: Json = False,
-) -> None:
-    """Compare our synthetic data with AIM's and MST's on the same records and epsilon; a killed run goes on."""
-    with plain_errors(part="simulations", kept=KEPT.format(out)):
-        from lab.problems import PROBLEMS
-        from lab.synthetic.comparison import PAGE, Order
-        from lab.synthetic.comparison import compare_synthetic as run
-        from lab.synthetic.generators import GENERATORS
-        from simulations.campaign.names import parse_names
-
-        given = {"generators": generators, "datasets": datasets, "epsilons": epsilons, "runs": runs, "seed": seed}
-        order = Order(
-            problems=parse_names(datasets, PROBLEMS, "data set"),
-            generators=parse_names(generators, GENERATORS, "generator"),
-            epsilons=_confirmed(epsilons, large_epsilon),
-            runs=runs,
-            seed=seed,
-            jobs=who_computes(workers, jobs),
-            out=out,
-            command=f"expril compare-synthetic{_typed(given)}{_flag(large_epsilon)}",
-        )
-        _conduct(run, order, json_, lambda _rows: _say(f"table: {out / PAGE}"))
-
-
 def scenarios(
     name: Annotated[str | None, typer.Argument(help="Print this scenario's TOML, to start one's own from.")] = None,
 ) -> None:
-    """List the built-in scenarios and studies, or print a scenario."""
+    """List the built-in scenarios, or print one."""
     with plain_errors():
         from simulations.scenario import builtin_scenarios, load_scenario
 
-        if name in BUILT_IN:
-            raise ConfigurationError(f"{name} is a study and has no TOML file; run it: expril simulate {name}")
         if name is not None:
             sys.stdout.write(load_scenario(name)[1])
             return
-        from simulations.tables import scenario_table, study_table
+        from simulations.tables import scenario_table
 
         wide_console().print(scenario_table({name: load_scenario(name)[0] for name in builtin_scenarios()}))
-        wide_console().print(study_table(TOLD))
 
 
 def report(runs: Annotated[list[Path], typer.Argument(help="Folders of runs.", metavar="RUN...")]) -> None:
@@ -345,29 +171,6 @@ def report(runs: Annotated[list[Path], typer.Argument(help="Folders of runs.", m
                 pages.append(rewrite_page(run))
         for page in pages:
             _say(str(page))
-
-
-def _conduct(
-    run: Callable[[Order, WorkTick], Found], order: Order, silent: bool, show: Callable[[Found], None]
-) -> None:
-    """Run what is asked for under a bar; print what was found as JSON, or show it."""
-    from expril.report.files import as_object
-
-    with work_bar(silent) as tick:
-        found = run(order, tick)
-    if silent:
-        print_json(as_object(found))
-    else:
-        show(found)
-
-
-def _confirmed(epsilons: str, confirmed: bool) -> tuple[str, ...]:
-    """Epsilons from a comma-separated list; large ones only where they are confirmed."""
-    from lab.comparison.command import parse_epsilons
-
-    asked = parse_epsilons(epsilons)
-    _require_confirmed(asked, confirmed)
-    return asked
 
 
 def _require_confirmed(epsilons: Iterable[str], confirmed: bool) -> None:
@@ -389,8 +192,3 @@ def _typed(options: Mapping[str, object]) -> str:
 
 def _say(line: str) -> None:
     sys.stdout.write(f"{line}\n")
-
-
-def _print_skipped(skipped: Mapping[str, str]) -> None:
-    for name, why in skipped.items():
-        err.print(f"[yellow]note[/] {escape(name)} was left out: {escape(why)}", highlight=False, soft_wrap=True)

@@ -3,13 +3,11 @@
 import csv
 import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
-from curator_node.new_files import replace_text
 from expril.report.table import Column, Item
 
 
@@ -20,12 +18,6 @@ def csv_text(columns: Sequence[Column[Item]], rows: Iterable[Item]) -> str:
     writer.writerow(column.heading for column in columns)
     writer.writerows([column.text(row).text for column in columns] for row in rows)
     return out.getvalue()
-
-
-def write_texts(out: Path, files: Mapping[str, str]) -> None:
-    """Write files of a folder, by name, UTF-8 with newlines as they are."""
-    for name, text in files.items():
-        replace_text(out / name, text)
 
 
 def as_object(found: object) -> object:

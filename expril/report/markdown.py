@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterable, Sequence
 
+from expril.report.numbers import moment
 from expril.report.provenance import Provenance
 from expril.report.table import Item, Table, Text, Written
-from simulations.report.words import moment
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 

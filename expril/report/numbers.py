@@ -1,6 +1,7 @@
 """Numbers as readers see them, and as files hold them."""
 
 import math
+from datetime import datetime
 
 
 def points(value: float) -> str:
@@ -26,3 +27,19 @@ def signed(value: float, digits: int = 1) -> str:
 def with_error(text: str, error: float | None, digits: int = 1) -> str:
     """Return "text ± error", or the text alone where no error is known."""
     return text if error is None or math.isnan(error) else f"{text} ± {decimal(error, digits)}"
+
+
+def count(many: int, noun: str) -> str:
+    """Return "1 curator" or "3 curators"."""
+    return f"{many:,} {noun}" if many == 1 else f"{many:,} {noun}s"
+
+
+def moment(created: str) -> str:
+    """Return an ISO 8601 time as a reader writes it; text that is no time is left as it is."""
+    try:
+        when = datetime.fromisoformat(created)
+    except ValueError:
+        return created
+    if len(created) <= len("2026-05-09"):
+        return f"{when:%Y-%m-%d}"
+    return f"{when:%Y-%m-%d %H:%M} {when.tzname() or ''}".rstrip()

@@ -8,8 +8,8 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from expril.report.numbers import count, moment
 from expril.report.svg import COLOURS, SHAPES
-from simulations.report.words import count, moment
 
 Template = jinja2.Template
 SHARED = "simulations.report"

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 
-from expril.report.files import write_texts
 from expril.report.provenance import read_provenance
 from lab.comparison.contestants import CONTESTANTS
 from lab.comparison.files import details_csv, results_csv
@@ -23,6 +22,7 @@ from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
 from simulations.campaign.runner import Campaign
 from simulations.campaign.store import read_cells
+from simulations.campaign.study import write_texts
 from simulations.campaign.workers import Progress
 
 NAME = "comparison"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from expril.report.files import as_object, write_texts
+from expril.report.files import as_object
 from expril.report.provenance import read_provenance
 from lab.holdout.asked import SOLVERS
 from lab.holdout.draws import BLOG, SETTINGS, Sizes
@@ -18,6 +18,7 @@ from lab.holdout.page import build_curves, build_page, build_signals
 from lab.holdout.runs import EACH_CANDIDATE, EACH_STEP, Run, compute_run, free_tasks
 from simulations.campaign.runner import Campaign
 from simulations.campaign.store import Task, read_cells
+from simulations.campaign.study import write_texts
 from simulations.campaign.workers import Jobs, Progress
 
 NAME = "holdout"

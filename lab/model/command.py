@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from expril.report.files import as_object, write_texts
+from expril.report.files import as_object
 from expril.report.provenance import read_provenance
 from lab.comparison.outcome import INFINITE
 from lab.model.files import points_csv
@@ -16,6 +16,7 @@ from lab.model.studies import LABELS, WAYS, Fitted, compute
 from lab.problems import load_split
 from simulations.campaign.runner import Campaign
 from simulations.campaign.store import Task, read_cells
+from simulations.campaign.study import write_texts
 from simulations.campaign.workers import Jobs, Progress
 
 NAME = "insite"

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from expril.report.files import write_texts
 from expril.report.provenance import read_provenance
 from lab.paper.experiments import Setup
 from lab.paper.files import closures_csv, curves_csv, table_csv, wilcoxon_csv
@@ -20,6 +19,7 @@ from protocol.errors import ConfigurationError
 from protocol.strict_toml import suggest
 from simulations.campaign.runner import Campaign
 from simulations.campaign.store import Store, read_cells, read_settings
+from simulations.campaign.study import write_texts
 from simulations.campaign.workers import Jobs, Progress
 
 TABLE, FIGURE, PAGE, MARKDOWN = "table2", "figure1", "report.html", "README.md"

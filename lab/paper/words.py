@@ -3,11 +3,10 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from expril.report.numbers import decimal, signed, with_error
+from expril.report.numbers import count, decimal, signed, with_error
 from lab.paper.findings import EPSILON_COLUMNS, OUTSIDE_BY_CHANCE, Standing, agreement, in_order, standing, tally
 from lab.paper.model import Cell, Closure, Curve, Noise, Point, Reproduction
 from lab.paper.published import Published
-from simulations.report.words import count
 
 STANDING_TITLES: dict[Standing, str] = {
     "within": "within two standard errors of the paper",

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.errors import ConfigurationError, ExprilError
+from protocol.errors import ExprilError
+from simulations.campaign.workers import UnavailableError
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
@@ -27,10 +28,8 @@ OUTCOMES = "outcomes"
 """The array that a game answers with: (draws, k)."""
 
 
-class PeerUnavailableError(ConfigurationError):
+class PeerUnavailableError(UnavailableError):
     """A peer's library, or the peers' environment, is not there; the text says how to install it."""
-
-    kind = "installation"
 
 
 class PeerFailedError(ExprilError):

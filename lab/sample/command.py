@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from expril.report.files import as_object, write_texts
+from expril.report.files import as_object
 from expril.report.provenance import read_provenance
 from lab.sample import boosting, gan
 from lab.sample.cells import CELLS as GRID
@@ -20,6 +20,7 @@ from lab.sample.model import Found, found_of
 from protocol.rationals import parse_rational
 from simulations.campaign.runner import Campaign
 from simulations.campaign.store import Task, read_cells
+from simulations.campaign.study import write_texts
 from simulations.campaign.workers import Jobs, Progress
 
 NAME = "sample"

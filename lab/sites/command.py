@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from expril.report.files import as_object, write_texts
+from expril.report.files import as_object
 from expril.report.provenance import read_provenance
 from lab.problems import load_split
 from lab.sites.files import fates_csv, noise_csv, points_csv
@@ -19,6 +19,7 @@ from lab.sites.studies import QUESTIONS, Studied, compute_study, study_tasks
 from protocol.secure_sum.aggregator import STEPS
 from simulations.campaign.runner import Campaign, run_missing
 from simulations.campaign.store import Task, read_cells
+from simulations.campaign.study import write_texts
 from simulations.campaign.workers import Jobs, Progress
 
 NAME = "sites"

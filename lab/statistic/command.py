@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from expril.report.files import as_object, csv_text, write_texts
+from expril.report.files import as_object, csv_text
 from expril.report.markdown import origin, plain, table
 from expril.report.page import page
 from expril.report.provenance import read_provenance
@@ -17,6 +17,7 @@ from lab.statistic.model import Found, Point, found_of
 from lab.statistic.populations import POPULATIONS
 from simulations.campaign.runner import Campaign
 from simulations.campaign.store import Task, read_cells
+from simulations.campaign.study import write_texts
 from simulations.campaign.workers import Jobs, Progress
 
 NAME = "statistic"

@@ -9,7 +9,6 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from expril.report.files import write_texts
 from expril.report.provenance import read_provenance
 from lab.comparison.outcome import INFINITE, epsilon_order
 from lab.peers import discrete, graphical, marginals, peer_versions
@@ -21,6 +20,7 @@ from lab.synthetic.utility import BINS, MEASURES, Columns, WeightedRecords, util
 from protocol.rationals import parse_rational
 from simulations.campaign.runner import Campaign
 from simulations.campaign.store import Task, read_cells
+from simulations.campaign.study import write_texts
 from simulations.campaign.workers import Jobs, Progress
 
 NAME, TABLE, PAGE, CELLS = "synthetic", "synthetic.csv", "synthetic.md", "cells-synthetic.jsonl"

@@ -17,9 +17,8 @@ from threadpoolctl import threadpool_limits
 
 from curator_node.dataset import StewardWarning
 from expril.report.provenance import Provenance, commit_of, cores, note_provenance, now, versions
-from lab.peers.task import PeerUnavailableError
 from simulations.campaign.store import AnyCell, Cell, Store, Task
-from simulations.campaign.workers import FailedRunsError, Jobs, Progress, computed_by
+from simulations.campaign.workers import FailedRunsError, Jobs, Progress, UnavailableError, computed_by
 
 ROOT = Path(__file__).resolve().parents[2]
 GUESS_SECONDS = 5.0
@@ -284,7 +283,7 @@ def _guarded(compute: Callable[[AnyTask], Computed[AnyCell]], task: AnyTask) -> 
         with threadpool_limits(1), warnings.catch_warnings():
             warnings.simplefilter("ignore", StewardWarning)
             return compute(task)
-    except PeerUnavailableError as error:
+    except UnavailableError as error:
         return Computed(unavailable=str(error))
     except Exception as error:  # noqa: BLE001 - one task that fails must not cost the others their runs
         return Computed(failures=(f"{task}: {type(error).__name__}: {error}",))

@@ -34,6 +34,12 @@ class FailedRunsError(ExprilError):
         )
 
 
+class UnavailableError(ConfigurationError):
+    """What makes a cell cannot be run here: all its tasks are left out; the text says how that is changed."""
+
+    kind = "installation"
+
+
 class Workers(Protocol):
     """Processes elsewhere: `spread.RayWorkers`."""
 

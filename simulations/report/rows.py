@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from statistics import median, quantiles
 
+from expril.report.numbers import count
 from expril.report.svg import Axis
 from protocol.rationals import written
 from simulations.report import plots
@@ -21,7 +22,7 @@ from simulations.report.model import (
     SiteAnswers,
     SiteScore,
 )
-from simulations.report.words import WORDS, count
+from simulations.report.words import WORDS
 
 _EXTREMES = 3
 

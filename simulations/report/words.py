@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import groupby
 
+from expril.report.numbers import count
 from protocol.rationals import written
 from simulations.report.budget import exact, named_parts
 from simulations.report.expected import Expected
@@ -53,11 +53,6 @@ WORDS = {
         "whoever never predicts it.",
     ),
 }
-
-
-def count(many: int, noun: str) -> str:
-    """Return "1 curator" or "3 curators"."""
-    return f"{many:,} {noun}" if many == 1 else f"{many:,} {noun}s"
 
 
 def share_learned(score: Score) -> float | None:
@@ -245,17 +240,6 @@ def summary(report: RunReport) -> tuple[str, ...]:
 def _source(report: RunReport) -> str:
     """Of what a learner expected: a number's error is asked for, all else is read off the answers."""
     return "From answers about its errors" if report.measure == "R²" else "From the answers alone"
-
-
-def moment(created: str) -> str:
-    """Return an ISO 8601 time as a reader writes it; text that is no time is left as it is."""
-    try:
-        when = datetime.fromisoformat(created)
-    except ValueError:
-        return created
-    if len(created) <= len("2026-05-09"):
-        return f"{when:%Y-%m-%d}"
-    return f"{when:%Y-%m-%d %H:%M} {when.tzname() or ''}".rstrip()
 
 
 def released(learner: LearnerReport) -> int:

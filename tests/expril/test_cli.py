@@ -7,13 +7,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from lab.commands.built_in import BUILT_IN, TOLD
 from typer.testing import CliRunner
 
 from absent import OF_EXTRAS, in_one_process
 from curator_node.key_files import read_key
 from expril.commands.command import app
 from expril.commands.researcher import simulate
-from lab.commands.built_in import BUILT_IN, TOLD
 from simulations.asked import nothing_learned
 from simulations.notes import failure_notes
 from simulations.report.budget import StudyReport

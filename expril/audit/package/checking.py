@@ -24,8 +24,8 @@ from expril.audit.package.worlds import REPEATED, SIMULATED, spent_by_curators
 from expril.audit.page.words import QUICK
 from expril.audit.recompute import Pins
 from expril.audit.results import AuditResult
+from expril.report.numbers import count
 from protocol.errors import ConfigurationError, ExprilError, printable
-from simulations.report.words import count
 
 T = TypeVar("T")
 

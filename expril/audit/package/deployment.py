@@ -15,8 +15,8 @@ import yaml
 from curator_node.text_files import read_text_file
 from expril.audit.package.people import Facts
 from expril.audit.package.worlds import SIMULATED, CuratorSpent
+from expril.report.numbers import count
 from protocol.errors import ConfigurationError, printable
-from simulations.report.words import count
 
 MOST_SIGNS = 200_000
 _ACTORS = (

@@ -4,8 +4,8 @@ from functools import cache
 from itertools import groupby
 
 from expril.audit.package.checklist import BLOCKS, OUTSIDE, ROWS
+from expril.report.numbers import count
 from expril.report.templates import Template, page_template, style
-from simulations.report.words import count
 
 PACKAGE = "expril.audit.package"
 

@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 from expril.audit.recompute import Recomputed
+from expril.report.numbers import count
 from protocol.rationals import written
-from simulations.report.words import count
 
 
 class SpentRow(NamedTuple):

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from expril.audit.page.figures import of_claim
 from expril.audit.results import Attack, AuditResult, ControlResult
-from simulations.report.words import count
+from expril.report.numbers import count
 
 PAPER = "paper_ratio"
 """How the names of controls begin that are the paper's printed mechanism."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
+from expril.report.numbers import count
 from expril.report.svg import Axis, Figure, Key, Place, Rule, Stage, Tick, make_axis
 from expril.report.templates import Template, page_template, style
 from protocol.rationals import parse_rational
@@ -12,7 +13,7 @@ from simulations.report.epsilons.model import EpsilonRun
 from simulations.report.lead import by_ranking
 from simulations.report.model import RunReport, Score
 from simulations.report.plots import interval
-from simulations.report.words import WORDS, count, plain, ranks, spent_parts
+from simulations.report.words import WORDS, plain, ranks, spent_parts
 
 PACKAGE = "simulations.report.epsilons"
 _HEIGHT, _BELOW = 340, 18

@@ -1,11 +1,10 @@
-"""The command `expril audit peers`: somebody else's models as positive controls of the game."""
+"""The command `expril-lab peers`: somebody else's models as positive controls of the game."""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
-from expril.commands.audit import audit_app
 from expril.commands.terminal import Json, bars, plain_errors, print_json, say, wide_console
 
 if TYPE_CHECKING:
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
 _DRAWS = 2_000
 
 
-@audit_app.command("peers")
 def audit_peers(
     draws: Annotated[int, typer.Option(min=400, max=10**6, help="Outcomes from either input.")] = _DRAWS,
     json_: Json = False,

@@ -1,0 +1,25 @@
+"""The command `expril-lab`, or `python -m lab`: studies of the protocol, the paper reproduced, strategies compared."""
+
+import typer
+
+from expril.commands.shell import Shell
+from lab.peers.command import audit_peers
+
+app = typer.Typer(
+    cls=Shell,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Studies of ExPriL, and what it is compared with.",
+)
+app.command("peers")(audit_peers)
+
+
+def main() -> None:
+    """Run the command; ends in SystemExit."""
+    app(prog_name="expril-lab")
+
+
+if __name__ == "__main__":
+    main()
