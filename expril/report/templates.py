@@ -9,7 +9,7 @@ import jinja2
 from markupsafe import Markup
 
 from expril.report.numbers import count, moment
-from expril.report.svg import COLOURS, SHAPES
+from expril.report.chart import COLOURS, SHAPES
 
 Template = jinja2.Template
 SHARED = "simulations.report"

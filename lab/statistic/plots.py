@@ -2,7 +2,7 @@
 
 import math
 
-from expril.report.svg import Axis, Figure, Key, Place, Stage, Tick, make_axis
+from expril.report.chart import Axis, Figure, Key, Place, Stage, Tick, make_axis
 from lab.statistic.methods import METHODS
 from lab.statistic.model import Found, Point
 from lab.statistic.populations import POPULATIONS
