@@ -36,14 +36,14 @@ def audit_all(
     failed, an attack gained more than its bound, or a run does not add up; 2 wrong use.
     """
     with plain_errors(part="simulations"):
+        from curator_node.new_files import replace_text
+        from expril.audit.document import QUICK, audit_document, rows_of
         from expril.audit.everything import audit_everything
         from expril.audit.files import as_object, write_result
-        from expril.audit.page.page import write_page
-        from expril.audit.page.spent import rows_of
-        from expril.audit.page.words import QUICK, headline
         from expril.audit.recompute import Recomputed, recompute
         from expril.audit.results import DRAWS
-        from expril.audit.tables import WIDTH, audit_tables
+        from expril.report.page import as_page
+        from expril.report.terminal import as_terminal
         from protocol.errors import ConfigurationError
 
         spent = recompute(*runs) if runs else Recomputed()
@@ -57,16 +57,17 @@ def audit_all(
         few = [f"--draws {draws}"] if draws != DRAWS else []
         command = " ".join(("expril audit all", *few, *(["--quick"] if quick else []), *named))
         write_result(result, out / "audit.json", created=created)
-        write_page(result, out / "audit.html", created=created, command=command, spent=rows_of(spent))
+        document = audit_document(result, created=created, command=command, spent=rows_of(spent))
+        replace_text(out / "audit.html", as_page(document))
         if json_:
             print_json(as_object(result, created=created, pictures=False))
         else:
-            for table in audit_tables(result):
-                wide_console(WIDTH).print(table, "")
+            for shown in as_terminal(document):
+                wide_console().print(shown, "")
             for text in spent.wrong:
                 err.print(f"[bold red]not proven[/] {escape(text)}", highlight=False, soft_wrap=True)
             sys.stdout.write(
-                f"{headline(result)}.\n{f'{QUICK}{chr(10)}' if result.quick else ''}{out / 'audit.html'}\n"
+                f"{document.headline}.\n{f'{QUICK}{chr(10)}' if result.quick else ''}{out / 'audit.html'}\n"
             )
             err.print(f"{result.seconds:.0f} seconds", highlight=False)
         if not result.passed or not spent.proven:
