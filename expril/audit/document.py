@@ -334,7 +334,7 @@ def _attacked(
 ) -> list[Column[Any]]:
     """Columns of mechanisms that were attacked."""
     return [
-        Column(first, lambda row: spaced(getattr(row, "kind", "") or row.name), names=True),
+        Column(first, lambda row: getattr(row, "kind", "") or spaced(row.name), names=True),
         Column("loss in units of the claim", strip, drawn=True, axis=axis),
         Column("claimed", lambda row: claim(row.attack.claimed), number=True),
         Column("at least", lambda row: bound(row.attack.lower_bound), number=True),
