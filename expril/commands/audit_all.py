@@ -38,7 +38,7 @@ def audit_all(
     with plain_errors(part="simulations"):
         from curator_node.new_files import replace_text
         from expril.audit.document import QUICK, audit_document, rows_of
-        from expril.audit.everything import audit_everything
+        from expril.audit.everything import CELLS, audit_everything
         from expril.audit.files import as_object, write_result
         from expril.audit.recompute import Recomputed, recompute
         from expril.audit.results import DRAWS
@@ -52,7 +52,7 @@ def audit_all(
         out.mkdir(parents=True, exist_ok=True)
         created = datetime.now(UTC).isoformat(timespec="seconds")
         with work_bar(json_) as tick:
-            result = audit_everything(draws=draws, quick=quick, workers=workers, tick=tick)
+            result = audit_everything(draws=draws, quick=quick, workers=workers, tick=tick, cells=out / CELLS)
         named = [f"--run {path}" for path in runs or ()]
         few = [f"--draws {draws}"] if draws != DRAWS else []
         command = " ".join(("expril audit all", *few, *(["--quick"] if quick else []), *named))
