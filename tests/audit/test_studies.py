@@ -25,15 +25,8 @@ from curator_node.policy import read_policy
 from curator_node.site import assemble_site, hold_records, temporary_site
 from curator_node.steward import read_steward_file
 from expril.audit.results import AuditResult, StudyAttack
-from expril.audit.studies import (
-    ATTACKS,
-    attack_study,
-    counting,
-    false_alarm_share,
-    membership,
-    theory,
-    to_play,
-)
+from expril.audit.studies import counting, membership, theory
+from expril.audit.studies.attacks import ATTACKS, attack_study, false_alarm_share, to_play
 from expril.audit.studies.curators import in_memory, on_disk
 from expril.audit.studies.games import Guesses, bound_of, half_in, judged
 from expril.audit.studies.rounded_counts import CountService
