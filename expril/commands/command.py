@@ -7,6 +7,14 @@ from typing import Annotated
 
 import typer
 
+from expril.commands import (  # noqa: F401 - each registers its commands
+    audit_all,
+    audit_game,
+    audit_mechanism,
+    audit_package,
+    audit_studies,
+    audit_witness,
+)
 from expril.commands.audit import audit_app
 from expril.commands.audit_run import audit_run
 from expril.commands.auditor import transcript_app
