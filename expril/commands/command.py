@@ -14,6 +14,7 @@ from expril.commands import (  # noqa: F401 - each registers its commands
     audit_package,
     audit_studies,
     audit_witness,
+    enrolment,
 )
 from expril.commands.audit import audit_app
 from expril.commands.audit_run import audit_run

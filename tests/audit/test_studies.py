@@ -414,7 +414,7 @@ def test_the_command_prints_each_attack_and_its_verdict():
 
 
 def test_the_command_for_machines_and_its_exit_status(monkeypatch):
-    from expril.audit import studies
+    from expril.audit.studies import attacks
 
     def broken(name, epsilon, **_):
         return (judged(name, "x", Guesses(50, 50, 0, 50), epsilon=Fraction(epsilon), error_rate=0.01),)
@@ -422,7 +422,7 @@ def test_the_command_for_machines_and_its_exit_status(monkeypatch):
     done = CliRunner().invoke(app, [*STUDIES, "isolation", "nonsense", "--json"])
     assert done.exit_code == 2
     assert json.loads(done.stdout)["kind"] == "input"
-    monkeypatch.setattr(studies, "attack_study", broken)
+    monkeypatch.setattr(attacks, "attack_study", broken)
     done = CliRunner().invoke(app, [*STUDIES, "isolation", "--epsilon", "0.1", "--json"])
     assert done.exit_code == 1
     told = json.loads(done.output)

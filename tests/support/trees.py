@@ -7,6 +7,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("protocol", "curator_node", "learner_node", "simulations", "expril", "lab")
+ROOMS = (
+    "protocol",
+    "curator_node",
+    "learner_node",
+    "simulations",
+    "expril.report",
+    "expril.audit",
+    "expril.commands",
+    "expril",
+    "lab",
+)
+"""Of the last but one: the modules that are in no room of `expril`."""
 FILES = tuple(sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")))
 
 
@@ -23,6 +35,11 @@ def nodes_of(path: Path) -> tuple[ast.AST, ...]:
 def place(path: Path) -> str:
     """As an assertion names it."""
     return str(path.relative_to(ROOT))
+
+
+def room_of(name: str) -> str:
+    """The room of a module of ours, or of a name in one, by full name; "" of what is not ours."""
+    return next((room for room in ROOMS if f"{name}.".startswith(f"{room}.")), "")
 
 
 class Modules(Mapping[str, ast.Module]):
