@@ -3,6 +3,7 @@
 import typer
 
 from expril.commands.shell import Shell
+from lab.command import study
 from lab.peers.command import audit_peers
 
 app = typer.Typer(
@@ -13,6 +14,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Studies of ExPriL, and what it is compared with.",
 )
+app.command()(study)
 app.command("peers")(audit_peers)
 
 

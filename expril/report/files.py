@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from expril.report.table import Column, Item
+from expril.report.table import Column, Item, Table
 
 
 def csv_text(columns: Sequence[Column[Item]], rows: Iterable[Item]) -> str:
@@ -18,6 +18,11 @@ def csv_text(columns: Sequence[Column[Item]], rows: Iterable[Item]) -> str:
     writer.writerow(column.heading for column in columns)
     writer.writerows([column.text(row).text for column in columns] for row in rows)
     return out.getvalue()
+
+
+def csv_table(table: Table[Any]) -> str:
+    """A table's rows, group after group; titles of groups are left out."""
+    return csv_text(table.written, (item for group in table.groups for item in group.rows))
 
 
 def as_object(found: object) -> object:

@@ -1,11 +1,12 @@
-"""GitHub-flavoured Markdown for readers of a repository: text, tables, commands, and where numbers come from."""
+"""Documents as GitHub-flavoured Markdown, for readers of a repository."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from expril.report.document import Block, Code, Document, Facts, Fold, Grid, Heading, Notes, Text
 from expril.report.numbers import moment
 from expril.report.provenance import Provenance
-from expril.report.table import Item, Table, Text, Written
+from expril.report.table import Cell, Item, Table, Written
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 
@@ -31,15 +32,45 @@ def lines(head: Sequence[str], rows: Iterable[Sequence[str]], *, rule: str = "--
 
 def table(shown: Table[Item]) -> str:
     """A table of plain texts."""
+    columns = shown.written
     rows = []
     for group in shown.groups:
         if group.title:
-            rows.append([f"*{plain(group.title)}*", *[""] * (len(shown.columns) - 1)])
-        rows += [[_text(column.text(item)) for column in shown.columns] for item in group.rows]
-    return lines(["" if column.quiet else plain(column.heading) for column in shown.columns], rows)
+            rows.append([f"*{plain(group.title)}*", *[""] * (len(columns) - 1)])
+        rows += [[_text(column.text(item)) for column in columns] for item in group.rows]
+    return lines(["" if column.quiet else plain(column.heading) for column in columns], rows)
 
 
-def _text(text: Text) -> str:
+def as_markdown(document: Document) -> str:
+    """A document for readers of a repository; charts are left to the page."""
+    parts = [f"# {plain(document.headline)}", plain(" ".join(document.summary)), document.note]
+    for section in document.in_medium("markdown"):
+        written = [text for block in section.shown for text in _block(block)]
+        parts += [f"## {plain(section.title)}" if section.title else "", *written] if written else []
+    return "\n\n".join(filter(None, [*parts, *origin(document.sources, document.settings)])) + "\n"
+
+
+def _block(block: Block) -> Iterator[str]:
+    if isinstance(block, Text):
+        yield plain(block.text)
+    elif isinstance(block, Heading):
+        yield f"### {plain(block.text)}"
+    elif isinstance(block, Facts):
+        yield "\n".join(f"* {plain(term)}: {plain(text)}" for term, text in block.items)
+    elif isinstance(block, Table):
+        yield table(block)
+        yield plain(block.note)
+    elif isinstance(block, Code):
+        yield fence(block.text)
+    elif isinstance(block, Notes):
+        yield "\n".join(f"* {plain(note.text)}" for note in block.items)
+    elif isinstance(block, Fold):
+        yield from (text for inner in block.blocks for text in _block(inner))
+    elif isinstance(block, Grid):
+        yield from (text for group in block.groups for inner in group for text in _block(inner))
+
+
+def _text(text: Cell) -> str:
     return f"**{plain(text.text)}**" if text.strong else plain(text.text)
 
 

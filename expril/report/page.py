@@ -1,29 +1,31 @@
-"""Web pages of experiments: one HTML file that holds every number, loads nothing and runs no script.
+"""Documents as web pages: one HTML file that holds every number and loads nothing.
 
-A page has the frame of a run's report (`expril/report/frame.html.j2`), the sections of its own package's
-`template.html.j2`, and where its numbers come from. Every string of what was found is untrusted and reaches the page
-through the template, which escapes it.
+Every string of a document is untrusted and reaches the page through one template, which escapes it. The content
+security policy of a page allows no request at all, and of scripts only our own, which sorts tables, by its digest.
 """
 
+import base64
+import hashlib
 from functools import cache
-from typing import Any
 
-from expril.report.templates import Template, page_template, style
+from markupsafe import Markup
+
+from expril.report.document import Document, tables
+from expril.report.templates import Template, asset, page_template, style
 
 PACKAGE = "expril.report"
 
 
 @cache
-def _template(package: str) -> Template:
-    return page_template(package)
+def _template() -> Template:
+    return page_template(PACKAGE, {"kind": lambda block: type(block).__name__, "markup": Markup}, "document.html.j2")
 
 
-def page(package: str, **parts: Any) -> str:
-    """Return a page as one HTML document.
-
-    Args:
-        package: whose `template.html.j2` has the sections, and whose `page.css` their style.
-        parts: what the template shows, and for its frame `kind` of page, `subject`, `headline`, `summary` (sentences),
-            `sources` (pairs of title and `Provenance`, None for what was not run) and `settings` (a table, or None).
-    """
-    return _template(package).render(style=style(PACKAGE, package), **parts)
+def as_page(document: Document) -> str:
+    """Return a document as one HTML page; the same document gives the same text."""
+    parts = {"document": document, "headline": document.headline, "summary": document.summary, "style": style()}
+    if any(table.sortable for section in document.in_medium("page") for table in tables(section.shown)):
+        script = asset(PACKAGE, "page.js")
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        parts |= {"script": Markup(script), "digest": digest}  # noqa: S704 - our own file, no text of a document
+    return _template().render(**parts)

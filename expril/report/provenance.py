@@ -9,6 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from expril.report.numbers import moment
+
 FILE = "provenance.json"
 LIBRARIES = ("expril", "numpy", "opendp", "polars", "scikit-learn", "scipy", "torch")
 
@@ -41,6 +43,19 @@ class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
     cores: int = 0
     skipped: dict[str, str] = {}
     workers: str = ""
+
+    @property
+    def facts(self) -> list[tuple[str, str]]:
+        """Terms and values for a page; what is not known is left out."""
+        minutes = f"{self.seconds / 60:.1f} minutes"
+        told = [
+            ("made", moment(self.created)),
+            ("seed", str(self.seed)),
+            ("time", minutes),
+            ("processes", str(self.jobs)),
+        ]
+        told += [("cores", str(self.cores))] if self.cores else []
+        return [*told, ("noise", self.noise), *([("commit", self.commit[:12])] if self.commit else [])]
 
 
 def read_provenance(out: Path) -> dict[str, Provenance]:

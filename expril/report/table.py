@@ -6,14 +6,25 @@ from functools import partial
 from operator import itemgetter
 from typing import Any, Generic, Literal, Self, TypeVar
 
+from expril.report.chart import Axis, Key, Strip
+
 Item = TypeVar("Item")
-Tone = Literal["", "within", "above", "below", "apart", "best"]
-MARKS: dict[Tone, str] = {"within": "=", "above": "▲", "below": "▼", "apart": "≠", "best": "★"}
+Tone = Literal["", "within", "above", "below", "apart", "best", "good", "bad", "warn"]
+MARKS: dict[Tone, str] = {
+    "within": "=",
+    "above": "▲",
+    "below": "▼",
+    "apart": "≠",
+    "best": "★",
+    "good": "✓",
+    "bad": "✗",
+    "warn": "!",
+}
 """So that a reader who sees no colour can tell tones apart."""
 
 
 @dataclass(frozen=True)
-class Text:
+class Cell:
     """One place of a table.
 
     Attributes:
@@ -22,6 +33,7 @@ class Text:
         tone: on a page, a colour and a mark before the text.
         title: what a tone means, for who hears the page.
         under: on a page, a second line.
+        key: on a page, its colour and shape before the text.
     """
 
     text: str
@@ -29,6 +41,7 @@ class Text:
     tone: Tone = ""
     title: str = ""
     under: str = ""
+    key: Key | None = None
 
     @property
     def mark(self) -> str:
@@ -37,16 +50,27 @@ class Text:
 
 
 @dataclass(frozen=True)
+class Squares:
+    """One square for each of several outcomes: (class in the style sheet, words); on a page alone."""
+
+    squares: Sequence[tuple[Literal["full", "crossed", "half", "struck", "dashed"], str]]
+
+
+@dataclass(frozen=True)
 class Column(Generic[Item]):
     """What all rows show in one column.
 
     Attributes:
         heading: of the column.
-        show: a row's item -> what stands there: a `Text`, or anything whose `str` does.
+        show: a row's item -> what stands there: a `Cell`, or anything whose `str` does; where it is `drawn`, a `Strip`,
+            `Squares` or None.
         number: aligned to the right.
         names: it says which row it is, as the row's heading on a page.
         quiet: Markdown leaves its heading out.
         title: of the heading, for who points at it on a page.
+        drawn: it holds drawings, and stands on a page alone.
+        axis: of its strips, whose ticks stand below the heading.
+        page: it stands on a page alone, such as a second form of a number.
     """
 
     heading: str
@@ -55,11 +79,19 @@ class Column(Generic[Item]):
     names: bool = False
     quiet: bool = False
     title: str = ""
+    drawn: bool = False
+    axis: Axis | None = None
+    page: bool = False
 
-    def text(self, item: Item) -> Text:
-        """What stands in a row."""
+    def text(self, item: Item) -> Cell:
+        """What stands in a row, of a column that is not drawn."""
         shown = self.show(item)
-        return shown if isinstance(shown, Text) else Text(str(shown))
+        return shown if isinstance(shown, Cell) else Cell(str(shown))
+
+    def drawing(self, item: Item) -> Strip | Squares | None:
+        """What is drawn in a row, of a column that is."""
+        shown = self.show(item)
+        return shown if isinstance(shown, Strip | Squares) else None
 
 
 def attributes(names: str, form: Callable[[Any], str] = str) -> tuple[Column[Any], ...]:
@@ -90,6 +122,8 @@ class Table(Generic[Item]):
         groups: its rows.
         style: its class in a page's style sheet.
         row_style: a row's, by its item.
+        sortable: on a page, by whoever presses a heading.
+        note: below it.
     """
 
     caption: str
@@ -97,6 +131,8 @@ class Table(Generic[Item]):
     groups: Sequence[Group[Item]]
     style: str = ""
     row_style: Callable[[Item], str] = lambda _item: ""
+    sortable: bool = False
+    note: str = ""
 
     @classmethod
     def of(cls, caption: str, columns: Sequence[Column[Item]], rows: Sequence[Item], style: str = "") -> Self:
@@ -106,6 +142,11 @@ class Table(Generic[Item]):
     def __bool__(self) -> bool:
         """Whether there is a row."""
         return any(group.rows for group in self.groups)
+
+    @property
+    def written(self) -> list[Column[Item]]:
+        """The columns of all forms: those that are text."""
+        return [column for column in self.columns if not (column.drawn or column.page)]
 
     def without(self, heading: str) -> Self:
         """The table but for a column."""

@@ -8,11 +8,11 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from expril.report.chart import COLOURS, SHAPES
 from expril.report.numbers import count, moment
-from expril.report.svg import COLOURS, SHAPES
 
 Template = jinja2.Template
-SHARED = "simulations.report"
+SHARED = "expril.report"
 
 
 @cache
@@ -22,8 +22,8 @@ def asset(package: str, name: str) -> str:
 
 
 def style(*packages: str) -> Markup:
-    """The style of a page: what all pages share, and the `page.css` of each package."""
-    sheets = (asset(SHARED, "shared.css"), *(asset(package, "page.css") for package in packages))
+    """The style of a page: what all pages share, and the `page.css` of further packages."""
+    sheets = (asset(package, "page.css") for package in dict.fromkeys((SHARED, *packages)))
     return Markup("\n".join(sheets))  # noqa: S704 - our own files, not a report's text
 
 
@@ -32,8 +32,8 @@ def page_template(
 ) -> Template:
     """The package's template of this name; every value is escaped, and a name that is not given is an error.
 
-    It may extend and import templates of any package by "package/name"; `simulations.report/frame.html.j2` is what all
-    pages share, `simulations.report/macros.html.j2` draws plots.
+    It may extend and import templates of any package by "package/name"; `expril.report/frame.html.j2` is what all
+    pages share, `expril.report/chart.html.j2` draws charts.
     """
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(lambda wanted: asset(*wanted.split("/", 1))),

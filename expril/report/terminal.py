@@ -1,16 +1,29 @@
-"""Tables for the terminal; the command prints them without squeezing a column."""
+"""Documents for the terminal: their tables and notes; a command prints them without squeezing a column."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 
 from rich import box
+from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table as RichTable
+from rich.text import Text
 
-from expril.report.table import Item, Table, Text
+from expril.report.document import Document, Notes, tables
+from expril.report.table import Cell, Item, Table
 
 LEAST_WIDTH = 132
 """Of a console, in columns, for the widest of these tables."""
+
+
+def as_terminal(document: Document) -> Iterator[RenderableType]:
+    """The tables of a document, each group under the table's caption and its own title, and its notes."""
+    for section in document.in_medium("terminal"):
+        for table in tables(section.shown):
+            yield from rich_tables(table) if any(group.title for group in table.groups) else [rich_table(table)]
+        for block in section.shown:
+            if isinstance(block, Notes):
+                yield from (Text.from_markup(f"[yellow]note[/] {escape(note.text)}") for note in block.items)
 
 
 def rich_tables(shown: Table[Item]) -> Iterator[RichTable]:
@@ -20,16 +33,20 @@ def rich_tables(shown: Table[Item]) -> Iterator[RichTable]:
 
 
 def rich_table(shown: Table[Item], note: str = "") -> RichTable:
-    """The table with its caption above, and a note below; a line stands between groups."""
-    made = RichTable(title=escape(shown.caption), caption=escape(note) or None, box=box.SIMPLE_HEAD)
-    for column in shown.columns:
+    """The table with its caption above, and a note below, its own by default; a line stands between groups."""
+    made = RichTable(title=escape(shown.caption), caption=escape(note or shown.note) or None, box=box.SIMPLE_HEAD)
+    for column in shown.written:
         made.add_column(escape(column.heading), justify="right" if column.number else "left", no_wrap=True)
     for group in shown.groups:
         for item in group.rows:
-            made.add_row(*(_text(column.text(item)) for column in shown.columns))
+            made.add_row(*(_text(column.text(item)) for column in shown.written))
         made.add_section()
     return made
 
 
-def _text(text: Text) -> str:
-    return f"[bold]{escape(text.text)}[/]" if text.strong else escape(text.text)
+_STYLES = {"good": "green", "bad": "bold red", "warn": "yellow"}
+
+
+def _text(cell: Cell) -> str:
+    style = _STYLES.get(cell.tone, "bold" if cell.strong else "")
+    return f"[{style}]{escape(cell.text)}[/]" if style else escape(cell.text)

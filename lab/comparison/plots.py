@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from expril.report.svg import Axis, Figure, Key, Line, Place, Rule, Stage, Tick, make_axis
+from expril.report.chart import Axis, Figure, Key, Line, Place, Rule, Stage, Tick, make_axis
 from lab.comparison.measures import Reliability
 from lab.comparison.model import Comparison, Row
 from lab.comparison.outcome import INFINITE

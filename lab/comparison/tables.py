@@ -8,7 +8,7 @@ from statistics import fmean
 from rich.table import Table as RichTable
 
 from expril.report.numbers import decimal
-from expril.report.table import Column, Group, Table, Text, Written, text_table
+from expril.report.table import Cell, Column, Group, Table, Written, text_table
 from expril.report.terminal import rich_table
 from lab.comparison.bars import Average, Standing, averages, standings
 from lab.comparison.contestants import GROUP_TITLES
@@ -37,7 +37,7 @@ def bars(found: Comparison) -> Table[Standing]:
     return Table.of(
         "Bars, and whether they are met",
         [
-            Column("data set", lambda bar: Text(bar.dataset, strong=True), names=True, quiet=True),
+            Column("data set", lambda bar: Cell(bar.dataset, strong=True), names=True, quiet=True),
             Column("epsilon", lambda bar: bar.epsilon, number=True),
             Column("bar", needed, number=True),
             Column("h*", lambda bar: decimal(bar.in_site), number=True),
@@ -55,8 +55,8 @@ def bars(found: Comparison) -> Table[Standing]:
     )
 
 
-def _met(value: bool | None) -> Text:
-    return Text(met(value), tone="" if value is None else "within" if value else "below")
+def _met(value: bool | None) -> Cell:
+    return Cell(met(value), tone="" if value is None else "within" if value else "below")
 
 
 # --- accuracies
@@ -165,15 +165,15 @@ def average_heading(measure: Measure, others: Sequence[str]) -> str:
     return f"average of {len(measure.averaged)}" if others else "average"
 
 
-def _shown(measure: Measure, best: Container[tuple[str, str, str]], place: int, line: Line) -> Text:
+def _shown(measure: Measure, best: Container[tuple[str, str, str]], place: int, line: Line) -> Cell:
     row = line.rows[place]
     first = row is not None and row.key in best
-    return Text(measure.shown(row), strong=first, tone="best" if first else "", title="best" if first else "")
+    return Cell(measure.shown(row), strong=first, tone="best" if first else "", title="best" if first else "")
 
 
-def _strategy(line: Line) -> Text:
+def _strategy(line: Line) -> Cell:
     silent = line.average.strategy.group == "ours" and line.average.epsilon == INFINITE
-    return Text(f"{line.name} without noise" if silent else line.name, title=line.average.strategy.title)
+    return Cell(f"{line.name} without noise" if silent else line.name, title=line.average.strategy.title)
 
 
 def difference_tables(found: Comparison) -> dict[str, Written]:
@@ -234,7 +234,7 @@ def found_tables(found: Comparison) -> Iterator[RichTable]:
             rows = []
             for line in _lines(found, epsilon):
                 shown = [
-                    "–" if row is None else Text(decimal(measure.value(row)), strong=row.key in best)
+                    "–" if row is None else Cell(decimal(measure.value(row)), strong=row.key in best)
                     for row in (line.rows[place] for place in places)
                 ]
                 shown.insert(len(measure.averaged), decimal(measure.average(line.average)))

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from expril.report.chart import Figure, Key
 from expril.report.page import page
-from expril.report.svg import Figure, Key
 from expril.report.templates import page_template
 from lab.holdout import plots, tables, words
 from lab.holdout.model import Found

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from expril.report.svg import Axis, Figure, Key, Line, Place, Rule, Stage, Tick, count_axis, make_axis
+from expril.report.chart import Axis, Figure, Key, Line, Place, Rule, Stage, Tick, count_axis, make_axis
 from lab.holdout.draws import SETTINGS, SIGNALS
 from lab.holdout.model import Band, Found, Shown
 from lab.holdout.runs import EACH_STEP, NO_EPSILON

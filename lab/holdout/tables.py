@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 from expril.report.numbers import decimal, signed, with_error
-from expril.report.table import Column, Group, Table, Text, Tone, Written, text_table
+from expril.report.table import Cell, Column, Group, Table, Tone, Written, text_table
 from lab.holdout.claims import Claim, Verdict
 from lab.holdout.draws import SETTINGS
 from lab.holdout.model import Cost, Found, Shown
@@ -43,7 +43,7 @@ def claims(found: Found) -> Table[Claim]:
             Column("blog", lambda claim: "–" if claim.claimed is None else f"{claim.claimed:g}", number=True),
             Column("mean", _measured, number=True),
             Column("95 % of data sets", _range, number=True),
-            Column("verdict", lambda claim: Text(VERDICTS[claim.verdict][0], tone=VERDICTS[claim.verdict][1])),
+            Column("verdict", lambda claim: Cell(VERDICTS[claim.verdict][0], tone=VERDICTS[claim.verdict][1])),
         ],
         [Group(rows, TITLES[name]) for name, rows in groups.items()],
     )

@@ -2,8 +2,8 @@
 
 import math
 
+from expril.report.chart import Axis, Figure, Key, Place, Rule, Stage, Tick, make_axis
 from expril.report.numbers import decimal
-from expril.report.svg import Axis, Figure, Key, Place, Rule, Stage, Tick, make_axis
 from lab.comparison.outcome import INFINITE
 from lab.model.model import Found, Point
 from lab.model.studies import CLASSES, WAYS

@@ -5,7 +5,7 @@ from fractions import Fraction
 from functools import partial
 
 from expril.report.numbers import decimal, signed, with_error
-from expril.report.table import Column, Group, Table, Text, Tone
+from expril.report.table import Cell, Column, Group, Table, Tone
 from lab.comparison.outcome import INFINITE
 from lab.model.model import Found, Point
 from lab.model.studies import CLASSES, LABELS, WAYS
@@ -44,14 +44,14 @@ def _table(found: Found, caption: str, predicted: Sequence[str]) -> Table[tuple[
     return Table(caption, columns, [group for group in groups if group.rows])
 
 
-def _place(found: Found, epsilon: str, row: tuple[str, str]) -> Text:
+def _place(found: Found, epsilon: str, row: tuple[str, str]) -> Cell:
     point = found.point(*row, epsilon)
     if point is None:
-        return Text("–")
+        return Cell("–")
     if point.gain is None:
-        return Text(mean_text(point.score))
+        return Cell(mean_text(point.score))
     under = f"{signed(point.gain.value)} to cells"
-    return Text(mean_text(point.score), tone=_TONES[side_of(point.gain)], under=under)
+    return Cell(mean_text(point.score), tone=_TONES[side_of(point.gain)], under=under)
 
 
 def side_of(gain: Mean) -> str:

@@ -1,7 +1,7 @@
 """The page of a reproduction: what its template shows."""
 
 from expril.report.page import page
-from expril.report.table import Text
+from expril.report.table import Cell as Text
 from lab.paper import plots, tables, words
 from lab.paper.findings import in_order
 from lab.paper.model import Reproduction

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from expril.report.svg import Axis, Dot, Figure, Key, Place, Stage, Tick, count_axis, make_axis
+from expril.report.chart import Axis, Dot, Figure, Key, Place, Stage, Tick, count_axis, make_axis
 from expril.report.table import MARKS
 from lab.paper.findings import Standing, standing
 from lab.paper.model import ACCURACIES, COLUMNS, Cell, Curve, Point

@@ -8,7 +8,8 @@ from typing import Any
 from rich.table import Table as RichTable
 
 from expril.report.numbers import signed
-from expril.report.table import Column, Group, Table, Text, Tone, Written, text_table
+from expril.report.table import Cell as Text
+from expril.report.table import Column, Group, Table, Tone, Written, text_table
 from expril.report.terminal import rich_table
 from lab.paper import findings, words
 from lab.paper.findings import EPSILON_COLUMNS, TABLE_COLUMNS, Gap

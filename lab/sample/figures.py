@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from expril.report.chart import Axis, Figure, Key, Line, Place, Rule, Stage, Tick, make_axis
 from expril.report.numbers import decimal
-from expril.report.svg import Axis, Figure, Key, Line, Place, Rule, Stage, Tick, make_axis
 from expril.report.templates import page_template
 from lab.sample.cells import DPB, DPGAN, MAP_CELLS, MBDE
 from lab.sample.domains import MIXTURE, RANDOM_1D, RANDOM_2D, RING, WIDE_RING, target_of

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from expril.report.numbers import decimal, with_error
-from expril.report.table import Column, Group, Table, Text, Tone
+from expril.report.table import Cell, Column, Group, Table, Tone
 from lab.sample.cells import DPB, MBDE
 from lab.sample.claims import Claim, claims_of
 from lab.sample.domains import MIXTURE, RANDOM_1D, RANDOM_2D, RING, WIDE_RING
@@ -33,7 +33,7 @@ def claims(found: Found) -> Table[Claim]:
             Column("the paper", lambda claim: claim.says, names=True),
             Column("where", lambda claim: claim.where),
             Column("measured", lambda claim: claim.measured),
-            Column("verdict", lambda claim: Text(claim.verdict, strong=True, tone=_TONES.get(claim.verdict, ""))),
+            Column("verdict", lambda claim: Cell(claim.verdict, strong=True, tone=_TONES.get(claim.verdict, ""))),
         ],
         claims_of(found),
     )

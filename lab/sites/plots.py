@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from expril.report.chart import Axis, Figure, Key, Line, Place, Rule, Stage, Tick, make_axis
 from expril.report.numbers import decimal, with_error
-from expril.report.svg import Axis, Figure, Key, Line, Place, Rule, Stage, Tick, make_axis
 from lab.sites.model import Found, Mean, Opened, Point, Traffic
 from lab.sites.tables import title_of
 

@@ -3,7 +3,7 @@
 from functools import partial
 
 from expril.report.numbers import decimal, signed, with_error
-from expril.report.table import Column, Group, Table, Text
+from expril.report.table import Cell, Column, Group, Table
 from lab.sites.model import Fate, Found, Mean, Opened, Point, Traffic
 from protocol.secure_sum.aggregator import STEPS
 
@@ -51,12 +51,12 @@ def _mean(mean: Mean | None) -> str:
     return "–" if mean is None else with_error(decimal(mean.value), mean.error if mean.runs > 1 else None)
 
 
-def _gain(gain: Mean | None) -> Text:
+def _gain(gain: Mean | None) -> Cell:
     if gain is None:
-        return Text("–")
+        return Cell("–")
     sure = gain.runs > 1 and abs(gain.value) > gain.error
     text = with_error(signed(gain.value), gain.error if gain.runs > 1 else None)
-    return Text(text, tone="" if not sure else "above" if gain.value > 0 else "below")
+    return Cell(text, tone="" if not sure else "above" if gain.value > 0 else "below")
 
 
 def _runs(point: Point) -> int:
@@ -82,10 +82,10 @@ def noises(found: Found) -> Table[Opened]:
     )
 
 
-def _kept(row: Opened) -> Text:
+def _kept(row: Opened) -> Cell:
     if row.broken is None:
-        return Text("in the interval")
-    return Text("broken", tone="below") if row.broken else Text("kept", tone="within")
+        return Cell("in the interval")
+    return Cell("broken", tone="below") if row.broken else Cell("kept", tone="within")
 
 
 def traffic(found: Found) -> Table[Traffic]:
@@ -135,12 +135,12 @@ def _silent(fate: Fate) -> str:
     return f"{fate.silent} ({fate.silent / fate.sites:.0%})".replace("%", " %") if fate.silent else "nobody"
 
 
-def _result(fate: Fate) -> Text:
+def _result(fate: Fate) -> Cell:
     if fate.opened == fate.rounds:
-        return Text("opened", tone="within")
+        return Cell("opened", tone="within")
     if fate.opened:
-        return Text(f"opened {fate.opened} of {fate.rounds} times", tone="apart")
-    return Text(f"failed at {fate.failed_at}", tone="below")
+        return Cell(f"opened {fate.opened} of {fate.rounds} times", tone="apart")
+    return Cell(f"failed at {fate.failed_at}", tone="below")
 
 
 def _lost(fate: Fate) -> str:

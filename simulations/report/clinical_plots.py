@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from expril.report.svg import Axis, Figure, Line, Mark, Place, Rule, Stage, make_axis, percent
+from expril.report.chart import Axis, Figure, Line, Mark, Place, Rule, Stage, make_axis, percent
 from simulations.report.clinical_model import GRID, RocCurve
 from simulations.report.model import LearnerReport
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from curator_node.new_files import replace_text
-from expril.report.svg import Key
+from expril.report.chart import Key
 from expril.report.templates import Template, asset, page_template, style
 from protocol.rationals import written
 from simulations.report import plots, rows
@@ -58,7 +58,7 @@ def build_page(report: RunReport) -> str:
     indices = rows.indices(report)
     groups = rows.site_groups(report)
     crowded = len(groups) > FEW
-    script = asset(PACKAGE, "page.js")
+    script = asset("expril.report", "page.js")
     return _template().render(
         report=report,
         shown=shown,

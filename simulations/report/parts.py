@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from expril.report.svg import Axis, Dot, make_axis
+from expril.report.chart import Axis, Dot, make_axis
 
 FEW = 12
 """Attributes that are drawn, the strongest first; the others are named."""

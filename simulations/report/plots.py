@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from expril.report.svg import Axis, Dot, Figure, Place, Rule, Stage, count_axis, make_axis
+from expril.report.chart import Axis, Dot, Figure, Place, Rule, Stage, count_axis, make_axis
 from simulations.report.budget import CuratorReport, exact
 from simulations.report.model import CurvePoint, LearnerReport, Score, SiteScore
 from simulations.report.words import WORDS, Words, plain

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from statistics import median, quantiles
 
+from expril.report.chart import Axis
 from expril.report.numbers import count
-from expril.report.svg import Axis
 from protocol.rationals import written
 from simulations.report import plots
 from simulations.report.budget import CuratorReport, exact

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import msgspec
 
-from expril.report.svg import Figure, Key, Line, Place, Stage, make_axis
+from expril.report.chart import Figure, Key, Line, Place, Stage, make_axis
 from simulations.report.checks import check_shares
 
 _HEIGHT, _BELOW = 380, 18

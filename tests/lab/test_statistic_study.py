@@ -1,28 +1,20 @@
-"""The study of statistics: a cell, what it finds without doubt, its tables and page, the command."""
+"""The study of statistics: a cell, what it finds without doubt, its document, the command."""
 
 import csv
 import json
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from expril.commands.command import app
-from lab.statistic import command, plots, tables, words
+from lab.__main__ import app
 from lab.statistic.cells import compute, task_of
-from lab.statistic.command import Order, simulate_statistic
 from lab.statistic.methods import ESTIMANDS, METHODS, Sample
-from lab.statistic.model import found_of
 from lab.statistic.populations import POPULATIONS
+from lab.statistic.study import STUDY, document, findings
 from page_outline import Outline
-
-
-@pytest.fixture
-def invented(monkeypatch):
-    """No stays in hospital: their records are not everywhere."""
-    monkeypatch.delitem(POPULATIONS, "stays")
+from simulations.campaign.study import FINDINGS, PAGE, Order
 
 
 @pytest.mark.parametrize("name", ["skewed", "heavy-tailed", "contaminated"])
@@ -54,41 +46,57 @@ def test_a_cell_is_the_same_again_and_tells_every_method():
     assert first.errors["global"] > 300
 
 
-def test_tables_figures_and_words_are_of_the_same_points():
+def test_tables_and_charts_are_of_the_same_points():
     cells = [compute(task_of("skewed", "median", records, "1", seed)) for records in (100, 300) for seed in (1, 2)]
-    found = found_of(cells)
+    found = findings({"cells": cells})
     assert [(point.records, point.samples) for point in found.points] == [(100, 2), (300, 2)]
-    (shown,) = tables.errors(found).values()
-    assert len(shown.groups[0].rows) == 2
-    (figure,) = plots.figures(found, "median", "1")
+    wins, errors = document(found).sections
+    assert (
+        sum(column.show(name) for column in wins.blocks[0].columns[1:2] for name in wins.blocks[0].groups[0].rows) == 2
+    )
+    _, charts, table = errors.blocks
+    assert len(table.groups[0].rows) == 2
+    (figure,) = charts.figures
     assert len(figure.lines) == len(METHODS)
-    assert "errs least" in words.headline(found)
-    assert len(words.summary(found)) == len(METHODS)
-    assert words.headline(found_of([]))
+    assert not document(findings({"cells": []})).in_medium("terminal")
 
 
-@pytest.mark.usefixtures("invented")
+def order(out):
+    size = STUDY.size(
+        repeats=1, epsilons=("1",), only=["records=100,300", "populations=skewed,heavy-tailed,contaminated"]
+    )
+    return Order(size, 1, out, "typed here")
+
+
 def test_a_study_is_kept_written_and_goes_on(tmp_path):
-    order = Order(tmp_path, "typed here", epsilons=("1",), repeats=1, records=(100, 200))
-    found = simulate_statistic(order, lambda *_: None)
-    assert len(found.points) == len(order.tasks()) == 3 * 2 * 2
-    page = (tmp_path / command.PAGE).read_text(encoding="utf-8")
+    STUDY.run(order(tmp_path))
+    points = json.loads((tmp_path / FINDINGS).read_text())["points"]
+    assert len(points) == 3 * 2 * 2
+    assert points[0]["samples"] == 1
+    page = (tmp_path / PAGE).read_text(encoding="utf-8")
     assert Outline(page).count("figure") == 3 * 2
-    rows = list(csv.DictReader((tmp_path / command.ERRORS).read_text(encoding="utf-8").splitlines()))
-    assert len(rows) == len(found.points)
-    assert json.loads((tmp_path / command.FOUND).read_text())["points"][0]["samples"] == 1
-    before = (tmp_path / command.CELLS).read_bytes()
-    assert simulate_statistic(order, lambda *_: None).points == found.points
-    assert (tmp_path / command.CELLS).read_bytes() == before
+    rows = list(csv.DictReader((tmp_path / "errors.csv").read_text(encoding="utf-8").splitlines()))
+    assert len(rows) == len(points)
+    before = (tmp_path / "cells.jsonl").read_bytes()
+    STUDY.run(order(tmp_path))
+    assert (tmp_path / "cells.jsonl").read_bytes() == before
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("invented")
 def test_the_command_runs_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(command, "Order", partial(Order, records=(100,)))
     monkeypatch.setattr("expril.report.provenance.cores", lambda: 1)
-    said = CliRunner().invoke(
-        app, ["simulate", "statistic", "--out", str(tmp_path), "--repeats", "1", "--epsilon", "1", "--json"]
-    )
+    options = [
+        "--out",
+        str(tmp_path),
+        "--repeats",
+        "1",
+        "--only",
+        "records=100",
+        "--only",
+        "populations=skewed",
+        "--json",
+    ]
+    said = CliRunner().invoke(app, ["study", "statistic", *options])
     assert said.exit_code == 0, said.output
-    assert (tmp_path / "statistic" / command.PAGE).exists()
+    assert len(json.loads(said.stdout)["found"]["points"]) == 2
+    assert (tmp_path / "statistic" / PAGE).exists()

@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from expril.audit.results import Attack, BlogGame, Spread, StudyAttack
-from expril.report.svg import Axis, Figure, Key, Line, Place, Rule, Stage, Tick, make_axis, percent
+from expril.report.chart import Axis, Figure, Key, Line, Place, Rule, Stage, Tick, make_axis, percent
 from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
+from expril.report.chart import Axis, Figure, Key, Place, Rule, Stage, Tick, make_axis
 from expril.report.numbers import count
-from expril.report.svg import Axis, Figure, Key, Place, Rule, Stage, Tick, make_axis
 from expril.report.templates import Template, page_template, style
 from protocol.rationals import parse_rational
 from simulations.report.epsilons.model import EpsilonRun

@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from expril.report import svg
+from expril.report import chart as svg
 from expril.report.templates import Template, page_template, style
 from protocol.rationals import written
 from simulations.report.budget import named_parts

@@ -1,0 +1,200 @@
+"""The study of statistics: how far private medians and quartiles are off, by method, against the number of records."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from expril.report.chart import Figure, Key, Place, Series, Stage, decade_axis, line_chart, log_axis
+from expril.report.document import Charts, Document, Section, Text
+from expril.report.provenance import Provenance
+from expril.report.table import Cell, Column, Group, Table, attributes
+from lab.comparison.outcome import epsilon_order
+from lab.statistic.cells import Measured, compute, task_of
+from lab.statistic.methods import DEGREES, DELTA, DRAWS, ESTIMANDS, LEAST_BLOCKS, METHODS, MOST_BLOCKS
+from lab.statistic.populations import POPULATIONS
+from simulations.campaign.store import Task
+from simulations.campaign.study import Order, Part, Size, Study
+
+REAL = tuple(name for name in METHODS if name != "none")
+"""Methods that are private."""
+ESTIMATORS = {"median": "median", "upper_quartile": "quantile at 3/4"}
+SHORT = {
+    "exponential": "exponential",
+    "smooth": "smooth, t",
+    "smooth_laplace": "smooth, Laplace",
+    "aggregate_median": "blocks' median",
+    "aggregate_mean": "blocks' mean",
+    "global": "global",
+    "none": "no noise",
+}
+LEAST = 0.01
+"""Errors below are drawn there, in percent of the interquartile range."""
+READING = (
+    "Mean absolute distance between what is told and the population's own quantile, in percent of its interquartile "
+    f"range, over {DRAWS} draws of noise on each sample; sampling error is in it, and is all that there is without "
+    "noise. The smallest private error of a row is bold. Grids have 10,001 points between the bounds, of stays 14. The "
+    f"decay of smooth sensitivity takes half of epsilon, Student's t has {DEGREES} degrees of freedom, and its Laplace "
+    f"variant, for simulations only, a delta of {DELTA:g}. There are about as many blocks as records in a block, from "
+    f"{LEAST_BLOCKS} to {MOST_BLOCKS}. Scores, sensitivities and estimators are those of a curator, noise and blocks "
+    f"are numpy's. Charts show errors below {LEAST} % at {LEAST} %."
+)
+
+
+class Point(msgspec.Struct, frozen=True):
+    """One population's errors at one size and epsilon.
+
+    Attributes:
+        population, estimand, records, epsilon: as of `Measured`.
+        errors: method -> mean absolute error over samples and noise, in percent of the interquartile range.
+        deviations: method -> standard error of that mean over samples; 0 for a single one.
+        samples: how many.
+    """
+
+    population: str
+    estimand: str
+    records: int
+    epsilon: str
+    errors: dict[str, float]
+    deviations: dict[str, float]
+    samples: int
+
+    def best(self, names: Iterable[str] = REAL) -> str:
+        """The method of the smallest error; of equal ones the first."""
+        return min(names, key=lambda name: self.errors[name])
+
+
+class Findings(msgspec.Struct, frozen=True):
+    """What the cells say, in the order in which it is shown."""
+
+    points: tuple[Point, ...]
+    provenance: Provenance | None = None
+
+
+def findings(cells: Mapping[str, Sequence[Measured]], provenance: Provenance | None = None) -> Findings:
+    """All that the cells show, whatever is still missing."""
+    grouped: dict[tuple[str, str, int, str], list[Measured]] = {}
+    for cell in sorted(cells["cells"], key=lambda cell: cell.seed):
+        grouped.setdefault((cell.population, cell.estimand, cell.records, cell.epsilon), []).append(cell)
+    names, estimands = list(POPULATIONS), list(ESTIMANDS)
+    ordered = sorted(
+        grouped, key=lambda key: (estimands.index(key[1]), epsilon_order(key[3]), names.index(key[0]), key[2])
+    )
+    return Findings(tuple(_point(key, grouped[key]) for key in ordered), provenance)
+
+
+def _point(key: tuple[str, str, int, str], cells: Sequence[Measured]) -> Point:
+    errors = {name: np.array([cell.errors[name] for cell in cells]) for name in METHODS}
+    count = len(cells)
+    return Point(
+        *key,
+        errors={name: float(each.mean()) for name, each in errors.items()},
+        deviations={
+            name: float(each.std(ddof=1)) / math.sqrt(count) if count > 1 else 0.0 for name, each in errors.items()
+        },
+        samples=count,
+    )
+
+
+def document(found: Findings) -> Document:
+    """A section for each estimand and epsilon, after the counts of all."""
+    panels: dict[tuple[str, str], dict[str, list[Point]]] = {}
+    for point in found.points:
+        panel = panels.setdefault((point.estimand, point.epsilon), {})
+        panel.setdefault(point.population, []).append(point)
+    keys = {name: Key(index, name == "none", SHORT[name]) for index, name in enumerate(METHODS)}
+    sections = [Section("Where each method errs least", [_wins(found.points)])]
+    for (estimand, epsilon), populations in panels.items():
+        title = f"Error of the {ESTIMATORS[estimand]} at epsilon {epsilon}, in percent of the interquartile range"
+        columns: list[Column[Point]] = [Column("records", lambda point: f"{point.records:,}", number=True, names=True)]
+        columns += [Column(SHORT[name], _error(name), number=True, title=METHODS[name][0]) for name in METHODS]
+        named = {f"{name}: {POPULATIONS[name].title}": points for name, points in populations.items()}
+        table = Table(title, columns, [Group(points, name) for name, points in named.items()])
+        charts = [_chart(name, points, keys) for name, points in named.items()]
+        lead = [Text(READING)] if len(sections) == 1 else []
+        sections.append(Section(title, [*lead, Charts(charts, tuple(keys.values()), columns=2), table]))
+    both = [_column(name, part) for name in METHODS for part in ("errors", "deviations")]
+    columns = [*attributes("population estimand records epsilon samples"), *both]
+    return Document(
+        kind="ExPriL: statistics",
+        subject="private quantiles, method by method",
+        headline="Private quantiles, method by method",
+        sections=sections,
+        note="[docs/statistics.md](../statistics.md) says what they show; report.html has charts.",
+        sources=[("Study of statistics", found.provenance)],
+        files={"errors.csv": Table.of("errors", columns, found.points)},
+    )
+
+
+def _wins(points: Sequence[Point]) -> Table[str]:
+    """Of each private method: in how many cases it errs least, and in how many at most twice the sampling error."""
+
+    def least(name: str) -> int:
+        return sum(point.best() == name for point in points)
+
+    def near(name: str) -> int:
+        return sum(point.errors[name] <= 2 * point.errors["none"] for point in points)
+
+    columns: list[Column[str]] = [
+        Column("method", lambda name: METHODS[name][0], names=True),
+        Column(f"errs least, of {len(points)} cases", least, number=True),
+        Column("within twice the error without noise", near, number=True),
+    ]
+    return Table.of("Where each method errs least", columns, REAL if points else ())
+
+
+def _error(name: str) -> Callable[[Point], Cell]:
+    def show(point: Point) -> Cell:
+        text = f"{point.errors[name]:,.3g}" if point.errors[name] < 1000 else f"{point.errors[name]:,.0f}"
+        return Cell(text, strong=name == point.best())
+
+    return show
+
+
+def _column(name: str, part: str) -> Column[Point]:
+    return Column(f"{name}_{part}", lambda point: f"{getattr(point, part)[name]:.6g}")
+
+
+def _chart(name: str, points: Sequence[Point], keys: Mapping[str, Key]) -> Figure:
+    """Error against records, both logarithmic."""
+
+    def place(point: Point, method: str) -> Place:
+        error = max(point.errors[method], LEAST)
+        return Place(
+            point.records, error, (error, error), f"{point.errors[method]:.3g} % with {point.records:,} records"
+        )
+
+    series = [Series(keys[method], [place(point, method) for point in points]) for method in METHODS]
+    values = [place.value for one in series for place in one.places]
+    stage = Stage(decade_axis(min(values), max(values), "%"), 300)
+    axis = log_axis(point.records for point in points)
+    return line_chart(name, series, axis, (), stage=stage, unit="error, logarithmic", across="records, logarithmic")
+
+
+def tasks(order: Order) -> list[Task]:
+    """All cells; a population with fewer records is asked no more of."""
+    return [
+        task_of(name, estimand, int(records), epsilon, seed)
+        for seed in order.seeds
+        for name in order.size.axes["populations"]
+        for records in order.size.axes["records"]
+        if int(records) < (POPULATIONS[name].most or math.inf)
+        for estimand in ESTIMANDS
+        for epsilon in order.size.epsilons
+    ]
+
+
+RECORDS = ("100", "300", "1000", "3000", "10000", "100000", "1000000")
+STUDY = Study(
+    name="statistic",
+    title="Private quantiles by every method, against the number of records (docs/statistics.md).",
+    parts=[Part("cells", Measured, tasks, compute, lambda _order: {"methods": list(METHODS)})],
+    findings=findings,
+    document=document,
+    choices={"populations": tuple(POPULATIONS), "records": RECORDS},
+    short=Size(2, ("1",), {"populations": tuple(POPULATIONS), "records": RECORDS[:5]}, "half a minute"),
+    full=Size(5, ("1", "1/10"), {"populations": tuple(POPULATIONS), "records": RECORDS}, "two minutes"),
+    noise="seeded generators of NumPy",
+    width=150,
+)

@@ -1,0 +1,31 @@
+"""The studies by name. Nothing of them is loaded here."""
+
+import pkgutil
+from typing import TYPE_CHECKING
+
+from protocol.errors import ConfigurationError
+from protocol.strict_toml import suggest
+
+if TYPE_CHECKING:
+    from simulations.campaign.study import Study
+
+STUDIES = {
+    "sites": ("lab.sites.study:STUDY", "Accuracy, noise and bytes with 1 to 100 sites (docs/sites.md)."),
+    "statistic": (
+        "lab.statistic.study:STUDY",
+        "Private quantiles by every method, against the number of records (docs/statistics.md).",
+    ),
+}
+"""Name -> its `Study`, as "module:attribute", and what it is."""
+
+
+def load_study(name: str) -> "Study":
+    """The study of a name.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+    if name not in STUDIES:
+        raise ConfigurationError(f"no study {name!r}{suggest(name, list(STUDIES))}; there are {', '.join(STUDIES)}")
+    study: Study = pkgutil.resolve_name(STUDIES[name][0])
+    return study
