@@ -154,7 +154,7 @@ def walk(tree: Path, out: Path, command: list[str]) -> None:
 
 
 def walks(tree: Path, folder: Path, tell: Callable[[str], object]) -> dict[str, int]:
-    """Both walks through one tree."""
+    """Both walks through one tree, as far as its commands go through."""
     for name in ("records.csv", "schema.toml"):
         (folder / name).write_bytes((tree / "docs" / "tour" / name).read_bytes())
     (folder / "walk.toml").write_text(SCENARIO, encoding="utf-8")
@@ -170,7 +170,8 @@ def walks(tree: Path, folder: Path, tell: Callable[[str], object]) -> dict[str, 
             list(map(str, this)), cwd=folder, env=environment, check=False, capture_output=True, text=True
         )
         if done.returncode:
-            sys.exit(f"expril {name} ended with {done.returncode} in {tree}:\n{done.stdout}{done.stderr}")
+            sys.stderr.write(f"expril {name} ended with {done.returncode} in {tree}:\n{done.stdout}{done.stderr}")
+            break
         told = json.loads((folder / "told.json").read_text(encoding="utf-8"))
         found |= {f"{name}: files entered": told["files entered"], f"{name}: climbs": len(told["climbs"])}
         tell("".join(f"  {name}: {climb}\n" for climb in told["climbs"]))
@@ -206,8 +207,10 @@ def main() -> None:
     tell("this tree\n")
     now = measured(asked.tree, tell)
     sys.stdout.write(f"{'':34}{asked.base[:10]:>12}{'now':>12}\n")
-    for name, number in now.items():
-        sys.stdout.write(f"{name:34}{before[name]:12,}{number:12,}\n")
+    for name in before | now:
+        numbers = (f"{each[name]:,}" if name in each else "failed" for each in (before, now))
+        sys.stdout.write(f"{name:34}{next(numbers):>12}{next(numbers):>12}\n")
+    sys.exit(before.keys() != now.keys())
 
 
 if __name__ == "__main__":
