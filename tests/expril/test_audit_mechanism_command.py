@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from expril.audit import calibration, kinds
+from expril.audit.kinds import controls
 from expril.audit.results import Attack, Check, ControlResult, KindResult
 from expril.commands.command import app
 
@@ -32,7 +33,7 @@ class Audit:
             return ControlResult(name=name, fault="It is broken.", truth="infinite", attack=ATTACK, caught=caught)
 
         monkeypatch.setattr(kinds, "audit_kind", kind)
-        monkeypatch.setattr(kinds, "audit_path_control", control)
+        monkeypatch.setattr(controls, "audit_path_control", control)
         monkeypatch.setattr(kinds, "path_checks", lambda name: (check,))
         monkeypatch.setattr(calibration, "calibrate", lambda: (check,))
 
