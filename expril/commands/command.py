@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from expril.commands import (  # noqa: F401 - each registers its commands
+from expril.commands import (  # noqa: F401 - their commands register themselves
     audit_all,
     audit_game,
     audit_mechanism,
