@@ -46,7 +46,7 @@ def test_everything_is_asked_and_printed(monkeypatch):
     audit = Audit(monkeypatch)
     result = run("all", "--draws", "5000")
     assert result.exit_code == 0, result.output
-    assert audit.asked == [(name, 5000) for name in (*kinds.kinds_to_audit(), *kinds.PATH_CONTROLS)]
+    assert audit.asked == [(name, 5000) for name in (*kinds.kinds_to_audit(), *controls.PATH_CONTROLS)]
     for word in ("counts/mass", "0.9000", "Holds", "paper_ratio_n0", "infinite", "[all] well"):
         assert word in result.output
 
