@@ -15,9 +15,10 @@ import msgspec
 from expril.audit.blog import play_blog
 from expril.audit.calibration import calibrate
 from expril.audit.canaries import one_run
-from expril.audit.controls import CONTROLS, audit_control
+from expril.audit.controls.tables import CONTROLS, audit_control
 from expril.audit.files import as_object, decode_result
-from expril.audit.kinds import PATH_CONTROLS, audit_kind, audit_path_control, kinds_to_audit, path_checks
+from expril.audit.kinds import audit_kind, kinds_to_audit, path_checks
+from expril.audit.kinds.controls import PATH_CONTROLS, audit_path_control
 from expril.audit.kinds.shares import colluder_losses
 from expril.audit.results import (
     AuditResult,
@@ -28,7 +29,7 @@ from expril.audit.results import (
     KindResult,
     StudyAttack,
 )
-from expril.audit.studies import ATTACKS, attack_study, to_play
+from expril.audit.studies.attacks import ATTACKS, attack_study, to_play
 from simulations.campaign.runner import Computed, run_tasks, says_nothing
 from simulations.campaign.spread import installed
 from simulations.campaign.store import Store, read_settings

@@ -33,7 +33,8 @@ def audit_mechanism(
     """
     with plain_errors(part="simulations"), bars(json_) as tick:
         from expril.audit.calibration import calibrate
-        from expril.audit.kinds import PATH_CONTROLS, audit_kind, audit_path_control, chosen_kinds, path_checks
+        from expril.audit.kinds import audit_kind, chosen_kinds, path_checks
+        from expril.audit.kinds.controls import PATH_CONTROLS, audit_path_control
 
         names = chosen_kinds(kind)
         broken = tuple(PATH_CONTROLS) if controls else ()

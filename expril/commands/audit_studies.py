@@ -32,7 +32,7 @@ def studies(
     with plain_errors(part="simulations"):
         import msgspec
 
-        from expril.audit.studies import ATTACKS, FALSE_ALARM, attack_study, false_alarm_share, to_play
+        from expril.audit.studies.attacks import ATTACKS, FALSE_ALARM, attack_study, false_alarm_share, to_play
 
         wanted = [] if not names or names == ["all"] else names
         calls = to_play(wanted, [each.strip() for each in epsilon.split(",")])

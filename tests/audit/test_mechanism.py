@@ -16,18 +16,10 @@ import pytest
 
 from curator_node.answering import Answered
 from curator_node.kinds import ANSWERERS
-from expril.audit.kinds import (
-    PATH_CONTROLS,
-    audit_kind,
-    audit_path_control,
-    checks,
-    chosen_kinds,
-    kinds_to_audit,
-    path_checks,
-)
+from expril.audit.kinds import audit_kind, checks, chosen_kinds, kinds_to_audit, path_checks
 from expril.audit.kinds import search as searching
 from expril.audit.kinds.broken import QuickNoise, rows_that_blas_changed
-from expril.audit.kinds.controls import paper_ratio_loss
+from expril.audit.kinds.controls import PATH_CONTROLS, audit_path_control, paper_ratio_loss
 from expril.audit.kinds.exact import enumerate_loss
 from expril.audit.kinds.invented import Neighbours, held, plain_record, table_of
 from expril.audit.kinds.path import FAILED, NoNoise, Path

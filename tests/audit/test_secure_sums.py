@@ -21,7 +21,7 @@ from audit_results import full_audit
 from curator_fakes import key
 from curator_node.kinds import ANSWERERS
 from curator_node.ledger.exports import export_ledger
-from expril.audit.controls import CONTROLS, audit_control
+from expril.audit.controls.tables import CONTROLS, audit_control
 from expril.audit.document import audit_document, headline
 from expril.audit.files import as_object, decode_result
 from expril.audit.kinds import audit_kind, known_keys

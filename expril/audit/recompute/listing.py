@@ -8,7 +8,7 @@ from typing import get_args
 
 import msgspec
 
-from expril.audit.recompute.transcripts import Exchange
+from expril.audit.recompute.verdicts import Exchange
 from protocol.errors import ConfigurationError, printable
 from protocol.strict_toml import decode_text, read_toml
 from simulations.run_index import (
