@@ -229,6 +229,8 @@ def _check(order: Order) -> None:
 
 
 ALL = {"problems": tuple(LABELS), "methods": tuple(WAYS)}
+SIZE = Size(3, ("10", "1", "0.1"), ALL, "a minute")
+"""The whole is short enough."""
 STUDY = Study(
     name="model",
     title="Every model that curators fit in site, beside cells (docs/in-site-learning.md).",
@@ -236,8 +238,8 @@ STUDY = Study(
     findings=findings,
     document=document,
     choices=ALL,
-    short=Size(1, ("10", "1", "0.1"), ALL, "two minutes"),
-    full=Size(3, ("10", "1", "0.1"), ALL, "five minutes"),
+    short=SIZE,
+    full=SIZE,
     seed=1000,
     check=_check,
 )
