@@ -1,0 +1,257 @@
+"""What the cells of the study of sites say: accuracies, noise, traffic, and what became of sums with silent sites."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from scipy.stats import chi2
+
+from expril.report.provenance import Provenance
+from lab.comparison.outcome import epsilon_order
+from lab.means import Mean
+from lab.sites.accuracy import QUESTIONS, Studied
+from lab.sites.rounds import Ask, Round, one_noise
+from lab.sites.spread import LOCAL, SECURE
+from learner_node.pooling import Pooling
+from protocol.secure_sum.aggregator import STEPS
+
+NOISE_COVERAGE = 0.999
+"""Of the interval of a variance, which is held against a bound at every number of sites."""
+
+
+class Point(msgspec.Struct, frozen=True):
+    """A problem's accuracy in percent, at one epsilon and number of sites.
+
+    Attributes:
+        problem: key of `QUESTIONS`.
+        epsilon: exact text.
+        sites: n.
+        local: each site adds noise of its own; None where it was not run.
+        secure: summed securely; None where it was not run, as with one site.
+        gain: the second less the first, over the runs that both have; None where they share none.
+        auc_gain: the same of the area under the ROC curve.
+    """
+
+    problem: str
+    epsilon: str
+    sites: int
+    local: Mean | None
+    secure: Mean | None
+    gain: Mean | None
+    auc_gain: Mean | None
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """The noise of what was opened over so many sites, nobody silent.
+
+    Attributes:
+        sites, colluders, dropouts, shares: n, t, u and h.
+        bound: n / h, the most that the variance may be, in variances of one noise.
+        measured: mean square of opened numbers less exact ones, in the same unit.
+        low, high: ends of its interval, of normal approximation: the noise's own kurtosis is known.
+        numbers: that were opened.
+        local: the same where each site adds noise of its own; 0 where it was not measured.
+    """
+
+    sites: int
+    colluders: int
+    dropouts: int
+    shares: int
+    bound: float
+    measured: float
+    low: float
+    high: float
+    numbers: int
+    local: float
+
+    @property
+    def broken(self) -> bool | None:
+        """Whether the variance is above its bound; None where the bound is within the interval, as it should be."""
+        return True if self.low > self.bound else None if self.high > self.bound else False
+
+
+class Traffic(msgspec.Struct, frozen=True):
+    """Bytes that one site sends and receives for one question of so many numbers.
+
+    Attributes:
+        sites: n.
+        numbers: of the question.
+        local: where each site adds noise of its own.
+        secure: summed securely, all turns together.
+        turns: (to the site, from the site) of each turn of it.
+    """
+
+    sites: int
+    numbers: int
+    local: float
+    secure: float
+    turns: tuple[tuple[float, float], ...]
+
+
+class Fate(msgspec.Struct, frozen=True):
+    """What became of a secure sum from a step of which on some sites were silent.
+
+    Attributes:
+        sites: n.
+        dropouts: u, tolerated by the plan.
+        silent: how many were.
+        step: from which of `STEPS` on.
+        rounds: how often it was tried.
+        opened: how often it was opened.
+        failed_at: the step at which it failed, of `STEPS`; "" where it was opened.
+        summed: sites in the sum.
+        charged: sites whose ledger was charged.
+        noise: sites in the sum over h: the variance of an opened number, in variances of one noise.
+    """
+
+    sites: int
+    dropouts: int
+    silent: int
+    step: str
+    rounds: int
+    opened: int
+    failed_at: str
+    summed: int
+    charged: int
+    noise: float
+
+
+class Findings(msgspec.Struct, frozen=True):
+    """Everything that a report shows.
+
+    Attributes:
+        points: in the order of `QUESTIONS`, by epsilon downwards, by sites.
+        opened, traffic: by sites.
+        fates: by dropouts that the plan tolerates, step and how many are silent.
+        provenance: None before anything was computed.
+    """
+
+    points: tuple[Point, ...]
+    opened: tuple[Opened, ...]
+    traffic: tuple[Traffic, ...]
+    fates: tuple[Fate, ...]
+    provenance: Provenance | None = None
+
+
+def findings(cells: Mapping[str, Sequence[Any]], provenance: Provenance | None = None) -> Findings:
+    """All that these cells show, whatever is still missing."""
+    rounds: Sequence[Round] = cells["rounds"]
+    return Findings(_points(cells["studies"]), _opened(rounds), _traffic(rounds), _fates(rounds), provenance)
+
+
+def _points(studies: Sequence[Studied]) -> tuple[Point, ...]:
+    grouped: dict[tuple[str, str, int], dict[Pooling, dict[int, Studied]]] = {}
+    for study in studies:
+        place = grouped.setdefault((study.problem, study.epsilon, study.sites), {})
+        place.setdefault(study.pooling, {})[study.seed] = study
+    problems = list(QUESTIONS)
+    ordered = sorted(grouped, key=lambda key: (problems.index(key[0]), epsilon_order(key[1]), key[2]))
+    return tuple(_point(key, grouped[key].get(LOCAL, {}), grouped[key].get(SECURE, {})) for key in ordered)
+
+
+def _point(key: tuple[str, str, int], local: dict[int, Studied], secure: dict[int, Studied]) -> Point:
+    both = sorted(local.keys() & secure.keys())
+
+    def gain(measure: Callable[[Studied], float]) -> Mean | None:
+        return Mean.of(measure(secure[seed]) - measure(local[seed]) for seed in both) if both else None
+
+    return Point(
+        *key,
+        local=_accuracy(local),
+        secure=_accuracy(secure),
+        gain=gain(lambda study: study.accuracy),
+        auc_gain=gain(lambda study: study.auc),
+    )
+
+
+def _accuracy(runs: dict[int, Studied]) -> Mean | None:
+    return Mean.of(runs[seed].accuracy for seed in sorted(runs)) if runs else None
+
+
+def _usual(rounds: Sequence[Round], pooling: Pooling) -> dict[int, list[Round]]:
+    """Rounds of the usual plan in which nobody was silent, by sites."""
+    found: dict[int, list[Round]] = {}
+    for each in sorted(rounds, key=lambda one: (one.ask.sites, one.seed)):
+        if each.ask.pooling == pooling and not each.ask.silent and each.ask.dropouts is None and each.opened:
+            found.setdefault(each.ask.sites, []).append(each)
+    return found
+
+
+def _opened(rounds: Sequence[Round]) -> tuple[Opened, ...]:
+    local = _usual(rounds, LOCAL)
+    return tuple(_noise(sites, held, local.get(sites, [])) for sites, held in _usual(rounds, SECURE).items())
+
+
+def _noise(sites: int, rounds: Sequence[Round], local: Sequence[Round]) -> Opened:
+    shares, colluders = rounds[0].shares, rounds[0].colluders
+    numbers = sum(each.ask.numbers for each in rounds)
+    measured = _square(rounds)
+    # A sum of n shares of shape 1 / h has the excess kurtosis of one noise, 3 at these scales, times h / n.
+    error = math.sqrt((2 + 3 * shares / sites) / numbers)
+    deviations = math.sqrt(float(chi2.ppf(NOISE_COVERAGE, 1)))
+    return Opened(
+        sites=sites,
+        colluders=colluders,
+        dropouts=sites - colluders - shares,
+        shares=shares,
+        bound=sites / shares,
+        measured=measured,
+        low=measured * max(0.0, 1 - deviations * error),
+        high=measured * (1 + deviations * error),
+        numbers=numbers,
+        local=_square(local) if local else 0.0,
+    )
+
+
+def _square(rounds: Sequence[Round]) -> float:
+    """Mean square of the noise in their numbers, in variances of one noise."""
+    numbers = [each.ask.numbers for each in rounds]
+    return float(np.average([each.noise for each in rounds], weights=numbers)) / one_noise()
+
+
+def _traffic(rounds: Sequence[Round]) -> tuple[Traffic, ...]:
+    local = _usual(rounds, LOCAL)
+    found = []
+    for sites, held in _usual(rounds, SECURE).items():
+        turns = tuple(
+            (float(np.mean([each.sent[turn] for each in held])), float(np.mean([each.received[turn] for each in held])))
+            for turn in range(len(STEPS))
+        )
+        plain = [sum(each.sent) + sum(each.received) for each in local.get(sites, [])]
+        found.append(
+            Traffic(
+                sites=sites,
+                numbers=held[0].ask.numbers,
+                local=float(np.mean(plain)) if plain else 0.0,
+                secure=sum(sum(turn) for turn in turns),
+                turns=turns,
+            )
+        )
+    return tuple(found)
+
+
+def _fates(rounds: Sequence[Round]) -> tuple[Fate, ...]:
+    grouped: dict[Ask, list[Round]] = {}
+    for each in rounds:
+        if each.ask.pooling == SECURE and each.ask.dropouts is not None:
+            grouped.setdefault(each.ask, []).append(each)
+    found = [_fate(ask, held) for ask, held in grouped.items()]
+    return tuple(sorted(found, key=lambda fate: (fate.sites, fate.dropouts, STEPS.index(fate.step), fate.silent)))
+
+
+def _fate(ask: Ask, rounds: Sequence[Round]) -> Fate:
+    last = max(rounds, key=lambda each: each.seed)
+    return Fate(
+        sites=ask.sites,
+        dropouts=ask.dropouts or 0,
+        silent=ask.silent,
+        step=ask.step,
+        rounds=len(rounds),
+        opened=sum(each.opened for each in rounds),
+        failed_at="" if last.opened else STEPS[last.last],
+        summed=last.summed,
+        charged=last.charged,
+        noise=last.summed / last.shares,
+    )
