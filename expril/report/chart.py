@@ -120,13 +120,25 @@ def count_axis(numbers: Iterable[int], *, left: float, right: float) -> Axis:
 
 
 def log_axis(values: Iterable[float], labels: Iterable[str] = (), *, left: float = 14.0, right: float = 94.0) -> Axis:
-    """Return a logarithmic axis over positive values, with a tick at each; `labels` name them, else the number does."""
+    """Return a logarithmic axis over positive values, with a tick at each that has room, the last one in any case.
+
+    Args:
+        values: in any order.
+        labels: of the ticks, in the order of the values from the least on; a number says itself otherwise.
+        left, right: where it is drawn, in percent of the width.
+    """
     known = sorted(set(values))
     high = known[-1] if known[-1] > known[0] else 2 * known[0]
     bare = Axis(known[0], high, (), left, right, log=True)
     names = dict(zip(known, labels, strict=False))
-    ticks = tuple(Tick(names.get(value, f"{value:,.10g}"), bare.at(value), value) for value in known)
-    return replace(bare, ticks=ticks)
+    ticks: list[Tick] = []
+    room = math.inf
+    for value in reversed(known):
+        label = names.get(value, f"{value:,.10g}")
+        if room - bare.place(value) > _LEAST_GAP + len(label) / 2:
+            room = bare.place(value)
+            ticks.insert(0, Tick(label, bare.at(value), value))
+    return replace(bare, ticks=tuple(ticks))
 
 
 def decade_axis(low: float, high: float, unit: str = "") -> Axis:

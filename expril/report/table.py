@@ -9,8 +9,17 @@ from typing import Any, Generic, Literal, Self, TypeVar
 from expril.report.chart import Axis, Key, Strip
 
 Item = TypeVar("Item")
-Tone = Literal["", "within", "above", "below", "apart", "best"]
-MARKS: dict[Tone, str] = {"within": "=", "above": "▲", "below": "▼", "apart": "≠", "best": "★"}
+Tone = Literal["", "within", "above", "below", "apart", "best", "good", "bad", "warn"]
+MARKS: dict[Tone, str] = {
+    "within": "=",
+    "above": "▲",
+    "below": "▼",
+    "apart": "≠",
+    "best": "★",
+    "good": "✓",
+    "bad": "✗",
+    "warn": "!",
+}
 """So that a reader who sees no colour can tell tones apart."""
 
 

@@ -44,5 +44,9 @@ def rich_table(shown: Table[Item], note: str = "") -> RichTable:
     return made
 
 
-def _text(text: Cell) -> str:
-    return f"[bold]{escape(text.text)}[/]" if text.strong else escape(text.text)
+_STYLES = {"good": "green", "bad": "bold red", "warn": "yellow"}
+
+
+def _text(cell: Cell) -> str:
+    style = _STYLES.get(cell.tone, "bold" if cell.strong else "")
+    return f"[{style}]{escape(cell.text)}[/]" if style else escape(cell.text)
