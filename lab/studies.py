@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from simulations.campaign.study import Study
 
 STUDIES = {
+    "holdout": (
+        "lab.holdout.study:STUDY",
+        "A blog's experiment on Thresholdout, on many data sets, and with a valid holdout (docs/holdout.md).",
+    ),
     "sites": ("lab.sites.study:STUDY", "Accuracy, noise and bytes with 1 to 100 sites (docs/sites.md)."),
     "statistic": (
         "lab.statistic.study:STUDY",

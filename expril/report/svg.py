@@ -60,13 +60,14 @@ def as_svg(block: Charts | Drawing) -> str:
     width = across * (wide + GAP) - GAP if across else wide
     entries = _legend(block, width)
     top = max((entry.y + LINE for entry in entries), default=0)
-    down = max((figure.height for figure in block.figures), default=0) + HEAD + GAP
+    head = 0 if alone else HEAD
+    down = max((figure.height for figure in block.figures), default=0) + head + GAP
     panels = [
         Panel((n % across) * (wide + GAP), top + (n // across) * down, wide, figure)
         for n, figure in enumerate(block.figures)
     ]
     height = top + down * (-(-len(panels) // across) if across else 0)
-    return _render(block.name, width, height, entries=entries, panels=panels, size=block.size)
+    return _render(block.name, width, height, entries=entries, panels=panels, head=head, size=block.size)
 
 
 def _legend(block: Charts, width: int) -> list[Entry]:
@@ -85,5 +86,5 @@ def _legend(block: Charts, width: int) -> list[Entry]:
 def _render(name: str, width: int, height: int, **parts: object) -> str:
     sheet = {"width": width + 2 * MARGIN, "height": height + TITLE + MARGIN, "margin": MARGIN, "top": TITLE}
     style = Markup(asset(PACKAGE, "chart.css"))  # noqa: S704 - our own file, no text of a document
-    shown = {"entries": (), "panels": (), "drawing": "", "size": 0.6} | parts
-    return _template().render(title=name, style=style, head=HEAD, **sheet, **shown).lstrip()
+    shown = {"entries": (), "panels": (), "drawing": "", "head": 0, "size": 0.6} | parts
+    return _template().render(title=name, style=style, **sheet, **shown).lstrip()
