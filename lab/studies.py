@@ -14,6 +14,10 @@ STUDIES = {
         "lab.holdout.study:STUDY",
         "A blog's experiment on Thresholdout, on many data sets, and with a valid holdout (docs/holdout.md).",
     ),
+    "sample": (
+        "lab.sample.study:STUDY",
+        "Figures of the MBDE paper: sampling under integral privacy (docs/integral-privacy.md).",
+    ),
     "sites": ("lab.sites.study:STUDY", "Accuracy, noise and bytes with 1 to 100 sites (docs/sites.md)."),
     "statistic": (
         "lab.statistic.study:STUDY",

@@ -54,7 +54,7 @@ class Charts:
         note: below.
         size: of the marks.
         file: name of an SVG file that shows them, too; "" for none.
-        name: of them all, in that file.
+        name: of them all, above them.
     """
 
     figures: Sequence[Figure]

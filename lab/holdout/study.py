@@ -315,8 +315,7 @@ def document(found: Findings) -> Document:
     ]
     if found.main:
         sections += [
-            Section("Accuracy against the number of variables", [Text(CURVES), _curves(found.main)], PAPER),
-            Section("Signals found", [_signals(found.main)], PAPER),
+            Section("Curves", [Text(CURVES), _curves(found.main), _signals(found.main)], PAPER),
             Section("What is believed, and what is true", [Text(KEPT), _reported_table(found.main)]),
             Section(
                 "What it costs",
@@ -564,8 +563,8 @@ def study(sizes: Sizes) -> Study:
         findings=findings,
         document=document,
         choices=choices,
-        short=Size(3, ("1",), {"settings": (BLOG,), "procedures": tuple(CHOICES)[:5]}, "a minute"),
-        full=Size(50, ("1", "3"), choices, "25 minutes"),
+        short=Size(10, ("1",), {"settings": (BLOG,), "procedures": tuple(CHOICES)[:5]}, "half a minute"),
+        full=Size(50, ("1", "3"), choices, "ten minutes"),
         seed=1000,
         noise="OpenDP; the blog's is seeded",
         width=175,

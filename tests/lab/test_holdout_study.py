@@ -403,8 +403,8 @@ def test_the_docs_tell_the_published_numbers():
     told = [
         (
             f"Of {len(verdicts)} statements about the one data set {verdicts.count('holds')} hold on average, "
-            f"{verdicts.count('possible')} do not and happened all the same, {verdicts.count('not seen')} never happened, "
-            f"and of {verdicts.count('open')} it cannot be told from {found.claims[0].mean.runs} data sets"
+            f"{verdicts.count('possible')} do not and happened all the same, {verdicts.count('not seen')} never "
+            f"happened, and of {verdicts.count('open')} it cannot be told from {found.claims[0].mean.runs} data sets"
         ),
         (
             f"the naive procedure finds {free[NAIVE].signals.value:.1f} (blog: 1), Thresholdout "
@@ -419,8 +419,8 @@ def test_the_docs_tell_the_published_numbers():
             f"{free[SOURCE].peak.value - free[THRESHOLDOUT].peak.value:.1f} points more than Thresholdout"
         ),
         (
-            f"asks {found.cost.questions:,} questions and costs up to epsilon {found.cost.run:,.0f}; by its noise alone it "
-            f"would be {found.cost.run_by_noise:,.0f}."
+            f"asks {found.cost.questions:,} questions and costs up to epsilon {found.cost.run:,.0f}; by its noise "
+            f"alone it would be {found.cost.run_by_noise:,.0f}."
         ),
     ]
     one, three = (main[EACH_STEP, epsilon] for epsilon in ("1", "3"))
