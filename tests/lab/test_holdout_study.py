@@ -31,9 +31,10 @@ from lab.holdout.curator import (
     steward_of,
 )
 from lab.holdout.draws import BLOG, SETTINGS, VARIABLES, Part, Sizes, draw
+from lab.holdout.findings import findings, kept_step
 from lab.holdout.regression import Model, by_likelihood, by_test, fit, fit_each, grow, with_intercept
 from lab.holdout.runs import EACH_CANDIDATE, EACH_STEP, LARGE, NAIVE, SOURCE, THRESHOLDOUT, Run, compute_run
-from lab.holdout.study import STUDY, document, findings, kept_step, study, tasks
+from lab.holdout.study import STUDY, document, study, tasks
 from page_outline import Outline
 from protocol.errors import ConfigurationError
 from protocol.kinds.holdout import cost
