@@ -66,7 +66,7 @@ def as_svg(block: Charts | Drawing) -> str:
         Panel((n % across) * (wide + GAP), top + (n // across) * down, wide, figure)
         for n, figure in enumerate(block.figures)
     ]
-    height = top + down * (-(-len(panels) // across) if across else 0)
+    height = top + (down * -(-len(panels) // across) - GAP if across else 0)
     return _render(block.name, width, height, entries=entries, panels=panels, head=head, size=block.size)
 
 

@@ -104,8 +104,8 @@ def _target(domain: str, seed: int) -> Map:
 
 def _map(found: Findings, shown: Density) -> Map:
     row = found.of(shown.domain, shown.method)[number(shown.epsilon)]
-    name = f"{NAMES[shown.method]}, ε = {shown.epsilon}"
-    return name, f"NLL {decimal(row.nll.value, 2)}", picture_uri(np.asarray(shown.picture.share))
+    under = f"ε = {shown.epsilon}, NLL {decimal(row.nll.value, 2)}"
+    return NAMES[shown.method], under, picture_uri(np.asarray(shown.picture.share))
 
 
 def _maps(file: str, title: str, rows: Sequence[Sequence[Map]]) -> Drawing:
