@@ -175,17 +175,19 @@ def _curves(procedures: Sequence[Procedure]) -> Charts:
     )
 
 
-def _signals(procedures: Sequence[Procedure]) -> Charts:
+def _signals(procedures: Sequence[Procedure]) -> Charts | None:
     """Signal variables found against the number chosen, a line for each procedure that chooses in a way of its own."""
     rows = [shown for shown in procedures if shown.procedure != EACH_STEP]
+    if not rows:
+        return None
     free, asked = ([shown.title for shown in rows if (shown.epsilon != NO_EPSILON) == asks] for asks in (False, True))
     keys = [
         Key(n, hollow, title) for hollow, titles in ((False, free), (True, asked)) for n, title in enumerate(titles)
     ]
     series = [_series(key, shown.found, "signals", errors=False) for key, shown in zip(keys, rows, strict=True)]
     stage = Stage(make_axis(0, SIGNALS, (2.0,)), HEIGHT)
-    figures = [_chart("signal variables found", stage, series, f"of {SIGNALS}")] if rows else []
-    return Charts(figures, keys, columns=1, size=0.45, file="signals.svg", name="Signal variables found")
+    figure = _chart("signal variables found", stage, series, f"of {SIGNALS}")
+    return Charts([figure], keys, columns=1, size=0.45, file="signals.svg", name="Signal variables found")
 
 
 def _series(key: Key, band: Band, unit: str, *, errors: bool = True) -> Series:

@@ -391,6 +391,9 @@ def test_nothing_is_a_document_too():
     assert as_markdown(empty).startswith("# ")
     assert as_files(empty) == {}
     assert not empty.in_medium("terminal")
+    one = document(findings({"runs": [run(EACH_STEP, epsilon="1", asked=3, last=2, charged="1")]}))
+    assert as_files(one).keys() == {"curves.svg"}
+    assert "<h1>" in as_page(one)
 
 
 def test_the_docs_tell_the_published_numbers():
