@@ -1,6 +1,6 @@
 """The blog's experiment on a holdout: how long its three procedures take on 50 data sets, on at most two cores.
 
-Each run is a process's task of its own, as in `expril simulate holdout`; what that adds are a file and its pages. The
+Each run is a process's task of its own, as in `expril-lab study holdout`; what that adds are a file and its pages. The
 target is about the machine alone: the time of its processors over their number. The wall's is beside it, which
 neighbours on a shared machine stretch.
 """

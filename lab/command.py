@@ -48,8 +48,6 @@ def study(  # noqa: PLR0913, PLR0917 - the options of a command
     """
     folder = out / name
     with plain_errors(part="simulations", kept=KEPT.format(folder)):
-        from expril.report.files import as_object
-        from expril.report.provenance import read_provenance
         from expril.report.terminal import as_terminal
         from lab.studies import STUDIES, load_study
         from learner_node.doubts import require_confirmed
@@ -80,8 +78,7 @@ def study(  # noqa: PLR0913, PLR0917 - the options of a command
             with work_bar(json_) as tick:
                 document = chosen.run(order, tick)
         if json_:
-            found = chosen.findings(chosen.cells(folder), read_provenance(folder).get(chosen.name))
-            print_json({"run": str(folder), "found": as_object(found)})
+            print_json({"run": str(folder), "found": chosen.published(chosen.found(folder))})
             return
     console = wide_console(chosen.width)
     for shown in as_terminal(document):

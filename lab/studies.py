@@ -10,9 +10,17 @@ if TYPE_CHECKING:
     from simulations.campaign.study import Study
 
 STUDIES = {
+    "holdout": (
+        "lab.holdout.study:STUDY",
+        "A blog's experiment on Thresholdout, on many data sets, and with a valid holdout (docs/holdout.md).",
+    ),
     "model": (
         "lab.model.study:STUDY",
         "Every model that curators fit in site, beside cells (docs/in-site-learning.md).",
+    ),
+    "sample": (
+        "lab.sample.study:STUDY",
+        "Figures of the MBDE paper: sampling under integral privacy (docs/integral-privacy.md).",
     ),
     "sites": ("lab.sites.study:STUDY", "Accuracy, noise and bytes with 1 to 100 sites (docs/sites.md)."),
     "statistic": (

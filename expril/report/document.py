@@ -43,7 +43,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Charts:
-    """Charts side by side under one legend; on a page alone.
+    """Charts side by side under one legend; on a page alone, unless they have a file, which Markdown shows.
 
     Attributes:
         figures: from the left, each under its name where there are several.
@@ -53,6 +53,8 @@ class Charts:
         lines: whether a key shows a piece of a line.
         note: below.
         size: of the marks.
+        file: name of an SVG file that shows them, too; "" for none.
+        name: of them all, above them.
     """
 
     figures: Sequence[Figure]
@@ -62,6 +64,8 @@ class Charts:
     lines: bool = True
     note: str = ""
     size: float = 0.6
+    file: str = ""
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,16 +78,22 @@ class Legend:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A picture that a template of one's own made, which escaped what it shows; on a page alone.
+    """A picture of one's own making, which escaped what it shows; on a page alone, unless it has a file, as `Charts`.
 
     Attributes:
         svg: its markup.
         name, caption: above and below it.
+        size: width and height in pixels, where these are fixed: a narrow page scrolls it. A file needs them.
+        images: whether it holds images as data URIs.
+        file: name of an SVG file that shows it, too; "" for none.
     """
 
     svg: str
     name: str = ""
     caption: str = ""
+    size: tuple[int, int] | None = None
+    images: bool = False
+    file: str = ""
 
 
 @dataclass(frozen=True)
@@ -220,13 +230,18 @@ class Document:
         return [section for section in self.sections if medium in section.media and section.shown]
 
 
-def tables(blocks: Iterable[Block]) -> Iterator[Table[Any]]:
-    """All tables among blocks and within them, in order."""
+def leaves(blocks: Iterable[Block]) -> Iterator[Block]:
+    """All blocks, and in place of a fold or a grid what is within it, in order."""
     for block in blocks:
-        if isinstance(block, Table):
-            yield block
-        elif isinstance(block, Fold):
-            yield from tables(block.blocks)
+        if isinstance(block, Fold):
+            yield from leaves(block.blocks)
         elif isinstance(block, Grid):
             for group in block.groups:
-                yield from tables(group)
+                yield from leaves(group)
+        else:
+            yield block
+
+
+def tables(blocks: Iterable[Block]) -> Iterator[Table[Any]]:
+    """All tables among blocks and within them, in order."""
+    return (block for block in leaves(blocks) if isinstance(block, Table))

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from expril.report.document import Block, Code, Document, Facts, Fold, Grid, Heading, Notes, Text
+from expril.report.document import Block, Charts, Code, Document, Drawing, Facts, Fold, Grid, Heading, Notes, Text
 from expril.report.numbers import moment
 from expril.report.provenance import Provenance
 from expril.report.table import Cell, Item, Table, Written
@@ -42,7 +42,7 @@ def table(shown: Table[Item]) -> str:
 
 
 def as_markdown(document: Document) -> str:
-    """A document for readers of a repository; charts are left to the page."""
+    """A document for readers of a repository; charts without a file are left to the page."""
     parts = [f"# {plain(document.headline)}", plain(" ".join(document.summary)), document.note]
     for section in document.in_medium("markdown"):
         written = [text for block in section.shown for text in _block(block)]
@@ -60,6 +60,8 @@ def _block(block: Block) -> Iterator[str]:
     elif isinstance(block, Table):
         yield table(block)
         yield plain(block.note)
+    elif isinstance(block, Charts | Drawing) and block.file:
+        yield f"![{plain(block.name)}]({block.file})"
     elif isinstance(block, Code):
         yield fence(block.text)
     elif isinstance(block, Notes):

@@ -2,6 +2,7 @@
 
 Every string of a document is untrusted and reaches the page through one template, which escapes it. The content
 security policy of a page allows no request at all, and of scripts only our own, which sorts tables, by its digest.
+Images are allowed as data URIs where a drawing holds some.
 """
 
 import base64
@@ -10,7 +11,7 @@ from functools import cache
 
 from markupsafe import Markup
 
-from expril.report.document import Document, tables
+from expril.report.document import Document, Drawing, leaves, tables
 from expril.report.templates import Template, asset, page_template, style
 
 PACKAGE = "expril.report"
@@ -24,7 +25,10 @@ def _template() -> Template:
 def as_page(document: Document) -> str:
     """Return a document as one HTML page; the same document gives the same text."""
     parts = {"document": document, "headline": document.headline, "summary": document.summary, "style": style()}
-    if any(table.sortable for section in document.in_medium("page") for table in tables(section.shown)):
+    blocks = [block for section in document.in_medium("page") for block in leaves(section.shown)]
+    if any(isinstance(block, Drawing) and block.images for block in blocks):
+        parts["images"] = True
+    if any(table.sortable for table in tables(blocks)):
         script = asset(PACKAGE, "page.js")
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         parts |= {"script": Markup(script), "digest": digest}  # noqa: S704 - our own file, no text of a document

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from lab.holdout.stepwise import Numbers, Offer, Score
+from lab.holdout.regression import Numbers, Offer, Score
 
 TOLERANCE = Fraction(1, 25)
 """The blog's eps."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from lab.holdout.blog import by_blog
 from lab.holdout.draws import SETTINGS, Drawn, Sizes, draw
-from lab.holdout.stepwise import Grown, by_likelihood, by_test, grow
+from lab.holdout.regression import Grown, by_likelihood, by_test, grow
 from simulations.campaign.store import Task
 
 NAIVE, THRESHOLDOUT, LARGE, SOURCE = "naive", "thresholdout", "naive, large test", "training likelihood"
@@ -117,8 +117,3 @@ def compute_run(sizes: Sizes, solvers: Mapping[str, Solve], task: Task) -> Run:
         seconds=round(time.monotonic() - start, 3),
         **told,
     )
-
-
-def free_tasks(setting: str, seeds: range) -> list[Task]:
-    """Runs of a setting that ask no curator: the first seed of everything before the second of anything."""
-    return [Task(setting, maker, NO_EPSILON, seed) for seed in seeds for maker in FREE]

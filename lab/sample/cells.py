@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
-from lab.sample import bernstein, boosting, gan
+from lab.peers.environment import points_in_environment
+from lab.peers.task import PeerTask
+from lab.sample import bernstein, boosting
 from lab.sample.bernstein import Lattice
-from lab.sample.domains import RANDOM_1D, Box, Target, target_of
+from lab.sample.domains import Box, Target, target_of
 from lab.sample.metrics import coverage, negative_log_likelihood
 from lab.sample.theory import Theory, check_theory
 from protocol.rationals import parse_rational
@@ -34,6 +36,10 @@ LATTICES = {1: (20, 40, 80), 2: (10, 20, 30)}
 USUAL = {1: Lattice(40), 2: Lattice(20)}
 """As plain as the paper has it: the operator once, shifted; in the middle of the degrees."""
 ORDERS = (1, 3)
+GAN_DELTA = 0.1
+"""As in the paper: far too large for a guarantee."""
+GAN_POINTS = 10_000
+GAN_SETTINGS = "2,000 steps of the critic, batches of 128, delta 0.1"
 
 
 class Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -241,7 +247,7 @@ def _dpb(target: Target, records: Floats, task: Task) -> _Made:
 def _dpgan(target: Target, records: Floats, task: Task) -> _Made:
     """The density of a generator is not known: a kernel estimate of its points stands for it."""
     cells = CELLS[target.box.dimensions]
-    points = gan.train(target.box, records, float(parse_rational(task.epsilon)), task.seed)
+    points = gan_points(target.box, records, float(parse_rational(task.epsilon)), task.seed)
     unit = _unit(target, np.clip(points, target.box.low, target.box.high))
     bandwidth = bernstein.choose_bandwidth(unit)
     places = np.minimum((unit * cells).astype(np.int64), cells - 1)
@@ -250,7 +256,31 @@ def _dpgan(target: Target, records: Floats, task: Task) -> _Made:
     density = gaussian_filter(counts, bandwidth * cells, mode="nearest").ravel()
     model = bernstein.as_probabilities(density / density.mean(), cut=True)
     picture = Picture.of(model, target.box) if target.box.dimensions == 2 else None
-    return _Made((_variant("", target, target.box, model),), gan.SETTINGS, None, picture)
+    return _Made((_variant("", target, target.box, model),), GAN_SETTINGS, None, picture)
+
+
+def gan_points(box: Box, records: Floats, epsilon: float, seed: int) -> Floats:
+    """(GAN_POINTS, d) points of a generator trained on (n, d) records in the box, in the peers' environment.
+
+    Raises:
+        PeerUnavailableError: there is no peers' environment, or it lacks Opacus.
+        PeerFailedError: training failed.
+    """
+    low, high = np.array(box.low), np.array(box.high)
+    task = PeerTask(
+        peer="dpgan",
+        epsilon=epsilon,
+        delta=GAN_DELTA,
+        seed=seed,
+        train=records,
+        labels=np.zeros(len(records), np.int64),
+        test=np.tile(low, (GAN_POINTS, 1)),
+        lower=low,
+        upper=high,
+        source=low[None, :],
+        columns=tuple(f"x{place}" for place in range(box.dimensions)),
+    )
+    return points_in_environment(task)
 
 
 def _rebinned(cells: Floats, count: int) -> Floats:
@@ -268,8 +298,3 @@ _METHODS: dict[str, Callable[[Target, Floats, Task], _Made]] = {
     DPB: _dpb,
     DPGAN: _dpgan,
 }
-
-
-def is_random_line(domain: str) -> bool:
-    """Whether a domain is one of random Gaussians on a line."""
-    return domain.startswith(RANDOM_1D)

@@ -10,7 +10,7 @@ import msgspec
 from expril.report.numbers import decimal
 from lab.sample.cells import DPB, DPGAN, MBDE
 from lab.sample.domains import MIXTURE, RANDOM_1D, RANDOM_2D, RING, WIDE_RING
-from lab.sample.model import BEST, Found, Row
+from lab.sample.findings import BEST, Findings, Row
 
 Verdict = Literal["holds", "in part", "does not hold", "not measured"]
 TIMES, SPREAD = 400, 100
@@ -44,7 +44,7 @@ class Claim(msgspec.Struct, frozen=True):
     verdict: Verdict
 
 
-def claims_of(found: Found) -> list[Claim]:
+def claims_of(found: Findings) -> list[Claim]:
     """All claims, in the paper's order."""
     return [
         Claim(says, where, *judge(found))
@@ -66,7 +66,7 @@ def claims_of(found: Found) -> list[Claim]:
 Told = tuple[str, Verdict]
 
 
-def _times(found: Found) -> Told:
+def _times(found: Findings) -> Told:
     """Ratios of the least epsilon at which DPB's likelihood reaches MBDE's; one it never reaches is a lower bound."""
     told, most = [], []
     for name, method in (("plain", DPB), ("at its best lattice", BEST)):
@@ -85,8 +85,8 @@ def _times(found: Found) -> Told:
     return said, "holds" if min(most) >= TIMES else "in part" if min(most) >= SOME_TIMES else "does not hold"
 
 
-def _better(domain: str) -> Callable[[Found], Told]:
-    def judge(found: Found) -> Told:
+def _better(domain: str) -> Callable[[Findings], Told]:
+    def judge(found: Findings) -> Told:
         ours = found.of(domain, MBDE)
         told, won = [], []
         for name, method in (("plain", DPB), ("best", BEST)):
@@ -103,7 +103,7 @@ def _better(domain: str) -> Callable[[Found], Told]:
     return judge
 
 
-def _falls(found: Found) -> Told:
+def _falls(found: Findings) -> Told:
     rising, tried = [], 0
     for domain in found.domains:
         values = [row.nll.value for row in found.of(domain, MBDE).values()]
@@ -118,7 +118,7 @@ def _falls(found: Found) -> Told:
     return f"at every step of epsilon on {kept} of {tried} domains{but}.", _share([kept / tried])
 
 
-def _sharply(found: Found) -> Told:
+def _sharply(found: Findings) -> Told:
     told, faster = [], []
     for domain in found.domains:
         rows = found.of(domain, MBDE)
@@ -137,11 +137,11 @@ def _sharply(found: Found) -> Told:
     return said, _share([sum(faster) / len(faster)])
 
 
-def _lines(found: Found) -> list[str]:
+def _lines(found: Findings) -> list[str]:
     return [domain for domain in found.domains if domain == MIXTURE or domain.startswith(RANDOM_1D)]
 
 
-def _plateau(found: Found) -> Told:
+def _plateau(found: Findings) -> Told:
     shares = []
     for domain in _lines(found):
         rows = found.of(domain, DPB)
@@ -159,7 +159,7 @@ def _plateau(found: Found) -> Told:
     return said, _share([flat / len(shares)])
 
 
-def _beats_far(found: Found) -> Told:
+def _beats_far(found: Findings) -> Told:
     won = tried = 0
     for domain in _lines(found):
         ours, theirs = found.of(domain, MBDE), found.of(domain, DPB)
@@ -172,7 +172,7 @@ def _beats_far(found: Found) -> Told:
     return f"lower negative log-likelihood than DPB (plain) in {won} of {tried} cases.", _share([won / tried])
 
 
-def _spread(found: Found) -> Told:
+def _spread(found: Findings) -> Told:
     ratios, fixed = [], []
     for domain in found.domains:
         ours, theirs = found.of(domain, MBDE), found.of(domain, DPB)
@@ -207,7 +207,7 @@ def _ratio(theirs: Row, ours: Row) -> float:
     return theirs.nll.deviation / ours.nll.deviation
 
 
-def _coverage(found: Found) -> Told:
+def _coverage(found: Findings) -> Told:
     told, near, tried = [], 0, 0
     for name, measure in (("as printed", _printed), ("of the densest region", _dense)):
         lowest, flat = _lowest(found, measure)
@@ -223,7 +223,7 @@ def _coverage(found: Found) -> Told:
     return "; ".join(told) + ". Rule: as printed, lowest between 0.5 and 2.", _share([near / tried])
 
 
-def _lowest(found: Found, measure: Callable[[Row], float]) -> tuple[dict[float, int], int]:
+def _lowest(found: Findings, measure: Callable[[Row], float]) -> tuple[dict[float, int], int]:
     """Epsilon -> domains on which MBDE's coverage is lowest there, and domains on which it hardly moves."""
     lowest: dict[float, int] = {}
     flat = 0
@@ -247,7 +247,7 @@ def _dense(row: Row) -> float:
     return row.coverage.value
 
 
-def _gan(found: Found) -> Told:
+def _gan(found: Findings) -> Told:
     rows = found.of(RING, DPGAN)
     lost, told = [], []
     for epsilon, row in rows.items():

@@ -1,23 +1,27 @@
-"""The paper's figures, each as one SVG file that loads nothing."""
+"""The paper's figures: lines as charts, and densities in the plane as rows of small maps."""
 
-import math
+import base64
+import struct
+import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
 
-from expril.report.chart import Axis, Figure, Key, Line, Place, Rule, Stage, Tick, make_axis
+from expril.report.chart import Figure, Key, Level, Place, Series, line_chart, log_axis
+from expril.report.document import Charts, Drawing
 from expril.report.numbers import decimal
-from expril.report.templates import page_template
 from lab.sample.cells import DPB, DPGAN, MAP_CELLS, MBDE
 from lab.sample.domains import MIXTURE, RANDOM_1D, RANDOM_2D, RING, WIDE_RING, target_of
-from lab.sample.images import picture_uri
-from lab.sample.model import BEST, NAMES, Found, Mean, Row, Shown, number
+from lab.sample.findings import BEST, NAMES, Density, Findings, Mean, Row, number
 
-PACKAGE, TEMPLATE = "lab.sample", "figure.svg.j2"
-MARGIN, HEAD = 16, 84
-MAP_WIDTH, MAP_GAP = 150, 20
-PLOT_WIDTH, PLOT_HEIGHT, PLOT_GAP = 330, 230, 46
+Floats = NDArray[np.float64]
+SIDE, GAP, HEAD = 120, 16, 34
+"""Of a map, between two, and above one for its name, in pixels."""
+HEIGHT = 284
+"""Of a chart."""
 LINES = (1, 2, 3, 5, 7, 10)
 """Numbers of random Gaussians that the figures show; the tables have all."""
 FIGURE_1 = 2.0
@@ -25,65 +29,48 @@ FIGURE_1 = 2.0
 TITLES = {
     RING: "ring",
     WIDE_RING: "wide ring",
-    RANDOM_2D: "random Gaussians in the plane",
+    RANDOM_2D: "Gaussians in the plane",
     MIXTURE: "mixture of three on a line",
 }
-_KEYS = {
+KEYS = {
     MBDE: Key(0, False, "MBDE"),
     DPB: Key(1, False, "DPB, plain"),
     BEST: Key(1, True, "DPB at its best lattice"),
-    DPGAN: Key(3, False, "DPGAN"),
 }
-_STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-_LEFT, _RIGHT = 12.0, 96.0
-
-
-@dataclass(frozen=True)
-class Panel:
-    """A picture (`image`, a URI) or a plot (`figure`) at a place in pixels, under a name."""
-
-    x: int
-    y: int
-    width: int
-    height: int
-    name: str
-    under: str = ""
-    image: str = ""
-    figure: Figure | None = None
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """One file."""
-
-    title: str
-    width: int
-    height: int
-    panels: tuple[Panel, ...]
-    keys: tuple[Key, ...] = ()
-    key_width: int = 190
-
+STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+SHADES = np.array(
+    [[255, 255, 255], [214, 229, 244], [141, 190, 224], [58, 133, 189], [15, 77, 143], [8, 32, 84]], dtype=np.float64
+)
+"""From nothing to the peak; as grey it gets darker all the way."""
+MAP = Markup(
+    '<svg x="{x}" y="{y}" width="{side}" height="{tall}" overflow="visible">'
+    '<text class="name" y="12">{name}</text><text y="27">{under}</text>'
+    '<image y="{head}" width="{side}" height="{side}" preserveAspectRatio="none" href="{uri}"/></svg>'
+)
+SHEET = Markup('<svg width="{width}" height="{height}" role="img" aria-label="{name}">{maps}</svg>')
 
 Measure = Callable[[Row], tuple[float, float]]
 """A row -> a value and its deviation."""
+Map = tuple[str, str, str]
+"""A name, a line under it, and a URI."""
 
 
-def figures(found: Found) -> dict[str, str]:
-    """File name -> SVG of every figure of which something is there."""
-    sheets = {
-        "figure1.svg": _figure_1(found),
-        "figure4.svg": _rows_of_maps(found, RING, "Figure 4: the ring, over epsilon"),
-        "figure4-wide.svg": _rows_of_maps(found, WIDE_RING, "Figure 4 on the wide ring, over epsilon"),
-        "figure5.svg": _figure_5(found),
-        "figure6.svg": _figure_6(found),
-        "figure7.svg": _figure_7(found),
-        "figure8.svg": _rows_of_maps(found, RANDOM_2D, "Figure 8: random Gaussians in the plane, over epsilon"),
-    }
-    template = page_template(PACKAGE, name=TEMPLATE)
-    return {name: template.render(sheet=sheet).lstrip() for name, sheet in sheets.items() if sheet is not None}
+def figures(found: Findings) -> list[Charts | Drawing]:
+    """Every figure of which something is there, in the paper's order."""
+    shown = (
+        _alike(found),
+        _rows("figure4.svg", "Figure 4: the ring, over epsilon; DPB above MBDE", found, RING),
+        _rows("figure4-wide.svg", "Figure 4 on the wide ring, over epsilon; DPB above MBDE", found, WIDE_RING),
+        _measures(found),
+        _coverage_of_lines(found),
+        _likelihood_of_lines(found),
+        _rows("figure8.svg", "Figure 8: random Gaussians in the plane; DPB above MBDE", found, RANDOM_2D),
+    )
+    return [figure for figure in shown if figure is not None]
 
 
-def _figure_1(found: Found) -> Sheet | None:
+def _alike(found: Findings) -> Drawing | None:
+    """Figure 1: the target, MBDE, DPB where it is first as likely, and DPGAN."""
     shown = {(each.method, number(each.epsilon)): each for each in found.pictures if each.domain == RING}
     ours = shown.get((MBDE, FIGURE_1))
     if ours is None:
@@ -95,10 +82,11 @@ def _figure_1(found: Found) -> Sheet | None:
     maps += [_map(found, shown[DPB, reached])] if (DPB, reached) in shown else []
     gans = [epsilon for method, epsilon in shown if method == DPGAN]
     maps += [_map(found, shown[DPGAN, max(gans)])] if gans else []
-    return _maps("Figure 1: densities that look about alike, on the ring", [maps])
+    return _maps("figure1.svg", "Figure 1: densities on the ring that look about alike", [maps])
 
 
-def _rows_of_maps(found: Found, domain: str, title: str) -> Sheet | None:
+def _rows(file: str, title: str, found: Findings, domain: str) -> Drawing | None:
+    """The target and a row of densities over epsilon for each of two methods."""
     rows = []
     largest = max((number(each.epsilon) for each in found.pictures if each.method == MBDE), default=0.0)
     for method in (DPB, MBDE):
@@ -106,11 +94,7 @@ def _rows_of_maps(found: Found, domain: str, title: str) -> Sheet | None:
         if shown:
             there = [_map(found, each) for each in shown if number(each.epsilon) <= largest]
             rows.append([_target(domain, shown[0].seed), *there])
-    return _maps(title, rows) if rows else None
-
-
-Map = tuple[str, str, str]
-"""A name, a line under it, and a URI."""
+    return _maps(file, title, rows) if rows else None
 
 
 def _target(domain: str, seed: int) -> Map:
@@ -118,162 +102,142 @@ def _target(domain: str, seed: int) -> Map:
     return "target", "", picture_uri(masses / masses.max())
 
 
-def _map(found: Found, shown: Shown) -> Map:
+def _map(found: Findings, shown: Density) -> Map:
     row = found.of(shown.domain, shown.method)[number(shown.epsilon)]
-    name = f"{NAMES[shown.method]}, ε = {shown.epsilon}"
-    return name, f"NLL {decimal(row.nll.value, 2)}", picture_uri(np.asarray(shown.picture.share))
+    under = f"ε = {shown.epsilon}, NLL {decimal(row.nll.value, 2)}"
+    return NAMES[shown.method], under, picture_uri(np.asarray(shown.picture.share))
 
 
-def _maps(title: str, rows: Sequence[Sequence[Map]]) -> Sheet:
-    step, tall = MAP_WIDTH + MAP_GAP, MAP_WIDTH + 62
-    panels = [
-        Panel(MARGIN + column * step, 58 + row * tall, MAP_WIDTH, MAP_WIDTH + 22, name, under, image)
-        for row, maps in enumerate(rows)
-        for column, (name, under, image) in enumerate(maps)
-    ]
-    wide = max(len(maps) for maps in rows)
-    return Sheet(title, max(480, 2 * MARGIN + wide * step - MAP_GAP), 58 + len(rows) * tall - 24, tuple(panels))
-
-
-def _figure_5(found: Found) -> Sheet | None:
-    domains = [domain for domain in TITLES if found.of(domain, MBDE)]
-    plots = []
-    for domain in domains:
-        rows = {method: found.of(domain, method) for method in (MBDE, DPB, BEST)}
-        held = {method: list(each.values()) for method, each in rows.items()}
-        any_row = held[MBDE][0]
-        levels = (
-            ("majority", any_row.base, f"Q0: {decimal(any_row.base, 2)}"),
-            ("ceiling", any_row.entropy, f"the target: {decimal(any_row.entropy, 2)}"),
+def _maps(file: str, title: str, rows: Sequence[Sequence[Map]]) -> Drawing:
+    """Rows of maps, the first of each row below that of the row before."""
+    step, tall = SIDE + GAP, SIDE + HEAD
+    maps = Markup("").join(
+        MAP.format(
+            x=column * step, y=row * (tall + GAP), side=SIDE, tall=tall, head=HEAD, name=name, under=under, uri=uri
         )
-        plots.append((f"{TITLES[domain]}: NLL in nats", _plot(held, _nll, levels)))
-        plots.append((f"{TITLES[domain]}: mode coverage as printed", _plot(held, _printed)))
-        plots.append(("the same of the densest region", _plot(held, _coverage)))
+        for row, shown in enumerate(rows)
+        for column, (name, under, uri) in enumerate(shown)
+    )
+    width, height = max(map(len, rows)) * step - GAP, len(rows) * (tall + GAP) - GAP
+    svg = SHEET.format(width=width, height=height, name=title, maps=maps)
+    return Drawing(svg, title, size=(width, height), images=True, file=file)
+
+
+def picture_uri(share: Floats) -> str:
+    """A data URI of a PNG (ISO 15948) with a palette.
+
+    Shades follow the square root of the share, so that what is faint can be seen.
+
+    Args:
+        share: (n, m) shares of the peak in [0, 1]; the first coordinate goes right, the second up.
+    """
+    levels = np.rint(np.sqrt(np.clip(share, 0.0, 1.0)) * 255).astype(np.uint8).T[::-1]
+    height, width = levels.shape
+    places = np.linspace(0, len(SHADES) - 1, 256)
+    palette = np.stack([np.interp(places, np.arange(len(SHADES)), stops) for stops in SHADES.T], axis=1)
+    rows = np.column_stack([np.zeros(height, np.uint8), levels]).tobytes()  # each row begins with its filter, none
+    data = b"".join(
+        (
+            b"\x89PNG\r\n\x1a\n",
+            _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)),  # 3: indices of a palette
+            _chunk(b"PLTE", np.rint(palette).astype(np.uint8).tobytes()),
+            _chunk(b"IDAT", zlib.compress(rows, 9)),
+            _chunk(b"IEND", b""),
+        )
+    )
+    return "data:image/png;base64," + base64.b64encode(data).decode()
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def _measures(found: Findings) -> Charts | None:
+    """Figure 5: for each domain, likelihood and both coverages."""
+    plots = []
+    for domain, title in TITLES.items():
+        if not found.of(domain, MBDE):
+            continue
+        held = {method: list(found.of(domain, method).values()) for method in KEYS}
+        first = held[MBDE][0]
+        levels = [
+            Level("majority", first.base, f"Q0: {decimal(first.base, 2)}"),
+            Level("ceiling", first.entropy, f"the target: {decimal(first.entropy, 2)}"),
+        ]
+        plots.append(_chart(f"{title}: NLL in nats", held, partial(_value, "nll"), levels))
+        plots.append(_chart(f"{title}: coverage as printed", held, partial(_value, "printed")))
+        plots.append(_chart(f"{title}: coverage, densest region", held, partial(_value, "coverage")))
     if not plots:
         return None
-    keys = tuple(_KEYS[method] for method in (MBDE, DPB, BEST))
-    title = "Figure 5: negative log-likelihood (dotted Q0, solid the target's own entropy) and mode coverage, both ways"
-    return _plots(title, plots, keys, columns=3)
+    rules = [("majority", "Q0"), ("ceiling", "the target's own entropy")]
+    title = "Figure 5: negative log-likelihood and mode coverage, both ways"
+    return Charts(plots, tuple(KEYS.values()), rules, file="figure5.svg", name=title)
 
 
-def _by_modes(found: Found, method: str) -> dict[str, list[Row]]:
+def _coverage_of_lines(found: Findings) -> Charts | None:
+    """Figure 6."""
+    rows = _by_modes(found, MBDE)
+    keys = _mode_keys(rows)
+    plots = [
+        _chart("MBDE: mode coverage as printed, mean", rows, partial(_alone, "printed", "value"), keys=keys),
+        _chart("MBDE: its standard deviation", rows, partial(_alone, "printed", "deviation"), keys=keys),
+    ] if rows else []  # fmt: skip
+    return _lines_charts("figure6.svg", "Figure 6: mode coverage on m random Gaussians on a line", plots, keys)
+
+
+def _likelihood_of_lines(found: Findings) -> Charts | None:
+    """Figure 7."""
+    plots: list[Figure] = []
+    every: dict[str, Key] = {}
+    for method in (DPB, MBDE):
+        if rows := _by_modes(found, method):
+            keys = _mode_keys(rows)
+            every |= keys
+            name = NAMES[method]
+            plots.append(_chart(f"{name}: NLL in nats, mean", rows, partial(_alone, "nll", "value"), keys=keys))
+            plots.append(
+                _chart(f"{name}: its standard deviation", rows, partial(_alone, "nll", "deviation"), keys=keys)
+            )
+    return _lines_charts("figure7.svg", "Figure 7: NLL on m random Gaussians on a line", plots, every)
+
+
+def _by_modes(found: Findings, method: str) -> dict[str, list[Row]]:
     held = {f"{modes}": list(found.of(f"{RANDOM_1D}-{modes}", method).values()) for modes in LINES}
     return {modes: rows for modes, rows in held.items() if rows}
 
 
-def _mode_keys(modes: Sequence[str]) -> dict[str, Key]:
+def _mode_keys(modes: Mapping[str, object]) -> dict[str, Key]:
     return {each: Key(place, place % 2 == 1, f"m = {each}") for place, each in enumerate(modes)}
 
 
-def _figure_6(found: Found) -> Sheet | None:
-    rows = _by_modes(found, MBDE)
-    if not rows:
-        return None
-    keys = _mode_keys(list(rows))
-    plots = [
-        ("MBDE: mode coverage as printed, mean", _plot(rows, _alone(_printed), keys=keys)),
-        ("MBDE: its standard deviation", _plot(rows, _deviation(_printed), keys=keys)),
-    ]
-    return _plots("Figure 6: mode coverage on m random Gaussians on a line", plots, tuple(keys.values()), 110)
+def _lines_charts(file: str, title: str, plots: Sequence[Figure], keys: Mapping[str, Key]) -> Charts | None:
+    return Charts(plots, tuple(keys.values()), columns=2, file=file, name=title) if plots else None
 
 
-def _figure_7(found: Found) -> Sheet | None:
-    plots = []
-    named: dict[str, Key] = {}
-    for method in (DPB, MBDE):
-        if rows := _by_modes(found, method):
-            keys = _mode_keys(list(rows))
-            named |= keys
-            plots.append((f"{NAMES[method]}: NLL in nats, mean", _plot(rows, _alone(_nll), keys=keys)))
-            plots.append((f"{NAMES[method]}: its standard deviation", _plot(rows, _deviation(_nll), keys=keys)))
-    if not plots:
-        return None
-    return _plots("Figure 7: NLL on m random Gaussians on a line", plots, tuple(named.values()), 110)
-
-
-def _of(mean: Mean) -> tuple[float, float]:
+def _value(measure: str, row: Row) -> tuple[float, float]:
+    mean: Mean = getattr(row, measure)
     return mean.value, mean.deviation
 
 
-def _nll(row: Row) -> tuple[float, float]:
-    return _of(row.nll)
+def _alone(measure: str, part: str, row: Row) -> tuple[float, float]:
+    return getattr(getattr(row, measure), part), 0.0
 
 
-def _coverage(row: Row) -> tuple[float, float]:
-    return _of(row.coverage)
-
-
-def _printed(row: Row) -> tuple[float, float]:
-    return _of(row.printed)
-
-
-def _alone(measure: Measure) -> Measure:
-    return lambda row: (measure(row)[0], 0.0)
-
-
-def _deviation(measure: Measure) -> Measure:
-    return lambda row: (measure(row)[1], 0.0)
-
-
-def _plots(
-    title: str, plots: Sequence[tuple[str, Figure]], keys: tuple[Key, ...], key_width: int = 190, *, columns: int = 2
-) -> Sheet:
-    tall = PLOT_HEIGHT + 56
-    panels = [
-        Panel(
-            MARGIN + (place % columns) * (PLOT_WIDTH + PLOT_GAP),
-            HEAD + (place // columns) * tall,
-            PLOT_WIDTH,
-            PLOT_HEIGHT + 30,
-            name,
-            figure=figure,
-        )
-        for place, (name, figure) in enumerate(plots)
-    ]
-    height = HEAD + math.ceil(len(plots) / columns) * tall
-    width = 2 * MARGIN + columns * (PLOT_WIDTH + PLOT_GAP) - PLOT_GAP
-    return Sheet(title, width, height, tuple(panels), keys, key_width)
-
-
-def _plot(
+def _chart(
+    name: str,
     rows: Mapping[str, Sequence[Row]],
     measure: Measure,
-    levels: Sequence[tuple[str, float, str]] = (),
-    keys: Mapping[str, Key] = _KEYS,
+    levels: Sequence[Level] = (),
+    keys: Mapping[str, Key] = KEYS,
 ) -> Figure:
     """Lines over the logarithm of epsilon, with bands of one standard deviation where all places have one."""
-    epsilons = sorted({number(row.epsilon) for held in rows.values() for row in held})
-    low, high = math.log(epsilons[0]), math.log(max(epsilons[-1], 2 * epsilons[0]))
-    axis = Axis(low, high, left=_LEFT, right=_RIGHT)
-    drawn: list[tuple[Key, list[Place]]] = []
-    for name, held in rows.items():
+    series = []
+    for line, held in rows.items():
         places = []
         for row in held:
             value, deviation = measure(row)
             text = f"{decimal(value, 3)} at ε = {row.epsilon}"
-            places.append(
-                Place(axis.place(math.log(number(row.epsilon))), value, (value - deviation, value + deviation), text)
-            )
-        if places:
-            drawn.append((keys[name], places))
-    ends = [end for _, places in drawn for place in places for end in place.error] + [level[1] for level in levels]
-    stage = Stage(make_axis(min(ends), max(ends), _STEPS), PLOT_HEIGHT)
-    lines: list[Line] = [
-        stage.line(key.index, key.hollow, key.name, places, errors=any(p.error[0] < p.error[1] for p in places))
-        for key, places in drawn
-    ]
-    ticks = [epsilon for epsilon in epsilons if _round(epsilon)]
-    return Figure(
-        stage,
-        "",
-        tuple(Tick(f"{epsilon:g}", axis.at(math.log(epsilon))) for epsilon in ticks),
-        tuple(lines),
-        " ".join(f"{key.name}: {'; '.join(place.text for place in places)}." for key, places in drawn),
-        below=20,
-        rules=tuple(Rule(style, stage.y(value), text) for style, value, text in levels),
-    )
-
-
-def _round(epsilon: float) -> bool:
-    """Whether it is a power of ten: only these have room below the axis."""
-    return abs(math.log10(epsilon) - round(math.log10(epsilon))) < 1e-9
+            places.append(Place(number(row.epsilon), value, (value - deviation, value + deviation), text))
+        series.append(Series(keys[line], places))
+    axis = log_axis((place.x for one in series for place in one.places), left=12.0, right=96.0)
+    return line_chart(name, series, axis, STEPS, levels=levels, height=HEIGHT, across="epsilon, logarithmic")

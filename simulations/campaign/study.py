@@ -13,6 +13,7 @@ from expril.report.files import as_object, csv_table
 from expril.report.markdown import as_markdown
 from expril.report.page import as_page
 from expril.report.provenance import Provenance, read_provenance
+from expril.report.svg import as_files
 from protocol.errors import ConfigurationError
 from simulations.campaign.names import parse_names
 from simulations.campaign.runner import Campaign, run_missing, says_nothing
@@ -111,6 +112,8 @@ class Study:
         width: columns of the widest table.
         check: stops an order before any work; raises ConfigurationError or DataUnavailableError.
         read_versions: of other environments, by name.
+        results: findings -> what is published of them as JSON: all, by default.
+        indent: of results.json; 0 is one line.
     """
 
     name: str
@@ -126,6 +129,8 @@ class Study:
     width: int = 132
     check: Callable[[Order], None] = lambda _order: None
     read_versions: Callable[[], Mapping[str, str]] = dict
+    results: Callable[[Any], object] = lambda found: found
+    indent: int = 1
 
     def run(self, order: Order, progress: Progress = says_nothing) -> Document:
         """Compute the cells that the folder lacks, then write every file anew; also after an interrupt.
@@ -158,12 +163,20 @@ class Study:
         """The finished cells of a folder, by part."""
         return {part.name: part.read(out) for part in self.parts}
 
+    def found(self, out: Path) -> Any:
+        """What the finished cells of a folder say."""
+        return self.findings(self.cells(out), read_provenance(out).get(self.name))
+
+    def published(self, found: Any) -> object:
+        """Findings as JSON values."""
+        return as_object(self.results(found))
+
     def write(self, out: Path) -> Document:
-        """Write every file of a folder from its finished cells: page, Markdown, JSON, CSV."""
-        found = self.findings(self.cells(out), read_provenance(out).get(self.name))
+        """Write every file of a folder from its finished cells: page, Markdown, JSON, CSV, SVG."""
+        found = self.found(out)
         document = self.document(found)
-        encoded = msgspec.json.format(msgspec.json.encode(as_object(found)), indent=1).decode()
-        texts = {name: csv_table(table) for name, table in document.files.items()}
+        encoded = msgspec.json.format(msgspec.json.encode(self.published(found)), indent=self.indent).decode()
+        texts = {name: csv_table(table) for name, table in document.files.items()} | as_files(document)
         write_texts(out, {**texts, FINDINGS: f"{encoded}\n", MARKDOWN: as_markdown(document), PAGE: as_page(document)})
         return document
 

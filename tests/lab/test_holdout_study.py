@@ -4,8 +4,8 @@ import csv
 import json
 import math
 from fractions import Fraction
-from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -14,10 +14,14 @@ from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
 from expril.audit.kinds.holdouts import blog_loss
-from expril.commands.command import app
-from expril.report import provenance
-from lab.holdout import command
-from lab.holdout.asked import (
+from expril.report.document import tables
+from expril.report.markdown import as_markdown
+from expril.report.page import as_page
+from expril.report.svg import as_files
+from lab.__main__ import app
+from lab.holdout.blog import TOLERANCE, blog_cost, blog_score, edge_loss, questions
+from lab.holdout.claims import STATEMENTS, Statement, bias, claims_of, hold, peak_at, wilson
+from lab.holdout.curator import (
     SOLVERS,
     ask_each_candidate,
     ask_each_step,
@@ -26,23 +30,19 @@ from lab.holdout.asked import (
     plan_holdout,
     steward_of,
 )
-from lab.holdout.blog import TOLERANCE, blog_cost, blog_score, edge_loss, questions
-from lab.holdout.claims import STATEMENTS, Statement, bias, claims_of, hold, peak_at, wilson
-from lab.holdout.command import Order
 from lab.holdout.draws import BLOG, SETTINGS, VARIABLES, Part, Sizes, draw
-from lab.holdout.files import curves_csv
-from lab.holdout.logistic import fit, fit_each, with_intercept
-from lab.holdout.markdown import build_markdown
-from lab.holdout.model import found_of, kept_of
-from lab.holdout.page import build_curves, build_page, build_signals
+from lab.holdout.findings import findings, kept_step
+from lab.holdout.regression import Model, by_likelihood, by_test, fit, fit_each, grow, with_intercept
 from lab.holdout.runs import EACH_CANDIDATE, EACH_STEP, LARGE, NAIVE, SOURCE, THRESHOLDOUT, Run, compute_run
-from lab.holdout.stepwise import Model, by_likelihood, by_test, grow
+from lab.holdout.study import STUDY, document, study, tasks
 from page_outline import Outline
 from protocol.errors import ConfigurationError
 from protocol.kinds.holdout import cost
 from protocol.record_frames import encode_frame
 from simulations.campaign.store import Task
+from simulations.campaign.study import FINDINGS, MARKDOWN, PAGE, Order
 
+DOCS = Path(__file__).parents[2] / "docs"
 TINY = Sizes(train=80, test=60, large=90, fresh=100, steps=3)
 
 
@@ -331,9 +331,9 @@ def test_claims_are_of_data_sets_that_all_three_procedures_have():
 
 def test_a_user_keeps_what_looks_best_among_what_was_asked_about():
     asked = run(EACH_STEP, epsilon="1", estimates=(61.0, 60.0, 70.0), asked=2, last=1, charged="1")
-    assert kept_of(asked) == 0
-    assert kept_of(run(NAIVE)) == 2
-    (shown,) = found_of([asked]).shown
+    assert kept_step(asked) == 0
+    assert kept_step(run(NAIVE)) == 2
+    (shown,) = findings({"runs": [asked]}).shown
     assert shown.reported.excess.value == pytest.approx(61 - 55)
     assert shown.reported.off.value == pytest.approx((6 + 2) / 2)
     assert shown.charged == ("1", "1")
@@ -348,22 +348,34 @@ RUNS = [
 ]
 
 
-def test_pages_say_what_was_found_and_load_nothing():
-    found = found_of(RUNS)
-    page, text = build_page(found), build_markdown(found, "curves.svg", "signals.svg")
+def test_a_document_says_what_was_found_in_every_form_and_loads_nothing():
+    found = findings({"runs": RUNS})
+    shown = document(found)
+    page, text, drawings = as_page(shown), as_markdown(shown), as_files(shown)
 
-    for shown in (page, text):
-        assert "The blog's holdout on 3 data sets instead of one" in shown.replace("&#39;", "'")
-        assert "it found all ten signal variables" in shown
-        assert "cannot be told" in shown
-    assert not {"script", "link", "img", "iframe"} & {name for name, _ in Outline(page).elements}
-    assert build_page(found) == page
-    assert "holdout, each step, epsilon 3" in text
+    for form in (page, text):
+        assert "it found all ten signal variables" in form
+        assert "cannot be told" in form
+        assert "holdout, each step, epsilon 3" in form
+    outline = Outline(page)
+    assert not {"script", "link", "img", "iframe"} & {name for name, _ in outline.elements}
+    assert outline.count("figure") == 5 + 1
     assert "![Signal variables found](signals.svg)" in text
-    for drawing in (build_curves(found), build_signals(found)):
+    assert drawings.keys() == {"curves.svg", "signals.svg"}
+    for drawing in drawings.values():
         assert ET.fromstring(drawing).tag.endswith("svg")
         assert "href" not in drawing
-    rows = list(csv.DictReader(curves_csv(found).splitlines()))
+    words = " ".join(ET.fromstring(drawings["curves.svg"]).itertext())
+    assert "what the learner believes" in words
+    assert "58.0 % with 2 variables" not in words  # the first and the last step are told, and every fifth is marked
+    terminal = [table.caption for part in shown.in_medium("terminal") for table in tables(part.shown)]
+    assert len(terminal) == 5
+
+
+def test_rows_of_the_file_are_steps():
+    (table,) = document(findings({"runs": RUNS})).files.values()
+    rows = [{column.heading: str(column.show(row)) for column in table.columns} for row in table.groups[0].rows]
+
     assert len(rows) == 9 * 3
     assert (rows[2]["procedure"], rows[2]["variables"], rows[2]["fresh"], rows[2]["found"]) == (
         NAIVE,
@@ -373,28 +385,81 @@ def test_pages_say_what_was_found_and_load_nothing():
     )
 
 
-def test_nothing_is_a_page_too():
-    empty = found_of([])
-    assert "<h1>" in build_page(empty)
-    assert build_markdown(empty, "a", "b").startswith("# ")
-    assert ET.fromstring(build_curves(empty)).tag.endswith("svg")
+def test_nothing_is_a_document_too():
+    empty = document(findings({"runs": []}))
+    assert "<h1>" in as_page(empty)
+    assert as_markdown(empty).startswith("# ")
+    assert as_files(empty) == {}
+    assert not empty.in_medium("terminal")
+    one = document(findings({"runs": [run(EACH_STEP, epsilon="1", asked=3, last=2, charged="1")]}))
+    assert as_files(one).keys() == {"curves.svg"}
+    assert "<h1>" in as_page(one)
 
 
-# --- the command --------------------------------------------------------------------------------------------
+def test_the_docs_tell_the_published_numbers():
+    folder = DOCS / "reproduction" / "holdout"
+    found = STUDY.found(folder)
+    text = " ".join((DOCS / "holdout.md").read_text(encoding="utf-8").split())
+    main = {(shown.procedure, shown.epsilon): shown for shown in found.main}
+    free = {name: main[name, "inf"] for name in (NAIVE, THRESHOLDOUT, LARGE, SOURCE)}
+    verdicts = [claim.verdict for claim in found.claims]
+
+    told = [
+        (
+            f"Of {len(verdicts)} statements about the one data set {verdicts.count('holds')} hold on average, "
+            f"{verdicts.count('possible')} do not and happened all the same, {verdicts.count('not seen')} never "
+            f"happened, and of {verdicts.count('open')} it cannot be told from {found.claims[0].mean.runs} data sets"
+        ),
+        (
+            f"the naive procedure finds {free[NAIVE].signals.value:.1f} (blog: 1), Thresholdout "
+            f"{free[THRESHOLDOUT].signals.value:.1f} (blog: 10), the large test set {free[LARGE].signals.value:.1f}"
+        ),
+        (
+            f"on the way is {free[NAIVE].peak.value:.1f}, {free[THRESHOLDOUT].peak.value:.1f} (blog: about 61) and "
+            f"{free[LARGE].peak.value:.1f} %"
+        ),
+        (
+            f"finds {free[SOURCE].signals.value:.1f} and reaches {free[SOURCE].peak.value:.1f} %: "
+            f"{free[SOURCE].peak.value - free[THRESHOLDOUT].peak.value:.1f} points more than Thresholdout"
+        ),
+        (
+            f"asks {found.cost.questions:,} questions and costs up to epsilon {found.cost.run:,.0f}; by its noise "
+            f"alone it would be {found.cost.run_by_noise:,.0f}."
+        ),
+    ]
+    one, three = (main[EACH_STEP, epsilon] for epsilon in ("1", "3"))
+    for shown in (one, three):
+        told += [f"answers {shown.asked.value:.1f} questions, {shown.counted.value:.1f} of them by counts"]
+        told += [f"right for {shown.reported.true.value:.1f} %", f"{shown.reported.excess.value:.1f} points too high"]
+    assert [sentence for sentence in told if sentence not in text] == []
+
+
+def test_the_docs_hold_what_their_cells_say(tmp_path):
+    """The folder, written anew; the page's and the drawings' style may have changed since."""
+    folder = DOCS / "reproduction" / "holdout"
+    for name in ("runs.jsonl", "provenance.json"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    STUDY.write(tmp_path)
+    for name in ("curves.csv", FINDINGS, MARKDOWN):
+        assert (tmp_path / name).read_bytes() == (folder / name).read_bytes(), name
+
+
+# --- the study ----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def tiny(monkeypatch):
     """Small data sets, in this process."""
-    monkeypatch.setattr(command, "Order", partial(Order, sizes=TINY))
-    monkeypatch.setattr(command, "OTHER_REPEATS", 1)
-    monkeypatch.setattr(command, "CANDIDATE_REPEATS", 0)
-    monkeypatch.setattr(provenance, "cores", lambda: 1)
+    monkeypatch.setattr("lab.holdout.study.STUDY", study(TINY))
+    monkeypatch.setattr("lab.holdout.study.OTHER_REPEATS", 1)
+    monkeypatch.setattr("expril.report.provenance.cores", lambda: 1)
 
 
 @pytest.mark.slow
 def test_the_command_runs_goes_on_and_writes_every_file(tiny, tmp_path, monkeypatch):
-    typed = ["simulate", "holdout", "--out", str(tmp_path), "--repeats", "2", "--seed", "3", "--epsilon", "5"]
+    procedures = "procedures=naive,thresholdout,large-test,likelihood,each-step"
+    typed = ["study", "holdout", "--out", str(tmp_path), "--repeats", "2", "--seed", "3", "--epsilon", "5"]
+    typed += ["--only", "settings=all", "--only", procedures]
     told = CliRunner().invoke(app, [*typed, "--json"])
     assert told.exit_code == 0, told.output
     found = json.loads(told.stdout)["found"]
@@ -403,20 +468,21 @@ def test_the_command_runs_goes_on_and_writes_every_file(tiny, tmp_path, monkeypa
         "README.md", "curves.csv", "curves.svg", "provenance.json", "report.html", "results.json", "runs.jsonl",
         "signals.svg",
     }  # fmt: skip
-    assert found["provenance"]["command"] == "expril simulate holdout --repeats 2 --seed 3 --epsilon 5"
+    assert found["provenance"]["command"].startswith("expril-lab study holdout --repeats 2 --seed 3 --epsilon 5 --only")
     assert len(found["claims"]) == len(STATEMENTS)
     assert len((folder / "runs.jsonl").read_text().splitlines()) == 1 + 2 * 4 + 2 + 3 * 4
+    assert len(list(csv.DictReader((folder / "curves.csv").read_text().splitlines()))) == TINY.steps * (4 * 4 + 1)
+    assert "expril-lab study holdout" in (folder / PAGE).read_text()
 
-    def never(*_):
-        raise AssertionError
-
-    monkeypatch.setattr(command, "compute_run", never)
+    before = (folder / "runs.jsonl").read_bytes()
     again = CliRunner().invoke(app, typed)
     assert again.exit_code == 0, again.output
     assert "it found all ten signal variables" in again.stdout
-    refused = CliRunner().invoke(app, [*typed, "--carrier", "ray"])
+    assert (folder / "runs.jsonl").read_bytes() == before
+    monkeypatch.setattr("lab.holdout.study.STUDY", STUDY)
+    refused = CliRunner().invoke(app, typed)
     assert refused.exit_code == 2
-    assert "--carrier is for a scenario" in refused.stderr
+    assert "begun with other settings" in refused.stderr
 
 
 def test_runs_of_a_seed_are_the_same_again():
@@ -427,8 +493,13 @@ def test_runs_of_a_seed_are_the_same_again():
     assert set(SOLVERS) == {EACH_STEP, EACH_CANDIDATE}
 
 
-def test_all_runs_are_wanted_once():
-    tasks = Order("out", "typed", repeats=12).tasks()
+def test_all_runs_are_wanted_once_and_those_of_the_docs_are_all():
+    wanted = tasks(Order(STUDY.size(full=True, repeats=12), 1, Path(), "typed"))
+    assert len(wanted) == len(set(wanted)) == 12 * 4 + 12 * 2 + 3 * 10 * 4 + 3 * 2
+    assert wanted[0].problem == BLOG
+    assert {task.maker for task in wanted[-6:]} == {EACH_CANDIDATE}
+    below_one = tasks(Order(STUDY.size(full=True, epsilons=("1/2",)), 1, Path(), "typed"))
+    assert EACH_CANDIDATE not in {task.maker for task in below_one}
 
-    assert len(tasks) == len(set(tasks)) == 12 * 4 + 12 * 2 + 3 * 10 * 4 + 3 * 2
-    assert tasks[0].problem == BLOG
+    whole = tasks(Order(STUDY.full, STUDY.seed, Path(), "typed"))
+    assert {run.key for run in STUDY.cells(DOCS / "reproduction" / "holdout")["runs"]} == set(whole)

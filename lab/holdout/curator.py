@@ -18,8 +18,8 @@ from curator_node.site import temporary_site
 from curator_node.steward import StewardFile
 from lab.holdout.blog import TOLERANCE, questions
 from lab.holdout.draws import VARIABLES, Drawn, Part, Sizes
+from lab.holdout.regression import Grown, Model, Numbers, Offer, by_likelihood, grow
 from lab.holdout.runs import EACH_CANDIDATE, EACH_STEP, Answers
-from lab.holdout.stepwise import Grown, Model, Numbers, Offer, by_likelihood, grow
 from learner_node.study import Study
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError

@@ -1,7 +1,7 @@
-"""What the study found, as plain data: its tables, figures and files are made of it."""
+"""What the cells of the study say, as plain data: its tables, figures and files are made of it."""
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -104,8 +104,26 @@ class Check(msgspec.Struct, frozen=True):
     above_printed: int
     above_proved: int
 
+    @classmethod
+    def total(cls, checks: "Sequence[Check]") -> "Check":
+        """Of at least one: sums, the furthest, and the mean gain of a density."""
+        numbers = {
+            name: sum(getattr(check, name) for check in checks)
+            for name, kind in cls.__annotations__.items()
+            if kind is int
+        }
+        return cls(
+            domain="",
+            method="",
+            epsilon="all",
+            furthest=max(check.furthest for check in checks),
+            gain=sum(check.gain * check.densities for check in checks) / numbers["densities"],
+            most=max(check.most for check in checks),
+            **numbers,
+        )
 
-class Shown(msgspec.Struct, frozen=True):
+
+class Density(msgspec.Struct, frozen=True):
     """A density in the plane, of the first repeat."""
 
     domain: str
@@ -115,8 +133,8 @@ class Shown(msgspec.Struct, frozen=True):
     picture: Picture
 
 
-class Found(msgspec.Struct, frozen=True):
-    """Everything that a report shows.
+class Findings(msgspec.Struct, frozen=True):
+    """Everything that a document shows.
 
     Attributes:
         rows: by domain, method and epsilon, in the order of `DOMAINS` and `METHODS`, epsilon upwards.
@@ -127,7 +145,7 @@ class Found(msgspec.Struct, frozen=True):
 
     rows: tuple[Row, ...]
     checks: tuple[Check, ...]
-    pictures: tuple[Shown, ...] = ()
+    pictures: tuple[Density, ...] = ()
     provenance: Provenance | None = None
 
     def of(self, domain: str, method: str) -> dict[float, Row]:
@@ -145,10 +163,10 @@ def number(epsilon: str) -> float:
     return float(parse_rational(epsilon))
 
 
-def found_of(cells: Sequence[Sampled]) -> Found:
+def findings(cells: Mapping[str, Sequence[Sampled]], provenance: Provenance | None = None) -> Findings:
     """All that these cells show, whatever is still missing."""
     grouped: dict[tuple[str, str, str], list[Sampled]] = {}
-    for cell in sorted(cells, key=lambda each: each.seed):
+    for cell in sorted(cells["cells"], key=lambda each: each.seed):
         grouped.setdefault((cell.domain, cell.method, cell.epsilon), []).append(cell)
     rows, checks, pictures = [], [], []
     for (domain, method, epsilon), held in grouped.items():
@@ -159,12 +177,17 @@ def found_of(cells: Sequence[Sampled]) -> Found:
         if theories:
             checks.append(_check(held[0], theories))
         if held[0].picture is not None:
-            pictures.append(Shown(domain, method, epsilon, held[0].seed, held[0].picture))
+            pictures.append(Density(domain, method, epsilon, held[0].seed, held[0].picture))
 
-    def order(each: Row | Check | Shown) -> tuple[int, int, float]:
+    def order(each: Row | Check | Density) -> tuple[int, int, float]:
         return _place(DOMAINS, each.domain), _place(METHODS, each.method), number(each.epsilon)
 
-    return Found(tuple(sorted(rows, key=order)), tuple(sorted(checks, key=order)), tuple(sorted(pictures, key=order)))
+    return Findings(
+        tuple(sorted(rows, key=order)),
+        tuple(sorted(checks, key=order)),
+        tuple(sorted(pictures, key=order)),
+        provenance,
+    )
 
 
 def _place(names: Sequence[str], name: str) -> int:

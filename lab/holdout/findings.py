@@ -1,20 +1,26 @@
-"""What the study of holdouts found, as plain data: its tables, its page and its files are made of it."""
+"""What the runs of the study of holdouts say, as plain data: its document is made of it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 import msgspec
 import numpy as np
 
 from expril.report.provenance import Provenance
-from lab.holdout.blog import TOLERANCE, BlogCost, blog_cost, questions
+from lab.holdout.blog import TOLERANCE, blog_cost, questions
 from lab.holdout.claims import Claim, bias, claims_of, peak_at
 from lab.holdout.draws import BLOG, SETTINGS, VARIABLES
-from lab.holdout.runs import NO_EPSILON, PROCEDURES, THRESHOLDOUT, Run
+from lab.holdout.runs import LARGE, NAIVE, NO_EPSILON, PROCEDURES, SOURCE, THRESHOLDOUT, Run
 from lab.means import Mean
 
 SPREAD = (0.1, 0.9)
 """Quantiles between which a band lies: eight of ten data sets."""
+TITLES = {
+    NAIVE: "naive, 1,000 test rows",
+    THRESHOLDOUT: "the blog's Thresholdout, eps 0.04",
+    LARGE: "naive, 10,000 test rows",
+    SOURCE: "training likelihood",
+}
 
 
 class Band(msgspec.Struct, frozen=True):
@@ -52,7 +58,7 @@ class Reported(msgspec.Struct, frozen=True):
     off: Mean
 
 
-class Shown(msgspec.Struct, frozen=True):
+class Procedure(msgspec.Struct, frozen=True):
     """One procedure in one setting.
 
     Attributes:
@@ -92,9 +98,15 @@ class Shown(msgspec.Struct, frozen=True):
     charged: tuple[str, str]
     seconds: float
 
+    @property
+    def title(self) -> str:
+        """In words."""
+        title = TITLES.get(self.procedure, self.procedure)
+        return title if self.epsilon == NO_EPSILON else f"{title}, epsilon {self.epsilon}"
+
 
 class Cost(msgspec.Struct, frozen=True):
-    """What the blog's variant costs; see `BlogCost`."""
+    """What the blog's variant costs; see `lab.holdout.blog.BlogCost`."""
 
     records: int
     questions: int
@@ -108,29 +120,16 @@ class Cost(msgspec.Struct, frozen=True):
     honest_scale: float
 
     @classmethod
-    def of(cls, records: int, cost: BlogCost) -> "Cost":
-        """With so many test records."""
-        return cls(
-            records,
-            cost.questions,
-            str(TOLERANCE),
-            *(
-                float(value)
-                for value in (
-                    cost.moved,
-                    cost.noise_alone,
-                    cost.usual,
-                    cost.question,
-                    cost.run_by_noise,
-                    cost.run,
-                    cost.honest_scale,
-                )
-            ),
-        )
+    def of(cls, run: Run) -> "Cost":
+        """Of one run of it."""
+        records = run.sizes[1]
+        cost = blog_cost(records, questions(VARIABLES, len(run.signal)))
+        names = ("moved", "noise_alone", "usual", "question", "run_by_noise", "run", "honest_scale")
+        return cls(records, cost.questions, str(TOLERANCE), *(float(getattr(cost, name)) for name in names))
 
 
-class Found(msgspec.Struct, frozen=True):
-    """Everything that a report shows.
+class Findings(msgspec.Struct, frozen=True):
+    """What the runs say.
 
     Attributes:
         shown: in the order of settings, then of procedures, then by epsilon.
@@ -139,24 +138,20 @@ class Found(msgspec.Struct, frozen=True):
         provenance: None before anything was computed.
     """
 
-    shown: tuple[Shown, ...]
+    shown: tuple[Procedure, ...]
     claims: tuple[Claim, ...]
     cost: Cost | None
     provenance: Provenance | None = None
 
     @property
-    def main(self) -> tuple[Shown, ...]:
+    def main(self) -> tuple[Procedure, ...]:
         """In the blog's setting."""
         return tuple(each for each in self.shown if each.setting == BLOG)
 
-    @property
-    def others(self) -> tuple[Shown, ...]:
-        """In all settings, procedures that ask no curator."""
-        return tuple(each for each in self.shown if each.epsilon == NO_EPSILON)
 
-
-def found_of(runs: Sequence[Run]) -> Found:
-    """All that these cells show, whatever is still missing."""
+def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Findings:
+    """All that the runs show, whatever is still missing."""
+    runs = cells["runs"]
     grouped: dict[tuple[str, str, str], list[Run]] = {}
     for run in runs:
         grouped.setdefault((run.setting, run.procedure, run.epsilon), []).append(run)
@@ -166,22 +161,19 @@ def found_of(runs: Sequence[Run]) -> Found:
         setting, procedure, epsilon = key
         return settings.index(setting), PROCEDURES.index(procedure), Fraction(0 if epsilon == NO_EPSILON else epsilon)
 
-    held = [run for run in runs if run.procedure == THRESHOLDOUT and run.setting == BLOG]
-    return Found(
-        tuple(_shown(key, sorted(grouped[key], key=lambda run: run.seed)) for key in sorted(grouped, key=order)),
+    variants = [run for run in runs if run.procedure == THRESHOLDOUT and run.setting == BLOG]
+    return Findings(
+        tuple(_procedure(key, sorted(grouped[key], key=lambda run: run.seed)) for key in sorted(grouped, key=order)),
         claims_of(runs),
-        _cost(held[0]) if held else None,
+        Cost.of(variants[0]) if variants else None,
+        provenance,
     )
 
 
-def _cost(run: Run) -> Cost:
-    return Cost.of(run.sizes[1], blog_cost(run.sizes[1], questions(VARIABLES, len(run.signal))))
-
-
-def _shown(key: tuple[str, str, str], runs: Sequence[Run]) -> Shown:
+def _procedure(key: tuple[str, str, str], runs: Sequence[Run]) -> Procedure:
     asks = bool(runs[0].charged)
     charged = sorted(Fraction(run.charged) for run in runs) if asks else []
-    return Shown(
+    return Procedure(
         *key,
         runs=len(runs),
         train=Band.of([run.percent("train") for run in runs]),
@@ -203,7 +195,7 @@ def _shown(key: tuple[str, str, str], runs: Sequence[Run]) -> Shown:
 
 
 def _reported(runs: Sequence[Run]) -> Reported:
-    kept = [kept_of(run) for run in runs]
+    kept = [kept_step(run) for run in runs]
     fresh = [run.percent("fresh") for run in runs]
     believed = [run.believed for run in runs]
     off = [
@@ -225,6 +217,6 @@ def _steps(run: Run) -> int:
     return run.last + 1 if run.charged else len(run.signal)
 
 
-def kept_of(run: Run) -> int:
+def kept_step(run: Run) -> int:
     """The step whose model is believed to be best, the first of them."""
     return int(np.argmax(run.believed[: _steps(run)]))

@@ -1,1 +1,0 @@
-"""The template of figures that stand alone as SVG files."""
