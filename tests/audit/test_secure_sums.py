@@ -44,7 +44,7 @@ from expril.audit.page.page import build_page
 from expril.audit.page.words import headline
 from expril.audit.recompute import recompute
 from expril.audit.recompute.ledger import audit_ledger
-from expril.audit.recompute.tables import sum_table
+from expril.audit.recompute.tables import sum_note
 from expril.audit.results import ColluderLoss
 from expril.audit.shown import as_lines, read_transcript_view
 from expril.audit.tables import audit_tables
@@ -261,7 +261,7 @@ def test_the_ledgers_of_a_sum_are_proven_and_say_on_what_condition_it_holds(pool
     assert "at most 1 of them tell the learner all they know" in proviso
     assert "while no ledger is put back before the sum is done" in proviso
     assert spent.as_object()["provisos"] == {proviso: "1/30"}
-    assert "on a condition: 1/30 of 1/30 at" in sum_table(result).caption
+    assert "on a condition: 1/30 of 1/30 at" in sum_note(result)
     assert spent.loss.epsilon <= 1 / 30 + 1e-12
     (unit,) = result.units
     assert (unit.apart, unit.shared) == (Fraction(1, 30), Fraction(3, 30))
@@ -445,8 +445,8 @@ def test_a_sum_that_loses_what_it_should_not_fails_the_audit():
     assert "Sums over sites, some of which collude" in text
     assert "noise of scale 30" in text
     assert "0.0333" in text
-    (table,) = [table for table in audit_tables(full_audit(colluders=(right,))) if "collude" in str(table.title)]
-    assert table.row_count == 1
+    (table,) = [table for table in audit_tables(full_audit(colluders=(right,))) if "collude" in table.caption]
+    assert [len(group.rows) for group in table.groups] == [1]
     assert decode_result(msgspec.json.encode(as_object(full_audit(colluders=(right,)))))[0].colluders == (right,)
 
 
