@@ -1,67 +1,135 @@
-"""An audit for the terminal."""
+"""An audit as tables for the terminal."""
 
-from rich.markup import escape
-from rich.table import Table
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from expril.audit.page.figures import of_claim
 from expril.audit.page.words import bound, claim
-from expril.audit.results import AuditResult
+from expril.audit.results import AuditResult, Check, ColluderLoss, ControlResult, KindResult, StudyAttack
+from expril.report.table import Column, Table, Text, judged
 
 WIDTH = 118
 
 
-def audit_tables(result: AuditResult) -> list[Table]:
+def audit_tables(result: AuditResult) -> Iterator[Table[Any]]:
     """A table for each part that was done."""
-    tables = []
-    if result.kinds:
-        table = _table("What each release gives away", "release", ("claimed", "at least", "exactly"), "verdict")
-        for kind in result.kinds:
-            exact = "–" if kind.exact is None else bound(kind.exact)
-            numbers = (claim(kind.attack.claimed), bound(kind.attack.lower_bound), exact)
-            table.add_row(escape(kind.kind), *numbers, _word(kind.violation, "VIOLATION", "holds"))
-        tables.append(table)
-    if result.controls:
-        table = _table("Broken on purpose", "mechanism", ("claimed", "at least", "in truth"), "verdict")
-        for one in result.controls:
-            numbers = (claim(one.attack.claimed), bound(one.attack.lower_bound), escape(one.truth))
-            table.add_row(escape(one.name), *numbers, _word(not one.caught, "MISSED", "caught"))
-        tables.append(table)
-    if result.colluders:
-        names = ("shares made for", "colluders", "unknown shares", "claimed", "exactly", "of the claim")
-        table = _table("Sums over sites, some of which collude", "sites", names[:-1], names[-1])
-        for row in result.colluders:
-            made, loss = row.sites - row.assumed, bound(row.loss)
-            cells = (f"{made} sites", str(row.colluders), row.unknown, claim(row.claimed), loss)
-            table.add_row(f"{row.sites} sites", *cells, f"{of_claim(row.claimed, row.loss):.4g} times")
-        tables.append(table)
-    if result.checks:
-        table = Table(title="Checks", title_justify="left", box=None, pad_edge=False)
-        for column in ("check", "found", "verdict"):
-            table.add_column(column)
-        for check in result.checks:
-            table.add_row(escape(check.name), escape(check.found), _word(not check.passed, "FAILED", "passed"))
-        tables.append(table)
-    if result.studies:
-        table = _table("Attacks on whole studies", "attack", ("epsilon", "gain", "95 %", "bound"), "verdict")
-        for study in result.studies:
-            name = study.attack if study.epsilon != "none" else f"{study.attack} ({study.target})"
-            interval = f"{study.interval[0]:.3f} to {study.interval[1]:.3f}"
-            gained = (escape(study.epsilon), f"{study.gain:.3f}", interval, f"{study.bound:.3f}")
-            good = "unprotected" if study.epsilon == "none" else "holds"
-            bad = "SHORT" if study.holds else "ABOVE BOUND"
-            table.add_row(escape(name), *gained, _word(not (study.holds and study.reaches), bad, good))
-        tables.append(table)
-    return tables
+    tables: tuple[Table[Any], ...] = (
+        Table.of("What each release gives away", KINDS, result.kinds),
+        Table.of("Broken on purpose", CONTROLS, result.controls),
+        Table.of("Sums over sites, some of which collude", COLLUDERS, result.colluders),
+        Table.of("Checks", CHECKS, result.checks),
+        Table.of("Attacks on whole studies", STUDIES, result.studies),
+    )
+    return (table for table in tables if table)
 
 
-def _table(title: str, first: str, numbers: tuple[str, ...], last: str) -> Table:
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    table.add_column(first, min_width=28)
-    for name in numbers:
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column(last)
-    return table
+KINDS = (
+    Column[KindResult]("release", lambda one: one.kind, names=True),
+    Column[KindResult]("claimed", lambda one: claim(one.attack.claimed), number=True),
+    Column[KindResult]("at least", lambda one: bound(one.attack.lower_bound), number=True),
+    Column[KindResult]("exactly", lambda one: "–" if one.exact is None else bound(one.exact), number=True),
+    Column[KindResult]("verdict", lambda one: judged(not one.violation, "holds", "VIOLATION")),
+)
+CONTROLS = (
+    Column[ControlResult]("mechanism", lambda one: one.name, names=True),
+    Column[ControlResult]("claimed", lambda one: claim(one.attack.claimed), number=True),
+    Column[ControlResult]("at least", lambda one: bound(one.attack.lower_bound), number=True),
+    Column[ControlResult]("in truth", lambda one: one.truth, number=True),
+    Column[ControlResult]("verdict", lambda one: judged(one.caught, "caught", "MISSED")),
+)
+COLLUDERS = (
+    Column[ColluderLoss]("sites", lambda row: f"{row.sites} sites", names=True),
+    Column[ColluderLoss]("shares made for", lambda row: f"{row.sites - row.assumed} sites", number=True),
+    Column[ColluderLoss]("colluders", lambda row: row.colluders, number=True),
+    Column[ColluderLoss]("unknown shares", lambda row: row.unknown, number=True),
+    Column[ColluderLoss]("claimed", lambda row: claim(row.claimed), number=True),
+    Column[ColluderLoss]("exactly", lambda row: bound(row.loss), number=True),
+    Column[ColluderLoss]("of the claim", lambda row: f"{of_claim(row.claimed, row.loss):.4g} times"),
+)
+CHECKS = (
+    Column[Check]("check", lambda check: check.name, names=True),
+    Column[Check]("found", lambda check: check.found, wraps=True),
+    Column[Check]("verdict", lambda check: judged(check.passed, "passed", "FAILED")),
+)
 
 
-def _word(wrong: bool, bad: str, good: str) -> str:
-    return f"[bold red]{bad}[/]" if wrong else f"[green]{good}[/]"
+def _study(one: StudyAttack) -> str:
+    return one.attack if one.epsilon != "none" else f"{one.attack} ({one.target})"
+
+
+def _study_verdict(one: StudyAttack) -> Text:
+    good = "unprotected" if one.epsilon == "none" else "holds"
+    return judged(one.holds and one.reaches, good, "SHORT" if one.holds else "ABOVE BOUND")
+
+
+def _interval(one: StudyAttack) -> str:
+    return "{:.3f} to {:.3f}".format(*one.interval)
+
+
+STUDIES = (
+    Column("attack", _study, names=True),
+    Column[StudyAttack]("epsilon", lambda one: one.epsilon, number=True),
+    Column[StudyAttack]("gain", lambda one: f"{one.gain:.3f}", number=True),
+    Column("95 %", _interval, number=True),
+    Column[StudyAttack]("bound", lambda one: f"{one.bound:.3f}", number=True),
+    Column("verdict", _study_verdict),
+)
+
+
+def mechanism_tables(
+    kinds: Sequence[KindResult], controls: Sequence[ControlResult], checks: Sequence[Check]
+) -> Iterator[Table[Any]]:
+    """What is shipped, what is broken on purpose, and what has no two neighbours, each with all that was found."""
+    yield Table.of("Installed kinds", MECHANISMS, kinds)
+    if controls:
+        yield Table.of("Broken on purpose", BROKEN, controls)
+    yield Table.of("Checks", PASSED, checks)
+
+
+def _mechanism_verdict(one: KindResult) -> Text:
+    return Text(f"violation {one.verdict}", tone="bad") if one.violation else Text(one.verdict)
+
+
+MECHANISMS = (
+    Column[KindResult]("kind", lambda one: one.kind, names=True),
+    Column[KindResult]("claimed", lambda one: one.attack.claimed),
+    Column[KindResult]("proven by draws", lambda one: f"{one.attack.lower_bound:.4f}"),
+    Column[KindResult]("exact", lambda one: "-" if one.exact is None else f"{one.exact:.9g}"),
+    Column[KindResult]("pairs searched", lambda one: one.searched),
+    Column("verdict", _mechanism_verdict, wraps=True),
+)
+BROKEN = (
+    Column[ControlResult]("control", lambda one: one.name, names=True),
+    Column[ControlResult]("claimed", lambda one: one.attack.claimed),
+    Column[ControlResult]("true", lambda one: one.truth),
+    Column[ControlResult]("proven by draws", lambda one: f"{one.attack.lower_bound:.4f}"),
+    Column[ControlResult]("caught", lambda one: judged(one.caught, "yes", "NO")),
+    Column[ControlResult]("what is wrong", lambda one: one.fault, wraps=True),
+)
+PASSED = (
+    Column[Check]("check", lambda check: check.name, names=True),
+    Column[Check]("passed", lambda check: judged(check.passed, "yes", "NO")),
+    Column[Check]("found", lambda check: check.found, wraps=True),
+)
+
+
+def attacks_table(found: Sequence[StudyAttack], records: str) -> Table[StudyAttack]:
+    """Attacks on whole studies: one row an attack."""
+    return Table.of(f"Attacks on whole studies, {records} records", ATTACKS, found)
+
+
+def _judged(one: StudyAttack) -> str:
+    return "above" if not one.holds else "ok" if one.reaches else "short"
+
+
+ATTACKS = (
+    Column[StudyAttack]("attack", lambda one: one.attack, names=True),
+    Column[StudyAttack]("on", lambda one: one.target),
+    Column[StudyAttack]("epsilon", lambda one: one.epsilon, number=True),
+    Column[StudyAttack]("games", lambda one: one.trials, number=True),
+    Column[StudyAttack]("gain", lambda one: f"{one.gain:.4f}", number=True),
+    Column("95 %", _interval, number=True),
+    Column[StudyAttack]("theory", lambda one: "" if one.expected is None else f"{one.expected:.4f}", number=True),
+    Column[StudyAttack]("bound", lambda one: f"{one.bound:.4f}", number=True),
+    Column("", _judged),
+)

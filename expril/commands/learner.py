@@ -1,4 +1,7 @@
-"""The commands of a learner who asks deployed curators: `expril learner ...`."""
+"""The commands of a learner, who holds unlabelled records: `expril quote`, and `expril learner ...`.
+
+The learner's cards are in `cards`.
+"""
 
 import secrets
 import sys
@@ -12,19 +15,99 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from expril.commands.terminal import Json, plain_errors, print_json, say
+from expril.commands.terminal import MOST_SEED, Json, LargeEpsilon, bars, plain_errors, print_json, print_table, say
 
 if TYPE_CHECKING:
     from learner_node.journal import Journal
+    from learner_node.result.folder import Kept
     from learner_node.study import Carrier
     from learner_node.study_file import StudyFile
-    from simulations.study_folder import Kept
 
 learner_app = typer.Typer(no_args_is_help=True, help="A learner's studies with deployed curators: prepare, run.")
 
 STUDY_FILE, KEY_FILE = "STUDY.toml", "learner.pem"
 GOES_ON = "what was asked and answered is kept; the same command goes on with it"
 FOREVER = 10 * 366 * 86_400.0
+
+
+def quote(  # noqa: PLR0913, PLR0917 - one argument an option
+    source: Annotated[
+        str, typer.Argument(help="Unlabelled records (.csv, .parquet, .pq), or a scenario: its name or TOML file.")
+    ] = "wdbc",
+    schema: Annotated[Path | None, typer.Option(help="The steward's schema file; needed with records.")] = None,
+    learner: Annotated[str, typer.Option(help="Which learner of the scenario. [its first]")] = "",
+    epsilons: Annotated[str, typer.Option(help="Comma-separated, each a decimal or a/b.")] = "1,0.3,0.1",
+    sites: Annotated[
+        int | None, typer.Option(min=1, help="Curators whose answers are summed. [1, or the scenario's]")
+    ] = None,
+    size: Annotated[int | None, typer.Option(min=1, help="Private records at all of them. [as declared]")] = None,
+    contribution: Annotated[int | None, typer.Option(min=1, help="Bound c. [as declared]")] = None,
+    pooling: Annotated[str, typer.Option(help="sum, site or secure. [sum, or the learner's]")] = "",
+    colluders: Annotated[int | None, typer.Option(min=1, help="Of a secure sum. [see docs/learner.md]")] = None,
+    dropouts: Annotated[int | None, typer.Option(min=0, help="Of a secure sum. [see docs/learner.md]")] = None,
+    strategy: Annotated[str, typer.Option(help="A strategy. [cells, or the learner's]")] = "",
+    option: Annotated[list[str] | None, typer.Option(help="Of the strategy, as name=value; repeatable.")] = None,
+    prevalence: Annotated[
+        str, typer.Option(help="Share of the second class, if known: 0.4 or 0.35-0.45. Narrows the quote.")
+    ] = "",
+    best_auc: Annotated[
+        str, typer.Option(help="AUC that a good model has without privacy, if known, as 0.7-0.8. Narrows the quote.")
+    ] = "",
+    problems: Annotated[
+        int | None, typer.Option(min=3, help="Simulated problems per row. [300, or 4 to 12 where each takes long]")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Of the simulated problems and their noise.")] = 0,
+    large_epsilon: LargeEpsilon = False,
+    json_: Json = False,
+) -> None:
+    """Say what a study would cost and bring, before anything is asked: noise, cells, accuracy and AUC."""
+    with plain_errors(part="learner"):
+        from dataclasses import asdict
+
+        from learner_node.doubts import doubts_about, require_confirmed
+        from protocol.rationals import parse_rational
+
+        asked = [parse_rational(item.strip()) for item in epsilons.split(",")]
+        if not large_epsilon:
+            require_confirmed(asked, how="--large-epsilon")
+        with bars(json_) as tick:
+            tick("reading records", 0, 1)
+            from simulations.scenario import load_scenario
+            from simulations.scenario_data import is_table, read_schema
+
+            # What is wrong in a file is told before the libraries of tables, and then those of models, are loaded.
+            if not is_table(source):
+                load_scenario(source)
+            elif schema is not None:
+                read_schema(schema)
+            from simulations.records import read_quoted
+
+            quoted = read_quoted(source, schema=schema, learner=learner)
+            from threadpoolctl import threadpool_limits
+
+            from learner_node import quoting
+            from simulations.quoted import request_of
+        request = request_of(quoted).changed(
+            sites=sites,
+            target_size=size,
+            most_records_per_unit=contribution,
+            strategy=strategy,
+            options=option or [],
+            pooling=pooling,
+            colluders=colluders,
+            dropouts=dropouts,
+            prevalence=prevalence,
+            best_auc=best_auc,
+        )
+        together = asdict(request.together)
+        told = doubts_about(request.options, records=len(request.source), curators=request.sites, **together)
+        say("warning", *quoted.doubts, *told)
+        with bars(json_) as tick, threadpool_limits(1):
+            rows = quoting.run(request, asked, problems=problems, seed=seed, tick=tick)
+        if json_:
+            print_json(quoting.as_object(request, rows))
+            return
+        print_table(quoting.quote_table(request, rows), quoting.quote_note(request, rows), compact=True)
 
 
 @learner_app.command("init")
@@ -98,9 +181,9 @@ def _run(path: Path, target: Path, how: _How, *, again: bool, quiet: bool) -> di
     from learner_node.deployed import keep_receipts, run_study
     from learner_node.doubts import doubts_about
     from learner_node.federation import UnfinishedError
+    from learner_node.result.folder import Kept, save_result
     from learner_node.study import NoCuratorError
     from protocol.errors import ConfigurationError
-    from simulations.study_folder import Kept, save_result
 
     study = read["study"]
     for doubt in doubts_about(
@@ -184,8 +267,8 @@ def _journal(path: Path, target: Path, kept: "Kept", *, again: bool) -> "Journal
 
     from learner_node.deployed import read_receipts
     from learner_node.journal import Journal, Settings
+    from learner_node.result.folder import prepare_result
     from learner_node.study_file import about
-    from simulations.study_folder import prepare_result
 
     with (path.parent / kept.study.source).open("rb") as file:
         source = hashlib.file_digest(file, "sha256").digest()
@@ -256,8 +339,8 @@ def _words(what: str, done: int, total: int) -> str:
 
 
 def _show(told: dict[str, Any], target: Path) -> None:
+    from learner_node.result.page import spent_by
     from protocol.rationals import written
-    from simulations.report.study.page import spent_by
 
     lines = []
     expected, validation = told["expected"], told["validation"]

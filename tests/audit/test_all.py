@@ -13,7 +13,7 @@ from expril.audit import everything
 from expril.audit.everything import FALSE_ALARMS, run_tasks, tasks_of
 from expril.audit.files import read_result
 from expril.audit.workers import Task, finished
-from expril.commands.command import app
+from expril.commands.app import app
 from protocol.errors import ConfigurationError
 
 

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
 from expril.audit.kinds.holdouts import blog_loss
-from expril.commands.command import app
+from expril.commands.app import app
 from expril.report import provenance
 from lab.holdout import command
 from lab.holdout.asked import (

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from expril.commands.command import app
+from expril.commands.app import app
 from lab.comparison.contestants import CONTESTANTS
 from lab.model import command, studies
 from lab.model.command import Order, simulate_insite

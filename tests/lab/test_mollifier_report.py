@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from expril.commands.command import app
+from expril.commands.app import app
 from lab.sample import bernstein, boosting, command
 from lab.sample import cells as study_cells
 from lab.sample.cells import Picture, Sampled, Variant

@@ -11,7 +11,7 @@ from scipy.stats import t
 from typer.testing import CliRunner
 
 from comparison_fakes import tiny_split
-from expril.commands.command import app
+from expril.commands.app import app
 from lab.comparison import contestants
 from lab.comparison.contestants import CONTESTANTS, SEVERAL_SITES
 from lab.comparison.runner import file_settings

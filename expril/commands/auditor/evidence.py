@@ -1,62 +1,119 @@
-"""The commands around witnesses: `expril ledger checkpoint`, `expril audit witness` and `expril audit evidence`."""
+"""The commands of an auditor who holds no records, but what was signed: `expril audit run`, `witness`, `evidence`.
+
+And `expril transcript show`.
+"""
 
 import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
-from rich.markup import escape
 
-from expril.commands.audit import audit_app
-from expril.commands.steward import CuratorKey, OneLedger, ledger_app
-from expril.commands.terminal import Json, err, plain_errors, print_json
+from expril.commands.auditor import audit_app, transcript_app
+from expril.commands.faults import WRONG
+from expril.commands.terminal import BAD, Json, bars, exit_unless, plain_errors, print_json, print_table, refuse, say
 
 
-@ledger_app.command("checkpoint")
-def ledger_checkpoint(
-    ledger: OneLedger,
-    key: CuratorKey,
-    out: Annotated[Path, typer.Option(help="The file to make, for a witness.")],
-    since: Annotated[
-        str, typer.Option(help="An older checkpoint that the witness has co-signed, or its number of entries.")
-    ] = "",
-    mark: Annotated[
-        Path | None, typer.Option(help="Of a process that serves: the ledger must hold what it names. [the one beside]")
+@audit_app.command("run")
+def audit_run(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(help="Folders of runs, exports of ledgers, SQLite ledgers.", metavar="RUN_OR_EXPORT..."),
+    ],
+    keys: Annotated[
+        Path | None, typer.Option(help="TOML with public keys from elsewhere: [curators] and [learners], name = key.")
     ] = None,
+    receipt: Annotated[list[Path] | None, typer.Option(help="A receipt that a learner holds; may be repeated.")] = None,
+    witnessed: Annotated[
+        list[Path] | None, typer.Option(help="A ledger's head that a witness co-signed; may be repeated.")
+    ] = None,
+    witness: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Public key of a witness, known from elsewhere: 64 digits; may be repeated. Others count not."
+        ),
+    ] = None,
+    delta: Annotated[float, typer.Option(help="For (epsilon, delta), of each accepted plan.")] = 1e-6,
+    every_signature: Annotated[
+        bool,
+        typer.Option("--every-signature", help="Check all signatures of ledgers of more than 50,000 entries, too."),
+    ] = False,
     json_: Json = False,
 ) -> None:
-    """Sign how many entries a ledger has and the root over them, for a witness. Exit 1: halted, rolled back, edited."""
-    with plain_errors():
-        from curator_node.key_files import read_key
-        from curator_node.keyring import first_key
-        from curator_node.ledger.checkpointing import write_checkpoint
-        from curator_node.ledger.places import ledger_place
-        from protocol.ledger.checkpoints import CheckpointError
-        from protocol.ledger.notes import PLAIN, verifier_key
+    """Recompute what was spent, from transcripts, receipts and ledgers alone: no records, no curator's code, no belief.
 
-        where, owner = ledger_place(ledger), read_key(key)
-        try:
-            made, marked = write_checkpoint(where, owner, out, since=since, mark=mark, first=first_key(key))
-        except CheckpointError as error:
-            _refuse({"refused": str(error)}, json_)
-        checkpoint = made.signed.checkpoint
-        if json_:
-            print_json(
-                {
-                    "curator": checkpoint.first.hex(),
-                    "entries": checkpoint.size,
-                    "since": made.old,
-                    "root": checkpoint.root.hex(),
-                    "head": checkpoint.head.hex(),
-                    "verifier_key": verifier_key(checkpoint.origin, PLAIN, owner.public),
-                    "mark": marked,
-                }
+    Nothing is written. What is left open although nothing is wrong is said, line by line.
+
+    Exit status: 0 all proven, but for what is said to be unproven; 1 something is not proven; 2 nothing could be read
+    (no run, no ledger, one of ExPriL 0.1, or a wrong file in an option).
+    """
+    with plain_errors():
+        from expril.audit.recompute import read_pins, read_witnesses, recompute
+        from expril.audit.recompute.tables import (
+            TABLE_WIDTH,
+            ledger_table,
+            sum_note,
+            sum_table,
+            transcript_note,
+            transcript_table,
+            verdict,
+        )
+
+        pins = None if keys is None else read_pins(keys)
+        with bars(json_) as tick:
+            result = recompute(
+                *paths,
+                pins=pins,
+                receipts=receipt or (),
+                witnessed=witnessed or (),
+                witnesses=read_witnesses(witness) if witness else None,
+                delta=delta,
+                every_signature=every_signature,
+                tick=tick,
             )
-            return
-        proven = f", going on from {made.old}" if made.old else ""
-        sys.stdout.write(f"{out}: {checkpoint.size} entries{proven}; head {checkpoint.head.hex()[:16]}\n")
-        if not marked:
-            err.print("no mark was at hand: that this is the newest state rests on your word (--mark)", soft_wrap=True)
+        if json_:
+            print_json(result.as_object())
+        else:
+            for proof in result.runs:
+                if proof.index is not None:
+                    print_table(transcript_table(proof), transcript_note(proof), least=TABLE_WIDTH)
+                    if proof.ledgers:
+                        print_table(ledger_table(proof), least=TABLE_WIDTH)
+            if result.sums:
+                print_table(sum_table(result), sum_note(result), least=TABLE_WIDTH)
+            say("not proven", *result.wrong, style=BAD)
+            say("unproven", *result.unproven)
+            say("unwitnessed", *result.unwitnessed)
+            say("error", *result.unread, style=BAD)
+            sys.stdout.write(f"{verdict(result)}\n")
+        exit_unless(result.proven)
+        if result.unread:
+            raise typer.Exit(WRONG)
+
+
+@transcript_app.command("show")
+def transcript_show(
+    path: Annotated[Path, typer.Argument(help="A transcript (.msgpack), or a run's folder with the options below.")],
+    learner: Annotated[str, typer.Option(help="Of a run's folder: whose. [the first]")] = "",
+    curator: Annotated[str, typer.Option(help="Of a run's folder: with whom. [the first]")] = "",
+    repeat: Annotated[int, typer.Option(min=0, help="Of a run's folder: in which repeat.")] = 0,
+    values: Annotated[bool, typer.Option("--values", help="Print the noisy numbers of releases, too.")] = False,
+    json_: Json = False,
+) -> None:
+    """Print every message: who, what, when; bounds, plans with c m S / scale = cost, charges, totals, refusals.
+
+    Signatures and order are not checked here: that is what expril audit run does. Exit status: 0, or 2 where the file
+    cannot be read.
+    """
+    with plain_errors():
+        from expril.audit.shown import as_lines, find_transcript, read_transcript_view
+
+        file = find_transcript(path, learner=learner, curator=curator, repeat=repeat)
+        view = read_transcript_view(file, values=values)
+        if json_:
+            print_json(view)
+        else:
+            sys.stdout.write("".join(f"{line}\n" for line in as_lines(view)))
 
 
 @audit_app.command("witness")
@@ -93,7 +150,7 @@ def audit_witness(
                 signed = witness(submission, own, kept, now=int(time.time()), trusted=trusted)
         except CheckpointError as error:
             evidence = {"evidence": str(error.evidence)} if isinstance(error, EquivocationError) else {}
-            _refuse({"co_signed": False, "refused": str(error), **evidence}, json_)
+            refuse({"co_signed": False, "refused": str(error), **evidence}, as_json=json_)
         if out is not None:
             replace_text(out, str(signed.note))
         facts = signed.checkpoint
@@ -132,7 +189,7 @@ def audit_evidence(
         try:
             one, other = read_equivocation(read_text_file(file, "evidence").encode(), where=str(file))
         except CheckpointError as error:
-            _refuse({"proven": False, "refused": str(error)}, json_)
+            refuse({"proven": False, "refused": str(error)}, as_json=json_)
         facts = one.checkpoint
         if json_:
             roots = [each.checkpoint.root.hex() for each in (one, other)]
@@ -141,10 +198,3 @@ def audit_evidence(
         sys.stdout.write(
             f"proven: the curator {facts.first.hex()} signed two different ledgers of {facts.size} entries\n"
         )
-
-
-def _refuse(told: dict[str, object], as_json: bool) -> NoReturn:
-    if as_json:
-        print_json(told)
-    err.print(f"[bold red]refused[/] {escape(str(told['refused']))}", highlight=False, soft_wrap=True)
-    raise typer.Exit(1)
