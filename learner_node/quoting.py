@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from expril.report.table import Cell, Column, Table
+from expril.report.table import Cell, Column, Group, Table
 from learner_node.label_model.prior import Belief
 from learner_node.pooling import SecurePool
 from learner_node.quote import QuoteRow, Scores, Simulated, many_attributes
@@ -229,7 +229,14 @@ def quote_table(request: Request, rows: Sequence[QuoteRow]) -> Table[QuoteRow]:
         shown |= {name: partial(_of_simulated, show) for name, show in simulated.items()}
     questions = "one question" if rows[0].queries == 1 else f"{rows[0].queries} questions"
     columns = [Column[QuoteRow](name, partial(_cell, show), number=True) for name, show in shown.items()]
-    return Table.of(f"{request.title}: {request.strategy}, {questions}", columns, rows)
+    declared = "declared" if request.declared else ASSUMED
+    note = (
+        f"{len(request.source)} source records; {request.target_size} private ones ({declared}) "
+        f"at {request.sites} site(s){_pooled(request)};\n"
+        f"at most {request.most_records_per_unit} record(s) a unit\n{_explained(request, rows)}"
+    )
+    title = f"{request.title}: {request.strategy}, {questions}"
+    return Table(title, columns, [Group(rows)], note=note, compact=True)
 
 
 def _cell(show: Callable[[QuoteRow], str], row: QuoteRow) -> Cell:
@@ -238,16 +245,6 @@ def _cell(show: Callable[[QuoteRow], str], row: QuoteRow) -> Cell:
 
 def _of_simulated(show: Callable[[Simulated], str], row: QuoteRow) -> str:
     return "" if row.simulated is None else show(row.simulated)
-
-
-def quote_note(request: Request, rows: Sequence[QuoteRow]) -> str:
-    """What stands below the table: what was asked of whom, and what the numbers are."""
-    declared = "declared" if request.declared else ASSUMED
-    return (
-        f"{len(request.source)} source records; {request.target_size} private ones ({declared}) "
-        f"at {request.sites} site(s){_pooled(request)};\n"
-        f"at most {request.most_records_per_unit} record(s) a unit\n{_explained(request, rows)}"
-    )
 
 
 def _pooled(request: Request) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from expril.audit.page.figures import of_claim
 from expril.audit.page.words import bound, claim
 from expril.audit.results import AuditResult, Check, ColluderLoss, ControlResult, KindResult, StudyAttack
-from expril.report.table import Column, Table, Text, judged
+from expril.report.table import Cell, Column, Table, judged
 
 WIDTH = 118
 
@@ -57,7 +57,7 @@ def _study(one: StudyAttack) -> str:
     return one.attack if one.epsilon != "none" else f"{one.attack} ({one.target})"
 
 
-def _study_verdict(one: StudyAttack) -> Text:
+def _study_verdict(one: StudyAttack) -> Cell:
     good = "unprotected" if one.epsilon == "none" else "holds"
     return judged(one.holds and one.reaches, good, "SHORT" if one.holds else "ABOVE BOUND")
 
@@ -86,8 +86,8 @@ def mechanism_tables(
     yield Table.of("Checks", PASSED, checks)
 
 
-def _mechanism_verdict(one: KindResult) -> Text:
-    return Text(f"violation {one.verdict}", tone="bad") if one.violation else Text(one.verdict)
+def _mechanism_verdict(one: KindResult) -> Cell:
+    return Cell(f"violation {one.verdict}", tone="bad") if one.violation else Cell(one.verdict)
 
 
 MECHANISMS = (

@@ -107,7 +107,7 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
         if json_:
             print_json(quoting.as_object(request, rows))
             return
-        print_table(quoting.quote_table(request, rows), quoting.quote_note(request, rows), compact=True)
+        print_table(quoting.quote_table(request, rows))
 
 
 @learner_app.command("init")

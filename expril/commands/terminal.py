@@ -29,7 +29,7 @@ from expril.commands.faults import (
     fault_of,
     require,
 )
-from expril.report.table import Item, Table
+from expril.report.table import Table
 from expril.report.terminal import rich_table
 
 LEAST_WIDTH = 120
@@ -164,9 +164,9 @@ def wide_console(least: int = LEAST_WIDTH) -> Console:
     return console if console.width >= least else _Console(width=least)
 
 
-def print_table(shown: Table[Item], note: str = "", *, least: int = LEAST_WIDTH, compact: bool = False) -> None:
-    """Print a table on standard output; see `wide_console` and `rich_table`."""
-    wide_console(least).print(rich_table(shown, note, compact=compact))
+def print_table(shown: Table[Any], least: int = LEAST_WIDTH) -> None:
+    """Print a table on standard output; see `wide_console`."""
+    wide_console(least).print(rich_table(shown))
 
 
 def refuse(told: dict[str, object], *, as_json: bool) -> NoReturn:

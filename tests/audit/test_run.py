@@ -26,7 +26,7 @@ from curator_node.ledger.store import DatabaseStore, read_only_url
 from expril.audit.recompute import HELD, IN_PART, NO_LEDGER, NOT_PROVEN, PROVEN, REFUSED, read_pins, recompute
 from expril.audit.recompute.ledgers import read_ledger
 from expril.audit.recompute.sums import UnitSum
-from expril.audit.recompute.tables import sum_note
+from expril.audit.recompute.tables import sum_table
 from expril.commands.app import app
 from histories import History, a_study
 from protocol.envelopes import SigningKey, digest
@@ -164,7 +164,7 @@ def test_sums_are_in_the_order_of_repeats_curators_and_learners_and_say_which(fi
     order = ("north", "east", "south", "west")
     assert list(dict.fromkeys(curator for curator, _ in second)) == [f"{name}, repeat 1" for name in order]
     assert [who for curator, who in second if curator.startswith("north")] == ["ada", "grace", ""]
-    lines = [line for line in sum_note(result).splitlines() if " at one curator at most" in line]
+    lines = [line for line in sum_table(result).note.splitlines() if " at one curator at most" in line]
     assert lines
     assert all(line.startswith(f"{finished[0]}, repeat ") for line in lines)
 
@@ -174,7 +174,7 @@ def test_worlds_that_say_the_same_are_told_as_ranges():
         UnitSum("patient", f"runs/x, repeat {n}", ("a", "b"), Fraction(3, 10), Fraction(3, 5)) for n in (0, 1, 2, 5)
     ]
     other = UnitSum("patient", "runs/x, repeat 3", ("a", "b"), Fraction(1, 10), Fraction(1, 5))
-    note = sum_note(SimpleNamespace(sums=[], units=[*alike, other]))
+    note = sum_table(SimpleNamespace(sums=[], units=[*alike, other])).note
     assert note.splitlines() == [
         "runs/x, repeat 0 to 2, 5: patient, all learners: 0.3 at one curator at most, 0.6 over all 2",
         "runs/x, repeat 3: patient, all learners: 0.1 at one curator at most, 0.2 over all 2",

@@ -44,7 +44,7 @@ from expril.audit.page.page import build_page
 from expril.audit.page.words import headline
 from expril.audit.recompute import recompute
 from expril.audit.recompute.ledger import audit_ledger
-from expril.audit.recompute.tables import sum_note
+from expril.audit.recompute.tables import sum_table
 from expril.audit.results import ColluderLoss
 from expril.audit.shown import as_lines, read_transcript_view
 from expril.audit.tables import audit_tables
@@ -261,7 +261,7 @@ def test_the_ledgers_of_a_sum_are_proven_and_say_on_what_condition_it_holds(pool
     assert "at most 1 of them tell the learner all they know" in proviso
     assert "while no ledger is put back before the sum is done" in proviso
     assert spent.as_object()["provisos"] == {proviso: "1/30"}
-    assert "on a condition: 1/30 of 1/30 at" in sum_note(result)
+    assert "on a condition: 1/30 of 1/30 at" in sum_table(result).note
     assert spent.loss.epsilon <= 1 / 30 + 1e-12
     (unit,) = result.units
     assert (unit.apart, unit.shared) == (Fraction(1, 30), Fraction(3, 30))

@@ -121,9 +121,9 @@ def test_the_table_marks_what_is_suggested_in_text_too_and_its_object_is_exact(r
     odd = replace(rows[0], precision=replace(rows[0].precision, scale=Fraction(102400, 9)))
     assert table.columns[2].text(odd).text == "≈ 11,378"
     assert quoting.as_object(request, [odd])["rows"][0]["scale"] == "102400/9"
-    assert "* suggested" in quoting.quote_note(request, rows)
-    assert "(declared)" in quoting.quote_note(request, rows)
-    assert "no round_size is declared" in quoting.quote_note(replace(request, declared=False), rows)
+    assert "* suggested" in table.note
+    assert "(declared)" in table.note
+    assert "no round_size is declared" in quoting.quote_table(replace(request, declared=False), rows).note
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def verdict(result: Recomputed) -> str:
 
 
 def transcript_table(proof: RunProof) -> Written:
-    """What each transcript of a run proves, under which curator's key."""
+    """What each transcript of a run proves, under which curator's key, and how many do."""
     keys, rows = {} if proof.index is None else proof.index.keys(), []
     for item in proof.transcripts:
         told: tuple[object, ...] = ("", "", "", "")
@@ -42,13 +42,9 @@ def transcript_table(proof: RunProof) -> Written:
         names = (printable(entry.learner), printable(entry.curator), key.hex()[:8] if key else "?")
         rows.append((entry.repeat, *names, item.verdict, *told, item.ledger))
     headings = ("repeat", "learner", "curator", "key", "verdict", "claimed", "spent", "releases", "study", "ledger")
-    return text_table(str(proof.folder), headings, rows)
-
-
-def transcript_note(proof: RunProof) -> str:
-    """How many transcripts have which verdict."""
     counted = Counter(item.verdict for item in proof.transcripts)
-    return f"{len(proof.transcripts)} transcripts: " + ", ".join(f"{count} {what}" for what, count in counted.items())
+    note = f"{len(rows)} transcripts: " + ", ".join(f"{count} {what}" for what, count in counted.items())
+    return text_table(str(proof.folder), headings, rows, note=note)
 
 
 def ledger_table(proof: RunProof) -> Written:
@@ -82,12 +78,8 @@ def sum_table(result: Recomputed) -> Written:
         )
         rows.append(row if one.learner or one.version else strong(*row))
     headings = ("curator", "privacy unit", "learner", "records", "claimed", "spent", "integral", "(epsilon, delta)")
-    return text_table("epsilon, recomputed", headings, rows)
-
-
-def sum_note(result: Recomputed) -> str:
-    """What stands below the sums: what one unit may have lost in all, and what holds on a condition."""
-    return "\n".join((*_unit_lines(result), *_conditions(result)))
+    note = "\n".join((*_unit_lines(result), *_conditions(result)))
+    return text_table("epsilon, recomputed", headings, rows, note=note)
 
 
 def _spent(least: Fraction, most: Fraction) -> str:

@@ -88,7 +88,7 @@ def audit_all(
             print_json(as_object(result, created=created, pictures=False))
         else:
             for table in audit_tables(result):
-                print_table(table, least=WIDTH)
+                print_table(table, WIDTH)
             say("not proven", *spent.wrong, style=BAD)
             lines = (f"{headline(result)}.", *([QUICK] if result.quick else []), str(out / "audit.html"))
             sys.stdout.write("".join(f"{line}\n" for line in lines))

@@ -49,15 +49,7 @@ def audit_run(
     """
     with plain_errors():
         from expril.audit.recompute import read_pins, read_witnesses, recompute
-        from expril.audit.recompute.tables import (
-            TABLE_WIDTH,
-            ledger_table,
-            sum_note,
-            sum_table,
-            transcript_note,
-            transcript_table,
-            verdict,
-        )
+        from expril.audit.recompute.tables import TABLE_WIDTH, ledger_table, sum_table, transcript_table, verdict
 
         pins = None if keys is None else read_pins(keys)
         with bars(json_) as tick:
@@ -76,11 +68,11 @@ def audit_run(
         else:
             for proof in result.runs:
                 if proof.index is not None:
-                    print_table(transcript_table(proof), transcript_note(proof), least=TABLE_WIDTH)
+                    print_table(transcript_table(proof), TABLE_WIDTH)
                     if proof.ledgers:
-                        print_table(ledger_table(proof), least=TABLE_WIDTH)
+                        print_table(ledger_table(proof), TABLE_WIDTH)
             if result.sums:
-                print_table(sum_table(result), sum_note(result), least=TABLE_WIDTH)
+                print_table(sum_table(result), TABLE_WIDTH)
             say("not proven", *result.wrong, style=BAD)
             say("unproven", *result.unproven)
             say("unwitnessed", *result.unwitnessed)

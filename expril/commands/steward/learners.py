@@ -176,7 +176,7 @@ def curator_studies(folder: Folder, ledger: LedgerOption = "", json_: Json = Fal
         times, factors = ("since (UTC)", "until (UTC)"), ("is it there", "its label", "the rest")
         headings = ("study", "learner", *times, "epsilon", *factors, "purpose")
         if rows:
-            print_table(text_table("", headings, rows, wraps=["purpose"]), _FACTORS)
+            print_table(text_table("", headings, rows, wraps=["purpose"], note=_FACTORS))
         else:
             sys.stdout.write("no study waits\n")
 

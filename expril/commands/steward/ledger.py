@@ -70,7 +70,7 @@ def ledger_show(
             if json_:
                 print_json(view.as_object())
                 continue
-            print_table(*_learners(view))
+            print_table(_learners(view))
             print_table(_entries(view))
         _complain(wrong)
 
@@ -298,8 +298,8 @@ def _complain(wrong: Sequence[tuple[str, str]]) -> None:
     exit_unless(not wrong)
 
 
-def _learners(view: "LedgerView") -> tuple[Written, str]:
-    """What each learner reserved, spent and has left; and what stands below."""
+def _learners(view: "LedgerView") -> Written:
+    """What each learner reserved, spent and has left."""
     from fractions import Fraction
 
     from protocol.errors import printable
@@ -315,8 +315,8 @@ def _learners(view: "LedgerView") -> tuple[Written, str]:
     total = (written(account.total_spent), written(account.total_reserved))
     rows.append(strong("all", "", *total, "?" if policy is None else written(policy.total_cap), ""))
     title = "spent and left" + (" - HALTED" if account.halted else "")
-    below = "" if policy else "names, caps and what is left: add --policy FILE"
-    return text_table(title, ("learner", "key", "spent", "set aside", "cap", "left"), rows), below
+    note = "" if policy else "names, caps and what is left: add --policy FILE"
+    return text_table(title, ("learner", "key", "spent", "set aside", "cap", "left"), rows, note=note)
 
 
 def _entries(view: "LedgerView") -> Written:

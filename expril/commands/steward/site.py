@@ -161,7 +161,7 @@ def _show_check(found: "SiteCheck") -> None:
     if found.standing is not None:
         import msgspec
 
-        print_table(_budget(msgspec.to_builtins(found.standing)), _EPSILON)
+        print_table(_budget(msgspec.to_builtins(found.standing)))
     if found.stopped:
         say("stop", "as it stands, the curator would not start, or would refuse whatever is asked; see each stop above")
 
@@ -184,7 +184,7 @@ def _show_status(status: dict[str, Any]) -> None:
     if budget is None:
         say("stop", "the ledger cannot be read")
         return
-    print_table(_budget(budget), _EPSILON)
+    print_table(_budget(budget))
 
 
 def _budget(budget: dict[str, Any]) -> Written:
@@ -199,6 +199,7 @@ def _budget(budget: dict[str, Any]) -> Written:
         f"budgets in epsilon, by ledger entry {budget['entry']}{halted}",
         ("learner", "spent", "set aside", "cap", "left", "if all changed"),
         [*rows, strong("all", spent, "", *rest)],
+        note=_EPSILON,
     )
 
 
