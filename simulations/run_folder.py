@@ -1,7 +1,7 @@
 """What a run leaves behind: scenario, metrics, transcripts, ledgers with their policies, and one HTML page.
 
 A folder appears under its name only when it is complete; `unfinished` keeps the repeats of one that is not. All but the
-page, and what is local, is in a list that the run's learners sign (`run_index`).
+page, and what is local, is in a list that the run's learners sign (`protocol.run_index`).
 """
 
 import shutil

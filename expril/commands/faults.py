@@ -14,7 +14,6 @@ UNFINISHED = frozenset({"unfinished", "network"})
 PARTS = {
     "learner": frozenset({"jinja2", "scipy", "sklearn", "torch"}),
     "simulations": frozenset({"fastexcel", "pooch", "tomli_w", "uvloop"}),
-    "experiments": frozenset[str](),
 }
 """Extra of the package -> the modules that come with it; each extra has all of those before it."""
 FASTER = frozenset({"uvloop"})

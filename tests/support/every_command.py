@@ -83,17 +83,12 @@ def calls(folder):
         ("scenarios", "heart"),
         ("quote", "--problems", "3", "--epsilons", "1"),
         ("simulate",),
-        *(("simulate", name) for name in ("holdout", "insite", "sample", "sites", "statistic")),
         ("report", folder),
-        ("reproduce", "table2"),
-        ("compare",),
-        ("compare-synthetic",),
         ("audit", "all"),
         ("audit", "game", "nowhere:game"),
         ("audit", "mechanism", "counts"),
         ("audit", "package", "--template", folder / "facts.toml"),
         ("audit", "check-package", folder),
-        ("audit", "peers"),
         ("audit", "studies"),
     ]
 
