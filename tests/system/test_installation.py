@@ -34,7 +34,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 HEAVY = {
     "torch": ("learner_node", "lab/peers/gan_models.py", "lab/peers/opacus_models.py"),
     "sklearn": ("learner_node", "simulations", "lab"),
-    "scipy": ("learner_node", "simulations", "lab"),
+    "scipy": ("learner_node", "simulations", "expril/audit", "lab"),
     "jinja2": ("expril/report/templates.py",),
     "fastexcel": ("simulations/datasets/ctg.py",),
     "pooch": ("simulations/datasets/files.py",),
