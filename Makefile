@@ -18,7 +18,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-.PHONY: demo deploy-demo audit test test-slow test-all test-jitter test-wheel held check format bench vectors install curator-lock peers clean
+.PHONY: demo deploy-demo audit test test-slow test-all test-jitter test-wheel held measures check format bench vectors install curator-lock peers clean
 
 demo: $(STAMP)
 	$(BIN)/expril simulate $(SCENARIO)
@@ -47,6 +47,10 @@ test-jitter: $(STAMP)
 # What this tree's commands print and write, beside what those of the commit BASE do; see docs/development.md.
 held: $(STAMP)
 	$(BIN)/python tests/support/held $(if $(BASE),--base $(BASE))
+
+# What this tree holds and what its commands walk through, beside those of the commit BASE; see docs/development.md.
+measures: $(STAMP)
+	$(BIN)/python tests/support/measures.py $(if $(BASE),--base $(BASE)) $(if $(CLIMBS),--climbs)
 
 # Builds the wheel, installs it bare in an environment of its own, and uses it.
 test-wheel: $(STAMP)

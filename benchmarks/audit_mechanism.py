@@ -10,7 +10,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from benchmarks.common import Result, at_least, at_most
 from expril.audit.calibration import calibrate
-from expril.audit.kinds import PATH_CONTROLS, audit_kind, audit_path_control, kinds_to_audit, path_checks
+from expril.audit.kinds import audit_kind, kinds_to_audit, path_checks
+from expril.audit.kinds.controls import PATH_CONTROLS, audit_path_control
 
 DRAWS = 100_000
 

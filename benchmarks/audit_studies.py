@@ -10,7 +10,7 @@ from multiprocessing import get_context
 
 from benchmarks.common import Result, at_most
 from expril.audit.results import StudyAttack
-from expril.audit.studies import ATTACKS, attack_study, false_alarm_share, to_play
+from expril.audit.studies.attacks import ATTACKS, attack_study, false_alarm_share, to_play
 
 GAMES = {
     "isolation": 50_000,

@@ -2,7 +2,7 @@
 
 Nothing is listed by hand. A kind's files begin with those that the tables name: where its `QueryKind`, its answerer,
 its reader and its part of a transcript are defined, and the files beside them whose names begin with the kind's. To
-these come all files that they import, as far as only they import them. Strategies, experiments, commands and what an
+these come all files that they import, as far as only they import them. Strategies, studies, commands and what an
 audit has broken on purpose use a kind as anybody may; they are not part of it.
 
 `python -m benchmarks seam` counts, `python -m benchmarks.seam` prints the table of CONTRIBUTING.md.
@@ -22,13 +22,16 @@ from protocol.kinds import QUERY_KINDS
 
 ROOT = Path(__file__).resolve().parents[1]
 IMPORT = re.compile(r"^\s*from ([\w.]+) import (\([^)]*\)|[^\n]+)", re.MULTILINE)
-ROOMS = ("protocol", "curator_node", "learner_node", "simulations")
+ROOMS = ("protocol", "curator_node", "learner_node", "expril.audit")
+"""A kind has a file in each."""
+SEARCHED = (*ROOMS, "simulations")
+"""Where else a kind may have files, or be named."""
 TABLES = ("protocol.kinds", "curator_node.kinds", "learner_node.kinds", "expril.audit.shown")
-USERS = ("learner_node.strategies", "experiments", "expril", "benchmarks", "tests")
-"""Who asks a kind, and is no part of it; so is what only strategies and experiments import."""
+USERS = ("learner_node.strategies", "lab", "expril.commands", "benchmarks", "tests")
+"""Who asks a kind, and is no part of it; so is what only strategies and the laboratory import."""
 CONTROLS = ("expril.audit.kinds", "expril.audit.controls")
 """What is broken on purpose: it names kinds, and takes their files apart, but no kind needs it."""
-HELPED = ("learner_node.strategies", "experiments")
+HELPED = ("learner_node.strategies", "lab")
 
 
 @dataclass(frozen=True)
@@ -36,10 +39,10 @@ class Taken:
     """What a kind takes.
 
     Attributes:
-        files: room -> its files, relative to the repository.
+        files: searched room -> its files, relative to the repository.
         lines: room -> their lines together, docstrings and empty ones too.
         table_lines: in the four tables.
-        named_elsewhere: files of the four rooms that are neither its own, nor another kind's, nor a table, and that
+        named_elsewhere: files of the searched rooms that are neither its own, nor another kind's, nor a table, and that
             import a file of its own or hold its name as a text.
     """
 
@@ -52,7 +55,7 @@ class Taken:
 @cache
 def _modules() -> dict[str, Path]:
     """Full name -> file, of everything that is written in Python here."""
-    folders = (*ROOMS, "experiments", "expril", "benchmarks", "tests")
+    folders = ("protocol", "curator_node", "learner_node", "simulations", "expril", "lab", "benchmarks", "tests")
     found = {}
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -101,11 +104,11 @@ def _importers() -> dict[str, frozenset[str]]:
 
 @cache
 def _users() -> frozenset[str]:
-    """Modules that ask kinds: those of `USERS`, and what nobody but strategies, experiments and tests imports."""
+    """Modules that ask kinds: those of `USERS`, and what nobody but strategies, the laboratory and tests imports."""
     users = {module for module in _modules() if _is_in(module, USERS)}
     helped = {module for module in users if _is_in(module, HELPED)}
     tests = {module for module in users if _is_in(module, ("tests", "benchmarks"))}
-    told = {module: _importers()[module] - tests for module in _modules() if _is_in(module, ROOMS)}
+    told = {module: _importers()[module] - tests for module in _modules() if _is_in(module, SEARCHED)}
     # The greatest set of which every module is imported, and by these alone.
     inner = {module for module, names in told.items() if names} - users
     while wrong := {module for module in inner if not told[module] <= helped | inner}:
@@ -134,11 +137,11 @@ def _defined(kind: str) -> set[str]:
 
 @cache
 def own_modules(kind: str) -> frozenset[str]:
-    """The kind's modules in the four rooms: the greatest set that only it imports, with what the tables name."""
+    """The kind's modules in the searched rooms: the greatest set that only it imports, with what the tables name."""
     seeds = _defined(kind)
     reached, new = set(seeds), set(seeds)
     while new:
-        new = {name for module in new for name in _imported(module) if _is_in(name, ROOMS)} - reached
+        new = {name for module in new for name in _imported(module) if _is_in(name, SEARCHED)} - reached
         reached |= new
     own = reached - set(TABLES) - _users()
     others = {module for module in _modules() if module in _users() or _is_in(module, CONTROLS)}
@@ -190,7 +193,7 @@ def _named_elsewhere(kind: str) -> tuple[str, ...]:
     others = frozenset().union(*(own_modules(name) for name in QUERY_KINDS))
     own, found = own_modules(kind), []
     for module, path in _modules().items():
-        if not _is_in(module, ROOMS) or module in _users() | others | set(TABLES):
+        if not _is_in(module, SEARCHED) or module in _users() | others | set(TABLES):
             continue
         if _imported(module) & own or f'"{kind}"' in _text(module):
             found.append(str(path.relative_to(ROOT)))
@@ -200,9 +203,9 @@ def _named_elsewhere(kind: str) -> tuple[str, ...]:
 @cache
 def taken(kind: str) -> Taken:
     """What one registered kind takes."""
-    files: dict[str, list[Path]] = {room: [] for room in ROOMS}
+    files: dict[str, list[Path]] = {room: [] for room in SEARCHED}
     for module in sorted(_with_packages(own_modules(kind))):
-        files[module.partition(".")[0]].append(_modules()[module])
+        files[next(room for room in SEARCHED if _is_in(module, (room,)))].append(_modules()[module])
     files["tests"] = [ROOT / name for name in tests_of(kind)]
     return Taken(
         files={room: tuple(str(path.relative_to(ROOT)) for path in paths) for room, paths in files.items()},

@@ -11,11 +11,12 @@ import math
 import secrets
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-from curator_node.answering import Answerer, Question, bounded_in, check_size
+from curator_node.answering import Answerer, Question, Seat, bounded_in, check_size
 from curator_node.dataset import PrivateDataset
 from curator_node.identities import Identities, Keys
 from curator_node.kinds import ANSWERERS
@@ -32,24 +33,29 @@ from curator_node.ledger import (
     StudyKey,
     TooManyStudiesError,
 )
-from curator_node.mechanisms import NoiseSource
+from curator_node.ledger.sealing import StateSealer
+from curator_node.mechanisms import NoiseSource, Stamp
 from curator_node.meters import STRAY, Meter
-from curator_node.policy import Policy
-from curator_node.proposals import Proposal, check_in_time, is_awaited, reserve
-from curator_node.questions import Questions
+from curator_node.policy import Policy, settled_limits
+from curator_node.proposals import ENVELOPE_ROOM, Proposal, check_in_time, is_awaited, reserve
 from curator_node.refusing import Refusals, caps_of
 from curator_node.requests import check_next, check_not_ended, check_query
-from curator_node.serving import bind_known, card, is_bound_elsewhere, settled_terms
+from curator_node.steward import StewardFile
 from protocol.envelopes import (
+    LABEL,
     LEARNER_TYPES,
+    NOT_PRIVATE_LABEL,
     digest,
     open_envelope,
     request_digest,
     verify,
 )
 from protocol.errors import ConfigurationError, LocalProtocolError, RemoteProtocolError
+from protocol.ledger.entries import STATE_SEAL_BYTES
 from protocol.ledger.terms import ledger_terms
+from protocol.limits import Limits
 from protocol.messages import (
+    Card,
     CardRequest,
     Message,
     Query,
@@ -59,9 +65,150 @@ from protocol.messages import (
     StudyClosed,
     StudyProposal,
 )
-from protocol.query_kind import Kinds, Turn
+from protocol.query_kind import Kinds, Past, Turn
 from protocol.rationals import amount, shorten
 from protocol.refusals import RETRIABLE, RefusalCode
+from protocol.schema import Schema
+
+
+def settled_terms(policy: Policy, kinds: Kinds, noise: NoiseSource) -> tuple[Limits, str]:
+    """A policy's limits with every default written out, and the label under which answers are signed.
+
+    Raises:
+        ConfigurationError: noise from a seed without `simulation = true`, or as `settled_limits`.
+    """
+    if noise.seeded and not policy.simulation:
+        raise ConfigurationError("noise from a seed is for simulations; the policy does not say simulation = true")
+    limits = settled_limits(policy, kinds)
+    return limits, NOT_PRIVATE_LABEL if noise.seeded or not kinds.private(limits) else LABEL
+
+
+def card(header: Mapping[str, Any], policy: Policy, steward: StewardFile, limits: Limits, relation: str) -> Card:
+    """What a learner reads of a curator before it asks.
+
+    Args:
+        header: of the reply; its recipient is the learner.
+        policy: the steward's.
+        steward: the schema file.
+        limits: see `settled_terms`.
+        relation: between two sets of records that the answers protect, in words.
+    """
+    return Card(
+        **header,
+        name=policy.name,
+        schema=steward.schema,
+        unit=steward.unit,
+        most_records_per_unit=steward.most_records_per_unit,
+        relation=relation,
+        round_size=steward.round_size,
+        limits=limits,
+        cap=amount(policy.cap_of(header["recipient"])),
+        least_cost=amount(policy.least),
+    )
+
+
+def bind_known(ledger: Ledger, policy: Policy, now: int) -> None:
+    """Bind every key that the ledger has seen to the name under which the policy has it, with what it has spent.
+
+    So a key that is taken out of the policy later leaves its spending with its learner.
+
+    Raises:
+        BoundElsewhereError: one is bound to another name.
+    """
+    for key, learner in policy.keys.items():
+        known = ledger.account.name_of(key)
+        if known != learner.name and (known or key in ledger.account.ordinals):
+            ledger.enrol(key, learner.name, now)
+
+
+def is_bound_elsewhere(ledger: Ledger, policy: Policy, key: bytes) -> bool:
+    """Whether the ledger knows a key under another name than the policy: its steward must say which is right."""
+    learner, known = policy.learner(key), ledger.account.name_of(key)
+    return bool(known) and (learner is None or learner.name != known)
+
+
+class Questions:
+    """The questions of a curator.
+
+    Args:
+        ledger: stored replies and states.
+        kinds: the query kinds that the curator can answer.
+        identities: sign for it.
+        keys: those that seal what answerers keep.
+        entropy: n -> n random bytes, for nonces.
+    """
+
+    def __init__(
+        self, ledger: Ledger, kinds: Kinds, identities: Identities, keys: Keys, entropy: Callable[[int], bytes]
+    ) -> None:
+        self._ledger = ledger
+        self._kinds = kinds
+        self._identities = identities
+        self._entropy = entropy
+        self._sealer = StateSealer(keys.newest_first, entropy)
+
+    def put(
+        self, message: Query, study: StudyAccount, turn: Turn, body: Any, policy: Policy, schema: Schema
+    ) -> Question:
+        """The question of a message, as its answerer gets it.
+
+        Args:
+            message: a query, checked so far.
+            study: its own.
+            turn: of the plan.
+            body: as its kind read it.
+            policy: of today.
+            schema: of today.
+
+        Raises:
+            StateGoneError, AnswerGoneError: something that it needs is missing or was changed.
+        """
+        kind = self._kinds.kind(turn.planned.kind)
+        learner = policy.learner(message.sender)
+        return Question(
+            body=body,
+            turn=turn,
+            past=self._past(study, message.sequence) if kind.looks_back else (),
+            state=self._state(study.key, kind.name) if kind.state_bytes else b"",
+            stamp=Stamp(learner.name if learner else "", study.ordinal, message.sequence),
+            seat=self._seat(message),
+            schema=schema,
+        )
+
+    def room(self, question: Question) -> int:
+        """Most bytes that are stored with the answer to a question."""
+        kind = self._kinds.kind(question.turn.planned.kind)
+        kept = kind.state_bytes + STATE_SEAL_BYTES if kind.state_bytes else 0
+        return ENVELOPE_ROOM + kind.release_bytes(question.body, question.turn, question.schema) + kept
+
+    def sealed(self, state: bytes | None, study: StudyKey, kind: str) -> tuple[str, bytes] | None:
+        """What the ledger stores of an answerer's state: its kind, and bytes that the curator alone can read."""
+        return None if state is None else (kind, self._sealer.seal(state, study, kind))
+
+    def _seat(self, message: Query) -> Seat:
+        """A request is answered as whom it was addressed to; that may be one of the curator's former keys."""
+        identity, identities = message.recipient, self._identities
+        return Seat(identity, identities.label, message.sender, partial(identities.say, identity), self._entropy)
+
+    def _state(self, study: StudyKey, kind: str) -> bytes:
+        sealed = self._ledger.state(study, kind)
+        if not sealed:
+            return b""
+        state = self._sealer.open(sealed, study, kind)
+        if state is None:
+            raise StateGoneError(self._ledger.account.states[study, kind].index)
+        return state
+
+    def _past(self, study: StudyAccount, sequence: int) -> tuple[Past, ...]:
+        """The answered turns of a query's kind before it, from stored replies; AnswerGoneError where one is gone."""
+        name = study.kind_of(sequence)
+        past = []
+        for earlier, reply in self._ledger.replies(study.key):
+            message = open_envelope(reply)[1]
+            if isinstance(message, Release) and message.kind == name and earlier < sequence:
+                past.append(Past(self._kinds.turn(study.plan, study.places[earlier - 1]), message.body))
+        return tuple(past)
+
 
 log = logging.getLogger(__name__)
 

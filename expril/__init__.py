@@ -1,26 +1,22 @@
-"""The command `expril`, a file a role: steward, auditor, learner, researcher; and `expril.load` for Python."""
+"""The names that Python programs take from the package; nothing is loaded before it is asked for.
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+* `load`: the model of a study, from a file or the folder of a run
+"""
 
-if TYPE_CHECKING:
-    from learner_node.model_files import StudyModel
+from pkgutil import resolve_name
+from typing import Any
 
 __all__ = ["load"]
 
+NAMES = {"load": "learner_node.model_files:load"}
+"""Name -> "module:attribute"."""
 
-def load(path: "str | Path", learner: str | None = None, repeat: int = 0) -> "StudyModel":
-    """The model in a file, or in the folder of a run: `expril.load("runs/wdbc-20261121-191915").predict_proba(table)`.
 
-    Args:
-        path: a model file, or a folder with a folder `models` of them.
-        learner: of a folder: whose; None where it holds those of one learner only.
-        repeat: of a folder: of which repeat.
+def __getattr__(name: str) -> Any:
+    if name not in NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return resolve_name(NAMES[name])
 
-    Raises:
-        ConfigurationError: no such model, or a file that is none or damaged; says which there are.
-    """
-    from learner_node.model_files import find_model, load_model
 
-    where = Path(path)
-    return load_model(find_model(where, learner, repeat) if where.is_dir() else where)
+def __dir__() -> list[str]:
+    return [*globals(), *NAMES]

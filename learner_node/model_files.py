@@ -188,6 +188,21 @@ def encode_model(model: StudyModel) -> bytes:
     return safetensors.numpy.save(arrays, metadata={METADATA: msgspec.json.encode(header).decode()})
 
 
+def load(path: str | Path, learner: str | None = None, repeat: int = 0) -> StudyModel:
+    """The model in a file, or in the folder of a run: `expril.load("runs/wdbc-20261121-191915").predict_proba(table)`.
+
+    Args:
+        path: a model file, or a folder with a folder `models` of them.
+        learner: of a folder: whose; None where it holds those of one learner only.
+        repeat: of a folder: of which repeat.
+
+    Raises:
+        ConfigurationError: no such model, or a file that is none or damaged; says which there are.
+    """
+    where = Path(path)
+    return load_model(find_model(where, learner, repeat) if where.is_dir() else where)
+
+
 def load_model(path: str | Path) -> StudyModel:
     """Read what `encode_model` wrote: `load_model(path).predict_proba(table)`.
 

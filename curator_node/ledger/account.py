@@ -5,8 +5,7 @@ from fractions import Fraction
 from typing import cast
 
 from curator_node.ledger.branches import Lost, position_at
-from curator_node.ledger.learners import Learners
-from curator_node.ledger.restoring import Branch, known, restored
+from curator_node.ledger.restoring import Trail, known, restored
 from curator_node.ledger.studies import (
     ZERO,
     Answer,
@@ -20,7 +19,6 @@ from curator_node.ledger.studies import (
     state_key,
     step,
 )
-from curator_node.ledger.units import Units
 from protocol.ledger.entries import (
     DATA_VERSION,
     GENESIS,
@@ -39,21 +37,17 @@ from protocol.transitions import Event, State, advance
 
 
 @dataclass
-class Account(Learners):
-    """The sum of all entries so far; by learner, see `Learners`.
+class Account(Trail):
+    """The sum of all entries so far; by learner, see `Learners`, and against lost branches, see `Trail`.
 
     Attributes:
         head: hash of the last entry.
-        hashes: of every entry, by index.
-        totals: spent over all learners up to every entry.
         curators: (index, public key) of whose ledger it is: from that entry on, this key signs.
         terms: what the charges mean; empty before the first START.
         total_spent: over all learners.
         studies: by learner and identity.
         decisions: request digest of a proposal -> its steward's word.
         owed: request digest -> what has no reply yet.
-        answers: request digest -> its reply.
-        units: what is drawn under each charge.
         lost: digests of charged requests that may have been answered on a lost branch -> index of their charge; they
             are never answered again.
         evicted: digests of requests whose replies are kept no more.
@@ -61,32 +55,22 @@ class Account(Learners):
         states: (study, kind) -> what its answerer keeps.
         kept_bytes: of all replies and states kept.
         halted: whether the curator has stopped.
-        suspects: why it may have lost entries, as far as its steward has not seen it.
-        acknowledged: the same, after which the steward resumed.
-        branches: the same, by branch, with what was entered for each.
         data: (index, name) of the snapshots of records that were served, in order.
     """
 
     head: bytes = GENESIS
-    hashes: list[bytes] = field(default_factory=list)
-    totals: list[Fraction] = field(default_factory=list)
     curators: list[tuple[int, bytes]] = field(default_factory=list)
     terms: str = ""
     total_spent: Fraction = ZERO
     studies: dict[StudyKey, StudyAccount] = field(default_factory=dict)
     decisions: dict[bytes, Decision] = field(default_factory=dict)
     owed: dict[bytes, Owed] = field(default_factory=dict)
-    answers: dict[bytes, Answer] = field(default_factory=dict)
-    units: Units = field(default_factory=Units)
     lost: dict[bytes, int] = field(default_factory=dict)
     evicted: set[bytes] = field(default_factory=set)
     kept: dict[StudyKey, list[bytes]] = field(default_factory=dict)
     states: dict[tuple[StudyKey, str], KeptState] = field(default_factory=dict)
     kept_bytes: int = 0
     halted: bool = False
-    suspects: list[Lost] = field(default_factory=list)
-    acknowledged: list[Lost] = field(default_factory=list)
-    branches: list[Branch] = field(default_factory=list)
     data: list[tuple[int, str]] = field(default_factory=list)
 
     @property

@@ -10,15 +10,13 @@ Two positions are taken for one branch only where a hash in what is known of one
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import inf
-from typing import TYPE_CHECKING
 
 from curator_node.ledger.branches import Lost, holds
-from curator_node.ledger.studies import ZERO, Restored
+from curator_node.ledger.learners import Learners
+from curator_node.ledger.studies import ZERO, Answer, Restored
+from curator_node.ledger.units import Units
 from protocol.messages import NO_DIGEST, NOBODY
 from protocol.rationals import GRID, parse_amount, shorten, total_of
-
-if TYPE_CHECKING:
-    from curator_node.ledger.account import Account
 
 
 @dataclass
@@ -37,13 +35,36 @@ class Branch:
     own: dict[bytes, Fraction] = field(default_factory=dict)
 
 
-def restored(account: "Account") -> tuple[list[Restored], list[Branch]]:
+@dataclass
+class Trail(Learners):
+    """What a chain holds against lost branches; by learner, see `Learners`.
+
+    Attributes:
+        hashes: of every entry, by index.
+        totals: spent over all learners up to every entry.
+        answers: request digest -> its reply.
+        units: what is drawn under each charge.
+        suspects: why entries may be lost, as far as the steward has not seen it.
+        acknowledged: the same, after which the steward resumed.
+        branches: the same, by branch, with what was entered for each.
+    """
+
+    hashes: list[bytes] = field(default_factory=list)
+    totals: list[Fraction] = field(default_factory=list)
+    answers: dict[bytes, Answer] = field(default_factory=dict)
+    units: Units = field(default_factory=Units)
+    suspects: list[Lost] = field(default_factory=list)
+    acknowledged: list[Lost] = field(default_factory=list)
+    branches: list[Branch] = field(default_factory=list)
+
+
+def restored(trail: Trail) -> tuple[list[Restored], list[Branch]]:
     """What each suspect's branch spent and this chain does not show, each beyond those before it; and all branches."""
-    branches = [replace(each, known=list(each.known), own=dict(each.own)) for each in account.branches]
-    return [_enter(account, lost, branches) for lost in sorted(account.suspects, key=_place)], branches
+    branches = [replace(each, known=list(each.known), own=dict(each.own)) for each in trail.branches]
+    return [_enter(trail, lost, branches) for lost in sorted(trail.suspects, key=_place)], branches
 
 
-def known(account: "Account", lost: Lost) -> bool:
+def known(trail: Trail, lost: Lost) -> bool:
     """Whether a lost branch is no news.
 
     It is none where the chain holds what a mark names; where the same mark or receipt was entered; and where a mark
@@ -51,38 +72,38 @@ def known(account: "Account", lost: Lost) -> bool:
     is news where a receipt is of an entry that the chain holds: then the chain lacks its answer. So it is where
     receipts alone tell of its branch: were it not entered, a second answer to its request would not be found out.
     """
-    if any(lost.is_same(each) for each in (*account.suspects, *account.acknowledged)):
+    if any(lost.is_same(each) for each in (*trail.suspects, *trail.acknowledged)):
         return True
-    if lost.position is None or any(lost.contradicts(each) for each in account.acknowledged):
+    if lost.position is None or any(lost.contradicts(each) for each in trail.acknowledged):
         return False
-    if holds(lost.position, account.hashes):
+    if holds(lost.position, trail.hashes):
         return lost.suspect.learner == NOBODY
-    marks = (each for each in account.acknowledged if each.suspect.learner == NOBODY)
+    marks = (each for each in trail.acknowledged if each.suspect.learner == NOBODY)
     seen = [each for each in marks if each.holds(lost.position)]
-    learners = lost.learners(account.keys_of) if seen else []
+    learners = lost.learners(trail.keys_of) if seen else []
     return bool(seen) and all(lost.own(keys) <= max(each.own(keys) for each in seen) for keys in learners)
 
 
-def _enter(account: "Account", lost: Lost, branches: list[Branch]) -> Restored:
+def _enter(trail: Trail, lost: Lost, branches: list[Branch]) -> Restored:
     """What a suspect proves beyond what was entered for its branch; it is put among the branches."""
     if lost.position is None:
         return Restored(lost.suspect, ZERO, {})
-    branch = next((each for each in branches if _is_of(account, lost, each)), None)
+    branch = next((each for each in branches if _is_of(trail, lost, each)), None)
     new = branch is None
     if branch is None:
         branch = Branch([])
         branches.append(branch)
     branch.known = sorted([*branch.known, lost], key=_place)
-    common = branch.common = max(branch.common, _common(account, lost))
+    common = branch.common = max(branch.common, _common(trail, lost))
     again: dict[bytes, Fraction] = {}
-    for unit in account.units.running_at(common):
+    for unit in trail.units.running_at(common):
         again[unit.study.learner] = again.get(unit.study.learner, ZERO) + unit.amount
     running = total_of(again.values())
     total = max(parse_amount(each.position.total) for each in branch.known if each.position)
-    beyond = max(ZERO, total - (account.totals[common] if common >= 0 else ZERO)) + running - branch.total
+    beyond = max(ZERO, total - (trail.totals[common] if common >= 0 else ZERO)) + running - branch.total
     shares = {}
-    for keys in dict.fromkeys([*lost.learners(account.keys_of), *map(account.keys_of, again)]):
-        own = max(each.own(keys) for each in branch.known) - account.spent_at(keys[0], common)
+    for keys in dict.fromkeys([*lost.learners(trail.keys_of), *map(trail.keys_of, again)]):
+        own = max(each.own(keys) for each in branch.known) - trail.spent_at(keys[0], common)
         ran, before = (total_of(each.get(key, ZERO) for key in keys) for each in (again, branch.own))
         shares[keys[0]] = _up(max(ZERO, max(ZERO, own) + ran - before))
         branch.own[keys[0]] = branch.own.get(keys[0], ZERO) + shares[keys[0]]
@@ -91,7 +112,7 @@ def _enter(account: "Account", lost: Lost, branches: list[Branch]) -> Restored:
     return Restored(lost.suspect, entered, shares, _up(running) if new else ZERO)
 
 
-def _is_of(account: "Account", lost: Lost, branch: Branch) -> bool:
+def _is_of(trail: Trail, lost: Lost, branch: Branch) -> bool:
     """Whether a proof puts this on a branch: it goes on from the newest that is known of it, or lies before that.
 
     It does not where the chain has another answer to its request than the receipt, and shares that with the branch.
@@ -99,24 +120,24 @@ def _is_of(account: "Account", lost: Lost, branch: Branch) -> bool:
     newest, position = branch.known[-1], lost.position
     if position is None or newest.position is None or any(lost.contradicts(each) for each in branch.known):
         return False
-    here = _common(account, lost)
+    here = _common(trail, lost)
     common = max(branch.common, here)
-    if any(_answered(account, each) <= common for each in (*branch.known, lost)):
+    if any(_answered(trail, each) <= common for each in (*branch.known, lost)):
         return False
-    before = holds(position, account.hashes) and position.index <= branch.common
-    after = holds(newest.position, account.hashes) and newest.position.index <= here
+    before = holds(position, trail.hashes) and position.index <= branch.common
+    after = holds(newest.position, trail.hashes) and newest.position.index <= here
     return before or after or lost.holds(newest.position) or any(each.holds(position) for each in branch.known)
 
 
-def _common(account: "Account", lost: Lost) -> int:
-    found = lost.last_common(account.hashes)
+def _common(trail: Trail, lost: Lost) -> int:
+    found = lost.last_common(trail.hashes)
     return -1 if found is None else found
 
 
-def _answered(account: "Account", lost: Lost) -> float:
+def _answered(trail: Trail, lost: Lost) -> float:
     """Index of the chain's own answer to a receipt's request, where it holds the request's entry; else infinity."""
-    answer = account.answers.get(lost.suspect.request) if lost.receipt != NO_DIGEST else None
-    here = answer is not None and lost.position is not None and holds(lost.position, account.hashes)
+    answer = trail.answers.get(lost.suspect.request) if lost.receipt != NO_DIGEST else None
+    here = answer is not None and lost.position is not None and holds(lost.position, trail.hashes)
     return answer.index if answer is not None and here else inf
 
 

@@ -3,14 +3,22 @@
 import platform
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from expril.audit.blog import play_blog
 from expril.audit.calibration import calibrate
 from expril.audit.canaries import one_run
-from expril.audit.controls import CONTROLS, audit_control
-from expril.audit.kinds import PATH_CONTROLS, audit_kind, audit_path_control, kinds_to_audit, path_checks
+from expril.audit.controls.tables import CONTROLS, audit_control
+from expril.audit.files import as_object, decode_result
+from expril.audit.kinds import audit_kind, kinds_to_audit, path_checks
+from expril.audit.kinds.controls import PATH_CONTROLS, audit_path_control
 from expril.audit.kinds.shares import colluder_losses
 from expril.audit.results import (
     AuditResult,
@@ -21,18 +29,61 @@ from expril.audit.results import (
     KindResult,
     StudyAttack,
 )
-from expril.audit.studies import ATTACKS, attack_study, to_play
-from expril.audit.workers import Task, finished
+from expril.audit.studies.attacks import ATTACKS, attack_study, to_play
+from simulations.campaign.runner import Computed, run_tasks, says_nothing
+from simulations.campaign.spread import installed
+from simulations.campaign.store import Store, read_settings
+from simulations.campaign.workers import Progress
 
 FALSE_ALARMS = 0.05
 """Chance that an audit of correct software finds a violation anywhere, at most."""
 OF_RELEASES = 0.6
 """Share of it that releases get."""
 DRAWS = 100_000
+CELLS = "unfinished.jsonl"
+"""In the folder of an audit that was interrupted."""
 _LONG = {"membership": 10, "replay": 4}
 """Attack on studies -> seconds of a core, roughly, where they are more than one."""
 LIBRARIES = ("expril", "opendp", "numpy", "scipy", "cryptography")
-Tick = Callable[[str, float, float], None]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One piece of work of an audit.
+
+    Attributes:
+        maker: its name, for people and for its cell.
+        work: that another process can import; called without arguments, it gives one or several of the results of
+            `expril.audit.results`.
+        seconds: of one core, roughly; the longest are begun first, and the progress is told in them.
+    """
+
+    maker: str
+    work: Callable[[], object]
+    seconds: float
+
+    def __str__(self) -> str:
+        """For people."""
+        return self.maker
+
+
+class Cell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one piece of work gave, kept as soon as it is known.
+
+    Attributes:
+        key: the name of the work.
+        seconds: that it took.
+        found: an audit of this alone, as `files.as_object` writes it.
+    """
+
+    key: str
+    seconds: float
+    found: dict[str, Any]
+
+    @property
+    def result(self) -> AuditResult:
+        """The audit of this alone."""
+        return decode_result(msgspec.json.encode(self.found))[0]
 
 
 def audit_everything(
@@ -40,7 +91,8 @@ def audit_everything(
     draws: int = DRAWS,
     quick: bool = False,
     workers: int = 2,
-    tick: Tick = lambda what, done, total: None,  # noqa: ARG005
+    tick: Progress = says_nothing,
+    cells: Path | None = None,
 ) -> AuditResult:
     """Do all of it.
 
@@ -49,43 +101,81 @@ def audit_everything(
         quick: a tenth of the draws on each release, and of the games on studies: to try things out.
         workers: processes.
         tick: called with (what was finished, core seconds done, core seconds in all), roughly.
+        cells: a file that keeps what is done until all of it is, so that an interrupted audit goes on; None keeps
+            nothing. What another version of the software began, or with other draws, is begun anew.
+
+    Raises:
+        FailedRunsError: some work failed; what was done is kept.
+        ConfigurationError: another process works on the cells.
     """
-    return run_tasks(tasks_of(draws=draws, quick=quick), workers=workers, tick=tick)
+    return play(tasks_of(draws=draws, quick=quick), workers=workers, tick=tick, cells=cells, draws=draws, quick=quick)
 
 
-def run_tasks(
-    tasks: Sequence[Task],
+def play(
+    attempts: Sequence[Attempt],
     *,
     workers: int,
-    tick: Tick = lambda what, done, total: None,  # noqa: ARG005
+    tick: Progress = says_nothing,
+    cells: Path | None = None,
+    **settings: object,
 ) -> AuditResult:
-    """Do these tasks; what they found, in their order.
+    """Do this work; what it found, in its order.
 
     Args:
-        tasks: each gives one or several of the results of `expril.audit.results`.
+        attempts: all of the work.
         workers: processes.
         tick: as in `audit_everything`.
+        cells: likewise.
+        settings: what the cells depend on beside the software.
     """
     start = time.perf_counter()
-    total, done = sum(task.seconds for task in tasks), 0.0
-    found: dict[int, object] = {}
-    tick("", 0.0, total)
-    for place, result in finished(tasks, workers):
-        found[place] = result
-        done += tasks[place].seconds
-        tick(tasks[place].name, done, total)
-    results = [one for place in sorted(found) for one in _each(found[place])]
+    with ExitStack() as stack:
+        store = None if cells is None else stack.enter_context(_store(cells, {**installed(), **settings}))
+        done = {} if store is None else {str(key): cell for key, cell in store.finished.items()}
+        before = sum(cell.seconds for cell in done.values())
+
+        def keep(_attempt: Attempt, cell: Cell) -> None:
+            done[cell.key] = cell
+            if store is not None:
+                store.add(cell)
+
+        left = sorted((one for one in attempts if one.maker not in done), key=lambda one: -one.seconds)
+        run_tasks(left, _computed, keep, jobs=workers, work=lambda one: one.seconds, progress=tick).check()
+    if cells is not None:
+        cells.unlink()
+    results = [done[one.maker].result for one in attempts]
     return AuditResult(
+        kinds=tuple(one for part in results for one in part.kinds),
+        controls=tuple(one for part in results for one in part.controls),
+        checks=_once(one for part in results for one in part.checks),
+        studies=tuple(one for part in results for one in part.studies),
+        colluders=tuple(one for part in results for one in part.colluders),
+        blog=next((part.blog for part in results if part.blog is not None), None),
+        false_alarm=FALSE_ALARMS,
+        seconds=round(before / workers + time.perf_counter() - start, 1),
+        versions=versions(),
+    )
+
+
+def _store(path: Path, settings: dict[str, object]) -> Store[Cell]:
+    if path.exists() and read_settings(path) != settings:
+        path.unlink()
+    return Store(path, settings, Cell)
+
+
+def _computed(attempt: Attempt) -> Computed[Cell]:
+    start = time.perf_counter()
+    given = attempt.work()
+    results = given if isinstance(given, tuple) else (given,)
+    found = AuditResult(
         kinds=tuple(one for one in results if isinstance(one, KindResult)),
         controls=tuple(one for one in results if isinstance(one, ControlResult)),
-        checks=_once(one for one in results if isinstance(one, Check)),
+        checks=tuple(one for one in results if isinstance(one, Check)),
         studies=tuple(one for one in results if isinstance(one, StudyAttack)),
         colluders=tuple(one for one in results if isinstance(one, ColluderLoss)),
         blog=next((one for one in results if isinstance(one, BlogGame)), None),
-        false_alarm=FALSE_ALARMS,
-        seconds=round(time.perf_counter() - start, 1),
-        versions=versions(),
     )
+    return Computed((Cell(attempt.maker, round(time.perf_counter() - start, 1), as_object(found)),))
 
 
 def _once(checks: Iterable[Check]) -> tuple[Check, ...]:
@@ -95,10 +185,6 @@ def _once(checks: Iterable[Check]) -> tuple[Check, ...]:
         if one.name not in found or (found[one.name].passed and not one.passed):
             found[one.name] = one
     return tuple(found.values())
-
-
-def _each(result: object) -> Sequence[object]:
-    return result if isinstance(result, tuple) else (result,)
 
 
 def versions() -> dict[str, str]:
@@ -112,7 +198,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def tasks_of(*, draws: int, quick: bool) -> list[Task]:
+def tasks_of(*, draws: int, quick: bool) -> list[Attempt]:
     """The tasks of a whole audit, and how the false alarms are split.
 
     Three fifths go to releases, in equal parts, and two fifths to all else that can raise one, in equal parts: the
@@ -127,18 +213,20 @@ def tasks_of(*, draws: int, quick: bool) -> list[Task]:
     part = FALSE_ALARMS * OF_RELEASES / len(kinds)
     other = FALSE_ALARMS * (1 - OF_RELEASES) / (1 + sum(ATTACKS[name].results for name, _ in studies))
     tasks = [
-        Task(name, partial(audit_kind, name, draws=draws // 10 if quick else draws, error_rate=part), 15)
+        Attempt(name, partial(audit_kind, name, draws=draws // 10 if quick else draws, error_rate=part), 15)
         for name in kinds
     ]
-    tasks += [Task(name, partial(audit_path_control, name, draws=draws, error_rate=part), 3) for name in PATH_CONTROLS]
-    tasks += [Task(name, partial(audit_control, name, draws=draws, error_rate=part), 3) for name in CONTROLS]
-    tasks += [Task("calibration", calibrate, 3), Task("canaries", partial(one_run, error_rate=other), 1)]
-    tasks += [Task(f"the path of {name}", partial(path_checks, name), 2) for name in kinds]
+    tasks += [
+        Attempt(name, partial(audit_path_control, name, draws=draws, error_rate=part), 3) for name in PATH_CONTROLS
+    ]
+    tasks += [Attempt(name, partial(audit_control, name, draws=draws, error_rate=part), 3) for name in CONTROLS]
+    tasks += [Attempt("calibration", calibrate, 3), Attempt("canaries", partial(one_run, error_rate=other), 1)]
+    tasks += [Attempt(f"the path of {name}", partial(path_checks, name), 2) for name in kinds]
     for name, epsilon in studies:
         games = max(2, ATTACKS[name].games // 10) if quick else None
         share = other * ATTACKS[name].results
         work = partial(attack_study, name, epsilon, trials=games, error_rate=share)
-        tasks.append(Task(f"{name} at epsilon {epsilon}", work, _LONG.get(name, 1)))
-    tasks.append(Task("colluders", colluder_losses, 1))
-    tasks.append(Task("the blog's game", play_blog, 1))
+        tasks.append(Attempt(f"{name} at epsilon {epsilon}", work, _LONG.get(name, 1)))
+    tasks.append(Attempt("colluders", colluder_losses, 1))
+    tasks.append(Attempt("the blog's game", play_blog, 1))
     return tasks

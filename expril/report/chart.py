@@ -125,7 +125,8 @@ def log_axis(values: Iterable[float], labels: Iterable[str] = (), *, left: float
     Args:
         values: in any order.
         labels: of the ticks, in the order of the values from the least on; a number says itself otherwise.
-        left, right: where it is drawn, in percent of the width.
+        left: where it begins, in percent of the width.
+        right: where it ends.
     """
     known = sorted(set(values))
     high = known[-1] if known[-1] > known[0] else 2 * known[0]

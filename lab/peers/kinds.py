@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from lab.peers import ceilings
+from lab.peers.ceilings import gradient_boosting, logistic_regression, majority
 from lab.peers.histogram import histogram_naive_bayes
 from lab.peers.linear import adassp, public_covariance
 from lab.peers.task import PeerTask, Vector
@@ -112,19 +112,19 @@ PEERS: dict[str, PeerKind] = {
         "logistic regression, no privacy",
         "scikit-learn, standardised by the private records",
         private=False,
-        run=ceilings.logistic_regression,
+        run=logistic_regression,
     ),
     "gradient-boosting": PeerKind(
         "gradient boosting, no privacy",
         "scikit-learn, HistGradientBoostingClassifier as it comes",
         private=False,
-        run=ceilings.gradient_boosting,
+        run=gradient_boosting,
     ),
     "majority": PeerKind(
         "majority, no privacy",
         "the private records' share of class 1",
         private=False,
-        run=ceilings.majority,
+        run=majority,
     ),
 }
 """By name, in the order of tables."""

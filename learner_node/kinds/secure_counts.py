@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learner_node.decided import decided
-from learner_node.kinds import counts
-from learner_node.kinds.counts import CountsAnswer
+from learner_node.kinds.counts import CountsAnswer, add, beyond, complaint_about, exact_answer, precision_with
 from learner_node.plausibility import MOST_RECORDS
 from learner_node.reading import Leading, Led, Pooled, Precision, QueryFailedError, Reader
 from protocol.codec import decode, encode
@@ -136,12 +135,12 @@ def _complaint(answer: CountsAnswer, took_part: tuple[str, ...], led: Led) -> st
     """Why a sum cannot be true, by what the cards declare; "" where it can. Whose counts are wrong cannot be told."""
     sizes = [led.cards[name].round_size for name in took_part]
     declared = sum(size for size in sizes if size is not None)
-    beyond = counts.beyond(answer, MOST_RECORDS if None in sizes else declared)
-    if beyond is None:
+    found = beyond(answer, MOST_RECORDS if None in sizes else declared)
+    if found is None:
         return ""
     stated = "some of their cards declare none" if None in sizes else f"their cards declare {declared} together"
     return (
-        f"a secure sum cannot be true: it counts {beyond.records:.3g} records in {beyond.where}, and {stated}. "
+        f"a secure sum cannot be true: it counts {found.records:.3g} records in {found.where}, and {stated}. "
         f'Which of {", ".join(took_part)} is wrong cannot be told from a sum; ask them apart, pooled by "sum"'
     )
 
@@ -154,21 +153,21 @@ def rehearse(
     body: CountsBody, turn: Turn, records: Records, tally: NDArray[np.int64], sites: int, rng: np.random.Generator
 ) -> CountsAnswer:
     """See `counts.rehearse`; all curators answer."""
-    exact = counts.exact_answer(body, turn, records, tally)
+    exact = exact_answer(body, turn, records, tally)
     noise = _law(turn.planned, sites).simulate(rng, exact.values.shape)
     return replace(exact, values=exact.values + noise, sites=sites, noises=sites / turn.planned.shares)
 
 
 def precision(body: CountsBody, turn: Turn, schema: Schema, target_size: int, sites: int) -> Precision:
     """See `counts.precision`; all curators answer."""
-    return counts.precision_with(_law(turn.planned, sites).variance(), body, turn, schema, target_size)
+    return precision_with(_law(turn.planned, sites).variance(), body, turn, schema, target_size)
 
 
 SECURE_COUNTS = Reader(
     kind=secure_counts.SECURE_COUNTS,
     read=read,
-    pool=counts.add,
-    complaint=counts.complaint_about,
+    pool=add,
+    complaint=complaint_about,
     rehearse=rehearse,
     precision=precision,
     lead=lead,

@@ -26,8 +26,7 @@ from protocol.codec import decode, encode
 from protocol.envelopes import check_public_key, digest, encode_parts
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.examples import Example
-from protocol.kinds import counts
-from protocol.kinds.counts import CountsBody, CountsLimits, PlannedCounts
+from protocol.kinds.counts import COUNTS, QUERY_ONCE, CountsBody, CountsLimits, PlannedCounts, length
 from protocol.kinds.secure_remarks import CONDITION, check_remark, in_common, proviso, remark, told
 from protocol.messages import Key
 from protocol.odds import PrivacyUnit
@@ -195,7 +194,7 @@ RELEASES: tuple[type[Any], ...] = (KeyCard, SealedShares, MaskedCounts, Agreemen
 
 def check_planned(planned: PlannedSecureCounts) -> None:
     """Raise RemoteProtocolError(BAD_PLAN) as `counts` does, and for a group that breaks a rule."""
-    counts.check_planned(planned)
+    COUNTS.check_planned(planned)
     if not RELEASE_KINDS[planned.release].private:
         raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.release", "a release that is private as claimed")
     if complaint := complaint_about(planned.participants, planned.colluders, planned.dropouts):
@@ -204,7 +203,7 @@ def check_planned(planned: PlannedSecureCounts) -> None:
 
 def check_allowed(planned: PlannedSecureCounts, schema: Schema, limits: SecureCountsLimits, field: str) -> None:
     """As `counts`; and the curator sums with all of the participants, and trusts in no fewer colluders."""
-    counts.check_allowed(planned, schema, limits, field)
+    COUNTS.check_allowed(planned, schema, limits, field)
     if not {key.hex() for key in planned.participants} <= set(limits.members):
         raise RemoteProtocolError(
             RefusalCode.OVER_LIMIT, f"{field}.participants", "only curators that are members by this curator's policy"
@@ -218,7 +217,7 @@ def read_body(data: bytes, turn: Turn, schema: Schema, limits: SecureCountsLimit
     """The body of a turn: a `Question` of turns 0 and 2, else the struct of the turn; raises as `counts.read_body`."""
     sent = decode(data, BODIES[turn.number], field="body")
     if isinstance(sent, AskKeys | RelayShares):
-        return Question(counts.read_body(sent.counts, turn, schema, limits), sent)
+        return Question(COUNTS.read_body(sent.counts, turn, schema, limits), sent)
     return sent
 
 
@@ -234,11 +233,11 @@ def work(body: Any, turn: Turn, schema: Schema, round_size: int | None) -> int:
     """Work of a turn: that of the `counts` query where it is asked, and what the other participants cost."""
     sites = len(turn.planned.participants)
     per_site = {KEYS: 0, SHARES: SITE_ONCE + sites * SHARE_ONCE, MASKED: SITE_ONCE, AGREED: 0, OPENED: SITE_ONCE}
-    once = counts.QUERY_ONCE + sites * per_site[turn.number]
+    once = QUERY_ONCE + sites * per_site[turn.number]
     if not isinstance(body, Question):
         return once
-    asked = counts.work(body.body, turn, schema, round_size)
-    return once + asked + (sites * counts.length(body.body, turn, schema) * WORD_ONCE if turn.number == MASKED else 0)
+    asked = COUNTS.work(body.body, turn, schema, round_size)
+    return once + asked + (sites * length(body.body, turn, schema) * WORD_ONCE if turn.number == MASKED else 0)
 
 
 SITE_ONCE = 10_000_000
@@ -254,7 +253,7 @@ def release_bytes(body: Any, turn: Turn, schema: Schema) -> int:
     """Most bytes of the answer to a turn."""
     sites = len(turn.planned.participants)
     if turn.number == MASKED:
-        return _FRAME + 8 * counts.length(body.body, turn, schema)
+        return _FRAME + 8 * length(body.body, turn, schema)
     return _FRAME + (sites * 128 if turn.number in (SHARES, OPENED) else 0)
 
 
@@ -262,7 +261,7 @@ def read_release(data: bytes, body: Any, turn: Turn, schema: Schema) -> bytes:
     """The bytes of a turn's answer, after a check of their shape; RemoteProtocolError (MALFORMED) for another."""
     release = decode(data, RELEASES[turn.number], field="release")
     if isinstance(release, MaskedCounts):
-        numbers = counts.length(body.body, turn, schema)
+        numbers = length(body.body, turn, schema)
         if len(release.words) != 8 * numbers:
             raise RemoteProtocolError(RefusalCode.MALFORMED, "release", f"{numbers} numbers")
     return data
@@ -278,26 +277,26 @@ def numbers(data: bytes, body: Any, turn: Turn, schema: Schema) -> NDArray[np.nu
 
 def precision(planned: PlannedSecureCounts, unit: PrivacyUnit) -> str:
     """As of `counts`; the noise is that of the sum, and no less."""
-    return f"{counts.precision(planned, unit)}, at best, summed over {len(planned.participants)} curators"
+    return f"{COUNTS.precision(planned, unit)}, at best, summed over {len(planned.participants)} curators"
 
 
 def examples() -> Mapping[str, Sequence[Example]]:
     """What an auditor asks: whatever is counted, it is a sum that is released."""
-    from protocol.kinds import secure_counts_examples  # noqa: PLC0415 - made of the structs above
+    from protocol.kinds.secure_counts_examples import examples as of_sums  # noqa: PLC0415 - made of the structs above
 
-    return {"": secure_counts_examples.examples()}
+    return {"": of_sums()}
 
 
 SECURE_COUNTS = QueryKind(
     name="secure_counts",
-    relation=counts.COUNTS.relation,
+    relation=COUNTS.relation,
     condition=CONDITION,
-    tells=counts.COUNTS.tells,
+    tells=COUNTS.tells,
     planned=PlannedSecureCounts,
     limits=SecureCountsLimits,
     check_planned=check_planned,
     check_allowed=check_allowed,
-    cost=counts.cost,
+    cost=COUNTS.cost,
     read_body=read_body,
     work=work,
     release_bytes=release_bytes,
@@ -308,14 +307,14 @@ SECURE_COUNTS = QueryKind(
     check_remark=check_remark,
     in_common=in_common,
     proviso=proviso,
-    private=counts.COUNTS.private,
-    private_planned=counts.COUNTS.private_planned,
+    private=COUNTS.private,
+    private_planned=COUNTS.private_planned,
     state_bytes=2**18,
     examples=examples,
     numbers=numbers,
-    laws=counts.laws,
-    odds=counts.odds,
-    most_odds=counts.most_odds,
+    laws=COUNTS.laws,
+    odds=COUNTS.odds,
+    most_odds=COUNTS.most_odds,
     precision=precision,
 )
 """Its costs are pure epsilons of what everybody sees together while at most t participants collude, by computation."""

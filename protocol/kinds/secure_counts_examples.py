@@ -16,11 +16,11 @@ from protocol.codec import decode, encode
 from protocol.envelopes import LABEL, SigningKey, digest, statement_bytes
 from protocol.errors import ConfigurationError
 from protocol.examples import Asked, Asking, Company, Example, Lead, Seen
-from protocol.kinds import secure_counts
 from protocol.kinds.counts import CountsLimits, length, read_body
 from protocol.kinds.counts_examples import shortest_of
 from protocol.kinds.secure_counts import (
     NONCE,
+    TURNS,
     Agreement,
     AskKeys,
     MaskedCounts,
@@ -31,6 +31,7 @@ from protocol.kinds.secure_counts import (
     RelayShares,
     Revealed,
     SealedShares,
+    question_digest,
 )
 from protocol.query_kind import Turn
 from protocol.release_kinds import RELEASE_KINDS
@@ -106,7 +107,7 @@ def _planned(alone: Example, copies: int) -> PlannedSecureCounts:
         partitions=counted.partitions,
         scale=counted.scale,
         steps=counted.steps,
-        turns=secure_counts.TURNS,
+        turns=TURNS,
         participants=_PARTICIPANTS,
         colluders=COLLUDERS,
         dropouts=DROPOUTS,
@@ -119,7 +120,7 @@ def _lead(counted: _Counted, asking: Asking) -> Lead:
     The question is always the same, since fresh key cards make it another round each time.
     """
     group, sent = counted.planned.group(LABEL), AskKeys(counted.counts, bytes(NONCE))
-    question = secure_counts.question_digest(asking.learner, Turn(counted.planned, asking.query), sent)
+    question = question_digest(asking.learner, Turn(counted.planned, asking.query), sent)
     machine = Aggregator(group, question, counted.length)
     colluder = _Colluder(group, question, counted.length, asking.entropy)
     told = yield dict.fromkeys((ATTACKED, HONEST, SILENT), encode(sent))

@@ -13,7 +13,8 @@ from simulations.campaign.workers import AHEAD, LISTEN_SECONDS, Found, Task
 from simulations.cluster import Job, LostProcessError, cluster
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("protocol", "curator_node", "learner_node", "simulations", "experiments")
+PACKAGES = ("protocol", "curator_node", "learner_node", "simulations", "expril", "lab")
+"""Of whose source a digest is compared; the last one where there is a checkout."""
 LOST = "the process that computed it was killed"
 
 

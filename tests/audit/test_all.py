@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 
 from audit_results import audit, blog, check, control, kind, study
 from expril.audit import everything
-from expril.audit.everything import FALSE_ALARMS, run_tasks, tasks_of
+from expril.audit.everything import FALSE_ALARMS, Attempt, play, tasks_of
 from expril.audit.files import read_result
-from expril.audit.workers import Task, finished
 from expril.commands.app import app
 from protocol.errors import ConfigurationError
+from simulations.campaign.workers import FailedRunsError
 
 
 def given(results):
@@ -22,7 +22,7 @@ def given(results):
 
 
 def tasks_for(*results):
-    return [Task(str(place), partial(given, one), float(place + 1)) for place, one in enumerate(results)]
+    return [Attempt(str(place), partial(given, one), float(place + 1)) for place, one in enumerate(results)]
 
 
 def fails():
@@ -32,7 +32,7 @@ def fails():
 def test_results_are_in_the_order_of_the_tasks_whatever_finishes_first():
     first, second = kind("a"), kind("b")
     told = []
-    found = run_tasks(
+    found = play(
         tasks_for((study(), study(epsilon="10")), first, (check(),), second, control(), blog()),
         workers=1,
         tick=lambda what, done, total: told.append((what, done, total)),
@@ -46,21 +46,53 @@ def test_results_are_in_the_order_of_the_tasks_whatever_finishes_first():
     assert found.false_alarm == FALSE_ALARMS
 
 
+def pid():
+    return kind(str(os.getpid()))
+
+
 def test_two_processes_share_the_work():
-    tasks = [Task(str(n), partial(pow, n, 2), 1.0) for n in range(8)] + [Task("pid", os.getpid, 1.0)]
-    found = dict(finished(tasks, 2))
-    assert [found[n] for n in range(8)] == [n * n for n in range(8)]
-    assert found[8] != os.getpid()
+    found = play([Attempt(str(n), pid, 1.0) for n in range(4)], workers=2)
+    assert len(found.kinds) == 4
+    assert str(os.getpid()) not in {one.kind for one in found.kinds}
 
 
-def test_a_task_that_fails_ends_the_audit():
-    with pytest.raises(ConfigurationError, match="nothing to attack"):
-        list(finished([Task("a", partial(given, ()), 1.0), Task("b", fails, 2.0)], 1))
+def test_what_fails_is_named_and_what_was_done_is_kept(tmp_path):
+    cells = tmp_path / "cells.jsonl"
+    good = tasks_for(kind("a"), kind("b"))
+    with pytest.raises(FailedRunsError, match="nothing to attack"):
+        play([*good, Attempt("bad", fails, 2.0)], workers=1, cells=cells)
+    done = []
+    found = play(
+        [*tasks_for(kind("x"), kind("y")), Attempt("bad", partial(given, kind("c")), 2.0)],
+        workers=1,
+        cells=cells,
+        tick=lambda what, *_: done.append(what),
+    )
+    assert [one.kind for one in found.kinds] == ["a", "b", "c"]
+    assert done == ["", "bad"]
+    assert not cells.exists()
+
+
+def test_other_draws_or_other_software_begin_anew(tmp_path, monkeypatch):
+    cells = tmp_path / "cells.jsonl"
+    bad = Attempt("bad", fails, 2.0)
+    for settings, source in (({"draws": 1}, "one"), ({"draws": 2}, "one"), ({"draws": 2}, "other")):
+        monkeypatch.setattr(everything, "installed", lambda source=source: {"source": source})
+        done = []
+        with pytest.raises(FailedRunsError):
+            play(
+                [*tasks_for(kind("a")), bad],
+                workers=1,
+                cells=cells,
+                tick=lambda what, *_, done=done: done.append(what),
+                **settings,
+            )
+        assert "0" in done
 
 
 def test_the_parts_of_false_alarms_add_up_to_the_budget():
     tasks = tasks_of(draws=100_000, quick=False)
-    assert len({task.name for task in tasks}) == len(tasks)
+    assert len({task.maker for task in tasks}) == len(tasks)
     rates = {}
     for task in tasks:
         if isinstance(task.work, partial):
@@ -80,7 +112,7 @@ def test_every_task_can_be_sent_to_another_process():
 
 
 def test_a_check_that_was_made_twice_is_told_once_and_its_failure_is_not_lost():
-    found = run_tasks(tasks_for(check(), check(passed=False), check()), workers=1)
+    found = play(tasks_for(check(), check(passed=False), check()), workers=1)
     assert [one.passed for one in found.checks] == [False]
 
 
@@ -103,7 +135,7 @@ def run(tmp_path, monkeypatch):
 def test_all_in_order_exits_with_0_and_writes_a_page_and_json(run, tmp_path):
     done = run(audit(), code=0)
     for one in (*audit().kinds, *audit().controls, *audit().checks):
-        assert (one.kind if hasattr(one, "kind") else one.name) in done.stdout
+        assert (one.kind if hasattr(one, "kind") else one.name.replace("_", " ")) in done.stdout
     assert "No attack found more privacy loss than is claimed." in done.stdout
     assert read_result(tmp_path / "out" / "audit.json")[0].kinds == audit().kinds
     page = (tmp_path / "out" / "audit.html").read_text()

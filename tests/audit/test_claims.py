@@ -19,9 +19,10 @@ from expril.audit.package.deployment import (
     total_epsilon,
 )
 from expril.audit.package.manifest import MANIFEST, SIGNATURE, check_folder, seal_folder
-from expril.audit.package.pages import checklist_page, readme
+from expril.audit.package.pages import checklist_document, readme
 from expril.audit.package.people import NEEDED, TEMPLATE, Facts, read_facts
 from expril.audit.package.worlds import CuratorSpent
+from expril.report.page import as_page
 from page_outline import Outline
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
@@ -253,7 +254,7 @@ def test_every_block_of_the_pyramid_is_asked_about():
 
 
 def test_the_checklist_is_a_page_that_runs_nothing():
-    outline = Outline(checklist_page())
+    outline = Outline(as_page(checklist_document()))
     assert not {"script", "img", "link"} & {tag for tag, _ in outline.elements}
     for row in ROWS:
         assert row.question in outline.text

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from expril.audit.controls import CLEAN, CONTROLS, audit_control
 from expril.audit.controls.clock import CELLS, LATEST, seeded_by_clock
+from expril.audit.controls.tables import CLEAN, CONTROLS, audit_control
 from expril.audit.controls.thresholds import (
     NOT_ANSWERED,
     variant_1,

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
-from expril.audit.controls import CLEAN, audit_control
+from expril.audit.controls.tables import CLEAN, audit_control
 from expril.audit.game import breaks, loss_bound, play, verdict_of
 from expril.audit.game.cells import fit_cells
 from expril.audit.game.search import choose_events

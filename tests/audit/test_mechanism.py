@@ -16,18 +16,10 @@ import pytest
 
 from curator_node.answering import Answered
 from curator_node.kinds import ANSWERERS
-from expril.audit.kinds import (
-    PATH_CONTROLS,
-    audit_kind,
-    audit_path_control,
-    checks,
-    chosen_kinds,
-    kinds_to_audit,
-    path_checks,
-)
+from expril.audit.kinds import audit_kind, checks, chosen_kinds, kinds_to_audit, path_checks
 from expril.audit.kinds import search as searching
 from expril.audit.kinds.broken import QuickNoise, rows_that_blas_changed
-from expril.audit.kinds.controls import paper_ratio_loss
+from expril.audit.kinds.controls import PATH_CONTROLS, audit_path_control, paper_ratio_loss
 from expril.audit.kinds.exact import enumerate_loss
 from expril.audit.kinds.invented import Neighbours, held, plain_record, table_of
 from expril.audit.kinds.path import FAILED, NoNoise, Path
@@ -131,7 +123,7 @@ def test_a_question_that_nobody_answers_is_a_violation():
 
 def test_the_audit_names_no_query_kind():
     for name in OF_NO_KIND:
-        tree = ast.parse((ROOT / "simulations" / "audit" / "kinds" / f"{name}.py").read_text(encoding="utf-8"))
+        tree = ast.parse((ROOT / "expril" / "audit" / "kinds" / f"{name}.py").read_text(encoding="utf-8"))
         nodes = list(ast.walk(tree))
         words = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
         words |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}

@@ -12,13 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audit_results import HOSTILE, attack, audit, blog, check, control, kind, laplace, spread, study
+from expril.audit import document as words
+from expril.audit import mirror as pictures
+from expril.audit.document import SpentRow, audit_document
 from expril.audit.files import as_object, decode_result, read_result, write_result
-from expril.audit.page import figures, paper, words
-from expril.audit.page.page import build_page
-from expril.audit.page.spent import SpentRow
 from expril.audit.results import AuditResult, Spread
+from expril.report.page import as_page
 from page_outline import Outline
 from protocol.errors import ConfigurationError
+
+
+def build_page(result, **rest):
+    return as_page(audit_document(result, **rest))
+
 
 BAD = {
     "gave away more": {"kinds": (kind(), kind("counts/new", violation=True, bound=0.5))},
@@ -65,9 +71,9 @@ def test_every_kind_control_check_and_study_is_on_the_page():
         assert one.verdict in text
     for words_of in (
         "It adds up.",
-        "Failed.",
-        "Caught.",
-        "Holds.",
+        "FAILED",
+        "caught",
+        "holds",
         "0.3333 (1/3)",
         "0.5400",
         "0.7098",
@@ -84,27 +90,27 @@ def test_the_paper_s_mechanism_leads_the_controls_and_missed_ones_lead_it():
 
 
 def test_the_paper_s_figure_is_its_law():
-    law = paper.paper_law()
+    law = pictures.paper_law()
     inside = [sum(law.first), sum(law.second)]
     rng = np.random.default_rng(1)
     for n, share in zip((1, 2), inside, strict=True):
-        drawn = (rng.laplace(0, paper.SCALE, 400_000) + 1) / n
+        drawn = (rng.laplace(0, pictures.SCALE, 400_000) + 1) / n
         seen = ((drawn > 0) & (drawn < 1)).mean()
         assert abs(seen - share) < 6.2 * (share * (1 - share) / 400_000) ** 0.5  # false alarm below 1e-9
     loss = max(abs(math.log(a / b)) for a, b in zip(law.first, law.second, strict=True))
     assert loss == pytest.approx(math.log(2) + 1 / 60, abs=0.002)  # ln(1 + 1/n) + n / ((n + 1) l) at n = 1, l = 30
-    assert "where a claim of 1/30 allows 1.03 times" in paper.paper_words()
+    assert "where a claim of 1/30 allows 1.03 times" in pictures.paper_words()
 
 
 def test_bars_that_hide_all_others_are_cut():
     hiding = Spread("x", (0.0, 1.0, 2.0, 3.0), (0.9, 0.01, 0.01, 0.08), (0.9, 0.02, 0.02, 0.06))
-    assert figures.mirror(hiding).axis.endswith("(the tallest bars are cut)")
-    assert figures.mirror(spread()).axis == "released count"
+    assert pictures.mirror(hiding).axis.endswith("(the tallest bars are cut)")
+    assert pictures.mirror(spread()).axis == "released count"
 
 
 def test_a_bar_of_several_numbers_is_in_the_event_only_as_a_whole():
     wide = Spread("x", (5.0, 15.0, 25.0), (0.5, 0.1, 0.4), (0.4, 0.2, 0.4), (1.0, 29.0))
-    assert figures.mirror(wide).above_event.count("M") == 1
+    assert pictures.mirror(wide).above_event.count("M") == 1
 
 
 def test_the_page_runs_nothing_and_loads_nothing():
@@ -145,7 +151,7 @@ def test_texts_of_a_mechanism_are_shown_and_never_obeyed():
 )
 def test_any_distribution_can_be_drawn(values, event, random):
     heights = [tuple(random.random() / len(values) for _ in values) for _ in range(2)]
-    drawn = figures.mirror(Spread("x", tuple(values), *heights, event))
+    drawn = pictures.mirror(Spread("x", tuple(values), *heights, event))
     assert drawn.above.startswith("M")
     numbers = [
         float(part)
@@ -159,24 +165,26 @@ def test_any_distribution_can_be_drawn(values, event, random):
 def test_an_event_far_out_is_in_the_picture():
     places = tuple(float(n) for n in range(-100, 101))
     far = Spread("x", places, laplace(1, 3, places), laplace(0, 3, places), (90.0, math.inf))
-    assert figures.mirror(far).above_event
+    assert pictures.mirror(far).above_event
     near = msgspec.structs.replace(far, event=(1.0, math.inf))
-    assert len(figures.mirror(near).above) < len(figures.mirror(far).above)
+    assert len(pictures.mirror(near).above) < len(pictures.mirror(far).above)
 
 
 def test_bounds_stand_in_units_of_their_claim():
-    inside, over = figures.share_of_claim(attack(), 1 / 3), figures.share_of_claim(attack(bound=0.4), None)
-    assert inside.claim == inside.exact != inside.bound
-    assert (inside.over, over.over) == (False, True)
-    axis = figures.ratio_axis([attack(bound=3.0), attack(bound=0.1)])
+    strip = words.share_strip(kind())
+    (exactly, proven), ((claimed, _),) = strip.dots, strip.marks
+    assert exactly[1] == pytest.approx(claimed)
+    assert proven[1] < claimed < words.share_strip(kind(bound=0.4)).dots[1][1]
+    axis = words.ratio_axis([attack(bound=3.0), attack(bound=0.1)])
     assert [tick.label for tick in axis.ticks] == ["1 ×", "10 ×"]
-    assert figures.times_claim(attack(bound=0.0), axis).bound == axis.at(axis.low)
+    ((_, least, _, _),) = words.ratio_strip(axis, control(bound=0.0)).dots
+    assert axis.at(least) == axis.at(axis.low)
 
 
 def test_a_kind_that_could_not_be_audited_is_shown():
     nothing = kind(violation=True, claimed="0", bound=0.0, exact=None, spread=None)
-    assert "Violation." in Outline(build_page(audit(kinds=(nothing,)))).text
-    assert figures.of_claim("0", 0.1) == math.inf
+    assert "VIOLATION" in Outline(build_page(audit(kinds=(nothing,)))).text
+    assert words.of_claim("0", 0.1) == math.inf
 
 
 # For machines

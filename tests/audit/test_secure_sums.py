@@ -21,7 +21,8 @@ from audit_results import full_audit
 from curator_fakes import key
 from curator_node.kinds import ANSWERERS
 from curator_node.ledger.exports import export_ledger
-from expril.audit.controls import CONTROLS, audit_control
+from expril.audit.controls.tables import CONTROLS, audit_control
+from expril.audit.document import audit_document, headline
 from expril.audit.files import as_object, decode_result
 from expril.audit.kinds import audit_kind, known_keys
 from expril.audit.kinds.broken import QuickNoise
@@ -40,14 +41,13 @@ from expril.audit.kinds.shares import (
 from expril.audit.package.evidence import Replay
 from expril.audit.package.judged import judge
 from expril.audit.package.worlds import spent_by_curators
-from expril.audit.page.page import build_page
-from expril.audit.page.words import headline
 from expril.audit.recompute import recompute
 from expril.audit.recompute.ledger import audit_ledger
 from expril.audit.recompute.tables import sum_table
 from expril.audit.results import ColluderLoss
 from expril.audit.shown import as_lines, read_transcript_view
-from expril.audit.tables import audit_tables
+from expril.report.page import as_page
+from expril.report.terminal import as_terminal
 from forged_ledger import ADA, Forged
 from pooled import Pool, names, planned_of
 from protocol.codec import encode
@@ -441,12 +441,14 @@ def test_a_sum_that_loses_what_it_should_not_fails_the_audit():
         assert not result.passed
         assert "A sum over sites loses" in headline(result)
         assert "does not lose what it should" in " ".join(judge(result, [])[0])
-    text = build_page(full_audit(colluders=(right,)))
+    text = as_page(audit_document(full_audit(colluders=(right,))))
     assert "Sums over sites, some of which collude" in text
     assert "noise of scale 30" in text
     assert "0.0333" in text
-    (table,) = [table for table in audit_tables(full_audit(colluders=(right,))) if "collude" in table.caption]
-    assert [len(group.rows) for group in table.groups] == [1]
+    (table,) = [
+        table for table in as_terminal(audit_document(full_audit(colluders=(right,)))) if "collude" in str(table.title)
+    ]
+    assert table.row_count == 1
     assert decode_result(msgspec.json.encode(as_object(full_audit(colluders=(right,)))))[0].colluders == (right,)
 
 

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from expril.audit.game import breaks
-from expril.audit.kinds import audit_kind, audit_path_control
+from expril.audit.kinds import audit_kind
 from expril.audit.kinds import broken_statistics as broken
 from expril.audit.kinds import search as searching
 from expril.audit.kinds.attack import attack_pair
 from expril.audit.kinds.broken import QuickNoise
+from expril.audit.kinds.controls import audit_path_control
 from expril.audit.kinds.exact import enumerate_loss
 from expril.audit.kinds.invented import held
 

@@ -25,15 +25,8 @@ from curator_node.policy import read_policy
 from curator_node.site import assemble_site, hold_records, temporary_site
 from curator_node.steward import read_steward_file
 from expril.audit.results import AuditResult, StudyAttack
-from expril.audit.studies import (
-    ATTACKS,
-    attack_study,
-    counting,
-    false_alarm_share,
-    membership,
-    theory,
-    to_play,
-)
+from expril.audit.studies import counting, membership, theory
+from expril.audit.studies.attacks import ATTACKS, attack_study, false_alarm_share, to_play
 from expril.audit.studies.curators import in_memory, on_disk
 from expril.audit.studies.games import Guesses, bound_of, half_in, judged
 from expril.audit.studies.rounded_counts import CountService
@@ -421,7 +414,7 @@ def test_the_command_prints_each_attack_and_its_verdict():
 
 
 def test_the_command_for_machines_and_its_exit_status(monkeypatch):
-    from expril.audit import studies
+    from expril.audit.studies import attacks
 
     def broken(name, epsilon, **_):
         return (judged(name, "x", Guesses(50, 50, 0, 50), epsilon=Fraction(epsilon), error_rate=0.01),)
@@ -429,7 +422,7 @@ def test_the_command_for_machines_and_its_exit_status(monkeypatch):
     done = CliRunner().invoke(app, [*STUDIES, "isolation", "nonsense", "--json"])
     assert done.exit_code == 2
     assert json.loads(done.stdout)["kind"] == "input"
-    monkeypatch.setattr(studies, "attack_study", broken)
+    monkeypatch.setattr(attacks, "attack_study", broken)
     done = CliRunner().invoke(app, [*STUDIES, "isolation", "--epsilon", "0.1", "--json"])
     assert done.exit_code == 1
     told = json.loads(done.output)

@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from expril.audit import calibration, kinds
+from expril.audit.kinds import controls
 from expril.audit.results import Attack, Check, ControlResult, KindResult
 from expril.commands.app import app
 
@@ -32,7 +33,7 @@ class Audit:
             return ControlResult(name=name, fault="It is broken.", truth="infinite", attack=ATTACK, caught=caught)
 
         monkeypatch.setattr(kinds, "audit_kind", kind)
-        monkeypatch.setattr(kinds, "audit_path_control", control)
+        monkeypatch.setattr(controls, "audit_path_control", control)
         monkeypatch.setattr(kinds, "path_checks", lambda name: (check,))
         monkeypatch.setattr(calibration, "calibrate", lambda: (check,))
 
@@ -45,7 +46,7 @@ def test_everything_is_asked_and_printed(monkeypatch):
     audit = Audit(monkeypatch)
     result = run("all", "--draws", "5000")
     assert result.exit_code == 0, result.output
-    assert audit.asked == [(name, 5000) for name in (*kinds.kinds_to_audit(), *kinds.PATH_CONTROLS)]
+    assert audit.asked == [(name, 5000) for name in (*kinds.kinds_to_audit(), *controls.PATH_CONTROLS)]
     for word in ("counts/mass", "0.9000", "Holds", "paper_ratio_n0", "infinite", "[all] well"):
         assert word in result.output
 

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from lab.commands.built_in import BUILT_IN, TOLD
 from typer.testing import CliRunner
 
 from absent import OF_EXTRAS, in_one_process
 from curator_node.key_files import read_key
 from expril.commands.app import app
-from expril.commands.researcher import simulate
 from simulations.asked import nothing_learned
 from simulations.notes import failure_notes
 from simulations.report.budget import StudyReport
@@ -368,14 +366,6 @@ def test_missing_data_files_are_a_clear_message(tmp_path, monkeypatch):
 def test_scenarios_lists_the_built_in_ones():
     output = run("scenarios").output
     assert all(name in output for name in ("wdbc", "heart", "ctg"))
-    assert list(TOLD) == list(BUILT_IN)
-    for name in BUILT_IN:
-        assert name in output
-        assert f"`{name}`" in simulate.__doc__
-
-
-def test_a_study_is_no_scenario_to_print():
-    assert "expril simulate insite" in run("scenarios", "insite", code=2).output
 
 
 @pytest.mark.slow

@@ -350,11 +350,6 @@ HUGE = 10**23
         ["simulate", "--repeats", HUGE],
         ["simulate", "--repeats", 100_001],
         ["quote", "--seed", HUGE],
-        ["compare", "--seed", HUGE],
-        ["compare", "--runs", HUGE],
-        ["compare-synthetic", "--seed", HUGE],
-        ["reproduce", "table2", "--seed", HUGE],
-        ["reproduce", "table2", "--noise-seed", HUGE],
         ["simulate", "--seed", "one"],
         ["simulate", "--sead", 1],
         ["simulated"],
@@ -384,10 +379,9 @@ def test_an_epsilon_that_is_none(epsilons):
 
 
 def test_an_epsilon_that_was_likely_mistyped_wants_confirmation(tour):
-    for command in ("quote", "compare", "compare-synthetic"):
-        told = complaint(command, "--epsilons", "1,100")
-        assert "an epsilon of 100 or more protects nothing, and 100 was asked for" in told
-        assert "confirm it with --large-epsilon" in told
+    told = complaint("quote", "--epsilons", "1,100")
+    assert "an epsilon of 100 or more protects nothing, and 100 was asked for" in told
+    assert "confirm it with --large-epsilon" in told
     text = (tour / "own.toml").read_text()
     (tour / "own.toml").write_text(text.replace('epsilon = "3/4"', "epsilon = 100", 1))
     assert "confirm it with large_epsilon = true" in complaint("simulate", tour / "own.toml")
@@ -436,14 +430,12 @@ def test_a_full_disk_in_a_simulation_is_one_sentence(tour):
 @pytest.mark.parametrize("number", faults._FULL)
 def test_a_full_disk_anywhere_is_one_sentence(number, monkeypatch, tmp_path):
     def fail(*_args, **_options):
-        raise OSError(number, os.strerror(number), "results.csv")
+        raise OSError(number, os.strerror(number), "report.html")
 
-    monkeypatch.setattr("lab.comparison.command.write_texts", fail)
-    arguments = ["compare", "--datasets", "wdbc", "--strategies", "majority", "--runs", 1, "--jobs", 1]
-    found = json.loads(run(*arguments, "--out", tmp_path, "--json").stdout)
-    assert found["kind"] == "disk"
-    assert found["error"] == f"results.csv: {faults._FULL[number]}; free some space, or write to another folder"
-    assert (tmp_path / "cells" / "majority.jsonl").stat().st_size > 100  # what was computed is kept
+    monkeypatch.setattr("simulations.run_page.rewrite_page", fail)
+    told = f"report.html: {faults._FULL[number]}; free some space, or write to another folder"
+    assert complaint("report", tmp_path) == f"error {told}"
+    assert faults.fault_of(OSError(number, "", "report.html")) == faults.Fault("disk", told)
 
 
 NOT_ALMIGHTY = ["setpriv", "--bounding-set=-dac_override"] if os.geteuid() == 0 else []

@@ -16,12 +16,11 @@ from curator_node.site import temporary_site
 from curator_node.steward import StewardFile
 from learner_node.estimator import ExPriLClassifier
 from learner_node.kinds.model import MODEL, ModelAnswer, complaint_about, together
-from learner_node.kinds.models.clusters import clusters
 from learner_node.kinds.models.forest import forest
 from learner_node.kinds.models.linear import linear
 from learner_node.kinds.models.moments import components, ridge
 from learner_node.kinds.models.naive_bayes import naive_bayes
-from learner_node.kinds.models.unsupervised import ask_clusters, ask_components
+from learner_node.kinds.models.unsupervised import ask_clusters, ask_components, clusters
 from learner_node.learn import learn
 from learner_node.model_files import StudyModel, encode_model, load_model
 from learner_node.source import coordinates, standardising_map

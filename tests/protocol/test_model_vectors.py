@@ -10,9 +10,9 @@ from protocol.feature_map import FeatureMap, NumericFeature
 from protocol.kinds import QUERY_KINDS
 from protocol.kinds.model import ModelLimits, ModelRelease, PlannedModel, numbers, read_body, sensitivity
 from protocol.kinds.models import METHODS
+from protocol.kinds.models.forest import random_trees
 from protocol.kinds.models.public_randomness import words
 from protocol.kinds.models.random_features import cosines, frequencies
-from protocol.kinds.models.random_trees import random_trees
 from protocol.query_kind import Turn
 from protocol.schema import Schema
 

@@ -32,9 +32,9 @@ from protocol.kinds.models import (
     Points,
     PrincipalComponents,
 )
+from protocol.kinds.models.forest import random_trees
 from protocol.kinds.models.public_randomness import normals, words
 from protocol.kinds.models.random_features import TABLE, cosines, feature_rows, frequencies
-from protocol.kinds.models.random_trees import random_trees
 from protocol.partitions import FeatureBins
 from protocol.query_kind import Turn
 from protocol.rationals import Rational

@@ -2,8 +2,9 @@
 
 import math
 
-from expril.audit.controls import CONTROLS
-from expril.audit.kinds import PATH_CONTROLS, kinds_to_audit
+from expril.audit.controls.tables import CONTROLS
+from expril.audit.kinds import kinds_to_audit
+from expril.audit.kinds.controls import PATH_CONTROLS
 from expril.audit.results import (
     Attack,
     AuditResult,

@@ -1,12 +1,24 @@
-"""The syntax of our own modules: each file is parsed once in a process, and only where a test asks for it."""
+"""The syntax of our own modules, and what they import: each file is parsed once, and only where a test asks for it."""
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("protocol", "curator_node", "learner_node", "simulations", "expril", "lab")
+ROOMS = (
+    "protocol",
+    "curator_node",
+    "learner_node",
+    "simulations",
+    "expril.report",
+    "expril.audit",
+    "expril.commands",
+    "expril",
+    "lab",
+)
+"""Of the last but one: the modules that are in no room of `expril`."""
 FILES = tuple(sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")))
 
 
@@ -25,11 +37,17 @@ def place(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-class Modules(Mapping[str, ast.Module]):
-    """Full name -> syntax, of every module of ours."""
+def room_of(name: str) -> str:
+    """The room of a module of ours, or of a name in one, by full name; "" of what is not ours."""
+    return next((room for room in ROOMS if f"{name}.".startswith(f"{room}.")), "")
 
-    def __init__(self) -> None:
-        self._paths = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in FILES}
+
+class Modules(Mapping[str, ast.Module]):
+    """Full name -> syntax, of every module in these packages of a tree; of our own where nothing else is named."""
+
+    def __init__(self, root: Path = ROOT, packages: Iterable[str] = PACKAGES) -> None:
+        files = sorted(path for package in packages for path in (root / package).rglob("*.py"))
+        self._paths = {".".join(path.relative_to(root).with_suffix("").parts): path for path in files}
         self._paths = {name.removesuffix(".__init__"): path for name, path in self._paths.items()}
 
     def __getitem__(self, name: str) -> ast.Module:
@@ -40,3 +58,35 @@ class Modules(Mapping[str, ast.Module]):
 
     def __len__(self) -> int:
         return len(self._paths)
+
+
+def imported_by(nodes: Iterable[ast.AST], modules: Mapping[str, ast.Module]) -> set[str]:
+    """Those of the modules that these statements import: of `from a import b` the package a, and a.b where it is one.
+
+    That a package's own file runs before any module in it is not counted: every module would import its package.
+    """
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}", *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return found & modules.keys()
+
+
+def all_imports(modules: Mapping[str, ast.Module]) -> dict[str, set[str]]:
+    """Module -> those of the modules that it imports anywhere: in functions and for type checkers, too."""
+    return {name: imported_by(ast.walk(tree), modules) - {name} for name, tree in modules.items()}
+
+
+def circles(used: Mapping[str, Iterable[str]]) -> set[frozenset[str]]:
+    """Groups of modules each of which imports every other of its group, directly or through others."""
+    reached = {}
+    for name in used:
+        found, waiting = set[str](), [name]
+        while waiting:
+            new = set(used[waiting.pop()]) - found
+            found |= new
+            waiting += new
+        reached[name] = found
+    return {frozenset(other for other in reached[name] if name in reached[other]) for name in used} - {frozenset()}

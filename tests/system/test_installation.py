@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("parsed")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 HEAVY = {
     "torch": ("learner_node", "lab/peers/gan_models.py", "lab/peers/opacus_models.py"),
-    "sklearn": ("learner_node", "simulations", "lab"),
+    "sklearn": ("learner_node", "simulations", "expril/audit", "lab"),
     "scipy": ("learner_node", "simulations", "expril/audit", "lab"),
     "jinja2": ("expril/report/templates.py",),
     "fastexcel": ("simulations/datasets/ctg.py",),
@@ -41,12 +41,6 @@ HEAVY = {
 }
 """Library -> the packages and modules that may import it."""
 SLOW_TO_LOAD = {*HEAVY, "flwr", "opendp"}
-NEED_AN_EXTRA = {
-    "expril/__init__.py",
-    *(f"expril/commands/{name}.py" for name in ("learner", "options", "researcher")),
-    *(f"expril/commands/auditor/{name}.py" for name in ("attacks", "package")),
-}
-"""What these import inside their commands comes with an extra; what they import at once does not."""
 DONE_WITHOUT = {"dp_accounting"}
 """What commands of every installation use where it is there, and else say so."""
 BARE = ("expril.__main__", "simulations.scenario", "simulations.tables")
@@ -75,9 +69,11 @@ def import_nodes(node, inside):
 
 @cache
 def imported(path):
-    """Full names of all that a file imports, its own packages' modules as well as outside libraries."""
-    inside = str(path.relative_to(ROOT)) not in NEED_AN_EXTRA
-    return names_of(import_nodes(tree_of(path), inside))
+    """Full names of all that a file imports, its own packages' modules as well as outside libraries.
+
+    What a command's file imports in functions may come with an extra, where a command of it asks for one.
+    """
+    return names_of(import_nodes(tree_of(path), inside="plain_errors(part=" not in path.read_text(encoding="utf-8")))
 
 
 def names_of(nodes):

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 
 from expril.audit.controls import broken, clean, clock, fitted, pooled, thresholds
-from expril.audit.controls.control import Control
+from expril.audit.controls.control import Control, result_of
+from expril.audit.results import ControlResult
+from protocol.errors import ConfigurationError
 
 _RISE = (0, 0, 0, 0, 0, 1, 1, 1, 1, 1)
 _FALL = (1, 1, 1, 1, 1, 0, 0, 0, 0, 0)
@@ -236,3 +238,21 @@ CLEAN: Mapping[str, Control] = {
     ),
 }
 """Correct: what is flagged here is a false alarm. A stated truth is an upper bound that most of them attain."""
+
+
+def audit_control(name: str, *, draws: int = 100_000, error_rate: float, seed: int | None = None) -> ControlResult:
+    """Play the distinguishing game against a control, as strictly as against a shipped kind.
+
+    Args:
+        name: a key of `CONTROLS`, or of `CLEAN`.
+        draws: from either input.
+        error_rate: chance that the lower bound is above the true epsilon, at most.
+        seed: of the control's noise; None for one that nobody knows.
+
+    Raises:
+        ConfigurationError: there is no such control.
+    """
+    control = CONTROLS.get(name) or CLEAN.get(name)
+    if control is None:
+        raise ConfigurationError(f"there is no control {name}; there are {', '.join((*CONTROLS, *CLEAN))}")
+    return result_of(name, control, draws=draws, error_rate=error_rate, seed=seed)

@@ -14,6 +14,5 @@
 
 from expril.audit.kinds.attack import audit_kind, chosen_kinds, kinds_to_audit
 from expril.audit.kinds.checks import path_checks
-from expril.audit.kinds.controls import PATH_CONTROLS, audit_path_control
 
-__all__ = ["PATH_CONTROLS", "audit_kind", "audit_path_control", "chosen_kinds", "kinds_to_audit", "path_checks"]
+__all__ = ["audit_kind", "chosen_kinds", "kinds_to_audit", "path_checks"]

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from expril.audit.document import QUICK
 from expril.audit.everything import versions
 from expril.audit.files import decode_result
 from expril.audit.package.evidence import Replay, Tick, replay
@@ -21,7 +22,6 @@ from expril.audit.package.people import Facts, check_facts
 from expril.audit.package.plain_files import as_json, read_bytes, read_json
 from expril.audit.package.rebuilt import alike, changed_alarms, changed_entry, changed_pages, pages
 from expril.audit.package.worlds import REPEATED, SIMULATED, spent_by_curators
-from expril.audit.page.words import QUICK
 from expril.audit.recompute import Pins
 from expril.audit.results import AuditResult
 from expril.report.numbers import count

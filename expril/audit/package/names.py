@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from expril.audit.document import SpentRow
 from expril.audit.package.deployment import total_epsilon
 from expril.audit.package.evidence import Replay
 from expril.audit.package.worlds import CuratorSpent
-from expril.audit.page.spent import SpentRow
 from protocol.run_index import LOCAL
 
 DEPLOYMENT, CLAIM, LEDGER, EXACT, FALSE_ALARMS = (

@@ -1,13 +1,11 @@
 """The checklist as a page, and the few lines that a stranger reads first."""
 
-from functools import cache
 from itertools import groupby
 
-from expril.audit.package.checklist import BLOCKS, OUTSIDE, ROWS
+from expril.audit.package.checklist import BLOCKS, OUTSIDE, ROWS, Row
+from expril.report.document import Document, Section, Text
 from expril.report.numbers import count
-from expril.report.templates import Template, page_template, style
-
-PACKAGE = "expril.audit.package"
+from expril.report.table import Cell, Column, Table
 
 README = """\
 What this is: a claim of differential privacy with all that proves it. To check it takes no data and no network,
@@ -31,24 +29,35 @@ manifest.json      hashes of all files; manifest.sig its signature
 """
 
 
-@cache
-def _template() -> Template:
-    return page_template(PACKAGE)
-
-
-def checklist_page() -> str:
-    """The checklist as one HTML document that runs nothing and loads nothing."""
+def checklist_document() -> Document:
+    """The checklist: a section for each block of the pyramid, and of each question where it is proven."""
     rows = sorted(ROWS, key=lambda row: -BLOCKS.index(row.block))
     outside = sum(row.proof == OUTSIDE for row in ROWS)
-    return _template().render(
+    columns: list[Column[Row]] = [
+        Column("question", lambda row: row.question, names=True),
+        Column("answer", lambda row: row.answer),
+        Column("proven by", lambda row: Cell("outside", tone="warn") if row.proof == OUTSIDE else row.proof),
+    ]
+    reading = (
+        "Each block of the pyramid is worth no more than those below it: a small epsilon protects nobody whose records "
+        "are on an open disk. tests/…::name is a test, and docs/…#section a text, of the version of ExPriL that the "
+        "manifest names. “Outside” is for whoever runs the deployment."
+    )
+    return Document(
+        kind="ExPriL claim package",
+        subject="Checklist",
         headline="What an evaluator asks, and where it is proven",
         summary=(
             f"{count(len(ROWS), 'question')} along the pyramid of NIST SP 800-226, from its top down.",
             f"{len(ROWS) - outside} lead to a test or a proof, {outside} are outside of what software can answer.",
         ),
-        blocks=[(block, list(group)) for block, group in groupby(rows, key=lambda row: row.block)],
-        outside=OUTSIDE,
-        style=style(PACKAGE),
+        sections=[
+            *(
+                Section(block, [Table.of(block, columns, list(group))])
+                for block, group in groupby(rows, key=lambda row: row.block)
+            ),
+            Section("How to read this", [Text(reading)]),
+        ],
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from expril.audit.document import audit_document
 from expril.audit.package.checklist import as_objects
 from expril.audit.package.deployment import as_yaml, build_entry, read_entry
 from expril.audit.package.false_alarms import COMMAND, measured_false_alarms
@@ -19,12 +20,12 @@ from expril.audit.package.names import (
     README,
     spent_rows,
 )
-from expril.audit.package.pages import checklist_page, readme
+from expril.audit.package.pages import checklist_document, readme
 from expril.audit.package.people import Facts
 from expril.audit.package.plain_files import as_json, read_bytes
 from expril.audit.package.worlds import CuratorSpent
-from expril.audit.page.page import build_page
 from expril.audit.results import AuditResult
+from expril.report.page import as_page
 from protocol.errors import ConfigurationError
 
 MOST_FIELDS = 8
@@ -43,8 +44,8 @@ def pages(key: str, audit: tuple[AuditResult, str], curators: Sequence[CuratorSp
     result, played = audit
     return {
         CHECKLIST: as_json(as_objects()),
-        CHECKLIST_PAGE: checklist_page().encode(),
-        AUDIT_PAGE: build_page(result, created=played, spent=spent_rows(curators)).encode(),
+        CHECKLIST_PAGE: as_page(checklist_document()).encode(),
+        AUDIT_PAGE: as_page(audit_document(result, created=played, spent=spent_rows(curators))).encode(),
         README: readme(key).encode(),
     }
 

@@ -11,8 +11,7 @@ from expril.audit.recompute.ledger import LedgerAudit, audit_ledger
 from expril.audit.recompute.receipts import differing
 from expril.audit.recompute.remarks import Remarks
 from expril.audit.recompute.replay import Replayed
-from expril.audit.recompute.transcripts import Answer, Exchange
-from expril.audit.recompute.verdicts import HELD, LEDGER_NOT_PROVEN, NOT_PROVEN, LedgerVerdict
+from expril.audit.recompute.verdicts import HELD, LEDGER_NOT_PROVEN, NOT_PROVEN, Answer, Exchange, LedgerVerdict
 from protocol.errors import ExprilError, printable
 from protocol.ledger.entries import EntryKind
 from protocol.ledger.terms import ledger_terms

@@ -9,7 +9,7 @@ from typing import get_args
 import msgspec
 
 from expril.audit.recompute.files import digest_of, listed_files
-from expril.audit.recompute.transcripts import Exchange
+from expril.audit.recompute.verdicts import Exchange
 from protocol.errors import ConfigurationError, printable
 from protocol.run_index import (
     AGAIN,

@@ -15,7 +15,7 @@ from expril.audit.recompute.findings import as_text
 from expril.audit.recompute.known import Charge, Study
 from expril.audit.recompute.policies import AuditedPolicy, read_audited_policy
 from expril.audit.recompute.replay import Replayed
-from expril.audit.recompute.transcripts import Exchange
+from expril.audit.recompute.verdicts import Exchange
 from protocol.envelopes import LABEL
 from protocol.errors import ConfigurationError, RemoteProtocolError, printable
 from protocol.kinds import QUERY_KINDS

@@ -7,8 +7,7 @@ from expril.audit.recompute.bounds import Bounds
 from expril.audit.recompute.known import ZERO, Price, Study
 from expril.audit.recompute.outcome import AuditedLedger, Recomputed
 from expril.audit.recompute.sums import NO_ZCDP, Sum, ledger_sums, unit_sums
-from expril.audit.recompute.transcripts import Exchange
-from expril.audit.recompute.verdicts import RunProof
+from expril.audit.recompute.verdicts import Exchange, RunProof
 from protocol.envelopes import LABEL
 from protocol.messages import Query
 from protocol.query_kind import Kinds

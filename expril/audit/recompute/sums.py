@@ -6,9 +6,10 @@ from fractions import Fraction
 from itertools import product
 from typing import Any
 
-from expril.audit.recompute import integral
 from expril.audit.recompute.bounds import Bounds
 from expril.audit.recompute.findings import as_text
+from expril.audit.recompute.integral import add as add_integral
+from expril.audit.recompute.integral import as_words, spent_on_queries
 from expril.audit.recompute.known import ZERO, Study
 from expril.audit.recompute.replay import Replayed
 from protocol.envelopes import LABEL
@@ -102,7 +103,7 @@ class Sum:
 
     def integrate(self, amount: Fraction | None) -> None:
         """Add what a charged query costs under integral privacy; None for infinite."""
-        self.integral = integral.add(self.integral, amount)
+        self.integral = add_integral(self.integral, amount)
 
     def provide(self, proviso: str, amount: Fraction) -> None:
         """Say that so much of it holds on a condition."""
@@ -121,7 +122,7 @@ class Sum:
             "spent": as_text(self.spent),
             "at_most": as_text(self.at_most),
             "beyond_plans": as_text(self.beyond),
-            "integral": integral.as_words(self.integral),
+            "integral": as_words(self.integral),
             "provisos": {proviso: as_text(amount) for proviso, amount in self.provisos.items()},
             "plans": self.plans,
             "loss": None if self.loss is None else self.loss.as_object(),
@@ -213,7 +214,7 @@ def ledger_sums(curator: str, world: str, replayed: Replayed, bounds: Bounds, na
 
 def _integrate(replayed: Replayed, name: Callable[[bytes], str], of: Callable[[str, str], Sum]) -> None:
     """Say of each row what its queries cost under integral privacy."""
-    for query in integral.spent_on_queries(replayed.charges, replayed.data):
+    for query in spent_on_queries(replayed.charges, replayed.data):
         for who in ("", name(query.learner)):
             of(who, "").integrate(query.amount)
             if replayed.data:

@@ -1,7 +1,6 @@
 """What each transcript proves on its own, and what it holds that a ledger must hold, too."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from expril.audit.recompute.bounds import not_private
@@ -12,50 +11,17 @@ from expril.audit.recompute.verdicts import (
     NOT_PROVEN,
     PROVEN,
     REFUSED,
+    Answer,
+    Exchange,
     TranscriptVerdict,
 )
 from protocol.envelopes import LABEL, LEARNER_TYPES, digest, open_envelope, open_receipt, request_digest
 from protocol.errors import ConfigurationError, ExprilError, printable
-from protocol.messages import Message, Receipt, Release, StudyAccepted, StudyClosed
+from protocol.messages import Message, Release, StudyAccepted, StudyClosed
 from protocol.query_kind import Kinds
 from protocol.run_index import TRANSCRIPTS, Role, TranscriptEntry, decode_transcript
 from protocol.transcript import Transcript, replay
 from protocol.transitions import State
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A reply with its receipt, both verified by the replay.
-
-    Attributes:
-        receipt: the receipt.
-        reply: digest of the reply's bytes.
-        release: what it releases; None where it is no release.
-    """
-
-    receipt: Receipt
-    reply: bytes
-    release: bytes | None = None
-
-
-@dataclass(frozen=True)
-class Exchange:
-    """One learner's exchange with one curator.
-
-    Attributes:
-        verdict: on its transcript.
-        learner, curator: public keys.
-        study: its identity; empty where none was proposed.
-        requests: digest of a request -> the request.
-        answers: digest of a request -> its answer.
-    """
-
-    verdict: TranscriptVerdict
-    learner: bytes = b""
-    curator: bytes = b""
-    study: bytes = b""
-    requests: dict[bytes, Message] = field(default_factory=dict)
-    answers: dict[bytes, Answer] = field(default_factory=dict)
 
 
 def read_exchange(

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from expril.audit.recompute.findings import as_text
 from protocol.errors import printable
+from protocol.messages import Message, Receipt
 from protocol.run_index import Index, LedgerEntry, TranscriptEntry
 from protocol.transcript import Replay
 
 if TYPE_CHECKING:
     from expril.audit.recompute.ledger import LedgerAudit
-    from expril.audit.recompute.transcripts import Exchange
 
 PROVEN = "proven"
 IN_PART = "proven in part"
@@ -74,6 +74,41 @@ class TranscriptVerdict:
         }
 
 
+@dataclass(frozen=True)
+class Answer:
+    """A reply with its receipt, both verified by the replay.
+
+    Attributes:
+        receipt: the receipt.
+        reply: digest of the reply's bytes.
+        release: what it releases; None where it is no release.
+    """
+
+    receipt: Receipt
+    reply: bytes
+    release: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One learner's exchange with one curator.
+
+    Attributes:
+        verdict: on its transcript.
+        learner, curator: public keys.
+        study: its identity; empty where none was proposed.
+        requests: digest of a request -> the request.
+        answers: digest of a request -> its answer.
+    """
+
+    verdict: TranscriptVerdict
+    learner: bytes = b""
+    curator: bytes = b""
+    study: bytes = b""
+    requests: dict[bytes, Message] = field(default_factory=dict)
+    answers: dict[bytes, Answer] = field(default_factory=dict)
+
+
 @dataclass
 class LedgerVerdict:
     """What one ledger proves.
@@ -130,7 +165,7 @@ class RunProof:
     remarks: list[str] = field(default_factory=list)
     transcripts: list[TranscriptVerdict] = field(default_factory=list)
     ledgers: list[LedgerVerdict] = field(default_factory=list)
-    exchanges: "list[Exchange]" = field(default_factory=list, repr=False)
+    exchanges: list[Exchange] = field(default_factory=list, repr=False)
     audits: "dict[str, LedgerAudit]" = field(default_factory=dict, repr=False)
 
     def world(self, repeat: int) -> str:

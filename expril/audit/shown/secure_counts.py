@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from expril.audit.shown import counts
+from expril.audit.shown.counts import planned as planned_counts
+from expril.audit.shown.counts import question as asked_counts
 from protocol.codec import decode
 from protocol.errors import RemoteProtocolError
 from protocol.kinds.secure_counts import (
@@ -22,7 +23,7 @@ from protocol.schema import Schema
 def planned(query: PlannedSecureCounts, most_records_per_unit: int) -> dict[str, Any]:
     """As of `counts`, and who sums: n, t, u and h as docs/secure-sums.md has them."""
     sites, colluders, dropouts = len(query.participants), query.colluders, query.dropouts
-    return counts.planned(query, most_records_per_unit) | {
+    return planned_counts(query, most_records_per_unit) | {
         "n": sites,
         "t": colluders,
         "u": dropouts,
@@ -37,12 +38,12 @@ def question(data: bytes, schema: Schema | None) -> dict[str, Any]:
     body = _one_of(data, BODIES)
     match body:
         case AskKeys():
-            return {"turn": "keys", **counts.question(body.counts, schema)}
+            return {"turn": "keys", **asked_counts(body.counts, schema)}
         case RelayCards():
             return {"turn": "shares", "cards": [index for index, _ in body.cards]}
         case RelayShares():
             told = {"turn": "masked", "dealers": list(body.dealers), "shares": [index for index, _ in body.shares]}
-            return told | counts.question(body.counts, schema)
+            return told | asked_counts(body.counts, schema)
         case ProposeSurvivors():
             return {"turn": "agreed", "survivors": list(body.survivors)}
     opening: OpenSum = body

@@ -10,27 +10,3 @@
 * `rounded_counts`: the service without noise on which differencing is played for comparison
 * `attacks`: all of them by name
 """
-
-from expril.audit.studies.attacks import (
-    ATTACKS,
-    EPSILONS,
-    EXPRIL,
-    FALSE_ALARM,
-    ROUNDED,
-    StudyAttackKind,
-    attack_study,
-    false_alarm_share,
-    to_play,
-)
-
-__all__ = [
-    "ATTACKS",
-    "EPSILONS",
-    "EXPRIL",
-    "FALSE_ALARM",
-    "ROUNDED",
-    "StudyAttackKind",
-    "attack_study",
-    "false_alarm_share",
-    "to_play",
-]

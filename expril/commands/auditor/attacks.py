@@ -63,13 +63,13 @@ def audit_all(
     with plain_errors(part="simulations"):
         from datetime import UTC, datetime
 
-        from expril.audit.everything import audit_everything
+        from curator_node.new_files import replace_text
+        from expril.audit.document import QUICK, audit_document, rows_of
+        from expril.audit.everything import CELLS, audit_everything
         from expril.audit.files import as_object, write_result
-        from expril.audit.page.page import write_page
-        from expril.audit.page.spent import rows_of
-        from expril.audit.page.words import QUICK, headline
         from expril.audit.recompute import Recomputed, recompute
-        from expril.audit.tables import WIDTH, audit_tables
+        from expril.report.page import as_page
+        from expril.report.terminal import as_terminal
         from protocol.errors import ConfigurationError
 
         spent = recompute(*runs) if runs else Recomputed()
@@ -78,19 +78,20 @@ def audit_all(
         out.mkdir(parents=True, exist_ok=True)
         created = datetime.now(UTC).isoformat(timespec="seconds")
         with work_bar(json_) as tick:
-            result = audit_everything(draws=draws, quick=quick, workers=workers, tick=tick)
+            result = audit_everything(draws=draws, quick=quick, workers=workers, tick=tick, cells=out / CELLS)
         named = [f"--run {path}" for path in runs or ()]
         few = [f"--draws {draws}"] if draws != DRAWS else []
         command = " ".join(("expril audit all", *few, *(["--quick"] if quick else []), *named))
         write_result(result, out / "audit.json", created=created)
-        write_page(result, out / "audit.html", created=created, command=command, spent=rows_of(spent))
+        document = audit_document(result, created=created, command=command, spent=rows_of(spent))
+        replace_text(out / "audit.html", as_page(document))
         if json_:
             print_json(as_object(result, created=created, pictures=False))
         else:
-            for table in audit_tables(result):
-                print_table(table, WIDTH)
+            for shown in as_terminal(document):
+                wide_console().print(shown, "")
             say("not proven", *spent.wrong, style=BAD)
-            lines = (f"{headline(result)}.", *([QUICK] if result.quick else []), str(out / "audit.html"))
+            lines = (f"{document.headline}.", *([QUICK] if result.quick else []), str(out / "audit.html"))
             sys.stdout.write("".join(f"{line}\n" for line in lines))
             err.print(f"{result.seconds:.0f} seconds", highlight=False)
         exit_unless(result.passed and spent.proven)
@@ -113,7 +114,8 @@ def audit_mechanism(
     """
     with plain_errors(part="simulations"):
         from expril.audit.calibration import calibrate
-        from expril.audit.kinds import PATH_CONTROLS, audit_kind, audit_path_control, chosen_kinds, path_checks
+        from expril.audit.kinds import audit_kind, chosen_kinds, path_checks
+        from expril.audit.kinds.controls import PATH_CONTROLS, audit_path_control
 
         names = chosen_kinds(kind)
         broken = tuple(PATH_CONTROLS) if controls else ()
@@ -170,7 +172,7 @@ def studies(
     with plain_errors(part="simulations"):
         import msgspec
 
-        from expril.audit.studies import ATTACKS, FALSE_ALARM, attack_study, false_alarm_share, to_play
+        from expril.audit.studies.attacks import ATTACKS, FALSE_ALARM, attack_study, false_alarm_share, to_play
         from expril.audit.tables import attacks_table
 
         wanted = [] if not names or names == ["all"] else names

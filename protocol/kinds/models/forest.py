@@ -1,17 +1,58 @@
-"""A forest of random trees: class counts of the leaves of trees that know no record."""
+"""A forest of random trees: class counts of the leaves of trees that know no record.
 
+Jagannathan, Pillaipakkamnatt and Wright (2012).
+"""
+
+from functools import lru_cache
 from typing import Annotated
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
+from protocol.feature_map import FeatureMap
 from protocol.kinds.models.bodies import Body, Mapped, check_map, wrong_body
 from protocol.kinds.models.method import Work
 from protocol.kinds.models.points import Width
-from protocol.kinds.models.public_randomness import Seed
-from protocol.kinds.models.random_trees import random_trees
+from protocol.kinds.models.public_randomness import Seed, words
 from protocol.partitions import TreeLeaves
 from protocol.schema import Schema
 from protocol.work import CALL_ONCE
+
+
+@lru_cache(maxsize=64)
+def random_trees(features: FeatureMap, trees: int, depth: int, span: int, seed: int) -> tuple[TreeLeaves, ...]:
+    """Complete trees of 2^depth leaves each.
+
+    A node splits a coordinate that is drawn from all, at a threshold that is drawn from what the nodes above leave of
+    it within +-`span` steps of 2^-12.
+    """
+    nodes = 2**depth - 1
+    drawn = words(seed, "trees", 2 * trees * nodes).reshape(trees, nodes, 2)
+    return tuple(TreeLeaves.of(features, _nodes(each, features.width, span)) for each in drawn)
+
+
+def _nodes(drawn: NDArray[np.uint64], width: int, span: int) -> NDArray[np.int64]:
+    """One tree as `TreeLeaves` lists its nodes, from two words for each."""
+    count = len(drawn)
+    table = np.empty((count, 4), np.int64)
+    bounds: list[dict[int, tuple[int, int]]] = [{} for _ in range(2 * count + 1)]
+    for node, (first, second) in enumerate(drawn.tolist()):
+        coordinate = first % width
+        low, high = bounds[node].get(coordinate, (-span, span))
+        threshold = low + 1 + second % (high - low) if high > low else high
+        below, above = 2 * node + 1, 2 * node + 2
+        bounds[below] = {**bounds[node], coordinate: (low, threshold - 1)}
+        bounds[above] = {**bounds[node], coordinate: (threshold, high)}
+        bounds[node] = {}
+        # Child c is a node, or, from `count` on, the leaf c - count.
+        table[node] = (
+            coordinate,
+            threshold,
+            *(child if child < count else count - 1 - child for child in (below, above)),
+        )
+    return table
+
 
 MOST_DEPTH = 12
 MOST_LEAVES = 2**18

@@ -33,9 +33,9 @@ from protocol.kinds.blog_holdout import BlogHoldoutBody, BlogHoldoutRelease, Pla
 from protocol.kinds.counts import CountsBody, CountsRelease, PlannedCounts
 from protocol.kinds.holdout import HoldoutBody, HoldoutRelease, PlannedHoldout
 from protocol.kinds.model import ModelBody, ModelRelease, length, sensitivity
+from protocol.kinds.models.forest import random_trees
 from protocol.kinds.models.public_randomness import words
 from protocol.kinds.models.random_features import cosines, frequencies
-from protocol.kinds.models.random_trees import random_trees
 from protocol.kinds.sample import PlannedSample, SampleBody, SampleRelease
 from protocol.kinds.secure_counts import (
     Agreement,
