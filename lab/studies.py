@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from simulations.campaign.study import Study
 
 STUDIES = {
+    "model": (
+        "lab.model.study:STUDY",
+        "Every model that curators fit in site, beside cells (docs/in-site-learning.md).",
+    ),
     "sites": ("lab.sites.study:STUDY", "Accuracy, noise and bytes with 1 to 100 sites (docs/sites.md)."),
     "statistic": (
         "lab.statistic.study:STUDY",

@@ -10,7 +10,7 @@ import numpy as np
 
 from lab.holdout.draws import BLOG, SETTINGS
 from lab.holdout.runs import LARGE, NAIVE, THRESHOLDOUT, Run
-from lab.sites.model import Mean
+from lab.means import Mean
 
 Verdict = Literal["holds", "possible", "not seen", "open"]
 HOLDS: Verdict = "holds"

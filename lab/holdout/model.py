@@ -11,7 +11,7 @@ from lab.holdout.blog import TOLERANCE, BlogCost, blog_cost, questions
 from lab.holdout.claims import Claim, bias, claims_of, peak_at
 from lab.holdout.draws import BLOG, SETTINGS, VARIABLES
 from lab.holdout.runs import NO_EPSILON, PROCEDURES, THRESHOLDOUT, Run
-from lab.sites.model import Mean
+from lab.means import Mean
 
 SPREAD = (0.1, 0.9)
 """Quantiles between which a band lies: eight of ten data sets."""

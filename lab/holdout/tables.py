@@ -8,7 +8,7 @@ from lab.holdout.claims import Claim, Verdict
 from lab.holdout.draws import SETTINGS
 from lab.holdout.model import Cost, Found, Shown
 from lab.holdout.runs import LARGE, NAIVE, NO_EPSILON, SOURCE, THRESHOLDOUT
-from lab.sites.model import Mean
+from lab.means import Mean
 
 TITLES = {
     NAIVE: "naive, 1,000 test rows",

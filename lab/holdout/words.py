@@ -6,7 +6,7 @@ from expril.report.numbers import decimal, signed
 from lab.holdout.claims import HOLDS, NOT_SEEN, OPEN, POSSIBLE
 from lab.holdout.model import Found, Shown
 from lab.holdout.runs import EACH_STEP, LARGE, NAIVE, NO_EPSILON, SOURCE, THRESHOLDOUT
-from lab.sites.model import Mean
+from lab.means import Mean
 
 SETUP = (
     "The blog (N. Zumel, Win-Vector, 2015) chooses variables for a logistic regression one by one, out of ten that "

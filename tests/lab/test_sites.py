@@ -1,9 +1,11 @@
-"""The study of sites: how records are dealt, what a round gives, its numbers and pages, the command; rows that pool."""
+"""The study of sites: how records are dealt, what a round gives, its numbers, document, command; rows that pool."""
 
 import csv
 import json
+import shutil
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,25 +13,29 @@ from scipy.stats import t
 from typer.testing import CliRunner
 
 from comparison_fakes import tiny_split
-from expril.commands.app import app
+from expril.report.files import csv_table
+from expril.report.markdown import as_markdown
+from expril.report.numbers import decimal
+from expril.report.page import as_page
+from lab.__main__ import app
 from lab.comparison import contestants
 from lab.comparison.contestants import CONTESTANTS, SEVERAL_SITES
 from lab.comparison.runner import file_settings
 from lab.comparison.studies import make_study, run_study
+from lab.means import Mean, mean_text
 from lab.problems import PROBLEMS
-from lab.sites import command, studies
-from lab.sites.command import NOISE, POINTS, Order, losses, simulate_sites
-from lab.sites.files import fates_csv, noise_csv, points_csv
-from lab.sites.markdown import build_markdown
-from lab.sites.model import Mean, found_of
-from lab.sites.page import build_page
+from lab.sites import accuracy, study
+from lab.sites.accuracy import Question, Studied, compute, task_of
+from lab.sites.findings import findings
 from lab.sites.rounds import Ask, Round, exact_counts, one_noise, open_curators, take_round
 from lab.sites.spread import spread_over
-from lab.sites.studies import Question, Studied, compute_study
-from lab.sites.words import headline, summary
+from lab.sites.study import STUDY, document, losses
 from lab.splits import Units
 from page_outline import Outline
 from protocol.secure_sum.aggregator import STEPS
+from simulations.campaign.study import FINDINGS, MARKDOWN, PAGE, Order, Size
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 # --- records at so many sites ------------------------------------------------------------------------------
 
@@ -132,7 +138,7 @@ def test_bytes_are_those_of_the_turns():
 # --- numbers of the report ----------------------------------------------------------------------------------
 
 
-def study(pooling, sites, epsilon, seed, accuracy, auc=80.0, problem="C"):
+def studied(pooling, sites, epsilon, seed, accuracy, auc=80.0, problem="C"):
     return Studied(problem, pooling, sites, epsilon, seed, accuracy, auc, 1.0)
 
 
@@ -153,11 +159,11 @@ def made_round(ask, seed=0, **changes):
 
 
 STUDIES = [
-    study("sum", 1, "0.1", 0, 90.0),
-    *(study("sum", 10, "0.1", seed, 80.0 + seed) for seed in range(3)),
-    *(study("secure", 10, "0.1", seed, 84.0 + 2 * seed, 81.0) for seed in range(3)),
-    study("secure", 10, "0.1", 7, 10.0),
-    study("sum", 10, "1", 0, 93.0),
+    studied("sum", 1, "0.1", 0, 90.0),
+    *(studied("sum", 10, "0.1", seed, 80.0 + seed) for seed in range(3)),
+    *(studied("secure", 10, "0.1", seed, 84.0 + 2 * seed, 81.0) for seed in range(3)),
+    studied("secure", 10, "0.1", 7, 10.0),
+    studied("sum", 10, "1", 0, 93.0),
 ]
 LOST = Ask("secure", 10, 50, dropouts=1, silent=3, step="masked")
 ROUNDS = [
@@ -171,7 +177,7 @@ ROUNDS = [
 
 @pytest.fixture(scope="module")
 def found():
-    return found_of(STUDIES, ROUNDS)
+    return findings({"studies": STUDIES, "rounds": ROUNDS})
 
 
 def test_gains_are_differences_of_the_same_split(found):
@@ -184,7 +190,7 @@ def test_gains_are_differences_of_the_same_split(found):
     assert (point.local.runs, point.secure.runs) == (3, 4)
     alone = next(point for point in found.points if point.sites == 1)
     assert (alone.local, alone.secure, alone.gain) == (Mean(90.0, 0.0, 1), None, None)
-    assert found.epsilons == ("1", "0.1")
+    assert [point.epsilon for point in found.points] == ["1", "0.1", "0.1"]
 
 
 def test_the_bound_is_n_over_h_and_is_broken_by_noise_that_is_clearly_above(found):
@@ -194,10 +200,10 @@ def test_the_bound_is_n_over_h_and_is_broken_by_noise_that_is_clearly_above(foun
     assert row.low < row.measured < row.high
     assert row.local == pytest.approx(10)
     assert row.broken is None
-    (above,) = found_of([], [made_round(Ask("secure", 10, 1000), noise=one_noise() * 2)]).opened
-    assert above.broken
-    (below,) = found_of([], [made_round(Ask("secure", 10, 1000), noise=one_noise() / 2)]).opened
-    assert below.broken is False
+    for factor, broken in ((2, True), (1 / 2, False)):
+        rounds = [made_round(Ask("secure", 10, 1000), noise=one_noise() * factor)]
+        (row,) = findings({"studies": [], "rounds": rounds}).opened
+        assert row.broken is broken
 
 
 def test_traffic_adds_up_both_directions_of_all_turns(found):
@@ -214,36 +220,48 @@ def test_a_failed_sum_says_where_and_what_stays_charged(found):
 
 
 def test_files_hold_every_number(found):
-    (first, *_) = csv.DictReader(points_csv(found).splitlines())
-    assert first["problem"] == "C"
-    (noise,) = csv.DictReader(noise_csv(found).splitlines())
+    def rows(name):
+        return list(csv.DictReader(csv_table(document(found).files[name]).splitlines()))
+
+    assert rows("accuracy.csv")[0]["problem"] == "C"
+    (noise,) = rows("noise.csv")
     assert (noise["bound"], noise["measured"]) == ("1.2500", "1.2500")
-    (_, failed) = csv.DictReader(fates_csv(found).splitlines())
+    (_, failed) = rows("dropouts.csv")
     assert (failed["failed_at"], failed["charged"], failed["opened"]) == ("masked", "7", "0")
 
 
 def test_pages_say_what_was_found_and_load_nothing(found):
-    page, text = build_page(found), build_markdown(found)
+    shown = document(found)
+    page, text = as_page(shown), as_markdown(shown)
 
-    assert headline(found) == "10 sites at epsilon 0.1, summed securely: 67.0 instead of 81.0 % on C"
-    assert "At epsilon 0.1, 10 sites that sum securely gain in points: +5.0 ± 2.5 on C." in summary(found)
-    assert any(
-        sentence.startswith("The 99.9 % interval of the variance of what is opened lies above its bound, n/h")
-        and "at no number of sites" in sentence
-        for sentence in summary(found)
-    )
-    assert "| 3 (30 %) | masked: after it dealt shares | failed at masked | 0 | 7 |" in text
+    assert "| 10 | 81.0 ± 2.5 | 67.0 ± 60.5 | +5.0 ± 2.5 | +1.0 ± 0.0 | 4 |" in text
+    assert "| 3 (30 %) | masked: after it dealt shares | failed at masked | 0 | 7 |" in text.replace("\xa0", " ")
     assert "1.250" in page
-    assert "failed at masked" in page
     assert "failed at masked" in " ".join(Outline(page).words)
+    assert Outline(page).count("figure") == 4  # of C at two epsilons, noise, traffic
     assert not {"script", "link", "img", "iframe"} & {name for name, _ in Outline(page).elements}
-    assert build_page(found) == page
+    assert as_page(shown) == page
+
+
+def test_a_gain_that_is_sure_has_a_mark_and_a_chart_has_all_points(found):
+    first, second, *_ = document(found).sections
+    charts, fold = second.blocks[1:]
+    (table,) = fold.blocks
+    row = table.groups[0].rows[1]
+    assert [(column.text(row).text, column.text(row).tone) for column in table.columns[3:5]] == [
+        ("+5.0 ± 2.5", "above"),
+        ("+1.0 ± 0.0", "above"),
+    ]
+    (figure,) = charts.figures
+    assert [len(line.marks) for line in figure.lines] == [2, 1]
+    assert [rule.text for rule in figure.rules] == ["all records at one site: 90.0"]
+    assert first.blocks[1].figures[0].rules == ()
 
 
 def test_nothing_is_a_page_too():
-    empty = found_of([], [])
-    assert "<h1>" in build_page(empty)
-    assert build_markdown(empty).startswith("# ")
+    empty = document(findings({"studies": [], "rounds": []}))
+    assert "<h1>" in as_page(empty)
+    assert not empty.in_medium("page")
 
 
 # --- the command --------------------------------------------------------------------------------------------
@@ -252,21 +270,18 @@ def test_nothing_is_a_page_too():
 @pytest.fixture
 def tiny(monkeypatch):
     """One problem, whose questions are small."""
-    monkeypatch.setattr(command, "load_split", lambda problem, seed: tiny_split(seed, problem))
-    monkeypatch.setattr(studies, "load_split", lambda problem, seed: tiny_split(seed, problem))
-    monkeypatch.setitem(studies.QUESTIONS, "tiny", Question("cells", {"cells": 3, "networks": False}, "three cells"))
-    monkeypatch.setattr(command, "NUMBERS", 4)
-    monkeypatch.setattr(command, "LEAST_ROUNDS", 1)
-    monkeypatch.setattr(command, "LOSING", 5)
-    monkeypatch.setattr(command, "SILENT", (2,))
-    monkeypatch.setattr(command, "TOLERATED", (1,))
+    for module in (study, accuracy):
+        monkeypatch.setattr(module, "load_split", lambda problem, seed: tiny_split(seed, problem))
+    monkeypatch.setitem(accuracy.QUESTIONS, "tiny", Question("cells", {"cells": 3, "networks": False}, "three cells"))
+    for name, value in {"NUMBERS": 4, "LOSING": 5, "SILENT": (2,), "TOLERATED": (1,)}.items():
+        monkeypatch.setattr(study, name, value)
 
 
 @pytest.mark.slow
-def test_a_killed_study_goes_on_and_writes_every_file(tiny, tmp_path, monkeypatch):
-    order = Order(tmp_path, "expril simulate sites", problems=("tiny",), sites=(1, 4), epsilons=("50",), repeats=1)
-    seen = []
-    found = simulate_sites(order, lambda what, done, total: seen.append((done, total)))
+def test_a_killed_study_goes_on_and_writes_every_file(tiny, tmp_path):
+    size = Size(1, ("50",), {"problems": ("tiny",), "sites": ("1", "4")}, "")
+    STUDY.run(Order(size, 1000, tmp_path, "typed here"))
+    found = findings(STUDY.cells(tmp_path))
 
     assert [(point.sites, point.local.runs, point.secure and point.secure.runs) for point in found.points] == [
         (1, 1, None),
@@ -276,55 +291,112 @@ def test_a_killed_study_goes_on_and_writes_every_file(tiny, tmp_path, monkeypatc
     assert len(found.fates) == len(losses()) == 6
     assert {fate.failed_at for fate in found.fates if fate.silent == 2} == set(STEPS)
     assert all(fate.opened for fate in found.fates if fate.silent < 2)
-    assert {path.name for path in tmp_path.iterdir()} >= {POINTS, NOISE, "report.html", "README.md", "results.json"}
-    assert found.provenance.command == "expril simulate sites"
-    assert json.loads((tmp_path / "results.json").read_bytes())["points"][0]["problem"] == "tiny"
-
-    def never(*_):
-        raise AssertionError
-
-    for name in ("compute_study", "compute_round"):
-        monkeypatch.setattr(command, name, never)
-    assert simulate_sites(order, lambda *_: None) == found
+    cells = {path: path.read_bytes() for path in tmp_path.glob("*.jsonl")}
+    assert len(cells) == 2
+    written = {path.name for path in tmp_path.iterdir()}
+    assert written >= {"accuracy.csv", "noise.csv", "dropouts.csv", PAGE, MARKDOWN, FINDINGS}
+    shown = json.loads((tmp_path / FINDINGS).read_bytes())
+    assert (shown["points"][0]["problem"], shown["provenance"]["command"]) == ("tiny", "typed here")
+    STUDY.run(Order(size, 1000, tmp_path, "typed again"))
+    assert {path: path.read_bytes() for path in tmp_path.glob("*.jsonl")} == cells
 
 
 def test_a_study_is_charged_all_of_epsilon_either_way(tiny):
     for pooling in ("sum", "secure"):
-        done = compute_study(studies.study_task("tiny", pooling, 3, "1000/21", 0))
+        done = compute(task_of("tiny", pooling, 3, "1000/21", 0))
         assert (done.pooling, done.sites, done.epsilon) == (pooling, 3, "1000/21")
         assert done.accuracy > 75  # nearer to all than to half
 
 
-def test_the_command_has_defaults_and_takes_no_option_of_a_scenario(tmp_path, monkeypatch):
-    orders = []
+def test_what_is_asked_at_most_thrice_does_not_grow_with_repeats():
+    counts = {}
+    for repeats in (1, 3, 10):
+        order = Order(STUDY.size(full=True, repeats=repeats), 1000, Path(), "")
+        counts[repeats] = (len(study.round_tasks(order)), len(study.study_tasks(order)))
+    assert counts == {1: (36, 90), 3: (108, 270), 10: (108, 900)}
 
-    def run(order, progress):
-        orders.append(order)
-        return found_of(STUDIES, ROUNDS)
 
-    monkeypatch.setattr(command, "simulate_sites", run)
-    told = CliRunner().invoke(app, ["simulate", "sites", "--out", str(tmp_path), "--json"])
-    assert told.exit_code == 0, told.output
-    assert json.loads(told.stdout)["run"] == str(tmp_path / "sites")
-    assert (orders[0].sites, orders[0].epsilons) == (command.SITES, ("1", "0.1"))
-    assert orders[0].command == "expril simulate sites"
+# --- the run that is kept -----------------------------------------------------------------------------------
 
-    shown = CliRunner().invoke(
-        app, ["simulate", "sites", "--out", str(tmp_path), "--epsilon", "3,0.1", "--repeats", "9"]
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """A copy of the kept results, written anew by the command."""
+    folder = tmp_path_factory.mktemp("kept") / "sites"
+    shutil.copytree(DOCS / "sites", folder)
+    for name in (MARKDOWN, PAGE, "accuracy.csv", "noise.csv", "dropouts.csv"):
+        (folder / name).unlink()
+    done = CliRunner().invoke(app, ["study", "sites", "--out", str(folder.parent), "--rewrite"])
+    assert done.exit_code == 0, done.output
+    return folder, done.stdout
+
+
+def test_the_kept_files_are_what_the_cells_say(kept):
+    folder, printed = kept
+    for name in (MARKDOWN, "accuracy.csv", "noise.csv", "dropouts.csv"):
+        assert (folder / name).read_bytes() == (DOCS / "sites" / name).read_bytes(), name
+    assert (folder / PAGE).exists()
+    assert "failed at masked" in printed
+    assert "Accuracy at epsilon 1: CTG" in printed
+    assert "20 sites, of which 4 may drop out" in printed
+    assert "…" not in printed  # every column is wide enough
+
+
+def test_the_prose_has_the_kept_numbers(kept):
+    folder, _ = kept
+    prose = " ".join((DOCS / "sites.md").read_text(encoding="utf-8").split())
+    found = findings(STUDY.cells(folder))
+    at = {(point.problem, point.epsilon, point.sites): point for point in found.points}
+
+    alone, most = at["CTG-A", "0.1", 1], at["CTG-A", "0.1", 100]
+    assert f"CTG has {mean_text(alone.local)} % with all records at one site." in prose
+    assert f"{mean_text(most.local)} % with noise at each, and {mean_text(most.secure)} % summed securely" in prose
+    c, readmission = at["C", "0.1", 100], at["readmission", "0.1", 100]
+    assert f"C has {mean_text(at['C', '0.1', 1].local)} % at one site" in prose
+    assert f"{mean_text(c.local)} or {mean_text(c.secure)} % at 100" in prose
+    assert f"readmission has {mean_text(at['readmission', '0.1', 1].local)} % at one site" in prose
+    assert (
+        f"{mean_text(readmission.local)}, which is the larger class, or {mean_text(readmission.secure)} % at" in prose
     )
-    assert "failed at masked" in shown.stdout
-    assert "Accuracy at epsilon 1: C" in shown.stdout
-    assert "10 sites, of which" in shown.stdout
-    assert (orders[1].epsilons, orders[1].repeats) == (("3", "0.1"), 9)
-    assert orders[1].command == "expril simulate sites --repeats 9 --epsilon 3,0.1"
+    sure = [point.problem for point in (most, c, readmission) if point.gain.tone or point.auc_gain.tone]
+    assert sure == ["CTG-A", "C"]
+    assert (most.gain.tone, c.gain.tone) == ("", "")
+    assert f"but those in AUC, {mean_text(most.auc_gain)} on CTG and, barely, {mean_text(c.auc_gain)} on C." in prose
+    for (key, part), words in {
+        (("CTG-A", "0.1", 50), "gain"): "{} points on CTG at 50 sites",
+        (("C", "0.1", 20), "gain"): "{} on C at 20",
+        (("readmission", "0.1", 50), "auc_gain"): "in AUC {} on readmission at 50",
+        (("CTG-A", "1", 100), "gain"): "100 sites gain {} points on CTG",
+        (("C", "1", 100), "gain"): "{} on C, ",
+        (("readmission", "1", 100), "gain"): "{} on readmission; three sites gain nothing that is sure",
+    }.items():
+        assert words.format(mean_text(getattr(at[key], part))) in prose
+    assert not any(at[problem, "1", 3].gain.tone for problem in accuracy.QUESTIONS)
+    gains = [mean_text(at[problem, "0.1", 100].gain) for problem in ("CTG-A", "C", "readmission")]
+    assert "Their gains in accuracy are {} on CTG, {} on C and {} on readmission.".format(*gains) in prose
 
-    for options, name in ((["--carrier", "ray"], "carrier"), (["--fresh"], "fresh"), (["--models", "all"], "models")):
-        refused = CliRunner().invoke(app, ["simulate", "sites", *options])
-        assert refused.exit_code == 2
-        assert f"--{name} is for a scenario" in refused.stderr
-    large = CliRunner().invoke(app, ["simulate", "sites", "--epsilon", "200"])
-    assert large.exit_code == 2
-    assert len(orders) == 2
+
+def test_the_prose_has_the_kept_noise_bytes_and_failures(kept):
+    folder, _ = kept
+    prose = " ".join((DOCS / "sites.md").read_text(encoding="utf-8").split())
+    found = findings(STUDY.cells(folder))
+    ratios = [row.measured / row.bound for row in found.opened]
+    assert f"the measured variance is {min(ratios):.2f} to {max(ratios):.2f} times n/h, within its interval" in prose
+    assert {row.broken for row in found.opened} == {None}
+    assert {row.numbers for row in found.opened} == {3000}
+    kilobytes = {row.sites: row.secure / 1000 for row in found.traffic}
+    assert {decimal(row.local / 1000) for row in found.traffic} == {"19.2"}
+    two, ten, fifty, hundred = (decimal(kilobytes[sites], 0) for sites in (2, 10, 50, 100))
+    assert "takes 19.2 kB a site with noise at each" in prose
+    assert f"summed securely {two} kB at 2 sites, {ten} at 10, {fifty} at 50 and {hundred} at 100" in prose
+    within = [fate for fate in found.fates if fate.silent <= fate.dropouts]
+    assert all(fate.opened == fate.rounds for fate in within)
+    charged = {fate.failed_at: fate.charged for fate in found.fates if not fate.opened}
+    assert charged == {"keys": 0, "shares": 0, "masked": 14, "agreed": 20}
+    assert "At `keys` and `shares` nothing was charged" in prose
+    assert "at `masked` those who answered were (14 of 20), at `agreed` all 20" in prose
+    (last,) = [fate for fate in found.fates if fate.silent > fate.dropouts and fate.step == "opened"]
+    assert last.opened == last.rounds  # at `opened` even 6 of 20 did no harm
 
 
 # --- rows of the comparison ---------------------------------------------------------------------------------

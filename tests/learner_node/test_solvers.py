@@ -264,7 +264,7 @@ def test_gradient_takes_over_where_newton_stops(monkeypatch):
 def test_missing_the_tolerance_raises_with_the_numbers(monkeypatch):
     skip_the_warm_up(monkeypatch)
     monkeypatch.setattr(solvers.newton, "PROXIMAL_POINTS", 0)
-    monkeypatch.setattr(solvers.gradient, "GRADIENT_ITERATIONS", 0)
+    monkeypatch.setattr(solvers, "GRADIENT_ITERATIONS", 0)
     R, p, _, _ = WEIGHT_SHAPES["plain"]
     with pytest.raises(NotConvergedError) as caught:
         solve_weights(R, p, alpha=1e-3, prior=1.0, tolerance=1e-6)
@@ -435,7 +435,7 @@ def quasi_newton_objective(A, b, alpha, prior, upper):
 @pytest.mark.parametrize("alpha", [0.0, 1e-6, 1e-2, 450.0])
 def test_full_size_problem_is_certified_without_the_last_resort(alpha, monkeypatch):
     """By the hundred gradient steps of the warm-up and Newton's, where plain descent takes tens of thousands."""
-    monkeypatch.setattr(solvers.gradient, "GRADIENT_ITERATIONS", 0)
+    monkeypatch.setattr(solvers, "GRADIENT_ITERATIONS", 0)
     rng = np.random.default_rng(0)
     latent = rng.normal(size=(5000, 3)) @ rng.normal(size=(3, 10))
     bins = np.argsort(np.argsort(latent, axis=0), axis=0) // 200

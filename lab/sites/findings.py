@@ -1,38 +1,24 @@
-"""What the study of sites found, as plain data: its tables, its page and its files are made of it."""
+"""What the cells of the study of sites say: accuracies, noise, traffic, and what became of sums with silent sites."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
-from scipy.stats import chi2, t
+from scipy.stats import chi2
 
 from expril.report.provenance import Provenance
 from lab.comparison.outcome import epsilon_order
+from lab.means import Mean
+from lab.sites.accuracy import QUESTIONS, Studied
 from lab.sites.rounds import Ask, Round, one_noise
 from lab.sites.spread import LOCAL, SECURE
-from lab.sites.studies import QUESTIONS, Studied
 from learner_node.pooling import Pooling
 from protocol.secure_sum.aggregator import STEPS
 
-COVERAGE, NOISE_COVERAGE = 0.95, 0.999
-"""Of every interval of an accuracy, and of a variance, which is held against a bound at every number of sites."""
-
-
-class Mean(msgspec.Struct, frozen=True):
-    """A mean over runs, with the half width of its interval by Student's t; 0 for a single run."""
-
-    value: float
-    error: float
-    runs: int
-
-    @classmethod
-    def of(cls, values: Iterable[float]) -> "Mean":
-        """Of at least one run."""
-        found = np.array(list(values))
-        runs = len(found)
-        wide = float(t.ppf((1 + COVERAGE) / 2, runs - 1) * found.std(ddof=1) / math.sqrt(runs)) if runs > 1 else 0.0
-        return cls(float(found.mean()), wide, runs)
+NOISE_COVERAGE = 0.999
+"""Of the interval of a variance, which is held against a bound at every number of sites."""
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -132,7 +118,7 @@ class Fate(msgspec.Struct, frozen=True):
     noise: float
 
 
-class Found(msgspec.Struct, frozen=True):
+class Findings(msgspec.Struct, frozen=True):
     """Everything that a report shows.
 
     Attributes:
@@ -148,20 +134,11 @@ class Found(msgspec.Struct, frozen=True):
     fates: tuple[Fate, ...]
     provenance: Provenance | None = None
 
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """Of the points."""
-        return tuple(dict.fromkeys(point.problem for point in self.points))
 
-    @property
-    def epsilons(self) -> tuple[str, ...]:
-        """Of the points, downwards."""
-        return tuple(dict.fromkeys(point.epsilon for point in self.points))
-
-
-def found_of(studies: Sequence[Studied], rounds: Sequence[Round]) -> Found:
+def findings(cells: Mapping[str, Sequence[Any]], provenance: Provenance | None = None) -> Findings:
     """All that these cells show, whatever is still missing."""
-    return Found(_points(studies), _opened(rounds), _traffic(rounds), _fates(rounds))
+    rounds: Sequence[Round] = cells["rounds"]
+    return Findings(_points(cells["studies"]), _opened(rounds), _traffic(rounds), _fates(rounds), provenance)
 
 
 def _points(studies: Sequence[Studied]) -> tuple[Point, ...]:

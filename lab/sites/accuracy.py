@@ -8,7 +8,7 @@ import msgspec
 from lab.comparison.measures import measure
 from lab.comparison.studies import run_study
 from lab.problems import load_split
-from lab.sites.spread import LOCAL, SECURE, poolings_of, spread_over
+from lab.sites.spread import LOCAL, SECURE, spread_over
 from lab.splits import Options
 from learner_node.pooling import Pooling
 from protocol.rationals import parse_rational
@@ -65,55 +65,22 @@ class Studied(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def key(self) -> Task:
         """Which study it is."""
-        return study_task(self.problem, self.pooling, self.sites, self.epsilon, self.seed)
+        return task_of(self.problem, self.pooling, self.sites, self.epsilon, self.seed)
 
 
-def study_task(problem: str, pooling: Pooling, sites: int, epsilon: str, seed: int) -> Task:
+def task_of(problem: str, pooling: Pooling, sites: int, epsilon: str, seed: int) -> Task:
     """The task of a study; its maker names pooling and sites."""
     return Task(problem, f"{pooling} {sites}", epsilon, seed)
 
 
-def study_tasks(
-    problems: tuple[str, ...], sites: tuple[int, ...], epsilons: tuple[str, ...], seeds: range
-) -> list[Task]:
-    """All studies, the first seed of everything before the second of anything."""
-    return [
-        study_task(problem, pooling, number, epsilon, seed)
-        for seed in seeds
-        for problem in problems
-        for number in sites
-        for pooling in poolings_of(number)
-        for epsilon in epsilons
-    ]
-
-
-def compute_study(task: Task) -> Studied:
+def compute(task: Task) -> Studied:
     """One study."""
-    pooling, sites = _pooling_and_sites(task)
-    question = QUESTIONS[task.problem]
-    split = spread_over(load_split(task.problem, task.seed), sites)
-    start = time.monotonic()
-    answer = run_study(
-        split,
-        question.strategy,
-        question.options,
-        parse_rational(task.epsilon),
-        pooling=pooling,
-    )
-    seconds = time.monotonic() - start
-    found = measure(answer.probability, split.test_labels)
-    return Studied(
-        task.problem,
-        pooling,
-        sites,
-        task.epsilon,
-        task.seed,
-        found.accuracy,
-        found.auc,
-        round(seconds, 3),
-    )
-
-
-def _pooling_and_sites(task: Task) -> tuple[Pooling, int]:
     name, sites = task.maker.split()
-    return (SECURE if name == SECURE else LOCAL), int(sites)
+    pooling = SECURE if name == SECURE else LOCAL
+    question = QUESTIONS[task.problem]
+    split = spread_over(load_split(task.problem, task.seed), int(sites))
+    start = time.monotonic()
+    answer = run_study(split, question.strategy, question.options, parse_rational(task.epsilon), pooling=pooling)
+    seconds = round(time.monotonic() - start, 3)
+    found = measure(answer.probability, split.test_labels)
+    return Studied(task.problem, pooling, int(sites), task.epsilon, task.seed, found.accuracy, found.auc, seconds)

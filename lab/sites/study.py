@@ -1,0 +1,325 @@
+"""The study of sites: how good a model is, and what a round costs, where records lie at few or many sites."""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from expril.report.chart import Figure, Key, Level, Place, Series, line_chart, log_axis
+from expril.report.document import PAGE, Charts, Document, Facts, Fold, Section, Text
+from expril.report.numbers import count, decimal, signed
+from expril.report.table import Cell, Column, Group, Table, attributes
+from lab.means import Mean, mean_columns, mean_text
+from lab.problems import load_split
+from lab.sites import accuracy
+from lab.sites.accuracy import QUESTIONS, Studied, task_of
+from lab.sites.findings import Fate, Findings, Opened, Point, Traffic, findings
+from lab.sites.rounds import Ask, Round, compute_round
+from lab.sites.spread import SECURE, poolings_of
+from protocol.secure_sum.aggregator import STEPS
+from simulations.campaign.store import Task
+from simulations.campaign.study import Order, Part, Size, Study
+
+NUMBERS = 1000
+"""In a question whose noise and bytes are measured."""
+LOSING, FEW_NUMBERS = 20, 50
+"""Sites among which some fall silent, and numbers of the question then."""
+SILENT = (2, 6)
+"""A tenth of them, and three tenths."""
+TOLERATED = (4, 6)
+"""What a learner tolerates of so many where it is told nothing, and three tenths."""
+MOST_ROUNDS = 3
+"""Of each question, however many repeats of the studies there are."""
+TITLES = {"CTG-A": "CTG"}
+"""Of problems, where it is not their name."""
+STEP_WORDS = {
+    "keys": "keys: before it answers anything",
+    "shares": "shares: after its key card",
+    "masked": "masked: after it dealt shares",
+    "agreed": "agreed: after its masked counts",
+    "opened": "opened: after it signed the survivors",
+}
+"""Step from which on a site is silent, in words."""
+LOCAL_KEY, SECURE_KEY = Key(0, False, "noise at each site"), Key(1, False, "summed securely")
+MEASURED_KEY, BOUND_KEY = Key(1, False, "measured, with its 99.9 % interval"), Key(2, True, "bound n/h")
+READING = (
+    "Accuracy on the test records in percent, mean and half the width of its 95 % interval over the repeats. The same "
+    "records are dealt at random to so many equal sites; a repeat has its own split, which both ways share. Every "
+    "number is of a whole study with real curators, noise, signatures and ledgers, and each site is charged all of "
+    "epsilon either way. The gain is the difference within a repeat."
+)
+NOISE = (
+    "With n sites, t of which may collude and u drop out, each adds a share of noise of shape 1/h, h = n - t - u. A "
+    "number that is opened over all n then has n/h times the variance of one noise, and fewer survivors leave less. "
+    "Measured is the mean square of opened numbers less the exact counts, which only this study looks at; its interval "
+    "holds in 999 of 1,000 cases. The bound is broken where all of it lies above, kept where none does; with nobody "
+    "silent the variance is the bound itself, and so the bound lies within. Where each site adds noise of its "
+    "own, the variance is n times that of one."
+)
+TRAFFIC = (
+    "Bytes of envelopes to and from one site for one question of 1,000 numbers, mean over the sites, without the card "
+    "and the plan. Up to 100 sites each exchanges keys and shares with every other, so it grows with their number."
+)
+LOSSES = (
+    "Sites fall silent from a step on: nothing reaches them, and nothing comes back. Whoever sent its masked counts "
+    "was charged, and stays charged where the sum fails."
+)
+
+
+def document(found: Findings) -> Document:
+    """Accuracies by epsilon, noise, traffic, and what becomes of a sum from which sites are missing."""
+    epsilons = dict.fromkeys(point.epsilon for point in found.points)
+    problems = dict.fromkeys(point.problem for point in found.points)
+    noises, traffic, fates = _noises(found.opened), _kilobytes(found.traffic), _lost(found.fates)
+    questions = [(_title(problem), QUESTIONS[problem].title) for problem in problems]
+    of_each_number = [
+        *attributes("sites colluders dropouts shares"),
+        *attributes("bound measured low high local", "{:.4f}".format),
+    ]
+    of_each_loss = attributes("sites dropouts silent step rounds opened failed_at summed charged")
+    return Document(
+        kind="ExPriL: secure sums",
+        subject="accuracy, noise and traffic against the number of sites",
+        headline="Noise at each site, or one sum over all: accuracy, noise and traffic against the number of sites",
+        sections=[
+            *(
+                _accuracies(epsilon, [point for point in found.points if point.epsilon == epsilon], first=number == 0)
+                for number, epsilon in enumerate(epsilons)
+            ),
+            Section("The noise of what is opened", [Text(NOISE), _noise_chart(found.opened), noises] if noises else []),
+            Section("Traffic", [Text(TRAFFIC), _traffic_chart(found.traffic), traffic] if traffic else []),
+            Section("Sites that fall silent", [Text(LOSSES), fates] if fates else []),
+            Section("What was asked", [Facts(questions, "glossary") if questions else None], PAGE),
+        ],
+        note="[docs/sites.md](../sites.md) says what they show; report.html has charts.",
+        sources=[("Study of sites", found.provenance)],
+        files={
+            "accuracy.csv": Table.of(
+                "accuracy",
+                [*attributes("problem epsilon sites"), *mean_columns("local secure gain auc_gain")],
+                found.points,
+            ),
+            "noise.csv": Table.of("noise", of_each_number, found.opened),
+            "dropouts.csv": Table.of("dropouts", [*of_each_loss, *attributes("noise", "{:.4f}".format)], found.fates),
+        },
+    )
+
+
+def _title(problem: str) -> str:
+    return TITLES.get(problem, problem)
+
+
+def _accuracies(epsilon: str, points: Sequence[Point], *, first: bool) -> Section:
+    """A chart and a group of rows for each problem."""
+    problems: dict[str, list[Point]] = {}
+    for point in points:
+        problems.setdefault(_title(point.problem), []).append(point)
+    columns: list[Column[Point]] = [
+        Column("sites", lambda point: point.sites, names=True),
+        Column("noise at each site", lambda point: mean_text(point.local), number=True),
+        Column("summed securely", lambda point: mean_text(point.secure), number=True),
+        Column("gain", lambda point: _gain(point.gain), number=True),
+        Column("gain in AUC", lambda point: _gain(point.auc_gain), number=True),
+        Column("repeats", _runs, number=True),
+    ]
+    title = f"Accuracy at epsilon {epsilon}"
+    table = Table(title, columns, [Group(rows, name) for name, rows in problems.items()])
+    charts = [_accuracy_chart(name, rows) for name, rows in problems.items()]
+    rules = [("majority", "all records at one site")]
+    return Section(
+        title,
+        [
+            Text(READING) if first else None,
+            Charts(charts, (LOCAL_KEY, SECURE_KEY), rules),
+            Fold("The numbers", [table]),
+        ],
+    )
+
+
+def _gain(gain: Mean | None) -> Cell:
+    return Cell(mean_text(gain, signed), tone="" if gain is None else gain.tone)
+
+
+def _runs(point: Point) -> int:
+    return max((mean.runs for mean in (point.local, point.secure) if mean is not None), default=0)
+
+
+def _accuracy_chart(name: str, points: Sequence[Point]) -> Figure:
+    def series(key: Key, way: Callable[[Point], Mean | None]) -> Series:
+        means = [(point.sites, mean) for point in points if (mean := way(point)) is not None]
+        return Series(key, [_place(sites, mean.value, f"{mean_text(mean)} %", mean.ends) for sites, mean in means])
+
+    alone = [point.local.value for point in points if point.sites == 1 and point.local is not None]
+    lines = [series(LOCAL_KEY, lambda point: point.local), series(SECURE_KEY, lambda point: point.secure)]
+    levels = [Level("majority", value, f"all records at one site: {decimal(value)}") for value in alone]
+    return _chart(name, lines, (0.5, 1.0, 2.0, 5.0, 10.0, 20.0), levels=levels, most=100.0, unit="%")
+
+
+def _place(sites: int, value: float, text: str, ends: tuple[float, float] | None = None) -> Place:
+    return Place(sites, value, ends or (value, value), f"{text} at {count(sites, 'site')}")
+
+
+def _chart(name: str, lines: Sequence[Series], steps: Iterable[float], **more: Any) -> Figure:
+    """Lines over the number of sites, which is logarithmic."""
+    axis = log_axis(place.x for line in lines for place in line.places)
+    return line_chart(name, lines, axis, steps, across="sites, logarithmic", **more)
+
+
+def _noise_chart(opened: Sequence[Opened]) -> Charts:
+    bound = Series(BOUND_KEY, [_place(row.sites, row.bound, f"at most {row.bound:.3f}") for row in opened])
+    measured = [_place(row.sites, row.measured, f"{row.measured:.3f}", (row.low, row.high)) for row in opened]
+    chart = _chart(
+        "variance of an opened number",
+        [bound, Series(MEASURED_KEY, measured)],
+        (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 50.0),
+        levels=[Level("ceiling", 1.0, "one noise")],
+        unit="variances of one noise",
+    )
+    return Charts([chart], (MEASURED_KEY, BOUND_KEY), [("ceiling", "one noise")], columns=1)
+
+
+def _noises(opened: Sequence[Opened]) -> Table[Opened]:
+    return Table.of(
+        "Variance of an opened number, in variances of one noise",
+        [
+            Column("sites n", lambda row: row.sites, names=True),
+            Column("colluders t", lambda row: row.colluders, number=True),
+            Column("dropouts u", lambda row: row.dropouts, number=True),
+            Column("shares h", lambda row: row.shares, number=True),
+            Column("bound n/h", lambda row: f"{row.bound:.3f}", number=True),
+            Column("measured", lambda row: f"{row.measured:.3f}", number=True),
+            Column("99.9 % interval", lambda row: f"{row.low:.3f} to {row.high:.3f}", number=True),
+            Column("bound", _kept, number=True),
+            Column("noise at each site", lambda row: decimal(row.local) if row.local else "–", number=True),
+        ],
+        opened,
+    )
+
+
+def _kept(row: Opened) -> Cell:
+    if row.broken is None:
+        return Cell("in the interval")
+    return Cell("broken", tone="below") if row.broken else Cell("kept", tone="within")
+
+
+def _traffic_chart(traffic: Sequence[Traffic]) -> Charts:
+    def series(key: Key, bytes_of: Callable[[Traffic], float]) -> Series:
+        values = [(row.sites, bytes_of(row) / 1000) for row in traffic if bytes_of(row)]
+        return Series(key, [_place(sites, value, f"{decimal(value)} kB") for sites, value in values])
+
+    lines = [series(LOCAL_KEY, lambda row: row.local), series(SECURE_KEY, lambda row: row.secure)]
+    steps = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+    return Charts(
+        [_chart("kilobytes of one site", lines, steps, least=0.0, unit="kB")], (LOCAL_KEY, SECURE_KEY), columns=1
+    )
+
+
+def _kilobytes(traffic: Sequence[Traffic]) -> Table[Traffic]:
+    """Of one site, by turn."""
+
+    def turn(number: int, row: Traffic) -> str:
+        return decimal(sum(row.turns[number]) / 1000)
+
+    return Table.of(
+        "Kilobytes that one site receives and sends for one question",
+        [
+            Column("sites", lambda row: row.sites, names=True),
+            Column("noise at each site", lambda row: decimal(row.local / 1000) if row.local else "–", number=True),
+            Column("summed securely", lambda row: decimal(row.secure / 1000), number=True),
+            *(Column(step, partial(turn, number), number=True) for number, step in enumerate(STEPS)),
+        ],
+        traffic,
+    )
+
+
+def _lost(fates: Sequence[Fate]) -> Table[Fate]:
+    """What is opened, charged and lost where some are silent, a group for each plan."""
+    plans: dict[str, list[Fate]] = {}
+    for fate in fates:
+        share = f"{100 * fate.dropouts / fate.sites:.0f} %"
+        plans.setdefault(f"{fate.sites} sites, of which {fate.dropouts} may drop out ({share})", []).append(fate)
+
+    def silent(fate: Fate) -> str:
+        share = f"({100 * fate.silent / fate.sites:.0f} %)"
+        return f"{fate.silent} {share}".replace(" ", "\N{NO-BREAK SPACE}") if fate.silent else "nobody"
+
+    def result(fate: Fate) -> Cell:
+        if fate.opened == fate.rounds:
+            return Cell("opened", tone="within")
+        if fate.opened:
+            return Cell(f"opened {fate.opened} of {fate.rounds} times", tone="apart")
+        return Cell(f"failed at {fate.failed_at}", tone="below")
+
+    def lost(fate: Fate) -> str:
+        if not fate.opened:
+            return "the answer, and what was charged" if fate.charged else "the answer; nothing was charged"
+        missing = fate.sites - fate.summed
+        return f"the records of {missing} sites" if missing else "nothing"
+
+    columns: list[Column[Fate]] = [
+        Column("silent", silent, names=True),
+        Column("from the step", lambda fate: STEP_WORDS[fate.step] if fate.silent else "–"),
+        Column("the sum", result),
+        Column("sites in it", lambda fate: fate.summed, number=True),
+        Column("sites charged", lambda fate: fate.charged, number=True),
+        Column("variance", lambda fate: f"{fate.noise:.2f}" if fate.opened else "–", number=True),
+        Column("lost", lost),
+    ]
+    groups = [Group(rows, title) for title, rows in plans.items()]
+    return Table("What becomes of a secure sum where sites fall silent", columns, groups)
+
+
+def study_tasks(order: Order) -> list[Task]:
+    """All studies, the first seed of everything before the second of anything."""
+    return [
+        task_of(problem, pooling, int(number), epsilon, seed)
+        for seed in order.seeds
+        for problem in order.size.axes["problems"]
+        for number in order.size.axes["sites"]
+        for pooling in poolings_of(int(number))
+        for epsilon in order.size.epsilons
+    ]
+
+
+def round_tasks(order: Order) -> list[Task]:
+    """All single questions: those in which nobody is silent at every number of sites, then the others."""
+    several = [number for number in map(int, order.size.axes["sites"]) if number > 1]
+    whole = [Ask(pooling, number, NUMBERS) for number in several for pooling in poolings_of(number)]
+    return [ask.task(seed) for seed in order.seeds[:MOST_ROUNDS] for ask in [*whole, *losses()]]
+
+
+def losses() -> list[Ask]:
+    """Nobody, a tenth and three tenths of the sites silent from each step on, under two plans."""
+    found = []
+    for tolerated in TOLERATED:
+        found.append(Ask(SECURE, LOSING, FEW_NUMBERS, dropouts=tolerated))
+        found += [Ask(SECURE, LOSING, FEW_NUMBERS, tolerated, silent, step) for step in STEPS for silent in SILENT]
+    return found
+
+
+def _check(order: Order) -> None:
+    """Raise DataUnavailableError where a problem's records are not to be had."""
+    for problem in order.size.axes["problems"]:
+        load_split(problem, order.seed)
+
+
+def _questions(order: Order) -> dict[str, object]:
+    return {"seed": order.seed, **{problem: [each.strategy, each.options] for problem, each in QUESTIONS.items()}}
+
+
+SITES = ("1", "2", "3", "5", "10", "20", "50", "100")
+STUDY = Study(
+    name="sites",
+    title="Accuracy, noise and bytes with 1 to 100 sites (docs/sites.md).",
+    parts=[
+        Part("rounds", Round, round_tasks, compute_round, lambda order: {"seed": order.seed}),
+        Part("studies", Studied, study_tasks, accuracy.compute, _questions),
+    ],
+    findings=findings,
+    document=document,
+    choices={"problems": tuple(QUESTIONS), "sites": SITES},
+    short=Size(1, ("1", "0.1"), {"problems": tuple(QUESTIONS), "sites": ("1", "3", "10", "50")}, "two minutes"),
+    full=Size(3, ("1", "0.1"), {"problems": tuple(QUESTIONS), "sites": SITES}, "seven minutes"),
+    seed=1000,
+    width=150,
+    check=_check,
+)
