@@ -6,7 +6,7 @@ import sys
 def main() -> None:
     """Run the command; ends in SystemExit."""
     try:
-        from expril.commands.command import app
+        from expril.commands.app import app
 
         app(prog_name="expril")
     except KeyboardInterrupt:

@@ -2,7 +2,7 @@
 
 import typer
 
-from expril.commands.shell import Shell
+from expril.commands.terminal import Shell
 from lab.command import study
 from lab.peers.command import audit_peers
 

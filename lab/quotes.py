@@ -38,7 +38,7 @@ from learner_node.strategies.cells import CellsStrategy
 from protocol.kinds import QUERY_KINDS
 from protocol.record_frames import encode_frame, encode_labels
 from protocol.records import Records
-from simulations.quoting import request_of
+from simulations.quoted import request_of
 from simulations.records import load_records, read_quoted, sites_of, split_records
 from simulations.scenario import builtin_scenarios, load_scenario
 

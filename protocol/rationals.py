@@ -85,6 +85,16 @@ def written(value: Fraction | str) -> str:
     return f"≈ {_decimal(value):,.0f}" if 1000 <= value < 10**12 else f"≈ {_decimal(value):.4g}"
 
 
+def named_parts(parts: Iterable[tuple[str, Fraction | str]]) -> str:
+    """What an epsilon is made of: " (model 1, validation 0.25)"; "" where it is made of one part.
+
+    Args:
+        parts: name and cost of each; those that cost nothing are left out.
+    """
+    told = [f"{what} {written(cost)}" for what, cost in parts if Fraction(cost)]
+    return f" ({', '.join(told)})" if len(told) > 1 else ""
+
+
 def written_exactly(value: Fraction | str) -> str:
     """As `written`, but never rounded or grouped, so that who copies it says the same: 0.3, 29/15, 12800."""
     value = Fraction(value)

@@ -17,8 +17,8 @@ import msgspec
 
 from learner_node.private_files import private_folder, write_private
 from protocol.errors import ConfigurationError
+from protocol.run_index import AGAIN, LOCAL, REPORT, SCENARIO, SCHEMA, TRANSCRIPTS
 from simulations.carriers import PROCESS
-from simulations.run_index import AGAIN, LOCAL, REPORT, SCENARIO, SCHEMA, TRANSCRIPTS
 from simulations.scenario import Scenario, at_epsilon, load_scenario
 from simulations.scenario_data import read_schema
 

@@ -11,8 +11,10 @@ import msgspec
 from threadpoolctl import threadpool_limits
 
 from learner_node.study import NoCuratorError
+from protocol.run_index import LEDGERS
 from simulations.again import Chosen, keep_origin
 from simulations.carriers import PROCESS
+from simulations.epsilon_runs import epsilon_folder
 from simulations.epsilons import FORMAT, EpsilonList, done, find_or_make_folder, settle
 from simulations.harness import Tick
 from simulations.records import Records
@@ -20,7 +22,6 @@ from simulations.report.folding import some_of
 from simulations.report.model import RunReport
 from simulations.run import run_scenario, summary
 from simulations.run_folder import save_run
-from simulations.run_index import LEDGERS, epsilon_folder
 from simulations.run_page import read_runs, rewrite_page
 from simulations.unfinished import Order, Unfinished, leftovers
 

@@ -20,13 +20,13 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from curator_node.daemon.settings import NODE_PUBLIC
 from curator_node.site import POLICY
 from curator_node.steward import SCHEMA
+from expril.report.table import text_table
+from expril.report.terminal import rich_table
 from learner_node.model_files import load_model
 from protocol.errors import ConfigurationError, ExprilError
 from simulations.carriers.deploy import online
@@ -250,24 +250,20 @@ class Demo:
 
     def _score(self) -> None:
         own, pooled = references(self._sites)
-        table = Table(box=box.SIMPLE_HEAD, caption="accuracy; ceiling: logistic regression, no privacy")
-        table.add_column("")
-        for column in ("all three", *HOSPITALS):
-            table.add_column(column, justify="right")
+        rows = []
         for learner in LEARNERS:
             answers = self._answers(self._folder / "learners" / learner.name / "result" / "models")
-            table.add_row(f"{learner.name}, epsilon {learner.epsilon}", *_scores(answers, answers))
+            rows.append((f"{learner.name}, epsilon {learner.epsilon}", *_scores(answers, answers)))
         for what in ("majority", "ceiling"):
-            table.add_row(
-                what,
-                *_scores(
-                    {name: getattr(reference, what) for name, reference in pooled.items()},
-                    {name: getattr(reference, what) for name, reference in own.items()},
-                ),
+            of_all, of_each = (
+                {name: getattr(reference, what) for name, reference in found.items()} for found in (pooled, own)
             )
+            rows.append((what, *_scores(of_all, of_each)))
+        note = "accuracy; ceiling: logistic regression, no privacy"
+        table = text_table("", ("", "all three", *HOSPITALS), rows, numbers=True, note=note)
         console = Console(width=100)
         with console.capture() as capture:
-            console.print(table)
+            console.print(rich_table(table))
         self._say(capture.get().rstrip())
 
     def _answers(self, models: Path) -> dict[str, Answers]:

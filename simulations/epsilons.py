@@ -9,8 +9,9 @@ from pathlib import Path
 
 import msgspec
 
+from protocol.run_index import PAGE, REPORT
+from simulations.epsilon_runs import EPSILONS, epsilon_folder
 from simulations.run_folder import claim_folder, stamped
-from simulations.run_index import EPSILONS, PAGE, REPORT, epsilon_folder
 
 FORMAT = 1
 

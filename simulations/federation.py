@@ -22,11 +22,11 @@ from learner_node.validation import Validation
 from protocol.envelopes import LABEL, SigningKey
 from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
+from protocol.run_index import FIT, STUDIES, VALIDATION
 from simulations.carriers.sites import CuratorFacts, order_sites
 from simulations.carriers.table import IN_PROCESS, Stage
 from simulations.records import Records, SiteRecords, require_classes, sites_of, split_records
 from simulations.scenario import LearnerScenario, Scenario
-from simulations.study_numbers import FIT, NAMES, VALIDATION
 
 Progress = Callable[[str, int, int], None]
 
@@ -50,7 +50,7 @@ class Outcome:
     @property
     def failures(self) -> dict[str, str]:
         """Name of each of its studies that brought nothing -> why."""
-        told = {NAMES[FIT]: self.failure, NAMES[VALIDATION]: self.validation_failure}
+        told = {STUDIES[FIT]: self.failure, STUDIES[VALIDATION]: self.validation_failure}
         return {what: why for what, why in told.items() if why}
 
     @property

@@ -10,13 +10,13 @@ from learner_node.session import Session
 from learner_node.study import Study
 from protocol.envelopes import SigningKey
 from protocol.errors import ExprilError
+from protocol.run_index import GIVEN_UP
 from protocol.transcript import Transcript, replay
 from simulations.carriers.table import IN_PROCESS, Stage
 from simulations.federation import Outcome, Repeat, run_repeat
 from simulations.records import Records
 from simulations.scenario import Scenario
 from simulations.spending import spent_on
-from simulations.study_numbers import GIVEN_UP
 
 Tick = Callable[[str, int, int], None]
 Exchanged = tuple[int, str, str, int]

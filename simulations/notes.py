@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from learner_node.fates import LEFT_OUT
 from learner_node.study import Study
 from protocol.kinds import QUERY_KINDS
+from protocol.run_index import FIT, STUDIES
 from simulations.federation import Outcome, Repeat
 from simulations.report.folding import some_of
 from simulations.report.model import LearnerReport
 from simulations.scenario import Scenario
 from simulations.scoring import MAJORITY, Tally
-from simulations.study_numbers import FIT, NAMES
 
 
 def first_repeat_notes(repeat: Repeat) -> list[str]:
@@ -28,7 +28,7 @@ def failure_notes(tallies: Mapping[str, Tally], repeats: int) -> list[str]:
     notes = []
     for learner, tally in tallies.items():
         for what, failures in tally.failures.items() if repeats > 1 else ():
-            brought = f"{learner} learned nothing" if what == NAMES[FIT] else f"{learner}'s {what} brought nothing"
+            brought = f"{learner} learned nothing" if what == STUDIES[FIT] else f"{learner}'s {what} brought nothing"
             first = min(failures)
             why = f"; repeat {first}: {failures[first]}" if first else ""
             notes.append(f"{brought} in {len(failures)} of {repeats} repeats{why}.")

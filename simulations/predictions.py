@@ -1,7 +1,7 @@
 """What was predicted of each test record, record by record: enough to compute any other score later.
 
 These are records of people, or stand for them: they stay in a run's folder `local`, which no list, report or package
-has (`run_index.LOCAL`).
+has (`protocol.run_index.LOCAL`).
 """
 
 from collections.abc import Mapping

@@ -16,12 +16,12 @@ import numpy as np
 
 from curator_node.policy import Policy
 from protocol.envelopes import SigningKey
+from protocol.run_index import PROGRESS, Role
 from protocol.transcript import Transcript
 from simulations.gathered import Gathered
 from simulations.harness import Evidence, Exchanged
 from simulations.report.budget import CuratorReport
 from simulations.report.clinical_model import RecordCounts
-from simulations.run_index import PROGRESS, Role
 from simulations.scoring import Tally
 
 STATE = "state.msgpack"

@@ -1,7 +1,7 @@
 """What a run leaves behind: scenario, metrics, transcripts, ledgers with their policies, and one HTML page.
 
 A folder appears under its name only when it is complete; `unfinished` keeps the repeats of one that is not. All but the
-page, and what is local, is in a list that the run's learners sign (`run_index`).
+page, and what is local, is in a list that the run's learners sign (`protocol.run_index`).
 """
 
 import shutil
@@ -13,10 +13,9 @@ from typing import Self
 
 import msgspec
 
+from learner_node.result.listing import listed_digests, save_index
 from protocol.errors import ConfigurationError
-from simulations.report.model import save_report
-from simulations.run import Run
-from simulations.run_index import (
+from protocol.run_index import (
     FORMAT,
     LEDGER_SUFFIX,
     LEDGERS,
@@ -29,10 +28,12 @@ from simulations.run_index import (
     LedgerEntry,
     Participant,
     TranscriptEntry,
-    file_digest,
-    listed_files,
-    save_index,
+    encode_transcript,
+    file_name,
+    transcript_file,
 )
+from simulations.report.model import save_report
+from simulations.run import Run
 from simulations.run_page import rewrite_page
 
 PARTIAL = ".{}.partial"
@@ -71,11 +72,6 @@ def stamped(title: str, now: datetime | None = None) -> str:
     return f"{file_name(title)}-{stamp}"
 
 
-def file_name(text: str) -> str:
-    """A text as a part of a file's name."""
-    return "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in text)
-
-
 def claim_folder(base: Path, pattern: str, name: str) -> Path:
     """Make a new folder of that name, with a number where it is taken.
 
@@ -101,11 +97,6 @@ def claim_folder(base: Path, pattern: str, name: str) -> Path:
     raise ConfigurationError(f"{base} holds too many runs of this second")
 
 
-def transcript_file(position: int) -> str:
-    """Name of the file of the transcript that comes at that place in the evidence."""
-    return f"{position:05d}.msgpack"
-
-
 def save_run(run: Run, folder: Path) -> None:
     """Write everything of a run into its folder. The ledgers there must be closed.
 
@@ -126,7 +117,7 @@ def save_run(run: Run, folder: Path) -> None:
     for position, (who, transcript) in enumerate(evidence.transcripts.items()):
         repeat, learner, curator, study = who
         file = transcript_file(position)
-        (folder / TRANSCRIPTS / file).write_bytes(msgspec.msgpack.encode(transcript.envelopes))
+        (folder / TRANSCRIPTS / file).write_bytes(encode_transcript(transcript))
         entries.append(
             TranscriptEntry(
                 file=file,
@@ -161,7 +152,7 @@ def save_run(run: Run, folder: Path) -> None:
             )
             for name, (head, count) in evidence.ledgers.items()
         ),
-        files={str(path.relative_to(folder).as_posix()): file_digest(path).hex() for path in listed_files(folder)},
+        files=listed_digests(folder),
     )
     save_index(index, evidence.signers, folder)
     rewrite_page(folder)

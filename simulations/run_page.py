@@ -5,11 +5,12 @@ from pathlib import Path
 import msgspec
 
 from protocol.errors import ConfigurationError
+from protocol.run_index import PAGE, REPORT
+from simulations.epsilon_runs import EPSILONS, epsilon_runs
 from simulations.report.epsilons.model import EpsilonRun
 from simulations.report.epsilons.page import write_epsilon_page
 from simulations.report.model import load_report
 from simulations.report.page import write_page
-from simulations.run_index import EPSILONS, PAGE, REPORT, epsilon_runs
 
 
 def rewrite_page(folder: Path) -> Path:

@@ -9,9 +9,9 @@ from curator_node.ledger.studies import StudyKey
 from learner_node.study import Study
 from protocol.ledger.entries import Entry, EntryKind
 from protocol.rationals import parse_amount, parse_rational
+from protocol.run_index import FIT, STUDIES, VALIDATION
 from simulations.federation import Outcome, Repeat
 from simulations.report.budget import BudgetPoint
-from simulations.study_numbers import FIT, NAMES, VALIDATION
 
 ALL = ""
 """In the place of a study's name: all of a learner's together."""
@@ -72,11 +72,11 @@ def costs_of(outcome: Outcome, repeat: Repeat) -> dict[str, Cost]:
 def _studies(outcome: Outcome) -> Iterator[tuple[str, Study | None, Fraction]]:
     """Name of each study, the study where one was begun, and what its plan announces."""
     learned, learner, found = outcome.learned, outcome.learner, outcome.validation
-    yield NAMES[FIT], outcome.study, learned.epsilon_claimed if learned else parse_rational(learner.epsilon)
+    yield STUDIES[FIT], outcome.study, learned.epsilon_claimed if learned else parse_rational(learner.epsilon)
     if found is not None:
-        yield NAMES[VALIDATION], found.study, found.epsilon_claimed
+        yield STUDIES[VALIDATION], found.study, found.epsilon_claimed
     elif learned is not None and learner.validate is not None:
-        yield NAMES[VALIDATION], outcome.validation_study, parse_rational(learner.validate)
+        yield STUDIES[VALIDATION], outcome.validation_study, parse_rational(learner.validate)
 
 
 def _charged(study: Study, curator: str, learner: bytes, repeat: Repeat) -> Fraction:

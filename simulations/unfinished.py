@@ -23,6 +23,18 @@ from learner_node.model_files import SUFFIX, StudyModel, encode_model, kept_in_f
 from learner_node.private_files import private_folder, write_private
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError, ExprilError
+from protocol.run_index import (
+    LEDGERS,
+    LOCAL,
+    MODELS,
+    PREDICTIONS,
+    PROGRESS,
+    TRANSCRIPTS,
+    decode_transcript,
+    encode_transcript,
+    file_name,
+    transcript_file,
+)
 from protocol.transcript import Transcript
 from simulations.alone import take_alone
 from simulations.carriers import PROCESS
@@ -31,8 +43,7 @@ from simulations.harness import Exchanged
 from simulations.predictions import predictions_of
 from simulations.progress_file import STATE, State, read_state, restored, state_of
 from simulations.records import Records
-from simulations.run_folder import PARTIAL, claim_folder, file_name, stamped, transcript_file
-from simulations.run_index import LEDGERS, LOCAL, MODELS, PREDICTIONS, PROGRESS, TRANSCRIPTS, decode_transcript
+from simulations.run_folder import PARTIAL, claim_folder, stamped
 from simulations.scenario import Scenario
 
 KEYS = "learner-keys.json"
@@ -162,7 +173,7 @@ class Unfinished:
         gathered, repeat = finished.gathered, finished.repeat
         for position, (who, transcript) in enumerate(gathered.evidence.transcripts.items()):
             if who[0] == repeat.number:
-                data = msgspec.msgpack.encode(transcript.envelopes)
+                data = encode_transcript(transcript)
                 (self.path / TRANSCRIPTS / transcript_file(position)).write_bytes(data)
         if self._order.models == ALL or (self._order.models == ONLY_FIRST and repeat.number == 0):
             self._keep_models(finished)

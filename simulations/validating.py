@@ -9,6 +9,7 @@ from learner_node.strategies.base import AnyModel, class_probabilities
 from learner_node.validation import Validation
 from protocol.record_frames import encode_frame, encode_labels
 from protocol.records import Records
+from protocol.run_index import STUDIES, VALIDATION
 from simulations.federation import Outcome, Repeat
 from simulations.records import SiteRecords, sites_of
 from simulations.references import labelled
@@ -21,7 +22,6 @@ from simulations.report.validated import (
     ValidationReport,
 )
 from simulations.spending import costs_of
-from simulations.study_numbers import NAMES, VALIDATION
 
 Counts = NDArray[np.float64]
 
@@ -38,7 +38,7 @@ def validation_report(outcome: Outcome, repeat: Repeat) -> ValidationReport | No
     points = _points(found.pooled, counts)
     return ValidationReport(
         epsilon_claimed=str(found.epsilon_claimed),
-        epsilon_spent=str(costs_of(outcome, repeat)[NAMES[VALIDATION]].spent),
+        epsilon_spent=str(costs_of(outcome, repeat)[STUDIES[VALIDATION]].spent),
         records=found.pooled.records.value,
         prevalence=_told(found.prevalence, _share(counts[:, 1].sum(), counts[:, 0].sum())),
         points=points,

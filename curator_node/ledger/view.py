@@ -4,14 +4,9 @@ import math
 import time
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
-
-from rich import box
-from rich.markup import escape
-from rich.table import Table
 
 from curator_node.enrolment import LEARNERS, POLICY, read_policy_of
 from curator_node.ledger import Account, Ledger
@@ -25,11 +20,11 @@ from curator_node.ledger.studies import Restored, StudyKey
 from curator_node.policy import Policy, read_policy
 from curator_node.text_files import read_text_file
 from protocol.envelopes import SigningKey
-from protocol.errors import ConfigurationError, printable
+from protocol.errors import ConfigurationError
 from protocol.kinds import QUERY_KINDS
 from protocol.ledger.entries import Entry, EntryKind
-from protocol.messages import NO_STUDY, NOBODY
-from protocol.rationals import parse_rational, shorten, written, written_exactly
+from protocol.messages import NOBODY
+from protocol.rationals import parse_rational, shorten, written_exactly
 
 LOWER_BOUND = (
     "this is a lower bound: what was charged after the newest position seen is not in it; ask every learner for its "
@@ -73,13 +68,13 @@ class LedgerView:
             "cap": None if self.policy is None else str(self.policy.total_cap),
             "learners": {
                 key.hex(): {
-                    "name": self._name(key),
+                    "name": self.name_of(key),
                     "spent": _written(self.account.spent.get(key, _ZERO)),
                     "reserved": _written(self.account.reserved.get(key, _ZERO)),
                     "cap": cap,
                     "left": left,
                 }
-                for keys, cap, left in self._learners()
+                for keys, cap, left in self.learners()
                 for key in keys
             },
             "entries": [
@@ -97,39 +92,7 @@ class LedgerView:
             ],
         }
 
-    def tables(self) -> list[Table]:
-        """For people: learners, then entries."""
-        title = "spent and left" + (" - HALTED" if self.account.halted else "")
-        without = None if self.policy else "names, caps and what is left: add --policy FILE"
-        learners = Table(title=title, box=box.SIMPLE_HEAD, caption=without)
-        for column in ("learner", "key", "spent", "set aside", "cap", "left"):
-            learners.add_column(column, no_wrap=True)
-        for keys, cap, left in self._learners():
-            newest = keys[-1]
-            name, more = printable(self._name(newest) or "?"), f" +{len(keys) - 1}" if len(keys) > 1 else ""
-            sums = (self.account.spent, self.account.reserved)
-            own = (written(sum((each.get(key, _ZERO) for key in keys), _ZERO)) for each in sums)
-            allowed = (written(told) if told else "?" for told in (cap, left))
-            learners.add_row(escape(name), newest.hex()[:16] + more, *own, *allowed)
-        total_cap = "?" if self.policy is None else written(self.policy.total_cap)
-        total = (written(self.account.total_spent), written(self.account.total_reserved))
-        learners.add_row("all", "", *total, total_cap, "", style="bold")
-        how = "chain and signatures verified to" if not self.findings else "NOT IN ORDER; up to"
-        entries = Table(title=f"entries, {how} {self.account.head.hex()[:16]}", box=box.SIMPLE_HEAD)
-        for column in ("#", "when (UTC)", "what", "learner", "study", "question", "epsilon"):
-            entries.add_column(column, no_wrap=True)
-        entries.add_column("note")
-        for entry in self.entries:
-            when = datetime.fromtimestamp(entry.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
-            who = "" if entry.learner == NOBODY else self._name(entry.learner) or entry.learner.hex()[:8]
-            question = str(entry.sequence) if entry.kind in (EntryKind.CHARGE, EntryKind.ANSWERED) else ""
-            study = "" if entry.study == NO_STUDY else entry.study.hex()[:8]
-            note = escape(printable(self._told(entry), 400))
-            row = (str(entry.index), when, entry.kind, escape(who), study, question, written(entry.amount), note)
-            entries.add_row(*row)
-        return [learners, entries]
-
-    def _told(self, entry: Entry) -> str:
+    def told(self, entry: Entry) -> str:
         """An entry's note, in words; that of a charge is its query kind's."""
         study = self.account.studies.get(StudyKey(entry.learner, entry.study))
         if entry.kind is not EntryKind.CHARGE or not entry.note or study is None:
@@ -137,25 +100,26 @@ class LedgerView:
         kind = QUERY_KINDS.get(study.kind_of(entry.sequence))
         return entry.note if kind is None else kind.told(entry.note)
 
-    def _name(self, key: bytes) -> str | None:
+    def name_of(self, key: bytes) -> str | None:
+        """The name to which the ledger has bound a key, or the policy's."""
         found = None if self.policy is None else self.policy.learner(key)
         return self.account.name_of(key) or (None if found is None else found.name)
 
-    def _learners(self) -> list[tuple[tuple[bytes, ...], str | None, str | None]]:
+    def learners(self) -> list[tuple[tuple[bytes, ...], str | None, str | None]]:
         """(keys, cap, left), of every learner of the ledger and of the policy."""
         allowed = [] if self.policy is None else list(self.policy.keys)
         known = dict.fromkeys([*self.account.bound, *allowed, *self.account.reserved, *self.account.spent])
         groups: dict[str | bytes, list[bytes]] = {}
         for key in known:
             if key != NOBODY:
-                groups.setdefault(self._name(key) or key, []).append(key)
+                groups.setdefault(self.name_of(key) or key, []).append(key)
         rows = []
         for keys in groups.values():
             cap = left = None
             if self.policy is not None:
                 # A key that was taken out of the policy leaves its learner's cap with the others.
                 own, total = max(map(self.policy.cap_of, keys)), self.policy.total_cap
-                name = self._name(keys[0]) or ""
+                name = self.name_of(keys[0]) or ""
                 cap, left = str(own), str(shorten(self.account.remaining(keys[0], own, total, name), math.floor))
             rows.append((tuple(keys), cap, left))
         return rows

@@ -472,7 +472,7 @@ def _checks(checks: Sequence[Check]) -> Section:
 
     columns: list[Column[Check]] = [
         Column("check", lambda row: spaced(row.name), names=True),
-        Column("found", found),
+        Column("found", found, wraps=True),
         Column("verdict", lambda row: _verdict(not row.passed, "FAILED", "passed")),
     ]
     return Section("Checks", [Table.of("Checks", columns, checks)] if checks else [])

@@ -1,1 +1,1 @@
-"""The command `expril`, a file a role: steward, auditor, learner, researcher."""
+"""The command `expril`, a file or a folder a role: steward, auditor, learner, researcher."""

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from protocol.errors import ExprilError
 
-WRONG, LATER, INTERRUPTED, NOBODY_READS = 2, 3, 130, 141
-"""Exit statuses. `LATER`: something is awaited, and the same command goes on with it. The last two are those of a
-process that SIGINT or SIGPIPE ended."""
+FAILED, WRONG, LATER, INTERRUPTED, NOBODY_READS = 1, 2, 3, 130, 141
+"""Exit statuses. `FAILED`: what was looked at is not in order. `LATER`: something is awaited, and the same command goes
+on with it. The last two are those of a process that SIGINT or SIGPIPE ended."""
 UNFINISHED = frozenset({"unfinished", "network"})
 """Kinds of what is no mistake, but a matter of waiting."""
 PARTS = {

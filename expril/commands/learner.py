@@ -1,11 +1,33 @@
-"""The command of a learner, who holds unlabelled records: `expril quote`."""
+"""The commands of a learner, who holds unlabelled records: `expril quote`, and `expril learner ...`.
 
+The learner's cards are in `cards`.
+"""
+
+import secrets
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from expril.commands.terminal import MOST_SEED, Json, LargeEpsilon, bars, plain_errors, print_json, say, wide_console
+from expril.commands.terminal import MOST_SEED, Json, LargeEpsilon, bars, plain_errors, print_json, print_table, say
+
+if TYPE_CHECKING:
+    from learner_node.journal import Journal
+    from learner_node.result.folder import Kept
+    from learner_node.study import Carrier
+    from learner_node.study_file import StudyFile
+
+learner_app = typer.Typer(no_args_is_help=True, help="A learner's studies with deployed curators: prepare, run.")
+
+STUDY_FILE, KEY_FILE = "STUDY.toml", "learner.pem"
+GOES_ON = "what was asked and answered is kept; the same command goes on with it"
+FOREVER = 10 * 366 * 86_400.0
 
 
 def quote(  # noqa: PLR0913, PLR0917 - one argument an option
@@ -63,8 +85,9 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
             quoted = read_quoted(source, schema=schema, learner=learner)
             from threadpoolctl import threadpool_limits
 
-            from simulations import quoting
-        request = quoting.request_of(quoted).changed(
+            from learner_node import quoting
+            from simulations.quoted import request_of
+        request = request_of(quoted).changed(
             sites=sites,
             target_size=size,
             most_records_per_unit=contribution,
@@ -78,11 +101,273 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
         )
         together = asdict(request.together)
         told = doubts_about(request.options, records=len(request.source), curators=request.sites, **together)
-        for doubt in (*quoted.doubts, *told):
-            say("warning", doubt)
+        say("warning", *quoted.doubts, *told)
         with bars(json_) as tick, threadpool_limits(1):
             rows = quoting.run(request, asked, problems=problems, seed=seed, tick=tick)
         if json_:
             print_json(quoting.as_object(request, rows))
             return
-        wide_console().print(quoting.quote_table(request, rows))
+        print_table(quoting.quote_table(request, rows))
+
+
+@learner_app.command("init")
+def learner_init(folder: Annotated[Path, typer.Argument(help="Where to make it.")]) -> None:
+    """Make a learner's folder: a signing key and a STUDY.toml to fill in. Never overwrites anything."""
+    with plain_errors(part="learner", kept="what was made so far is kept; remove it before you try again"):
+        from curator_node.key_files import write_key
+        from curator_node.new_files import write_new
+        from learner_node.study_file import TEMPLATE
+
+        public = write_key(folder / KEY_FILE)
+        write_new(folder / STUDY_FILE, TEMPLATE.encode(), rule="a study's file is never overwritten")
+        sys.stdout.write(
+            f"learner {public}\n"
+            "  this public key says who signs; each curator's steward enters it, and checks it by telephone\n"
+            f"next\n  1. write {folder / STUDY_FILE}\n"
+            f"  2. expril learner run {folder / STUDY_FILE}\n"
+        )
+
+
+@dataclass(frozen=True)
+class _How:
+    """What the command line says of the carrier."""
+
+    superlink: str
+    ca: Path | None
+    secret: Path | None
+    folder: Path | None
+    wait: bool
+    without: Sequence[str]
+
+
+@learner_app.command("run")
+def learner_run(
+    path: Annotated[Path, typer.Argument(help="The study's file.", metavar="STUDY.toml")] = Path(STUDY_FILE),
+    superlink: Annotated[str, typer.Option(help='The SuperLink, "host:port". [as the file says]')] = "",
+    ca: Annotated[Path | None, typer.Option(help="Certificate of its authority (PEM). [as the file says]")] = None,
+    secret: Annotated[Path | None, typer.Option(help="Its SuperExec secret. [as the file says]")] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Instead of a SuperLink, a folder of requests and replies.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the result. [result, beside the file]")] = None,
+    without: Annotated[list[str] | None, typer.Option(help="A curator to go on without; repeatable.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for stewards and replies as long as it takes.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Ask anew what was asked before: another study, which costs again.")
+    ] = False,
+    json_: Json = False,
+) -> None:
+    """Run a study with deployed curators, or go on with it: the same command does both, and pays for nothing twice.
+
+    Exit status: 0 done; 2 not done, or nothing was learned; 3 a reply or a steward's word is awaited: the same command
+    goes on.
+    """
+    with plain_errors(part="learner", kept=GOES_ON):
+        how = _How(superlink, ca, secret, folder, wait, tuple(without or ()))
+        target = out or path.parent / "result"
+        told = _run(path, target, how, again=again, quiet=json_)
+        if json_:
+            print_json({**told, "folder": str(target)})
+        else:
+            _show(told, target)
+
+
+def _run(path: Path, target: Path, how: _How, *, again: bool, quiet: bool) -> dict[str, Any]:
+    read = _read(path)
+    from importlib.metadata import version
+
+    from threadpoolctl import threadpool_limits
+
+    from learner_node.deployed import keep_receipts, run_study
+    from learner_node.doubts import doubts_about
+    from learner_node.federation import UnfinishedError
+    from learner_node.result.folder import Kept, save_result
+    from learner_node.study import NoCuratorError
+    from protocol.errors import ConfigurationError
+
+    study = read["study"]
+    for doubt in doubts_about(
+        study.options,
+        records=len(read["source"]),
+        curators=len(read["curators"]) - len(how.without),
+        pooling=study.pooling,
+        colluders=study.colluders,
+        dropouts=study.dropouts,
+    ):
+        say("warning", doubt)
+    kept = Kept(**read, version=version("expril"), finished=_now())
+    receipts = path.parent / study.receipts
+    with ExitStack() as stack:
+        stack.enter_context(threadpool_limits(1))  # so that a seed gives the same digits, however many cores are free
+        journal = stack.enter_context(_journal(path, target, kept, again=again))
+        if journal.resumed and not quiet:
+            say("study", "going on with what was asked before")
+        carrier = _carrier(study, kept, path, how, stack, quiet=quiet)
+        try:
+            finding = run_study(
+                study,
+                kept.source,
+                curators=kept.curators,
+                key=kept.key,
+                journal=journal,
+                carrier=carrier,
+                progress=lambda what, done, total: (
+                    None if quiet or done == total else say("study", _words(what, done, total))
+                ),
+            )
+        except UnfinishedError:
+            raise
+        except NoCuratorError as error:
+            if error.study is not None:
+                keep_receipts(receipts, [error.study])
+            most = max((error.study.spent_at_most(name) for name in kept.curators), default=0) if error.study else 0
+            if not most:
+                journal.forget()
+                raise NoCuratorError(f"{error}. Nothing was spent; the same command asks anew", error.study) from None
+            text = f"{error}. It cost at most {most}; --again asks anew, which costs again"
+            raise NoCuratorError(text, error.study) from None
+        except ConfigurationError:
+            if not journal.proposed:
+                journal.forget()
+            raise
+        keep_receipts(receipts, finding.studies)
+        return save_result(kept, finding, target)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The study's file and what it names, read before anything else is loaded: fields of `Kept`."""
+    from curator_node.key_files import read_key
+    from learner_node.study_file import curator_keys, read_study
+    from protocol.errors import ConfigurationError
+    from simulations.scenario_data import is_table
+
+    if is_table(str(path)):
+        raise ConfigurationError(
+            f"{path} is a table of records, and a study's file is TOML that names one as its source; expril learner "
+            "init FOLDER makes one to fill in"
+        )
+    if not path.is_file():
+        raise ConfigurationError(f"no study file {path}; make one: expril learner init FOLDER")
+    text = path.read_bytes()
+    study = read_study(text, where=str(path))
+    key = read_key(path.parent / study.key)
+    curators = curator_keys(study, path.parent, now=_now(), where=str(path))
+    from curator_node.record_files import read_records
+
+    source = read_records(path.parent / study.source)
+    return {"study": study, "text": text, "source": source, "key": key, "curators": curators}
+
+
+def _now() -> int:
+    return int(time.time())
+
+
+def _journal(path: Path, target: Path, kept: "Kept", *, again: bool) -> "Journal":
+    import hashlib
+
+    from learner_node.deployed import read_receipts
+    from learner_node.journal import Journal, Settings
+    from learner_node.result.folder import prepare_result
+    from learner_node.study_file import about
+
+    with (path.parent / kept.study.source).open("rb") as file:
+        source = hashlib.file_digest(file, "sha256").digest()
+    settings = Settings(
+        version=kept.version,
+        about=about(kept.study, kept.curators, source, kept.key.public),
+        receipts=read_receipts(path.parent / kept.study.receipts),
+    )
+    where = prepare_result(target)
+    if again and where.exists():
+        where.replace(where.with_name(f"{where.name}.{secrets.token_hex(4)}.before"))
+    return Journal(where, settings, clock=_now, entropy=secrets.token_bytes)
+
+
+def _carrier(study: "StudyFile", kept: "Kept", path: Path, how: _How, stack: ExitStack, *, quiet: bool) -> "Carrier":
+    from learner_node.folder_carrier import FolderCarrier
+    from learner_node.held import HeldCarrier
+    from protocol.errors import ConfigurationError
+    from protocol.strict_toml import suggest
+
+    def told(text: str) -> None:
+        if not quiet:
+            say("note", text)
+
+    for name in how.without:
+        if name not in kept.curators:
+            raise ConfigurationError(f"--without {name}: no such curator{suggest(name, list(kept.curators))}")
+    without = [kept.curators[name] for name in how.without]
+    names = {key: name for name, key in kept.curators.items()}
+    together = study.all_or_none
+    held = partial(HeldCarrier, names=names, without=without, all_or_none=together, poll=how.wait, told=told)
+    folder = how.folder or (path.parent / study.folder if study.folder and not how.superlink else None)
+    if folder is not None:
+        wait = FOREVER if how.wait else study.wait_seconds
+        posted = FolderCarrier(folder, names, wait=wait, without=without)
+        return held(posted, waits=lambda refusal: True)  # noqa: ARG005
+    return held(stack.enter_context(_superlink(study, kept, path, how, told)))
+
+
+def _superlink(study: "StudyFile", kept: "Kept", path: Path, how: _How, told: Any) -> Any:
+    from learner_node.superlink import SuperLinkCarrier
+    from learner_node.superlink_run import SuperLinkAddress
+    from protocol.errors import ConfigurationError
+
+    link = study.superlink
+    address = how.superlink or (link.address if link else "")
+    secret = how.secret or (path.parent / link.secret if link else None)
+    ca = how.ca or (path.parent / link.ca if link and link.ca else None)
+    if not address or secret is None:
+        raise ConfigurationError(
+            f"{path} names neither [superlink] nor a folder: write one, or use --superlink, --ca, --secret, or --folder"
+        )
+    for what, file in (("secret", secret), ("CA file", ca)):
+        if file is not None and not file.is_file():
+            raise ConfigurationError(f"no {what} {file}; ask who keeps the SuperLink {address}")
+    return SuperLinkCarrier(
+        SuperLinkAddress(address, None if ca is None else ca.read_bytes(), secret.read_bytes()),
+        kept.key,
+        kept.curators.values(),
+        timeout=study.timeout_seconds,
+        patience=FOREVER if how.wait else study.patience_seconds,
+        told=told,
+    )
+
+
+def _words(what: str, done: int, total: int) -> str:
+    return f"{what}: {done + 1} of {total}" if total else what
+
+
+def _show(told: dict[str, Any], target: Path) -> None:
+    from learner_node.result.page import spent_by
+    from protocol.rationals import written
+
+    lines = []
+    expected, validation = told["expected"], told["validation"]
+    if expected is not None:
+        verdict = "beats" if expected["beats_majority"] else "is not shown to beat"
+        score = f"accuracy  {expected['accuracy']:.3f} ({expected['low']:.3f} to {expected['high']:.3f})"
+        lines += [
+            f"{score}; {verdict} the majority class, {expected['majority']:.3f}",
+            f"AUC       {expected['auc']:.3f} ({expected['auc_low']:.3f} to {expected['auc_high']:.3f})",
+        ]
+    errors = told["expected_errors"] or {}
+    names = {"r2": "R²", "mean_absolute_error": "MAE"}
+    shown = {title: errors[name] for name, title in names.items() if errors.get(name) is not None}
+    shown |= {f"recall of {name}": recall for name, recall in (told["expected_recalls"] or {}).items()}
+    shown |= {f"share of {name}": share for name, share in told["shares"].items()}
+    lines += [f"{name:<9} {value:.3f} ({low:.3f} to {high:.3f})" for name, (value, low, high) in shown.items()]
+    if validation is not None:
+        value, low, high = validation["auc"]
+        lines.append(f"validated AUC {value:.3f} ({low:.3f} to {high:.3f})")
+    if told["validation_failure"]:
+        lines.append(f"the validation brought nothing: {told['validation_failure']}")
+    lines += [
+        f"{name:<9} epsilon {spent_by(one, told['cost'])} spent"
+        + (f", at most {written(one['at_most'])}" if one["at_most"] != one["spent"] else "")
+        for name, one in told["cost"]["curators"].items()
+    ]
+    lines += [f"left out  {name}: {why}" for name, why in told["left_out"].items()]
+    lines += [f"note      {told['advice']}"] if told["advice"] else []
+    lines.append(f"result    {target}")
+    sys.stdout.write("".join(f"{line}\n" for line in lines))

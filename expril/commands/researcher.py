@@ -124,9 +124,9 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
 
 def _show_runs(reports: "Sequence[RunReport]", folder: Path, epsilons: Sequence[str], *, silent: bool) -> None:
     """Print what one run gave, or several of different epsilons."""
+    from protocol.run_index import PAGE
     from simulations.asked import nothing_learned, summary_of_all
     from simulations.report.folding import fold_notes
-    from simulations.run_index import PAGE
     from simulations.tables import epsilon_table, run_tables
 
     if silent:

@@ -1,18 +1,36 @@
-"""What every command shares: errors as one clear line, JSON for machines, consoles and bars."""
+"""What every command shares: errors as one clear line, JSON for machines, consoles, tables and bars.
 
+A mistake within a command is `plain_errors`' business; what is left reaches the command's outermost layer, `Shell`:
+wrong options, interrupts, closed pipes and terminals without UTF-8.
+"""
+
+import codecs
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Any, NoReturn
 
 import click
 import typer
 from rich.console import Console
 from rich.markup import escape
+from typer.core import TyperGroup
 
-from expril.commands.faults import INTERRUPTED, LATER, NOBODY_READS, UNFINISHED, WRONG, Fault, fault_of, require
+from expril.commands.faults import (
+    FAILED,
+    INTERRUPTED,
+    LATER,
+    NOBODY_READS,
+    UNFINISHED,
+    WRONG,
+    Fault,
+    fault_of,
+    require,
+)
+from expril.report.table import Table
+from expril.report.terminal import rich_table
 
 LEAST_WIDTH = 120
 """Columns that a table gets, whatever the terminal's width: enough for every run's."""
@@ -29,6 +47,9 @@ WorkTick = Callable[[str, float, float], None]
 """(what, done, total), of all the work."""
 
 err = Console(stderr=True)
+BAD = "bold red"
+"""Style of what is wrong."""
+_SUBSTITUTES = str.maketrans({"±": "+-", "²": "2", "–": "-", "—": "-", "…": "...", "·": "-", "×": "x", "≥": ">="})
 
 
 @contextmanager
@@ -66,9 +87,16 @@ def plain_errors(
         raise typer.Exit(INTERRUPTED) from None
 
 
-def say(what: str, text: str) -> None:
-    """One line for people, beside the results: on standard error, so that it is in nobody's way."""
-    err.print(f"[yellow]{what}[/] {escape(_plain(text))}", highlight=False, soft_wrap=True)
+def say(what: str, *texts: str, style: str = "yellow") -> None:
+    """Lines for people, beside the results: on standard error, so that they are in nobody's way."""
+    for text in texts:
+        err.print(f"[{style}]{what}[/] {escape(_plain(text))}", highlight=False, soft_wrap=True)
+
+
+def exit_unless(passed: bool) -> None:
+    """End with the status of what was looked at, and is not in order."""
+    if not passed:
+        raise typer.Exit(FAILED)
 
 
 def _plain(text: str) -> str:
@@ -83,8 +111,10 @@ def _wants_json() -> bool:
 
 def tell_fault(fault: Fault, *, as_json: bool) -> None:
     """One sentence on standard error; for machines also one object on standard output."""
-    what = "[yellow]waiting[/]" if fault.kind in UNFINISHED else "[bold red]error[/]"
-    err.print(f"{what} {escape(_plain(fault.text))}", highlight=False, soft_wrap=True)
+    if fault.kind in UNFINISHED:
+        say("waiting", fault.text)
+    else:
+        say("error", fault.text, style=BAD)
     if as_json:
         print_json({"error": fault.text, "kind": fault.kind})
 
@@ -134,6 +164,19 @@ def wide_console(least: int = LEAST_WIDTH) -> Console:
     return console if console.width >= least else _Console(width=least)
 
 
+def print_table(shown: Table[Any], least: int = LEAST_WIDTH) -> None:
+    """Print a table on standard output; see `wide_console`."""
+    wide_console(least).print(rich_table(shown))
+
+
+def refuse(told: dict[str, object], *, as_json: bool) -> NoReturn:
+    """End with what was looked at, and is refused: its key "refused" says why."""
+    if as_json:
+        print_json(told)
+    say("refused", str(told["refused"]), style=BAD)
+    raise typer.Exit(FAILED)
+
+
 @contextmanager
 def bars(silent: bool) -> Iterator[Tick]:
     """A bar for each thing that is ticked; one of a single thing, ticked with a total of 0, moves until it is done."""
@@ -173,3 +216,59 @@ def work_bar(silent: bool) -> Iterator[WorkTick]:
             shown.update(task, completed=done, total=total, description=what or "computing")
 
         yield tick
+
+
+class Shell(TyperGroup):
+    """The group of all commands; whatever happens, one sentence and an exit status."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """See `click.Command.main`; always ends in SystemExit, unless `standalone_mode` is off."""
+        given = sys.argv[1:] if args is None else list(args)
+        if not standalone_mode:
+            return super().main(given, prog_name, complete_var, False, windows_expand_args, **extra)
+        tolerate_any_terminal()
+        try:
+            status = super().main(given, prog_name, complete_var, False, windows_expand_args, **extra)
+            sys.stdout.flush()
+        except click.exceptions.NoArgsIsHelpError as error:
+            error.show()
+            status = error.exit_code
+        except click.ClickException as error:
+            tell_fault(_of_the_command_line(error), as_json="--json" in given)
+            status = WRONG
+        except (KeyboardInterrupt, click.Abort):
+            tell_interrupt("nothing of this command was kept", as_json="--json" in given)
+            status = INTERRUPTED
+        except BrokenPipeError:
+            ignore_output()
+            status = NOBODY_READS
+        sys.exit(status if isinstance(status, int) else 0)
+
+
+def _of_the_command_line(error: click.ClickException) -> Fault:
+    context = getattr(error, "ctx", None)
+    where = "" if context is None else f"; see: {context.command_path} --help"
+    return Fault("usage", f"{error.format_message().rstrip('.')}{where}")
+
+
+def tolerate_any_terminal() -> None:
+    """A sign that the terminal or a file name's encoding lacks is written in another way, and is no error."""
+    codecs.register_error("expril", _substitute)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="expril")
+
+
+def _substitute(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    missing = error.object[error.start : error.end].translate(_SUBSTITUTES)
+    return missing.encode("ascii", "replace").decode("ascii"), error.end

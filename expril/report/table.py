@@ -71,6 +71,7 @@ class Column(Generic[Item]):
         drawn: it holds drawings, and stands on a page alone.
         axis: of its strips, whose ticks stand below the heading.
         page: it stands on a page alone, such as a second form of a number.
+        wraps: the terminal may break its texts over several lines.
     """
 
     heading: str
@@ -82,6 +83,7 @@ class Column(Generic[Item]):
     drawn: bool = False
     axis: Axis | None = None
     page: bool = False
+    wraps: bool = False
 
     def text(self, item: Item) -> Cell:
         """What stands in a row, of a column that is not drawn."""
@@ -124,6 +126,7 @@ class Table(Generic[Item]):
         row_style: a row's, by its item.
         sortable: on a page, by whoever presses a heading.
         note: below it.
+        compact: in the terminal, with less room between its many columns.
     """
 
     caption: str
@@ -133,11 +136,14 @@ class Table(Generic[Item]):
     row_style: Callable[[Item], str] = lambda _item: ""
     sortable: bool = False
     note: str = ""
+    compact: bool = False
 
     @classmethod
-    def of(cls, caption: str, columns: Sequence[Column[Item]], rows: Sequence[Item], style: str = "") -> Self:
+    def of(
+        cls, caption: str, columns: Sequence[Column[Item]], rows: Sequence[Item], style: str = "", *, note: str = ""
+    ) -> Self:
         """A table of rows in one group."""
-        return cls(caption, columns, (Group(rows),) if rows else (), style)
+        return cls(caption, columns, (Group(rows),) if rows else (), style, note=note)
 
     def __bool__(self) -> bool:
         """Whether there is a row."""
@@ -165,10 +171,32 @@ def text_table(
     numbers: bool = False,
     quiet: bool = False,
     style: str = "",
+    note: str = "",
+    wraps: Sequence[str] = (),
 ) -> Written:
-    """A table of rows written out. Their first say which row it is and may be `quiet`; the others may be `numbers`."""
+    """A table of rows written out. Their first say which row it is and may be `quiet`; the others may be `numbers`.
+
+    `wraps` names the columns that the terminal may break.
+    """
     columns = [
-        Column[Sequence[object]](heading, itemgetter(n), number=numbers and n > 0, names=n == 0, quiet=quiet and n == 0)
+        Column[Sequence[object]](
+            heading,
+            itemgetter(n),
+            number=numbers and n > 0,
+            names=n == 0,
+            quiet=quiet and n == 0,
+            wraps=heading in wraps,
+        )
         for n, heading in enumerate(headings)
     ]
-    return Table.of(caption, columns, rows, style)
+    return Table.of(caption, columns, rows, style, note=note)
+
+
+def strong(*texts: object) -> tuple[Cell, ...]:
+    """A row of a total, in bold."""
+    return tuple(Cell(str(text), strong=True) for text in texts)
+
+
+def judged(good: bool, passed: str, failed: str) -> Cell:
+    """The word of a verdict, in its tone."""
+    return Cell(passed, tone="good") if good else Cell(failed, tone="bad")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from rich import box
-from rich.console import RenderableType
+from rich.console import JustifyMethod, RenderableType
 from rich.markup import escape
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -34,9 +34,12 @@ def rich_tables(shown: Table[Item]) -> Iterator[RichTable]:
 
 def rich_table(shown: Table[Item], note: str = "") -> RichTable:
     """The table with its caption above, and a note below, its own by default; a line stands between groups."""
-    made = RichTable(title=escape(shown.caption), caption=escape(note or shown.note) or None, box=box.SIMPLE_HEAD)
+    caption = escape(note or shown.note) or None
+    made = RichTable(title=escape(shown.caption) or None, caption=caption, box=box.SIMPLE_HEAD)
+    made.collapse_padding, made.pad_edge = shown.compact, not shown.compact
     for column in shown.written:
-        made.add_column(escape(column.heading), justify="right" if column.number else "left", no_wrap=True)
+        how: JustifyMethod = "right" if column.number else "left"
+        made.add_column(escape(column.heading), justify=how, no_wrap=not column.wraps)
     for group in shown.groups:
         for item in group.rows:
             made.add_row(*(_text(column.text(item)) for column in shown.written))

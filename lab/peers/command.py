@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 
-from expril.commands.terminal import Json, bars, plain_errors, print_json, say, wide_console
+from expril.commands.terminal import Json, bars, exit_unless, plain_errors, print_json, print_table, say
+from expril.report.table import Cell, Written, text_table
 
 if TYPE_CHECKING:
     from lab.peers.audited import Audited
@@ -53,22 +53,19 @@ def audit_peers(
         ]
         print_json({"games": rows, "skipped": skipped})
     elif found:
-        _show(found)
+        print_table(_table(found))
     if skipped:
         say("skipped", skipped)
-    if not all(one.expected for one in found):
-        raise typer.Exit(1)
+    exit_unless(all(one.expected for one in found))
 
 
-def _show(found: "list[Audited]") -> None:
-    from rich.table import Table
-
+def _table(found: "list[Audited]") -> Written:
     from lab.peers.audited import PEER_GAMES
 
-    table = Table("release", "claimed", "proven by draws", "true", "verdict", "what is wrong", title="diffprivlib")
+    rows = []
     for one in found:
-        game = PEER_GAMES[one.name]
-        verdict = ("broken" if one.broken else "not broken") + ("" if one.expected else " [bold red](unexpected)[/]")
-        bound = f"{one.attack.lower_bound:.3f}"
-        table.add_row(one.name, one.attack.claimed, bound, escape(game.truth), verdict, escape(game.fault))
-    wide_console().print(table)
+        game, said = PEER_GAMES[one.name], "broken" if one.broken else "not broken"
+        verdict = said if one.expected else Cell(f"{said} (unexpected)", tone="bad")
+        rows.append((one.name, one.attack.claimed, f"{one.attack.lower_bound:.3f}", game.truth, verdict, game.fault))
+    headings = ("release", "claimed", "proven by draws", "true", "verdict", "what is wrong")
+    return text_table("diffprivlib", headings, rows, wraps=["true", "what is wrong"])

@@ -4,13 +4,10 @@ Every type is frozen and checks itself when it is made.
 """
 
 import re
-from collections.abc import Iterable
 from fractions import Fraction
 from typing import Literal
 
 import msgspec
-
-from protocol.rationals import written
 
 _RATIONAL = re.compile(r"[0-9]{1,300}(\.[0-9]{1,300}|/[0-9]{1,300})?")
 
@@ -51,16 +48,6 @@ class StudyReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Refuse budgets that are not numbers."""
         exact(self.claimed)
         exact(self.spent)
-
-
-def named_parts(parts: Iterable[tuple[str, Fraction | str]]) -> str:
-    """What an epsilon is made of: " (model 1, validation 0.25)"; "" where it is made of one part.
-
-    Args:
-        parts: name and cost of each; those that cost nothing are left out.
-    """
-    told = [f"{what} {written(cost)}" for what, cost in parts if Fraction(cost)]
-    return f" ({', '.join(told)})" if len(told) > 1 else ""
 
 
 class BudgetPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

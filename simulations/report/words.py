@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from expril.report.numbers import count
-from protocol.rationals import written
-from simulations.report.budget import exact, named_parts
+from protocol.rationals import named_parts, written
+from simulations.report.budget import exact
 from simulations.report.expected import Expected
 from simulations.report.lead import CHANCE, led
 from simulations.report.model import LEFT_OUT, RELEASE, CurvePoint, LearnerReport, RunReport, Score

@@ -12,7 +12,7 @@ from audit_results import audit, blog, check, control, kind, study
 from expril.audit import everything
 from expril.audit.everything import FALSE_ALARMS, Attempt, play, tasks_of
 from expril.audit.files import read_result
-from expril.commands.command import app
+from expril.commands.app import app
 from protocol.errors import ConfigurationError
 from simulations.campaign.workers import FailedRunsError
 

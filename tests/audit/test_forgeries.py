@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from expril.audit.recompute import Pins, recompute
 from expril.audit.recompute.ledger import audit_ledger
 from expril.audit.recompute.losses import rounded_up
-from expril.commands.command import app
+from expril.commands.app import app
 from forged_ledger import ADA, BOB, HOSPITAL, MALLORY, TERMS, Forged, counts
 from protocol.envelopes import NOT_PRIVATE_LABEL, SigningKey
 from protocol.kinds import QUERY_KINDS

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from expril.commands.command import app
+from expril.commands.app import app
 
 EXHIBITS = Path(__file__).resolve().parents[2] / "docs" / "exhibits"
 CLEAN_GAME = """

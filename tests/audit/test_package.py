@@ -21,7 +21,7 @@ from expril.audit.package.manifest import check_folder, seal_folder
 from expril.audit.package.people import Facts
 from expril.audit.package.writing import write_package
 from expril.audit.recompute import recompute
-from expril.commands.command import app
+from expril.commands.app import app
 from page_outline import Outline
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError

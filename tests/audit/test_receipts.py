@@ -12,7 +12,7 @@ from curator_node.ledger.acts import hand_over
 from curator_node.ledger.exports import export_ledger
 from curator_node.ledger.store import MemoryStore
 from expril.audit.recompute import recompute
-from expril.commands.command import app
+from expril.commands.app import app
 from histories import History, a_study, resigned
 from protocol.envelopes import SigningKey
 from protocol.ledger.checkpoints import cosign, make_checkpoint, sign_checkpoint, with_signature

@@ -27,7 +27,7 @@ from expril.audit.recompute import HELD, IN_PART, NO_LEDGER, NOT_PROVEN, PROVEN,
 from expril.audit.recompute.ledgers import read_ledger
 from expril.audit.recompute.sums import UnitSum
 from expril.audit.recompute.tables import sum_table
-from expril.commands.command import app
+from expril.commands.app import app
 from histories import History, a_study
 from protocol.envelopes import SigningKey, digest
 from protocol.errors import ConfigurationError
@@ -35,8 +35,8 @@ from protocol.kinds import QUERY_KINDS
 from protocol.ledger.entries import EntryKind
 from protocol.ledger.exports import encode_export
 from protocol.rationals import parse_amount
+from protocol.run_index import DOMAIN, INDEX, LEDGERS, SIGNATURES, TRANSCRIPTS
 from run_forger import Forger, make_run
-from simulations.run_index import DOMAIN, INDEX, LEDGERS, SIGNATURES, TRANSCRIPTS
 from trees import ROOT
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -164,8 +164,7 @@ def test_sums_are_in_the_order_of_repeats_curators_and_learners_and_say_which(fi
     order = ("north", "east", "south", "west")
     assert list(dict.fromkeys(curator for curator, _ in second)) == [f"{name}, repeat 1" for name in order]
     assert [who for curator, who in second if curator.startswith("north")] == ["ada", "grace", ""]
-    shown = sum_table(result)
-    lines = [line for line in shown.caption.splitlines() if " at one curator at most" in line]
+    lines = [line for line in sum_table(result).note.splitlines() if " at one curator at most" in line]
     assert lines
     assert all(line.startswith(f"{finished[0]}, repeat ") for line in lines)
 
@@ -175,8 +174,8 @@ def test_worlds_that_say_the_same_are_told_as_ranges():
         UnitSum("patient", f"runs/x, repeat {n}", ("a", "b"), Fraction(3, 10), Fraction(3, 5)) for n in (0, 1, 2, 5)
     ]
     other = UnitSum("patient", "runs/x, repeat 3", ("a", "b"), Fraction(1, 10), Fraction(1, 5))
-    caption = sum_table(SimpleNamespace(sums=[], units=[*alike, other])).caption
-    assert caption.splitlines() == [
+    note = sum_table(SimpleNamespace(sums=[], units=[*alike, other])).note
+    assert note.splitlines() == [
         "runs/x, repeat 0 to 2, 5: patient, all learners: 0.3 at one curator at most, 0.6 over all 2",
         "runs/x, repeat 3: patient, all learners: 0.1 at one curator at most, 0.2 over all 2",
     ]

@@ -261,7 +261,7 @@ def test_the_ledgers_of_a_sum_are_proven_and_say_on_what_condition_it_holds(pool
     assert "at most 1 of them tell the learner all they know" in proviso
     assert "while no ledger is put back before the sum is done" in proviso
     assert spent.as_object()["provisos"] == {proviso: "1/30"}
-    assert "on a condition: 1/30 of 1/30 at" in sum_table(result).caption
+    assert "on a condition: 1/30 of 1/30 at" in sum_table(result).note
     assert spent.loss.epsilon <= 1 / 30 + 1e-12
     (unit,) = result.units
     assert (unit.apart, unit.shared) == (Fraction(1, 30), Fraction(3, 30))

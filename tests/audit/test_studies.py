@@ -31,7 +31,7 @@ from expril.audit.studies.curators import in_memory, on_disk
 from expril.audit.studies.games import Guesses, bound_of, half_in, judged
 from expril.audit.studies.rounded_counts import CountService
 from expril.audit.studies.tables import table_of
-from expril.commands.command import app
+from expril.commands.app import app
 from protocol.envelopes import SigningKey, open_envelope
 from protocol.errors import ConfigurationError
 from protocol.messages import Query, Refusal

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from expril.audit import calibration, kinds
 from expril.audit.kinds import controls
 from expril.audit.results import Attack, Check, ControlResult, KindResult
-from expril.commands.command import app
+from expril.commands.app import app
 
 ATTACK = Attack(
     claimed="1", lower_bound=0.9, error_rate=0.001, draws=1000, neighbours="two sets", event="one", shares=(0.5, 0.2)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from absent import OF_EXTRAS, in_one_process
 from curator_node.key_files import read_key
-from expril.commands.command import app
+from expril.commands.app import app
 from simulations.asked import nothing_learned
 from simulations.notes import failure_notes
 from simulations.report.budget import StudyReport

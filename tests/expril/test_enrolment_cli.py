@@ -15,7 +15,7 @@ from curator_node.key_files import read_key
 from curator_node.ledger.checks import load
 from curator_node.ledger.store import DatabaseStore, sqlite_url
 from curator_node.site import open_site
-from expril.commands.command import app
+from expril.commands.app import app
 from protocol.identity import read_identity
 from protocol.messages import Refusal, Release, StudyAccepted
 from protocol.query_kind import Kinds
@@ -185,10 +185,10 @@ def test_a_card_that_does_not_fit_is_refused_in_one_sentence(ward, tmp_path):
 
 def test_an_expired_card_and_one_from_the_future_are_refused(ward, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr("expril.commands.enrolment.time.time", lambda: 1_000_000_000.0)
+        patch.setattr("expril.commands.steward.learners.time.time", lambda: 1_000_000_000.0)
         old = made_card(tmp_path, "old", valid_days=9)
     with monkeypatch.context() as patch:
-        patch.setattr("expril.commands.enrolment.time.time", lambda: 9_000_000_000.0)
+        patch.setattr("expril.commands.steward.learners.time.time", lambda: 9_000_000_000.0)
         future = made_card(tmp_path, "future")
     assert "was valid until 2001-09-18" in enrol(ward, old, "--cap", 1, code=2).output
     assert "check the clock" in enrol(ward, future, "--cap", 1, code=2).output
@@ -241,7 +241,7 @@ def test_a_plan_that_cannot_be_read_any_more_is_listed_and_declined_and_never_ap
         learner = asker(site, tmp_path)
         learner.propose(plan_of(30))
         study = learner.session.study.hex()[:8]
-        monkeypatch.setattr("expril.commands.enrolment._terms", lambda _: (Kinds(), steward_file()))
+        monkeypatch.setattr("expril.commands.steward.learners._terms", lambda _: (Kinds(), steward_file()))
         assert study in run("curator", "studies", ward).output
         assert "decline it" in run("curator", "approve", ward, study, typed="y\n", code=2).output
         assert "declined" in run("curator", "decline", ward, study, "--reason", "it cannot be read", typed="y\n").output

@@ -18,7 +18,7 @@ from sklearn.metrics import accuracy_score
 from typer.testing import CliRunner
 
 import expril
-from expril.commands.command import app
+from expril.commands.app import app
 from learner_node.model_files import KINDS
 from protocol.envelopes import open_envelope
 from protocol.messages import Release
@@ -47,7 +47,7 @@ options = { epochs = 1, hidden = [2], rounds = 1 }
 KILLED = """
 import os, resource, signal, sys
 from simulations import unfinished
-from expril.commands.command import app
+from expril.commands.app import app
 
 how, after, *arguments = sys.argv[1:]
 keep, models, done = unfinished.Unfinished.keep, unfinished.Unfinished._write_state, []

@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from expril.audit.recompute import recompute
-from expril.commands.command import app
+from expril.commands.app import app
 from pooled import Pool
 from protocol.envelopes import digest, open_envelope
-from simulations.run_index import TRANSCRIPTS
+from protocol.run_index import TRANSCRIPTS
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from absent import in_one_process
 from curator_node.ledger.files import create_ledger_file
 from expril.commands import faults, terminal
-from expril.commands.command import app
+from expril.commands.app import app
 from protocol.envelopes import SigningKey
 from protocol.errors import ExprilError
 from run_forger import make_run
@@ -534,7 +534,7 @@ def test_any_terminal_will_do(encoding, tmp_path):
 
 
 def test_signs_that_a_terminal_lacks_are_written_in_another_way():
-    from expril.commands.shell import tolerate_any_terminal
+    from expril.commands.terminal import tolerate_any_terminal
 
     tolerate_any_terminal()
     assert "0.95 ± 0.01, R² ≥ Spitäl".encode("ascii", "expril") == b"0.95 +- 0.01, R2 >= Spit?l"

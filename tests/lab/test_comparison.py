@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from comparison_fakes import STEWARD, fake_contestant, guess, made_up, tiny_split
-from expril.commands.command import app
+from expril.commands.app import app
 from lab import problems as problems_module
 from lab.comparison.bars import LEAST, REFERENCE, averages, standings
 from lab.comparison.command import Order, compare, gather, parse_epsilons

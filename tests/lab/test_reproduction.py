@@ -17,7 +17,7 @@ from scipy.stats import binom
 from typer.testing import CliRunner
 
 from at_length import at_length
-from expril.commands.command import app
+from expril.commands.app import app
 from lab.paper import experiments, summary
 from lab.paper.command import Order, gather, reproduce
 from lab.paper.draws import Draw

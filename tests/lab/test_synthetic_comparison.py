@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from expril.commands.command import app
+from expril.commands.app import app
 from lab.peers.environment import PYTHON_VARIABLE, peers_python
 from lab.problems import load_split
 from lab.synthetic import comparison as module

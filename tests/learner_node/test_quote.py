@@ -10,8 +10,9 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from expril.commands.command import app
+from expril.commands.app import app
 from learner_fakes import ring, steward
+from learner_node import quoting
 from learner_node.kinds import READERS
 from learner_node.kinds import counts as counts_reader
 from learner_node.label_model import cell_count_rule
@@ -30,7 +31,6 @@ from protocol.kinds import QUERY_KINDS
 from protocol.kinds.counts import CountsBody
 from protocol.noise import DiscreteLaplace
 from protocol.record_frames import encode_frame
-from simulations import quoting
 
 
 def records(n=60, **label):
@@ -114,16 +114,16 @@ def test_any_strategy_can_be_quoted():
 def test_the_table_marks_what_is_suggested_in_text_too_and_its_object_is_exact(rows):
     request = quoting.Request("t", records(), 2, 400, True, 1, "cells", {})
     table = quoting.quote_table(request, rows)
-    first, scales = (list(table.columns[place].cells) for place in (0, 2))
+    first, scales = ([table.columns[place].text(row).text for row in rows] for place in (0, 2))
     assert first == [("* " if row.suggested else "") + str(row.epsilon) for row in rows]
     assert {"* 1", "* 1/3", "1"} <= set(first)
     assert scales == [str(row.precision.scale) for row in rows]
     odd = replace(rows[0], precision=replace(rows[0].precision, scale=Fraction(102400, 9)))
-    assert list(quoting.quote_table(request, [odd]).columns[2].cells) == ["≈ 11,378"]
+    assert table.columns[2].text(odd).text == "≈ 11,378"
     assert quoting.as_object(request, [odd])["rows"][0]["scale"] == "102400/9"
-    assert "* suggested" in table.caption
-    assert "(declared)" in table.caption
-    assert "no round_size is declared" in quoting.quote_table(replace(request, declared=False), rows).caption
+    assert "* suggested" in table.note
+    assert "(declared)" in table.note
+    assert "no round_size is declared" in quoting.quote_table(replace(request, declared=False), rows).note
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import pytest
 
 from expril.audit.recompute import PROVEN, REFUSED, recompute
+from protocol.run_index import GIVEN_UP
 from run_forger import Forger, make_run_of
-from simulations.study_numbers import GIVEN_UP
 
 SCENARIO = """
 title = "spent"

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from expril.audit.recompute import PROVEN, recompute
-from expril.commands.command import app
+from expril.commands.app import app
 from protocol.errors import ConfigurationError
 from protocol.ledger.entries import EntryKind
 from run_forger import Forger, make_run

@@ -24,7 +24,7 @@ class Blocked:
 
 blocked, calls = json.loads(sys.stdin.read())
 sys.meta_path.insert(0, Blocked())
-from expril.commands.command import app
+from expril.commands.app import app
 told = []
 for arguments in calls:
     done = CliRunner().invoke(app, arguments)

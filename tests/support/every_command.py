@@ -12,7 +12,7 @@ SCHEMA = ROOT / "docs" / "tour" / "schema.toml"
 
 def commands():
     """The names of all, as they are typed."""
-    from expril.commands.command import app
+    from expril.commands.app import app
 
     def walk(command, path):
         for name, inner in getattr(command, "commands", {}).items():

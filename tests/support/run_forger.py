@@ -7,21 +7,13 @@ from pathlib import Path
 
 import msgspec
 
+from learner_node.result.listing import listed_digests, save_index
 from protocol.envelopes import SigningKey
+from protocol.run_index import INDEX, LEDGERS, SIGNATURES, TRANSCRIPTS, Index
 from protocol.transcript import Transcript, replay
 from simulations.records import load_records
 from simulations.run import Run, run_scenario
 from simulations.run_folder import NewFolder, save_run
-from simulations.run_index import (
-    INDEX,
-    LEDGERS,
-    SIGNATURES,
-    TRANSCRIPTS,
-    Index,
-    file_digest,
-    listed_files,
-    save_index,
-)
 from simulations.scenario import load_scenario
 
 
@@ -113,9 +105,7 @@ class Forger:
                 line["state"] = replay(transcript.envelopes, *who, label=line["label"]).state.value
             except Exception:  # noqa: BLE001 - what does not replay has no end to write down
                 line["state"] = "closed"
-        self.index["files"] = {
-            path.relative_to(self.folder).as_posix(): file_digest(path).hex() for path in listed_files(self.folder)
-        }
+        self.index["files"] = listed_digests(self.folder)
         kept = self.path(SIGNATURES).read_bytes() if self.path(SIGNATURES).exists() else None
         save_index(msgspec.convert(self.index, Index), signers or {}, self.folder)
         if signers is None and kept is not None:

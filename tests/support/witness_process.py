@@ -13,7 +13,7 @@ import signal
 import sys
 
 LOADED = (
-    "expril.commands.command",
+    "expril.commands.app",
     "curator_node.key_files",
     "curator_node.ledger.view",
     "curator_node.text_files",
@@ -40,7 +40,7 @@ def _child(command, kill_at):
         return os.waitpid(child, 0)[1]
     if kill_at >= 0:
         _arm(kill_at)
-    from expril.commands.command import app
+    from expril.commands.app import app
 
     try:
         app(command)

@@ -101,7 +101,7 @@ PATH = (
     "predictions",
     "gathered",
     "run",
-    "run_index",
+    "epsilon_runs",
     "run_page",
     "run_folder",
     "progress_file",

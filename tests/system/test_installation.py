@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from absent import OF_ANY_PART, OF_EXTRAS, in_one_process
 from every_command import calls, commands, complaint_in, documented, hold, part_of
-from expril.commands.command import app
+from expril.commands.app import app
 from expril.commands.faults import PARTS
 from expril.commands.terminal import plain_errors
 from learner_node.strategies import CHECKS, STRATEGIES, make_strategy

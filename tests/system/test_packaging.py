@@ -14,7 +14,7 @@ import typer.main
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from expril.commands.command import app
+from expril.commands.app import app
 
 ROOT = Path(__file__).resolve().parents[2]
 UNIT = ROOT / "deploy" / "expril-curator@.service"

@@ -12,7 +12,7 @@ import expril
 from curator_node.folder import answer_folder
 from curator_node.site import open_site
 from expril.audit.recompute import recompute
-from expril.commands.command import app
+from expril.commands.app import app
 from learner_node.strategies.selected import MANY
 from studies import LearnerFolder, make_hospitals
 from studies import expril as command

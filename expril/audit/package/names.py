@@ -8,7 +8,7 @@ from expril.audit.document import SpentRow
 from expril.audit.package.deployment import total_epsilon
 from expril.audit.package.evidence import Replay
 from expril.audit.package.worlds import CuratorSpent
-from simulations.run_index import LOCAL
+from protocol.run_index import LOCAL
 
 DEPLOYMENT, CLAIM, LEDGER, EXACT, FALSE_ALARMS = (
     "deployment.yaml",

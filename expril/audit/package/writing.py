@@ -34,7 +34,7 @@ from expril.audit.recompute import recompute
 from expril.audit.results import AuditResult
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
-from simulations.run_index import LOCAL, TRANSCRIPTS
+from protocol.run_index import LOCAL, TRANSCRIPTS
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@
 * `transcripts`: each replayed by itself
 * `ledgers`: a run's ledgers held against its transcripts, and they against them
 * `reports`, `costs`, `policies`: what is told for people, against what transcripts and ledgers prove
-* `evidence`: a ledger as it lies in a file
+* `evidence`, `files`: a ledger, and a run's files, as they lie there
 * `replay`, `known`, `lost`, `bounds`: its entries replayed, and their costs computed anew
 * `remarks`: what it notes beside its charges
 * `meaning`: its terms, and plans that are not private as claimed

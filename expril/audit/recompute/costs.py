@@ -8,10 +8,11 @@ from typing import Any
 
 import msgspec
 
+from expril.audit.recompute.files import read_plain
 from expril.audit.recompute.findings import as_text
 from expril.audit.recompute.verdicts import TranscriptVerdict
 from protocol.errors import printable
-from simulations.run_index import COST, read_plain
+from protocol.run_index import COST
 
 
 class _Curator(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from protocol.ledger.terms import ledger_terms
 from protocol.messages import Message, Query, StudyProposal
 from protocol.query_kind import Kinds
 from protocol.rationals import plus
-from simulations.run_index import LEDGERS, Index, LedgerEntry
+from protocol.run_index import LEDGERS, Index, LedgerEntry
 
 MADE_BY = {"StudyProposal": EntryKind.RESERVE, "Query": EntryKind.CHARGE, "StudyClose": EntryKind.CLOSE}
 ZERO = Fraction(0)

@@ -8,10 +8,10 @@ from typing import get_args
 
 import msgspec
 
+from expril.audit.recompute.files import digest_of, listed_files
 from expril.audit.recompute.verdicts import Exchange
 from protocol.errors import ConfigurationError, printable
-from protocol.strict_toml import decode_text, read_toml
-from simulations.run_index import (
+from protocol.run_index import (
     AGAIN,
     COST,
     LEDGERS,
@@ -25,9 +25,8 @@ from simulations.run_index import (
     TRANSCRIPTS,
     Index,
     Role,
-    file_digest,
-    listed_files,
 )
+from protocol.strict_toml import decode_text, read_toml
 
 Keys = str | list[str]
 """Hexadecimal. The pattern is not in the type: msgspec 0.22 frees a union of a text with a pattern and a list in the
@@ -124,14 +123,14 @@ def pin_ledger(first: bytes, pins: Pins | None) -> tuple[str, str]:
 def misplaced(folder: Path, index: Index) -> tuple[list[str], list[str]]:
     """Files that are missing, changed, or not in the list; those outside transcripts and ledgers are only a remark."""
     complaints, remarks = [], []
-    there = {path.relative_to(folder).as_posix(): path for path in listed_files(folder)}
+    there = listed_files(folder)
     for name, digest in index.files.items():
         path = there.pop(name, None)
         if path is None:
             complaints.append(f"{printable(name)} is missing")
         elif path.is_symlink() or not path.is_file():
             complaints.append(f"{printable(name)} is no plain file")
-        elif _digest(path) != digest:
+        elif digest_of(path) != digest:
             complaints.append(f"{printable(name)} was changed: its digest is not the one in the run's list")
     for name in there:
         if PurePosixPath(name).parts[0] in (TRANSCRIPTS, LEDGERS):
@@ -213,10 +212,3 @@ def told_twice(exchanges: Iterable[Exchange]) -> list[str]:
 
 def _twice(names: Iterable[str]) -> list[str]:
     return [name for name, count in Counter(names).items() if count > 1]
-
-
-def _digest(path: Path) -> str:
-    try:
-        return file_digest(path).hex()
-    except OSError:
-        return ""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from expril.audit.recompute.files import read_plain
 from expril.audit.recompute.findings import as_text
 from expril.audit.recompute.known import Charge, Study
 from expril.audit.recompute.policies import AuditedPolicy, read_audited_policy
@@ -20,10 +21,20 @@ from protocol.errors import ConfigurationError, RemoteProtocolError, printable
 from protocol.kinds import QUERY_KINDS
 from protocol.limits import Limits
 from protocol.rationals import parse_amount, parse_rational
+from protocol.run_index import (
+    AGAIN,
+    FIT,
+    GIVEN_UP,
+    LEDGERS,
+    POLICY_SUFFIX,
+    REPORT,
+    SCENARIO,
+    STUDIES,
+    VALIDATION,
+    Index,
+)
 from simulations.report.budget import BudgetPoint, CuratorReport, exact
 from simulations.report.model import RELEASE, LearnerReport, RunReport, decode_report
-from simulations.run_index import AGAIN, LEDGERS, POLICY_SUFFIX, REPORT, SCENARIO, Index, read_plain
-from simulations.study_numbers import FIT, GIVEN_UP, NAMES, VALIDATION
 
 ZERO = Fraction(0)
 Ledgers = Mapping[str, Replayed]
@@ -99,8 +110,8 @@ def _check_costs(
     if not told.studies:  # of an earlier version, which told the model's cost alone
         wrong = _check_cost(who, told.epsilon_claimed, told.epsilon_spent, of[FIT], ledgers, epsilons.get(FIT))
     else:
-        wrong = [] if told.studies[0].what == NAMES[FIT] else [f"{who} tells no cost of its model"]
-        for number, what in NAMES.items():
+        wrong = [] if told.studies[0].what == STUDIES[FIT] else [f"{who} tells no cost of its model"]
+        for number, what in STUDIES.items():
             cost = next((one for one in told.studies if one.what == what), None)
             if cost is not None:
                 own, asked = of[number], epsilons.get(number)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from expril.audit.recompute.bounds import Cards
 from expril.audit.recompute.costs import check_cost
+from expril.audit.recompute.files import read_plain
 from expril.audit.recompute.ledgers import hold, read_ledger
 from expril.audit.recompute.listing import Pins, is_deployed, kept_apart, misplaced, pin, told_twice, unlisted
 from expril.audit.recompute.reports import check_report
@@ -12,7 +13,7 @@ from expril.audit.recompute.transcripts import read_exchange
 from expril.audit.recompute.verdicts import RunProof
 from protocol.errors import ConfigurationError
 from protocol.query_kind import Kinds
-from simulations.run_index import (
+from protocol.run_index import (
     INDEX,
     LEDGERS,
     PROGRESS,
@@ -22,7 +23,6 @@ from simulations.run_index import (
     TRANSCRIPTS,
     FirstVersionError,
     decode_index,
-    read_plain,
     unsigned,
 )
 

@@ -2,15 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-
-from rich import box
-from rich.markup import escape
-from rich.table import Table
+from fractions import Fraction
 
 from expril.audit.recompute.integral import INFINITE
 from expril.audit.recompute.outcome import Recomputed
 from expril.audit.recompute.sums import Sum
 from expril.audit.recompute.verdicts import RunProof
+from expril.report.table import Written, strong, text_table
 from protocol.errors import printable
 from protocol.rationals import written
 
@@ -31,57 +29,61 @@ def verdict(result: Recomputed) -> str:
     return f"Proven: every signature, entry and sum fits.{rest}"
 
 
-def proof_tables(proof: RunProof) -> list[Table]:
-    """What each transcript and each ledger of a run proves, under which curator's key, and how many do."""
-    counted = Counter(item.verdict for item in proof.transcripts)
-    caption = f"{len(proof.transcripts)} transcripts: " + ", ".join(
-        f"{count} {what}" for what, count in counted.items()
-    )
-    transcripts = Table(title=escape(str(proof.folder)), box=box.SIMPLE_HEAD, caption=caption)
-    for name in ("repeat", "learner", "curator", "key", "verdict", "claimed", "spent", "releases", "study", "ledger"):
-        transcripts.add_column(name, no_wrap=True)
-    keys = {} if proof.index is None else proof.index.keys()
+def transcript_table(proof: RunProof) -> Written:
+    """What each transcript of a run proves, under which curator's key, and how many do."""
+    keys, rows = {} if proof.index is None else proof.index.keys(), []
     for item in proof.transcripts:
-        told = ("", "", "", "")
+        told: tuple[object, ...] = ("", "", "", "")
         if item.proof is not None:
-            spent = written(item.proof.epsilon_spent)
-            if item.proof.epsilon_at_most != item.proof.epsilon_spent:
-                spent += f" to {written(item.proof.epsilon_at_most)}"
-            told = (written(item.proof.epsilon_claimed), spent, str(item.proof.releases), str(item.proof.state))
+            spent = _spent(item.proof.epsilon_spent, item.proof.epsilon_at_most)
+            told = (written(item.proof.epsilon_claimed), spent, item.proof.releases, item.proof.state)
         entry = item.entry
         key = keys.get(("curator", entry.curator, entry.repeat))
-        names = (_plain(entry.learner), _plain(entry.curator), key.hex()[:8] if key else "?")
-        transcripts.add_row(str(entry.repeat), *names, item.verdict, *told, item.ledger)
-    ledgers = Table(box=box.SIMPLE_HEAD)
-    for name in ("ledger", "key", "verdict", "entries", "spent over all learners"):
-        ledgers.add_column(name, no_wrap=True)
-    for kept in proof.ledgers:
-        spent = "?" if kept.spent is None else written(kept.spent)
-        ledgers.add_row(_plain(kept.entry.file), kept.entry.key[:8], kept.verdict, str(kept.entry.entries), spent)
-    return [transcripts, ledgers] if proof.ledgers else [transcripts]
+        names = (printable(entry.learner), printable(entry.curator), key.hex()[:8] if key else "?")
+        rows.append((entry.repeat, *names, item.verdict, *told, item.ledger))
+    headings = ("repeat", "learner", "curator", "key", "verdict", "claimed", "spent", "releases", "study", "ledger")
+    counted = Counter(item.verdict for item in proof.transcripts)
+    note = f"{len(rows)} transcripts: " + ", ".join(f"{count} {what}" for what, count in counted.items())
+    return text_table(str(proof.folder), headings, rows, note=note)
 
 
-def sum_table(result: Recomputed) -> Table:
+def ledger_table(proof: RunProof) -> Written:
+    """What each ledger of a run proves."""
+    rows = [
+        (
+            printable(kept.entry.file),
+            kept.entry.key[:8],
+            kept.verdict,
+            kept.entry.entries,
+            "?" if kept.spent is None else written(kept.spent),
+        )
+        for kept in proof.ledgers
+    ]
+    return text_table("", ("ledger", "key", "verdict", "entries", "spent over all learners"), rows)
+
+
+def sum_table(result: Recomputed) -> Written:
     """What was claimed and spent, by curator, learner, version of the records and privacy unit."""
-    told = [*_unit_lines(result), *_conditions(result)]
-    table = Table(title="epsilon, recomputed", box=box.SIMPLE_HEAD, caption="\n".join(told) or None)
-    for name in ("curator", "privacy unit", "learner", "records", "claimed", "spent", "integral", "(epsilon, delta)"):
-        table.add_column(name, no_wrap=True)
+    rows = []
     for one in result.sums:
-        spent = written(one.spent) + (f" to {written(one.at_most)}" if one.at_most != one.spent else "")
-        who = _plain(one.learner) or "all learners"
-        style = "" if one.learner or one.version else "bold"
         records = one.version[:8] if len(one.version) == 2 * NAME_BYTES else one.version
-        names = (_plain(one.curator), _plain(one.unit), who, records or "all")
-        table.add_row(
-            *names,
+        names = (one.curator, one.unit, one.learner or "all learners")
+        row = (
+            *map(printable, names),
+            records or "all",
             written(one.claimed),
-            spent,
+            _spent(one.spent, one.at_most),
             INFINITE if one.integral is None else written(one.integral),
             _loss(one),
-            style=style,
         )
-    return table
+        rows.append(row if one.learner or one.version else strong(*row))
+    headings = ("curator", "privacy unit", "learner", "records", "claimed", "spent", "integral", "(epsilon, delta)")
+    note = "\n".join((*_unit_lines(result), *_conditions(result)))
+    return text_table("epsilon, recomputed", headings, rows, note=note)
+
+
+def _spent(least: Fraction, most: Fraction) -> str:
+    return written(least) + (f" to {written(most)}" if most != least else "")
 
 
 def _unit_lines(result: Recomputed) -> Iterator[str]:
@@ -96,7 +98,7 @@ def _unit_lines(result: Recomputed) -> Iterator[str]:
             found.setdefault(text, []).append(one.world)
     several = len({world for worlds in found.values() for world in worlds}) > 1
     for text, worlds in found.items():
-        yield escape(f"{_listed(worlds)}: {text}" if several else text)
+        yield f"{_listed(worlds)}: {text}" if several else text
 
 
 def _listed(worlds: Sequence[str]) -> str:
@@ -117,14 +119,12 @@ def _conditions(result: Recomputed) -> Iterator[str]:
     found: dict[str, list[str]] = {}
     for one in result.sums:
         for proviso, amount in () if one.learner or one.version else one.provisos.items():
-            found.setdefault(proviso, []).append(f"{written(amount)} of {written(one.spent)} at {_plain(one.curator)}")
+            found.setdefault(proviso, []).append(
+                f"{written(amount)} of {written(one.spent)} at {printable(one.curator)}"
+            )
     for proviso, where in found.items():
-        yield f"on a condition: {', '.join(where)}: {escape(proviso)}"
+        yield f"on a condition: {', '.join(where)}: {proviso}"
 
 
 def _loss(one: Sum) -> str:
     return "" if one.loss is None else f"({one.loss.epsilon:.4f}, {one.loss.delta:.2g})"
-
-
-def _plain(name: str) -> str:
-    return escape(printable(name))

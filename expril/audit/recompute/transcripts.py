@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from expril.audit.recompute.bounds import not_private
+from expril.audit.recompute.files import read_plain
 from expril.audit.recompute.verdicts import (
     IN_PART,
     NOT_PRIVATE,
@@ -18,9 +19,9 @@ from protocol.envelopes import LABEL, LEARNER_TYPES, digest, open_envelope, open
 from protocol.errors import ConfigurationError, ExprilError, printable
 from protocol.messages import Message, Release, StudyAccepted, StudyClosed
 from protocol.query_kind import Kinds
+from protocol.run_index import TRANSCRIPTS, Role, TranscriptEntry, decode_transcript
 from protocol.transcript import Transcript, replay
 from protocol.transitions import State
-from simulations.run_index import TRANSCRIPTS, Role, TranscriptEntry, decode_transcript, read_plain
 
 
 def read_exchange(

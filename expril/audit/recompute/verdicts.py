@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from expril.audit.recompute.findings import as_text
 from protocol.errors import printable
 from protocol.messages import Message, Receipt
+from protocol.run_index import Index, LedgerEntry, TranscriptEntry
 from protocol.transcript import Replay
-from simulations.run_index import Index, LedgerEntry, TranscriptEntry
 
 if TYPE_CHECKING:
     from expril.audit.recompute.ledger import LedgerAudit

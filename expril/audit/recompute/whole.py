@@ -25,7 +25,8 @@ from protocol.errors import ConfigurationError, printable
 from protocol.kinds import QUERY_KINDS
 from protocol.ledger.checkpoints import CheckpointError, read_checkpoint, witnesses_of
 from protocol.query_kind import Kinds
-from simulations.run_index import TRANSCRIPTS, epsilon_runs
+from protocol.run_index import TRANSCRIPTS
+from simulations.epsilon_runs import epsilon_runs
 
 
 def recompute(

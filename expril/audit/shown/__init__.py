@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
+from expril.audit.recompute.files import read_plain
 from expril.audit.shown import blog_holdout, counts, holdout, model, sample, secure_counts, statistic
 from protocol.codec import decode
 from protocol.envelopes import LEARNER_TYPES, Envelope, digest, open_envelope
@@ -29,8 +30,8 @@ from protocol.messages import (
 from protocol.odds import PrivacyUnit, at_most
 from protocol.plans import Plan
 from protocol.rationals import parse_amount
+from protocol.run_index import INDEX, TRANSCRIPTS, decode_index, decode_transcript
 from protocol.schema import Schema
-from simulations.run_index import INDEX, TRANSCRIPTS, decode_index, decode_transcript, read_plain
 
 View = dict[str, Any]
 

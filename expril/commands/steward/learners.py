@@ -1,4 +1,4 @@
-"""The commands that make two sides known to each other: cards, enrolment, rotation of keys, approval of studies."""
+"""The commands of a steward about learners: enrolment, rotation of keys, approval of studies."""
 
 import sys
 import time
@@ -7,103 +7,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
-from expril.commands.curator import Folder, curator_app
-from expril.commands.studies import learner_app
-from expril.commands.terminal import Json, err, plain_errors, print_json, wide_console
+from expril.commands.cards import DAY, read_card
+from expril.commands.steward.site import Folder, curator_app
+from expril.commands.terminal import Json, plain_errors, print_json, print_table
+from expril.report.table import text_table
 from protocol.errors import ConfigurationError, printable
 
 if TYPE_CHECKING:
     from curator_node.desk import Desk
+    from curator_node.enrolled import EnrolledKey
     from curator_node.steward import StewardFile
-    from protocol.identity import IdentityCard, Role
+    from protocol.identity import IdentityCard
     from protocol.query_kind import Kinds
 
-DAY = 86_400
 _FACTORS = (
     "By these factors a study's answers may change the odds of what anybody believes of one patient, or whatever is "
     "protected: whether it is among the records; of one that is known to be, its label; anything else about it."
 )
 screen = Console()
-Out = Annotated[Path | None, typer.Option("--out", "-o", help="File to write. [standard output]")]
 LedgerOption = Annotated[str, typer.Option("--ledger", help="A file or a database's URL. [the site's own]")]
-Name = Annotated[str, typer.Option(help="Of the holder, as the other side will read it.")]
-Organisation = Annotated[str, typer.Option(help="Of the holder.")]
-Contact = Annotated[str, typer.Option(help="How to reach the holder.")]
-Days = Annotated[int, typer.Option(help="Days for which the card is valid; 0: without an end.", min=0, max=36_600)]
 Overlap = Annotated[int, typer.Option(help="Days for which the old key is answered, too.", min=0, max=366)]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 Study = Annotated[str, typer.Argument(help="First digits of the study's identity.")]
-
-
-@learner_app.command("card")
-def learner_card(
-    key: Annotated[Path, typer.Argument(help="The learner's private key (PEM): expril keys FILE.")],
-    name: Name,
-    organisation: Organisation = "",
-    contact: Contact = "",
-    valid_days: Days = 0,
-    out: Out = None,
-) -> None:
-    """Make the card that a curator enrols: a text, signed by the key, to mail; and the fingerprint to read out."""
-    with plain_errors():
-        from curator_node.key_files import read_key
-        from protocol.identity import write_identity
-
-        own = read_key(key)
-        card = _drafted("learner", name, organisation, contact, own.public, valid_days)
-        _hand_out(card, write_identity(card, own), out)
-
-
-@learner_app.command("rotate")
-def learner_rotate(
-    key: Annotated[Path, typer.Argument(help="The private key that gives way (PEM); it stays where it is.")],
-    new: Annotated[Path, typer.Argument(help="Where to write the new private key.")],
-    card: Annotated[Path, typer.Option(help="The card of the key that gives way.")],
-    valid_days: Days = 0,
-    out: Out = None,
-) -> None:
-    """Make a new key, and its card with the old key's word that the new one takes its place. Not after a leak."""
-    with plain_errors(kept="a new key that was written stays; remove it before you try again"):
-        import msgspec
-
-        from curator_node.key_files import read_key, write_key
-        from protocol.identity import MOST_SUCCESSIONS, succession, write_identity
-
-        old, before, now = read_key(key), _read_card(card), int(time.time())
-        if before.key != old.public or before.role != "learner":
-            raise ConfigurationError(f"{card} is not the card of the learner's key {key}")
-        write_key(new)
-        own = read_key(new)
-        chain = (*before.successions, succession(old, own.public, "learner", now))[-MOST_SUCCESSIONS:]
-        until = now + valid_days * DAY if valid_days else 0
-        after = msgspec.structs.replace(before, key=own.public, issued=now, until=until, successions=chain)
-        _hand_out(after, write_identity(after, own), out)
-
-
-@curator_app.command("card")
-def curator_card(
-    folder: Folder,
-    name: Annotated[str, typer.Option(help="Of the curator. [the policy's]")] = "",
-    organisation: Organisation = "",
-    contact: Contact = "",
-    valid_days: Days = 0,
-    out: Out = None,
-) -> None:
-    """Make the card that learners pin, with the word of former keys; and the fingerprint to read out."""
-    with plain_errors():
-        from curator_node import keyring
-        from curator_node.enrolment import read_policy_of
-        from protocol.identity import write_identity
-
-        named = name or read_policy_of(folder, kinds=None).name
-        draft = _drafted("curator", named, organisation, contact, bytes(32), valid_days)
-        card, own = keyring.curator_card(folder, draft)
-        _hand_out(card, write_identity(card, own), out)
 
 
 @curator_app.command("enrol")
@@ -125,7 +53,7 @@ def curator_enrol(
         from curator_node.enrolment import plan_enrolment
         from protocol.identity import compare_fingerprints, same_fingerprint
 
-        shown, now = _read_card(card), int(time.time())
+        shown, now = read_card(card), int(time.time())
         _tell(("card", _described(shown)), ("fingerprint", shown.fingerprint))
         planned = plan_enrolment(folder, shown, now=now, name=name, cap=cap, overlap=overlap * DAY, add=add)
         with open_desk(folder, ledger) as desk:
@@ -195,27 +123,27 @@ def curator_learners(folder: Folder, ledger: LedgerOption = "") -> None:
 
         with open_desk(folder, ledger) as desk:
             standing, now = standing_of(desk.ledger.account, desk.policy), int(time.time())
-        table = Table(box=box.SIMPLE_HEAD)
-        for column in ("learner", "cap", "spent", "set aside", "left", "fingerprint of its key", "may sign"):
-            table.add_column(column, no_wrap=True)
-        seen = set()
+        rows, seen = [], set()
         for key, learner in desk.policy.keys.items():
             own = standing.learners[learner.name]
             sums = (learner.name, *map(written, (own.cap, own.spent, own.reserved, own.left)))
             entries = learner.keys if isinstance(learner, EnrolledLearner) else ()
             entry = next((each for each in entries if each.key == key.hex()), None)
-            if entry is None:
-                state = "yes"
-            elif entry.revoked:
-                state = f"no: revoked {entry.revoked:%Y-%m-%d}"
-            elif entry.until and not entry.valid(now):
-                state = f"no: until {entry.until:%Y-%m-%d}" if entry.until.timestamp() <= now else "not yet"
-            else:
-                state = f"until {entry.until:%Y-%m-%d}" if entry.until else "yes"
-            row = ("",) * 5 if learner.name in seen else tuple(map(escape, sums))
-            table.add_row(*row, fingerprint("learner", key), state)
+            row = ("",) * len(sums) if learner.name in seen else sums
+            rows.append((*row, fingerprint("learner", key), _may_sign(entry, now)))
             seen.add(learner.name)
-        wide_console().print(table)
+        headings = ("learner", "cap", "spent", "set aside", "left", "fingerprint of its key", "may sign")
+        print_table(text_table("", headings, rows))
+
+
+def _may_sign(entry: "EnrolledKey | None", now: int) -> str:
+    if entry is None:
+        return "yes"
+    if entry.revoked:
+        return f"no: revoked {entry.revoked:%Y-%m-%d}"
+    if entry.until and not entry.valid(now):
+        return f"no: until {entry.until:%Y-%m-%d}" if entry.until.timestamp() <= now else "not yet"
+    return f"until {entry.until:%Y-%m-%d}" if entry.until else "yes"
 
 
 @curator_app.command("studies")
@@ -235,10 +163,7 @@ def curator_studies(folder: Folder, ledger: LedgerOption = "", json_: Json = Fal
                 found = [as_object(each, desk.ledger, desk.policy, steward, kinds) for each in proposals]
                 print_json({"studies": found})
                 return
-            table = Table(box=box.SIMPLE_HEAD, caption=_FACTORS)
-            times = ("since (UTC)", "until (UTC)")
-            for column in ("study", "learner", *times, "epsilon", "is it there", "its label", "the rest", "purpose"):
-                table.add_column(column, no_wrap=column != "purpose")
+            rows = []
             for each in proposals:
                 kinds, steward = _terms(desk)
                 when = (_utc(at) for at in (each.held.received_at, each.held.expires_at))
@@ -246,10 +171,12 @@ def curator_studies(folder: Folder, ledger: LedgerOption = "", json_: Json = Fal
                 told = ["?"] * 4
                 if not unreadable:
                     told = [written(cost), *short(kinds.plan_odds(each.message.plan, steward.protected))]
-                who, why = escape(each.name or "?"), escape(printable(each.message.purpose))
-                table.add_row(each.message.study.hex()[:8], who, *when, *told, why)
-        if proposals:
-            wide_console().print(table)
+                row = (each.message.study.hex()[:8], each.name or "?", *when, *told, printable(each.message.purpose))
+                rows.append(row)
+        times, factors = ("since (UTC)", "until (UTC)"), ("is it there", "its label", "the rest")
+        headings = ("study", "learner", *times, "epsilon", *factors, "purpose")
+        if rows:
+            print_table(text_table("", headings, rows, wraps=["purpose"], note=_FACTORS))
         else:
             sys.stdout.write("no study waits\n")
 
@@ -320,25 +247,6 @@ def _terms(desk: "Desk") -> "tuple[Kinds, StewardFile]":
     return QUERY_KINDS, read_steward_file(read_text_file(path, "schema file"), where=str(path))
 
 
-def _drafted(role: "Role", name: str, organisation: str, contact: str, key: bytes, valid_days: int) -> "IdentityCard":
-    """A card as its holder wants it; ConfigurationError says which of its words it cannot hold."""
-    from protocol.identity import MOST_NAME, IdentityCard, check_said
-
-    check_said("--name", name, least=1, most=MOST_NAME)
-    check_said("--organisation", organisation)
-    check_said("--contact", contact)
-    now = int(time.time())
-    return IdentityCard(
-        role=role,
-        name=name,
-        organisation=organisation,
-        contact=contact,
-        key=key,
-        issued=now,
-        until=now + valid_days * DAY if valid_days else 0,
-    )
-
-
 def _may_learn(desk: "Desk", cap: object) -> str:
     """What a learner's whole budget may change, in words; "" where the schema is not written yet."""
     from curator_node.exposure import most
@@ -352,24 +260,6 @@ def _may_learn(desk: "Desk", cap: object) -> str:
     unit = steward.protected
     change = at_most(parse_rational(str(cap)), most(desk.policy, unit, kinds), unit)
     return f"change {change}, by all its answers together"
-
-
-def _read_card(path: Path) -> "IdentityCard":
-    from curator_node.text_files import read_text_file
-    from protocol.identity import read_identity
-
-    return read_identity(read_text_file(path, "card file", remedy="ask its holder for it"), where=str(path))
-
-
-def _hand_out(card: "IdentityCard", text: str, out: Path | None) -> None:
-    """The text to a file or to standard output; what is for the holder's eyes, to standard error."""
-    if out is None:
-        sys.stdout.write(text)
-    else:
-        from curator_node.new_files import write_new
-
-        write_new(out, text.encode(), rule="a card is never overwritten", public=True)
-    err.print(f"fingerprint {card.fingerprint}", highlight=False, soft_wrap=True)
 
 
 def _described(card: "IdentityCard") -> str:

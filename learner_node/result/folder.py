@@ -19,6 +19,8 @@ from learner_node.learn import Learned
 from learner_node.model_files import SUFFIX, StudyModel, encode_model, kept_in_files
 from learner_node.pooling import POOLED
 from learner_node.private_files import PRIVATE_FOLDER, write_private
+from learner_node.result.listing import listed_digests, save_index
+from learner_node.result.page import build_study_page
 from learner_node.session import Session
 from learner_node.strategies.base import ClassesEstimate, NumberModel, SourceEstimate
 from learner_node.study import Study
@@ -28,11 +30,10 @@ from learner_node.uncertainty import AccuracyEstimate
 from learner_node.validation import Validation
 from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL, SigningKey, digest
 from protocol.errors import ConfigurationError
-from simulations.report.study.page import build_study_page
-from simulations.run_folder import file_name, transcript_file
-from simulations.run_index import (
+from protocol.run_index import (
     COST,
     FORMAT,
+    GIVEN_UP,
     LOCAL,
     MODELS,
     PAGE,
@@ -41,11 +42,10 @@ from simulations.run_index import (
     Index,
     Participant,
     TranscriptEntry,
-    file_digest,
-    listed_files,
-    save_index,
+    encode_transcript,
+    file_name,
+    transcript_file,
 )
-from simulations.study_numbers import GIVEN_UP
 
 JOURNAL = "journal"
 SYNTHETIC = "synthetic.csv"
@@ -142,7 +142,7 @@ def save_result(kept: Kept, finding: Finding, folder: Path) -> Object:
         participants=tuple(Participant(role, name, 0, key.hex()) for role, name, key in people),  # type: ignore[arg-type]
         transcripts=entries,
         ledgers=(),
-        files={path.relative_to(folder).as_posix(): file_digest(path).hex() for path in listed_files(folder)},
+        files=listed_digests(folder),
     )
     save_index(index, {kept.study.learner: kept.key}, folder)
     write_private(folder / PAGE, build_study_page(told).encode())
@@ -297,7 +297,7 @@ def _save_transcripts(kept: Kept, studies: list[Study], folder: Path) -> Iterato
                 told.append((name, extra, session))
                 extra += 1
     for place, (name, number, session) in enumerate(told):
-        write_private(folder / transcript_file(place), msgspec.msgpack.encode(session.transcript.envelopes))
+        write_private(folder / transcript_file(place), encode_transcript(session.transcript))
         yield TranscriptEntry(
             file=transcript_file(place),
             repeat=0,

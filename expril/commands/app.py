@@ -7,25 +7,14 @@ from typing import Annotated
 
 import typer
 
-from expril.commands import (  # noqa: F401 - their commands register themselves
-    audit_all,
-    audit_game,
-    audit_mechanism,
-    audit_package,
-    audit_studies,
-    audit_witness,
-    enrolment,
-)
-from expril.commands.audit import audit_app
-from expril.commands.audit_run import audit_run
-from expril.commands.auditor import transcript_app
-from expril.commands.curator import curator_app
-from expril.commands.folder import curator_answer
-from expril.commands.learner import quote
+from expril.commands import cards  # noqa: F401 - its commands register themselves, as do some below
+from expril.commands.auditor import attacks, audit_app, evidence, package, transcript_app  # noqa: F401
+from expril.commands.learner import learner_app, quote
 from expril.commands.researcher import report, scenarios, simulate
-from expril.commands.shell import Shell
-from expril.commands.steward import keys, ledger_app
-from expril.commands.studies import learner_app
+from expril.commands.steward import learners  # noqa: F401
+from expril.commands.steward.ledger import keys, ledger_app
+from expril.commands.steward.site import curator_app
+from expril.commands.terminal import Shell
 
 app = typer.Typer(
     cls=Shell,
@@ -36,10 +25,9 @@ app = typer.Typer(
 )
 for command in (simulate, quote, scenarios, keys, report):
     app.command()(command)
-app.command("verify", hidden=True)(audit_run)
+app.command("verify", hidden=True)(evidence.audit_run)
 app.add_typer(audit_app, name="audit")
 app.add_typer(ledger_app, name="ledger")
-curator_app.command("answer")(curator_answer)
 app.add_typer(curator_app, name="curator")
 app.add_typer(learner_app, name="learner")
 app.add_typer(transcript_app, name="transcript")

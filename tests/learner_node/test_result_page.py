@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from simulations.report.study.page import build_study_page
+from learner_node.result.page import build_study_page
 
 HOSTILE = "<script>alert(1)</script>"
 EXPECTED = {"accuracy": 0.93, "low": 0.83, "high": 0.98, "majority": 0.66, "majority_low": 0.55, "majority_high": 0.76}

@@ -1,16 +1,16 @@
 """The commands of a steward who runs a curator: `expril curator ...`."""
 
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich import box
 from rich.markup import escape
-from rich.table import Table
 
-from expril.commands.terminal import Json, plain_errors, print_json, say, wide_console
+from expril.commands.terminal import Json, exit_unless, plain_errors, print_json, print_table, say, wide_console
+from expril.report.table import Written, strong, text_table
 
 if TYPE_CHECKING:
     from curator_node.check import SiteCheck
@@ -85,8 +85,7 @@ def curator_check(folder: Folder, json_: Json = False) -> None:
             print_json({"stopped": found.stopped, "findings": findings, "questions": questions, "budget": standing})
         else:
             _show_check(found)
-        if found.stopped:
-            raise typer.Exit(1)
+        exit_unless(not found.stopped)
 
 
 @curator_app.command("status")
@@ -100,8 +99,48 @@ def curator_status(folder: Folder, json_: Json = False) -> None:
             print_json(status)
         else:
             _show_status(status)
-        if not status["healthy"]:
-            raise typer.Exit(1)
+        exit_unless(status["healthy"])
+
+
+@curator_app.command("answer")
+def curator_answer(
+    folder: Annotated[Path, typer.Argument(help="The folder that requests came in.")],
+    site: Annotated[Path, typer.Option(help="The site's folder.")],
+    mark: Annotated[
+        Path | None, typer.Option(help="This command's own mark, where a daemon serves from the same ledger.")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Answer every request in a folder that has no reply yet; replies lie beside the requests, to be brought back.
+
+    A request is answered once; a steward's refusal that may pass is looked at anew. What is no request is named and
+    left alone. Exit status: 0, or 2 where the site cannot be opened or the folder holds nothing for it.
+    """
+    with plain_errors(kept="the ledger and the folder hold what was answered; the same command goes on"):
+        from dataclasses import asdict
+
+        from curator_node.daemon.settings import DAEMON, inside, ledger_of, read_settings
+        from curator_node.enrolment import check_written
+
+        settings = read_settings(site) if (site / DAEMON).is_file() else None
+        if site.is_dir():
+            check_written(site)
+        from curator_node.folder import answer_folder
+        from curator_node.site import open_site
+
+        ledger = None if settings is None else ledger_of(settings)
+        mark = mark or (None if settings is None else inside(site, settings.mark))
+        with open_site(site, ledger=ledger, mark=mark) as opened:
+            told = []
+            for each in answer_folder(folder, opened):
+                told.append(asdict(each))
+                if not json_:
+                    limit = f" ({each.limit})" if each.limit else ""
+                    sys.stdout.write(f"{each.what:<9} {each.file[:16]} {each.why}{limit}\n")
+        if json_:
+            print_json({"files": told})
+        elif not told:
+            sys.stdout.write("nothing new\n")
 
 
 def _show_check(found: "SiteCheck") -> None:
@@ -111,18 +150,18 @@ def _show_check(found: "SiteCheck") -> None:
     for each in found.findings:
         line = f"[{styles[each.level]}]{each.level:5}[/] {each.about:9} {escape(each.text)}"
         console.print(line, highlight=False, soft_wrap=True)
-    table = Table(title="what the default strategy would ask, at a cost of the whole cap", box=box.SIMPLE_HEAD)
-    for column in ("counted", "cells", "work (s)", "message (bytes)", "answered"):
-        table.add_column(column, no_wrap=column != "answered")
-    for question in found.questions:
-        work, refused = f"{question.seconds:.2f}", escape(question.refused)
-        table.add_row(question.release, str(question.cells), work, str(question.size), refused or "yes")
-    if found.questions:
-        console.print(table)
+    questions = text_table(
+        "what the default strategy would ask, at a cost of the whole cap",
+        ("counted", "cells", "work (s)", "message (bytes)", "answered"),
+        [(one.release, one.cells, f"{one.seconds:.2f}", one.size, one.refused or "yes") for one in found.questions],
+        wraps=["answered"],
+    )
+    if questions:
+        print_table(questions)
     if found.standing is not None:
         import msgspec
 
-        console.print(_budget(msgspec.to_builtins(found.standing)))
+        print_table(_budget(msgspec.to_builtins(found.standing)))
     if found.stopped:
         say("stop", "as it stands, the curator would not start, or would refuse whatever is asked; see each stop above")
 
@@ -145,23 +184,23 @@ def _show_status(status: dict[str, Any]) -> None:
     if budget is None:
         say("stop", "the ledger cannot be read")
         return
-    console.print(_budget(budget))
+    print_table(_budget(budget))
 
 
-def _budget(budget: dict[str, Any]) -> Table:
+def _budget(budget: dict[str, Any]) -> Written:
     """Spent and left, from a `Standing` as an object."""
     halted = " - HALTED" if budget["halted"] else ""
-    title = f"budgets in epsilon, by ledger entry {budget['entry']}{halted}"
-    table = Table(title=title, caption=_EPSILON, box=box.SIMPLE_HEAD)
-    for column in ("learner", "spent", "set aside", "cap", "left", "if all changed"):
-        table.add_column(column, no_wrap=True)
-    for name, own in budget["learners"].items():
-        told = (own[key] for key in ("spent", "reserved", "cap", "left", "integral"))
-        table.add_row(escape(name), *map(_amount, told))
-    told = (budget[key] for key in ("spent", "cap", "left", "integral"))
-    spent, *rest = map(_amount, told)
-    table.add_row("all", spent, "", *rest, style="bold")
-    return table
+    rows: list[Sequence[object]] = [
+        (name, *(_amount(own[key]) for key in ("spent", "reserved", "cap", "left", "integral")))
+        for name, own in budget["learners"].items()
+    ]
+    spent, *rest = (_amount(budget[key]) for key in ("spent", "cap", "left", "integral"))
+    return text_table(
+        f"budgets in epsilon, by ledger entry {budget['entry']}{halted}",
+        ("learner", "spent", "set aside", "cap", "left", "if all changed"),
+        [*rows, strong("all", spent, "", *rest)],
+        note=_EPSILON,
+    )
 
 
 def _amount(text: str) -> str:

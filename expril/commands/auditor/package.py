@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
-from expril.commands.audit import audit_app
-from expril.commands.terminal import Json, bars, err, plain_errors, print_json, say, work_bar
+from expril.commands.auditor import audit_app
+from expril.commands.terminal import BAD, Json, bars, exit_unless, plain_errors, print_json, say, work_bar
 
 
 @audit_app.command("package")
@@ -87,11 +86,10 @@ def audit_package(
             )
             if not written.validated:
                 say("note", "deployment.yaml was not held against the registry's schema; --schema names it")
-            for text in written.open:
-                say("unproven", text)
+            say("unproven", *written.open)
         if not result[0].passed:
             say("note", "the audit in this package did not pass, and who checks it will see that")
-            raise typer.Exit(1)
+        exit_unless(result[0].passed)
 
 
 @audit_app.command("check-package")
@@ -123,12 +121,9 @@ def audit_check_package(
         else:
             for text in found.holds:
                 sys.stdout.write(f"holds  {text}\n")
-            for text in found.wrong:
-                err.print(f"[bold red]WRONG[/]  {escape(text)}", highlight=False, soft_wrap=True)
-            for text in found.rests:
-                err.print(f"[yellow]rests[/]  {escape(text)}", highlight=False, soft_wrap=True)
+            say("WRONG ", *found.wrong, style=BAD)
+            say("rests ", *found.rests)
             epsilon = "" if found.epsilon is None else f"epsilon {found.epsilon}; "
             verdict = "something in this package does not fit" if found.wrong else "all that can be checked fits"
             sys.stdout.write(f"{epsilon}{verdict}\n")
-        if found.wrong:
-            raise typer.Exit(1)
+        exit_unless(not found.wrong)

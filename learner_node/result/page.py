@@ -8,16 +8,15 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from expril.report import chart as svg
+from expril.report.chart import percent
 from expril.report.templates import Template, page_template, style
-from protocol.rationals import written
-from simulations.report.budget import named_parts
-from simulations.study_numbers import FIT, NAMES, VALIDATION
+from protocol.rationals import named_parts, written
+from protocol.run_index import FIT, STUDIES, VALIDATION
 
-PACKAGE = "simulations.report.study"
+PACKAGE = "learner_node.result"
 MODEL, CONSTANT = "c0", "c5"
 """Colours of the style sheet."""
-STUDIES = {"fit": NAMES[FIT], "validation": NAMES[VALIDATION]}
+WHAT = {"fit": STUDIES[FIT], "validation": STUDIES[VALIDATION]}
 """A learner's studies as cost.json names them -> as a page does."""
 
 Object = Mapping[str, Any]
@@ -25,11 +24,11 @@ Object = Mapping[str, Any]
 
 @cache
 def _template() -> Template:
-    return page_template(PACKAGE, {"written": written, "studies": STUDIES.get, "percent": svg.percent})
+    return page_template(PACKAGE, {"written": written, "studies": WHAT.get, "percent": percent})
 
 
 def build_study_page(told: Object) -> str:
-    """The page of `simulations.study_folder.result_object`; the same object gives the same text."""
+    """The page of `learner_node.result.folder.result_object`; the same object gives the same text."""
     return _template().render(
         told=told,
         headline=told["title"],
@@ -72,7 +71,7 @@ def _summary(told: Object) -> list[str]:
 
 def spent_by(curator: Object, cost: Object) -> str:
     """What a curator charged, and for which study: "2 (model 1, validation 1)"; both are of `cost_object`."""
-    return written(curator["spent"]) + named_parts((STUDIES[what], curator[what]["spent"]) for what in cost["claimed"])
+    return written(curator["spent"]) + named_parts((WHAT[what], curator[what]["spent"]) for what in cost["claimed"])
 
 
 def _spent(cost: Object) -> str:

@@ -1,6 +1,6 @@
-"""`expril quote`: from files or a scenario to what `learner_node.quote` needs, and its rows as a table or an object.
+"""`expril quote`: what is asked of `learner_node.quote`, and its rows as a table or an object.
 
-Nothing private is read: a scenario's source records are public, and of its curators only what they declare is used.
+Nothing private is read: of curators only what they declare is used.
 """
 
 import json
@@ -8,25 +8,19 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
-from rich import box
-from rich.markup import escape
-from rich.table import Table
-
-from curator_node.steward import StewardFile
+from expril.report.table import Cell, Column, Group, Table
 from learner_node.label_model.prior import Belief
 from learner_node.pooling import SecurePool
 from learner_node.quote import QuoteRow, Scores, Simulated, many_attributes
 from learner_node.quote import quote as quote_plans
-from learner_node.strategies import DEFAULT_STRATEGY, selected
-from learner_node.strategies.base import UNWILLING, Problem, Willing, assumed_size
+from learner_node.strategies.base import UNWILLING, Problem, Willing
 from learner_node.together import Together
 from protocol.errors import ConfigurationError
-from protocol.limits import Limits
 from protocol.rationals import written
 from protocol.records import Records
-from simulations.records import Quoted
 
 Tick = Callable[[str, int, int], None]
 SUGGESTED = "*"
@@ -120,18 +114,6 @@ class Request:
         )
 
 
-def request_of(quoted: Quoted) -> Request:
-    """The request for what was read."""
-    learner, stewards = quoted.learner, quoted.stewards
-    if learner is None:
-        return _request(quoted.title, quoted.source, stewards, DEFAULT_STRATEGY, {})
-    if learner.pooling == "site":
-        stewards = stewards[:1]
-    request = _request(quoted.title, quoted.source, stewards, learner.strategy, dict(learner.options))
-    together = Together(learner.pooling, learner.colluders, learner.dropouts)
-    return replace(request, willing=selected.willing(quoted.limits), together=together)
-
-
 def parse_range(what: str, text: str) -> tuple[float, float] | None:
     """A number as a range of its own, or two with a dash between; None for an empty text.
 
@@ -222,49 +204,47 @@ def _scores(told: Scores) -> tuple[float, ...]:
     )  # fmt: skip
 
 
-def quote_table(request: Request, rows: Sequence[QuoteRow]) -> Table:
+def quote_table(request: Request, rows: Sequence[QuoteRow]) -> Table[QuoteRow]:
     """One line per epsilon and plan; the suggested plan of each epsilon in bold, and marked."""
-    declared = "declared" if request.declared else ASSUMED
+    shown: dict[str, Callable[[QuoteRow], str]] = {
+        "epsilon\n= cost": lambda row: f"{SUGGESTED} " * row.suggested + written(row.epsilon),
+        "attributes\nchosen": lambda row: str(row.chosen or "none"),
+        "split": lambda row: _split(row.split),
+        "cells": lambda row: str(row.precision.cells),
+        "noise\nscale": lambda row: written(row.precision.scale),
+        "error:\ncount": lambda row: f"{row.precision.count_error:.1f}",
+        "of a\nshare": lambda row: "-" if row.precision.share_error is None else f"{row.precision.share_error:.2f}",
+    }
+    if not any(row.chosen for row in rows):
+        del shown["attributes\nchosen"]
+    if all(row.queries == 1 for row in rows):
+        del shown["split"]
+    if rows[0].simulated is not None:
+        simulated: dict[str, Callable[[Simulated], str]] = {
+            "accuracy": lambda told: _ranged(told.accuracy.mean, told.accuracy.low, told.accuracy.high),
+            "AUC": lambda told: _ranged(told.auc.mean, told.auc.low, told.auc.high),
+            "AUC lost\nto noise": lambda told: _ranged(told.auc.lost, max(told.auc.lost_low, 0.0), told.auc.lost_high),
+            "beats\nmajority": lambda told: f"{100 * told.beats_majority:.0f} %",
+        }
+        shown |= {name: partial(_of_simulated, show) for name, show in simulated.items()}
     questions = "one question" if rows[0].queries == 1 else f"{rows[0].queries} questions"
-    table = Table(
-        title=f"{escape(request.title)}: {request.strategy}, {questions}",
-        caption=(
-            f"{len(request.source)} source records; {request.target_size} private ones ({declared}) "
-            f"at {request.sites} site(s){_pooled(request)};\n"
-            f"at most {request.most_records_per_unit} record(s) a unit\n" + _explained(request, rows)
-        ),
-        box=box.SIMPLE_HEAD,
-        collapse_padding=True,
-        pad_edge=False,
+    columns = [Column[QuoteRow](name, partial(_cell, show), number=True) for name, show in shown.items()]
+    declared = "declared" if request.declared else ASSUMED
+    note = (
+        f"{len(request.source)} source records; {request.target_size} private ones ({declared}) "
+        f"at {request.sites} site(s){_pooled(request)};\n"
+        f"at most {request.most_records_per_unit} record(s) a unit\n{_explained(request, rows)}"
     )
-    headers = ["epsilon\n= cost", "cells", "noise\nscale", "error:\ncount", "of a\nshare"]
-    simulated = rows[0].simulated is not None
-    if simulated:
-        headers += ["accuracy", "AUC", "AUC lost\nto noise", "beats\nmajority"]
-    split, choice = any(row.queries > 1 for row in rows), any(row.chosen for row in rows)
-    headers[1:1] = ["attributes\nchosen"] * choice + ["split"] * split
-    for name in headers:
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        cells = [
-            f"{SUGGESTED} {written(row.epsilon)}" if row.suggested else written(row.epsilon),
-            *([str(row.chosen or "none")] * choice),
-            *([_split(row.split)] * split),
-            str(row.precision.cells),
-            written(row.precision.scale),
-            f"{row.precision.count_error:.1f}",
-            "-" if row.precision.share_error is None else f"{row.precision.share_error:.2f}",
-        ]
-        if row.simulated is not None:
-            accuracy, auc = row.simulated.accuracy, row.simulated.auc
-            cells += [
-                _ranged(accuracy.mean, accuracy.low, accuracy.high),
-                _ranged(auc.mean, auc.low, auc.high),
-                _ranged(auc.lost, max(auc.lost_low, 0.0), auc.lost_high),
-                f"{100 * row.simulated.beats_majority:.0f} %",
-            ]
-        table.add_row(*cells, style="bold" if row.suggested else None)
-    return table
+    title = f"{request.title}: {request.strategy}, {questions}"
+    return Table(title, columns, [Group(rows)], note=note, compact=True)
+
+
+def _cell(show: Callable[[QuoteRow], str], row: QuoteRow) -> Cell:
+    return Cell(show(row), strong=row.suggested)
+
+
+def _of_simulated(show: Callable[[Simulated], str], row: QuoteRow) -> str:
+    return "" if row.simulated is None else show(row.simulated)
 
 
 def _pooled(request: Request) -> str:
@@ -325,23 +305,6 @@ def _split(shares: Sequence[Fraction]) -> str:
     if len(shares) > 1 and len(set(shares)) == 1:
         return f"{len(shares)} x {written(shares[0])}"
     return " ".join(map(written, shares))
-
-
-def _request(
-    title: str, source: Records, stewards: Sequence[StewardFile], strategy: str, options: dict[str, Any]
-) -> Request:
-    sizes = [steward.round_size for steward in stewards]
-    return Request(
-        title=title,
-        source=source,
-        sites=len(stewards),
-        target_size=assumed_size(sizes, len(source)),
-        declared=None not in sizes,
-        most_records_per_unit=max(steward.most_records_per_unit for steward in stewards),
-        strategy=strategy,
-        options=options,
-        willing=selected.willing([(Limits(), size) for size in sizes]),
-    )
 
 
 def _option(text: str) -> tuple[str, Any]:

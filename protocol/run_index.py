@@ -5,9 +5,7 @@ is enough to notice whatever was changed, removed or added afterwards. It does n
 learners who all agree to lie can sign another list; what curators signed must then still fit it.
 """
 
-import hashlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
@@ -30,8 +28,6 @@ LEDGER_SUFFIX = ".ledger"
 POLICY_SUFFIX = ".policy.toml"
 TRANSCRIPTS = "transcripts"
 AGAIN = "again.json"
-EPSILONS = "epsilons.json"
-"""In a folder of runs at several epsilons: which."""
 SCHEMA = "schema.toml"
 MODELS = "models"
 LOCAL = "local"
@@ -42,6 +38,12 @@ PROGRESS = ".progress"
 """Folder of what an unfinished run goes on with."""
 INDEX = "index.json"
 SIGNATURES = "signatures.json"
+
+FIT, VALIDATION = 0, 1
+STUDIES = {FIT: "model", VALIDATION: "validation"}
+"""A learner's studies in one repeat, by their number in the list, as they are called where people read."""
+GIVEN_UP = 2
+"""The first with a curator that was given up for the fit or the validation before anything was asked."""
 
 Hex32 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Hex64 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{128}\Z")]
@@ -69,8 +71,8 @@ class TranscriptEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
         head: that its envelopes chain to.
         envelopes: how many.
         state: of the study at the end.
-        study: which of the learner's studies in the repeat: 0 the fit, 1 its validation; from 2 on (`study_numbers`)
-            those that were given up for one of them before anything was asked (`learner_node.study.Study.retired`).
+        study: which of the learner's studies in the repeat: `FIT` or `VALIDATION`; from `GIVEN_UP` on those that were
+            given up for one of them before anything was asked (`learner_node.study.Study.retired`).
     """
 
     file: FileName
@@ -148,25 +150,23 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     signature: Hex64
 
 
-def save_index(index: Index, signers: Mapping[str, SigningKey], folder: Path) -> None:
-    """Write the list and the signatures of its learners into `folder/transcripts`.
+def sign_index(index: Index, signers: Mapping[str, SigningKey]) -> dict[str, bytes]:
+    """The list and the signatures of its learners: name of a file in `transcripts` -> its bytes.
 
     Args:
         index: the list.
         signers: learner -> key.
-        folder: of the run.
     """
     data = msgspec.json.format(msgspec.json.encode(index), indent=1)
     signed = [
         Signature(learner=name, key=key.public.hex(), signature=key.sign(DOMAIN + data).hex())
         for name, key in signers.items()
     ]
-    (folder / TRANSCRIPTS / INDEX).write_bytes(data)
-    (folder / TRANSCRIPTS / SIGNATURES).write_bytes(_encoded(signed))
+    return {INDEX: data, SIGNATURES: _encoded(signed)}
 
 
-def decode_index(data: bytes, where: Path) -> Index:
-    """Read the list.
+def decode_index(data: bytes, where: object) -> Index:
+    """Read the list of the folder `where`.
 
     Raises:
         FirstVersionError: it is one of ExPriL 0.1.
@@ -192,7 +192,7 @@ def decode_index(data: bytes, where: Path) -> Index:
 class FirstVersionError(ConfigurationError):
     """A run of protocol version 1."""
 
-    def __init__(self, where: Path) -> None:
+    def __init__(self, where: object) -> None:
         super().__init__(
             f"{where} is a run of ExPriL 0.1 (version 1 of the protocol), whose list was not signed and whose receipts "
             "this version does not read: verify it with ExPriL 0.1"
@@ -233,56 +233,32 @@ def unsigned(index: Index, data: bytes, signatures: bytes | None) -> list[str]:
     return complaints
 
 
-def epsilon_folder(epsilon: str) -> str:
-    """Name of the folder of the run at an epsilon, in a folder of several."""
-    return f"epsilon-{epsilon.replace('/', '-')}"
+def is_listed(name: str) -> bool:
+    """Whether the digest of a file is in the list: of all but the page, the list and its signatures.
 
+    And but what is in `LOCAL` and `PROGRESS`. A digest of predictions of few records would tell their labels to whoever
+    tries them all, so the list has none.
 
-def epsilon_runs(folder: Path) -> dict[str, Path]:
-    """Epsilon -> folder of its run, where a folder is one of several epsilons; else nothing.
-
-    Raises:
-        ConfigurationError: its list cannot be read.
+    Args:
+        name: path inside the run's folder, with "/" between its parts.
     """
-    try:
-        told = msgspec.json.decode((folder / EPSILONS).read_bytes())
-        epsilons = [str(epsilon) for epsilon in told["epsilons"]]
-    except FileNotFoundError:
-        return {}
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError, LookupError, TypeError):
-        raise ConfigurationError(f"{folder / EPSILONS} cannot be read") from None
-    return {epsilon: folder / epsilon_folder(epsilon) for epsilon in epsilons}
+    apart = (PAGE, f"{TRANSCRIPTS}/{INDEX}", f"{TRANSCRIPTS}/{SIGNATURES}")
+    return name not in apart and not name.startswith((f"{LOCAL}/", f"{PROGRESS}/"))
 
 
-def listed_files(folder: Path) -> list[Path]:
-    """Every file of a run's folder whose digest is in its list: all but the page, the list and its signatures.
-
-    And but `LOCAL` and `PROGRESS`. A digest of predictions of few records would tell their labels to whoever tries them
-    all, so the list has none.
-    """
-    apart = {folder / PAGE, folder / TRANSCRIPTS / INDEX, folder / TRANSCRIPTS / SIGNATURES}
-    local = {folder / LOCAL, folder / PROGRESS}
-    return sorted(
-        path
-        for path in folder.rglob("*")
-        if path not in apart and local.isdisjoint(path.parents) and (path.is_symlink() or not path.is_dir())
-    )
+def file_name(text: str) -> str:
+    """A text as a part of a file's name."""
+    return "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in text)
 
 
-def file_digest(path: Path) -> bytes:
-    """SHA-256 of a file, read in pieces; OSError."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()
+def transcript_file(position: int) -> str:
+    """Name of the file of the transcript that comes at that place in the evidence."""
+    return f"{position:05d}.msgpack"
 
 
-def read_plain(path: Path) -> bytes:
-    """Content of a plain file; OSError for anything else, which might never end, and for names that none can have."""
-    try:
-        if path.is_file():
-            return path.read_bytes()
-    except ValueError as error:
-        raise OSError(str(error)) from None
-    raise FileNotFoundError(str(path))
+def encode_transcript(transcript: Transcript) -> bytes:
+    """Content of that file."""
+    return msgspec.msgpack.encode(transcript.envelopes)
 
 
 def decode_transcript(data: bytes) -> Transcript:

@@ -1,14 +1,17 @@
-"""The commands of a steward, who keeps a curator: `expril keys` and `expril ledger ...`."""
+"""The commands of a steward who keeps a ledger: `expril keys` and `expril ledger ...`."""
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 
-from expril.commands.terminal import Json, err, plain_errors, print_json, wide_console
+from expril.commands.terminal import BAD, Json, err, exit_unless, plain_errors, print_json, print_table, refuse, say
+from expril.report.table import Written, strong, text_table
+
+if TYPE_CHECKING:
+    from curator_node.ledger.view import LedgerView
 
 Ledgers = Annotated[list[str], typer.Argument(help="SQLite ledgers, exports, or databases' URLs.", metavar="LEDGER...")]
 OneLedger = Annotated[str, typer.Argument(help="A SQLite ledger, or a database's URL.", metavar="LEDGER")]
@@ -67,8 +70,8 @@ def ledger_show(
             if json_:
                 print_json(view.as_object())
                 continue
-            for table in view.tables():
-                wide_console().print(table)
+            print_table(_learners(view))
+            print_table(_entries(view))
         _complain(wrong)
 
 
@@ -235,6 +238,53 @@ def ledger_upgrade(ledger: OneLedger) -> None:
         sys.stdout.write(f"{told_place(where)} has tables of version {VERSIONS[-1]}, and {how}{kept}\n")
 
 
+@ledger_app.command("checkpoint")
+def ledger_checkpoint(
+    ledger: OneLedger,
+    key: CuratorKey,
+    out: Annotated[Path, typer.Option(help="The file to make, for a witness.")],
+    since: Annotated[
+        str, typer.Option(help="An older checkpoint that the witness has co-signed, or its number of entries.")
+    ] = "",
+    mark: Annotated[
+        Path | None, typer.Option(help="Of a process that serves: the ledger must hold what it names. [the one beside]")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Sign how many entries a ledger has and the root over them, for a witness. Exit 1: halted, rolled back, edited."""
+    with plain_errors():
+        from curator_node.key_files import read_key
+        from curator_node.keyring import first_key
+        from curator_node.ledger.checkpointing import write_checkpoint
+        from curator_node.ledger.places import ledger_place
+        from protocol.ledger.checkpoints import CheckpointError
+        from protocol.ledger.notes import PLAIN, verifier_key
+
+        where, owner = ledger_place(ledger), read_key(key)
+        try:
+            made, marked = write_checkpoint(where, owner, out, since=since, mark=mark, first=first_key(key))
+        except CheckpointError as error:
+            refuse({"refused": str(error)}, as_json=json_)
+        checkpoint = made.signed.checkpoint
+        if json_:
+            print_json(
+                {
+                    "curator": checkpoint.first.hex(),
+                    "entries": checkpoint.size,
+                    "since": made.old,
+                    "root": checkpoint.root.hex(),
+                    "head": checkpoint.head.hex(),
+                    "verifier_key": verifier_key(checkpoint.origin, PLAIN, owner.public),
+                    "mark": marked,
+                }
+            )
+            return
+        proven = f", going on from {made.old}" if made.old else ""
+        sys.stdout.write(f"{out}: {checkpoint.size} entries{proven}; head {checkpoint.head.hex()[:16]}\n")
+        if not marked:
+            err.print("no mark was at hand: that this is the newest state rests on your word (--mark)", soft_wrap=True)
+
+
 def _beside(where: Path | str, suffix: str) -> Path:
     from protocol.errors import ConfigurationError
 
@@ -244,7 +294,47 @@ def _beside(where: Path | str, suffix: str) -> Path:
 
 
 def _complain(wrong: Sequence[tuple[str, str]]) -> None:
-    for place, text in wrong:
-        err.print(f"[bold red]not in order[/] {escape(f'{place}: {text}')}", highlight=False, soft_wrap=True)
-    if wrong:
-        raise typer.Exit(1)
+    say("not in order", *(f"{place}: {text}" for place, text in wrong), style=BAD)
+    exit_unless(not wrong)
+
+
+def _learners(view: "LedgerView") -> Written:
+    """What each learner reserved, spent and has left."""
+    from fractions import Fraction
+
+    from protocol.errors import printable
+    from protocol.rationals import written
+
+    zero = Fraction(0)
+    account, policy, rows = view.account, view.policy, list[Sequence[object]]()
+    for keys, cap, left in view.learners():
+        newest, more = keys[-1], f" +{len(keys) - 1}" if len(keys) > 1 else ""
+        own = (written(sum((sums.get(key, zero) for key in keys), zero)) for sums in (account.spent, account.reserved))
+        allowed = (written(told) if told else "?" for told in (cap, left))
+        rows.append((printable(view.name_of(newest) or "?"), newest.hex()[:16] + more, *own, *allowed))
+    total = (written(account.total_spent), written(account.total_reserved))
+    rows.append(strong("all", "", *total, "?" if policy is None else written(policy.total_cap), ""))
+    title = "spent and left" + (" - HALTED" if account.halted else "")
+    note = "" if policy else "names, caps and what is left: add --policy FILE"
+    return text_table(title, ("learner", "key", "spent", "set aside", "cap", "left"), rows, note=note)
+
+
+def _entries(view: "LedgerView") -> Written:
+    from datetime import UTC, datetime
+
+    from protocol.errors import printable
+    from protocol.ledger.entries import EntryKind
+    from protocol.messages import NO_STUDY, NOBODY
+    from protocol.rationals import written
+
+    rows = []
+    for entry in view.entries:
+        when = datetime.fromtimestamp(entry.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        who = "" if entry.learner == NOBODY else view.name_of(entry.learner) or entry.learner.hex()[:8]
+        question = str(entry.sequence) if entry.kind in (EntryKind.CHARGE, EntryKind.ANSWERED) else ""
+        study = "" if entry.study == NO_STUDY else entry.study.hex()[:8]
+        note = printable(view.told(entry), 400)
+        rows.append((entry.index, when, entry.kind, who, study, question, written(entry.amount), note))
+    how = "NOT IN ORDER; up to" if view.findings else "chain and signatures verified to"
+    headings = ("#", "when (UTC)", "what", "learner", "study", "question", "epsilon", "note")
+    return text_table(f"entries, {how} {view.account.head.hex()[:16]}", headings, rows, wraps=["note"])

@@ -1,0 +1,127 @@
+"""The commands that make cards, by which two sides are known to each other: of a learner, and of a curator."""
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from expril.commands.learner import learner_app
+from expril.commands.steward.site import Folder, curator_app
+from expril.commands.terminal import err, plain_errors
+from protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from protocol.identity import IdentityCard, Role
+
+DAY = 86_400
+Out = Annotated[Path | None, typer.Option("--out", "-o", help="File to write. [standard output]")]
+Name = Annotated[str, typer.Option(help="Of the holder, as the other side will read it.")]
+Organisation = Annotated[str, typer.Option(help="Of the holder.")]
+Contact = Annotated[str, typer.Option(help="How to reach the holder.")]
+Days = Annotated[int, typer.Option(help="Days for which the card is valid; 0: without an end.", min=0, max=36_600)]
+
+
+@learner_app.command("card")
+def learner_card(
+    key: Annotated[Path, typer.Argument(help="The learner's private key (PEM): expril keys FILE.")],
+    name: Name,
+    organisation: Organisation = "",
+    contact: Contact = "",
+    valid_days: Days = 0,
+    out: Out = None,
+) -> None:
+    """Make the card that a curator enrols: a text, signed by the key, to mail; and the fingerprint to read out."""
+    with plain_errors():
+        from curator_node.key_files import read_key
+        from protocol.identity import write_identity
+
+        own = read_key(key)
+        card = drafted("learner", name, organisation, contact, own.public, valid_days)
+        hand_out(card, write_identity(card, own), out)
+
+
+@learner_app.command("rotate")
+def learner_rotate(
+    key: Annotated[Path, typer.Argument(help="The private key that gives way (PEM); it stays where it is.")],
+    new: Annotated[Path, typer.Argument(help="Where to write the new private key.")],
+    card: Annotated[Path, typer.Option(help="The card of the key that gives way.")],
+    valid_days: Days = 0,
+    out: Out = None,
+) -> None:
+    """Make a new key, and its card with the old key's word that the new one takes its place. Not after a leak."""
+    with plain_errors(kept="a new key that was written stays; remove it before you try again"):
+        import msgspec
+
+        from curator_node.key_files import read_key, write_key
+        from protocol.identity import MOST_SUCCESSIONS, succession, write_identity
+
+        old, before, now = read_key(key), read_card(card), int(time.time())
+        if before.key != old.public or before.role != "learner":
+            raise ConfigurationError(f"{card} is not the card of the learner's key {key}")
+        write_key(new)
+        own = read_key(new)
+        chain = (*before.successions, succession(old, own.public, "learner", now))[-MOST_SUCCESSIONS:]
+        until = now + valid_days * DAY if valid_days else 0
+        after = msgspec.structs.replace(before, key=own.public, issued=now, until=until, successions=chain)
+        hand_out(after, write_identity(after, own), out)
+
+
+@curator_app.command("card")
+def curator_card(
+    folder: Folder,
+    name: Annotated[str, typer.Option(help="Of the curator. [the policy's]")] = "",
+    organisation: Organisation = "",
+    contact: Contact = "",
+    valid_days: Days = 0,
+    out: Out = None,
+) -> None:
+    """Make the card that learners pin, with the word of former keys; and the fingerprint to read out."""
+    with plain_errors():
+        from curator_node import keyring
+        from curator_node.enrolment import read_policy_of
+        from protocol.identity import write_identity
+
+        named = name or read_policy_of(folder, kinds=None).name
+        draft = drafted("curator", named, organisation, contact, bytes(32), valid_days)
+        card, own = keyring.curator_card(folder, draft)
+        hand_out(card, write_identity(card, own), out)
+
+
+def drafted(role: "Role", name: str, organisation: str, contact: str, key: bytes, valid_days: int) -> "IdentityCard":
+    """A card as its holder wants it; ConfigurationError says which of its words it cannot hold."""
+    from protocol.identity import MOST_NAME, IdentityCard, check_said
+
+    check_said("--name", name, least=1, most=MOST_NAME)
+    check_said("--organisation", organisation)
+    check_said("--contact", contact)
+    now = int(time.time())
+    return IdentityCard(
+        role=role,
+        name=name,
+        organisation=organisation,
+        contact=contact,
+        key=key,
+        issued=now,
+        until=now + valid_days * DAY if valid_days else 0,
+    )
+
+
+def read_card(path: Path) -> "IdentityCard":
+    """The card in a file; ConfigurationError where it is none."""
+    from curator_node.text_files import read_text_file
+    from protocol.identity import read_identity
+
+    return read_identity(read_text_file(path, "card file", remedy="ask its holder for it"), where=str(path))
+
+
+def hand_out(card: "IdentityCard", text: str, out: Path | None) -> None:
+    """The text to a file or to standard output; what is for the holder's eyes, to standard error."""
+    if out is None:
+        sys.stdout.write(text)
+    else:
+        from curator_node.new_files import write_new
+
+        write_new(out, text.encode(), rule="a card is never overwritten", public=True)
+    err.print(f"fingerprint {card.fingerprint}", highlight=False, soft_wrap=True)
