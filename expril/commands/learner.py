@@ -339,7 +339,7 @@ def _words(what: str, done: int, total: int) -> str:
 
 
 def _show(told: dict[str, Any], target: Path) -> None:
-    from learner_node.result.page import spent_by
+    from learner_node.result.document import spent_by
     from protocol.rationals import written
 
     lines = []

@@ -14,13 +14,14 @@ import msgspec
 import numpy as np
 import polars as pl
 
+from expril.report.page import as_page
 from learner_node.deployed import Finding
 from learner_node.learn import Learned
 from learner_node.model_files import SUFFIX, StudyModel, encode_model, kept_in_files
 from learner_node.pooling import POOLED
 from learner_node.private_files import PRIVATE_FOLDER, write_private
+from learner_node.result.document import study_document
 from learner_node.result.listing import listed_digests, save_index
-from learner_node.result.page import build_study_page
 from learner_node.session import Session
 from learner_node.strategies.base import ClassesEstimate, NumberModel, SourceEstimate
 from learner_node.study import Study
@@ -145,7 +146,7 @@ def save_result(kept: Kept, finding: Finding, folder: Path) -> Object:
         files=listed_digests(folder),
     )
     save_index(index, {kept.study.learner: kept.key}, folder)
-    write_private(folder / PAGE, build_study_page(told).encode())
+    write_private(folder / PAGE, as_page(study_document(told)).encode())
     return told
 
 

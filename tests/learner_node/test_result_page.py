@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from learner_node.result.page import build_study_page
+from expril.report.page import as_page
+from learner_node.result.document import study_document
 
 HOSTILE = "<script>alert(1)</script>"
 EXPECTED = {"accuracy": 0.93, "low": 0.83, "high": 0.98, "majority": 0.66, "majority_low": 0.55, "majority_high": 0.76}
@@ -19,6 +20,10 @@ VALIDATION = {
     "calibration": [{"predicted": 0.1, "observed": [0.1, 0.0, 0.2], "records": [0.5, 0.4, 0.6]}],
 }
 VALIDATION["points"][0] |= {name: [0.5, 0.4, 0.6] for name in ("flagged", "sensitivity", "specificity", "ppv", "npv")}
+
+
+def page_of(told):
+    return as_page(study_document(told))
 
 
 def told(**changes):
@@ -53,17 +58,17 @@ def told(**changes):
 
 
 def test_nothing_that_a_curator_wrote_is_markup():
-    page = build_study_page(told())
+    page = page_of(told())
     assert HOSTILE not in page
     assert page.count("&lt;script&gt;") > 8
     assert "default-src 'none'" in page
     assert not re.findall(r"(?:src|href)=", page)
-    assert page == build_study_page(told())
+    assert page == page_of(told())
 
 
 def test_errors_and_recalls_are_shown_with_their_intervals_and_untrusted_names_as_text():
     errors = {"r2": [0.4, -0.2, 0.7], "mean_absolute_error": [3.25, 2.5, 4.0], "mean_squared_error": [16.0, 9.0, 25.0]}
-    page = build_study_page(told(expected=None, expected_errors=errors, expected_recalls={HOSTILE: [0.6, 0.5, 0.75]}))
+    page = page_of(told(expected=None, expected_errors=errors, expected_recalls={HOSTILE: [0.6, 0.5, 0.75]}))
     assert "explain 40% of the label" in page
     assert "(-20% to 70%)" in page
     assert "3.250" in page
@@ -76,27 +81,25 @@ def test_errors_and_recalls_are_shown_with_their_intervals_and_untrusted_names_a
 
 def test_recalibrated_risks_are_shown_as_fitted_not_as_validated():
     fitted = {"on": True, "intercept": [0.4, 0.3, 0.5], "slope": [1.3, 1.2, 1.4], "bayes_factor": 9.0}
-    page = build_study_page(told(validation=VALIDATION | {"recalibration": fitted}))
+    page = page_of(told(validation=VALIDATION | {"recalibration": fitted}))
     assert "a fit to answers is no validation by them" in page
     assert "1.300" in page
-    off = build_study_page(told(validation=VALIDATION | {"recalibration": fitted | {"on": False}}))
+    off = page_of(told(validation=VALIDATION | {"recalibration": fitted | {"on": False}}))
     assert "so these stay" in off
-    assert "Recalibrated" not in build_study_page(told())
+    assert "Recalibrated" not in page_of(told())
 
 
 def test_what_secure_sums_cost_is_said_to_hold_on_conditions():
     condition = "no more curators collude with the learner than its plan assumes"
-    assert condition in build_study_page(told(pooling="secure"))
-    assert condition not in build_study_page(told())
+    assert condition in page_of(told(pooling="secure"))
+    assert condition not in page_of(told())
 
 
 def test_what_is_not_known_is_not_shown():
-    page = build_study_page(
-        told(shares={}, expected=None, validation=None, left_out={}, not_private=[], answered_late={})
-    )
+    page = page_of(told(shares={}, expected=None, validation=None, left_out={}, not_private=[], answered_late={}))
     assert "records that count" not in page
     assert "Note: many attributes vary" in page
-    assert "Note:" not in build_study_page(told(advice=""))
+    assert "Note:" not in page_of(told(advice=""))
     assert "do not tell how good the model is" in page
     assert "every curator that was asked answered" in page
     assert "Validated by the curators" not in page
@@ -108,12 +111,12 @@ def test_what_it_cost_counts_the_validation_and_names_it():
     (one,) = found["cost"]["curators"].values()
     one |= {"spent": "3/2", "validation": {"spent": "1/2", "at_most": "1/2", "state": "closed"}}
     found["cost"]["claimed"]["validation"] = "1/2"
-    page = build_study_page(found)
+    page = page_of(found)
     assert "That cost epsilon 1.5 (model 1, validation 0.5) at the costliest." in page
     assert "Planned: model 1, validation 0.5." in page
 
 
 @pytest.mark.parametrize(("beats", "words"), [(True, "better than always"), (False, "not shown to be better than")])
 def test_the_verdict_is_said_first(beats, words):
-    page = build_study_page(told(expected=EXPECTED | {"beats_majority": beats, "ranks": True}))
+    page = page_of(told(expected=EXPECTED | {"beats_majority": beats, "ranks": True}))
     assert words in page[: page.index("What the model is worth")]

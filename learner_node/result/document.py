@@ -1,0 +1,259 @@
+"""What is said of a deployed study, once. Whatever a curator wrote is untrusted text, which the writers escape."""
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from expril.report.chart import Axis, Strip, Tick
+from expril.report.document import Code, Document, Facts, Heading, Section, Text
+from expril.report.numbers import count
+from expril.report.table import Cell, Column, Table
+from protocol.rationals import named_parts, written
+from protocol.run_index import FIT, STUDIES, VALIDATION
+
+MODEL, CONSTANT = 0, 5
+"""Colours of the style sheet."""
+WHAT = {"fit": STUDIES[FIT], "validation": STUDIES[VALIDATION]}
+"""A learner's studies as cost.json names them -> as a page does."""
+SHARES = Axis(0.0, 1.0, tuple(Tick(str(n), Axis(0.0, 1.0).at(n), n) for n in (0, 0.5, 1)))
+SECURE = (
+    "It was spent on secure sums. It bounds the privacy loss on two conditions: no more curators collude with the "
+    "learner than its plan assumes, and the cryptography is not broken."
+)
+
+Object = Mapping[str, Any]
+Interval = Sequence[float]
+"""A value and the ends of its 95 % interval."""
+
+
+class Measure(NamedTuple):
+    """A row of intervals from 0 to 1: its name, a note, its colour, value and ends."""
+
+    name: str
+    note: str
+    colour: int
+    interval: Interval
+
+
+def study_document(told: Object) -> Document:
+    """All that is said of `learner_node.result.folder.result_object`; the same object gives the same document."""
+    source = (
+        f"Strategy {told['strategy']}, label “{told['label']}”, {count(told['source_records'], 'source record')}, "
+        f"ExPriL {told['expril']}. The signed list of transcripts lets anybody hold the charges against it, and the model "
+        "loads in Python:"
+    )
+    signed = f"These curators signed their answers as not private, as simulations do: {', '.join(told['not_private'])}."
+    return Document(
+        kind="ExPriL study",
+        subject=told["learner"],
+        headline=told["title"],
+        summary=_summary(told),
+        created=told["finished"],
+        about=told["purpose"],
+        banner=("Not private.", signed) if told["not_private"] else None,
+        sections=[
+            _worth(told),
+            *_validated(told),
+            _cost(told),
+            _left_out(told),
+            _receipts(told["cost"]["curators"]),
+            Section(
+                "Where this comes from",
+                [Text(source), Code('expril audit run FOLDER\nexpril.load("FOLDER").predict_proba(table)')],
+            ),
+        ],
+    )
+
+
+def _summary(told: Object) -> list[str]:
+    asked = len(told["cost"]["curators"])
+    answered = asked - len(told["left_out"])
+    sentences = [
+        f"{answered} of {asked} curators answered for about {told['private_records']:,} records.".replace(
+            ",", "\u202f"
+        ),
+        f"That cost epsilon {_spent(told['cost'])} at the costliest.",
+    ]
+    if told["shares"]:
+        common = (
+            f"{value:.1%} ({low:.1%} to {high:.1%}) are “{name}”" for name, (value, low, high) in told["shares"].items()
+        )
+        sentences.append(f"Of the private records that count {', '.join(common)}, with 95 % intervals.")
+    expected = told["expected"]
+    if expected is not None:
+        verdict = "better than" if expected["beats_majority"] else "not shown to be better than"
+        sentences.append(
+            f"The model is expected to classify {expected['accuracy']:.1%} of such records correctly, {verdict} always "
+            "answering the more frequent class."
+        )
+    errors = told["expected_errors"]
+    if errors is not None and errors["r2"] is not None:
+        value, low, high = errors["r2"]
+        sentences.append(
+            f"The model is expected to explain {value:.0%} of the label's variance ({low:.0%} to {high:.0%})."
+        )
+    return sentences
+
+
+def spent_by(curator: Object, cost: Object) -> str:
+    """What a curator charged, and for which study: "2 (model 1, validation 1)"; both are of `cost_object`."""
+    return written(curator["spent"]) + named_parts((WHAT[what], curator[what]["spent"]) for what in cost["claimed"])
+
+
+def _spent(cost: Object) -> str:
+    """What the costliest curator charged, and for what."""
+    return spent_by(max(cost["curators"].values(), key=lambda one: Fraction(one["spent"])), cost)
+
+
+def triple(interval: Interval) -> str:
+    """A value and its interval."""
+    return f"{interval[0]:.3f} ({interval[1]:.3f} to {interval[2]:.3f})"
+
+
+def _strip(colour: int, interval: Interval) -> Strip:
+    value, low, high = (min(max(end, 0.0), 1.0) for end in interval)
+    return Strip(SHARES, dots=[(colour, value, (low, high), triple(interval))])
+
+
+def _worth(told: Object) -> Section:
+    """What the answers let the learner expect, and what was validated."""
+    expected, errors, validation = told["expected"], told["expected_errors"], told["validation"]
+    rows: list[Measure] = []
+    if expected is not None:
+        majority = [expected[f"majority{end}"] for end in ("", "_low", "_high")]
+        rows = [
+            Measure("Accuracy", "", MODEL, [expected[name] for name in ("accuracy", "low", "high")]),
+            Measure("Majority class", "what always answering it would score", CONSTANT, majority),
+            Measure("AUC", "", MODEL, [expected[f"auc{end}"] for end in ("", "_low", "_high")]),
+        ]
+    if errors is not None and errors["r2"] is not None:
+        rows.append(Measure("R²", "-1 stands for whatever is less", MODEL, errors["r2"]))
+    rows += [Measure(f"Recall of {name}", "", MODEL, own) for name, own in (told["expected_recalls"] or {}).items()]
+    if validation is not None:
+        rows.append(Measure("AUC", "validated by the curators", MODEL, validation["auc"]))
+    columns: list[Column[Measure]] = [
+        Column("measure", lambda row: Cell(row.name, under=row.note), names=True),
+        Column("0 to 1", lambda row: _strip(row.colour, row.interval), drawn=True, axis=SHARES),
+        Column("estimate (95 % interval)", lambda row: triple(row.interval), number=True),
+    ]
+    population = f" Here {told['population']}." if told["population"] else ""
+    lead = (
+        "From the noisy answers alone, with 95 % intervals. Nobody but the curators can compute the exact values."
+        f"{population}"
+    )
+    if not rows:
+        lead = (
+            "This strategy’s answers do not tell how good the model is"
+            f"{' with one model a curator' if told['pooling'] == 'site' else ''}. A validation asks the curators: "
+            "validate in STUDY.toml."
+        )
+    notes = []
+    if errors and errors["mean_absolute_error"]:
+        notes.append(
+            f"Mean absolute error {triple(errors['mean_absolute_error'])}, in units of the label; mean squared error "
+            f"{triple(errors['mean_squared_error'])}. A part of epsilon asked for these errors, and for the labels’ "
+            "squared distances from their mean."
+        )
+    if expected:
+        beats = "beats" if expected["beats_majority"] else "is not shown to beat"
+        ranks = "ranks" if expected["ranks"] else "is not shown to rank"
+        notes.append(f"The model {beats} the majority class, and {ranks} records better than chance, at level 2.5 %.")
+    notes += [f"Note: {told['advice']}."] if told["advice"] else []
+    notes += [f"The validation brought nothing: {told['validation_failure']}"] if told["validation_failure"] else []
+    table = Table.of("What the model is worth", columns, rows)
+    return Section("What the model is worth", [Text(lead), table, *(Text(note, "fine") for note in notes)])
+
+
+def _validated(told: Object) -> list[Section]:
+    validation = told["validation"]
+    if not validation:
+        return []
+    share = f" The share of “{told['positive']}” is {triple(validation['prevalence'])}." if told["positive"] else ""
+    lead = (
+        f"A second study, at epsilon {written(validation['epsilon'])}, asked how many records of each class lie in "
+        f"bins of the model’s score.{share}"
+    )
+
+    def column(name: str) -> Column[Object]:
+        def show(point: Object) -> Cell:
+            value, low, high = point[name]
+            return Cell(f"{value:.2f}", under=f"{low:.2f}–{high:.2f}")
+
+        return Column(name.upper() if name in ("ppv", "npv") else name, show, number=True)
+
+    points: list[Column[Object]] = [
+        Column("threshold", lambda point: point["rule"], names=True),
+        Column("probability", lambda point: f"{point['threshold']:.3f}", number=True),
+        *map(column, ("flagged", "sensitivity", "specificity", "ppv", "npv")),
+    ]
+    bins: list[Column[Object]] = [
+        Column("foretold", lambda row: f"{row['predicted']:.3f}", names=True),
+        Column("observed, 0 to 1", lambda row: _strip(MODEL, row["observed"]), drawn=True, axis=SHARES),
+        Column("observed (95 % interval)", lambda row: triple(row["observed"]), number=True),
+    ]
+    sections = [
+        Section(
+            "Validated by the curators",
+            [
+                Text(lead),
+                Table.of("thresholds", points, validation["points"]),
+                Heading("Calibration"),
+                Table.of("calibration", bins, validation["calibration"]),
+            ],
+        )
+    ]
+    if fitted := validation["recalibration"]:
+        outcome = (
+            "The recalibrated model has risks that fit them, in the same order: recalibrated_ of the loaded model."
+            if fitted["on"]
+            else "The answers favour the risks as they are, so these stay."
+        )
+        text = (
+            f"Intercept {triple(fitted['intercept'])} and slope {triple(fitted['slope'])} of the logit were fitted to "
+            f"the same answers. {outcome} What is validated above are the risks as they were: a fit to answers is no "
+            "validation by them."
+        )
+        sections.append(Section("Recalibrated", [Text(text)]))
+    return sections
+
+
+def _cost(told: Object) -> Section:
+    cost = told["cost"]
+
+    def study(what: str) -> Column[tuple[str, Object]]:
+        return Column(WHAT[what], lambda row: written(row[1][what]["spent"]), number=True)
+
+    columns: list[Column[tuple[str, Object]]] = [
+        Column("curator", lambda row: row[0], names=True),
+        Column("epsilon spent", lambda row: Cell(written(row[1]["spent"]), strong=True), number=True),
+        Column("at most", lambda row: written(row[1]["at_most"]), number=True),
+        *map(study, cost["claimed"]),
+        Column("study", lambda row: row[1]["fit"]["state"], number=True),
+    ]
+    lead = "Exact, from the curators’ signed receipts. At most: a lost answer may have been charged all the same."
+    planned = ", ".join(f"{WHAT[what]} {written(claimed)}" for what, claimed in cost["claimed"].items())
+    table = Table.of("What it cost", columns, list(cost["curators"].items()))
+    secure = [Text(SECURE, "fine")] if told["pooling"] == "secure" else []
+    exactly = Text(f"Planned: {planned}. All figures exactly: cost.json.", "fine")
+    return Section("What it cost", [Text(lead), table, exactly, *secure])
+
+
+def _left_out(told: Object) -> Section:
+    nobody = Text("Nobody: every curator that was asked answered every question.")
+    reasons = Facts(list(told["left_out"].items()), "glossary")
+    late = ", ".join(f"{name} {times}" for name, times in told["answered_late"].items())
+    again = [Text(f"Asked more than once, and charged once: {late}.", "fine")] if late else []
+    return Section("Who is not in the model", [reasons if told["left_out"] else nobody, *again])
+
+
+def _receipts(curators: Object) -> Section:
+    lead = (
+        "Digest (SHA-256) of each curator’s newest receipt. Show it where a curator’s ledger is in doubt; the "
+        "receipts are beside this page."
+    )
+    columns: list[Column[tuple[str, Object]]] = [
+        Column("curator", lambda row: row[0], names=True),
+        Column("public key", lambda row: row[1]["key"]),
+        Column("newest receipt", lambda row: row[1]["newest_receipt"] or "none"),
+    ]
+    return Section("Receipts", [Text(lead), Table.of("Receipts", columns, list(curators.items()), "digests")])
