@@ -36,6 +36,9 @@ def study(  # noqa: PLR0913, PLR0917 - the options of a command
     only: Annotated[
         list[str] | None, typer.Option(help="Of one axis of the study: AXIS=NAME,NAME; repeatable.")
     ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="A further option of the study: NAME=VALUE; repeatable.")
+    ] = None,
     jobs: Jobs = None,
     workers: Workers = "",
     rewrite: Annotated[bool, typer.Option("--rewrite", help="Compute nothing; write all from the cells.")] = False,
@@ -49,7 +52,6 @@ def study(  # noqa: PLR0913, PLR0917 - the options of a command
     folder = out / name
     with plain_errors(part="simulations", kept=KEPT.format(folder)):
         from expril.report.files import as_object
-        from expril.report.provenance import read_provenance
         from expril.report.terminal import as_terminal
         from lab.studies import STUDIES, load_study
         from learner_node.doubts import require_confirmed
@@ -70,18 +72,21 @@ def study(  # noqa: PLR0913, PLR0917 - the options of a command
         options += [
             *["--full"] * full,
             *(f"--only {axis}" for axis in only or ()),
+            *(f"--set {option}" for option in set_ or ()),
             *["--large-epsilon"] * large_epsilon,
         ]
         command = " ".join(["expril-lab study", name, *options])
-        order = Order(size, chosen.seed if seed is None else seed, folder, command, who_computes(workers, jobs))
+        further = chosen.read_options(set_ or ())
+        order = Order(
+            size, chosen.seed if seed is None else seed, folder, command, who_computes(workers, jobs), further
+        )
         if rewrite:
             document = chosen.write(folder)
         else:
             with work_bar(json_) as tick:
                 document = chosen.run(order, tick)
         if json_:
-            found = chosen.findings(chosen.cells(folder), read_provenance(folder).get(chosen.name))
-            print_json({"run": str(folder), "found": as_object(found)})
+            print_json({"run": str(folder), "found": as_object(chosen.found(folder))})
             return
     console = wide_console(chosen.width)
     for shown in as_terminal(document):
