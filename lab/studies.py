@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from simulations.campaign.study import Study
 
 STUDIES = {
+    "reproduction": (
+        "lab.paper.study:STUDY",
+        "The paper's Table 2 and Figure 1, made again (docs/reproduction.md).",
+    ),
     "sites": ("lab.sites.study:STUDY", "Accuracy, noise and bytes with 1 to 100 sites (docs/sites.md)."),
     "statistic": (
         "lab.statistic.study:STUDY",

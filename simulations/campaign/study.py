@@ -84,7 +84,7 @@ class Part:
     name: str
     cell: type[Any]
     tasks: Callable[[Order], Sequence[Task]]
-    compute: Callable[[Task], Any]
+    compute: Callable[[Any], Any]
     settings: Callable[[Order], Mapping[str, object]] = lambda _order: {}
     file_of: Callable[[Task], str] | None = None
     batches: Callable[[Order, Sequence[Task]], Sequence[Batch]] | None = None
