@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any
 
 from expril.report.chart import Axis, Figure, Key, Place, Series, Stage, Strip, Tick, count_axis, line_chart, make_axis
-from expril.report.document import PAGE, PAPER, Block, Charts, Document, Fold, Heading, Medium, Section, Text
+from expril.report.document import PAGE, PAPER, Block, Charts, Document, Fold, Medium, Section, Text
 from expril.report.numbers import decimal, points, signed, with_error
 from expril.report.table import Cell, Column, Group, Table, Tone, Written, attributes, text_table
-from lab.paper.experiments import EXPERIMENTS, FIGURE, TABLE
+from lab.paper.experiments import EXPERIMENTS, FIGURE, LEARNERS, TABLE
 from lab.paper.findings import CELLS, Counts, Gap, change, findings, gaps, setting_counts, table_counts
 from lab.paper.model import (
     ACCURACIES,
@@ -405,7 +405,7 @@ def _figure1(found: Reproduction) -> list[Block]:
     legend = [Key(index, False, title) for index, title in sorted(keys, key=list(STYLES.values()).index)]
     blocks: list[Block] = [Text(CURVES_READING), Charts((), legend)] if styled else []
     for name, curves in styled.items():
-        blocks += [Heading(name), Charts(_panels(name, curves), columns=2)]
+        blocks.append(Charts(_panels(name, curves), columns=2))
         blocks.append(Fold(f"Numbers of {name}", [_numbers(name, curves)]))
     return blocks
 
@@ -447,15 +447,24 @@ def _panel(title: str, curves: Sequence[Curve], stage: Stage) -> Figure:
 
 
 def _numbers(dataset: str, curves: Sequence[Curve]) -> Written:
-    """Every point of a data set's curves; below it, what it claims to cost."""
-    rounds = sorted({point.rounds for curve in curves for point in curve.points})
-    rows = []
-    for curve in curves:
-        cost = "" if curve.noise == "none" else "ε {}"
-        texts = {p.rounds: Cell(point_text(p), under=cost.format(epsilon_text(p.epsilon))) for p in curve.points}
-        rows.append([curve_title(curve), *(texts.get(number, "–") for number in rounds)])
-    headings = ["curve", *(f"t = {number}" for number in rounds)]
-    return text_table(f"Numbers of the learning curves of {dataset}", headings, rows, numbers=True, style="numbers")
+    """Every point of a data set's curves, C-ExPriL beside I-ExPriL, and what it claims to cost."""
+    groups: list[Group[Sequence[object]]] = []
+    for style, (_, title) in STYLES.items():
+        both = {curve.learner: curve for curve in curves if (curve.noise, curve.fixed) == style}
+        at = {
+            learner: {point.rounds: point for point in both[learner].points} if learner in both else {}
+            for learner in LEARNERS
+        }
+        rows = []
+        for rounds in sorted({rounds for places in at.values() for rounds in places}):
+            shown = [places.get(rounds) for places in at.values()]
+            claimed = next(point.epsilon for point in shown if point)
+            texts = ["–" if point is None else point_text(point) for point in shown]
+            rows.append([rounds, *texts, "–" if style[0] == "none" else epsilon_text(claimed)])
+        groups += [Group(rows, title)] if rows else []
+    headings = ("t", *(f"{learner}-ExPriL" for learner in LEARNERS), "epsilon claimed")
+    empty = text_table(f"Numbers of the learning curves of {dataset}", headings, (), numbers=True)
+    return replace(empty, groups=groups)
 
 
 def _curve_ends(found: Reproduction) -> Written:
