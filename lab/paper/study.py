@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from expril.commands.terminal import MOST_SEED
 from expril.report.chart import Axis, Figure, Key, Place, Series, Stage, Strip, Tick, count_axis, line_chart, make_axis
 from expril.report.document import PAGE, PAPER, Block, Charts, Document, Fold, Medium, Section, Text
 from expril.report.numbers import decimal, points, signed, with_error
@@ -645,8 +646,8 @@ def _noise(order: Order) -> str:
 
 
 def _noise_seed(text: str) -> int:
-    if not text.isdecimal():
-        raise ValueError("a noise_seed is a whole number from 0")
+    if not text.isdecimal() or int(text) > MOST_SEED:
+        raise ValueError(f"a noise_seed is a whole number from 0 to {MOST_SEED}")
     return int(text)
 
 

@@ -353,8 +353,6 @@ HUGE = 10**23
         ["compare", "--seed", HUGE],
         ["compare", "--runs", HUGE],
         ["compare-synthetic", "--seed", HUGE],
-        ["reproduce", "table2", "--seed", HUGE],
-        ["reproduce", "table2", "--noise-seed", HUGE],
         ["simulate", "--seed", "one"],
         ["simulate", "--sead", 1],
         ["simulated"],

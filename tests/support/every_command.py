@@ -85,7 +85,6 @@ def calls(folder):
         ("simulate",),
         *(("simulate", name) for name in ("holdout", "insite", "sample", "sites", "statistic")),
         ("report", folder),
-        ("reproduce", "table2"),
         ("compare",),
         ("compare-synthetic",),
         ("audit", "all"),
