@@ -503,10 +503,13 @@ SUMMARY = (
 )
 
 
+def _led(reading: str, table: Table[Any] | None) -> list[Block]:
+    """A table below how it is read; nothing where it has no row."""
+    return [Text(reading), table] if table else []
+
+
 def document(found: Reproduction) -> Document:
     """Table 2, the privacy of its mechanism, what closes its gaps, and Figure 1."""
-    pictured, beside, where, ends = _pictured(found), _beside(found), _where(found), _curve_ends(found)
-    epsilons, tests, gap_table, some = _epsilons(found), _tests(found), _gaps(found), _some_points(found)
     counts = Table.of("Settings over all entries", _counts_columns("setting changed"), setting_counts(found))
     names = [name for name, setups in found.settings.items() if setups]
     rows = [
@@ -519,24 +522,22 @@ def document(found: Reproduction) -> Document:
         headline="Table 2 and Figure 1 of the paper, made again",
         summary=[SUMMARY],
         sections=[
-            Section("Beside the paper", [Text(COUNTS_READING), where] if where else ()),
-            Section("Table 2: accuracy", [Text(READING), pictured] if pictured else (), PAGE),
-            Section("Table 2: accuracy", [Text(READING_BESIDE), beside] if pictured else (), MARKDOWN),
+            Section("Beside the paper", _led(COUNTS_READING, _where(found))),
+            Section("Table 2: accuracy", _led(READING, _pictured(found)), PAGE),
+            Section("Table 2: accuracy", _led(READING_BESIDE, _beside(found)), MARKDOWN),
             Section("Table 2", [_compact(found)], TERMINAL),
-            Section("Privacy of the printed mechanism", [Text(PRIVACY_READING), epsilons] if epsilons else (), PAPER),
-            Section("C-ExPriL against I-ExPriL", [Text(TESTS_READING), tests] if tests else (), PAPER),
-            Section(
-                "Entries that differ, and what closes them", [Text(CLOSING), gap_table] if gap_table else (), PAPER
-            ),
-            Section("One setting for all entries", [Text(ONE_SETTING), counts] if counts else ()),
+            Section("Privacy of the printed mechanism", _led(PRIVACY_READING, _epsilons(found)), PAPER),
+            Section("C-ExPriL against I-ExPriL", _led(TESTS_READING, _tests(found)), PAPER),
+            Section("Entries that differ, and what closes them", _led(CLOSING, _gaps(found)), PAPER),
+            Section("One setting for all entries", _led(ONE_SETTING, counts)),
             Section("With one setting changed", [_changed(found)], TERMINAL),
             Section("Figure 1: learning curves", _figure1(found), PAGE),
             Section(
                 "Figure 1: first and last points of the learning curves",
-                [Text(ENDS_READING), ends] if ends else (),
+                _led(ENDS_READING, _curve_ends(found)),
                 MARKDOWN,
             ),
-            Section("Figure 1", [some], TERMINAL),
+            Section("Figure 1", [_some_points(found)], TERMINAL),
         ],
         note="[docs/reproduction.md](../reproduction.md) says what was found; report.html has the curves.",
         sources=[(title, found.provenance.get(name)) for name, title in ((TABLE, "Table 2"), (FIGURE, "Figure 1"))],
