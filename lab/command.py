@@ -36,6 +36,9 @@ def study(  # noqa: PLR0913, PLR0917 - the options of a command
     only: Annotated[
         list[str] | None, typer.Option(help="Of one axis of the study: AXIS=NAME,NAME; repeatable.")
     ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="A further option of the study: NAME=VALUE; repeatable.")
+    ] = None,
     jobs: Jobs = None,
     workers: Workers = "",
     rewrite: Annotated[bool, typer.Option("--rewrite", help="Compute nothing; write all from the cells.")] = False,
@@ -68,10 +71,14 @@ def study(  # noqa: PLR0913, PLR0917 - the options of a command
         options += [
             *["--full"] * full,
             *(f"--only {axis}" for axis in only or ()),
+            *(f"--set {option}" for option in set_ or ()),
             *["--large-epsilon"] * large_epsilon,
         ]
         command = " ".join(["expril-lab study", name, *options])
-        order = Order(size, chosen.seed if seed is None else seed, folder, command, who_computes(workers, jobs))
+        further = chosen.read_options(set_ or ())
+        order = Order(
+            size, chosen.seed if seed is None else seed, folder, command, who_computes(workers, jobs), further
+        )
         if rewrite:
             document = chosen.write(folder)
         else:
@@ -83,6 +90,6 @@ def study(  # noqa: PLR0913, PLR0917 - the options of a command
     console = wide_console(chosen.width)
     for shown in as_terminal(document):
         console.print(shown, soft_wrap=not hasattr(shown, "columns"), highlight=False)
-    if not full and size != chosen.full:
+    if not (full or rewrite or size == chosen.full):
         say("note", f"this is the short form; --full is what is published, and takes {chosen.full.takes} on two cores")
     console.print(f"report: {folder / PAGE}", soft_wrap=True, highlight=False)

@@ -22,6 +22,10 @@ STUDIES = {
         "lab.sample.study:STUDY",
         "Figures of the MBDE paper: sampling under integral privacy (docs/integral-privacy.md).",
     ),
+    "reproduction": (
+        "lab.paper.study:STUDY",
+        "The paper's Table 2 and Figure 1, made again (docs/reproduction.md).",
+    ),
     "sites": ("lab.sites.study:STUDY", "Accuracy, noise and bytes with 1 to 100 sites (docs/sites.md)."),
     "statistic": (
         "lab.statistic.study:STUDY",

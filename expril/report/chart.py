@@ -303,6 +303,7 @@ class Figure:
         unit: words above the vertical axis.
         across: words below the horizontal axis.
         zero: label of the level that is drawn stronger; "" for none.
+        second: a name, and a second row of labels below the ticks.
     """
 
     stage: Stage
@@ -316,6 +317,7 @@ class Figure:
     unit: str = ""
     across: str = ""
     zero: str = ""
+    second: tuple[str, tuple[Tick, ...]] = ("", ())
 
     @property
     def height(self) -> int:
@@ -376,6 +378,7 @@ def line_chart(  # noqa: PLR0913 - what may differ from chart to chart
     across: str = "",
     text: str = "",
     zero: str = "",
+    second: tuple[str, tuple[Tick, ...]] = ("", ()),
     diagonal: bool = False,
 ) -> Figure:
     """Return lines over one axis.
@@ -394,6 +397,7 @@ def line_chart(  # noqa: PLR0913 - what may differ from chart to chart
         across: words below the horizontal axis.
         text: the chart in words; "" takes those of all places.
         zero: label of the level that is drawn stronger.
+        second: a name, and a second row of labels below the ticks.
         diagonal: whether what is equal on both axes is drawn.
     """
     shown = [one for one in series if one.places]
@@ -416,10 +420,11 @@ def line_chart(  # noqa: PLR0913 - what may differ from chart to chart
         axis.ticks,
         tuple(lines),
         text or " ".join(f"{one.key.name}: {'; '.join(place.text for place in one.places)}." for one in shown),
-        below=18 if across else 0,
+        below=18 * (bool(across) + bool(second[1])),
         rules=tuple(Rule(level.style, stage.y(level.value), level.text, level.named) for level in levels),
         diagonal=stage.path((axis.place(x), y) for x, y in ends) if diagonal else "",
         unit=unit,
         across=across,
         zero=zero,
+        second=second,
     )

@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 from lab.comparison.studies import Answer
-from lab.paper.in_site import train_in_site
+from lab.paper.laboratory import train_in_site
 from lab.peers import PeerKind, PeerTask, run_peer
 from lab.problems import PROBLEMS
 from lab.splits import Split

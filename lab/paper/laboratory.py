@@ -14,13 +14,16 @@ from numpy.typing import NDArray
 
 from curator_node.ledger import memory_ledger
 from curator_node.site import assemble_site, hold_records
-from lab.paper.in_site import train_in_site
 from lab.paper.model import Noise
 from lab.splits import Options, Split
 from learner_node.learn import learn
+from learner_node.networks import TrainingSet
 from learner_node.pooling import POOLED
+from learner_node.source import coordinates, standardising_map
 from learner_node.strategies.base import Trainer, class_probabilities
+from learner_node.strategies.checked import PaperOptions
 from protocol.envelopes import SigningKey
+from protocol.hypotheses import Mlp
 from protocol.partitions import FeatureBins, Partition
 from simulations.campaign.curators import roomy_policy, spent
 from simulations.carriers.direct import direct_federation
@@ -61,6 +64,21 @@ class StudyFound:
 
     accuracies: list[float]
     workloads: list[tuple[FeatureBins, ...]]
+
+
+def train_in_site(split: Split, options: Options, train: Trainer) -> Mlp:
+    """Train the reference h*: the paper's network, in site, on the private records with their labels.
+
+    Args:
+        split: its private records, which also standardise the attributes, their labels, and its seed.
+        options: of the paper's strategies, of which those of networks count.
+        train: trains it.
+    """
+    features = standardising_map(split.private)
+    labels = split.private_labels.astype(np.float64)
+    data = TrainingSet(coordinates(features, split.private), labels, None, split.seed)
+    network = train(data, PaperOptions(**options).training)  # type: ignore[arg-type]
+    return Mlp.of(features, list(network.layers))
 
 
 class Laboratory:

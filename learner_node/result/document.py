@@ -39,8 +39,8 @@ def study_document(told: Object) -> Document:
     """All that is said of `learner_node.result.folder.result_object`; the same object gives the same document."""
     source = (
         f"Strategy {told['strategy']}, label “{told['label']}”, {count(told['source_records'], 'source record')}, "
-        f"ExPriL {told['expril']}. The signed list of transcripts lets anybody hold the charges against it, and the model "
-        "loads in Python:"
+        f"ExPriL {told['expril']}. The signed list of transcripts lets anybody hold the charges against it, and the "
+        "model loads in Python:"
     )
     signed = f"These curators signed their answers as not private, as simulations do: {', '.join(told['not_private'])}."
     return Document(

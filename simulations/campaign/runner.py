@@ -6,7 +6,7 @@ what fails is named and costs the others nothing.
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -43,6 +43,14 @@ class Wanted(Protocol):
     @property
     def maker(self) -> str:
         """Who makes its cells: where that is not installed, all its tasks are left out."""
+
+
+class Batch(Wanted, Protocol):
+    """Several tasks that one call computes together."""
+
+    @property
+    def work(self) -> float:
+        """In any unit."""
 
 
 AnyMade = TypeVar("AnyMade", bound=MadeCell)
@@ -196,6 +204,47 @@ def run_missing(
         missing = [task for task in tasks if task not in stores[file_of(task)[0]].finished]
         return run_tasks(
             missing, partial(_one_cell, compute), keep, jobs=jobs, work=guess, progress=progress, finish=finish
+        )
+
+
+def run_batches(
+    path: Path,
+    settings: Mapping[str, Any],
+    kind: type[AnyCell],
+    batches: Callable[[Container[Any]], Sequence[Batch]],
+    compute: Callable[[Any], Computed[AnyCell]],
+    *,
+    jobs: Jobs = 1,
+    progress: Progress = says_nothing,
+    finish: Finish | None = None,
+) -> Finish:
+    """Compute the cells that one file lacks, several in a call.
+
+    Args:
+        path: of the file of cells.
+        settings: that it begins with.
+        kind: of the cells.
+        batches: the keys that the file has -> what is missing.
+        compute: a function that other processes can import; whatever it raises is one failure.
+        jobs: who computes.
+        progress: called with (what was finished, finished work, all work).
+        finish: filled while the work goes on; None makes one.
+
+    Returns:
+        What could not be computed.
+
+    Raises:
+        ConfigurationError: the file was begun with other settings, or another process works on it.
+    """
+    with Store(path, settings, kind) as store:
+        return run_tasks(
+            batches(store.finished),
+            compute,
+            lambda _, cell: store.add(cell),
+            jobs=jobs,
+            work=lambda batch: batch.work,
+            progress=progress,
+            finish=finish,
         )
 
 

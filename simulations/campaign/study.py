@@ -1,6 +1,6 @@
 """A study: tasks -> cells, each kept at once -> findings -> a document. One way to run and to write all of them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,13 @@ from expril.report.document import Document
 from expril.report.files import as_object, csv_table
 from expril.report.markdown import as_markdown
 from expril.report.page import as_page
-from expril.report.provenance import Provenance, read_provenance
+from expril.report.provenance import read_provenance
 from expril.report.svg import as_files
 from protocol.errors import ConfigurationError
 from simulations.campaign.names import parse_names
-from simulations.campaign.runner import Campaign, run_missing, says_nothing
+from simulations.campaign.runner import Batch, Campaign, Finish, run_batches, run_missing, says_nothing
 from simulations.campaign.store import Task, read_cells
-from simulations.campaign.workers import Jobs, Progress
+from simulations.campaign.workers import FailedRunsError, Jobs, Progress
 
 PAGE, MARKDOWN, FINDINGS = "report.html", "README.md", "results.json"
 
@@ -28,7 +28,7 @@ class Size:
     """How much is computed.
 
     Attributes:
-        repeats: of each cell; repeat r has seed `seed + r`.
+        repeats: of each cell; repeat r has seed `seed + r`. 0 where the study has a number for each of its parts.
         epsilons: exact texts.
         axes: name of a choice -> what is chosen, such as data sets; values are keys of `Study.choices`.
         takes: on two cores, in words: "two minutes".
@@ -50,6 +50,7 @@ class Order:
         out: folder of results.
         command: as typed.
         jobs: who computes.
+        options: name of an option that the study declares -> what was read of it.
     """
 
     size: Size
@@ -57,6 +58,7 @@ class Order:
     out: Path
     command: str
     jobs: Jobs = 1
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def seeds(self) -> range:
@@ -75,14 +77,19 @@ class Part:
         compute: a task -> its cell; other processes can import it.
         settings: what the numbers depend on beside the tasks; a file that was begun with others is refused.
         file_of: a task -> the file of its cell below the folder of results; None is one file for all.
+        batches: an order, and tasks that its one file lacks -> what is computed together; `compute` then makes a
+            `Computed` of a batch. None computes each task alone.
+        source: its name in the provenance; "" is the study's. A study with such parts finds all of its provenance.
     """
 
     name: str
     cell: type[Any]
     tasks: Callable[[Order], Sequence[Task]]
-    compute: Callable[[Task], Any]
+    compute: Callable[[Any], Any]
     settings: Callable[[Order], Mapping[str, object]] = lambda _order: {}
     file_of: Callable[[Task], str] | None = None
+    batches: Callable[[Order, Sequence[Task]], Sequence[Batch]] | None = None
+    source: str = ""
 
     def path(self, out: Path, task: Task) -> Path:
         """The file of a task's cell."""
@@ -93,6 +100,20 @@ class Part:
         files = sorted((out / self.name).glob("*.jsonl")) if self.file_of else [out / f"{self.name}.jsonl"]
         return [cell for path in files if path.exists() for cell in read_cells(path, self.cell)]
 
+    def run(self, study: str, order: Order, progress: Progress, finish: Finish) -> None:
+        """Compute the cells that the folder lacks."""
+        settings, tasks = {"experiment": study, **self.settings(order)}, self.tasks(order)
+        to_whom: dict[str, Any] = {"jobs": order.jobs, "progress": progress, "finish": finish}
+        if self.batches is None:
+            run_missing(tasks, self.compute, self.cell, lambda task: (self.path(order.out, task), settings), **to_whom)
+        elif tasks:
+            make, path = self.batches, self.path(order.out, tasks[0])
+
+            def missing(finished: Container[Task]) -> Sequence[Batch]:
+                return make(order, [task for task in tasks if task not in finished])
+
+            run_batches(path, settings, self.cell, missing, self.compute, **to_whom)
+
 
 @dataclass(frozen=True)
 class Study:
@@ -102,15 +123,17 @@ class Study:
         name: of the study, of its folder and in its provenance.
         title: what it shows, in one line, and where that is told.
         parts: its cells.
-        findings: (name of a part -> its cells, provenance) -> what they say, a msgspec struct; a pure function.
+        findings: (name of a part -> its cells, provenance) -> what they say, a msgspec struct; a pure function. Where
+            parts have sources of their own, provenance is by source.
         document: findings -> all that is said of them; its last sections may be for the terminal alone.
         short: what a command computes that says nothing else; at most two minutes.
         full: what is published.
         choices: name of an axis -> what it may hold, all by default.
         seed: of the first repeat, by default.
-        noise: its source, in words.
+        noise: its source, in words, or an order -> them.
         width: columns of the widest table.
         check: stops an order before any work; raises ConfigurationError or DataUnavailableError.
+        options: name of a further option, of `--set NAME=VALUE` -> what reads its text; raises ValueError.
         read_versions: of other environments, by name.
         results: findings -> what is published of them as JSON: all, by default.
         indent: of results.json; 0 is one line.
@@ -119,15 +142,16 @@ class Study:
     name: str
     title: str
     parts: Sequence[Part]
-    findings: Callable[[Mapping[str, list[Any]], Provenance | None], Any]
+    findings: Callable[[Mapping[str, list[Any]], Any], Any]
     document: Callable[[Any], Document]
     short: Size
     full: Size
     choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
     seed: int = 1
-    noise: str = "OpenDP"
+    noise: str | Callable[[Order], str] = "OpenDP"
     width: int = 132
     check: Callable[[Order], None] = lambda _order: None
+    options: Mapping[str, Callable[[str], Any]] = field(default_factory=dict)
     read_versions: Callable[[], Mapping[str, str]] = dict
     results: Callable[[Any], object] = lambda found: found
     indent: int = 1
@@ -140,23 +164,24 @@ class Study:
             ConfigurationError: cells of other settings, or another process works on them.
         """
         self.check(order)
-        campaign = Campaign(self.name, order.out, order.seed, order.jobs, order.command, self.noise, self.read_versions)
+        noise = self.noise if isinstance(self.noise, str) else self.noise(order)
+        failures: list[str] = []
         try:
-            with campaign.session() as finish:
-                for part in self.parts:
-                    settings = {"experiment": self.name, **part.settings(order)}
-                    run_missing(
-                        part.tasks(order),
-                        part.compute,
-                        part.cell,
-                        lambda task, part=part, settings=settings: (part.path(order.out, task), settings),  # type: ignore[misc]
-                        jobs=order.jobs,
-                        progress=progress,
-                        finish=finish,
-                    )
+            for source in dict.fromkeys(part.source for part in self.parts):
+                campaign = Campaign(
+                    source or self.name, order.out, order.seed, order.jobs, order.command, noise, self.read_versions
+                )
+                try:
+                    with campaign.session() as finish:
+                        for part in self.parts:
+                            if part.source == source:
+                                part.run(self.name, order, progress, finish)
+                except FailedRunsError as error:  # the other sources' cells can still be had
+                    failures += error.failures
         finally:
             if any(self.cells(order.out).values()):
                 document = self.write(order.out)
+        Finish(failures=failures).check()
         return document
 
     def cells(self, out: Path) -> dict[str, list[Any]]:
@@ -165,7 +190,9 @@ class Study:
 
     def found(self, out: Path) -> Any:
         """What the finished cells of a folder say."""
-        return self.findings(self.cells(out), read_provenance(out).get(self.name))
+        provenance = read_provenance(out)
+        whole = any(part.source for part in self.parts)
+        return self.findings(self.cells(out), provenance if whole else provenance.get(self.name))
 
     def published(self, found: Any) -> object:
         """Findings as JSON values."""
@@ -208,6 +235,24 @@ class Study:
                 raise ConfigurationError(f"--only {text}: the study {self.name} has no such axis; there are: {known}")
             axes[axis] = parse_names(names, self.choices[axis], axis.removesuffix("s"))
         return Size(repeats or size.repeats, epsilons or size.epsilons, axes, size.takes)
+
+    def read_options(self, texts: Sequence[str]) -> dict[str, Any]:
+        """What is said of each option, "name=value" each.
+
+        Raises:
+            ConfigurationError: no such option, or no such value.
+        """
+        read = {}
+        for text in texts:
+            name, _, value = text.partition("=")
+            if name not in self.options:
+                known = ", ".join(self.options) or "none"
+                raise ConfigurationError(f"--set {text}: the study {self.name} has no such option; there are: {known}")
+            try:
+                read[name] = self.options[name](value)
+            except ValueError as error:
+                raise ConfigurationError(f"--set {text}: {error}") from None
+        return read
 
 
 def write_texts(out: Path, files: Mapping[str, str]) -> None:

@@ -23,11 +23,16 @@ RAY = "ray"
 
 
 class FailedRunsError(ExprilError):
-    """Runs failed; the text names the first."""
+    """Runs failed; the text names the first.
+
+    Attributes:
+        failures: one sentence a run.
+    """
 
     kind = "runs"
 
     def __init__(self, failures: Sequence[str]) -> None:
+        self.failures = failures
         super().__init__(
             f"{len(failures)} run(s) failed, all others are kept; the same command tries them again: "
             + "; ".join(failures[:MOST_SHOWN])

@@ -8,6 +8,7 @@ import sys
 import threading
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,18 +18,18 @@ from scipy.stats import binom
 from typer.testing import CliRunner
 
 from at_length import at_length
-from expril.commands.app import app
-from lab.paper import experiments, summary
-from lab.paper.command import Order, gather, reproduce
+from expril.report.provenance import read_provenance
+from lab.__main__ import app
+from lab.paper import experiments, findings
 from lab.paper.draws import Draw
 from lab.paper.experiments import CURVES, EXPERIMENTS, PLAN_LENGTHS, Setup, curve_epsilon, curve_studies, table_studies
-from lab.paper.finished import Finished
+from lab.paper.findings import entries, wilcoxon_tests
 from lab.paper.laboratory import Laboratory, StudySettings
 from lab.paper.lockstep import Lockstep, StoppedError, run_together
-from lab.paper.model import ACCURACIES
+from lab.paper.model import ACCURACIES, COLUMNS
 from lab.paper.printed_privacy import error_ratio_epsilon, loss_at_bins, mass_ratio_epsilon
-from lab.paper.runner import Chunk, run_experiment
-from lab.paper.summary import table_cells, wilcoxon_tests
+from lab.paper.runs import Chunk, Finished, chunks, compute, task_of
+from lab.paper.study import STUDY, part_of
 from lab.problems import PAPER_DATASETS
 from lab.splits import split_of
 from learner_node.networks import TrainingSet, train_network
@@ -36,7 +37,9 @@ from learner_node.strategies.base import train_alone
 from learner_node.training_options import TrainingOptions
 from protocol.errors import ConfigurationError
 from simulations.campaign.names import parse_names
+from simulations.campaign.runner import run_batches
 from simulations.campaign.store import Store, read_cells, read_settings
+from simulations.campaign.study import FINDINGS, Order
 from simulations.campaign.workers import FailedRunsError
 
 SMALL = TrainingOptions(hidden=(4,), epochs=2, batch_size=16)
@@ -161,11 +164,11 @@ def test_a_store_that_was_cut_anywhere_loses_only_the_line_that_was_cut(tmp_path
 
     with Store(path, {"seed": 1}, Finished) as again:
         whole = max(kept.count(b"\n") - 1, 0)
-        assert again.finished == {(cell.dataset, cell.run): cell for cell in written[:whole]}
+        assert again.finished == {cell.key: cell for cell in written[:whole]}
         again.add(Finished("A", 1000, {"x": 1.0}, 0.0))
     with Store(path, {"seed": 1}, Finished) as reopened:
-        assert reopened.finished["A", 1000].value("x") == 1.0
-    assert {(cell.dataset, cell.run) for cell in read_cells(path, Finished)} == set(reopened.finished)
+        assert reopened.finished[task_of("A", 1000)].value("x") == 1.0
+    assert {cell.key for cell in read_cells(path, Finished)} == set(reopened.finished)
     assert len(read_cells(path, Finished)) == len(reopened.finished)
 
 
@@ -185,7 +188,7 @@ def test_a_store_of_other_settings_is_refused_and_kept(tmp_path):
 
     assert path.read_bytes() == before
     with Store(path, {"seed": 1}, Finished) as store:
-        assert math.isinf(store.finished["A", 0].value("x"))
+        assert math.isinf(store.finished[task_of("A", 0)].value("x"))
     assert read_settings(path) == {"seed": 1}
 
 
@@ -424,14 +427,14 @@ def test_curves_of_two_rounds_from_studies_to_points(monkeypatch):
         return study(self, settings)
 
     monkeypatch.setattr(Laboratory, "study", spying)
-    for module in (experiments, summary):
+    for module in (experiments, findings):
         monkeypatch.setattr(module, "PLAN_LENGTHS", range(1, 3))
     monkeypatch.setattr(experiments, "MOST_ROUNDS", 2)
     setup = Setup.of("C")
     runs = [Finished("C", run, experiments.curve_run(laboratory(), setup), 1.0) for run in range(2)]
 
     assert len(asked) == 2 * 2 * (1 + 2 + 2 + 1)
-    curves = summary.learning_curves(runs, {"C": setup})
+    curves = findings.learning_curves(runs, {"C": setup})
     assert len(curves) == 8
     for curve in curves:
         key = experiments.CurveKey(curve.learner, curve.noise, curve.fixed)
@@ -447,6 +450,21 @@ def test_curves_of_two_rounds_from_studies_to_points(monkeypatch):
 
 
 # --- runs that are killed and go on -----------------------------------------------------------------------
+
+
+def run_missing(path, name, setups, runs, *, seed=0, jobs=1, **more):
+    """Runs of an experiment that a file lacks; its cells by (data set, run)."""
+
+    def missing(finished):
+        wanted = [task_of(dataset, run) for dataset in setups for run in range(runs)]
+        return chunks(name, setups, seed, [task for task in wanted if task not in finished])
+
+    run_batches(path, {}, Finished, missing, compute, jobs=jobs, **more).check()
+    return kept(path)
+
+
+def kept(path):
+    return {(cell.dataset, cell.run): cell.values for cell in read_cells(path, Finished)}
 
 
 @pytest.fixture
@@ -474,29 +492,25 @@ def test_a_run_that_was_stopped_goes_on_and_computes_nothing_twice(quick, tmp_pa
         if done > total / 2:
             raise StopError
 
-    with pytest.raises(StopError), Store(path, {}, Finished) as store:
-        run_experiment("quick", setups, runs=30, seed=7, jobs=1, store=store, progress=stop_at_half)
-    kept = set(store.finished)
-    assert 0 < len(kept) < 60
-    before = len(quick)
+    with pytest.raises(StopError):
+        run_missing(path, "quick", setups, 30, seed=7, progress=stop_at_half)
+    before = kept(path)
+    assert 0 < len(before) < 60
+    computed = len(quick)
     ticks = []
-    with Store(path, {}, Finished) as store:
-        run_experiment("quick", setups, runs=30, seed=7, jobs=1, store=store, progress=lambda *tick: ticks.append(tick))
+    after = run_missing(path, "quick", setups, 30, seed=7, progress=lambda *tick: ticks.append(tick))
 
     assert len(quick) == len(set(quick)) == 60
-    assert len(quick) - before == 60 - len(kept)
-    assert {key: cell.value("x") for key, cell in store.finished.items()} == {
-        (name, run): run + 7 for name in setups for run in range(30)
-    }
+    assert len(quick) - computed == 60 - len(before)
+    assert after == {(name, run): {"x": run + 7} for name in setups for run in range(30)}
     dones = [done for _, done, _ in ticks]
     assert dones == sorted(dones)
     assert dones[-1] == pytest.approx(ticks[-1][2])
 
 
 def test_finished_runs_start_nothing(quick, tmp_path):
-    with Store(tmp_path / "quick.jsonl", {}, Finished) as store:
-        run_experiment("quick", {"C": Setup.of("C")}, runs=3, seed=0, jobs=1, store=store)
-        run_experiment("quick", {"C": Setup.of("C")}, runs=2, seed=0, jobs=8, store=store)
+    run_missing(tmp_path / "quick.jsonl", "quick", {"C": Setup.of("C")}, 3)
+    run_missing(tmp_path / "quick.jsonl", "quick", {"C": Setup.of("C")}, 2, jobs=8)
 
     assert len(quick) == 3
 
@@ -508,21 +522,41 @@ def test_a_run_that_fails_is_named_and_the_others_are_kept(quick, tmp_path, monk
         return {"x": float(laboratory)}
 
     monkeypatch.setitem(EXPERIMENTS, "quick", replace(EXPERIMENTS["table2"], measure=fails))
-    with Store(tmp_path / "quick.jsonl", {}, Finished) as store:
-        with pytest.raises(FailedRunsError, match=r"run 3 of C: ArithmeticError: no tolerance"):
-            run_experiment("quick", {"C": Setup.of("C")}, runs=6, seed=0, jobs=1, store=store)
-        assert {run for _, run in store.finished} == {0, 1, 2, 4, 5}
+    with pytest.raises(FailedRunsError, match=r"run 3 of C: ArithmeticError: no tolerance"):
+        run_missing(tmp_path / "quick.jsonl", "quick", {"C": Setup.of("C")}, 6)
+    assert {run for _, run in kept(tmp_path / "quick.jsonl")} == {0, 1, 2, 4, 5}
+
+
+def test_runs_that_fail_in_one_experiment_stop_no_other(quick, tmp_path, monkeypatch):
+    """Each has its own file and its own place in the provenance."""
+
+    def fails(laboratory, setup):
+        raise ArithmeticError("no tolerance")
+
+    monkeypatch.setitem(EXPERIMENTS, "broken", replace(EXPERIMENTS["table2"], measure=fails))
+    study = replace(
+        STUDY,
+        parts=[part_of("broken"), part_of("quick")],
+        findings=lambda cells, provenance: {"sources": sorted(provenance)},
+        document=lambda _found: STUDY.document(findings.findings({})),
+        check=lambda _order: None,
+    )
+    size = replace(STUDY.short, repeats=2, axes={"experiments": ("broken", "quick"), "datasets": ("C",)})
+    with pytest.raises(FailedRunsError, match=r"2 run\(s\) failed.*run 0 of C: ArithmeticError"):
+        study.run(Order(size, 7, tmp_path, "typed here", options={"noise_seed": 3}))
+    assert [cell.values for cell in study.cells(tmp_path)["cells/quick"]] == [{"x": 7.0}, {"x": 8.0}]
+    header = read_settings(tmp_path / "cells" / "quick.jsonl")
+    assert (header["experiment"], header["setting"], header["seed"], header["noise_seed"]) == ("quick", "", 7, 3)
+    told = read_provenance(tmp_path)
+    assert (told["quick"].noise, told["quick"].command) == ("seed 3, not private", "typed here")
+    assert json.loads((tmp_path / FINDINGS).read_text()) == {"sources": ["quick"]}
 
 
 @pytest.mark.slow
 def test_two_processes_share_the_work_and_give_what_one_gives(tmp_path):
     """Costs to the last digit. Networks that are trained beside others round otherwise, so their scores are near."""
     setup = {"C": Setup.of("C", noise_seed=1)}
-    found = []
-    for jobs in (1, 2):
-        with Store(tmp_path / f"{jobs}.jsonl", {}, Finished) as store:
-            run_experiment("table2", setup, runs=22, seed=0, jobs=jobs, store=store)
-            found.append({key: cell.values for key, cell in store.finished.items()})
+    found = [run_missing(tmp_path / f"{jobs}.jsonl", "table2", setup, 22, jobs=jobs) for jobs in (1, 2)]
     one, two = found
     assert one.keys() == two.keys()
     for key, values in one.items():
@@ -544,19 +578,13 @@ def test_chunks_travel_between_processes():
 
 
 def finished_runs(dataset, rows):
-    columns = dict.fromkeys(experiments_columns(), 0.0)
+    columns = dict.fromkeys(COLUMNS, 0.0)
     return [Finished(dataset, run, columns | values, 1.0) for run, values in enumerate(rows)]
-
-
-def experiments_columns():
-    from lab.paper.model import COLUMNS
-
-    return list(COLUMNS)
 
 
 def test_means_deviations_and_infinities():
     runs = finished_runs("A", [{"h_star": 90.0, "epsilon_printed_at_data": "inf"}, {"h_star": 94.0}, {"h_star": 92.0}])
-    table = {cell.column: cell for cell in table_cells(runs)}
+    table = {cell.column: cell for cell in entries(runs)}
 
     assert (table["h_star"].mean, table["h_star"].std, table["h_star"].runs) == (92.0, 2.0, 3)
     assert table["h_star"].standard_errors == pytest.approx((92 - 94.3) / math.hypot(2 / 3**0.5, 0.23))
@@ -590,8 +618,9 @@ def test_dataset_names():
 @pytest.mark.slow
 def test_the_command_leaves_tables_that_its_cells_explain(tmp_path):
     """Two real runs of data set C, through curators, learner and messages."""
-    out = tmp_path / "found"
-    arguments = ["reproduce", "table2", "--datasets", "C", "--runs", "2", "--jobs", "1", "--out", str(out)]
+    out = tmp_path / "reproduction"
+    arguments = ["study", "reproduction", "--only", "datasets=C", "--repeats", "2", "--jobs", "1"]
+    arguments += ["--out", str(tmp_path)]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
 
@@ -605,24 +634,59 @@ def test_the_command_leaves_tables_that_its_cells_explain(tmp_path):
     assert rows["epsilon_printed_worst"]["mean"] == "inf"
     assert all(85 < v["h_star"] <= 100 for v in values)
     assert all(v["C-ExPriL"] > v["h0_star"] + 10 for v in values)
-    assert "expril reproduce table2 --datasets C --runs 2" in (out / "README.md").read_text()
+    assert "study reproduction --repeats 2 --only datasets=C" in (out / "README.md").read_text()
     assert "<html" in (out / "report.html").read_text()
 
     stamp = (out / "cells" / "table2.jsonl").read_bytes()
-    again = CliRunner().invoke(app, [*arguments[:-2], "--json", "--out", str(out)])
+    again = CliRunner().invoke(app, [*arguments, "--json"])
     assert again.exit_code == 0, again.output
     assert (out / "cells" / "table2.jsonl").read_bytes() == stamp
     assert "Infinity" not in again.stdout
-    assert len(json.loads(again.stdout)["table"]) == len(experiments_columns())
+    assert len(json.loads(again.stdout)["found"]["table"]) == len(COLUMNS)
 
-    other = CliRunner().invoke(app, [*arguments, "--seed", "1"])
-    assert other.exit_code == 2
-    assert "other settings" in other.output
+    for other in (["--seed", "1"], ["--set", "noise_seed=1"]):
+        refused = CliRunner().invoke(app, [*arguments, *other])
+        assert refused.exit_code == 2
+        assert "other seeds" in refused.output
 
 
-def test_an_unknown_setting_is_named_before_anything_is_made(tmp_path):
-    request = Order("table2", ("C",), 1, 1, 0, "unshrunken", None, tmp_path / "x", "")
-    with pytest.raises(ConfigurationError, match="unshrunk"):
-        reproduce(request, lambda *_: None)
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--only", "experiments=table2-unshrunken"], "did you mean 'table2-unshrunk'"),
+        (["--only", "setting=unshrunk"], "there are: experiments, datasets"),
+        (["--full", "--only", "experiments=table2-descent-10"], "say with --repeats how many"),
+        (["--epsilon", "0.5"], "the paper's epsilon is 1"),
+        (["--set", "noise_seed=-1"], "a noise_seed is a whole number"),
+        (["--set", f"noise_seed={10**23}"], "a noise_seed is a whole number"),
+        (["--set", "noise=1"], "there are: noise_seed"),
+    ],
+)
+def test_an_order_that_cannot_be_is_refused_before_anything_is_made(tmp_path, options, told):
+    refused = CliRunner().invoke(app, ["study", "reproduction", "--out", str(tmp_path / "x"), *options])
+    assert refused.exit_code == 2
+    assert told in refused.output
     assert not (tmp_path / "x").exists()
-    assert gather(tmp_path / "x").table == ()
+
+
+def test_an_order_takes_the_published_runs_or_as_many_as_it_says():
+    def runs(**chosen):
+        order = Order(STUDY.size(**chosen), 0, Path(), "")
+        return {part.source: len(part.tasks(order)) for part in STUDY.parts if part.tasks(order)}
+
+    assert runs() == {"table2": 25}
+    assert runs(full=True) == {
+        "table2": 700,
+        "table2-descent-1": 100,
+        "table2-descent-3": 140,
+        "table2-unshrunk": 140,
+        "table2-weakly-shrunk": 40,
+        "table2-rule-bins": 40,
+        "table2-longer-training": 100,
+        "table2-shorter-training": 50,
+        "table2-fine-bins": 140,
+        "figure1": 35,
+    }
+    only = ["experiments=figure1,table2-rule-bins", "datasets=A,C"]
+    assert runs(full=True, only=only) == {"figure1": 10}
+    assert runs(full=True, only=only, repeats=3) == {"figure1": 6, "table2-rule-bins": 6}

@@ -1,4 +1,4 @@
-"""The files and the page of a reproduction: complete, true to the paper, inert, and whole when parts are missing."""
+"""The document of a reproduction: complete, true to the paper, inert, and whole when parts are missing."""
 
 import csv
 import io
@@ -7,6 +7,7 @@ import random
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -15,22 +16,33 @@ from hypothesis import strategies as st
 
 from at_length import at_length
 from expril.report import numbers
-from expril.report.markdown import plain
-from lab.paper import findings, plots, words
-from lab.paper.files import closures_csv, curves_csv, table_csv, wilcoxon_csv
-from lab.paper.markdown import build_markdown
-from lab.paper.model import COLUMNS, Cell, Closure, Curve, Point, Provenance, Reproduction, Wilcoxon
-from lab.paper.page import build_page
-from lab.paper.published import NOT_SIGNIFICANT, TABLE_2
+from expril.report.files import csv_table
+from expril.report.markdown import as_markdown, plain
+from expril.report.page import as_page
+from expril.report.provenance import Provenance
+from expril.report.terminal import as_terminal
+from lab.paper import study
+from lab.paper.findings import gaps, setting_counts, table_counts
+from lab.paper.model import COLUMNS, NOT_SIGNIFICANT, TABLE_2, Curve, Entry, Point, Reproduction, Wilcoxon
+from lab.paper.study import STUDY, document
 from page_outline import Outline
 
+DOCS = Path(__file__).parents[2] / "docs"
 HOSTILE = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>{{ 7*7 }} | `` ```` & <b>"
 DATASETS = ("A", "B", "C", "D", "E", "CTG-A", "CTG-B")
 RUNS = 100
 
 
-def make_cell(dataset, column, mean, std, runs=RUNS, median=None, infinite_runs=0):
-    return Cell(dataset, column, mean, std, runs, mean if median is None else median, infinite_runs)
+def make_entry(dataset, column, mean, std, runs=RUNS, median=None, infinite_runs=0, setting=""):
+    return Entry(dataset, column, mean, std, runs, mean if median is None else median, infinite_runs, setting)
+
+
+def page_of(found):
+    return as_page(document(found))
+
+
+def markdown_of(found):
+    return as_markdown(document(found))
 
 
 def made_up(seed=0, datasets=DATASETS):
@@ -43,24 +55,24 @@ def made_up(seed=0, datasets=DATASETS):
             published = TABLE_2.get((dataset, column))
             if published is not None and published.std is not None:
                 mean = published.mean + dice.gauss(0, published.std / 5)
-                table.append(make_cell(dataset, column, mean, published.std * dice.uniform(0.8, 1.2)))
+                table.append(make_entry(dataset, column, mean, published.std * dice.uniform(0.8, 1.2)))
             elif column == "ratio":
-                table.append(make_cell(dataset, column, published.mean + dice.gauss(0, 0.01), 0.04))
+                table.append(make_entry(dataset, column, published.mean + dice.gauss(0, 0.01), 0.04))
             elif column.startswith("valid"):
                 mean = TABLE_2[dataset, column.removeprefix("valid-")].mean - dice.uniform(0, 4)
-                table.append(make_cell(dataset, column, mean, 4.4))
+                table.append(make_entry(dataset, column, mean, 4.4))
         at_data = math.inf if dataset == "CTG-A" else dice.uniform(3, 40)
         table += [
-            make_cell(dataset, "epsilon_claimed", 1.0, 0.0),
-            make_cell(dataset, "epsilon_printed_worst", math.inf, 0.0),
-            make_cell(
+            make_entry(dataset, "epsilon_claimed", 1.0, 0.0),
+            make_entry(dataset, "epsilon_printed_worst", math.inf, 0.0),
+            make_entry(
                 dataset,
                 "epsilon_printed_at_data",
                 math.inf if masses else at_data,
                 0.0,
                 median=12.3456 if masses else at_data * 0.9,
             ),
-            make_cell(dataset, "epsilon_printed_masses", dice.uniform(2, 9) if masses else 0.0, 0.1),
+            make_entry(dataset, "epsilon_printed_masses", dice.uniform(2, 9) if masses else 0.0, 0.1),
         ]
         tests += [
             Wilcoxon(dataset, noise, dice.gauss(1, 1), dice.choice([3e-9, 0.00213, 0.041, 0.38]), RUNS)
@@ -81,21 +93,20 @@ def made_up(seed=0, datasets=DATASETS):
                     for t in range(1, 11)
                 )
                 curves.append(Curve(dataset, learner, noise, fixed, points))
-    outside = [cell for cell in table if findings.standing(cell) in ("above", "below")]
+    outside = [cell for cell in table if cell.standing in ("above", "below")]
     closures = tuple(
-        Closure(
+        make_entry(
             cell.dataset,
             cell.column,
-            "60 epochs" if n % 2 else "hidden layers [32, 32], soft labels",
             cell.published.mean + (0.05 if n % 3 else 4),
             cell.published.std,
-            RUNS,
+            setting="60 epochs" if n % 2 else "hidden layers [32, 32], soft labels",
         )
         for n, cell in enumerate(outside)
         if n % 4
     )
     where = Provenance(
-        command="expril reproduce table2 --runs 100 --seed 1",
+        command="table2 --repeats 100 --seed 1",
         created="2026-05-09T12:30:00Z",
         seed=1,
         seconds=5071.0,
@@ -105,11 +116,13 @@ def made_up(seed=0, datasets=DATASETS):
     )
     return Reproduction(
         table=tuple(table),
-        table_provenance=where,
         wilcoxon=tuple(tests),
         closures=closures,
         curves=tuple(curves),
-        curves_provenance=msgspec.structs.replace(where, command="expril reproduce figure1 --runs 100", seconds=9999.0),
+        provenance={
+            "table2": where,
+            "figure1": msgspec.structs.replace(where, command="figure1 --repeats 100", seconds=9999.0),
+        },
         settings={name: {"records": "2500", "epochs": "20", "bins": f"{n + 3}"} for n, name in enumerate(datasets)},
     )
 
@@ -128,24 +141,20 @@ PARTIAL = {
     "no points": Reproduction(curves=(Curve("A", "C", "printed", False, ()),)),
     "closures alone": Reproduction(closures=FULL.closures),
     "wilcoxon": Reproduction(wilcoxon=FULL.wilcoxon),
-    "provenance": Reproduction(table_provenance=FULL.table_provenance),
-    "another set": Reproduction(
-        table=(make_cell("heart", "C-ExPriL", 80.0, 1.0), make_cell("heart", "h_star", 81.2, 0.0, runs=1)),
-        wilcoxon=(Wilcoxon("heart", "none", 0.0, math.nan, 1),),
-        settings={"heart": {}, "A": {"epochs": "20"}},
-    ),
+    "provenance": Reproduction(provenance=FULL.provenance),
+    "one run": Reproduction(table=(make_entry("A", "h_star", 81.2, 0.0, runs=1),), settings={"A": {}, "B": {"e": "2"}}),
 }
 
 
-def read(text):
-    return list(csv.DictReader(io.StringIO(text, newline="")))
+def read(found, name):
+    return list(csv.DictReader(io.StringIO(csv_table(study.files(found)[name]), newline="")))
 
 
 # --- files
 
 
 def test_the_table_survives_csv():
-    rows = read(table_csv(FULL.table))
+    rows = read(FULL, "table2.csv")
     assert list(rows[0]) == ["dataset", "column", "mean", "std", "runs"]
     assert len(rows) == len(FULL.table)
     for row, cell in zip(rows, FULL.table, strict=True):
@@ -162,7 +171,7 @@ def test_the_table_survives_csv():
 
 
 def test_the_curves_survive_csv():
-    rows = read(curves_csv(FULL.curves))
+    rows = read(FULL, "figure1.csv")
     assert list(rows[0]) == ["dataset", "learner", "noise", "scale", "rounds", "mean", "std", "runs", "epsilon"]
     points = [(curve, point) for curve in FULL.curves for point in curve.points]
     for row, (curve, point) in zip(rows, points, strict=True):
@@ -175,28 +184,27 @@ def test_the_curves_survive_csv():
 
 
 def test_tests_and_closures_survive_csv():
-    rows = read(wilcoxon_csv(FULL.wilcoxon))
+    rows = read(FULL, "wilcoxon.csv")
     assert list(rows[0]) == ["dataset", "noise", "difference", "p_value", "runs"]
     for row, test in zip(rows, FULL.wilcoxon, strict=True):
         assert [row["dataset"], row["noise"], int(row["runs"])] == [test.dataset, test.noise, test.runs]
         assert float(row["p_value"]) == pytest.approx(test.p_value, rel=5e-4)
         assert float(row["difference"]) == pytest.approx(test.difference, abs=0.00501)
-    hostile = (*FULL.closures, Closure("A", "ratio", 'a "b",\nc', -0.000001, 0.12345, 3))
-    rows = read(closures_csv(hostile))
+    hostile = (*FULL.closures, make_entry("A", "ratio", -0.000001, 0.12345, 3, setting='a "b",\nc'))
+    rows = read(Reproduction(closures=hostile), "closures.csv")
     assert list(rows[0]) == ["dataset", "column", "setting", "mean", "std", "runs"]
     assert [row["setting"] for row in rows] == [closure.setting for closure in hostile]
     assert (rows[-1]["mean"], rows[-1]["std"]) == ("0.0000", "0.1235")
 
 
-def test_empty_files_have_a_header():
-    for write in (table_csv, curves_csv, wilcoxon_csv, closures_csv):
-        assert write(()).count("\n") == 1
-        assert read(write(())) == []
+def test_of_what_was_not_made_there_is_no_file():
+    assert study.files(EMPTY) == {}
+    assert list(study.files(Reproduction(curves=FULL.curves))) == ["figure1.csv"]
 
 
 # --- what the numbers amount to
 
-places = st.sampled_from([*sorted(TABLE_2), ("heart", "C-ExPriL"), ("A", "valid-1DP-C-ExPriL")])
+places = st.sampled_from([*sorted(TABLE_2), ("A", "valid-1DP-C-ExPriL")])
 tables = st.dictionaries(places, st.tuples(st.floats(40, 100), st.floats(0, 6), st.integers(1, 200)))
 attempts = st.lists(st.tuples(places, st.floats(40, 100), st.floats(0, 6), st.integers(1, 200)), max_size=20)
 
@@ -210,10 +218,10 @@ def away(place, mean, std, runs):
 
 @settings(max_examples=25, deadline=None)
 @given(tables, attempts)
-def test_the_verdict_counts_what_an_independent_count_finds(table, attempts):
+def test_counts_are_what_an_independent_count_finds(table, attempts):
     found = Reproduction(
-        table=tuple(make_cell(*place, *numbers) for place, numbers in table.items()),
-        closures=tuple(Closure(*place, "some setting", *numbers) for place, *numbers in attempts),
+        table=tuple(make_entry(*place, *numbers) for place, numbers in table.items()),
+        closures=tuple(make_entry(*place, *numbers, setting="some setting") for place, *numbers in attempts),
     )
     chosen_by = ("h_star", "h0_star")
     everywhere = {place: away(place, *numbers) for place, numbers in table.items()}
@@ -228,38 +236,75 @@ def test_the_verdict_counts_what_an_independent_count_finds(table, attempts):
     }
     above = {place for place, z in distances.items() if z > 2}
     below = {place for place, z in distances.items() if z < -2}
-    counts = findings.tally(found)
-    assert (counts.compared, counts.above, counts.below) == (len(distances), len(above), len(below))
-    assert counts.within == len(distances) - len(above) - len(below)
-    assert (counts.above_closed, counts.below_closed) == (len(above & shut), len(below & shut))
-    text = " ".join(words.verdict(found))
-    if distances:
-        assert words.headline(found).startswith(
-            f"Of {counts.compared} published accuracies of the method, {counts.within} "
-        )
-        assert f"{counts.within} of ours lie within two standard errors" in text
+    counts = {each.title: each for each in table_counts(found)}
+    ours = counts.get("of the method")
+    assert (len(ours.sides), ours.closed) == (len(distances), len((above | below) & shut)) if ours else not distances
+    if ours:
+        assert [ours.sides.count(side) for side in ("above", "below")] == [len(above), len(below)]
+        assert ours.runs == min(table[place][2] for place in distances)
     chosen = [z for place, z in everywhere.items() if z is not None and place not in distances]
-    assert (counts.chosen, counts.chosen_within) == (len(chosen), sum(abs(z) <= 2 for z in chosen))
-    if above | below:
-        assert f"closes the gap of {len(shut & (above | below))} of the {len(above | below)} outside" in text
-    listed = {(gap.dataset, gap.column) for gap in findings.gaps(found)}
+    sides = counts["references h* and h0*"].sides if chosen else ()
+    assert (len(sides), sides.count("within")) == (len(chosen), sum(abs(z) <= 2 for z in chosen))
+    listed = {(gap.entry.dataset, gap.entry.column) for gap in gaps(found)}
     assert listed == {place for place, z in everywhere.items() if z is not None and abs(z) > 2}
+    for each in setting_counts(found):
+        made = [z for place, *n in attempts if place[1] not in chosen_by and (z := away(place, *n)) is not None]
+        assert [each.sides.count(side) for side in ("within", "above")] == [
+            sum(abs(z) <= 2 for z in made),
+            sum(z > 2 for z in made),
+        ]
 
 
-test_the_verdict_counts_what_an_independent_count_finds_at_length = at_length(
-    test_the_verdict_counts_what_an_independent_count_finds, 100
+test_counts_are_what_an_independent_count_finds_at_length = at_length(
+    test_counts_are_what_an_independent_count_finds, 100
 )
 
 
-def test_the_verdict_says_what_it_finds():
-    text = " ".join(words.verdict(FULL))
-    assert "Table 2 (100 runs, 7 data sets) and Figure 1 (100 runs, 7 data sets) of the paper were run again" in text
-    assert "about 1 would lie outside by chance alone" in text
-    assert "its worst case is infinite" in text
-    valid, printed = ([c.mean for c in FULL.table if c.column.startswith(start)] for start in ("valid", "1DP"))
-    assert f"{sum(printed) / 14 - sum(valid) / 14:.1f} percentage points less" in text
-    assert words.verdict(EMPTY) == ()
-    assert words.headline(EMPTY) == "Nothing has been run yet"
+def test_the_prose_has_the_numbers_of_the_published_cells():
+    """What docs/reproduction.md says, from docs/reproduction/cells."""
+    found = STUDY.found(DOCS / "reproduction")
+    prose = " ".join((DOCS / "reproduction.md").read_text(encoding="utf-8").replace("\\*", "*").split())
+    ours, references = table_counts(found)
+    within, above, below = (ours.sides.count(side) for side in ("within", "above", "below"))
+    by_chance = math.erfc(2 / math.sqrt(2)) * len(ours.sides)
+    places = {(each.dataset, each.column): each for each in found.table}
+    valid, printed = (
+        [places[name, f"{prefix}1DP-{learner}-ExPriL"].mean for name in DATASETS for learner in "CI"]
+        for prefix in ("valid-", "")
+    )
+    bests = {each.title.partition(":")[0]: each.sides for each in setting_counts(found)}
+    judged = [test.agreement for test in found.wilcoxon if test.agreement != "–"]
+    costs = [places[name, "epsilon_printed_at_data"].mean for name in DATASETS]
+    masses = max(places[name, "epsilon_printed_masses"].mean for name in DATASETS)
+    ends = {f"{c.points[-1].epsilon:.2f}": None for c in found.curves if c.fixed}
+    for sentence in (
+        f"Of {len(ours.sides)} accuracies of the method",
+        f"{within} of ours lies within two standard errors of the paper's, {above} above and {below} below",
+        f"about {by_chance:.0f} would lie outside by chance",
+        f"Table 2 has {ours.runs} runs of each data set",
+        f"{references.sides.count('within')} of {len(references.sides)} lie within two standard errors",
+        f"brings {ours.closed} of those {above + below} within",
+        f"has {bests['fine-bins'].count('within')} of {len(bests['fine-bins'])} within",
+        f"after one gradient step {bests['descent-1'].count('within')} of {len(bests['descent-1'])}, after three",
+        f"after three {bests['descent-3'].count('within')} of {len(bests['descent-3'])}.",
+        f"as the paper says in {judged.count('agrees')} of {len(judged)} comparisons",
+        f"it costs {min(costs):.1f} to {max(costs):.1f}; where the masses are asked",
+        f"their query alone costs up to {masses:.2f}",
+        f"on average {(sum(valid) - sum(printed)) / 14:.1f} percentage points more than the printed one",
+        f"Figure 1** has {found.curves[0].points[0].runs} runs of each data set",
+        f"has cost {' after ten rounds by its own claim, '.join(ends)} where the masses are asked",
+    ):
+        assert sentence in prose
+    assert max(bests, key=lambda name: bests[name].count("within")) == "fine-bins"
+    assert all(math.isinf(places[name, "epsilon_printed_worst"].mean) for name in DATASETS)
+
+
+def test_the_published_files_are_what_the_cells_say(tmp_path):
+    folder = tmp_path / "reproduction"
+    shutil.copytree(DOCS / "reproduction", folder)
+    STUDY.write(folder)
+    for path in sorted((DOCS / "reproduction").glob("*.*")):
+        assert (folder / path.name).read_bytes() == path.read_bytes(), path.name
 
 
 @pytest.mark.parametrize(
@@ -271,11 +316,10 @@ def test_the_verdict_says_what_it_finds():
         (Wilcoxon("C", "none", 1.0, 0.05, 100), "no significant difference", "no significant difference", "agrees"),
         (Wilcoxon("D", "none", 0.0, math.nan, 1), "no significant difference", "C-ExPriL better", "differs"),
         (Wilcoxon("D", "valid", 1.0, 0.01, 100), "C-ExPriL better", "not in the paper", "–"),
-        (Wilcoxon("heart", "none", 1.0, 0.01, 100), "C-ExPriL better", "not in the paper", "–"),
     ],
 )
 def test_signed_rank_tests_are_compared_with_the_papers_claim(row, ours, paper, verdict):
-    assert (findings.we_say(row), findings.paper_says(row), findings.agreement(row)) == (ours, paper, verdict)
+    assert (row.ours, row.paper, row.agreement) == (ours, paper, verdict)
     assert (row.dataset in NOT_SIGNIFICANT) == (paper.startswith("no ") and row.dataset in DATASETS)
 
 
@@ -289,25 +333,24 @@ def test_signed_rank_tests_are_compared_with_the_papers_claim(row, ours, paper, 
         (numbers.signed(0.04), "0.0"),
         (numbers.signed(0.06), "+0.1"),
         (numbers.signed(-0.06), "−0.1"),
-        (words.epsilon(1.0), "1"),
-        (words.epsilon(11 / 3), "3.67"),
-        (words.epsilon(12345.6), "12,346"),
-        (words.epsilon(math.inf), "infinite"),
-        (words.probability(3e-9), "< 0.0001"),
-        (words.probability(0.0412), "0.041"),
-        (words.epsilon_summary(None), "–"),
-        (words.epsilon_summary(make_cell("A", "epsilon_printed_masses", 0.0, 0.0)), "not asked"),
+        (study.epsilon_text(1.0), "1"),
+        (study.epsilon_text(11 / 3), "3.67"),
+        (study.epsilon_text(12345.6), "12,346"),
+        (study.epsilon_text(math.inf), "infinite"),
+        (study.probability(3e-9), "< 0.0001"),
+        (study.probability(0.0412), "0.041"),
+        (study.epsilons_summary(None), "–"),
+        (study.epsilons_summary(make_entry("A", "epsilon_printed_masses", 0.0, 0.0)), "not asked"),
         (
-            words.epsilon_summary(make_cell("A", "x", math.inf, 0.0, infinite_runs=100)),
+            study.epsilons_summary(make_entry("A", "x", math.inf, 0.0, infinite_runs=100)),
             "infinite in 100 of 100 runs",
         ),
         (
-            words.epsilon_summary(make_cell("A", "x", math.inf, 0.0, median=2, infinite_runs=3)),
+            study.epsilons_summary(make_entry("A", "x", math.inf, 0.0, median=2, infinite_runs=3)),
             "median 2, infinite in 3 of 100 runs",
         ),
-        (words.epsilon_summary(make_cell("A", "epsilon_printed_worst", math.inf, 0.0)), "infinite"),
-        (words.epsilon_summary(make_cell("A", "x", 3.0, 0.0, median=2)), "median 2, mean 3"),
-        (findings.in_order(["heart", "CTG-A", "A", "A"]), ("A", "CTG-A", "heart")),
+        (study.epsilons_summary(make_entry("A", "epsilon_printed_worst", math.inf, 0.0)), "infinite"),
+        (study.epsilons_summary(make_entry("A", "x", 3.0, 0.0, median=2)), "median 2, mean 3"),
     ],
 )
 def test_numbers_in_words(text, shown):
@@ -318,123 +361,135 @@ def test_numbers_in_words(text, shown):
 
 
 def test_every_published_number_on_the_page_is_the_papers():
-    outline = Outline(build_page(FULL))
-    rows = [cells for kind, cells in outline.rows if kind == "paper"]
-    columns = [name for name in COLUMNS if not name.startswith("epsilon")]
-    assert len(rows) == len(DATASETS)
-    seen = {}
-    for dataset, cells in zip(DATASETS, rows, strict=True):
-        for column, text in zip(columns, cells[1:], strict=True):
-            if text != "–":
-                seen[dataset, column] = tuple(map(float, text.split(" ± ")))
+    rows = [cells for _, cells in Outline(page_of(FULL)).rows]
+    start = next(n for n, cells in enumerate(rows) if "in std. errors" in cells)
+    seen, dataset, names = {}, "", {title: name for name, title in COLUMNS.items()}
+    for cells in rows[start + 1 :]:
+        if len(cells) == 1:
+            dataset = cells[0]
+        elif cells[0] not in names or len(cells) != 6:
+            break
+        elif cells[3] != "–":
+            seen[dataset, names[cells[0]]] = tuple(map(float, cells[3].split(" ± ")))
     assert seen == {place: tuple(n for n in published if n is not None) for place, published in TABLE_2.items()}
 
 
-@pytest.mark.parametrize("build", [build_page, build_markdown])
+@pytest.mark.parametrize("build", [page_of, markdown_of])
 def test_every_number_is_there(build):
     text = build(FULL)
-    shown = Outline(text).text if build is build_page else text.replace("\\", "")
-    for cell in FULL.table:
-        if not cell.column.startswith("epsilon"):
-            digits = 3 if cell.column == "ratio" else 1
-            assert f"{cell.mean:.{digits}f} ± {cell.std:.{digits}f}" in shown
+    shown = Outline(text).text if build is page_of else text.replace("\\", "")
+    for entry in FULL.table:
+        if not entry.column.startswith("epsilon"):
+            digits = 3 if entry.column == "ratio" else 1
+            assert f"{entry.mean:.{digits}f} ± {entry.std:.{digits}f}" in shown
     for test in FULL.wilcoxon:
         assert numbers.signed(test.difference) in shown
     for closure in FULL.closures:
         assert f"{closure.mean:.1f} ± {closure.std:.1f}" in shown
         assert closure.setting in shown
     for curve in FULL.curves:
-        for point in curve.points if build is build_page else (curve.points[0], curve.points[-1]):
+        for point in curve.points if build is page_of else (curve.points[0], curve.points[-1]):
             assert f"−{-point.mean:.1f} ± {point.std:.1f}" in shown
-    for where in (FULL.table_provenance, FULL.curves_provenance):
+    for where in FULL.provenance.values():
         assert where.command in shown
         assert f"{where.seconds / 60:.1f} minutes" in shown
-    for sentence in (words.headline(FULL), *words.verdict(FULL), words.WHY_NOT_PRIVATE):
-        assert sentence in shown
+    for text in (document(FULL).headline, study.SUMMARY, study.EPSILON_NOTE, study.CLOSING):
+        assert text in shown
     assert "2026-05-09 12:30 UTC" in shown
     assert "torch 2.9.0" in shown
 
 
 def test_the_fixed_scale_shows_its_cost():
-    text = Outline(build_page(FULL)).text
-    assert text.count("at t = 10 it has spent 3.67") == 4  # C, D, E, CTG-B: the masses are a query, too
-    assert text.count("at t = 10 it has spent 3.33") == 3
-    (figure,) = plots.curve_figures(FULL.curves, ["C"])
-    assert [panel.title for panel in figure.panels] == ["Differentially private (1-DP in the paper)", "No privacy"]
-    private, public = figure.panels
-    assert [tick.label for tick in private.costs] == [f"{t / 3:.2f}" for t in range(2, 12)]
-    assert public.costs == ()
-    assert (len(private.plot.lines), len(public.plot.lines)) == (6, 2)
-    assert len({(line.index, line.hollow) for line in private.plot.lines}) == 6
+    """In the row below the axis, and in the table of all numbers; the masses are a query, too."""
+    (section,) = [each for each in document(FULL).in_medium("page") if each.title.startswith("Figure 1")]
+    charts = {each.figures[0].name.partition(",")[0]: each.figures for each in section.blocks[2::2]}
+    private, public = charts["C"]
+    assert [private.name, public.name] == ["C, differentially private (1-DP in the paper)", "C, no privacy"]
+    assert private.second[0] == "ε"
+    assert [tick.label for tick in private.second[1]] == [f"{t / 3:.2f}" for t in range(2, 12)]
+    assert [tick.label for tick in charts["A"][0].second[1]] == [f"{t / 3:.2f}" for t in range(1, 11)]
+    assert public.second[1] == ()
+    assert (len(private.lines), len(public.lines)) == (6, 2)
+    assert len({(line.index, line.hollow) for line in private.lines}) == 6
+    assert private.stage == public.stage
+    fold = next(each for each in section.blocks[3::2] if each.summary == "Numbers of C")
+    fixed = next(group for group in fold.blocks[0].groups if "fixed for three" in group.title)
+    assert [row[-1] for row in fixed.rows] == [study.epsilon_text(t / 3) for t in range(2, 12)]
 
 
 def test_standing_is_told_without_colour():
-    outline = Outline(build_page(FULL))
-    rows = [cells[1:] for kind, cells in outline.rows if kind == "errors"]
-    marks = "".join("".join(cells) for cells in rows)
-    sides = [findings.standing(cell) for cell in FULL.table]
-    expected = [sides.count(side) for side in ("within", "above", "below")]
-    assert [marks.count(mark) for mark in "=▲▼"] == expected
-    assert marks.count("above the paper by more than two standard errors") == expected[1]
+    table = study._pictured(FULL)
+    cells = [table.columns[-1].text(entry) for group in table.groups for entry in group.rows]
+    sides = [entry.standing for entry in FULL.table]
+    for side, mark in (("within", "="), ("above", "▲"), ("below", "▼")):
+        assert sum(cell.mark == mark for cell in cells) == sides.count(side)
+    text = Outline(page_of(FULL)).text
+    assert text.count("above the paper by more than two standard errors") == sides.count("above")
 
 
 def test_dots_lie_on_one_axis_and_bars_around_them():
-    drawn = plots.dot_plots(FULL.table, DATASETS)
-    assert [plot.dataset for plot in drawn] == list(DATASETS)
-    assert len({plot.ticks for plot in drawn}) == 1
-    for plot in drawn:
-        assert [row.paper is None for row in plot.rows] == ["valid" in row.title for row in plot.rows]
-        for row in plot.rows:
-            for dot in (row.ours, row.paper):
-                if dot is not None:
-                    low, high = (float(end[:-1]) for end in dot.bar)
-                    assert 0 <= low < float(dot.at[:-1]) < high <= 100
-                    assert dot.text in plot.text
+    table = study._pictured(FULL)
+    assert [group.title for group in table.groups] == list(DATASETS)
+    column = table.columns[1]
+    for group in table.groups:
+        for entry in group.rows:
+            strip = column.drawing(entry)
+            if entry.column == "ratio":
+                assert strip is None
+                continue
+            assert strip.axis is column.axis
+            ((_, value, (low, high), _),) = strip.dots
+            assert column.axis.low <= low < value < high <= column.axis.high
+            assert (len(strip.spans), len(strip.marks)) == ((0, 0) if "valid" in entry.column else (1, 1))
+            for (lower, upper, *_), (mean, _) in zip(strip.spans, strip.marks, strict=True):
+                assert lower < mean == entry.published.mean < upper
+
+
+def test_the_terminal_shows_the_table_beside_the_papers():
+    titles = [str(each.title) for each in as_terminal(document(FULL))]
+    assert titles[1] == "Table 2, percent: ours, and the paper's below"
+    assert len(titles) == 5
+    compact = study._compact(FULL)
+    ours, paper = compact.groups[0].rows
+    entry = FULL.table[0]
+    assert str(ours[0].text) == f"A ({RUNS})"
+    assert (ours[1], paper[1]) == (study.spread("h_star", entry), "94.3 ± 2.3")
+    assert list(as_terminal(document(EMPTY))) == []
 
 
 @pytest.mark.parametrize("name", PARTIAL)
 def test_missing_parts_leave_a_whole_page(name):
     found = PARTIAL[name]
-    outline = Outline(build_page(found))
-    assert words.headline(found) in outline.text
+    outline = Outline(page_of(found))
     headings = sum(tag == "h2" for tag, _ in outline.elements)
     assert headings == sum(tag == "section" for tag, _ in outline.elements)
-    assert ("figure" in dict(outline.elements)) == any(
-        tag == "h2" and word in outline.text for tag, _ in outline.elements for word in ("in pictures", "Figure 1: ")
-    )
-    for word in ("None", "nan", "inf ", "Cell("):
+    assert ("figure" in dict(outline.elements)) == any(curve.points for curve in found.curves)
+    for word in ("None", "nan", "inf ", "Entry("):
         assert not re.search(rf"\b{re.escape(word)}", outline.text)
-    text = build_markdown(found)
-    assert text.startswith(f"# ExPriL reproduced: {words.headline(found)}\n")
+    text = markdown_of(found)
+    assert text.startswith(f"# {document(found).headline}\n")
     assert not re.search(r"\b(None|nan)\b", text)
     if name == "nothing":
         assert headings == 0
-        assert text.count("\n") == 1
-
-
-def test_a_partial_table_still_shows_the_papers_side():
-    outline = Outline(build_page(Reproduction(table=tuple(c for c in FULL.table if c.column != "C-ExPriL")[:8])))
-    papers = [cells for kind, cells in outline.rows if kind == "paper"]
-    assert [len(cells) for cells in papers] == [9]
-    assert "94.3 ± 2.3" in papers[0]
+        assert "|" not in text
 
 
 def hostile():
     where = msgspec.structs.replace(
-        FULL.table_provenance, command=HOSTILE, created=HOSTILE, versions={HOSTILE: HOSTILE}, noise=HOSTILE
+        FULL.provenance["table2"], command=HOSTILE, created=HOSTILE, versions={HOSTILE: HOSTILE}, noise=HOSTILE
     )
     return Reproduction(
-        table=(make_cell(HOSTILE, "C-ExPriL", 80.0, 1.0), make_cell(HOSTILE, "epsilon_claimed", 1.0, 0.0)),
-        table_provenance=where,
+        table=(make_entry(HOSTILE, "C-ExPriL", 80.0, 1.0), make_entry(HOSTILE, "epsilon_claimed", 1.0, 0.0)),
+        provenance={"table2": where},
         wilcoxon=(Wilcoxon(HOSTILE, "none", 1.0, 0.5, 100),),
-        closures=(Closure(HOSTILE, HOSTILE, HOSTILE, 1.0, 1.0, 1),),
+        closures=(make_entry(HOSTILE, HOSTILE, 1.0, 1.0, 1, setting=HOSTILE),),
         curves=(Curve(HOSTILE, "C", "printed", True, FULL.curves[0].points),),
         settings={HOSTILE: {HOSTILE: HOSTILE}},
     )
 
 
 def test_hostile_text_is_inert():
-    text = build_page(hostile())
+    text = page_of(hostile())
     outline = Outline(text)
     assert not {"script", "img"} & {tag for tag, _ in outline.elements}
     assert not any(name.startswith("on") for _, attributes in outline.elements for name in attributes)
@@ -443,7 +498,7 @@ def test_hostile_text_is_inert():
 
 
 def test_hostile_text_is_inert_in_markdown():
-    text = build_markdown(hostile())
+    text = markdown_of(hostile())
     fenced = re.search(r"^(`{3,})\n(.*?)\n\1$", text, re.MULTILINE | re.DOTALL)
     assert fenced.group(2) == HOSTILE
     outside = text.replace(fenced.group(0), "")
@@ -466,7 +521,7 @@ def test_escaped_text_has_no_bare_markup(text):
 
 @pytest.mark.parametrize("found", [FULL, hostile(), EMPTY])
 def test_page_loads_nothing(found):
-    text = build_page(found)
+    text = page_of(found)
     assert not re.search(r"https?:|//", re.sub(r"</|/>", "", text))
     loading = {"src", "srcset", "data", "action", "poster", "background", "ping", "formaction", "href", "xlink:href"}
     for tag, attributes in Outline(text).elements:
@@ -475,18 +530,18 @@ def test_page_loads_nothing(found):
     assert "url(" not in text
     assert "@import" not in text
     assert "default-src 'none'" in text
-    assert text == build_page(found)
+    assert text == page_of(found)
 
 
 def test_plots_and_tables_are_named():
-    for tag, attributes in Outline(build_page(FULL)).elements:
+    outline = Outline(page_of(FULL))
+    for tag, attributes in outline.elements:
         if tag == "svg" and attributes.get("class") == "plot":
             assert attributes["role"] == "img"
             assert len(attributes["aria-label"]) > 40
         if attributes.get("class") == "wide":
             assert attributes["aria-label"]
             assert attributes["tabindex"] == "0"
-    outline = Outline(build_page(FULL))
     tags = [tag for tag, _ in outline.elements]
     assert tags.count("caption") == tags.count("table")
 
@@ -498,7 +553,7 @@ def test_page_lives_in_a_real_browser(tmp_path):
     if browser is None:
         pytest.skip("install chromium: no chromium, chromium-browser or google-chrome on PATH")
     path = tmp_path / "page.html"
-    path.write_text(build_page(FULL), encoding="utf-8")
+    path.write_text(page_of(FULL), encoding="utf-8")
     flags = [
         "--headless",
         "--no-sandbox",
@@ -509,4 +564,4 @@ def test_page_lives_in_a_real_browser(tmp_path):
     command = [browser, *flags, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", path.as_uri()]
     done = subprocess.run(command, capture_output=True, check=True, timeout=90)
     assert b"CONSOLE" not in done.stderr
-    assert words.headline(FULL) in Outline(done.stdout.decode()).text
+    assert document(FULL).headline in Outline(done.stdout.decode()).text

@@ -25,9 +25,10 @@ PATIENCE = 300.0
 """Seconds that a command may take on a machine that is busy."""
 
 
-def expril(*arguments, status=0):
+def reproduce(*arguments, status=0):
+    order = ["study", "reproduction", "--only", "datasets=C", *arguments]
     done = subprocess.run(
-        [sys.executable, "-m", "expril", *map(str, arguments)],
+        [sys.executable, "-m", "lab", *map(str, order)],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -59,24 +60,24 @@ def test_workers_on_the_command_line():
 
 @pytest.mark.slow
 def test_a_cluster_that_is_not_there_is_named(tmp_path):
-    order = ("reproduce", "table2", "--datasets", "C", "--runs", 1, "--out", tmp_path)
+    order = ("--repeats", 1, "--out", tmp_path)
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))  # bound, and nobody listens
         where = f"ray://127.0.0.1:{sock.getsockname()[1]}"
-        done = expril(*order, "--workers", where, status=2)
+        done = reproduce(*order, "--workers", where, status=2)
     assert f"error no Ray cluster answers at {where} (" in done.stderr
 
 
 @pytest.mark.slow
 def test_a_cluster_computes_the_cells_of_local_processes(tmp_path):
-    order = ("reproduce", "table2", "--datasets", "C", "--runs", 2, "--noise-seed", 3, "--json")
-    expril(*order, "--out", tmp_path / "local", "--jobs", 1)
-    expril(*order, "--out", tmp_path / "ray", "--workers", "ray", "--jobs", 2)
-    local, ray = (tmp_path / name / "cells" / "table2.jsonl" for name in ("local", "ray"))
+    order = ("--repeats", 2, "--set", "noise_seed=3", "--json")
+    reproduce(*order, "--out", tmp_path / "local", "--jobs", 1)
+    reproduce(*order, "--out", tmp_path / "ray", "--workers", "ray", "--jobs", 2)
+    local, ray = (tmp_path / name / "reproduction" / "cells" / "table2.jsonl" for name in ("local", "ray"))
     (exact, scores), (same, near) = map(lines_without_seconds, (local, ray))
     assert exact == same
     np.testing.assert_allclose(scores, near, atol=2)
-    assert "on a Ray cluster" in (tmp_path / "ray" / "README.md").read_text()
+    assert "on a Ray cluster" in (tmp_path / "ray" / "reproduction" / "README.md").read_text()
 
 
 CAMPAIGN = """

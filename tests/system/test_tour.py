@@ -27,9 +27,9 @@ NOT_RUN = {
     "export EXPRIL_DATA_DIR=/path/to/uci": "a place to fill in; left unset, as the README allows",
     "expril compare --datasets wdbc --runs 3": "minutes; test_comparison runs its parts",
     "expril compare-synthetic --datasets wdbc --runs 2 --generators cells,mst,source,real": "needs make peers",
-    "expril reproduce table2": "18 minutes",
-    "expril reproduce figure1 --runs 5": "20 minutes",
-    "expril reproduce table2 --setting descent-10": "as long as all of Table 2",
+    "python -m lab study reproduction --full --only experiments=table2": "20 minutes",
+    "python -m lab study reproduction --full --only experiments=figure1": "20 minutes",
+    "python -m lab study reproduction --only experiments=table2-descent-10": "a minute; test_reproduction does it",
 }
 """Command of the README -> why no test runs it as it stands there."""
 NEED_DATA = {
@@ -68,7 +68,7 @@ SHOWN = {
     ),
     "expril report runs/latest/own": ("runs/latest/own/report.html",),
     "expril simulate runs/latest/own": ("own: # repeats", RUN_TABLE, "report: runs/own-"),
-    "expril reproduce table2 --datasets C --runs 5": (
+    "python -m lab study reproduction --only datasets=C": (
         "data set h* C I #DP-C #DP-I valid C valid I h#* epsilon ─ C (#) # ± # # ± #",
         "report: runs/reproduction/report.html",
     ),

@@ -113,10 +113,16 @@ class Tree:
                 self.expril(f"ledger {name}", "ledger", "show", str(ledger.relative_to(self.out)))
 
     def published(self) -> None:
-        """Documents that a command writes anew from cells that are kept in the tree, and computes none."""
+        """Documents that a command writes anew from cells that are kept in the tree, and computes none.
+
+        A tree without a laboratory has a command of its own for them; the files are compared in any case.
+        """
         name = "docs/reproduction"
         shutil.copytree(self.tree / name, self.out / name)
-        self.expril("docs reproduction", "reproduce", "table2", "--out", name)
+        if (self.tree / "lab").is_dir():
+            self.run("docs reproduction", "-m", "lab", "study", "reproduction", "--rewrite", "--out", "docs")
+        else:
+            self.expril("docs reproduction", "reproduce", "table2", "--out", name)
 
     def wire(self) -> None:
         """Vectors, as this commit's generator writes them."""
