@@ -7,7 +7,7 @@ import msgspec
 
 from expril.report.files import as_object
 from expril.report.provenance import read_provenance
-from lab.comparison.outcome import INFINITE
+from lab.epsilons import INFINITE
 from lab.model.files import points_csv
 from lab.model.markdown import build_markdown
 from lab.model.model import Found, found_of

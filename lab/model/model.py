@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from expril.report.provenance import Provenance
-from lab.comparison.outcome import INFINITE, epsilon_order
+from lab.epsilons import INFINITE, epsilon_order
 from lab.model.studies import CLASSES, WAYS, Fitted
 from lab.problems import PROBLEMS
 from lab.sites.model import Mean

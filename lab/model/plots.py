@@ -4,7 +4,7 @@ import math
 
 from expril.report.chart import Axis, Figure, Key, Place, Rule, Stage, Tick, make_axis
 from expril.report.numbers import decimal
-from lab.comparison.outcome import INFINITE
+from lab.epsilons import INFINITE
 from lab.model.model import Found, Point
 from lab.model.studies import CLASSES, WAYS
 from lab.model.tables import mean_text

@@ -6,7 +6,7 @@ from functools import partial
 
 from expril.report.numbers import decimal, signed, with_error
 from expril.report.table import Cell, Column, Group, Table, Tone
-from lab.comparison.outcome import INFINITE
+from lab.epsilons import INFINITE
 from lab.model.model import Found, Point
 from lab.model.studies import CLASSES, LABELS, WAYS
 from lab.sites.model import Mean

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import chi2, t
 
 from expril.report.provenance import Provenance
-from lab.comparison.outcome import epsilon_order
+from lab.epsilons import epsilon_order
 from lab.sites.rounds import Ask, Round, one_noise
 from lab.sites.spread import LOCAL, SECURE
 from lab.sites.studies import QUESTIONS, Studied

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from expril.report.provenance import read_provenance
-from lab.comparison.outcome import INFINITE, epsilon_order
+from lab.epsilons import INFINITE, epsilon_order
 from lab.peers import discrete, graphical, marginals, peer_versions
 from lab.peers.environment import peers_python
 from lab.problems import PROBLEMS, load_split

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,7 @@ class Part:
         compute: a task -> its cell; other processes can import it.
         settings: what the numbers depend on beside the tasks; a file that was begun with others is refused.
         file_of: a task -> the file of its cell below the folder of results; None is one file for all.
+        header: a task -> what its file begins with, where that is not the experiment with `settings`.
     """
 
     name: str
@@ -82,10 +84,16 @@ class Part:
     compute: Callable[[Task], Any]
     settings: Callable[[Order], Mapping[str, object]] = lambda _order: {}
     file_of: Callable[[Task], str] | None = None
+    header: Callable[[Order, Task], Mapping[str, object]] | None = None
 
     def path(self, out: Path, task: Task) -> Path:
         """The file of a task's cell."""
         return out / (self.file_of(task) if self.file_of else f"{self.name}.jsonl")
+
+    def place(self, experiment: str, order: Order, task: Task) -> tuple[Path, Mapping[str, object]]:
+        """The file of a task's cell, and what it begins with."""
+        header = self.header(order, task) if self.header else {"experiment": experiment, **self.settings(order)}
+        return self.path(order.out, task), header
 
     def read(self, out: Path) -> list[Any]:
         """The finished cells of a folder."""
@@ -110,7 +118,7 @@ class Study:
         noise: its source, in words.
         width: columns of the widest table.
         check: stops an order before any work; raises ConfigurationError or DataUnavailableError.
-        read_versions: of other environments, by name.
+        read_versions: of other environments, by name, as far as an order needs them.
     """
 
     name: str
@@ -125,7 +133,7 @@ class Study:
     noise: str = "OpenDP"
     width: int = 132
     check: Callable[[Order], None] = lambda _order: None
-    read_versions: Callable[[], Mapping[str, str]] = dict
+    read_versions: Callable[[Order], Mapping[str, str]] = lambda _order: {}
 
     def run(self, order: Order, progress: Progress = says_nothing) -> Document:
         """Compute the cells that the folder lacks, then write every file anew; also after an interrupt.
@@ -135,16 +143,16 @@ class Study:
             ConfigurationError: cells of other settings, or another process works on them.
         """
         self.check(order)
-        campaign = Campaign(self.name, order.out, order.seed, order.jobs, order.command, self.noise, self.read_versions)
+        versions = partial(self.read_versions, order)
+        campaign = Campaign(self.name, order.out, order.seed, order.jobs, order.command, self.noise, versions)
         try:
             with campaign.session() as finish:
                 for part in self.parts:
-                    settings = {"experiment": self.name, **part.settings(order)}
                     run_missing(
                         part.tasks(order),
                         part.compute,
                         part.cell,
-                        lambda task, part=part, settings=settings: (part.path(order.out, task), settings),  # type: ignore[misc]
+                        partial(part.place, self.name, order),
                         jobs=order.jobs,
                         progress=progress,
                         finish=finish,
@@ -193,8 +201,12 @@ class Study:
             if axis not in self.choices:
                 known = ", ".join(self.choices) or "none"
                 raise ConfigurationError(f"--only {text}: the study {self.name} has no such axis; there are: {known}")
-            axes[axis] = parse_names(names, self.choices[axis], axis.removesuffix("s"))
+            axes[axis] = parse_names(names, self.choices[axis], _singular(axis))
         return Size(repeats or size.repeats, epsilons or size.epsilons, axes, size.takes)
+
+
+def _singular(axis: str) -> str:
+    return f"{axis.removesuffix('ies')}y" if axis.endswith("ies") else axis.removesuffix("s")
 
 
 def write_texts(out: Path, files: Mapping[str, str]) -> None:
