@@ -86,6 +86,6 @@ def study(  # noqa: PLR0913, PLR0917 - the options of a command
     console = wide_console(chosen.width)
     for shown in as_terminal(document):
         console.print(shown, soft_wrap=not hasattr(shown, "columns"), highlight=False)
-    if not full:
+    if not (full or rewrite):
         say("note", f"this is the short form; --full is what is published, and takes {chosen.full.takes} on two cores")
     console.print(f"report: {folder / PAGE}", soft_wrap=True, highlight=False)

@@ -10,10 +10,22 @@ if TYPE_CHECKING:
     from simulations.campaign.study import Study
 
 STUDIES = {
+    "bounds": (
+        "lab.bounds.study:STUDY",
+        "What bounds the accuracy of `cells`: one thing at a time made ideal (docs/bounds.md).",
+    ),
+    "comparison": (
+        "lab.comparison.study:STUDY",
+        "Every strategy and every peer on the same records at the same epsilon (docs/strategies.md).",
+    ),
     "sites": ("lab.sites.study:STUDY", "Accuracy, noise and bytes with 1 to 100 sites (docs/sites.md)."),
     "statistic": (
         "lab.statistic.study:STUDY",
         "Private quantiles by every method, against the number of records (docs/statistics.md).",
+    ),
+    "synthetic": (
+        "lab.synthetic.study:STUDY",
+        "Synthetic data sets side by side: ours, AIM's, MST's and the real records (docs/synthetic.md).",
     ),
 }
 """Name -> its `Study`, as "module:attribute", and what it is."""

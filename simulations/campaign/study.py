@@ -157,10 +157,11 @@ class Study:
                         progress=progress,
                         finish=finish,
                     )
-        finally:
+        except BaseException:
             if any(self.cells(order.out).values()):
-                document = self.write(order.out)
-        return document
+                self.write(order.out)
+            raise
+        return self.write(order.out)
 
     def cells(self, out: Path) -> dict[str, list[Any]]:
         """The finished cells of a folder, by part."""
