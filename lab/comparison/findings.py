@@ -278,8 +278,9 @@ def _row(key: tuple[str, str, str], grouped: Groups) -> Row:
 def _claims(cells: Sequence[Outcome]) -> Claims | None:
     if not cells:
         return None
-    means = (_mean(cell.extras[name] for cell in cells) for name in CLAIMED)
-    return Claims(*means, _mean(cell.measures.accuracy for cell in cells), sum(map(holds, cells)), len(cells))
+    estimated, low, high = (_mean(cell.extras[name] for cell in cells) for name in CLAIMED)
+    observed = _mean(cell.measures.accuracy for cell in cells)
+    return Claims(estimated, low, high, observed, sum(map(holds, cells)), len(cells))
 
 
 def holds(cell: Outcome) -> bool:

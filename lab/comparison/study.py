@@ -3,7 +3,20 @@
 from collections.abc import Mapping, Sequence
 
 from expril.report.chart import Figure, Key, Level, Place, Series, Stage, line_chart, log_axis, make_axis
-from expril.report.document import PAGE, PAPER, TERMINAL, Charts, Document, Facts, Fold, Heading, Note, Notes, Section, Text
+from expril.report.document import (
+    PAGE,
+    PAPER,
+    TERMINAL,
+    Charts,
+    Document,
+    Facts,
+    Fold,
+    Heading,
+    Note,
+    Notes,
+    Section,
+    Text,
+)
 from expril.report.table import Table
 from lab.comparison.cells import Outcome, cells_file, compute, file_settings, tasks
 from lab.comparison.contestants import CONTESTANTS
@@ -85,13 +98,22 @@ def document(found: Comparison) -> Document:
     ]
     differences = [Fold(f"at epsilon {epsilon}", [table]) for epsilon, table in difference_tables(found).items()]
     by_epsilon = [Key(index, False, _epsilon(epsilon)) for index, epsilon in enumerate(found.epsilons)]
-    curves, diagrams, claims = curve_charts(found), reliability_charts(found, by_epsilon), claim_charts(found, by_epsilon)
+    curves, diagrams, claims = (
+        curve_charts(found),
+        reliability_charts(found, by_epsilon),
+        claim_charts(found, by_epsilon),
+    )
     rules = tuple((style, {"h*": "h*, in site"}.get(name, name)) for name, style in RULES.items())
     leaders = leaders_table(found)
     bars = bars_table(found)
     others = other_measures(found)
     named = [(each.name, each.title) for each in found.strategies], list(found.problems.items())
-    glossary = [Heading("Strategies"), Facts(named[0], "glossary"), Heading("Data sets"), Facts(named[1], "glossary")]
+    glossary: list[Block] = [
+        Heading("Strategies"),
+        Facts(named[0], "glossary"),
+        Heading("Data sets"),
+        Facts(named[1], "glossary"),
+    ]
     skipped = found.provenance.skipped if found.provenance else {}
     return Document(
         kind="ExPriL compared",

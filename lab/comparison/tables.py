@@ -110,10 +110,10 @@ def leaders_table(found: Comparison) -> Table[Leaders]:
         f"Where {found.default} stands",
         [
             Column("epsilon", lambda line: line.epsilon, names=True),
-            Column("accuracy", lambda line: decimal(line.default and line.default.mean), number=True),
+            Column("accuracy", lambda line: decimal(line.default.mean if line.default else None), number=True),
             Column("best peer", lambda line: line.peer.strategy.name if line.peer else "–"),
-            Column("its accuracy", lambda line: decimal(line.peer and line.peer.mean), number=True),
-            Column("AUC", lambda line: decimal(line.default and line.default.auc), number=True),
+            Column("its accuracy", lambda line: decimal(line.peer.mean if line.peer else None), number=True),
+            Column("AUC", lambda line: decimal(line.default.auc if line.default else None), number=True),
             Column("bars met", lambda line: _of([bar.met for bar in line.bars]), number=True),
             Column("within a point of h*", lambda line: _of([bar.aim for bar in line.bars]), number=True),
             Column(
@@ -213,7 +213,9 @@ class Measure:
 def accuracy(found: Comparison) -> Measure:
     """Accuracy; where a class is rare, none is marked as the best."""
     common = tuple(dataset for dataset in found.problems if dataset not in found.rare)
-    return Measure("Accuracy", lambda row: row.mean, lambda row: row.std, lambda line: line.mean, common, found.averaged)
+    return Measure(
+        "Accuracy", lambda row: row.mean, lambda row: row.std, lambda line: line.mean, common, found.averaged
+    )
 
 
 def auc(found: Comparison) -> Measure:
