@@ -53,8 +53,10 @@ READING = (
 MEANINGS = (
     (
         "The learner",
-        "is cells without its networks, for speed, but for two rows. Counts are exact and their noise is seeded, in "
-        "the form and of the law that curators answer; no curator is asked.",
+        (
+            "is cells without its networks, for speed, but for two rows. Counts are exact and their noise is seeded, in "
+            "the form and of the law that curators answer; no curator is asked."
+        ),
     ),
     (
         "No noise",
@@ -62,20 +64,26 @@ MEANINGS = (
     ),
     (
         "Ten times the records",
-        "come from the same generator: the same problem and test records, the problem's own records among them. CTG "
-        "has no more, so it has no such rows. With ten times the source, cells are as many as before; with ten times "
-        "the private records, as many as the rule says for that number.",
+        (
+            "come from the same generator: the same problem and test records, the problem's own records among them. CTG "
+            "has no more, so it has no such rows. With ten times the source, cells are as many as before; with ten times "
+            "the private records, as many as the rule says for that number."
+        ),
     ),
     (
         "Cells averaged over other records",
-        "Cells, question, answers and label model are the same, but each cell's features are averaged over as many "
-        "other records of the private population, or over the private records themselves, instead of the source's. "
-        "With these the learner also knows better how many private records to expect in a cell.",
+        (
+            "Cells, question, answers and label model are the same, but each cell's features are averaged over as many "
+            "other records of the private population, or over the private records themselves, instead of the source's. "
+            "With these the learner also knows better how many private records to expect in a cell."
+        ),
     ),
     (
         "The label of every private record",
-        "Gaussian-process regression with the same random features and kernels on the private records themselves. "
-        "Nothing is aggregated, and nothing is private.",
+        (
+            "Gaussian-process regression with the same random features and kernels on the private records themselves. "
+            "Nothing is aggregated, and nothing is private."
+        ),
     ),
     ("h*", "is the paper's network, trained on the same records and labels."),
 )
@@ -189,7 +197,7 @@ def document(found: Findings) -> Document:
         subject="what bounds the accuracy of cells",
         headline="What bounds the accuracy of cells",
         sections=[
-            Section("Accuracies", [Text(READING), accuracies, Facts(MEANINGS, "reading")] if accuracies else []),
+            Section("Accuracies", [Text(READING), accuracies, Facts(MEANINGS, "glossary")] if accuracies else []),
             Section("The same, drawn", _drawn(found) if accuracies else [], PAGE),
             Section("What each thing costs", [Text(COST), costs] if costs else []),
             *(Section(bar.caption, [Text(BAR) if bar is bars[0] else None, bar]) for bar in bars),

@@ -7,6 +7,7 @@ from expril.report.document import (
     PAGE,
     PAPER,
     TERMINAL,
+    Block,
     Charts,
     Document,
     Facts,
