@@ -54,8 +54,8 @@ MEANINGS = (
     (
         "The learner",
         (
-            "is cells without its networks, for speed, but for two rows. Counts are exact and their noise is seeded, in "
-            "the form and of the law that curators answer; no curator is asked."
+            "is cells without its networks, for speed, but for two rows. Counts are exact and their noise is seeded, "
+            "in the form and of the law that curators answer; no curator is asked."
         ),
     ),
     (
@@ -65,9 +65,9 @@ MEANINGS = (
     (
         "Ten times the records",
         (
-            "come from the same generator: the same problem and test records, the problem's own records among them. CTG "
-            "has no more, so it has no such rows. With ten times the source, cells are as many as before; with ten times "
-            "the private records, as many as the rule says for that number."
+            "come from the same generator: the same problem and test records, the problem's own records among them. "
+            "CTG has no more, so it has no such rows. With ten times the source, cells are as many as before; with ten "
+            "times the private records, as many as the rule says for that number."
         ),
     ),
     (
@@ -321,7 +321,7 @@ STUDY = Study(
     document=document,
     choices=EVERYTHING,
     short=Size(1, ("1", "0.1"), {**EVERYTHING, "datasets": ("B", "D", "E")}, "a minute"),
-    full=Size(5, ("1", "0.1"), EVERYTHING, "four minutes, with CTG's records"),
+    full=Size(5, ("1", "0.1"), EVERYTHING, "four minutes"),
     seed=1000,
     noise="seeded, not private",
     width=165,

@@ -336,7 +336,7 @@ STUDY = Study(
         20,
         ("1", "0.3", "0.1"),
         {"strategies": tuple(CONTESTANTS), "datasets": tuple(PROBLEMS)},
-        "three hours, with the peers' environment and all records",
+        "three hours",
     ),
     seed=1000,
     width=200,

@@ -215,7 +215,7 @@ STUDY = Study(
         2,
         ("1", "0.1"),
         {"generators": tuple(GENERATORS), "datasets": ("A", "C", "CTG-A", "heart", "wdbc")},
-        "nine minutes, with the peers' environment and all records",
+        "nine minutes",
     ),
     seed=1000,
     width=170,

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from comparison_fakes import tiny_split
 from expril.commands.command import app
 from lab.comparison import contestants
+from lab.comparison.cells import file_settings
 from lab.comparison.contestants import CONTESTANTS, SEVERAL_SITES
-from lab.comparison.runner import file_settings
 from lab.comparison.studies import make_study, run_study
 from lab.problems import PROBLEMS
 from lab.sites import command, studies

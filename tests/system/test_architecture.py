@@ -324,7 +324,6 @@ CIRCLES = {
             ("protocol.kinds.statistic", "protocol.kinds.statistic_examples"),
             ("curator_node.ledger.account", "curator_node.ledger.restoring"),
             ("expril.audit.recompute.transcripts", "expril.audit.recompute.verdicts"),
-            ("lab.bounds", "lab.bounds_page"),
         )
         for name, other in ((one, two), (two, one))
     },
