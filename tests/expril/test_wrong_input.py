@@ -438,7 +438,7 @@ def test_a_full_disk_anywhere_is_one_sentence(number, monkeypatch, tmp_path):
     def fail(*_args, **_options):
         raise OSError(number, os.strerror(number), "results.csv")
 
-    monkeypatch.setattr("simulations.campaign.study.write_texts", fail)
+    monkeypatch.setattr("lab.comparison.command.write_texts", fail)
     arguments = ["compare", "--datasets", "wdbc", "--strategies", "majority", "--runs", 1, "--jobs", 1]
     found = json.loads(run(*arguments, "--out", tmp_path, "--json").stdout)
     assert found["kind"] == "disk"

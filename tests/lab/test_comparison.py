@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from comparison_fakes import STEWARD, fake_contestant, guess, made_up, tiny_split
+from expril.commands import faults
 from expril.report.files import csv_table
 from expril.report.provenance import read_provenance
 from lab import problems as problems_module
@@ -622,7 +623,12 @@ def test_the_command_leaves_every_file_and_a_second_one_computes_nothing(tmp_pat
     [
         (["--only", "datasets=Q"], "unknown dataset 'Q'"),
         (["--only", "strategies=cell"], "unknown strategy 'cell'; did you mean 'cells'"),
+        (["--only", "rounds=2"], "has no such axis; there are: strategies, datasets"),
         (["--epsilon", "-1"], "must be positive"),
+        (["--epsilon", "1,100"], "an epsilon of 100 or more protects nothing, and 100 was asked for"),
+        (["--epsilon", "1,100"], "confirm it with --large-epsilon"),
+        (["--seed", 10**23], "--help"),
+        (["--repeats", 10**23], "--help"),
     ],
 )
 def test_a_slip_on_the_command_line_is_one_clear_line(arguments, message, tmp_path):
@@ -631,6 +637,20 @@ def test_a_slip_on_the_command_line_is_one_clear_line(arguments, message, tmp_pa
     assert found.exit_code == 2
     assert message in found.output
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("number", faults._FULL)
+def test_a_full_disk_is_one_sentence_and_what_was_computed_is_kept(number, monkeypatch, tmp_path):
+    def fail(*_args, **_options):
+        raise OSError(number, os.strerror(number), "results.csv")
+
+    monkeypatch.setattr("simulations.campaign.study.write_texts", fail)
+    only = ["--only", "datasets=wdbc", "--only", "strategies=majority", "--repeats", 1, "--jobs", 1]
+    done = study(*only, "--out", tmp_path, "--json")
+    found = json.loads(done.stdout)
+    assert (done.exit_code, found["kind"]) == (2, "disk")
+    assert found["error"] == f"results.csv: {faults._FULL[number]}; free some space, or write to another folder"
+    assert (tmp_path / "comparison" / "cells" / "majority.jsonl").stat().st_size > 100
 
 
 # --- what is published ------------------------------------------------------------------------------------
