@@ -197,7 +197,7 @@ def document(found: Findings) -> Document:
         subject="what bounds the accuracy of cells",
         headline="What bounds the accuracy of cells",
         sections=[
-            Section("Accuracies", [Text(READING), accuracies, Facts(MEANINGS, "glossary")] if accuracies else []),
+            Section("Accuracies", [Text(READING), accuracies, Facts(MEANINGS, "reading")] if accuracies else []),
             Section("The same, drawn", _drawn(found) if accuracies else [], PAGE),
             Section("What each thing costs", [Text(COST), costs] if costs else []),
             *(Section(bar.caption, [Text(BAR) if bar is bars[0] else None, bar]) for bar in bars),

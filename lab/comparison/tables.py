@@ -150,6 +150,7 @@ def bars_table(found: Comparison) -> Table[Standing]:
             Column("bar", lambda bar: _met(bar.best_met)),
         ],
         standings(found),
+        "dense",
     )
 
 
