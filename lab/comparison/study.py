@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from expril.report.chart import Figure, Key, Level, Place, Series, Stage, line_chart, log_axis, make_axis
+from expril.report.chart import Axis, Figure, Key, Level, Place, Series, Stage, line_chart, log_axis, make_axis
 from expril.report.document import (
     PAGE,
     PAPER,
@@ -21,7 +21,7 @@ from expril.report.document import (
 from expril.report.table import Table
 from lab.comparison.cells import Outcome, cells_file, compute, file_settings, tasks
 from lab.comparison.contestants import CONTESTANTS
-from lab.comparison.findings import Comparison, Row, findings
+from lab.comparison.findings import Claims, Comparison, Row, ShareBin, findings
 from lab.comparison.tables import (
     DETAILS,
     RESULTS,
@@ -62,6 +62,7 @@ AREA = (
     "record of class 1 is ranked above one of class 0; 50 is chance. Where a class is rare it says more than accuracy. "
     "Averages are over all data sets."
 )
+DIFFERENCE = "Percentage points, mean ± standard error over the runs that both have."
 CURVES = (
     "Mean accuracy in percent, or AUC where a class is rare and the panel says so; epsilon on a logarithmic scale. The "
     "band is ± 1 standard deviation over the runs of the default strategy. Each data set has its own vertical axis. "
@@ -97,7 +98,11 @@ def document(found: Comparison) -> Document:
         for reading, tables in measures.items()
         for number, table in enumerate(tables.values())
     ]
-    differences = [Fold(f"at epsilon {epsilon}", [table]) for epsilon, table in difference_tables(found).items()]
+    differences: list[Block] = [
+        Fold(f"at epsilon {epsilon}", [Text(DIFFERENCE, "fine"), table])
+        for epsilon, table in difference_tables(found).items()
+        if table
+    ]
     by_epsilon = [Key(index, False, _epsilon(epsilon)) for index, epsilon in enumerate(found.epsilons)]
     curves, diagrams, claims = (
         curve_charts(found),
@@ -124,16 +129,7 @@ def document(found: Comparison) -> Document:
             Section(leaders.caption, [Text(LEADERS), leaders] if leaders else []),
             Section("The bars", [Text(BARS), bars] if bars else [], PAPER),
             *shown,
-            Section(
-                f"Differences from {found.default}, run by run",
-                [
-                    Text("Percentage points, mean ± standard error over the runs that both have.", "fine"),
-                    *differences,
-                ]
-                if any(fold.blocks[0] for fold in differences)
-                else [],
-                PAGE,
-            ),
+            Section(f"Differences from {found.default}, run by run", differences, PAGE),
             _charted("Accuracy against epsilon", CURVES, Charts(curves, strategy_keys(found), rules)),
             _charted("Are the probabilities honest?", HONESTY, Charts(diagrams, by_epsilon, columns=4)),
             _charted("Does the learner know how good it is?", CLAIMS, Charts(claims, by_epsilon)),
@@ -218,78 +214,43 @@ def _curves(found: Comparison, dataset: str) -> Figure:
 def reliability_charts(found: Comparison, keys: Sequence[Key]) -> list[Figure]:
     """Predicted probability against the share of class 1, one panel a strategy, over all data sets and runs."""
     axis = make_axis(0, 100, (20.0,), left=12.0, right=97.0)
-    figures = []
-    for strategy in found.strategies:
-        bins = found.reliability.get(strategy.name, {})
-        series = [
-            Series(
-                key,
-                [
-                    Place(
-                        each.predicted,
-                        each.observed,
-                        (each.observed, each.observed),
-                        f"{each.predicted:.0f} % predicted, {each.observed:.0f} % observed, {each.records} records",
-                    )
-                    for each in bins.get(epsilon, ())
-                ],
-            )
-            for epsilon, key in zip(found.epsilons, keys, strict=True)
-        ]
-        if bins:
-            figures.append(
-                line_chart(
-                    strategy.name,
-                    series,
-                    axis,
-                    (),
-                    stage=Stage(axis, SQUARE),
-                    diagonal=True,
-                    unit="observed, %",
-                    across="predicted, %",
-                )
-            )
-    return figures
+
+    def place(each: ShareBin) -> Place:
+        text = f"{each.predicted:.0f} % predicted, {each.observed:.0f} % observed, {each.records} records"
+        return Place(each.predicted, each.observed, (each.observed, each.observed), text)
+
+    def series(bins: Mapping[str, Sequence[ShareBin]]) -> list[Series]:
+        pairs = zip(found.epsilons, keys, strict=True)
+        return [Series(key, [place(each) for each in bins.get(epsilon, ())]) for epsilon, key in pairs]
+
+    return [_square(name, series(bins), axis, "predicted, %") for name, bins in found.reliability.items()]
 
 
 def claim_charts(found: Comparison, keys: Sequence[Key]) -> list[Figure]:
     """Expected against observed accuracy, a point a data set and epsilon, one panel a strategy that claims any."""
     colours = dict(zip(found.epsilons, keys, strict=True))
+
+    def series(row: Row, claims: Claims) -> Series:
+        """One point: those of different data sets are no curve."""
+        colour = colours[row.epsilon]
+        text = f"{claims.estimated:.1f} % expected, {claims.observed:.1f} % observed"
+        place = Place(claims.estimated, claims.observed, (claims.observed, claims.observed), text)
+        return Series(Key(colour.index, False, f"{row.dataset}, {colour.name}"), [place])
+
     figures = []
     for strategy in found.strategies:
         claimed = [(row, row.claims) for row in found.rows if row.strategy == strategy.name and row.claims is not None]
-        if not claimed:
-            continue
-        values = [value for _, claims in claimed for value in (claims.estimated, claims.observed)]
-        axis = make_axis(min(values), max(values), STEPS, left=12.0, right=97.0)
-        series = [
-            # Points of different data sets are no curve.
-            Series(
-                Key(colours[row.epsilon].index, False, f"{row.dataset}, {colours[row.epsilon].name}"),
-                [
-                    Place(
-                        claims.estimated,
-                        claims.observed,
-                        (claims.observed, claims.observed),
-                        f"{claims.estimated:.1f} % expected, {claims.observed:.1f} % observed",
-                    )
-                ],
-            )
-            for row, claims in claimed
-        ]
-        figures.append(
-            line_chart(
-                strategy.name,
-                series,
-                axis,
-                (),
-                stage=Stage(axis, SQUARE),
-                diagonal=True,
-                unit="observed, %",
-                across="expected, %",
-            )
-        )
+        if claimed:
+            values = [value for _, claims in claimed for value in (claims.estimated, claims.observed)]
+            axis = make_axis(min(values), max(values), STEPS, left=12.0, right=97.0)
+            figures.append(_square(strategy.name, [series(*pair) for pair in claimed], axis, "expected, %"))
     return figures
+
+
+def _square(name: str, series: Sequence[Series], axis: Axis, across: str) -> Figure:
+    """A diagram whose vertical axis is the horizontal one, too."""
+    stage = Stage(axis, SQUARE)
+    return line_chart(name, series, axis, (), stage=stage, diagonal=True, unit="observed, %", across=across)
 
 
 # --- the study

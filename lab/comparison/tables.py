@@ -146,11 +146,11 @@ def bars_table(found: Comparison) -> Table[Standing]:
             Column(
                 "best of ours",
                 lambda bar: "–" if bar.best is None else f"{bar.best.strategy}, {spread(bar.best)}",
+                number=True,
             ),
             Column("bar", lambda bar: _met(bar.best_met)),
         ],
         standings(found),
-        "dense",
     )
 
 
