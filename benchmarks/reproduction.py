@@ -1,6 +1,6 @@
 """Table 2 of the paper on two cores: some of the 100 runs of every data set, with everything that a run consists of.
 
-Runs cost alike, so a hundred take so many times longer. The study is that of `python -m lab study reproduction`, from
+Runs cost alike, so a hundred take so many times longer. The study is that of `expril-lab study reproduction`, from
 opening the store to the written page. `EXPRIL_DATA_DIR` must name the folder with the CTG records.
 """
 

@@ -10,6 +10,14 @@ if TYPE_CHECKING:
     from simulations.campaign.study import Study
 
 STUDIES = {
+    "bounds": (
+        "lab.bounds.study:STUDY",
+        "What bounds the accuracy of `cells`: one thing at a time made ideal (docs/bounds.md).",
+    ),
+    "comparison": (
+        "lab.comparison.study:STUDY",
+        "Every strategy and every peer on the same records at the same epsilon (docs/strategies.md).",
+    ),
     "holdout": (
         "lab.holdout.study:STUDY",
         "A blog's experiment on Thresholdout, on many data sets, and with a valid holdout (docs/holdout.md).",
@@ -18,18 +26,22 @@ STUDIES = {
         "lab.model.study:STUDY",
         "Every model that curators fit in site, beside cells (docs/in-site-learning.md).",
     ),
-    "sample": (
-        "lab.sample.study:STUDY",
-        "Figures of the MBDE paper: sampling under integral privacy (docs/integral-privacy.md).",
-    ),
     "reproduction": (
         "lab.paper.study:STUDY",
         "The paper's Table 2 and Figure 1, made again (docs/reproduction.md).",
+    ),
+    "sample": (
+        "lab.sample.study:STUDY",
+        "Figures of the MBDE paper: sampling under integral privacy (docs/integral-privacy.md).",
     ),
     "sites": ("lab.sites.study:STUDY", "Accuracy, noise and bytes with 1 to 100 sites (docs/sites.md)."),
     "statistic": (
         "lab.statistic.study:STUDY",
         "Private quantiles by every method, against the number of records (docs/statistics.md).",
+    ),
+    "synthetic": (
+        "lab.synthetic.study:STUDY",
+        "Our synthetic data beside AIM's and MST's, on the same records at the same epsilon (docs/synthetic.md).",
     ),
 }
 """Name -> its `Study`, as "module:attribute", and what it is."""

@@ -15,6 +15,7 @@ Medium = Literal["page", "markdown", "terminal"]
 EVERYWHERE: frozenset[Medium] = frozenset({"page", "markdown", "terminal"})
 PAGE: frozenset[Medium] = frozenset({"page"})
 PAPER: frozenset[Medium] = frozenset({"page", "markdown"})
+TERMINAL: frozenset[Medium] = frozenset({"terminal"})
 
 
 @dataclass(frozen=True)

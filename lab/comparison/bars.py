@@ -1,10 +1,9 @@
 """The bars that the project set itself before the runs, and whether they are met."""
 
-from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from lab.comparison.model import Comparison, Row, Strategy
-from lab.comparison.outcome import INFINITE
+from lab.comparison.findings import Comparison, Row
+from lab.epsilons import INFINITE
 
 IN_SITE = "h*"
 REFERENCE = {"A": 95.2, "B": 78.8, "C": 95.6, "D": 91.0, "E": 80.9, "CTG-A": 91.4, "CTG-B": 93.0}
@@ -117,41 +116,3 @@ def standings(found: Comparison) -> tuple[Standing, ...]:
                 )
             )
     return tuple(bars)
-
-
-@dataclass(frozen=True)
-class Average:
-    """Means of a strategy over the problems of the comparison; None where it lacks one of them.
-
-    Attributes:
-        strategy: whose.
-        epsilon: of its runs.
-        mean: accuracy over `Comparison.averaged`, in percent.
-        auc: area under the ROC curve over all problems, in percent.
-    """
-
-    strategy: Strategy
-    epsilon: str
-    mean: float | None
-    auc: float | None
-
-
-def averages(found: Comparison, epsilon: str) -> tuple[Average, ...]:
-    """Of every strategy that was run at this epsilon, in the order of the table."""
-    table = found.table
-
-    def mean(strategy: Strategy, datasets: Collection[str], value: Callable[[Row], float]) -> float | None:
-        rows = [table.get((dataset, strategy.name, epsilon)) for dataset in datasets]
-        there = [value(row) for row in rows if row is not None]
-        return sum(there) / len(there) if there and len(there) == len(rows) else None
-
-    return tuple(
-        Average(
-            strategy,
-            epsilon,
-            mean(strategy, found.averaged, lambda row: row.mean),
-            mean(strategy, found.problems, lambda row: row.auc),
-        )
-        for strategy in found.strategies
-        if any((dataset, strategy.name, epsilon) in table for dataset in found.problems)
-    )

@@ -1,38 +1,137 @@
-"""What the tables of a comparison hold, on its page, in its Markdown and in the terminal."""
+"""The tables of a comparison, and its two CSV files."""
 
-from collections.abc import Callable, Container, Iterator, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
 
-from rich.table import Table as RichTable
+from expril.report.numbers import decimal, points, signed, with_error
+from expril.report.table import Cell, Column, Group, Table, Written, attributes, text_table
+from lab.comparison.bars import Standing, standings
+from lab.comparison.contestants import GROUP_TITLES, SECURE_DEFAULT
+from lab.comparison.findings import Average, Comparison, Row, averages
+from lab.epsilons import INFINITE
 
-from expril.report.numbers import decimal
-from expril.report.table import Cell, Column, Group, Table, Written, text_table
-from expril.report.terminal import rich_table
-from lab.comparison.bars import Average, Standing, averages, standings
-from lab.comparison.contestants import GROUP_TITLES
-from lab.comparison.model import Comparison, Row
-from lab.comparison.outcome import INFINITE
-from lab.comparison.words import (
-    accuracy_of,
-    auc_of,
-    auc_spread,
-    bar_sentence,
-    best_private,
-    common,
-    difference,
-    met,
-    needed,
-    private_epsilons,
-    span,
-    spread,
+# --- files
+
+
+def _claimed(name: str, row: Row) -> str:
+    return "" if row.claims is None else points(getattr(row.claims, name))
+
+
+RESULTS: tuple[Column[Row], ...] = (
+    *attributes("dataset strategy epsilon"),
+    *attributes("mean std", points),
+    *attributes("runs"),
 )
+"""One line for each strategy, data set and epsilon: mean and sample standard deviation of the accuracy in percent."""
+DETAILS: tuple[Column[Row], ...] = (
+    *attributes("dataset strategy epsilon runs"),
+    *attributes("auc auc_std", points),
+    *attributes("brier", "{:.4f}".format),
+    *attributes("ece", points),
+    *attributes("seconds", "{:.3f}".format),
+    *attributes("difference difference_error", points),
+    *attributes("pairs"),
+    Column("estimated_accuracy", partial(_claimed, "estimated")),
+    Column("interval_low", partial(_claimed, "low")),
+    Column("interval_high", partial(_claimed, "high")),
+    *attributes("coverage", points),
+    Column("epsilon_spent", lambda row: row.spent),
+)
+"""The other numbers of the same rows; what a row does not have is empty.
 
-# --- the bars
+`difference` is accuracy minus the default strategy's over the `pairs` runs that both have, with its standard error;
+`estimated_accuracy` and the interval's ends are means of what the learner says of itself; `coverage` is the share of
+runs whose interval agrees with the accuracy on the test records, within its binomial error; `epsilon_spent` is exact.
+AUC and calibration errors are in percent.
+"""
 
 
-def bars(found: Comparison) -> Table[Standing]:
+# --- where the default strategy stands
+
+
+@dataclass(frozen=True)
+class Leaders:
+    """The default strategy at one epsilon, beside the peers that have all data sets.
+
+    Attributes:
+        epsilon: of these runs.
+        default: its averages; None where it was not run.
+        peer: the peer with the highest average accuracy.
+        bars: those of this epsilon that the default strategy was run for.
+        gain: what it gains where curators sum its answers securely, in points, and the standard error; None where that
+            was not run twice.
+    """
+
+    epsilon: str
+    default: Average | None
+    peer: Average | None
+    bars: Sequence[Standing]
+    gain: tuple[float, float] | None
+
+
+def leaders(found: Comparison) -> list[Leaders]:
+    """At each finite epsilon."""
+    bars = [bar for bar in standings(found) if bar.met is not None]
+    lines = []
+    for epsilon in found.private:
+        everyone = averages(found, epsilon)
+        peers = [average for average in everyone if average.strategy.group == "peer"]
+        lines.append(
+            Leaders(
+                epsilon,
+                next((average for average in everyone if average.strategy.name == found.default), None),
+                max((peer for peer in peers if peer.mean is not None), key=lambda peer: peer.mean or 0, default=None),
+                [bar for bar in bars if bar.epsilon == epsilon],
+                secure_gain(found, epsilon),
+            )
+        )
+    return lines
+
+
+def secure_gain(found: Comparison, epsilon: str) -> tuple[float, float] | None:
+    """Mean over data sets of what secure sums gain, run by run, and its standard error."""
+    rows = [found.find(dataset, SECURE_DEFAULT, epsilon) for dataset in found.averaged]
+    known = [
+        (row.difference, row.difference_error or 0.0)
+        for row in rows
+        if row is not None and row.difference is not None and row.pairs > 1
+    ]
+    if not known:
+        return None
+    return sum(gain for gain, _ in known) / len(known), math.hypot(*(error for _, error in known)) / len(known)
+
+
+def leaders_table(found: Comparison) -> Table[Leaders]:
+    """The default strategy beside the best peer, the bars that it meets, and what secure sums give."""
+    return Table.of(
+        f"Where {found.default} stands",
+        [
+            Column("epsilon", lambda line: line.epsilon, names=True),
+            Column("accuracy", lambda line: decimal(line.default.mean if line.default else None), number=True),
+            Column("best peer", lambda line: line.peer.strategy.name if line.peer else "–"),
+            Column("its accuracy", lambda line: decimal(line.peer.mean if line.peer else None), number=True),
+            Column("AUC", lambda line: decimal(line.default.auc if line.default else None), number=True),
+            Column("bars met", lambda line: _of([bar.met for bar in line.bars]), number=True),
+            Column("within a point of h*", lambda line: _of([bar.aim for bar in line.bars]), number=True),
+            Column(
+                "gain by secure sums",
+                lambda line: "–" if line.gain is None else with_error(signed(line.gain[0]), line.gain[1]),
+                number=True,
+            ),
+        ],
+        leaders(found),
+    )
+
+
+def _of(values: Iterable[bool | None]) -> str:
+    known = [value for value in values if value is not None]
+    return f"{sum(known)} of {len(known)}" if known else "–"
+
+
+def bars_table(found: Comparison) -> Table[Standing]:
     """Every bar, and who meets it."""
     return Table.of(
         "Bars, and whether they are met",
@@ -47,19 +146,25 @@ def bars(found: Comparison) -> Table[Standing]:
             Column(
                 "best of ours",
                 lambda bar: "–" if bar.best is None else f"{bar.best.strategy}, {spread(bar.best)}",
+                number=True,
             ),
             Column("bar", lambda bar: _met(bar.best_met)),
         ],
         standings(found),
-        "bars",
     )
 
 
+def needed(bar: Standing) -> str:
+    """The bar's number, and what our h* makes of it where that is less."""
+    return f"{bar.number:.1f}" if bar.needed == bar.number else f"{bar.number:.1f}, by distance {bar.needed:.1f}"
+
+
 def _met(value: bool | None) -> Cell:
-    return Cell(met(value), tone="" if value is None else "within" if value else "below")
+    text = {None: "not run", True: "met", False: "not met"}[value]
+    return Cell(text, tone="" if value is None else "within" if value else "below")
 
 
-# --- accuracies
+# --- strategies by data sets
 
 
 @dataclass(frozen=True)
@@ -77,7 +182,77 @@ class Line:
     @property
     def runs(self) -> str:
         """Of the rows."""
-        return span([row.runs for row in self.rows if row is not None])
+        numbers = [row.runs for row in self.rows if row is not None]
+        return str(min(numbers)) if min(numbers) == max(numbers) else f"{min(numbers)} to {max(numbers)}"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What a table of strategies by data sets shows.
+
+    Attributes:
+        caption: of the table.
+        value: of a row, in percent.
+        error: its standard deviation over the runs.
+        average: of a line.
+        ranked: the data sets in which the best is marked.
+        averaged: those that the average is over; they stand before it.
+    """
+
+    caption: str
+    value: Callable[[Row], float]
+    error: Callable[[Row], float]
+    average: Callable[[Average], float | None]
+    ranked: tuple[str, ...]
+    averaged: tuple[str, ...]
+
+    def spread(self, row: Row | None) -> str:
+        """Mean ± standard deviation in percent; one run has no deviation."""
+        return "–" if row is None else with_error(decimal(self.value(row)), self.error(row) if row.runs > 1 else None)
+
+
+def accuracy(found: Comparison) -> Measure:
+    """Accuracy; where a class is rare, none is marked as the best."""
+    common = tuple(dataset for dataset in found.problems if dataset not in found.rare)
+    return Measure(
+        "Accuracy", lambda row: row.mean, lambda row: row.std, lambda line: line.mean, common, found.averaged
+    )
+
+
+def auc(found: Comparison) -> Measure:
+    """Area under the ROC curve."""
+    everything = tuple(found.problems)
+    return Measure("AUC", lambda row: row.auc, lambda row: row.auc_std, lambda line: line.auc, everything, everything)
+
+
+def spread(row: Row | None) -> str:
+    """Mean accuracy ± standard deviation in percent; one run has no deviation."""
+    return "–" if row is None else with_error(decimal(row.mean), row.std if row.runs > 1 else None)
+
+
+def measure_tables(found: Comparison, measure: Measure) -> dict[str, Table[Line]]:
+    """For each finite epsilon everything at it, and what is not private below; that alone where there is no other."""
+    silent = _lines(found, INFINITE)
+    reference = Group(silent, "not private, for reference")
+    tables = {
+        epsilon: _table(found, measure, epsilon, [*_grouped(found, epsilon), reference]) for epsilon in found.private
+    }
+    return tables or ({INFINITE: _table(found, measure, INFINITE, [Group(silent, "not private")])} if silent else {})
+
+
+def brief(shown: Table[Line]) -> Table[Line]:
+    """The same for a terminal: no deviations, the runs after the names, a line between the groups."""
+    first, *columns, _ = shown.columns
+
+    def name(line: Line) -> str:
+        return f"{first.text(line).text} ({line.runs})"
+
+    def mean(column: Column[Line], line: Line) -> Cell:
+        cell = column.text(line)
+        return replace(cell, text=cell.text.partition(" ± ")[0])
+
+    written = [Column("strategy (runs)", name), *(replace(each, show=partial(mean, each)) for each in columns)]
+    return replace(shown, columns=written, groups=[Group(group.rows) for group in shown.groups])
 
 
 def _lines(found: Comparison, epsilon: str) -> list[Line]:
@@ -95,80 +270,45 @@ def _grouped(found: Comparison, epsilon: str) -> list[Group[Line]]:
     ]
 
 
-@dataclass(frozen=True)
-class Measure:
-    """What a table of strategies by data sets shows.
-
-    Attributes:
-        caption: of the table.
-        value: of a row, in percent.
-        shown: the same as text, with its deviation.
-        average: of a line.
-        ranked: the data sets in which the best is marked.
-        averaged: those that the average is over; they stand before it.
-    """
-
-    caption: str
-    value: Callable[[Row], float]
-    shown: Callable[[Row | None], str]
-    average: Callable[[Average], float | None]
-    ranked: tuple[str, ...]
-    averaged: tuple[str, ...]
-
-
-def accuracy(found: Comparison) -> Measure:
-    """Accuracy; where a class is rare, none is marked as the best."""
-    return Measure("Accuracy", accuracy_of, spread, lambda line: line.mean, tuple(common(found)), found.averaged)
-
-
-def auc(found: Comparison) -> Measure:
-    """Area under the ROC curve."""
-    everything = tuple(found.problems)
-    return Measure("AUC", auc_of, auc_spread, lambda line: line.auc, everything, everything)
-
-
-def measure_tables(found: Comparison, measure: Measure) -> dict[str, Table[Line]]:
-    """For each finite epsilon everything at it, and what is not private below; that alone where there is no other."""
-    silent = _lines(found, INFINITE)
-    reference = Group(silent, "not private, for reference")
-    tables = {
-        epsilon: _table(found, measure, epsilon, [*_grouped(found, epsilon), reference])
-        for epsilon in private_epsilons(found)
-    }
-    return tables or ({INFINITE: _table(found, measure, INFINITE, [Group(silent, "not private")])} if silent else {})
+def best_private(found: Comparison, epsilon: str, measure: Measure) -> set[tuple[str, str, str]]:
+    """Keys of the rows with the highest value of their data set, to the decimal shown; nothing without privacy."""
+    if epsilon == INFINITE:
+        return set()
+    best: set[tuple[str, str, str]] = set()
+    for dataset in measure.ranked:
+        rows = [row for row in found.rows if row.dataset == dataset and row.epsilon == epsilon]
+        most = max((round(measure.value(row), 1) for row in rows), default=0.0)
+        best |= {row.key for row in rows if round(measure.value(row), 1) == most}
+    return best
 
 
 def _table(found: Comparison, measure: Measure, epsilon: str, groups: Sequence[Group[Line]]) -> Table[Line]:
-    best = best_private(found, epsilon, measure.ranked, measure.value)
+    best = best_private(found, epsilon, measure)
     columns = {
         dataset: Column[Line](dataset, partial(_shown, measure, best, place), number=True, title=title)
         for place, (dataset, title) in enumerate(found.problems.items())
     }
     others = [dataset for dataset in columns if dataset not in measure.averaged]
+    average = f"average of {len(measure.averaged)}" if others else "average"
     return Table(
         f"{measure.caption} {'without privacy' if epsilon == INFINITE else f'at epsilon {epsilon}'}",
         [
             Column("strategy", _strategy, names=True, quiet=True),
             *(columns[dataset] for dataset in measure.averaged),
-            Column(average_heading(measure, others), lambda line: decimal(measure.average(line.average)), number=True),
+            Column(average, lambda line: decimal(measure.average(line.average)), number=True),
             *(columns[dataset] for dataset in others),
             Column("runs", lambda line: line.runs, number=True),
         ],
         [group for group in groups if group.rows],
-        "accuracies totals",
-        lambda line: "default" if line.name == found.default else "",
+        "dense",
+        lambda line: "chosen" if line.name == found.default else "",
     )
-
-
-def average_heading(measure: Measure, others: Sequence[str]) -> str:
-    """Of the column of averages, which says of how many where that is not all."""
-    return f"average of {len(measure.averaged)}" if others else "average"
 
 
 def _shown(measure: Measure, best: Container[tuple[str, str, str]], place: int, line: Line) -> Cell:
     row = line.rows[place]
     first = row is not None and row.key in best
-    return Cell(measure.shown(row), strong=first, tone="best" if first else "", title="best" if first else "")
+    return Cell(measure.spread(row), strong=first, tone="best" if first else "", title="best" if first else "")
 
 
 def _strategy(line: Line) -> Cell:
@@ -176,22 +316,29 @@ def _strategy(line: Line) -> Cell:
     return Cell(f"{line.name} without noise" if silent else line.name, title=line.average.strategy.title)
 
 
+# --- beside them
+
+
 def difference_tables(found: Comparison) -> dict[str, Written]:
     """For each finite epsilon, how far each strategy is from the default one, run by run."""
     tables = {}
-    for epsilon in private_epsilons(found):
+    for epsilon in found.private:
         lines = [line for group in _grouped(found, epsilon) for line in group.rows if line.name != found.default]
         tables[epsilon] = text_table(
             f"Differences from {found.default} at epsilon {epsilon}",
             ("strategy", *found.problems),
-            [(line.name, *map(difference, line.rows)) for line in lines],
+            [(line.name, *map(_difference, line.rows)) for line in lines],
             numbers=True,
-            style="accuracies",
+            style="dense",
         )
     return tables
 
 
-# --- other measures
+def _difference(row: Row | None) -> str:
+    """The paired difference with its standard error; one pair has none."""
+    if row is None or row.difference is None:
+        return "–"
+    return with_error(signed(row.difference), row.difference_error if row.pairs > 1 else None)
 
 
 def other_measures(found: Comparison) -> Written:
@@ -200,8 +347,9 @@ def other_measures(found: Comparison) -> Written:
     for epsilon in found.epsilons:
         for strategy in found.strategies:
             there = [row for row in found.rows if (row.strategy, row.epsilon) == (strategy.name, epsilon)]
-            claims = [claim for row in there for claim in row.claims]
+            claims = [row.claims for row in there if row.claims is not None]
             if there:
+                intervals = f"{sum(each.holds for each in claims)} of {sum(each.runs for each in claims)}"
                 rows.append(
                     (
                         strategy.name,
@@ -210,37 +358,8 @@ def other_measures(found: Comparison) -> Written:
                         f"{fmean(row.brier for row in there):.3f}",
                         f"{fmean(row.ece for row in there):.1f}",
                         f"{fmean(row.seconds for row in there):.2f}",
-                        f"{sum(claim.holds for claim in claims)} of {len(claims)}" if claims else "–",
+                        intervals if claims else "–",
                     )
                 )
     headings = ("strategy", "epsilon", "AUC", "Brier", "ECE", "seconds", "intervals that hold")
     return text_table("Other measures", headings, rows, numbers=True)
-
-
-# --- the terminal
-
-
-def found_tables(found: Comparison) -> Iterator[RichTable]:
-    """What `expril compare` prints: for each epsilon, strategies by data sets; the best that is private is bold.
-
-    Accuracies first, then areas under the ROC curve.
-    """
-    for measure in (accuracy(found), auc(found)):
-        others = [dataset for dataset in found.problems if dataset not in measure.averaged]
-        headings = ("strategy", *measure.averaged, average_heading(measure, others), *others)
-        places = [list(found.problems).index(dataset) for dataset in (*measure.averaged, *others)]
-        for epsilon in found.epsilons:
-            best = best_private(found, epsilon, measure.ranked, measure.value)
-            rows = []
-            for line in _lines(found, epsilon):
-                shown = [
-                    "–" if row is None else Cell(decimal(measure.value(row)), strong=row.key in best)
-                    for row in (line.rows[place] for place in places)
-                ]
-                shown.insert(len(measure.averaged), decimal(measure.average(line.average)))
-                rows.append((f"{line.name} ({line.runs})", *shown))
-            what = measure.caption if measure.caption.isupper() else measure.caption.lower()
-            caption = f"{what} in percent, {'not private' if epsilon == INFINITE else f'epsilon {epsilon}'}"
-            table = text_table(caption, headings, rows, numbers=True)
-            last = epsilon == found.epsilons[-1]
-            yield rich_table(table, f"in brackets: runs. {bar_sentence(found)}" if last else "")

@@ -11,7 +11,7 @@ from expril.report.document import Charts, Document, Section, Text
 from expril.report.numbers import decimal, signed
 from expril.report.provenance import Provenance
 from expril.report.table import Cell, Column, Group, Table, attributes
-from lab.comparison.outcome import INFINITE, epsilon_order
+from lab.epsilons import INFINITE, epsilon_order
 from lab.means import Mean, mean_columns, mean_text
 from lab.model.ways import CLASSES, LABELS, NOTHING, NUMBER, WAYS, Fitted, compute
 from lab.problems import PROBLEMS, load_split

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.stats import chi2
 
 from expril.report.provenance import Provenance
-from lab.comparison.outcome import epsilon_order
+from lab.epsilons import epsilon_order
 from lab.means import Mean
 from lab.sites.accuracy import QUESTIONS, Studied
 from lab.sites.rounds import Ask, Round, one_noise

@@ -10,7 +10,7 @@ from expril.report.chart import Figure, Key, Place, Series, Stage, decade_axis, 
 from expril.report.document import Charts, Document, Section, Text
 from expril.report.provenance import Provenance
 from expril.report.table import Cell, Column, Group, Table, attributes
-from lab.comparison.outcome import epsilon_order
+from lab.epsilons import epsilon_order
 from lab.statistic.cells import Measured, compute, task_of
 from lab.statistic.methods import DEGREES, DELTA, DRAWS, ESTIMANDS, LEAST_BLOCKS, METHODS, MOST_BLOCKS
 from lab.statistic.populations import POPULATIONS

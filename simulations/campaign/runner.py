@@ -157,7 +157,6 @@ def run_missing(
     *,
     jobs: Jobs = 1,
     progress: Progress = says_nothing,
-    kept: Callable[[], None] = lambda: None,
     finish: Finish | None = None,
 ) -> Finish:
     """Compute the cells that their files lack; a cell takes what its maker's took on average on its problem.
@@ -169,7 +168,6 @@ def run_missing(
         file_of: a task -> the file of its cell and the settings that this file begins with.
         jobs: who computes.
         progress: called with (what was finished, seconds of work done, seconds of all work), estimated.
-        kept: called after each cell that was kept.
         finish: filled while the work goes on; None makes one.
 
     Returns:
@@ -199,7 +197,6 @@ def run_missing(
         def keep(task: Task, cell: AnyMade) -> None:
             stores[file_of(task)[0]].add(cell)
             learn(cell)
-            kept()
 
         missing = [task for task in tasks if task not in stores[file_of(task)[0]].finished]
         return run_tasks(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,7 @@ class Part:
         batches: an order, and tasks that its one file lacks -> what is computed together; `compute` then makes a
             `Computed` of a batch. None computes each task alone.
         source: its name in the provenance; "" is the study's. A study with such parts finds all of its provenance.
+        header: a task -> what its file begins with, where that is not the experiment with `settings`.
     """
 
     name: str
@@ -90,10 +92,16 @@ class Part:
     file_of: Callable[[Task], str] | None = None
     batches: Callable[[Order, Sequence[Task]], Sequence[Batch]] | None = None
     source: str = ""
+    header: Callable[[Order, Task], Mapping[str, object]] | None = None
 
     def path(self, out: Path, task: Task) -> Path:
         """The file of a task's cell."""
         return out / (self.file_of(task) if self.file_of else f"{self.name}.jsonl")
+
+    def place(self, experiment: str, order: Order, task: Task) -> tuple[Path, Mapping[str, object]]:
+        """The file of a task's cell, and what it begins with."""
+        header = self.header(order, task) if self.header else {"experiment": experiment, **self.settings(order)}
+        return self.path(order.out, task), header
 
     def read(self, out: Path) -> list[Any]:
         """The finished cells of a folder."""
@@ -102,12 +110,12 @@ class Part:
 
     def run(self, study: str, order: Order, progress: Progress, finish: Finish) -> None:
         """Compute the cells that the folder lacks."""
-        settings, tasks = {"experiment": study, **self.settings(order)}, self.tasks(order)
+        tasks = self.tasks(order)
         to_whom: dict[str, Any] = {"jobs": order.jobs, "progress": progress, "finish": finish}
         if self.batches is None:
-            run_missing(tasks, self.compute, self.cell, lambda task: (self.path(order.out, task), settings), **to_whom)
+            run_missing(tasks, self.compute, self.cell, partial(self.place, study, order), **to_whom)
         elif tasks:
-            make, path = self.batches, self.path(order.out, tasks[0])
+            make, (path, settings) = self.batches, self.place(study, order, tasks[0])
 
             def missing(finished: Container[Task]) -> Sequence[Batch]:
                 return make(order, [task for task in tasks if task not in finished])
@@ -134,7 +142,7 @@ class Study:
         width: columns of the widest table.
         check: stops an order before any work; raises ConfigurationError or DataUnavailableError.
         options: name of a further option, of `--set NAME=VALUE` -> what reads its text; raises ValueError.
-        read_versions: of other environments, by name.
+        read_versions: of other environments, by name, as far as an order needs them.
         results: findings -> what is published of them as JSON: all, by default.
         indent: of results.json; 0 is one line.
     """
@@ -152,9 +160,9 @@ class Study:
     width: int = 132
     check: Callable[[Order], None] = lambda _order: None
     options: Mapping[str, Callable[[str], Any]] = field(default_factory=dict)
-    read_versions: Callable[[], Mapping[str, str]] = dict
     results: Callable[[Any], object] = lambda found: found
     indent: int = 1
+    read_versions: Callable[[Order], Mapping[str, str]] = lambda _order: {}
 
     def run(self, order: Order, progress: Progress = says_nothing) -> Document:
         """Compute the cells that the folder lacks, then write every file anew; also after an interrupt.
@@ -165,11 +173,12 @@ class Study:
         """
         self.check(order)
         noise = self.noise if isinstance(self.noise, str) else self.noise(order)
+        versions = partial(self.read_versions, order)
         failures: list[str] = []
         try:
             for source in dict.fromkeys(part.source for part in self.parts):
                 campaign = Campaign(
-                    source or self.name, order.out, order.seed, order.jobs, order.command, noise, self.read_versions
+                    source or self.name, order.out, order.seed, order.jobs, order.command, noise, versions
                 )
                 try:
                     with campaign.session() as finish:
@@ -178,9 +187,11 @@ class Study:
                                 part.run(self.name, order, progress, finish)
                 except FailedRunsError as error:  # the other sources' cells can still be had
                     failures += error.failures
-        finally:
+        except BaseException:
             if any(self.cells(order.out).values()):
-                document = self.write(order.out)
+                self.write(order.out)
+            raise
+        document = self.write(order.out)
         Finish(failures=failures).check()
         return document
 
@@ -233,7 +244,7 @@ class Study:
             if axis not in self.choices:
                 known = ", ".join(self.choices) or "none"
                 raise ConfigurationError(f"--only {text}: the study {self.name} has no such axis; there are: {known}")
-            axes[axis] = parse_names(names, self.choices[axis], axis.removesuffix("s"))
+            axes[axis] = parse_names(names, self.choices[axis], _singular(axis))
         return Size(repeats or size.repeats, epsilons or size.epsilons, axes, size.takes)
 
     def read_options(self, texts: Sequence[str]) -> dict[str, Any]:
@@ -253,6 +264,10 @@ class Study:
             except ValueError as error:
                 raise ConfigurationError(f"--set {text}: {error}") from None
         return read
+
+
+def _singular(axis: str) -> str:
+    return f"{axis.removesuffix('ies')}y" if axis.endswith("ies") else axis.removesuffix("s")
 
 
 def write_texts(out: Path, files: Mapping[str, str]) -> None:

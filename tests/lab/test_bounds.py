@@ -1,46 +1,56 @@
-"""What bounds an accuracy: the learner is the strategy's, exact labels are exact regression, the page adds up."""
+"""What bounds an accuracy: the learner is the strategy's, exact labels are exact regression, the document adds up."""
 
 import csv
+from argparse import Namespace
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import dlaplace, multivariate_normal
 
-from lab import bounds, bounds_page
-from lab.bounds import (
+from expril.report.document import tables
+from expril.report.files import csv_table
+from expril.report.markdown import as_markdown
+from expril.report.page import as_page
+from lab.bounds import cells as module
+from lab.bounds.cells import (
     DATASETS,
     GENERATORS,
     SETTINGS,
     Run,
-    add_runs,
     cell_count,
     cells_accuracy,
+    compute,
     encoded,
     exact_label_signal,
     load,
-    measure,
     noisy_counts,
-    wanted,
+    tasks,
 )
-from lab.bounds_page import CONCLUSIONS, DIFFERENCES, IDEALS, OURS, Amount, difference, grouped, needed, page
-from lab.comparison.bars import LEAST
+from lab.bounds.study import DIFFERENCES, IDEALS, OURS, STUDY, Amount, document, findings
+from lab.comparison.bars import LEAST, standings
+from lab.comparison.findings import findings as comparison_of
+from lab.comparison.study import STUDY as COMPARISON
 from lab.problems import draw
 from learner_node.kinds.counts import CountsAnswer
 from learner_node.label_model.random_features import draw_frequencies, stationary_features
 from learner_node.source import kmeans_cells, standardising_map
 from learner_node.strategies import make_strategy
 from learner_node.strategies.base import Conversation, Problem
-from simulations.campaign.store import read_cells
+from page_outline import Outline
+from simulations.campaign.store import Task
+from simulations.campaign.study import Order
 
-RESULTS = Path(__file__).parents[2] / "docs" / "learning"
+DOCS = Path(__file__).parents[2] / "docs"
+RESULTS = DOCS / "learning" / "bounds"
 FALSE_ALARM_DEVIATIONS = 6.2  # two-sided 1e-9 of a normal law, rounded up
 
 
-@pytest.fixture(scope="module")
-def tiny():
+@cache
+def tiny_data():
     drawn = draw("A", 0)
     return encoded(
         replace(
@@ -52,6 +62,11 @@ def tiny():
             test_labels=drawn.test_labels[:500],
         )
     )
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return tiny_data()
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +147,16 @@ def test_features_are_averaged_over_the_records_that_the_setting_names():
 def test_there_are_no_more_cardiotocograms():
     with pytest.raises(ValueError, match="of CTG-B there are no more records; they can be drawn of A, B, C, D, E"):
         load("CTG-B", SETTINGS["source-1"], 0)
-    assert not any(setting.generated for dataset, setting, _ in wanted(range(1)) if dataset not in GENERATORS)
+    wanted = tasks(order(Path()))
+    assert wanted[0].seed == 1000
+    assert not any(SETTINGS[task.maker].generated for task in wanted if task.problem not in GENERATORS)
+
+
+def test_an_epsilon_leaves_out_the_settings_of_others():
+    size = STUDY.size(epsilons=("0.10",), only=["datasets=B"])
+    wanted = {task.maker for task in tasks(Order(size, 0, Path(), ""))}
+    assert {"cells-0.1", "no-noise", "h*"} < wanted
+    assert not {name for name in wanted if SETTINGS[name].epsilon == "1"}
 
 
 # --- exact labels -----------------------------------------------------------------------------------------
@@ -141,8 +165,8 @@ def test_there_are_no_more_cardiotocograms():
 @pytest.mark.slow
 def test_exact_labels_are_gaussian_process_regression(monkeypatch):
     """Against the textbook's n x n form, kernel by kernel."""
-    monkeypatch.setattr(bounds, "_LENGTH_SCALES", (0.5, 2.0))
-    monkeypatch.setattr(bounds, "_LINEAR_WEIGHTS", (0.5, 3.0))
+    monkeypatch.setattr(module, "_LENGTH_SCALES", (0.5, 2.0))
+    monkeypatch.setattr(module, "_LINEAR_WEIGHTS", (0.5, 3.0))
     rng = np.random.default_rng(0)
     points, test = rng.standard_normal((60, 3)), rng.standard_normal((20, 3))
     labels = points[:, 0] + 0.3 * rng.standard_normal(60) > 0
@@ -155,8 +179,8 @@ def test_exact_labels_are_gaussian_process_regression(monkeypatch):
 
     def best(scale, linear):
         found = []
-        for amplitude in bounds._AMPLITUDES:
-            for noise in bounds._NOISES:
+        for amplitude in module._AMPLITUDES:
+            for noise in module._NOISES:
                 covariance = amplitude * kernel(points, points, scale, linear) + noise * np.eye(60)
                 mean = amplitude * kernel(test, points, scale, linear) @ np.linalg.solve(covariance, signs)
                 evidence = multivariate_normal(np.zeros(60), covariance).logpdf(signs)
@@ -169,6 +193,10 @@ def test_exact_labels_are_gaussian_process_regression(monkeypatch):
 
 
 # --- the file of runs -------------------------------------------------------------------------------------
+
+
+def order(out, repeats=1):
+    return Order(STUDY.size(full=True, repeats=repeats), STUDY.seed, out, "typed here")
 
 
 def read_runs(path):
@@ -184,45 +212,55 @@ def read_runs(path):
 def test_runs_that_the_file_holds_are_not_made_again(tmp_path, monkeypatch):
     made = []
 
-    def fake(dataset, setting, seed):
-        made.append((dataset, setting.name, seed))
-        return Run(dataset, setting.name, 5, seed, 70.0 + seed / 3)
+    def fake(_data, setting, seed):
+        made.append((setting.name, seed))
+        return 5, 0.7 + seed / 3e6
 
-    monkeypatch.setattr(bounds, "measure", fake)
-    path = tmp_path / "new" / "bounds.csv"
-    first = add_runs(path, range(2))
-    assert len(made) == len(first) == len(list(wanted(range(2))))
-    both = add_runs(path, range(3))
-    assert {seed for *_, seed in made[len(first) :]} == {2}
-    assert [(run.dataset, run.setting, run.cells, run.seed) for run in read_runs(path)] == [
-        (run.dataset, run.setting, run.cells, run.seed) for run in both
-    ]
-    assert read_runs(path)[-1].accuracy == pytest.approx(70 + 2 / 3, abs=1e-3)
-    with path.with_suffix(".jsonl").open("ab") as file:
+    def fake_network(split):
+        return Namespace(probability=np.full(len(split.test_labels), 0.9))
+
+    monkeypatch.setattr(module, "cells_accuracy", fake)
+    monkeypatch.setattr(module, "load", lambda *_: tiny_data())
+    monkeypatch.setattr(module, "network", fake_network)
+    out = tmp_path / "new"
+    only = ["settings=cells-1,no-noise,h*", "datasets=B,E"]
+    wanted = [Order(STUDY.size(full=True, repeats=repeats, only=only), 0, out, "") for repeats in (2, 3)]
+    STUDY.run(wanted[0])
+    assert len(made) == 2 * 2 * 2
+    first = STUDY.cells(out)["cells"]
+    STUDY.run(wanted[1])
+    assert {seed for _, seed in made[8:]} == {2}
+    both = STUDY.cells(out)["cells"]
+    assert both[: len(first)] == first
+    assert [run.key for run in read_runs(out / "bounds.csv")] == [run.key for run in both]
+    with (out / "cells.jsonl").open("ab") as file:
         file.write(b'{"dataset": "B", "sett')  # a kill tore this line
-    assert add_runs(path, range(3)) == both
+    STUDY.run(wanted[1])
+    assert STUDY.cells(out)["cells"] == both
 
 
 def test_a_run_is_a_percentage(monkeypatch, tiny):
-    monkeypatch.setattr(bounds, "load", lambda *_: tiny)
-    run = measure("B", SETTINGS["no-noise-1000"], 0)
+    monkeypatch.setattr(module, "load", lambda *_: tiny)
+    run = compute(Task("B", "no-noise-1000", "inf", 0))
     assert (run.dataset, run.setting, run.cells, run.seed) == ("B", "no-noise-1000", 80, 0)
     assert 50 < run.accuracy <= 100  # a percentage, not a share, and better than a coin
+    assert run.accuracy == round(run.accuracy, 3)
 
 
-# --- the page ---------------------------------------------------------------------------------------------
+# --- the document -----------------------------------------------------------------------------------------
 
 
-def made_up():
+def made_up(*more):
     accuracies = {"cells-1": (70.0, 76.0), "no-noise": (73.0, 77.0), "h*": (79.0, 80.0), "where-1": (90.0,)}
-    return [
+    runs = [
         Run("B", name, 0, 1000 + index, value)
         for name, values in accuracies.items()
         for index, value in enumerate(values)
     ]
+    return findings({"cells": [*runs, *more]})
 
 
-def test_every_name_on_the_page_is_a_setting():
+def test_every_name_of_a_table_is_a_setting():
     named = {name for _, _, *pair in DIFFERENCES for name in pair} | {name for row in IDEALS.values() for name in row}
     named |= {name for row in OURS.values() for name in row}
     assert named == set(SETTINGS)
@@ -230,52 +268,121 @@ def test_every_name_on_the_page_is_a_setting():
 
 
 def test_differences_are_paired_by_seed():
-    found = difference(grouped(made_up()), "B", "no-noise", "cells-1")
-    assert found == Amount(2.0, 1.0, 2)
-    assert difference(grouped(made_up()), "B", "where-1", "cells-1") == Amount(20.0, 0.0, 1)
-    assert difference(grouped(made_up()), "E", "no-noise", "cells-1") is None
+    costs = {(cost.epsilon, cost.what): cost.amounts for cost in made_up().costs}
+    assert costs["1", "noise"] == {"B": Amount(2.0, 1.0, 2)}
+    assert costs["1", "a source that is not the private records themselves"] == {"B": Amount(20.0, 0.0, 1)}
+    assert costs["1", "distance from h*"] == {"B": Amount(6.5, 2.5, 2)}
+    assert ("1", "a small source") not in costs
 
 
 def test_a_bar_keeps_its_distance_from_h_star():
-    assert needed("B", "1", None) == 75.0
-    assert needed("B", "1", Amount(77.8, 0.1, 5)) == pytest.approx(74.0)
-    assert needed("B", "1", Amount(85.0, 0.1, 5)) == 75.0
+    def bar(*in_site):
+        return findings({"cells": [Run("B", "cells-1", 0, 0, 70.0), *in_site]}).bars["1"]["B"]
+
+    assert bar() == 75.0
+    assert bar(Run("B", "h*", 0, 0, 77.8)) == pytest.approx(74.0)
+    assert bar(Run("B", "h*", 0, 0, 85.0)) == 75.0
 
 
-def test_the_page_says_which_ideals_reach_a_bar():
-    text = page(made_up())
-    assert "--seeds 1000:1002 " in text
-    assert "| `cells` without networks | 1 | 73.0 ± 3.0 (2) |  |  |  |" in text
-    assert "| noise | 1 | +2.0 ± 1.0 |  |  |  |" in text
-    words = next(line for line in text.splitlines() if line.startswith("* **B at 1** is"))
-    assert words == (
-        "* **B at 1** is 6.5 ± 2.5 points below h\\*. Costs beyond two standard errors, the largest first: none."
-    )
-    line = next(line for line in text.splitlines() if line.startswith("* **B at 1**,"))
-    assert "bar 75.0: without networks 73.0 ± 3.0 (2)." in line
-    assert "Would reach it: no noise (75.0); the private records themselves (90.0); h\\* (79.5)." in line
-    assert "E at 1" not in text
-
-
-def test_only_resolved_costs_are_put_in_words():
+def test_what_is_resolved_and_what_reaches_a_bar_is_bold():
     assert Amount(1.0, 0.49, 5).resolved
     assert Amount(-1.0, 0.49, 5).resolved
     assert not Amount(1.0, 0.51, 5).resolved
     assert not Amount(1.0, 0.0, 1).resolved
+    assert Amount.of([]) is None
+    text = as_markdown(document(made_up()))
+    assert "| cells without networks | 1 | 73.0 ± 3.0 (2) |  |  |  |" in text
+    assert "| noise | 1 | +2.0 ± 1.0 |  |  |  |" in text
+    assert "| bar at 1 | 1 | 75.0 |" in text
+    assert "| without networks | 73.0 |" in text
+    assert "| no noise | **75.0** |" in text
+    assert "The bars at epsilon 0.1" not in text
     further = [Run("B", "no-noise", 0, 1002, 80.0), Run("B", "cells-1", 0, 1002, 78.0)]
-    assert "the largest first: noise +2.0." in page([*made_up(), *further])
+    assert "| noise | 1 | **+2.0 ± 0.6** |" in as_markdown(document(made_up(*further)))
 
 
-def test_conclusions_are_shown_with_the_runs_that_they_were_read_off(monkeypatch):
-    assert CONCLUSIONS not in page(made_up())
-    monkeypatch.setattr(bounds_page, "READ_SEEDS", (1000, 1001))
-    assert CONCLUSIONS in page(made_up())
+def test_the_page_draws_each_setting_of_each_data_set():
+    found = made_up()
+    outline = Outline(as_page(document(found)))
+    assert outline.count("script") == 0
+    drawn = next(
+        table
+        for section in document(found).sections
+        for table in tables(section.shown)
+        if "from the left" in table.caption
+    )
+    assert [column.heading for column in drawn.columns] == ["setting", "B"]
+    strips = [drawn.columns[1].drawing(name) for name in drawn.groups[0].rows]
+    assert [strip.dots[0][1] for strip in strips] == [73.0, 75.0, 90.0, 79.5]
+    assert strips[0].marks == [(75.0, "ceiling")]
+    assert not document(findings({"cells": []})).in_medium("page")
 
 
-def test_the_page_in_the_documentation_is_that_of_its_runs():
-    runs = read_runs(RESULTS / "bounds.csv")
-    assert runs == read_cells(RESULTS / "bounds.jsonl", Run)
-    assert (RESULTS / "bounds.md").read_text(encoding="utf-8") == page(runs)
-    seeds = {run.seed for run in runs}
-    expected = {(d, setting.name, seed) for d, setting, seed in wanted(range(min(seeds), max(seeds) + 1))}
-    assert {(run.dataset, run.setting, run.seed) for run in runs} == expected
+# --- what is told of the published runs -------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def published():
+    return findings(STUDY.cells(RESULTS))
+
+
+def test_the_published_file_is_that_of_its_runs(published):
+    text = csv_table(document(published).files["bounds.csv"])
+    assert (RESULTS / "bounds.csv").read_text(encoding="utf-8") == text
+    assert [run.key for run in read_runs(RESULTS / "bounds.csv")] == [run.key for run in published.runs]
+    wanted = tasks(order(RESULTS, repeats=5))
+    assert {run.key for run in published.runs} == set(wanted)
+
+
+def test_docs_bounds_tells_what_the_runs_say(published):
+    def mean(setting, dataset):
+        return published.accuracies[setting][dataset].mean
+
+    def cost(epsilon, part, dataset):
+        (found,) = (each for each in published.costs if each.epsilon == epsilon and each.what.startswith(part))
+        return found.amounts[dataset].mean
+
+    bars = published.bars
+    # At epsilon 0.1, noise.
+    assert all(mean("no-noise", name) > bars["0.1"][name] + 2 for name in DATASETS)
+    assert all(mean("private-0.1", name) > bars["0.1"][name] + 2 for name in ("B", "D", "E"))
+    assert [round(cost("0.1", "a source of another", name)) for name in ("B", "D", "E")] == [-1, 1, 1]
+    # E at epsilon 1.
+    assert all(abs(cost("1", part, "E")) < 0.5 for part in ("noise", "a small source", "a source of another"))
+    assert bars["1"]["E"] - 0.5 < mean("no-noise-1000", "E") < bars["1"]["E"]
+    assert all(0 < mean(name, "E") - bars["1"]["E"] < 0.5 for name in ("private-1", "where-1"))
+    assert abs(mean("exact", "E") - mean("h*", "E")) < 0.5
+    # B at epsilon 1.
+    settings = [name for name in SETTINGS if SETTINGS[name].epsilon == "1"]
+    assert max(settings, key=lambda name: mean(name, "B")) == "private-1"
+    assert mean("networks-1", "B") == pytest.approx(mean("no-noise", "B"), abs=0.1)
+    # CTG-B at epsilon 1, and CTG-A at 0.1.
+    assert mean("no-noise", "CTG-B") == pytest.approx(bars["1"]["CTG-B"], abs=0.15)
+    assert all(0 < mean(name, "CTG-B") - bars["1"]["CTG-B"] < 0.5 for name in ("no-noise-1000", "where-1"))
+    assert mean("no-noise", "CTG-A") > bars["0.1"]["CTG-A"] + 4
+    assert all(abs(cost("0.1", part, "CTG-A")) < 0.5 for part in ("a source that", "leaving"))
+    assert mean("cells-0.1", "CTG-A") > bars["0.1"]["CTG-A"]
+    # D.
+    assert all(mean(f"cells-{epsilon}", "D") > bars[epsilon]["D"] for epsilon in ("1", "0.1"))
+    assert mean("exact", "D") > mean("h*", "D")
+
+
+def test_docs_bounds_tells_what_the_comparison_says():
+    told = " ".join((DOCS / "bounds.md").read_text(encoding="utf-8").split())
+    compared = comparison_of(COMPARISON.cells(DOCS / "learning"))
+
+    def mean(dataset, strategy, epsilon="inf"):
+        return compared.find(dataset, strategy, epsilon).mean
+
+    missed = {bar.dataset: bar for bar in standings(compared) if bar.epsilon == "1" and not bar.met}
+    without = {name: mean(name, "cells-smooth") for name in missed}
+    assert list(missed) == ["E", "CTG-B", "heart", "heart-cleveland"]
+    assert [name for name in missed if without[name] < missed[name].needed] == ["E", "heart"]
+    texts = {name: f"{name} {without[name]:.1f} ({missed[name].needed:.1f})" for name in missed}
+    assert texts["E"].replace("(", "(needed ") + " and " + texts["heart"] in told
+    assert f"{texts['CTG-B']} and {texts['heart-cleveland']}" in told
+    assert f"logistic regression {mean('heart', 'logistic-regression'):.1f}" in told
+    assert f"the paper's network {mean('heart', 'h*'):.1f}" in told
+    assert f"leaves {mean('heart', 'h*') - 80:.1f} points" in told
+    assert f"`cells` is {mean('heart', 'h*') - mean('heart', 'cells', '0.1'):.1f} points below" in told
+    assert f"do not ({mean('CTG-A', 'cells', '0.1'):.1f})" in told

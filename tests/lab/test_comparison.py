@@ -17,19 +17,21 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from comparison_fakes import STEWARD, fake_contestant, guess, made_up, tiny_split
-from expril.commands.app import app
+from expril.commands import faults
+from expril.report.files import csv_table
+from expril.report.provenance import read_provenance
 from lab import problems as problems_module
-from lab.comparison.bars import LEAST, REFERENCE, averages, standings
-from lab.comparison.command import Order, compare, gather, parse_epsilons
+from lab.__main__ import app
+from lab.comparison.bars import LEAST, REFERENCE, standings
+from lab.comparison.cells import Outcome, asked_epsilons, cells_file, file_settings, runs_of, tasks
 from lab.comparison.contestants import CONTESTANTS, DEFAULT, paper_options
-from lab.comparison.files import DETAILS, details_csv, results_csv
+from lab.comparison.findings import averages, findings, holds
 from lab.comparison.matrices import make_matrices
 from lab.comparison.measures import measure
-from lab.comparison.model import Claim
-from lab.comparison.outcome import Outcome, epsilon_text
-from lab.comparison.runner import Work, asked_epsilons, cells_path, run_all, runs_of
 from lab.comparison.studies import Answer, WrongCostError, run_study
-from lab.comparison.summary import compare_outcomes, pool
+from lab.comparison.study import STUDY, document
+from lab.comparison.tables import DETAILS
+from lab.epsilons import epsilon_text, shortest
 from lab.peers import PEERS, PeerFailedError, PeerUnavailableError
 from lab.problems import PROBLEMS, draw, load_split
 from lab.splits import Problem
@@ -39,7 +41,8 @@ from protocol.errors import ConfigurationError
 from protocol.kinds.counts import PlannedCounts
 from protocol.plans import Plan
 from protocol.record_frames import encode_frame
-from simulations.campaign.store import read_cells
+from simulations.campaign.store import read_cells, read_settings
+from simulations.campaign.study import Order, Size
 from simulations.campaign.workers import FailedRunsError
 
 ROOT = Path(__file__).parents[2]
@@ -282,16 +285,19 @@ def quick(monkeypatch):
     problems_module.load_split.cache_clear()
 
 
-def work(runs=3, **changes):
-    wanted = {
-        "problems": ("tiny-1", "tiny-2"),
-        "strategies": ("cells", "dp-peer", "h*"),
-        "epsilons": ("1", "0.1"),
-        "runs": runs,
-        "seed": 5000,
-        "jobs": 1,
-    }
-    return Work(**(wanted | changes))
+def work(out, runs=3, *, seed=5000, jobs=1, **axes):
+    wanted = {"datasets": ("tiny-1", "tiny-2"), "strategies": ("cells", "dp-peer", "h*")}
+    return Order(Size(runs, ("1.0", "1/10"), wanted | axes, ""), seed, out, "typed here", jobs)
+
+
+def kept(out):
+    """The cells of a folder."""
+    return STUDY.cells(out)["cells"]
+
+
+def gather(out):
+    """What the cells of a folder say."""
+    return findings({"cells": kept(out)})
 
 
 EVERYTHING = 2 * (3 * 3 + 2 * 1 + 3)
@@ -322,10 +328,11 @@ def test_big_problems_and_slow_contestants_get_fewer_runs(caps, problem, runs):
 
 
 def test_everything_gets_a_first_run_before_anything_gets_a_second(quick):
-    tasks = work().tasks()
+    wanted = tasks(work(Path()))
 
-    assert len(tasks) == len(set(tasks)) == EVERYTHING
-    assert [task.seed for task in tasks] == sorted(task.seed for task in tasks)
+    assert len(wanted) == len(set(wanted)) == EVERYTHING
+    assert [task.seed for task in wanted] == sorted(task.seed for task in wanted)
+    assert {task.epsilon for task in wanted} == {"1", "0.1", "inf"}
 
 
 def test_a_killed_run_goes_on_and_computes_nothing_twice(quick, tmp_path):
@@ -337,24 +344,24 @@ def test_a_killed_run_goes_on_and_computes_nothing_twice(quick, tmp_path):
             raise KilledError
 
     with pytest.raises(KilledError):
-        run_all(work(), tmp_path, progress=kill)
+        STUDY.run(work(tmp_path), kill)
     ticks = []
-    finish = run_all(work(), tmp_path, progress=lambda *tick: ticks.append(tick))
+    STUDY.run(work(tmp_path), lambda *tick: ticks.append(tick))
 
     assert len(quick) == len(set(quick)) == EVERYTHING
-    assert not finish.failures
     assert ticks[-1][1] == pytest.approx(ticks[-1][2])
-    cells = [cell for name in work().strategies for cell in read_cells(cells_path(tmp_path, name), Outcome)]
+    cells = kept(tmp_path)
     assert len({cell.key for cell in cells}) == EVERYTHING
     assert {cell.spent for cell in cells if cell.strategy == "cells"} == {"1", "1/10", ""}
-    run_all(work(runs=2), tmp_path)
+    assert {path.name for path in (tmp_path / "cells").iterdir()} == {"cells.jsonl", "dp-peer.jsonl", "h_star.jsonl"}
+    STUDY.run(work(tmp_path, runs=2))
     assert len(quick) == EVERYTHING
 
 
 def test_cells_of_another_seed_are_not_mixed_in(quick, tmp_path):
-    run_all(work(runs=1), tmp_path)
+    STUDY.run(work(tmp_path, runs=1))
     with pytest.raises(ConfigurationError, match="other settings"):
-        run_all(work(runs=1, seed=1000), tmp_path)
+        STUDY.run(work(tmp_path, runs=1, seed=1000))
 
 
 def test_what_is_not_installed_is_left_out_with_a_note_and_what_fails_is_named(quick, tmp_path, monkeypatch):
@@ -372,13 +379,12 @@ def test_what_is_not_installed_is_left_out_with_a_note_and_what_fails_is_named(q
     monkeypatch.setitem(CONTESTANTS, "dp-peer", fake_contestant("dp-peer", group="peer"))
     monkeypatch.setitem(CONTESTANTS, "dp-peer", replace(CONTESTANTS["dp-peer"], solve=unavailable))
     monkeypatch.setitem(CONTESTANTS, "h*", replace(CONTESTANTS["h*"], solve=failing))
-    request = Order(work(), tmp_path, "expril compare")
     with pytest.raises(FailedRunsError, match="h\\* on tiny-1, seed 5001: ArithmeticError: no root"):
-        compare(request, lambda *_: None)
+        STUDY.run(work(tmp_path))
 
     assert tried == [5000]
     found = gather(tmp_path)
-    assert found.provenance.skipped == {"dp-peer": "install it with `make peers`"}
+    assert read_provenance(tmp_path)["comparison"].skipped == {"dp-peer": "install it with `make peers`"}
     assert found.find("tiny-1", "h*", "inf").runs == 2
     assert found.find("tiny-2", "cells", "0.1").runs == 3
     assert "make peers" in (tmp_path / "report.html").read_text()
@@ -398,7 +404,7 @@ def test_an_interrupt_leaves_tables_of_what_is_finished(quick, tmp_path, monkeyp
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        compare(Order(work(), tmp_path, "expril compare"), interrupt)
+        STUDY.run(work(tmp_path), interrupt)
     rows = list(csv.DictReader(io.StringIO((tmp_path / "results.csv").read_text())))
 
     assert sum(int(row["runs"]) for row in rows) == 9
@@ -409,11 +415,9 @@ def test_two_processes_give_what_one_gives(tmp_path):
     found = []
     for jobs in (1, 2):
         out = tmp_path / str(jobs)
-        run_all(work(2, problems=("wdbc",), strategies=("majority", "histogram-naive-bayes"), jobs=jobs), out)
-        found.append(
-            {cell.key: cell.measures for cell in read_cells(cells_path(out, "histogram-naive-bayes"), Outcome)}
-        )
-    assert len(found[0]) == 4
+        STUDY.run(work(out, 2, datasets=("wdbc",), strategies=("majority", "histogram-naive-bayes"), jobs=jobs))
+        found.append({cell.key: cell.measures for cell in kept(out)})
+    assert len(found[0]) == 4 + 2
     assert found[0] == found[1]
 
 
@@ -421,12 +425,10 @@ def test_two_processes_give_what_one_gives(tmp_path):
 def test_two_processes_skip_a_peer_that_neither_has(tmp_path, monkeypatch):
     monkeypatch.setenv("EXPRIL_PEERS", str(tmp_path / "no-python"))
     out = tmp_path / "out"
-    finish = run_all(work(4, problems=("wdbc",), strategies=("majority", "dp-logistic"), jobs=2), out)
+    STUDY.run(work(out, 4, datasets=("wdbc",), strategies=("majority", "dp-logistic"), jobs=2))
 
-    assert "make peers" in finish.skipped["dp-logistic"]
-    assert not finish.failures
-    assert len(read_cells(cells_path(out, "majority"), Outcome)) == 4
-    assert not read_cells(cells_path(out, "dp-logistic"), Outcome)
+    assert "make peers" in read_provenance(out)["comparison"].skipped["dp-logistic"]
+    assert [cell.strategy for cell in kept(out)] == ["majority"] * 4
 
 
 # --- means, differences, bars -----------------------------------------------------------------------------
@@ -440,6 +442,11 @@ def outcomes_of(accuracies, strategy, epsilon="1", problem="A", first=0, **chang
         probability = np.where(np.arange(100) < accuracy, 0.9, 0.2)
         made.append(Outcome(problem, strategy, epsilon, seed, measure(probability, labels), 2.0 + seed, **changes))
     return made
+
+
+def compare_outcomes(cells):
+    """What these cells say."""
+    return findings({"cells": cells})
 
 
 def test_means_deviations_and_paired_differences_against_numbers_by_hand():
@@ -478,22 +485,18 @@ def test_rows_are_ordered_by_epsilon_then_as_the_tables_are():
     assert found.strategies[-1].title == "gone"
 
 
-def test_bins_of_runs_are_pooled_by_their_records():
-    first = measure(np.array([0.1, 0.9]), np.array([False, True])).reliability
-    second = measure(np.array([0.3, 0.7, 0.7]), np.array([True, True, True])).reliability
-    found = pool([first, second])
-
-    assert found.counts == (2, 2, 1)
-    assert found.predicted == pytest.approx((0.2, 0.8, 0.7))
-    assert found.observed == pytest.approx((0.5, 1, 1))
-
-
 def test_an_interval_holds_within_the_error_of_the_test_records():
     # 400 records at 80 % have a standard error of 2 points, 1.96 of which widen a half-width of 3 to 4.94.
-    assert Claim(75.2, 72.2, 78.2, 80.0, 400).holds
-    assert not Claim(75.0, 72.0, 78.0, 80.0, 400).holds
-    assert Claim(84.9, 81.9, 87.9, 80.0, 400).holds
-    assert not Claim(85.0, 82.0, 88.0, 80.0, 400).holds
+    measured = measure(np.where(np.arange(400) < 320, 0.9, 0.2), np.ones(400, np.bool_))
+
+    def claim(estimated, low, high):
+        extras = {"estimated_accuracy": estimated, "interval_low": low, "interval_high": high}
+        return holds(Outcome("A", "cells", "1", 0, measured, 1.0, extras=extras))
+
+    assert claim(75.2, 72.2, 78.2)
+    assert not claim(75.0, 72.0, 78.0)
+    assert claim(84.9, 81.9, 87.9)
+    assert not claim(85.0, 82.0, 88.0)
 
 
 def test_claims_are_covered_or_not():
@@ -501,6 +504,8 @@ def test_claims_are_covered_or_not():
     found = compare_outcomes(outcomes_of([91, 60, 90, 92], "cells", extras=claimed))
 
     assert found.rows[0].coverage == 75
+    assert (found.rows[0].claims.estimated, found.rows[0].claims.observed) == (90, pytest.approx(83.25))
+    assert compare_outcomes(outcomes_of([91], "cells")).rows[0].coverage is None
 
 
 def test_a_bar_is_met_at_its_number_or_at_the_same_distance_from_h_star():
@@ -552,20 +557,18 @@ def test_an_average_needs_every_data_set():
 
 def test_the_results_have_exactly_the_columns_that_were_asked_for():
     found = compare_outcomes([*outcomes_of([90, 91], "cells", spent="1"), *outcomes_of([55], "majority", "inf")])
+    files = document(found).files
 
-    assert results_csv(found) == (
+    assert csv_table(files["results.csv"]) == (
         "dataset,strategy,epsilon,mean,std,runs\nA,majority,inf,55.00,0.00,1\nA,cells,1,90.50,0.71,2\n"
     )
-    details = list(csv.DictReader(io.StringIO(details_csv(found))))
+    details = list(csv.DictReader(io.StringIO(csv_table(files["details.csv"]))))
     assert tuple(details[0]) == tuple(column.heading for column in DETAILS)
     assert (details[1]["epsilon_spent"], details[1]["difference"], details[1]["coverage"]) == ("1", "", "")
 
 
-def test_epsilons_from_the_command_line():
-    assert parse_epsilons("0.1, 1,1/3,1.0") == ("1", "1/3", "0.1")
-    for text in ("", "0", "much"):
-        with pytest.raises(ConfigurationError):
-            parse_epsilons(text)
+def test_epsilons_as_typed_are_those_of_the_cells():
+    assert shortest(["1.0", "1/3", "1/10"]) == ("1", "1/3", "0.1")
 
 
 def test_the_table_of_entries_has_every_peer_and_the_default():
@@ -577,11 +580,16 @@ def test_the_table_of_entries_has_every_peer_and_the_default():
     assert all(contestant.name == name for name, contestant in CONTESTANTS.items())
 
 
+def study(*arguments):
+    """The command."""
+    return CliRunner().invoke(app, ["study", "comparison", *map(str, arguments)])
+
+
 def test_the_command_leaves_every_file_and_a_second_one_computes_nothing(tmp_path):
-    out = tmp_path / "results"
-    arguments = ["compare", "--datasets", "WDBC", "--strategies", "majority,histogram-naive-bayes", "--epsilons", "1"]
-    arguments += ["--runs", "2", "--jobs", "1", "--out", str(out)]
-    first = CliRunner().invoke(app, arguments)
+    out = tmp_path / "comparison"
+    arguments = ["--only", "datasets=WDBC", "--only", "strategies=majority,histogram-naive-bayes", "--epsilon", "1"]
+    arguments += ["--repeats", "2", "--jobs", "1", "--out", tmp_path]
+    first = study(*arguments)
     assert first.exit_code == 0, first.output
     assert "histogram-naive-bayes (2)" in first.output
     assert {path.name for path in out.iterdir()} == {
@@ -591,17 +599,19 @@ def test_the_command_leaves_every_file_and_a_second_one_computes_nothing(tmp_pat
         "provenance.json",
         "report.html",
         "results.csv",
+        "results.json",
     }
     where = json.loads((out / "provenance.json").read_text())["comparison"]
     assert where["command"] == (
-        "expril compare --strategies majority,histogram-naive-bayes --datasets WDBC --epsilons 1 --runs 2 --seed 1000"
+        "expril-lab study comparison --repeats 2 --epsilon 1 "
+        "--only datasets=WDBC --only strategies=majority,histogram-naive-bayes"
     )
     assert where["cores"] >= 1
     assert "expril" in where["versions"]
     before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
-    again = CliRunner().invoke(app, [*arguments, "--json"])
+    again = study(*arguments, "--json")
     assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
-    rows = json.loads(again.output)["rows"]
+    rows = json.loads(again.output)["found"]["rows"]
     assert [(row["dataset"], row["strategy"], row["epsilon"], row["runs"]) for row in rows] == [
         ("wdbc", "majority", "inf", 2),
         ("wdbc", "histogram-naive-bayes", "1", 2),
@@ -611,14 +621,45 @@ def test_the_command_leaves_every_file_and_a_second_one_computes_nothing(tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--datasets", "Q"], "unknown data set 'Q'"),
-        (["--strategies", "cell"], "did you mean 'cells'"),
-        (["--epsilons", "-1"], "must be positive"),
+        (["--only", "datasets=Q"], "unknown dataset 'Q'"),
+        (["--only", "strategies=cell"], "unknown strategy 'cell'; did you mean 'cells'"),
+        (["--only", "rounds=2"], "has no such axis; there are: strategies, datasets"),
+        (["--epsilon", "-1"], "must be positive"),
+        (["--epsilon", "1,100"], "an epsilon of 100 or more protects nothing, and 100 was asked for"),
+        (["--epsilon", "1,100"], "confirm it with --large-epsilon"),
+        (["--seed", 10**23], "--help"),
+        (["--repeats", 10**23], "--help"),
     ],
 )
 def test_a_slip_on_the_command_line_is_one_clear_line(arguments, message, tmp_path):
-    found = CliRunner().invoke(app, ["compare", *arguments, "--out", str(tmp_path / "none")])
+    found = study(*arguments, "--out", tmp_path / "none")
 
     assert found.exit_code == 2
     assert message in found.output
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("number", faults._FULL)
+def test_a_full_disk_is_one_sentence_and_what_was_computed_is_kept(number, monkeypatch, tmp_path):
+    def fail(*_args, **_options):
+        raise OSError(number, os.strerror(number), "results.csv")
+
+    monkeypatch.setattr("simulations.campaign.study.write_texts", fail)
+    only = ["--only", "datasets=wdbc", "--only", "strategies=majority", "--repeats", 1, "--jobs", 1]
+    done = study(*only, "--out", tmp_path, "--json")
+    found = json.loads(done.stdout)
+    assert (done.exit_code, found["kind"]) == (2, "disk")
+    assert found["error"] == f"results.csv: {faults._FULL[number]}; free some space, or write to another folder"
+    assert (tmp_path / "comparison" / "cells" / "majority.jsonl").stat().st_size > 100
+
+
+# --- what is published ------------------------------------------------------------------------------------
+
+LEARNING = ROOT / "docs" / "learning"
+
+
+def test_a_published_file_of_cells_goes_on():
+    for path in (LEARNING / "cells").iterdir():
+        name = read_settings(path)["strategy"]
+        assert read_settings(path) == json.loads(json.dumps(file_settings(name, STUDY.seed)))
+        assert path == LEARNING / cells_file(read_cells(path, Outcome)[0].key)

@@ -1,26 +1,31 @@
-"""The comparison's page and Markdown: every number is there, nothing is loaded, and no text becomes markup."""
+"""The comparison's document: every number is on its page, nothing is loaded, no text becomes markup; what is told."""
 
 import re
 from functools import cache
+from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
 from comparison_fakes import FAKE_PEERS, add_fake_peers, made_up
 from expril.commands.terminal import wide_console
+from expril.report.document import Charts, tables
+from expril.report.files import csv_table
+from expril.report.markdown import as_markdown
+from expril.report.numbers import signed, with_error
+from expril.report.page import as_page
 from expril.report.provenance import Provenance
-from lab.comparison.bars import averages
+from expril.report.terminal import as_terminal
 from lab.comparison.contestants import GROUP_TITLES
-from lab.comparison.markdown import build_markdown
-from lab.comparison.page import build_page
-from lab.comparison.plots import by_share, claim_figures, epsilon_figures, reliability_figures, strategy_keys
-from lab.comparison.summary import compare_outcomes
-from lab.comparison.tables import accuracy, auc, found_tables, measure_tables
-from lab.comparison.words import accuracy_of, auc_of, averaged_sentence, best_private, headline, verdict
+from lab.comparison.findings import averages, by_share, findings
+from lab.comparison.study import STUDY, claim_charts, curve_charts, document, reliability_charts, strategy_keys
+from lab.comparison.tables import accuracy, auc, best_private, leaders, measure_tables, secure_gain
+from lab.peers import PEERS
 from page_outline import Outline
 
 WHERE = Provenance(
-    command="expril compare --runs 3",
+    command="expril-lab study comparison --repeats 3",
     created="2026-05-09T12:30:00Z",
     seed=1000,
     seconds=5071.0,
@@ -54,12 +59,26 @@ def outcomes():
 @pytest.fixture
 def found(monkeypatch):
     add_fake_peers(monkeypatch)
-    return msgspec.structs.replace(compare_outcomes(outcomes()), provenance=WHERE)
+    return findings({"cells": outcomes()}, WHERE)
+
+
+def page(found):
+    return as_page(document(found))
+
+
+def keys(found):
+    """Of the charts with a colour an epsilon."""
+    return next(
+        block.keys
+        for section in document(found).sections
+        for block in section.blocks
+        if section.title == "Are the probabilities honest?" and isinstance(block, Charts)
+    )
 
 
 @pytest.mark.slow
 def test_every_mean_is_on_the_page_and_the_page_loads_nothing(found):
-    text = build_page(found)
+    text = page(found)
     outline = Outline(text)
 
     for row in found.rows:
@@ -73,47 +92,48 @@ def test_every_mean_is_on_the_page_and_the_page_loads_nothing(found):
     assert outline.count("caption") == outline.count("table")
     assert "0123456789ab" in outline.text
     assert "aim was left out: install it" in outline.text
-    assert build_page(found) == text
+    assert page(found) == text
 
 
 def test_the_best_private_strategy_of_each_column_is_marked_and_no_ceiling_is(found):
     best = {
-        (value, epsilon): best_private(found, epsilon, DATASETS, value)
-        for value in (accuracy_of, auc_of)
+        (measure.value, epsilon): best_private(found, epsilon, measure)
+        for measure in (accuracy(found), auc(found))
         for epsilon in ("1", "0.1")
     }
 
-    for (value, epsilon), keys in best.items():
+    for (value, epsilon), places in best.items():
         for dataset in DATASETS:
             rows = [row for row in found.rows if row.dataset == dataset and row.epsilon == epsilon]
-            assert max(rows, key=value).key in keys
-    assert best_private(found, "inf", DATASETS, accuracy_of) == set()
-    outline = Outline(build_page(found))
+            assert max(rows, key=value).key in places
+    assert best_private(found, "inf", accuracy(found)) == set()
+    outline = Outline(page(found))
     stars = sum(row.count("★") for row in (cell for _, cells in outline.rows for cell in cells))
     assert stars == sum(map(len, best.values()))
 
 
 def test_ceilings_stand_below_the_private_ones_in_every_table(found):
-    tables = [measure_tables(found, measure) for measure in (accuracy(found), auc(found))]
+    shown = [measure_tables(found, measure) for measure in (accuracy(found), auc(found))]
 
-    assert [list(each) for each in tables] == [["1", "0.1"]] * 2
-    for table in (table for each in tables for table in each.values()):
+    assert [list(each) for each in shown] == [["1", "0.1"]] * 2
+    for table in (table for each in shown for table in each.values()):
         titles = [GROUP_TITLES["ours"], GROUP_TITLES["peer"], "not private, for reference"]
         assert [group.title for group in table.groups] == titles
         assert [line.average.strategy.name for line in table.groups[-1].rows] == ["cells", "h*", "majority"]
 
 
 def test_every_strategy_has_its_own_mark_and_every_data_set_its_panel(found):
-    keys = strategy_keys(found)
-    assert len({(key.index, key.hollow) for key in keys}) == len(keys) == 5
-    assert keys[0].name == "cells"
-    assert [key.hollow for key in keys] == [False, False, True, True, True]
-    figures = epsilon_figures(found)
+    marks = strategy_keys(found)
+    assert len({(key.index, key.hollow) for key in marks}) == len(marks) == 5
+    assert marks[0].name == "cells"
+    assert [key.hollow for key in marks] == [False, False, True, True, True]
+    figures = curve_charts(found)
     assert [figure.name for figure in figures] == list(DATASETS)
     for figure in figures:
         assert [tick.label for tick in figure.ticks] == ["0.1", "1"]
-        assert {line.title for line in figure.lines} == {key.name for key in keys}
+        assert {line.title for line in figure.lines} == {key.name for key in marks}
         assert figure.lines[-1].title == "cells"
+        assert [bool(line.band) for line in figure.lines] == [False, False, False, False, True]
         assert [rule.style for rule in figure.rules] == ["ceiling", "majority"]
         top, height = figure.stage.box
         for line in figure.lines:
@@ -123,75 +143,94 @@ def test_every_strategy_has_its_own_mark_and_every_data_set_its_panel(found):
 
 
 def test_reliability_has_a_panel_a_strategy_and_a_line_an_epsilon(found):
-    figures = {figure.name: figure for figure in reliability_figures(found)}
+    figures = {figure.name: figure for figure in reliability_charts(found, keys(found))}
 
     assert set(figures) == {strategy.name for strategy in found.strategies}
-    assert [line.title for line in figures["cells"].lines] == ["no noise", "ε = 1", "ε = 0.1"]
+    assert [line.title for line in figures["cells"].lines] == ["no noise", "epsilon 1", "epsilon 0.1"]
     assert [line.title for line in figures["h*"].lines] == ["no noise"]
     assert all(figure.diagonal for figure in figures.values())
 
 
 def test_bins_sorted_by_prediction_keep_every_record(found):
-    parts = [row.reliability for row in found.rows if row.strategy == "cells"]
+    parts = [cell.measures.reliability for cell in outcomes() if (cell.strategy, cell.epsilon) == ("cells", "1")]
     bins = by_share(parts)
 
-    assert sum(count for count, _, _ in bins) == sum(sum(part.counts) for part in parts)
-    assert [p for _, p, _ in bins] == sorted(p for _, p, _ in bins)
-    for count, predicted, observed in bins:
-        assert count > 0
-        assert 0 <= predicted <= 100
-        assert 0 <= observed <= 100
+    assert bins == found.reliability["cells"]["1"]
+    assert sum(each.records for each in bins) == sum(sum(part.counts) for part in parts)
+    assert [each.predicted for each in bins] == sorted(each.predicted for each in bins)
+    hits = sum(np.dot(part.counts, part.observed) for part in parts)
+    assert sum(each.records * each.observed for each in bins) == pytest.approx(100 * hits)
+    for each in bins:
+        assert each.records > 0
+        assert 0 <= each.predicted <= 100
+        assert 0 <= each.observed <= 100
 
 
 def test_claims_are_drawn_where_a_learner_makes_any(found):
-    (figure,) = claim_figures(found)
+    (figure,) = claim_charts(found, keys(found))
 
     assert figure.name == "cells"
     assert len(figure.lines) == 2 * len(DATASETS)
     assert all("88.0 % expected" in line.marks[0].text for line in figure.lines)
-    assert "Does the learner know how good it is?" in build_page(found)
+    assert "Does the learner know how good it is?" in page(found)
 
 
-def test_headline_and_verdict_name_the_best_peer(found):
+def test_the_first_table_names_the_best_peer_and_counts_the_bars(found):
     peers = {
         name: sum(found.find(dataset, name, "1").mean for dataset in DATASETS) / len(DATASETS) for name in FAKE_PEERS
     }
     best = max(peers, key=peers.get)
+    line = leaders(found)[0]
 
-    assert f"the best peer {peers[best]:.1f} %" in headline(found)
-    sentences = " ".join(verdict(found))
-    assert f"the best, {best}, has {peers[best]:.1f}" in sentences
-    assert re.search(r"cells meets \d of 6 bars", sentences)
+    assert (line.peer.strategy.name, line.peer.mean) == (best, pytest.approx(peers[best]))
+    assert line.default.strategy.name == "cells"
+    assert [len(each.bars) for each in leaders(found)] == [3, 3]
+    assert line.gain is None
+    table = next(tables(document(found).sections[0].shown))
+    shown = [column.text(line).text for column in table.columns]
+    assert shown[2:4] == [best, f"{peers[best]:.1f}"]
+    assert re.fullmatch(r"\d of 3", shown[5])
+
+
+def test_a_gain_by_secure_sums_is_the_mean_over_data_sets(monkeypatch):
+    add_fake_peers(monkeypatch)
+    secure = [made_up("cells-secure", name, "1", seed, 0.95) for name in DATASETS[1:] for seed in range(3)]
+    found = findings({"cells": [*outcomes(), *secure]})
+    rows = [found.find(name, "cells-secure", "1") for name in DATASETS[1:]]
+    gain, error = secure_gain(found, "1")
+    assert gain == pytest.approx((rows[0].difference + rows[1].difference) / 2)
+    assert error == pytest.approx(np.hypot(rows[0].difference_error, rows[1].difference_error) / 2)
+    assert secure_gain(found, "0.1") is None
 
 
 def test_markdown_has_a_table_for_each_epsilon_and_the_bars(found):
-    text = build_markdown(found)
+    text = as_markdown(document(found))
 
-    assert text.startswith("# ExPriL compared: cells reaches")
+    assert text.startswith("# Strategies and peers on the same records")
     assert "## The bars" in text
-    assert [line for line in text.splitlines() if line.startswith("## Accuracy")] == [
+    assert [line for line in text.splitlines() if line.startswith(("## Accuracy", "## AUC"))] == [
         "## Accuracy at epsilon 1",
         "## Accuracy at epsilon 0.1",
-    ]
-    assert [line for line in text.splitlines() if line.startswith("## AUC")] == [
         "## AUC at epsilon 1",
         "## AUC at epsilon 0.1",
     ]
     for line in text.splitlines():
         if line.startswith("| cells"):
             assert line.count("|") == len(DATASETS) + 4
-    assert "expril compare --runs 3" in text
+    assert "expril-lab study comparison --repeats 3" in text
 
 
-def test_the_terminal_gets_a_table_for_each_epsilon(found):
+def test_the_terminal_gets_a_table_for_each_epsilon_and_what_was_left_out(found):
     console = wide_console(160)
     with console.capture() as captured:
-        for table in found_tables(found):
-            console.print(table)
+        for shown in as_terminal(document(found)):
+            console.print(shown)
+    text = captured.get()
 
-    assert captured.get().count("accuracy in percent") == captured.get().count("AUC in percent") == 3
-    assert "cells (3)" in captured.get()
-    assert "in brackets: runs. cells meets" in captured.get()
+    assert text.count("Accuracy at epsilon") == text.count("AUC at epsilon") == 2
+    assert "cells (3)" in text
+    assert "Where cells stands" in text
+    assert "note aim was left out: install it" in text
 
 
 RARE = "CTG-pathologic"
@@ -207,7 +246,7 @@ def beside(monkeypatch):
         for epsilon in ("1", "0.1")
         for seed in range(2)
     ]
-    return compare_outcomes([*outcomes(), *more])
+    return findings({"cells": [*outcomes(), *more]})
 
 
 def test_a_data_set_beside_enters_no_average_of_accuracy_and_every_one_of_auc(found, beside):
@@ -229,11 +268,9 @@ def test_what_is_averaged_is_said_and_a_rare_class_is_judged_by_ranking(beside):
     assert [column.heading for column in measure_tables(beside, auc(beside))["1"].columns][-2:] == ["average", "runs"]
     rare = shown.columns[headings.index(RARE)]
     assert not any(rare.text(line).strong for group in shown.groups for line in group.rows)
-    assert "on average over 3 data sets" in headline(beside)
-    assert f"{RARE} stand beside them" in averaged_sentence(beside)
-    assert f"{RARE}: AUC" in [figure.name for figure in epsilon_figures(beside)]
-    for text in (build_markdown(beside), build_page(beside)):
-        assert averaged_sentence(beside) in text
+    assert f"{RARE}: AUC" in [figure.name for figure in curve_charts(beside)]
+    for text in (as_markdown(document(beside)), page(beside)):
+        assert "average of 3" in text
 
 
 def test_hostile_text_stays_text(found):
@@ -243,11 +280,11 @@ def test_hostile_text_stays_text(found):
     hostile = msgspec.structs.replace(
         found, strategies=strategies, problems=dict.fromkeys(DATASETS, evil), provenance=where
     )
-    outline = Outline(build_page(hostile))
+    outline = Outline(page(hostile))
 
     assert outline.count("script") == 0
     assert evil in outline.text
-    assert "<script>" not in build_markdown(hostile).replace(f"```\n{evil}", "")
+    assert "<script>" not in as_markdown(document(hostile)).replace(f"```\n{evil}", "")
 
 
 @pytest.mark.parametrize("keep", ["nothing", "ceilings", "one epsilon", "one run"])
@@ -267,9 +304,62 @@ def test_parts_that_are_missing_are_left_out(found, keep):
         averaged=tuple(name for name in found.averaged if any(row.dataset == name for row in rows)),
         provenance=None,
     )
-    outline = Outline(build_page(part))
+    outline = Outline(page(part))
 
-    assert build_markdown(part).startswith("# ExPriL compared")
+    assert as_markdown(document(part)).startswith("# Strategies and peers")
     assert outline.count("h1") == 1
-    assert ("Accuracy against ε" in outline.text) == (keep in ("one epsilon", "one run"))
-    assert list(found_tables(part)) or not rows
+    assert ("Accuracy against epsilon" in outline.text) == (keep in ("one epsilon", "one run"))
+    assert list(as_terminal(document(part))) or not rows
+
+
+# --- what is told of the published runs -------------------------------------------------------------------
+
+ROOT = Path(__file__).parents[2]
+LEARNING = ROOT / "docs" / "learning"
+
+
+@pytest.fixture(scope="module")
+def published():
+    return findings(STUDY.cells(LEARNING))
+
+
+def test_the_published_files_are_those_of_their_cells(published):
+    files = document(published).files
+    for name in ("results.csv", "details.csv"):
+        assert (LEARNING / name).read_text(encoding="utf-8") == csv_table(files[name])
+
+
+def test_docs_strategies_tells_what_the_published_runs_say(published):
+    told = " ".join((ROOT / "docs" / "strategies.md").read_text(encoding="utf-8").split())
+    lines = leaders(published)
+    means = [f"{line.default.mean:.1f}" for line in lines]
+    peers = [f"{line.peer.mean:.1f} (`{line.peer.strategy.name}`)" for line in lines]
+    gains = [with_error(signed(line.gain[0]), line.gain[1]) for line in lines]
+    bars = [bar for line in lines for bar in line.bars]
+    assert f"{means[0]} % at epsilon 1, {means[1]} at 0.3 and {means[2]} at 0.1" in told
+    assert f"the best peer on average {peers[0]}, {peers[1]} and {peers[2]}" in told
+    assert f"meets {sum(bar.met for bar in bars)} of {len(bars)} bars" in told
+    aims = [bar.aim for bar in bars if bar.aim is not None]
+    assert f"at epsilon 1 on {sum(aims)} of {len(aims)} of the paper's data sets" in told
+    assert f"{gains[0]}, {gains[1]} and {gains[2]} points" in told
+
+
+def test_the_table_of_the_readme_is_that_of_the_published_runs(published):
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+        if line.startswith("|") and line.count("|") == 12
+    ]
+    head, _, *lines = rows
+    assert tuple(head[1:]) == published.averaged
+    peers = {
+        name: sum(published.find(each, name, "1").mean for each in published.averaged)
+        for name, kind in PEERS.items()
+        if kind.private and all(published.find(each, name, "1") for each in published.averaged)
+    }
+    pure = [name for name in peers if PEERS[name].delta == "zero"]
+    named = [("cells", "1"), ("cells", "0.3"), ("cells", "0.1"), (max(peers, key=peers.get), "1")]
+    named += [(max(pure, key=peers.get), "1"), ("h*", "inf")]
+    for line, (strategy, epsilon) in zip(lines, named, strict=True):
+        means = [f"{published.find(each, strategy, epsilon).mean:.1f}" for each in published.averaged]
+        assert line[1:] == means, (line[0], strategy)

@@ -19,8 +19,8 @@ from expril.report.numbers import decimal
 from expril.report.page import as_page
 from lab.__main__ import app
 from lab.comparison import contestants
+from lab.comparison.cells import file_settings
 from lab.comparison.contestants import CONTESTANTS, SEVERAL_SITES
-from lab.comparison.runner import file_settings
 from lab.comparison.studies import make_study, run_study
 from lab.means import Mean, mean_text
 from lab.problems import PROBLEMS

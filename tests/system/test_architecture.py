@@ -302,9 +302,8 @@ CIRCLES = {
         for kind in ("counts", "holdout", "model", "sample", "secure_counts", "statistic")
     ),
     frozenset(f"learner_node.{name}" for name in LEARNERS),
-    frozenset({"lab.bounds", "lab.bounds_page"}),
 }
-"""The eight circles that are known: seven of two modules, and the learner's. Whoever opens one strikes it off here."""
+"""The seven circles that are known: six of two modules, and the learner's. Whoever opens one strikes it off here."""
 
 
 def test_no_circle_but_the_known_ones_is_closed_by_any_import():

@@ -25,11 +25,11 @@ NOT_RUN = {
     "pip install --only-binary :all: --require-hashes --requirement deploy/curator.lock": "test_wheel does it",
     "pip install --no-deps --no-build-isolation .": "test_wheel installs what it makes",
     "export EXPRIL_DATA_DIR=/path/to/uci": "a place to fill in; left unset, as the README allows",
-    "expril compare --datasets wdbc --runs 3": "minutes; test_comparison runs its parts",
-    "expril compare-synthetic --datasets wdbc --runs 2 --generators cells,mst,source,real": "needs make peers",
-    "python -m lab study reproduction --full --only experiments=table2": "20 minutes",
-    "python -m lab study reproduction --full --only experiments=figure1": "20 minutes",
-    "python -m lab study reproduction --only experiments=table2-descent-10": "a minute; test_reproduction does it",
+    "expril-lab study reproduction --full --only experiments=table2": "20 minutes",
+    "expril-lab study reproduction --full --only experiments=figure1": "20 minutes",
+    "expril-lab study reproduction --only experiments=table2-descent-10": "a minute; test_reproduction does it",
+    "expril-lab study comparison --full --repeats 3 --only datasets=wdbc": "minutes; test_comparison has its parts",
+    "expril-lab study synthetic --full --only datasets=wdbc --only generators=cells,mst,source,real": "make peers",
 }
 """Command of the README -> why no test runs it as it stands there."""
 NEED_DATA = {
@@ -68,7 +68,7 @@ SHOWN = {
     ),
     "expril report runs/latest/own": ("runs/latest/own/report.html",),
     "expril simulate runs/latest/own": ("own: # repeats", RUN_TABLE, "report: runs/own-"),
-    "python -m lab study reproduction --only datasets=C": (
+    "expril-lab study reproduction --only datasets=C": (
         "data set h* C I #DP-C #DP-I valid C valid I h#* epsilon ─ C (#) # ± # # ± #",
         "report: runs/reproduction/report.html",
     ),

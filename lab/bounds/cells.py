@@ -1,31 +1,21 @@
-"""What bounds `cells` where a bar is out of reach: the same learner with one thing at a time made ideal.
-
-`python -m lab.bounds --seeds 1000:1005 --out docs/learning/bounds.csv --page docs/learning/bounds.md` measures
-test accuracies and writes table and page anew. It goes on where it stopped: beside the table, `bounds.jsonl` has a line
-a run, and runs that it holds are not made again. Whoever changes what a run computes deletes that file.
+"""A cell of the study of bounds: `cells` with one thing at a time made ideal, on one draw of a data set.
 
 No curator is involved: exact counts and seeded noise, in the form and of the law that curators answer. The learner is
-`cells` without its networks, but for two settings; `tests/lab/test_bounds.py` holds it against the
-strategy itself.
+`cells` without its networks, but for two settings; `tests/lab/test_bounds.py` holds it against the strategy itself.
 """
 
-import argparse
-import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from pathlib import Path
 from typing import Literal
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from expril.report.files import csv_text
-from expril.report.table import Column
 from lab.comparison.trained import network
+from lab.epsilons import INFINITE, shortest
 from lab.paper.draws import Draw
 from lab.paper.synthetic import draw_a, draw_b, draw_c, draw_d, draw_e
 from lab.problems import PAPER_DATASETS, draw, load_split
@@ -39,27 +29,25 @@ from learner_node.strategies.cells import CellsModel
 from protocol.noise import DiscreteLaplace
 from protocol.partitions import NearestCentre
 from protocol.records import Records
-from simulations.campaign.names import parse_seeds
-from simulations.campaign.runner import Campaign
-from simulations.campaign.store import Task, read_cells
+from simulations.campaign.store import Task
+from simulations.campaign.study import Order
 
 DATASETS = ("B", "D", "E", "CTG-A", "CTG-B")
 TIMES = 10
 MANY_CELLS = 1000
 GENERATORS = {"A": draw_a, "B": draw_b, "C": draw_c, "D": draw_d, "E": draw_e}
-INFINITE = "inf"
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One row of the page: `cells`, but for what is named.
+    """One row of the tables: `cells`, but for what is named.
 
     Attributes:
-        name: in the file of runs.
-        title: on the page.
-        short: the same within a sentence about a bar.
+        name: in the cells.
+        title: in the tables.
+        short: the same as a heading.
         epsilon: text; "inf" adds no noise.
         kind: "cells"; "exact labels" for the kernel machine on the records; "h*" for the network trained in site.
         many_cells: up to 1000 cells, where the source has three records for each; else as many as the rule says.
@@ -94,10 +82,10 @@ class Setting:
 SETTINGS = {
     setting.name: setting
     for setting in (
-        Setting("cells-1", "`cells` without networks", "without networks", "1"),
-        Setting("networks-1", "`cells` with networks (as it comes)", "with networks", "1", networks=True),
-        Setting("cells-0.1", "`cells` without networks", "without networks", "0.1"),
-        Setting("networks-0.1", "`cells` with networks (as it comes)", "with networks", "0.1", networks=True),
+        Setting("cells-1", "cells without networks", "without networks", "1"),
+        Setting("networks-1", "cells with networks (as it comes)", "with networks", "1", networks=True),
+        Setting("cells-0.1", "cells without networks", "without networks", "0.1"),
+        Setting("networks-0.1", "cells with networks (as it comes)", "with networks", "0.1", networks=True),
         Setting("no-noise", "no noise, as many cells as at 1", "no noise", INFINITE),
         Setting(
             "no-noise-1000",
@@ -140,10 +128,10 @@ SETTINGS = {
             for epsilon in ("1", "0.1")
         ),
         Setting("exact", "no cells: the label of every private record", "every label", INFINITE, kind="exact labels"),
-        Setting("h*", "h\\*: the paper's network on the same labels", "h\\*", INFINITE, kind="h*"),
+        Setting("h*", "h*: the paper's network on the same labels", "h*", INFINITE, kind="h*"),
     )
 }
-"""By name, in the order of the page."""
+"""By name, in the order of the tables."""
 
 
 @dataclass(frozen=True)
@@ -181,17 +169,6 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def key(self) -> Task:
         """Which run it is."""
         return Task(self.dataset, self.setting, SETTINGS[self.setting].epsilon, self.seed)
-
-
-COLUMNS: tuple[Column[Run], ...] = (
-    Column("dataset", lambda run: run.dataset),
-    Column("setting", lambda run: run.setting),
-    Column("epsilon", lambda run: run.key.epsilon),
-    Column("cells", lambda run: run.cells),
-    Column("seed", lambda run: run.seed),
-    Column("accuracy", lambda run: f"{run.accuracy:.3f}"),
-)
-"""Of the file of runs."""
 
 
 @lru_cache(2)
@@ -320,69 +297,33 @@ def exact_label_signal(points: Floats, labels: Bools, test: Floats, seed: int) -
     return signal
 
 
-def measure(dataset: str, setting: Setting, seed: int) -> Run:
-    """One run."""
-    cells = 0
+def compute(task: Task) -> Run:
+    """One run, its accuracy to three decimals."""
+    start, setting, cells = time.monotonic(), SETTINGS[task.maker], 0
     if setting.kind == "h*":
-        split = load_split(dataset, seed)
-        accuracy = float(np.mean((network(split).probability > 0.5) == split.test_labels))
+        split = load_split(task.problem, task.seed)
+        share = float(np.mean((network(split).probability > 0.5) == split.test_labels))
     else:
-        data = load(dataset, setting, seed)
+        data = load(task.problem, setting, task.seed)
         if setting.kind == "exact labels":
             mapping = standardising_map(data.source)
             private, test = (coordinates(mapping, records) for records in (data.private, data.test))
-            signal = exact_label_signal(private, data.private_labels, test, seed)
-            accuracy = float(np.mean((signal > 0) == data.test_labels))
+            signal = exact_label_signal(private, data.private_labels, test, task.seed)
+            share = float(np.mean((signal > 0) == data.test_labels))
         else:
-            cells, accuracy = cells_accuracy(data, setting, seed)
-    return Run(dataset, setting.name, cells, seed, 100 * accuracy)
+            cells, share = cells_accuracy(data, setting, task.seed)
+    seconds = round(time.monotonic() - start, 3)
+    return Run(task.problem, task.maker, cells, task.seed, round(100 * share, 3), seconds)
 
 
-def wanted(seeds: range) -> Iterator[tuple[str, Setting, int]]:
-    """Data set, setting and seed of every run, the first seed of all before the second of any."""
-    for seed in seeds:
-        for dataset in DATASETS:
-            for setting in sorted(SETTINGS.values(), key=lambda row: (row.source_times, row.private_drawn)):
-                if dataset in GENERATORS or not setting.generated:
-                    yield dataset, setting, seed
-
-
-def compute(task: Task) -> Run:
-    """One run, its accuracy as the file of runs has it."""
-    start = time.monotonic()
-    run = measure(task.problem, SETTINGS[task.maker], task.seed)
-    return msgspec.structs.replace(run, accuracy=round(run.accuracy, 3), seconds=round(time.monotonic() - start, 3))
-
-
-def add_runs(path: Path, seeds: range, *, jobs: int = 1, command: str = "") -> list[Run]:
-    """Make the runs that are lacking, then write the CSV file anew from all of them; they are returned.
-
-    The runs themselves are kept beside it, one JSON line each, in the file of the same name that ends in `.jsonl`.
-    """
-    tasks = [Task(dataset, setting.name, setting.epsilon, seed) for dataset, setting, seed in wanted(seeds)]
-    cells = path.with_suffix(".jsonl")
-    campaign = Campaign("bounds", path.parent, seeds.start, jobs, command, noise="seeded, not private")
-    campaign.run_file(cells, tasks, compute, Run)
-    runs = read_cells(cells, Run)
-    path.write_text(csv_text(COLUMNS, runs), encoding="utf-8", newline="\n")
-    return runs
-
-
-def main(arguments: list[str]) -> None:
-    """See the module."""
-    from lab.bounds_page import page  # noqa: PLC0415
-
-    parser = argparse.ArgumentParser(prog="python -m lab.bounds", description=__doc__)
-    parser.add_argument("--seeds", default="1000:1005", help="first:end")
-    parser.add_argument("--out", type=Path, required=True, help="the CSV file of runs")
-    parser.add_argument("--page", type=Path, help="a Markdown page, written anew")
-    parser.add_argument("--jobs", type=int, default=1)
-    chosen = parser.parse_args(arguments)
-    command = " ".join(["python -m lab.bounds", *arguments])
-    runs = add_runs(chosen.out, parse_seeds(chosen.seeds), jobs=chosen.jobs, command=command)
-    if chosen.page:
-        chosen.page.write_text(page(runs), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+def tasks(order: Order) -> list[Task]:
+    """All runs, the first seed of all before the second of any; more records only of what can be drawn anew."""
+    axes, epsilons = order.size.axes, (*shortest(order.size.epsilons), INFINITE)
+    chosen = [SETTINGS[name] for name in axes["settings"] if SETTINGS[name].epsilon in epsilons]
+    return [
+        Task(dataset, setting.name, setting.epsilon, seed)
+        for seed in order.seeds
+        for dataset in axes["datasets"]
+        for setting in sorted(chosen, key=lambda row: (row.source_times, row.private_drawn))
+        if dataset in GENERATORS or not setting.generated
+    ]

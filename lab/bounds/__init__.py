@@ -1,0 +1,1 @@
+"""What bounds the accuracy of `cells` where a bar is out of reach."""

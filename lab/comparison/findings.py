@@ -1,0 +1,298 @@
+"""What a comparison says: from finished cells to rows, means over runs, differences run by run, averages."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from expril.report.provenance import Provenance
+from lab.comparison.cells import Outcome
+from lab.comparison.contestants import CONTESTANTS, DEFAULT, Group
+from lab.comparison.measures import Reliability
+from lab.epsilons import INFINITE, epsilon_order
+from lab.problems import PROBLEMS
+from simulations.expectations import agrees
+
+CLAIMED = ("estimated_accuracy", "interval_low", "interval_high")
+SHARE_BINS = 10
+Groups = Mapping[tuple[str, str, str], Mapping[int, Outcome]]
+
+
+class Claims(msgspec.Struct, frozen=True):
+    """What a learner said of its models, against the test records; means over the runs, in percent.
+
+    Attributes:
+        estimated: the accuracy that it expects.
+        low: of its interval.
+        high: of its interval.
+        observed: accuracy on the test records.
+        holds: intervals that agree with what was observed; see `expectations.agrees`.
+        runs: how many intervals there are.
+    """
+
+    estimated: float
+    low: float
+    high: float
+    observed: float
+    holds: int
+    runs: int
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One strategy on one problem at one epsilon, over all its runs.
+
+    Attributes:
+        dataset: key of the problem.
+        strategy: key of the contestant.
+        epsilon: exact text, "inf" for what is not private.
+        mean: accuracy in percent.
+        std: sample standard deviation of the accuracies over the runs; 0 for a single run.
+        runs: how many.
+        auc: mean, in percent.
+        auc_std: sample standard deviation of it over the runs.
+        brier: mean.
+        ece: mean over the runs of the expected calibration error, in percent.
+        seconds: mean.
+        difference: mean of accuracy minus the default strategy's in the same run, in percentage points; None where
+            the two share no run at this epsilon.
+        difference_error: standard error of `difference` over the shared runs; 0 for a single one.
+        pairs: runs that both have.
+        spent: exact epsilon of every run by the ledger, "" where none was charged.
+        claims: what the learner said of itself; None where it says nothing.
+    """
+
+    dataset: str
+    strategy: str
+    epsilon: str
+    mean: float
+    std: float
+    runs: int
+    auc: float
+    auc_std: float
+    brier: float
+    ece: float
+    seconds: float
+    difference: float | None
+    difference_error: float | None
+    pairs: int
+    spent: str
+    claims: Claims | None
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Problem, strategy and epsilon."""
+        return self.dataset, self.strategy, self.epsilon
+
+    @property
+    def coverage(self) -> float | None:
+        """Share of runs in percent whose interval holds the observed accuracy."""
+        return None if self.claims is None else 100 * self.claims.holds / self.claims.runs
+
+
+class Strategy(msgspec.Struct, frozen=True):
+    """A row's heading."""
+
+    name: str
+    title: str
+    group: Group
+
+
+class ShareBin(msgspec.Struct, frozen=True):
+    """Test records of like predictions: how many, mean predicted probability and share of class 1, in percent."""
+
+    records: int
+    predicted: float
+    observed: float
+
+
+class Comparison(msgspec.Struct, frozen=True, dict=True):
+    """Everything that a report shows.
+
+    Attributes:
+        rows: by epsilon downwards, then in the order of the contestants and of the problems.
+        strategies: of the rows, in their order.
+        default: the strategy with which the others are compared.
+        problems: name -> title, of the rows.
+        averaged: those of them whose accuracies enter the averages.
+        rare: those of them in which one class is rare.
+        reliability: strategy -> epsilon -> its predictions over all problems and runs, by their size.
+        provenance: None before anything was computed.
+    """
+
+    rows: tuple[Row, ...]
+    strategies: tuple[Strategy, ...]
+    default: str
+    problems: dict[str, str]
+    averaged: tuple[str, ...]
+    rare: tuple[str, ...] = ()
+    reliability: dict[str, dict[str, tuple[ShareBin, ...]]] = {}
+    provenance: Provenance | None = None
+
+    @cached_property
+    def table(self) -> dict[tuple[str, str, str], Row]:
+        """The rows by problem, strategy and epsilon."""
+        return {row.key: row for row in self.rows}
+
+    @property
+    def epsilons(self) -> tuple[str, ...]:
+        """Of the rows, downwards; "inf" first where there is any."""
+        return tuple(dict.fromkeys(row.epsilon for row in self.rows))
+
+    @property
+    def private(self) -> tuple[str, ...]:
+        """The finite ones of these."""
+        return tuple(epsilon for epsilon in self.epsilons if epsilon != INFINITE)
+
+    def find(self, dataset: str, strategy: str, epsilon: str) -> Row | None:
+        """One row."""
+        return self.table.get((dataset, strategy, epsilon))
+
+
+class Average(msgspec.Struct, frozen=True):
+    """Means of a strategy over the problems of the comparison; None where it lacks one of them.
+
+    Attributes:
+        strategy: whose.
+        epsilon: of its runs.
+        mean: accuracy over `Comparison.averaged`, in percent.
+        auc: area under the ROC curve over all problems, in percent.
+    """
+
+    strategy: Strategy
+    epsilon: str
+    mean: float | None
+    auc: float | None
+
+
+def averages(found: Comparison, epsilon: str) -> tuple[Average, ...]:
+    """Of every strategy that was run at this epsilon, in the order of the table."""
+
+    def mean(strategy: Strategy, datasets: Collection[str], value: Callable[[Row], float]) -> float | None:
+        rows = [found.find(dataset, strategy.name, epsilon) for dataset in datasets]
+        there = [value(row) for row in rows if row is not None]
+        return sum(there) / len(there) if there and len(there) == len(rows) else None
+
+    return tuple(
+        Average(
+            strategy,
+            epsilon,
+            mean(strategy, found.averaged, lambda row: row.mean),
+            mean(strategy, found.problems, lambda row: row.auc),
+        )
+        for strategy in found.strategies
+        if any((dataset, strategy.name, epsilon) in found.table for dataset in found.problems)
+    )
+
+
+def findings(cells: Mapping[str, Sequence[Outcome]], provenance: Provenance | None = None) -> Comparison:
+    """All rows of these cells, whatever is still missing."""
+    grouped: dict[tuple[str, str, str], dict[int, Outcome]] = {}
+    for outcome in cells["cells"]:
+        grouped.setdefault((outcome.problem, outcome.strategy, outcome.epsilon), {})[outcome.seed] = outcome
+    names, problems = list(CONTESTANTS), list(PROBLEMS)
+
+    def order(key: tuple[str, str, str]) -> tuple[object, ...]:
+        dataset, strategy, epsilon = key
+        return epsilon_order(epsilon), _place(names, strategy), strategy, _place(problems, dataset), dataset
+
+    rows = tuple(_row(key, grouped) for key in sorted(grouped, key=order))
+    used = sorted({row.strategy for row in rows}, key=lambda name: (_place(names, name), name))
+    datasets = sorted({row.dataset for row in rows}, key=lambda name: (_place(problems, name), name))
+    predictions: dict[str, dict[str, list[Reliability]]] = {name: {} for name in used}
+    for row in rows:
+        parts = predictions[row.strategy].setdefault(row.epsilon, [])
+        parts += [cell.measures.reliability for cell in grouped[row.key].values()]
+    return Comparison(
+        rows=rows,
+        strategies=tuple(_heading(name) for name in used),
+        default=DEFAULT,
+        problems={name: PROBLEMS[name].title if name in PROBLEMS else name for name in datasets},
+        averaged=tuple(name for name in datasets if name not in PROBLEMS or PROBLEMS[name].averaged),
+        rare=tuple(name for name in datasets if name in PROBLEMS and PROBLEMS[name].rare),
+        reliability={
+            name: {epsilon: by_share(parts) for epsilon, parts in each.items()} for name, each in predictions.items()
+        },
+        provenance=provenance,
+    )
+
+
+def by_share(parts: Iterable[Reliability]) -> tuple[ShareBin, ...]:
+    """Bins of all runs sorted anew into ten of equal width, none of them empty."""
+    records, predicted, observed = (np.zeros(SHARE_BINS) for _ in range(3))
+    for part in parts:
+        for count, p, o in zip(part.counts, part.predicted, part.observed, strict=True):
+            place = min(int(p * SHARE_BINS), SHARE_BINS - 1)
+            records[place] += count
+            predicted[place] += count * p
+            observed[place] += count * o
+    return tuple(
+        ShareBin(int(n), float(100 * p / n), float(100 * o / n))
+        for n, p, o in zip(records, predicted, observed, strict=True)
+        if n
+    )
+
+
+def _place(names: Sequence[str], name: str) -> int:
+    """Its place in a table of names; what is no longer there comes last."""
+    return names.index(name) if name in names else len(names)
+
+
+def _heading(name: str) -> Strategy:
+    contestant = CONTESTANTS.get(name)
+    return Strategy(name, name, "ours") if contestant is None else Strategy(name, contestant.title, contestant.group)
+
+
+def _row(key: tuple[str, str, str], grouped: Groups) -> Row:
+    dataset, strategy, epsilon = key
+    cells = [grouped[key][seed] for seed in sorted(grouped[key])]
+    accuracies = np.array([cell.measures.accuracy for cell in cells])
+    areas = np.array([cell.measures.auc for cell in cells])
+    default = grouped.get((dataset, DEFAULT, epsilon), {})
+    differences = np.array(
+        [cell.measures.accuracy - default[cell.seed].measures.accuracy for cell in cells if cell.seed in default]
+    )
+    paired = strategy != DEFAULT and len(differences) > 0
+    return Row(
+        dataset=dataset,
+        strategy=strategy,
+        epsilon=epsilon,
+        mean=float(accuracies.mean()),
+        std=_deviation(accuracies),
+        runs=len(cells),
+        auc=float(areas.mean()),
+        auc_std=_deviation(areas),
+        brier=_mean(cell.measures.brier for cell in cells),
+        ece=_mean(cell.measures.reliability.error for cell in cells),
+        seconds=_mean(cell.seconds for cell in cells),
+        difference=float(differences.mean()) if paired else None,
+        difference_error=_deviation(differences) / len(differences) ** 0.5 if paired else None,
+        pairs=len(differences) if paired else 0,
+        spent=", ".join(dict.fromkeys(cell.spent for cell in cells if cell.spent)),
+        claims=_claims([cell for cell in cells if all(name in cell.extras for name in CLAIMED)]),
+    )
+
+
+def _claims(cells: Sequence[Outcome]) -> Claims | None:
+    if not cells:
+        return None
+    estimated, low, high = (_mean(cell.extras[name] for cell in cells) for name in CLAIMED)
+    observed = _mean(cell.measures.accuracy for cell in cells)
+    return Claims(estimated, low, high, observed, sum(map(holds, cells)), len(cells))
+
+
+def holds(cell: Outcome) -> bool:
+    """Whether the interval that a learner claims agrees with what its test records show, within their error."""
+    shares = (*(cell.extras[name] for name in CLAIMED), cell.measures.accuracy)
+    estimated, low, high, observed = (share / 100 for share in shares)
+    return agrees(estimated, low, high, observed, sum(cell.measures.reliability.counts))
+
+
+def _mean(values: Iterable[float]) -> float:
+    return float(np.mean(list(values)))
+
+
+def _deviation(values: NDArray[Any]) -> float:
+    return float(values.std(ddof=1)) if len(values) > 1 else 0.0

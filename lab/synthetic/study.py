@@ -1,0 +1,224 @@
+"""The study `synthetic`: synthetic data sets for the same records at the same epsilon, and what each is worth."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+
+import msgspec
+import numpy as np
+
+from expril.report.document import PAPER, Document, Facts, Section, Text
+from expril.report.numbers import points
+from expril.report.provenance import Provenance
+from expril.report.table import Column, Table, attributes
+from lab.epsilons import INFINITE, epsilon_order, shortest
+from lab.peers import discrete, graphical, marginals, peer_versions
+from lab.peers.environment import peers_python
+from lab.problems import PROBLEMS, load_split
+from lab.synthetic.generators import DELTA, GENERATORS
+from lab.synthetic.utility import BINS, MEASURES, Columns, WeightedRecords, utility
+from protocol.rationals import parse_rational
+from simulations.campaign.store import Task
+from simulations.campaign.study import Order, Part, Size, Study
+
+DISTANCES = ("marginal-tv", "wasserstein", "pair-tv", "label-gap")
+SECONDS = "seconds"
+"""Of generating; in the tables beside the measures."""
+READING = (
+    "Mean ± standard deviation over the runs. Accuracies and areas (higher is better) are those of a classifier "
+    "trained on the data set and tested on real records; distances (lower is better) are to the private records. "
+    f"AIM and MST spend (epsilon, {DELTA:g}) and see the private records; ours spends pure epsilon at each curator and "
+    "never sees one."
+)
+
+
+class Finished(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One data set that was generated and measured.
+
+    Attributes:
+        problem: key of `PROBLEMS`.
+        generator: key of `GENERATORS`.
+        epsilon: as asked for, "inf" for what is not private.
+        seed: of the split.
+        values: key of `MEASURES` -> value; only the `DISTANCES` where it is no training data.
+        seconds: of generating.
+    """
+
+    problem: str
+    generator: str
+    epsilon: str
+    seed: int
+    values: dict[str, float]
+    seconds: float
+
+    @property
+    def key(self) -> Task:
+        """Which cell it is."""
+        return Task(self.problem, self.generator, self.epsilon, self.seed)
+
+
+class SyntheticRow(msgspec.Struct, frozen=True):
+    """One line of the table: mean and sample standard deviation (0 for one run) over the runs."""
+
+    dataset: str
+    generator: str
+    epsilon: str
+    measure: str
+    mean: float
+    std: float
+    runs: int
+
+
+class Findings(msgspec.Struct, frozen=True):
+    """Every measure of every generator at every epsilon, in the order of problems, generators and measures."""
+
+    rows: tuple[SyntheticRow, ...]
+    provenance: Provenance | None = None
+
+
+def tasks(order: Order) -> list[Task]:
+    """All cells, the first run of everything before the second of anything; what is not private is made once a run."""
+    return [
+        Task(problem, name, epsilon, seed)
+        for seed in order.seeds
+        for problem in order.size.axes["datasets"]
+        for name in order.size.axes["generators"]
+        for epsilon in (shortest(order.size.epsilons) if GENERATORS[name].private else (INFINITE,))
+    ]
+
+
+def compute(task: Task) -> Finished:
+    """Generate one data set and measure it."""
+    generator = GENERATORS[task.maker]
+    split = load_split(task.problem, task.seed)
+    matrices = split.matrices
+    start = time.monotonic()
+    made = generator.generate(split, Fraction(0) if task.epsilon == INFINITE else parse_rational(task.epsilon))
+    seconds = time.monotonic() - start
+    private = WeightedRecords.of(matrices.train, matrices.labels)
+    test = WeightedRecords.of(matrices.test, matrices.test_labels)
+    values = utility(made, private, test, Columns.of(matrices.columns, matrices.lower, matrices.upper))
+    rounded = {name: round(values[name], 6) for name in (MEASURES if generator.trains else DISTANCES)}
+    return Finished(task.problem, task.maker, task.epsilon, task.seed, rounded, round(seconds, 3))
+
+
+def findings(cells: Mapping[str, Sequence[Finished]], provenance: Provenance | None = None) -> Findings:
+    """Means over the runs, whatever is still missing."""
+    grouped: dict[tuple[str, str, str], list[Finished]] = {}
+    for cell in sorted(cells["cells"], key=lambda each: each.seed):
+        grouped.setdefault((cell.problem, cell.generator, cell.epsilon), []).append(cell)
+    order = {name: place for place, name in enumerate([*PROBLEMS, *GENERATORS])}
+    rows = []
+    for (problem, generator, epsilon), group in sorted(
+        grouped.items(), key=lambda item: (order[item[0][0]], epsilon_order(item[0][2]), order[item[0][1]])
+    ):
+        columns = {name: [cell.values[name] for cell in group] for name in MEASURES if name in group[0].values}
+        for measure, values in (columns | {SECONDS: [cell.seconds for cell in group]}).items():
+            std = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+            rows.append(SyntheticRow(problem, generator, epsilon, measure, float(np.mean(values)), std, len(values)))
+    return Findings(tuple(rows), provenance)
+
+
+def document(found: Findings) -> Document:
+    """What is measured and made, then a table a data set: a line a generator and epsilon."""
+    datasets = dict.fromkeys(row.dataset for row in found.rows)
+    measures = [name for name in (*MEASURES, SECONDS) if any(row.measure == name for row in found.rows)]
+    titles = [(name, each.title) for name, each in GENERATORS.items()]
+    return Document(
+        kind="ExPriL: synthetic data",
+        subject="synthetic data sets side by side",
+        headline="Synthetic data sets: what they are worth",
+        sections=[
+            *(
+                Section(name, [Text(READING) if name in list(datasets)[:1] else None, _table(found, name, measures)])
+                for name in datasets
+            ),
+            Section("Measures", [Facts(list(MEASURES.items()), "glossary")], PAPER),
+            Section("Generators", [Facts(titles, "glossary")], PAPER),
+        ],
+        note="[docs/synthetic.md](../../synthetic.md) says what they show.",
+        sources=[("Synthetic data", found.provenance)],
+        files={
+            "synthetic.csv": Table.of(
+                "synthetic data",
+                [
+                    *attributes("dataset generator epsilon measure"),
+                    *attributes("mean std", points),
+                    *attributes("runs"),
+                ],
+                found.rows,
+            )
+        },
+    )
+
+
+def _table(found: Findings, dataset: str, measures: Sequence[str]) -> Table[Mapping[str, SyntheticRow]]:
+    lines: dict[tuple[str, str], dict[str, SyntheticRow]] = {}
+    for row in found.rows:
+        if row.dataset == dataset:
+            lines.setdefault((row.generator, row.epsilon), {})[row.measure] = row
+
+    def show(measure: str) -> Callable[[Mapping[str, SyntheticRow]], str]:
+        return lambda line: f"{line[measure].mean:.1f} ± {line[measure].std:.1f}" if measure in line else "–"
+
+    return Table.of(
+        dataset,
+        [
+            Column("generator", lambda line: line[SECONDS].generator, names=True),
+            Column("epsilon", lambda line: line[SECONDS].epsilon),
+            *(Column(name, show(name), number=True, title=MEASURES.get(name, "")) for name in measures),
+            Column("runs", lambda line: line[SECONDS].runs, number=True),
+        ],
+        list(lines.values()),
+        "dense",
+    )
+
+
+def needs_environment(order: Order) -> bool:
+    """Whether AIM or MST is asked for."""
+    return any(GENERATORS[name].needs_environment for name in order.size.axes["generators"])
+
+
+def check(order: Order) -> None:
+    """No environment for AIM and MST, or records that are not to be had, stop an order before any work."""
+    if needs_environment(order):
+        peers_python()
+    for problem in order.size.axes["datasets"]:
+        load_split(problem, order.seed)
+
+
+def settings(order: Order) -> Mapping[str, object]:
+    """What the numbers depend on."""
+    return {
+        "seed": order.seed,
+        "delta": DELTA,
+        "bins": [discrete.BINS, BINS],
+        "fit_steps": graphical.FIT_STEPS,
+        "aim": [marginals.MOST_ROUNDS, marginals.MOST_MEGABYTES, marginals.MOST_CANDIDATE_CELLS],
+    }
+
+
+STUDY = Study(
+    name="synthetic",
+    title="Synthetic data sets side by side: ours, AIM's, MST's and the real records (docs/synthetic.md).",
+    parts=[Part("cells", Finished, tasks, compute, settings)],
+    findings=findings,
+    document=document,
+    choices={"generators": tuple(GENERATORS), "datasets": tuple(PROBLEMS)},
+    short=Size(
+        2,
+        ("1", "0.1"),
+        {"generators": ("cells", "source", "real", "fresh"), "datasets": ("A", "wdbc")},
+        "half a minute",
+    ),
+    full=Size(
+        2,
+        ("1", "0.1"),
+        {"generators": tuple(GENERATORS), "datasets": ("A", "C", "CTG-A", "heart", "wdbc")},
+        "nine minutes",
+    ),
+    seed=1000,
+    width=170,
+    check=check,
+    read_versions=lambda order: peer_versions() if needs_environment(order) else {},
+)
