@@ -10,7 +10,8 @@ from functools import cache
 
 from markupsafe import Markup
 
-from expril.report.document import Document, tables
+from expril.report.chart import Axis
+from expril.report.document import Block, Document, tables
 from expril.report.templates import Template, asset, page_template, style
 
 PACKAGE = "expril.report"
@@ -18,7 +19,15 @@ PACKAGE = "expril.report"
 
 @cache
 def _template() -> Template:
-    return page_template(PACKAGE, {"kind": lambda block: type(block).__name__, "markup": Markup}, "document.html.j2")
+    return page_template(PACKAGE, {"kind": _kind, "markup": Markup, "place": _place}, "document.html.j2")
+
+
+def _kind(block: Block) -> str:
+    return type(block).__name__
+
+
+def _place(value: float, axis: Axis) -> float:
+    return axis.place(value)
 
 
 def as_page(document: Document) -> str:

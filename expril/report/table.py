@@ -1,5 +1,6 @@
 """What a table holds, said once; `files`, `markdown`, `terminal` and `page` write it."""
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +20,7 @@ class Cell:
     """One place of a table.
 
     Attributes:
-        text: as it is; each writer escapes it.
+        text: as it is, in lines where it has some; each writer escapes it.
         strong: bold in all forms but CSV.
         tone: on a page, a colour and a mark before the text.
         title: what a tone means, for who hears the page.
@@ -62,6 +63,7 @@ class Column(Generic[Item]):
         drawn: it holds drawings, and stands on a page alone.
         axis: of its strips, whose ticks stand below the heading.
         page: it stands on a page alone, such as a second form of a number.
+        wraps: a narrow terminal breaks its text into lines.
     """
 
     heading: str
@@ -73,6 +75,7 @@ class Column(Generic[Item]):
     drawn: bool = False
     axis: Axis | None = None
     page: bool = False
+    wraps: bool = False
 
     def text(self, item: Item) -> Cell:
         """What stands in a row, of a column that is not drawn."""
@@ -115,6 +118,7 @@ class Table(Generic[Item]):
         row_style: a row's, by its item.
         sortable: on a page, by whoever presses a heading.
         note: below it.
+        most: rows of a group that a terminal shows; it says how many more there are.
     """
 
     caption: str
@@ -124,6 +128,7 @@ class Table(Generic[Item]):
     row_style: Callable[[Item], str] = lambda _item: ""
     sortable: bool = False
     note: str = ""
+    most: int = sys.maxsize
 
     @classmethod
     def of(cls, caption: str, columns: Sequence[Column[Item]], rows: Sequence[Item], style: str = "") -> Self:

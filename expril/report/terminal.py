@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Literal
 
 from rich import box
 from rich.console import RenderableType
@@ -23,7 +24,9 @@ def as_terminal(document: Document) -> Iterator[RenderableType]:
             yield from rich_tables(table) if any(group.title for group in table.groups) else [rich_table(table)]
         for block in section.shown:
             if isinstance(block, Notes):
-                yield from (Text.from_markup(f"[yellow]note[/] {escape(note.text)}") for note in block.items)
+                for note in block.items:
+                    words = " ".join(filter(None, (note.alarm, note.text, note.more)))
+                    yield Text.from_markup(f"[{'red' if note.alarm else 'yellow'}]note[/] {escape(words)}")
 
 
 def rich_tables(shown: Table[Item]) -> Iterator[RichTable]:
@@ -36,10 +39,13 @@ def rich_table(shown: Table[Item], note: str = "") -> RichTable:
     """The table with its caption above, and a note below, its own by default; a line stands between groups."""
     made = RichTable(title=escape(shown.caption), caption=escape(note or shown.note) or None, box=box.SIMPLE_HEAD)
     for column in shown.written:
-        made.add_column(escape(column.heading), justify="right" if column.number else "left", no_wrap=True)
+        justify: Literal["left", "right"] = "right" if column.number else "left"
+        made.add_column(escape(column.heading), justify=justify, no_wrap=not column.wraps)
     for group in shown.groups:
-        for item in group.rows:
+        for item in group.rows[: shown.most]:
             made.add_row(*(_text(column.text(item)) for column in shown.written))
+        if len(group.rows) > shown.most:
+            made.add_row(f"and {len(group.rows) - shown.most} more")
         made.add_section()
     return made
 
