@@ -1,17 +1,11 @@
-"""What a validation told a learner, beside what only the harness knows, as values and as figures."""
+"""What a validation told a learner, beside what only the harness knows, as values."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import msgspec
 
-from expril.report.chart import Figure, Key, Line, Place, Stage, make_axis
 from simulations.report.checks import check_shares
-
-_HEIGHT, _BELOW = 380, 18
-_LEFT, _RIGHT = 11.0, 97.0
-_STEPS = (0.01, 0.02, 0.05, 0.1, 0.2)
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -148,84 +142,3 @@ def joined(reports: Sequence[ValidationReport]) -> ValidationReport | None:
         areas=tuple(area for report in reports for area in report.areas),
         epsilon_spent=max((report.epsilon_spent for report in reports), key=Fraction),
     )
-
-
-@dataclass(frozen=True)
-class ValidationFigures:
-    """One learner's plots."""
-
-    learner: str
-    index: int
-    told: ValidationReport
-    roc: Figure
-    calibration: Figure
-    keys: tuple[Key, ...]
-
-
-def validation_figures(index: int, learner: str, told: ValidationReport | None) -> ValidationFigures | None:
-    """Place one learner's validation; None where it has none."""
-    if told is None:
-        return None
-    keys = (
-        Key(index, False, "told by the answers", text="95 % intervals"),
-        Key(index + 1, True, "exact, by the harness"),
-    )
-    return ValidationFigures(learner, index, told, _roc(index, told), _calibration(index, told), keys)
-
-
-def _roc(index: int, told: ValidationReport) -> Figure:
-    stage = Stage(make_axis(0.0, 1.0, (0.2,), left=_LEFT, right=_RIGHT), _HEIGHT)
-    private = [_place(stage, 0.0, 0.0, 0.0, 0.0, "")]
-    exact = [_place(stage, 0.0, 0.0, 0.0, 0.0, "")]
-    for point in reversed(told.points):
-        sensitivity, specificity = point.sensitivity, point.specificity
-        where = f"at {point.threshold:.3f}: sensitivity {sensitivity.value:.3f}, specificity {specificity.value:.3f}"
-        private.append(
-            _place(stage, 1 - specificity.value, sensitivity.value, sensitivity.low, sensitivity.high, where)
-        )
-        if sensitivity.exact is not None and specificity.exact is not None:
-            exact.append(_place(stage, 1 - specificity.exact, *(sensitivity.exact,) * 3, f"exact {where[:9]}"))
-    for line in (private, exact):
-        line.append(_place(stage, 1.0, 1.0, 1.0, 1.0, ""))
-    lines = (
-        stage.line(index + 1, True, "exact", exact, errors=False),
-        stage.line(index, False, "told", private),
-    )
-    text = f"AUC {told.area.value:.3f}, 95 % interval {told.area.low:.3f} to {told.area.high:.3f}."
-    return _figure(stage, "ROC curve of the validation", lines, text)
-
-
-def _calibration(index: int, told: ValidationReport) -> Figure:
-    ends = [end for own in told.calibration for end in (own.predicted, own.observed.high)]
-    stage = Stage(make_axis(0.0, max(0.05, *ends), _STEPS, left=_LEFT, right=_RIGHT), _HEIGHT)
-    bins = sorted(told.calibration, key=lambda own: own.predicted)
-    private = [
-        _place(
-            stage,
-            own.predicted,
-            own.observed.value,
-            own.observed.low,
-            own.observed.high,
-            f"{own.predicted:.3f} predicted, {own.observed.value:.3f} observed",
-        )
-        for own in bins
-    ]
-    exact = [
-        _place(stage, own.predicted, *(own.observed.exact,) * 3, f"exact {own.observed.exact:.3f}")
-        for own in bins
-        if own.observed.exact is not None
-    ]
-    lines = [stage.line(index + 1, True, "exact", exact, errors=False)] if exact else []
-    lines.append(stage.line(index, False, "told", private))
-    text = " ".join(f"{place.text}." for place in private)
-    return _figure(stage, "Calibration of the validation", tuple(lines), text)
-
-
-def _place(stage: Stage, x: float, value: float, low: float, high: float, text: str) -> Place:
-    return Place(stage.axis.place(x), value, (low, high), text)
-
-
-def _figure(stage: Stage, name: str, lines: tuple[Line, ...], text: str) -> Figure:
-    axis = stage.axis
-    diagonal = stage.path([(axis.place(axis.low), axis.low), (axis.place(axis.high), axis.high)])
-    return Figure(stage, name, axis.ticks, lines, text, below=_BELOW, diagonal=diagonal)
