@@ -14,11 +14,10 @@ from expril.report.document import PAGE, Block, Charts, Grid, Heading, Medium, S
 from expril.report.numbers import count, decimal, signed
 from expril.report.table import Cell, Column, Group, Table
 from protocol.rationals import written
-from simulations.report.clinical_model import GRID, RecordCounts, ThresholdScore
+from simulations.report.clinical_model import GRID, PartBin, RecordCounts, ThresholdScore
 from simulations.report.expected import ClassRecall, ClassShare
 from simulations.report.folding import FEW
 from simulations.report.model import LearnerReport, RunReport
-from simulations.report.parts import PartBin
 from simulations.report.scores import STEPS, ends
 from simulations.report.validated import Recalibrated, Told, ValidatedBin, ValidatedPoint, ValidationReport
 from simulations.report.words import digits, interval, rarity

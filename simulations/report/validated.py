@@ -5,10 +5,10 @@ from fractions import Fraction
 
 import msgspec
 
-from simulations.report.checks import check_shares
+from simulations.report.checks import Checked, Share, check_interval
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Told(Checked, frozen=True, kw_only=True):
     """One quantity as the answers tell it, with its 95 % interval; a share, 0 to 1.
 
     Attributes:
@@ -16,16 +16,15 @@ class Told(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         exact: of the private records that are counted; only the harness knows it. None where it is a share of none.
     """
 
-    value: float
-    low: float
-    high: float
-    exact: float | None
+    value: Share
+    low: Share
+    high: Share
+    exact: Share | None
 
     def __post_init__(self) -> None:
         """Refuse what is no share, and an interval that does not hold its value."""
-        check_shares(value=self.value, low=self.low, high=self.high, exact=self.exact)
-        if not self.low <= self.value <= self.high:
-            raise ValueError(f"{self.value} does not lie between {self.low} and {self.high}")
+        super().__post_init__()
+        check_interval(self.value, self.low, self.high)
 
     @property
     def holds(self) -> bool | None:
@@ -33,7 +32,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return None if self.exact is None else self.low <= self.exact <= self.high
 
 
-class ValidatedPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ValidatedPoint(Checked, frozen=True, kw_only=True):
     """What flagging the records at or above a threshold does; `rule` is "" for an edge that nobody asked for."""
 
     rule: str
@@ -45,14 +44,14 @@ class ValidatedPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     npv: Told
 
 
-class ValidatedBin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ValidatedBin(Checked, frozen=True, kw_only=True):
     """A bin of the score: mean probability foretold on the source, and the share of the positive class."""
 
     predicted: float
     observed: Told
 
 
-class ValidatedSite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ValidatedSite(Checked, frozen=True, kw_only=True):
     """One curator; `exact` of its area is None where its records lack a class."""
 
     curator: str
@@ -60,7 +59,7 @@ class ValidatedSite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     prevalence: Told
 
 
-class Recalibrated(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Recalibrated(Checked, frozen=True, kw_only=True):
     """What a validation's answers make of the model's risks; fitted to them, so no validation.
 
     Attributes:
@@ -76,19 +75,18 @@ class Recalibrated(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     factor: float
     intercept: tuple[float, float, float]
     slope: tuple[float, float, float]
-    fitted: tuple[float, ...]
-    brier: float | None = None
-    brier_raw: float | None = None
+    fitted: tuple[Share, ...]
+    brier: Share | None = None
+    brier_raw: Share | None = None
 
     def __post_init__(self) -> None:
         """Refuse what is no share, and an interval that does not hold its value."""
-        check_shares(brier=self.brier, brier_raw=self.brier_raw, **{f"fitted{n}": p for n, p in enumerate(self.fitted)})
-        for value, low, high in (self.intercept, self.slope):
-            if not low <= value <= high:
-                raise ValueError(f"{value} does not lie between {low} and {high}")
+        super().__post_init__()
+        check_interval(*self.intercept)
+        check_interval(*self.slope)
 
 
-class ValidationReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ValidationReport(Checked, frozen=True, kw_only=True):
     """A learner's validation; of the first repeat that has one, where nothing else is said.
 
     Attributes:

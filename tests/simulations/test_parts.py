@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from simulations.report.clinical import FEW_PARTS, part_sections
+from simulations.report.clinical_model import Part, PartBin
 from simulations.report.model import LearnerReport, RunReport, Score
-from simulations.report.parts import Part, PartBin
 
 
 def part(name, *values):

@@ -62,7 +62,7 @@ NEED_AN_EXTRA = {
 """What these import inside their commands comes with an extra; what they import at once does not."""
 DONE_WITHOUT = {"dp_accounting"}
 """What commands of every installation use where it is there, and else say so."""
-BARE = ("expril.__main__", "simulations.scenario", "simulations.tables")
+BARE = ("expril.__main__", "simulations.scenario", "expril.report.terminal")
 """Entry points of a bare installation, beside all of protocol and curator_node."""
 
 

@@ -77,7 +77,7 @@ def test_the_wheel_holds_every_file_of_its_packages(wheel):
     assert {
         "simulations/scenarios/wdbc.toml",
         "simulations/datasets/schemas/heart.toml",
-        "simulations/report/page.css",
+        "expril/report/page.css",
         "lab/peers/requirements.txt",
     } <= held
     assert not any(name.startswith(("tests/", "benchmarks/", "docs/")) for name in held)
