@@ -12,15 +12,15 @@ from typing import Any
 from expril.report.chart import Figure, Key, Level, Place, Series, Stage, Strip, line_chart, make_axis
 from expril.report.document import PAGE, Block, Charts, Grid, Heading, Medium, Section, Text
 from expril.report.numbers import count, decimal, signed
-from expril.report.table import Cell, Column, Group, Table
+from expril.report.table import Cell, Column, Group, Table, attributes
 from protocol.rationals import written
 from simulations.report.clinical_model import GRID, PartBin, RecordCounts, ThresholdScore
-from simulations.report.expected import ClassRecall, ClassShare
+from simulations.report.expected import ClassRecall
 from simulations.report.folding import FEW
 from simulations.report.model import LearnerReport, RunReport
 from simulations.report.scores import STEPS, ends
 from simulations.report.validated import Recalibrated, Told, ValidatedBin, ValidatedPoint, ValidationReport
-from simulations.report.words import digits, interval, rarity
+from simulations.report.words import digits, interval, percent, rarity
 
 BOTH: frozenset[Medium] = frozenset({"page", "terminal"})
 FEW_PARTS = 12
@@ -263,27 +263,26 @@ def _recalls(report: RunReport) -> Table[Entry]:
 
 def share_table(report: RunReport) -> Table[Entry]:
     """How common classes are among the private records, told and exact."""
-
-    def shares(learner: LearnerReport) -> list[tuple[str, ClassShare]]:
-        every = [("all", learner.pooled), *((site.curator, site) for site in learner.sites)]
-        return [(site, share) for site, score in every for share in score.shares]
-
+    groups = []
+    for learner in report.learners:
+        every = [("", learner.pooled), *((site.curator, site) for site in learner.sites)]
+        shares = [(site, share) for site, score in every for share in score.shares]
+        rows = [Entry("" if n else learner.learner, share, site) for n, (site, share) in enumerate(shares)]
+        groups += [Group(rows)] if rows else []
     columns = [
         LEARNER,
-        Column[Entry]("site", lambda entry: entry.item[0]),
-        Column[Entry]("class", lambda entry: entry.item[1].name, names=True),
-        _number("told", lambda item: interval(item[1].expected, item[1].low, item[1].high)),
-        _number("exact", lambda item: digits(item[1].share)),
-        _number("held", lambda item: item[1].held),
+        Column[Entry]("site", lambda entry: entry.site or "all"),
+        Column[Entry]("class", lambda entry: entry.item.name, names=True),
+        _number("told", lambda own: interval(own.expected, own.low, own.high)),
+        _number("exact", lambda own: digits(own.share)),
+        _number("held", lambda own: own.held),
     ]
-    groups = _grouped((one.learner, shares(one)) for one in report.learners)
     note = (
         "Told: by the answers' totals, with a 95 % interval.\nExact: of these records, by the harness.\n"
         "Held: repeats whose interval holds the exact share."
     )
     table = Table(f"how common a class is among {private_records(report)}", columns, groups, note=note, most=FEW)
-    by_site = any(entry.item[0] != "all" for group in groups for entry in group.rows)
-    return table if by_site else table.without("site")
+    return table if any(row.site for group in groups for row in group.rows) else table.without("site")
 
 
 def _records(report: RunReport) -> Iterator[Block]:
@@ -311,31 +310,18 @@ def _records(report: RunReport) -> Iterator[Block]:
         yield Text(f"The {len(shown)} largest sites; {len(sites) - len(shown)} more under “All numbers”.", "fine")
 
 
-def record_table(
-    report: RunReport, sites: Sequence[RecordCounts], total: RecordCounts | None = None
-) -> Table[RecordCounts]:
+def record_table(report: RunReport, sites: Sequence[RecordCounts], total: RecordCounts | None = None) -> Table[Any]:
     """Sites with their records, and their total."""
-
-    def number(name: str) -> Column[RecordCounts]:
-        show: Callable[[RecordCounts], object] = lambda site: f"{getattr(site, name):,}"  # noqa: E731
-        return Column(name, _strong_total(show, total), number=True)
-
-    def positive(site: RecordCounts) -> str:
-        return decimal(None) if site.positive is None else f"{100 * site.positive:.1f} %"
-
-    beyond = any(site.held > site.private for site in report.records)
-    columns = [
-        Column("site", _strong_total(lambda site: site.curator, total), names=True),
-        *([number("held")] if beyond else []),
-        *map(number, ("private", "source", "test")),
-        *([Column(f"“{report.positive}”", _strong_total(positive, total), number=True)] if report.positive else []),
+    held = "held " if any(site.held > site.private for site in report.records) else ""
+    columns: list[Column[RecordCounts]] = [
+        Column("site", lambda site: site.curator, names=True),
+        *(replace(column, number=True) for column in attributes(f"{held}private source test", "{:,}".format)),
     ]
+    if report.positive:
+        columns.append(Column(f"“{report.positive}”", lambda site: percent(site.positive), number=True))
     groups = [Group(sites), *([Group([total])] if total else [])]
-    return Table("Records of each site in the first repeat", columns, groups)
-
-
-def _strong_total(show: Callable[[RecordCounts], object], total: RecordCounts | None) -> Callable[[RecordCounts], Cell]:
-    return lambda site: Cell(str(show(site)), strong=site is total)
+    title = "Records of each site in the first repeat"
+    return Table(title, columns, groups, row_style=lambda site: "total" if site is total else "")
 
 
 def part_sections(report: RunReport) -> Iterator[Section]:

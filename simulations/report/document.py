@@ -124,7 +124,7 @@ _CROWD_HEIGHT, _CURVE_HEIGHT = 300, 340
 def run_document(report: RunReport) -> Document:
     """All that is said of a run; the same report gives the same document."""
     shown, rows = led(report), score_rows(report)
-    warnings = Notes([*_alarms(report), *folded_notes(report.notes, report)])
+    warnings = Notes([*_alarms(report), *fold_notes(report.notes, [curator.name for curator in report.curators])])
     curve, budget = _curve(shown), _budgets(report)
     sections = [
         Section("", [warnings if warnings.items else None], PAGE),
@@ -152,11 +152,6 @@ def run_document(report: RunReport) -> Document:
         about=report.description,
         banner=("Not private.", SEEDED) if report.seeded_noise else None,
     )
-
-
-def folded_notes(notes: Sequence[str], report: RunReport) -> list[Note]:
-    """Notes, told once where they differ in a curator of the report only."""
-    return [Note(note.text, note.more) for note in fold_notes(notes, (curator.name for curator in report.curators))]
 
 
 def _alarms(report: RunReport) -> list[Note]:
@@ -388,7 +383,7 @@ def budget_axis(curators: Sequence[CuratorReport]) -> Axis:
     """One axis for the budgets of all curators, from nothing to the largest cap."""
     high = max((float(max(exact(one.cap), _total(one))) for one in curators), default=1.0) or 1.0
     scale = 10.0 ** math.floor(math.log10(high))
-    return make_axis(0.0, high, [scale * step for step in (0.2, 0.5, 1.0, 2.0)], left=1.0, right=99.0)
+    return make_axis(0.0, high, [scale * step for step in (0.2, 0.5, 1.0, 2.0)])
 
 
 def budget_strip(curator: CuratorReport, indices: dict[str, int], axis: Axis) -> Strip:

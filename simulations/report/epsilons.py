@@ -4,11 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from expril.report.chart import Figure, Key, Series, line_chart, log_axis
-from expril.report.document import PAGE, Block, Charts, Code, Document, Medium, Notes, Section, Text
+from expril.report.document import PAGE, Block, Charts, Code, Document, Medium, Note, Notes, Section, Text
 from expril.report.numbers import count
 from expril.report.table import Cell, Column, Group, Table
 from protocol.rationals import parse_rational
-from simulations.report.document import SEEDED, folded_notes
+from simulations.report.document import SEEDED
+from simulations.report.folding import fold_notes
 from simulations.report.lead import by_ranking
 from simulations.report.model import RunReport, Score
 from simulations.report.scores import Row, place_of, score_columns, score_rows, yardsticks
@@ -37,8 +38,8 @@ def epsilon_document(runs: Sequence[EpsilonRun]) -> Document:
     """All that is said of at least one run; the same runs give the same document."""
     first = runs[-1].report
     notes = list(dict.fromkeys(note for run in runs for note in run.report.notes))
-    epsilons = folded_notes([note for note in notes if note.startswith("For epsilon")], first)
-    every = folded_notes(notes, first)
+    raised = [Note(note) for note in notes if note.startswith("For epsilon")]
+    every = fold_notes(notes, [curator.name for curator in first.curators])
     keys = [Key(index, False, learner.learner) for index, learner in enumerate(first.learners)]
     bands = "Bands: ± 1 standard error over the repeats of each run."
     if first.repeats == 1:
@@ -58,7 +59,7 @@ def epsilon_document(runs: Sequence[EpsilonRun]) -> Document:
         headline=headline(runs),
         summary=summary(runs),
         sections=[
-            Section("", [Notes(epsilons) if epsilons else None], PAGE),
+            Section("", [Notes(raised) if raised else None], PAGE),
             Section("Result against epsilon", [charts], PAGE),
             Section("All epsilons", [_results(runs), folders], _BOTH),
             Section("Run it again", again, PAGE),

@@ -62,6 +62,11 @@ def digits(value: float | None) -> str:
     return decimal(value, 3)
 
 
+def percent(value: float | None) -> str:
+    """A share of many."""
+    return decimal(None) if value is None else f"{100 * value:.1f} %"
+
+
 def plain(score: Score | CurvePoint) -> str:
     """A score with its standard error."""
     return "no score" if score.accuracy is None else with_error(digits(score.accuracy), score.accuracy_se, 3)
@@ -143,7 +148,7 @@ def rarity(report: RunReport) -> str:
     share = report.prevalence
     if share is None or not report.positive:
         return ""
-    return f"{100 * share:.1f} % of the test records are “{report.positive}”."
+    return f"{percent(share)} of the test records are “{report.positive}”."
 
 
 def pairs(score: Score) -> str:
