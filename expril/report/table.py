@@ -10,8 +10,17 @@ from typing import Any, Generic, Literal, Self, TypeVar
 from expril.report.chart import Axis, Key, Strip
 
 Item = TypeVar("Item")
-Tone = Literal["", "within", "above", "below", "apart", "best"]
-MARKS: dict[Tone, str] = {"within": "=", "above": "▲", "below": "▼", "apart": "≠", "best": "★"}
+Tone = Literal["", "within", "above", "below", "apart", "best", "good", "bad", "warn"]
+MARKS: dict[Tone, str] = {
+    "within": "=",
+    "above": "▲",
+    "below": "▼",
+    "apart": "≠",
+    "best": "★",
+    "good": "✓",
+    "bad": "✗",
+    "warn": "!",
+}
 """So that a reader who sees no colour can tell tones apart."""
 
 
@@ -63,7 +72,7 @@ class Column(Generic[Item]):
         drawn: it holds drawings, and stands on a page alone.
         axis: of its strips, whose ticks stand below the heading.
         page: it stands on a page alone, such as a second form of a number.
-        wraps: a narrow terminal breaks its text into lines.
+        wraps: the terminal may break its texts over several lines.
     """
 
     heading: str
@@ -115,25 +124,29 @@ class Table(Generic[Item]):
         columns: from the left.
         groups: its rows.
         style: its class in a page's style sheet.
+        most: rows of a group that a terminal shows; it says how many more there are.
         row_style: a row's, by its item.
         sortable: on a page, by whoever presses a heading.
         note: below it.
-        most: rows of a group that a terminal shows; it says how many more there are.
+        compact: in the terminal, with less room between its many columns.
     """
 
     caption: str
     columns: Sequence[Column[Item]]
     groups: Sequence[Group[Item]]
     style: str = ""
+    most: int = sys.maxsize
     row_style: Callable[[Item], str] = lambda _item: ""
     sortable: bool = False
     note: str = ""
-    most: int = sys.maxsize
+    compact: bool = False
 
     @classmethod
-    def of(cls, caption: str, columns: Sequence[Column[Item]], rows: Sequence[Item], style: str = "") -> Self:
+    def of(
+        cls, caption: str, columns: Sequence[Column[Item]], rows: Sequence[Item], style: str = "", *, note: str = ""
+    ) -> Self:
         """A table of rows in one group."""
-        return cls(caption, columns, (Group(rows),) if rows else (), style)
+        return cls(caption, columns, (Group(rows),) if rows else (), style, note=note)
 
     def __bool__(self) -> bool:
         """Whether there is a row."""
@@ -161,10 +174,32 @@ def text_table(
     numbers: bool = False,
     quiet: bool = False,
     style: str = "",
+    note: str = "",
+    wraps: Sequence[str] = (),
 ) -> Written:
-    """A table of rows written out. Their first say which row it is and may be `quiet`; the others may be `numbers`."""
+    """A table of rows written out. Their first say which row it is and may be `quiet`; the others may be `numbers`.
+
+    `wraps` names the columns that the terminal may break.
+    """
     columns = [
-        Column[Sequence[object]](heading, itemgetter(n), number=numbers and n > 0, names=n == 0, quiet=quiet and n == 0)
+        Column[Sequence[object]](
+            heading,
+            itemgetter(n),
+            number=numbers and n > 0,
+            names=n == 0,
+            quiet=quiet and n == 0,
+            wraps=heading in wraps,
+        )
         for n, heading in enumerate(headings)
     ]
-    return Table.of(caption, columns, rows, style)
+    return Table.of(caption, columns, rows, style, note=note)
+
+
+def strong(*texts: object) -> tuple[Cell, ...]:
+    """A row of a total, in bold."""
+    return tuple(Cell(str(text), strong=True) for text in texts)
+
+
+def judged(good: bool, passed: str, failed: str) -> Cell:
+    """The word of a verdict, in its tone."""
+    return Cell(passed, tone="good") if good else Cell(failed, tone="bad")

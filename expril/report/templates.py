@@ -22,8 +22,9 @@ def asset(package: str, name: str) -> str:
 
 
 def style(*packages: str) -> Markup:
-    """The style of a page: what all pages share, and the `page.css` of further packages."""
-    sheets = (asset(package, "page.css") for package in dict.fromkeys((SHARED, *packages)))
+    """The style of a page: what charts and all pages share, and the `page.css` of further packages."""
+    sheets = [asset(SHARED, "chart.css")]
+    sheets += [asset(package, "page.css") for package in dict.fromkeys((SHARED, *packages))]
     return Markup("\n".join(sheets))  # noqa: S704 - our own files, not a report's text
 
 

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Literal
 
 from rich import box
-from rich.console import RenderableType
+from rich.console import JustifyMethod, RenderableType
 from rich.markup import escape
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -37,10 +36,12 @@ def rich_tables(shown: Table[Item]) -> Iterator[RichTable]:
 
 def rich_table(shown: Table[Item], note: str = "") -> RichTable:
     """The table with its caption above, and a note below, its own by default; a line stands between groups."""
-    made = RichTable(title=escape(shown.caption), caption=escape(note or shown.note) or None, box=box.SIMPLE_HEAD)
+    caption = escape(note or shown.note) or None
+    made = RichTable(title=escape(shown.caption) or None, caption=caption, box=box.SIMPLE_HEAD)
+    made.collapse_padding, made.pad_edge = shown.compact, not shown.compact
     for column in shown.written:
-        justify: Literal["left", "right"] = "right" if column.number else "left"
-        made.add_column(escape(column.heading), justify=justify, no_wrap=not column.wraps)
+        how: JustifyMethod = "right" if column.number else "left"
+        made.add_column(escape(column.heading), justify=how, no_wrap=not column.wraps)
     for group in shown.groups:
         for item in group.rows[: shown.most]:
             made.add_row(*(_text(column.text(item)) for column in shown.written))
@@ -50,5 +51,9 @@ def rich_table(shown: Table[Item], note: str = "") -> RichTable:
     return made
 
 
-def _text(text: Cell) -> str:
-    return f"[bold]{escape(text.text)}[/]" if text.strong else escape(text.text)
+_STYLES = {"good": "green", "bad": "bold red", "warn": "yellow"}
+
+
+def _text(cell: Cell) -> str:
+    style = _STYLES.get(cell.tone, "bold" if cell.strong else "")
+    return f"[{style}]{escape(cell.text)}[/]" if style else escape(cell.text)
