@@ -3,7 +3,7 @@
 from learner_node.learn import Learned
 from learner_node.pooling import POOLED
 from learner_node.strategies.additive import AdditiveModel
-from simulations.report.parts import Part, PartBin
+from simulations.report.clinical_model import Part, PartBin
 
 
 def parts_of(learned: Learned | None) -> tuple[Part, ...]:

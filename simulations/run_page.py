@@ -1,33 +1,39 @@
-"""The page of a run that is stored, or of several epsilons: written anew from their numbers alone."""
+"""What a stored run says, or runs at several epsilons: a document, made of their numbers alone, and its page."""
 
 from pathlib import Path
 
 import msgspec
 
+from curator_node.new_files import replace_text
+from expril.report.document import Document
+from expril.report.page import as_page
 from protocol.errors import ConfigurationError
 from protocol.run_index import PAGE, REPORT
 from simulations.epsilon_runs import EPSILONS, epsilon_runs
-from simulations.report.epsilons.model import EpsilonRun
-from simulations.report.epsilons.page import write_epsilon_page
-from simulations.report.model import load_report
-from simulations.report.page import write_page
+from simulations.report.document import run_document
+from simulations.report.epsilons import EpsilonRun, epsilon_document
+from simulations.report.model import RunReport, load_report
 
 
 def rewrite_page(folder: Path) -> Path:
-    """Write the page of a run, or of a folder of several epsilons, anew from the stored numbers; its path.
+    """Write the page of a run, or of a folder of several epsilons, anew; its path.
+
+    Raises:
+        ConfigurationError: the folder holds no readable run.
+    """
+    replace_text(folder / PAGE, as_page(read_document(folder)))
+    return folder / PAGE
+
+
+def read_document(folder: Path) -> Document:
+    """The document of a run, or of a folder of several epsilons.
 
     Raises:
         ConfigurationError: the folder holds no readable run.
     """
     if (folder / EPSILONS).exists():
-        write_epsilon_page(read_runs(folder), folder / PAGE)
-        return folder / PAGE
-    try:
-        report = load_report(folder / REPORT)
-    except (OSError, msgspec.DecodeError) as error:
-        raise ConfigurationError(f"{folder} is not the folder of a run ({type(error).__name__})") from None
-    write_page(report, folder / PAGE)
-    return folder / PAGE
+        return epsilon_document(read_runs(folder))
+    return run_document(_report(folder, f"{folder} is not the folder of a run"))
 
 
 def read_runs(folder: Path) -> tuple[EpsilonRun, ...]:
@@ -36,10 +42,12 @@ def read_runs(folder: Path) -> tuple[EpsilonRun, ...]:
     Raises:
         ConfigurationError: one of them is absent, or cannot be read.
     """
-    found = []
-    for epsilon, run in epsilon_runs(folder).items():
-        try:
-            found.append(EpsilonRun(epsilon, run.name, load_report(run / REPORT)))
-        except (OSError, msgspec.DecodeError) as error:
-            raise ConfigurationError(f"{run} holds no readable run ({type(error).__name__})") from None
-    return tuple(found)
+    runs = epsilon_runs(folder).items()
+    return tuple(EpsilonRun(at, run.name, _report(run, f"{run} holds no readable run")) for at, run in runs)
+
+
+def _report(folder: Path, wrong: str) -> RunReport:
+    try:
+        return load_report(folder / REPORT)
+    except (OSError, msgspec.DecodeError) as error:
+        raise ConfigurationError(f"{wrong} ({type(error).__name__})") from None

@@ -32,7 +32,7 @@ from simulations.federation import Outcome, Repeat
 from simulations.ranked import Ranked, RankedTally, ranked
 from simulations.records import SiteRecords, sites_of
 from simulations.references import Answers, LabelledRecords, Reference, labelled, references
-from simulations.report.parts import Part
+from simulations.report.clinical_model import Part
 from simulations.report.validated import ValidationReport
 from simulations.spending import ALL, Cost, costs_of
 

@@ -2,11 +2,11 @@
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
-from rich.markup import escape
 
 from expril.commands.faults import WRONG, Fault
 from expril.commands.options import By, Kept
@@ -25,7 +25,10 @@ from expril.commands.terminal import (
 )
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from simulations.report.model import RunReport
+    from simulations.scenario import Scenario
     from simulations.unfinished import Unfinished
 
 Order = TypeVar("Order")
@@ -124,20 +127,17 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
 
 def _show_runs(reports: "Sequence[RunReport]", folder: Path, epsilons: Sequence[str], *, silent: bool) -> None:
     """Print what one run gave, or several of different epsilons."""
+    from expril.report.terminal import LEAST_WIDTH, as_terminal
     from protocol.run_index import PAGE
     from simulations.asked import nothing_learned, summary_of_all
-    from simulations.report.folding import fold_notes
-    from simulations.tables import epsilon_table, run_tables
+    from simulations.run_page import read_document
 
     if silent:
         print_json(summary_of_all(reports, epsilons, folder))
     else:
-        console = wide_console()
-        for table in [epsilon_table(epsilons, reports)] if len(reports) > 1 else run_tables(reports[0]):
-            console.print(table)
-        notes = list(dict.fromkeys(note for report in reports for note in report.notes))
-        for note in fold_notes(notes, [curator.name for curator in reports[0].curators]):
-            console.print(f"[yellow]note[/] {escape(str(note))}", highlight=False, soft_wrap=True)
+        console = wide_console(LEAST_WIDTH)
+        for shown in as_terminal(read_document(folder)):
+            console.print(shown, highlight=False, soft_wrap=not hasattr(shown, "columns"))
         console.print(f"report: {folder / PAGE}", soft_wrap=True, highlight=False)
     if wrong := nothing_learned(reports, epsilons):
         tell_fault(Fault("study", wrong), as_json=False)
@@ -154,9 +154,22 @@ def scenarios(
         if name is not None:
             sys.stdout.write(load_scenario(name)[1])
             return
-        from simulations.tables import scenario_table
+        wide_console().print(_scenario_table({name: load_scenario(name)[0] for name in builtin_scenarios()}))
 
-        wide_console().print(scenario_table({name: load_scenario(name)[0] for name in builtin_scenarios()}))
+
+def _scenario_table(scenarios: "Mapping[str, Scenario]") -> "RenderableType":
+    """Name, learners and description of each scenario, the default first."""
+    from expril.report.table import Column, Group, Table
+    from expril.report.terminal import rich_table
+
+    columns: list[Column[tuple[str, Scenario]]] = [
+        Column("scenario", itemgetter(0)),
+        Column("learners", lambda item: "\n".join(f"{one.strategy} at {one.epsilon}" for one in item[1].learners)),
+        Column("what it is", lambda item: " ".join(item[1].description.split()), wraps=True),
+    ]
+    ordered = sorted(scenarios.items(), key=lambda item: (item[0] != "wdbc", item[0]))
+    note = "print one: expril scenarios NAME; all keys: docs/scenarios.md"
+    return rich_table(Table("", columns, [Group([item]) for item in ordered], note=note))
 
 
 def report(runs: Annotated[list[Path], typer.Argument(help="Folders of runs.", metavar="RUN...")]) -> None:

@@ -161,12 +161,14 @@ class Strip:
         dots: (index of colour and shape, value, ends of its error or None, words); a hollow one has index + 0.5.
         spans: (from, to, class in the style sheet, words).
         marks: (value, class in the style sheet): upright lines.
+        text: the strip in words, for who hears the page; "" where other cells of the row say it.
     """
 
     axis: Axis
     dots: Sequence[tuple[float, float, tuple[float, float] | None, str]] = ()
     spans: Sequence[tuple[float, float, str, str]] = ()
     marks: Sequence[tuple[float, str]] = ()
+    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -340,17 +342,21 @@ class Series:
         every: so many places apart are marked, beside the first and the last; the line goes through all.
         errors: whether a band, or a bar at a place alone, shows them. A series that lacks the error of some place has
             none: a band that is pinched there would say that its value is exact.
+        pinched: there it is.
+        marks: what is marked instead of the line's places.
     """
 
     key: Key
     places: Sequence[Place]
     every: int = 1
     errors: bool = True
+    pinched: bool = False
+    marks: Sequence[Place] | None = None
 
     @property
     def banded(self) -> bool:
         """Whether errors are shown."""
-        return self.errors and all(place.error[0] < place.error[1] for place in self.places)
+        return self.errors and (self.pinched or all(place.error[0] < place.error[1] for place in self.places))
 
 
 @dataclass(frozen=True)
@@ -412,6 +418,8 @@ def line_chart(  # noqa: PLR0913 - what may differ from chart to chart
         places = [replace(place, x=axis.place(place.x)) for place in one.places]
         line = stage.line(one.key.index, one.key.hollow, one.key.name, places, errors=one.banded)
         marks = [mark for n, mark in enumerate(line.marks, 1) if n in (1, len(places)) or n % one.every == 0]
+        if one.marks is not None:
+            marks = [Mark(axis.at(place.x), stage.y(place.value), place.text) for place in one.marks]
         lines.append(replace(line, marks=tuple(marks)))
     ends = [(axis.low, stage.axis.low), (axis.high, stage.axis.high)]
     return Figure(

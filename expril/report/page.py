@@ -8,6 +8,7 @@ Images are allowed as data URIs where a drawing holds some.
 import base64
 import hashlib
 from functools import cache
+from typing import Any
 
 from markupsafe import Markup
 
@@ -19,7 +20,15 @@ PACKAGE = "expril.report"
 
 @cache
 def _template() -> Template:
-    return page_template(PACKAGE, {"kind": lambda block: type(block).__name__, "markup": Markup}, "document.html.j2")
+    return page_template(PACKAGE, {"kind": _kind, "markup": Markup, "place": _place}, "document.html.j2")
+
+
+def _kind(block: object) -> str:
+    return type(block).__name__
+
+
+def _place(value: float, axis: Any) -> float:
+    return axis.place(value)  # type: ignore[no-any-return]
 
 
 def as_page(document: Document) -> str:

@@ -1,5 +1,6 @@
 """What a table holds, said once; `files`, `markdown`, `terminal` and `page` write it."""
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,7 +29,7 @@ class Cell:
     """One place of a table.
 
     Attributes:
-        text: as it is; each writer escapes it.
+        text: as it is, in lines where it has some; each writer escapes it.
         strong: bold in all forms but CSV.
         tone: on a page, a colour and a mark before the text.
         title: what a tone means, for who hears the page.
@@ -123,6 +124,7 @@ class Table(Generic[Item]):
         columns: from the left.
         groups: its rows.
         style: its class in a page's style sheet.
+        most: rows of a group that a terminal shows; it says how many more there are.
         row_style: a row's, by its item.
         sortable: on a page, by whoever presses a heading.
         note: below it.
@@ -133,6 +135,7 @@ class Table(Generic[Item]):
     columns: Sequence[Column[Item]]
     groups: Sequence[Group[Item]]
     style: str = ""
+    most: int = sys.maxsize
     row_style: Callable[[Item], str] = lambda _item: ""
     sortable: bool = False
     note: str = ""

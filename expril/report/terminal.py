@@ -23,7 +23,9 @@ def as_terminal(document: Document) -> Iterator[RenderableType]:
             yield from rich_tables(table) if any(group.title for group in table.groups) else [rich_table(table)]
         for block in section.shown:
             if isinstance(block, Notes):
-                yield from (Text.from_markup(f"[yellow]note[/] {escape(note.text)}") for note in block.items)
+                for note in block.items:
+                    words = " ".join(filter(None, (note.alarm, note.text, note.more)))
+                    yield Text.from_markup(f"[{'red' if note.alarm else 'yellow'}]note[/] {escape(words)}")
 
 
 def rich_tables(shown: Table[Item]) -> Iterator[RichTable]:
@@ -41,8 +43,10 @@ def rich_table(shown: Table[Item], note: str = "") -> RichTable:
         how: JustifyMethod = "right" if column.number else "left"
         made.add_column(escape(column.heading), justify=how, no_wrap=not column.wraps)
     for group in shown.groups:
-        for item in group.rows:
+        for item in group.rows[: shown.most]:
             made.add_row(*(_text(column.text(item)) for column in shown.written))
+        if len(group.rows) > shown.most:
+            made.add_row(f"and {len(group.rows) - shown.most} more")
         made.add_section()
     return made
 

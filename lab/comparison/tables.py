@@ -301,7 +301,7 @@ def _table(found: Comparison, measure: Measure, epsilon: str, groups: Sequence[G
         ],
         [group for group in groups if group.rows],
         "dense",
-        lambda line: "chosen" if line.name == found.default else "",
+        row_style=lambda line: "chosen" if line.name == found.default else "",
     )
 
 

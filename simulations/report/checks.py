@@ -1,30 +1,57 @@
-"""What the numbers of a report must be."""
+"""What the numbers of a report must be: their fields' types say it, and a value is checked when it is made, too."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Annotated, Any, get_args, get_type_hints
+
+import msgspec
 
 LEAST_SCORE = -1e6
 """R^2 has no lower bound; a page has."""
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+ScoreValue = Annotated[float, msgspec.Meta(ge=LEAST_SCORE, le=1)]
+ErrorValue = Annotated[float, msgspec.Meta(ge=0, le=-LEAST_SCORE)]
+
+
+class Checked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Refuses a number beyond the bounds of its field's type, alone or in a tuple; NaN lies within none."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError."""
+        for name, bounds in _bounds(type(self)).items():
+            check_bounds(bounds, **{name: getattr(self, name)})
+
+
+@cache
+def _bounds(kind: type) -> dict[str, msgspec.Meta]:
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: found for name, hint in hints.items() if (found := next(_metas(hint), None))}
+
+
+def _metas(hint: Any) -> Iterator[msgspec.Meta]:
+    yield from getattr(hint, "__metadata__", ())
+    for inner in get_args(hint):
+        yield from _metas(inner)
+
+
+def check_bounds(bounds: msgspec.Meta, **values: Any) -> None:
+    """Refuse what lies beyond them."""
+    low, high = bounds.ge or 0, bounds.le or 0
+    for name, value in values.items():
+        for one in value if isinstance(value, tuple) else (value,):
+            if one is not None and not low <= one <= high:
+                raise ValueError(f"{name} must lie between {low:g} and {high:g}, not {one!r}")
 
 
 def check_shares(**shares: float | None) -> None:
-    """Refuse what is no share; NaN is none."""
-    for name, share in shares.items():
-        if share is not None and not 0 <= share <= 1:
-            raise ValueError(f"{name} must lie between 0 and 1, not {share!r}")
+    """Refuse what is no share."""
+    check_bounds(get_args(Share)[1], **shares)
 
 
-def check_scores(**scores: float | None) -> None:
-    """Refuse what is no score."""
-    for name, score in scores.items():
-        if score is not None and not LEAST_SCORE <= score <= 1:
-            raise ValueError(f"{name} must lie between {LEAST_SCORE:g} and 1, not {score!r}")
-
-
-def check_errors(**errors: float | None) -> None:
-    """Refuse what is no standard error."""
-    for name, error in errors.items():
-        if error is not None and not 0 <= error <= -LEAST_SCORE:
-            raise ValueError(f"{name} must lie between 0 and {-LEAST_SCORE:g}, not {error!r}")
+def check_interval(value: float | None, low: float | None, high: float | None) -> None:
+    """Refuse an interval that does not hold its value; one that is not there is none."""
+    if not (low or 0.0) <= (value or 0.0) <= (high or 0.0):
+        raise ValueError(f"{value} does not lie between {low} and {high}")
 
 
 def check_distinct(what: str, names: Iterable[str]) -> None:

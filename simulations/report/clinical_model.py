@@ -1,18 +1,18 @@
-"""Clinical results of a run, as values: calibration, ROC, what a threshold does, and how many records there are.
+"""Clinical results of a run, as values: calibration, ROC, thresholds, numbers of records, parts of an additive model.
 
 All are means over repeats, each computed on the test records of that repeat; a standard error is over repeats, None
 where there is one. What each figure means is in docs/clinical.md.
 """
 
-import msgspec
+import math
 
-from simulations.report.checks import check_errors, check_shares
+from simulations.report.checks import Checked, ErrorValue, Share, check_interval
 
 GRID = tuple(k / 100 for k in range(101))
 """False positive rates at which a ROC curve is kept."""
 
 
-class CalibrationCurve(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CalibrationCurve(Checked, frozen=True, kw_only=True):
     """Predicted against observed share of the positive class, in tenths of the test records by risk.
 
     Attributes:
@@ -23,20 +23,18 @@ class CalibrationCurve(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """
 
     counts: tuple[int, ...]
-    predicted: tuple[float, ...]
-    observed: tuple[float, ...]
-    observed_se: tuple[float | None, ...]
+    predicted: tuple[Share, ...]
+    observed: tuple[Share, ...]
+    observed_se: tuple[ErrorValue | None, ...]
 
     def __post_init__(self) -> None:
         """Refuse bins that do not fit each other."""
         if not len(self.counts) == len(self.predicted) == len(self.observed) == len(self.observed_se):
             raise ValueError("a calibration curve has one count, prediction, observation and error a bin")
-        for predicted, observed, error in zip(self.predicted, self.observed, self.observed_se, strict=True):
-            check_shares(predicted=predicted, observed=observed)
-            check_errors(observed_se=error)
+        super().__post_init__()
 
 
-class RocCurve(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RocCurve(Checked, frozen=True, kw_only=True):
     """Sensitivity at the false positive rates of `GRID`, averaged over repeats at each rate.
 
     Attributes:
@@ -44,19 +42,18 @@ class RocCurve(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         sensitivity_se: their standard errors; None where there is one repeat.
     """
 
-    sensitivity: tuple[float, ...]
-    sensitivity_se: tuple[float, ...] | None = None
+    sensitivity: tuple[Share, ...]
+    sensitivity_se: tuple[Share, ...] | None = None
 
     def __post_init__(self) -> None:
         """Refuse a curve that does not fit the grid."""
         for values in (self.sensitivity, self.sensitivity_se or self.sensitivity):
             if len(values) != len(GRID):
                 raise ValueError(f"a ROC curve has {len(GRID)} values, not {len(values)}")
-            for value in values:
-                check_shares(sensitivity=value)
+        super().__post_init__()
 
 
-class ThresholdScore(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ThresholdScore(Checked, frozen=True, kw_only=True):
     """What follows from flagging every record whose probability lies above a threshold.
 
     Attributes:
@@ -73,36 +70,19 @@ class ThresholdScore(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """
 
     rule: str
-    threshold: float
-    flagged: float
-    sensitivity: float | None
-    specificity: float | None
-    ppv: float | None
-    npv: float | None
-    sensitivity_se: float | None = None
-    specificity_se: float | None = None
-    ppv_se: float | None = None
-    npv_se: float | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse what is no share."""
-        check_shares(
-            threshold=self.threshold,
-            flagged=self.flagged,
-            sensitivity=self.sensitivity,
-            specificity=self.specificity,
-            ppv=self.ppv,
-            npv=self.npv,
-        )
-        check_errors(
-            sensitivity_se=self.sensitivity_se,
-            specificity_se=self.specificity_se,
-            ppv_se=self.ppv_se,
-            npv_se=self.npv_se,
-        )
+    threshold: Share
+    flagged: Share
+    sensitivity: Share | None
+    specificity: Share | None
+    ppv: Share | None
+    npv: Share | None
+    sensitivity_se: ErrorValue | None = None
+    specificity_se: ErrorValue | None = None
+    ppv_se: ErrorValue | None = None
+    npv_se: ErrorValue | None = None
 
 
-class RecordCounts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RecordCounts(Checked, frozen=True, kw_only=True):
     """How many records a site has in the first repeat: counted by a simulation, which owns them, never by a curator.
 
     Attributes:
@@ -119,13 +99,41 @@ class RecordCounts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     source: int
     test: int
     held: int
-    positive: float | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse what is no share."""
-        check_shares(positive=self.positive)
+    positive: Share | None = None
 
     @property
     def total(self) -> int:
         """Records of the site."""
         return self.private + self.source + self.test
+
+
+class PartBin(Checked, frozen=True, kw_only=True):
+    """One bin of an attribute.
+
+    Attributes:
+        label: a range, a level, "other" or "missing".
+        share: of the records that are in it, 0 to 1.
+        log_odds: contribution to the log-odds of the positive class, less its mean over the records.
+        lower, upper: its 95 % band.
+    """
+
+    label: str
+    share: Share
+    log_odds: float
+    lower: float
+    upper: float
+
+    def __post_init__(self) -> None:
+        """Refuse what is no share, no number, or outside its band."""
+        super().__post_init__()
+        if not all(map(math.isfinite, (self.log_odds, self.lower, self.upper))):
+            raise ValueError("log-odds and their band must be finite")
+        check_interval(self.log_odds, self.lower, self.upper)
+
+
+class Part(Checked, frozen=True, kw_only=True):
+    """What one attribute contributes; numeric bins are in their order."""
+
+    attribute: str
+    numeric: bool
+    bins: tuple[PartBin, ...]

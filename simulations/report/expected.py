@@ -1,11 +1,9 @@
 """What a learner expected of its model, as values of a run's report."""
 
-import msgspec
-
-from simulations.report.checks import check_errors, check_scores, check_shares
+from simulations.report.checks import Checked, ErrorValue, ScoreValue, Share, check_interval
 
 
-class Expected(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Expected(Checked, frozen=True, kw_only=True):
     """What a learner expected of its model, from the noisy answers alone; all but R^2 and errors are shares, 0 to 1.
 
     Attributes:
@@ -21,46 +19,30 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             its units; None where it was not asked.
     """
 
-    accuracy: float
-    low: float
-    high: float
-    beats_majority: float
-    coverage: float
-    auc: float | None = None
-    auc_low: float | None = None
-    auc_high: float | None = None
-    ranks: float | None = None
-    auc_coverage: float | None = None
-    absolute: float | None = None
-    absolute_low: float | None = None
-    absolute_high: float | None = None
-    absolute_coverage: float | None = None
+    accuracy: ScoreValue
+    low: ScoreValue
+    high: ScoreValue
+    beats_majority: Share
+    coverage: Share
+    auc: Share | None = None
+    auc_low: Share | None = None
+    auc_high: Share | None = None
+    ranks: Share | None = None
+    auc_coverage: Share | None = None
+    absolute: ErrorValue | None = None
+    absolute_low: ErrorValue | None = None
+    absolute_high: ErrorValue | None = None
+    absolute_coverage: Share | None = None
 
     def __post_init__(self) -> None:
         """Refuse what is not a share or score, and an interval that does not hold its estimate."""
-        check_scores(accuracy=self.accuracy, low=self.low, high=self.high)
-        check_errors(absolute=self.absolute, absolute_low=self.absolute_low, absolute_high=self.absolute_high)
-        check_shares(
-            absolute_coverage=self.absolute_coverage,
-            beats_majority=self.beats_majority,
-            coverage=self.coverage,
-            auc=self.auc,
-            auc_low=self.auc_low,
-            auc_high=self.auc_high,
-            ranks=self.ranks,
-            auc_coverage=self.auc_coverage,
-        )
-        for low, middle, high in (
-            (self.low, self.accuracy, self.high),
-            (self.auc_low, self.auc, self.auc_high),
-            (self.absolute_low, self.absolute, self.absolute_high),
-        ):
-            known = (low or 0.0, middle or 0.0, high or 0.0)
-            if not known[0] <= known[1] <= known[2]:
-                raise ValueError(f"expected: {middle} does not lie between {low} and {high}")
+        super().__post_init__()
+        check_interval(self.accuracy, self.low, self.high)
+        check_interval(self.auc, self.auc_low, self.auc_high)
+        check_interval(self.absolute, self.absolute_low, self.absolute_high)
 
 
-class ClassRecall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ClassRecall(Checked, frozen=True, kw_only=True):
     """Of several classes, the share of one's records that are called so; shares, 0 to 1.
 
     Attributes:
@@ -73,19 +55,15 @@ class ClassRecall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """
 
     name: str
-    recall: float | None
-    ceiling: float | None
-    expected: float | None = None
-    low: float | None = None
-    high: float | None = None
-    coverage: float | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse what is no share."""
-        check_shares(**{name: getattr(self, name) for name in self.__struct_fields__ if name != "name"})
+    recall: Share | None
+    ceiling: Share | None
+    expected: Share | None = None
+    low: Share | None = None
+    high: Share | None = None
+    coverage: Share | None = None
 
 
-class ClassShare(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ClassShare(Checked, frozen=True, kw_only=True):
     """How common a class is among the private records that count, 0 to 1; means over the repeats that tell it.
 
     Attributes:
@@ -98,18 +76,17 @@ class ClassShare(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """
 
     name: str
-    share: float
-    expected: float
-    low: float
-    high: float
-    coverage: float
+    share: Share
+    expected: Share
+    low: Share
+    high: Share
+    coverage: Share
     repeats: int
 
     def __post_init__(self) -> None:
         """Refuse what is no share, and an interval that does not hold its estimate."""
-        check_shares(share=self.share, expected=self.expected, low=self.low, high=self.high, coverage=self.coverage)
-        if not self.low <= self.expected <= self.high:
-            raise ValueError(f"expected share: {self.expected} does not lie between {self.low} and {self.high}")
+        super().__post_init__()
+        check_interval(self.expected, self.low, self.high)
         if self.repeats < 1:
             raise ValueError(f"repeats must be at least 1, not {self.repeats}")
 

@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from expril.report.document import Note
 from simulations.report.model import SiteScore
 
 FEW = 20
@@ -14,33 +14,7 @@ NAMED = 8
 """So many names are told in a sentence."""
 
 
-@dataclass(frozen=True)
-class Folded:
-    """A note, and how many others differ from it in a curator's name or in a number only.
-
-    Attributes:
-        text: of the first.
-        like: how many others there are.
-        names: whom those are about, in order; a few, and how many more.
-    """
-
-    text: str
-    like: int = 0
-    names: str = ""
-
-    @property
-    def more(self) -> str:
-        """What comes after the text; "" where the note stands alone."""
-        if not self.like:
-            return ""
-        return f"({self.like} more like this{': ' if self.names else ''}{self.names})"
-
-    def __str__(self) -> str:
-        """As one line."""
-        return " ".join(part for part in (self.text, self.more) if part)
-
-
-def fold_notes(notes: Sequence[str], names: Iterable[str]) -> list[Folded]:
+def fold_notes(notes: Sequence[str], names: Iterable[str]) -> list[Note]:
     """Tell notes that are alike once, in the place of the first; few of them stay as they are.
 
     Args:
@@ -52,13 +26,14 @@ def fold_notes(notes: Sequence[str], names: Iterable[str]) -> list[Folded]:
     groups: dict[str, list[str]] = {}
     for note in notes:
         groups.setdefault(_pattern(note, name), []).append(note)
-    folded: dict[str, list[Folded]] = {}
+    folded: dict[str, list[Note]] = {}
     for pattern, alike in groups.items():
         if len(alike) <= MOST_ALIKE:
-            folded[pattern] = [Folded(text) for text in alike]
+            folded[pattern] = [Note(text) for text in alike]
             continue
         whom = [found[0] for text in alike[1:] if name is not None and (found := name.search(text))]
-        folded[pattern] = [Folded(alike[0], len(alike) - 1, some_of(whom))]
+        more = f"{len(alike) - 1} more like this{': ' if whom else ''}{some_of(whom)}"
+        folded[pattern] = [Note(alike[0], f"({more})")]
     return [one for pattern in groups for one in folded[pattern]]
 
 

@@ -1,8 +1,8 @@
 """The numbers of one simulation run, as values: what a report shows and nothing else.
 
 Every type is frozen, checks itself when it is made, and survives JSON without loss. Budgets are text, because they
-are exact rationals ("1", "0.25", "1/3"); accuracies are shares between 0 and 1, R^2 is at most 1. `plots` draws, `page`
-words.
+are exact rationals ("1", "0.25", "1/3"); accuracies are shares between 0 and 1, R^2 is at most 1.
+`document` says them.
 """
 
 import re
@@ -12,10 +12,9 @@ from typing import Literal
 import msgspec
 
 from simulations.report.budget import CuratorReport, StudyReport, exact
-from simulations.report.checks import check_distinct, check_errors, check_scores, check_shares
-from simulations.report.clinical_model import CalibrationCurve, RecordCounts, RocCurve, ThresholdScore
+from simulations.report.checks import Checked, ErrorValue, ScoreValue, Share, check_distinct, check_shares
+from simulations.report.clinical_model import CalibrationCurve, Part, RecordCounts, RocCurve, ThresholdScore
 from simulations.report.expected import ClassRecall, ClassShare, Expected
-from simulations.report.parts import Part
 from simulations.report.validated import ValidationReport
 
 RELEASE = "release"
@@ -29,7 +28,7 @@ RARE = 0.3
 _OUTCOME = re.compile(r"release|late|vanished|left out|refusal:[^\s:][^\n]*")
 
 
-class Score(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Score(Checked, frozen=True, kw_only=True):
     """A score beside the two numbers that give it a meaning.
 
     The score is the report's `measure`: accuracy, a share of test records; or of a numeric label R^2, which is negative
@@ -62,66 +61,45 @@ class Score(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         roc, roc_ceiling: likewise.
     """
 
-    accuracy: float | None
-    accuracy_se: float | None
-    majority: float
-    ceiling: float | None
+    accuracy: ScoreValue | None
+    accuracy_se: ErrorValue | None
+    majority: ScoreValue
+    ceiling: ScoreValue | None
     expected: Expected | None = None
     further: float | None = None
     further_ceiling: float | None = None
-    absolute: float | None = None
-    absolute_ceiling: float | None = None
+    absolute: ErrorValue | None = None
+    absolute_ceiling: ErrorValue | None = None
     recalls: tuple[ClassRecall, ...] = ()
     shares: tuple[ClassShare, ...] = ()
-    auc: float | None = None
-    auc_se: float | None = None
-    auc_ceiling: float | None = None
-    average_precision: float | None = None
-    average_precision_ceiling: float | None = None
-    brier: float | None = None
-    brier_ceiling: float | None = None
-    prevalence: float | None = None
+    auc: Share | None = None
+    auc_se: ErrorValue | None = None
+    auc_ceiling: Share | None = None
+    average_precision: Share | None = None
+    average_precision_ceiling: Share | None = None
+    brier: Share | None = None
+    brier_ceiling: Share | None = None
+    prevalence: Share | None = None
     calibration: CalibrationCurve | None = None
     operating_points: tuple[ThresholdScore, ...] = ()
     roc: RocCurve | None = None
     roc_ceiling: RocCurve | None = None
 
-    def __post_init__(self) -> None:
-        """Refuse what is no score."""
-        check_scores(accuracy=self.accuracy, majority=self.majority, ceiling=self.ceiling)
-        check_errors(accuracy_se=self.accuracy_se, auc_se=self.auc_se)
-        check_errors(absolute=self.absolute, absolute_ceiling=self.absolute_ceiling)
-        check_shares(
-            auc=self.auc,
-            auc_ceiling=self.auc_ceiling,
-            average_precision=self.average_precision,
-            average_precision_ceiling=self.average_precision_ceiling,
-            brier=self.brier,
-            brier_ceiling=self.brier_ceiling,
-            prevalence=self.prevalence,
-        )
 
-
-class SiteScore(Score, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SiteScore(Score, frozen=True, kw_only=True):
     """The score on the test records of one curator."""
 
     curator: str
 
 
-class CurvePoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CurvePoint(Checked, frozen=True):
     """Pooled accuracy and AUC of the hypothesis that the learner held after a round (rounds count from 1)."""
 
     round: int
-    accuracy: float
-    accuracy_se: float | None
-    auc: float | None = None
-    auc_se: float | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse what is no score."""
-        check_scores(accuracy=self.accuracy)
-        check_errors(accuracy_se=self.accuracy_se, auc_se=self.auc_se)
-        check_shares(auc=self.auc)
+    accuracy: ScoreValue
+    accuracy_se: ErrorValue | None
+    auc: Share | None = None
+    auc_se: ErrorValue | None = None
 
 
 class SiteAnswers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,20 +1,14 @@
-"""What a validation told a learner, beside what only the harness knows, as values and as figures."""
+"""What a validation told a learner, beside what only the harness knows, as values."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import msgspec
 
-from expril.report.chart import Figure, Key, Line, Place, Stage, make_axis
-from simulations.report.checks import check_shares
-
-_HEIGHT, _BELOW = 380, 18
-_LEFT, _RIGHT = 11.0, 97.0
-_STEPS = (0.01, 0.02, 0.05, 0.1, 0.2)
+from simulations.report.checks import Checked, Share, check_interval
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Told(Checked, frozen=True, kw_only=True):
     """One quantity as the answers tell it, with its 95 % interval; a share, 0 to 1.
 
     Attributes:
@@ -22,16 +16,15 @@ class Told(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         exact: of the private records that are counted; only the harness knows it. None where it is a share of none.
     """
 
-    value: float
-    low: float
-    high: float
-    exact: float | None
+    value: Share
+    low: Share
+    high: Share
+    exact: Share | None
 
     def __post_init__(self) -> None:
         """Refuse what is no share, and an interval that does not hold its value."""
-        check_shares(value=self.value, low=self.low, high=self.high, exact=self.exact)
-        if not self.low <= self.value <= self.high:
-            raise ValueError(f"{self.value} does not lie between {self.low} and {self.high}")
+        super().__post_init__()
+        check_interval(self.value, self.low, self.high)
 
     @property
     def holds(self) -> bool | None:
@@ -39,7 +32,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return None if self.exact is None else self.low <= self.exact <= self.high
 
 
-class ValidatedPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ValidatedPoint(Checked, frozen=True, kw_only=True):
     """What flagging the records at or above a threshold does; `rule` is "" for an edge that nobody asked for."""
 
     rule: str
@@ -51,14 +44,14 @@ class ValidatedPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     npv: Told
 
 
-class ValidatedBin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ValidatedBin(Checked, frozen=True, kw_only=True):
     """A bin of the score: mean probability foretold on the source, and the share of the positive class."""
 
     predicted: float
     observed: Told
 
 
-class ValidatedSite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ValidatedSite(Checked, frozen=True, kw_only=True):
     """One curator; `exact` of its area is None where its records lack a class."""
 
     curator: str
@@ -66,7 +59,7 @@ class ValidatedSite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     prevalence: Told
 
 
-class Recalibrated(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Recalibrated(Checked, frozen=True, kw_only=True):
     """What a validation's answers make of the model's risks; fitted to them, so no validation.
 
     Attributes:
@@ -82,19 +75,18 @@ class Recalibrated(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     factor: float
     intercept: tuple[float, float, float]
     slope: tuple[float, float, float]
-    fitted: tuple[float, ...]
-    brier: float | None = None
-    brier_raw: float | None = None
+    fitted: tuple[Share, ...]
+    brier: Share | None = None
+    brier_raw: Share | None = None
 
     def __post_init__(self) -> None:
         """Refuse what is no share, and an interval that does not hold its value."""
-        check_shares(brier=self.brier, brier_raw=self.brier_raw, **{f"fitted{n}": p for n, p in enumerate(self.fitted)})
-        for value, low, high in (self.intercept, self.slope):
-            if not low <= value <= high:
-                raise ValueError(f"{value} does not lie between {low} and {high}")
+        super().__post_init__()
+        check_interval(*self.intercept)
+        check_interval(*self.slope)
 
 
-class ValidationReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ValidationReport(Checked, frozen=True, kw_only=True):
     """A learner's validation; of the first repeat that has one, where nothing else is said.
 
     Attributes:
@@ -148,84 +140,3 @@ def joined(reports: Sequence[ValidationReport]) -> ValidationReport | None:
         areas=tuple(area for report in reports for area in report.areas),
         epsilon_spent=max((report.epsilon_spent for report in reports), key=Fraction),
     )
-
-
-@dataclass(frozen=True)
-class ValidationFigures:
-    """One learner's plots."""
-
-    learner: str
-    index: int
-    told: ValidationReport
-    roc: Figure
-    calibration: Figure
-    keys: tuple[Key, ...]
-
-
-def validation_figures(index: int, learner: str, told: ValidationReport | None) -> ValidationFigures | None:
-    """Place one learner's validation; None where it has none."""
-    if told is None:
-        return None
-    keys = (
-        Key(index, False, "told by the answers", text="95 % intervals"),
-        Key(index + 1, True, "exact, by the harness"),
-    )
-    return ValidationFigures(learner, index, told, _roc(index, told), _calibration(index, told), keys)
-
-
-def _roc(index: int, told: ValidationReport) -> Figure:
-    stage = Stage(make_axis(0.0, 1.0, (0.2,), left=_LEFT, right=_RIGHT), _HEIGHT)
-    private = [_place(stage, 0.0, 0.0, 0.0, 0.0, "")]
-    exact = [_place(stage, 0.0, 0.0, 0.0, 0.0, "")]
-    for point in reversed(told.points):
-        sensitivity, specificity = point.sensitivity, point.specificity
-        where = f"at {point.threshold:.3f}: sensitivity {sensitivity.value:.3f}, specificity {specificity.value:.3f}"
-        private.append(
-            _place(stage, 1 - specificity.value, sensitivity.value, sensitivity.low, sensitivity.high, where)
-        )
-        if sensitivity.exact is not None and specificity.exact is not None:
-            exact.append(_place(stage, 1 - specificity.exact, *(sensitivity.exact,) * 3, f"exact {where[:9]}"))
-    for line in (private, exact):
-        line.append(_place(stage, 1.0, 1.0, 1.0, 1.0, ""))
-    lines = (
-        stage.line(index + 1, True, "exact", exact, errors=False),
-        stage.line(index, False, "told", private),
-    )
-    text = f"AUC {told.area.value:.3f}, 95 % interval {told.area.low:.3f} to {told.area.high:.3f}."
-    return _figure(stage, "ROC curve of the validation", lines, text)
-
-
-def _calibration(index: int, told: ValidationReport) -> Figure:
-    ends = [end for own in told.calibration for end in (own.predicted, own.observed.high)]
-    stage = Stage(make_axis(0.0, max(0.05, *ends), _STEPS, left=_LEFT, right=_RIGHT), _HEIGHT)
-    bins = sorted(told.calibration, key=lambda own: own.predicted)
-    private = [
-        _place(
-            stage,
-            own.predicted,
-            own.observed.value,
-            own.observed.low,
-            own.observed.high,
-            f"{own.predicted:.3f} predicted, {own.observed.value:.3f} observed",
-        )
-        for own in bins
-    ]
-    exact = [
-        _place(stage, own.predicted, *(own.observed.exact,) * 3, f"exact {own.observed.exact:.3f}")
-        for own in bins
-        if own.observed.exact is not None
-    ]
-    lines = [stage.line(index + 1, True, "exact", exact, errors=False)] if exact else []
-    lines.append(stage.line(index, False, "told", private))
-    text = " ".join(f"{place.text}." for place in private)
-    return _figure(stage, "Calibration of the validation", tuple(lines), text)
-
-
-def _place(stage: Stage, x: float, value: float, low: float, high: float, text: str) -> Place:
-    return Place(stage.axis.place(x), value, (low, high), text)
-
-
-def _figure(stage: Stage, name: str, lines: tuple[Line, ...], text: str) -> Figure:
-    axis = stage.axis
-    diagonal = stage.path([(axis.place(axis.low), axis.low), (axis.place(axis.high), axis.high)])
-    return Figure(stage, name, axis.ticks, lines, text, below=_BELOW, diagonal=diagonal)

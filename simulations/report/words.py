@@ -1,10 +1,10 @@
-"""Words for the numbers of a run: what its page says in sentences."""
+"""Words and forms of a run's numbers: what its page and the terminal say of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from expril.report.numbers import count
+from expril.report.numbers import count, decimal, with_error
 from protocol.rationals import named_parts, written
 from simulations.report.budget import exact
 from simulations.report.expected import Expected
@@ -14,12 +14,13 @@ from simulations.report.model import LEFT_OUT, RELEASE, CurvePoint, LearnerRepor
 
 @dataclass(frozen=True)
 class Words:
-    """What the page calls the score, the constant that it is held against, and what such a constant does."""
+    """What a score is called, the constant that it is held against, what such a constant does, and the best model."""
 
     score: str
     constant: str
     constant_named: str
     constant_means: str
+    best: str = "logistic regression"
 
     @property
     def score_title(self) -> str:
@@ -44,6 +45,7 @@ WORDS = {
         "mean",
         "the mean",
         "The score of always answering the mean, which is 0: R² is the share of the variance that is explained.",
+        "ridge regression",
     ),
     "AUC": Words(
         "AUC",
@@ -53,6 +55,26 @@ WORDS = {
         "whoever never predicts it.",
     ),
 }
+
+
+def digits(value: float | None) -> str:
+    """A score or a share, or what is beside it, in three decimals."""
+    return decimal(value, 3)
+
+
+def percent(value: float | None) -> str:
+    """A share of many."""
+    return decimal(None) if value is None else f"{100 * value:.1f} %"
+
+
+def plain(score: Score | CurvePoint) -> str:
+    """A score with its standard error."""
+    return "no score" if score.accuracy is None else with_error(digits(score.accuracy), score.accuracy_se, 3)
+
+
+def interval(value: float | None, low: float | None, high: float | None) -> str:
+    """An estimate with its interval, whatever it is called."""
+    return digits(value) if value is None else f"{digits(value)} ({digits(low)} to {digits(high)})"
 
 
 def share_learned(score: Score) -> float | None:
@@ -75,9 +97,11 @@ def verdict(score: Score, words: Words = WORDS["accuracy"]) -> str:
         return _ranking_verdict(score)
     above = side(score.accuracy, score.accuracy_se, score.majority)
     if above <= 0:
-        open_ = f"is not shown to be better than {words.constant_named} ({plain(score)} against {score.majority:.3f})"
+        open_ = (
+            f"is not shown to be better than {words.constant_named} ({plain(score)} against {digits(score.majority)})"
+        )
         if ranks(score):
-            return f"ranks records (AUC {score.auc:.3f}), though it {open_}"
+            return f"ranks records (AUC {digits(score.auc)}), though it {open_}"
         return open_ if above == 0 else f"did no better than {words.constant_named}"
     share = share_learned(score)
     if share is None:
@@ -102,17 +126,16 @@ def _ranking_verdict(score: Score) -> str:
     """Of a rare outcome: does the model rank, how well, and is calling each record worth anything?"""
     if score.auc is None or score.accuracy is None:
         return "cannot be judged: its test records hold one class only"
-    auc = f"AUC {score.auc:.3f}"
+    auc = f"AUC {digits(score.auc)}"
     if not ranks(score):
-        error = "" if score.auc_se is None else f" ± {score.auc_se:.3f}"
         shown = "is not shown to rank" if side(score.auc, score.auc_se, CHANCE) == 0 else "does not rank"
-        return f"{shown} records better than chance ({auc}{error})"
+        return f"{shown} records better than chance ({with_error(auc, score.auc_se, 3)})"
     told = auc
     if score.auc_ceiling is not None and score.auc_ceiling - CHANCE >= 0.005:
         share = (score.auc - CHANCE) / (score.auc_ceiling - CHANCE)
         way = "at" if share >= 1 else f"{100 * share:.0f} % of the way from chance to"
-        told = f"{auc}, {way} the ceiling of {score.auc_ceiling:.3f}"
-    against = f"accuracy {score.accuracy:.3f} against {score.majority:.3f}"
+        told = f"{auc}, {way} the ceiling of {digits(score.auc_ceiling)}"
+    against = f"accuracy {digits(score.accuracy)} against {digits(score.majority)}"
     above = side(score.accuracy, score.accuracy_se, score.majority)
     if above > 0:
         return f"ranks records ({told}) and calls them better than the majority class ({against})"
@@ -125,13 +148,7 @@ def rarity(report: RunReport) -> str:
     share = report.prevalence
     if share is None or not report.positive:
         return ""
-    return f"{100 * share:.1f} % of the test records are “{report.positive}”."
-
-
-def private_records(report: RunReport) -> str:
-    """Return what shares of private records are shares of: where units may have several, of those that count."""
-    bounded = any(curator.private_unit != "record" for curator in report.curators)
-    return "the private records that count" if bounded else "the private records"
+    return f"{percent(share)} of the test records are “{report.positive}”."
 
 
 def pairs(score: Score) -> str:
@@ -141,26 +158,14 @@ def pairs(score: Score) -> str:
     return f"Of two records, one of each class, it puts the right one first in {100 * score.auc:.0f} of 100 pairs."
 
 
-def told(expected: Expected, score: str = "accuracy", *, short: bool = False) -> str:
-    """Return what a learner expected, its AUC or its mean absolute error too where it told one.
-
-    Args:
-        expected: by the learner.
-        score: name of what `expected.accuracy` is.
-        short: for a narrow place.
-    """
-    between = "to" if short else "95 % interval"
-    parts = [(score, expected.accuracy, expected.low, expected.high)]
-    further = (
+def told(expected: Expected, score: str = "accuracy") -> list[str]:
+    """Return what a learner expected: of the score of this name, and of AUC or mean absolute error if it told one."""
+    parts = (
+        (score, expected.accuracy, expected.low, expected.high),
         ("AUC", expected.auc, expected.auc_low, expected.auc_high),
         ("mean absolute error", expected.absolute, expected.absolute_low, expected.absolute_high),
     )
-    for name, middle, low, high in further:
-        if middle is not None and low is not None and high is not None:
-            parts.append((name, middle, low, high))
-    if short:
-        return "; ".join(f"{name} {middle:.2f} ({low:.2f} {between} {high:.2f})" for name, middle, low, high in parts)
-    return " and ".join(f"{name} {middle:.3f} ({between} {low:.3f} to {high:.3f})" for name, middle, low, high in parts)
+    return [f"{name} {interval(*found)}" for name, *found in parts if found[0] is not None]
 
 
 def _epsilons(learners: Sequence[LearnerReport]) -> str:
@@ -192,7 +197,7 @@ def headline(report: RunReport) -> str:
     if len(learners) == 1:
         return f"Pooled {name} {plain(scored[0])} at epsilon {epsilon}"
     accuracies = sorted(score.accuracy or 0.0 for score in scored)
-    low, high = f"{accuracies[0]:.3f}", f"{accuracies[-1]:.3f}"
+    low, high = digits(accuracies[0]), digits(accuracies[-1])
     reached = low if low == high else f"{low} to {high}"
     return f"{count(len(learners), 'learner')}: pooled {name} {reached} at epsilon {epsilon}"
 
@@ -202,8 +207,8 @@ def summary(report: RunReport) -> tuple[str, ...]:
     sentences = []
     words = WORDS[report.lead]
     shown = led(report)
-    majorities = {f"{learner.pooled.majority:.3f}" for learner in shown.learners}
-    ceilings = {f"{x.pooled.ceiling:.3f}" for x in shown.learners if x.pooled.ceiling is not None}
+    majorities = {digits(learner.pooled.majority) for learner in shown.learners}
+    ceilings = {digits(x.pooled.ceiling) for x in shown.learners if x.pooled.ceiling is not None}
     if report.lead == "AUC":
         sentences.append(rarity(report))
     if len(majorities) == 1 and len(ceilings) <= 1:
@@ -218,16 +223,18 @@ def summary(report: RunReport) -> tuple[str, ...]:
             sentences.append(pairs(scored[0].pooled))
         elif scored[0].pooled.auc is not None and report.lead != "AUC":
             best = scored[0].pooled.auc_ceiling
-            sentences.append(f"AUC {scored[0].pooled.auc:.3f}" + (f"; the ceiling has {best:.3f}." if best else "."))
-        if scored[0].pooled.expected is not None:
-            sentences.append(f"{_source(report)} it expected {told(scored[0].pooled.expected, report.measure)}.")
+            sentences.append(
+                f"AUC {digits(scored[0].pooled.auc)}" + (f"; the ceiling has {digits(best)}." if best else ".")
+            )
     else:
         first = max(
             zip(shown.learners, report.learners, strict=True), key=lambda pair: pair[0].pooled.accuracy or -9e9
         )[1]
+        scored = [first]
         sentences.append(f"The best, {first.learner}, {verdict(first.pooled, words)}.")
-        if first.pooled.expected is not None:
-            sentences.append(f"{_source(report)} it expected {told(first.pooled.expected, report.measure)}.")
+    if scored and (expected := scored[0].pooled.expected) is not None:
+        source = "From answers about its errors" if report.measure == "R²" else "From the answers alone"
+        sentences.append(f"{source} it expected {' and '.join(told(expected, report.measure))} (95 % intervals).")
     several = [learner for learner in report.learners if len(learner.studies) > 1]
     if len(report.learners) == 1:
         sentences += [f"It spent epsilon {spent_parts(learner)}." for learner in several]
@@ -235,11 +242,6 @@ def summary(report: RunReport) -> tuple[str, ...]:
         most = max(several, key=lambda learner: exact(learner.epsilon_spent))
         sentences.append(f"What is spent counts validations, too: {most.learner} spent epsilon {spent_parts(most)}.")
     return tuple(sentences)
-
-
-def _source(report: RunReport) -> str:
-    """Of what a learner expected: a number's error is asked for, all else is read off the answers."""
-    return "From answers about its errors" if report.measure == "R²" else "From the answers alone"
 
 
 def released(learner: LearnerReport) -> int:
@@ -260,12 +262,3 @@ def runs(outcomes: Sequence[str]) -> str:
         many = len(list(same))
         parts.append(outcome if many == 1 else f"{outcome} ×{many}")
     return ", ".join(parts)
-
-
-def plain(score: Score | CurvePoint) -> str:
-    """Return an accuracy with its standard error in words."""
-    if score.accuracy is None:
-        return "no score"
-    if score.accuracy_se is None:
-        return f"{score.accuracy:.3f}"
-    return f"{score.accuracy:.3f} ± {score.accuracy_se:.3f}"

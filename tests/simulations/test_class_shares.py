@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from expril.report.page import as_page
 from learner_node.pooling import POOLED
 from learner_node.prevalence import Prevalence
 from page_outline import Outline
@@ -15,12 +16,12 @@ from simulations.expectations import ShareScores, class_shares
 from simulations.federation import run_repeat
 from simulations.gathered import Gathered
 from simulations.records import load_records
+from simulations.report.clinical import share_table
+from simulations.report.document import run_document
 from simulations.report.expected import ClassShare
 from simulations.report.model import decode_report, encode_report
-from simulations.report.page import build_page
 from simulations.run import run_scenario, summary
 from simulations.scenario import Scenario, load_scenario
-from simulations.tables import share_table
 
 CLASSES = ("well", "ill", "worse")
 SCHEMA = """
@@ -120,11 +121,12 @@ def test_what_is_told_stands_beside_the_share_of_the_records_that_count(tmp_path
     assert {key: [one["name"] for one in listed[key]["shares"]] for key in heard} == {
         key: [own.name for own in scores[key].shares] for key in heard
     }
-    (table,), page = [share_table(report)], Outline(build_page(report))
-    assert "private records that count" in str(table.title)
+    table, page = share_table(report), Outline(as_page(run_document(report)))
+    assert "private records that count" in table.caption
     assert "the private records that count" in page.text
     exact = [f"{own.share:.3f}" for key in scores for own in scores[key].shares]
-    assert next(list(column.cells) for column in table.columns if column.header == "exact") == exact
+    (column,) = (column for column in table.columns if column.heading == "exact")
+    assert [column.text(row).text for group in table.groups for row in group.rows] == exact
     assert all(value in page.text for value in exact)
 
 

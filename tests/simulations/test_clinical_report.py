@@ -6,6 +6,8 @@ import msgspec
 import numpy as np
 import pytest
 
+from expril.report.document import Document, tables
+from expril.report.page import as_page
 from learner_node.clinical import clinical_scores
 from learner_node.uncertainty import AccuracyEstimate
 from page_outline import Outline
@@ -15,8 +17,8 @@ from simulations.expectations import expected, within
 from simulations.ranked import RankedTally, ranked
 from simulations.report import words
 from simulations.report.clinical_model import GRID, CalibrationCurve, RecordCounts, RocCurve, ThresholdScore
-from simulations.report.epsilons.model import EpsilonRun
-from simulations.report.epsilons.page import build_epsilon_page, headline, summary
+from simulations.report.document import run_document
+from simulations.report.epsilons import EpsilonRun, epsilon_document, headline, summary
 from simulations.report.expected import Expected
 from simulations.report.lead import by_ranking, led
 from simulations.report.model import (
@@ -28,10 +30,25 @@ from simulations.report.model import (
     decode_report,
     encode_report,
 )
-from simulations.report.page import build_page
 from simulations.report.validated import Recalibrated, Told, ValidatedBin, ValidationReport
 from simulations.scenario import at_epsilon, load_scenario, read_epsilons
-from simulations.tables import epsilon_table, result_table, run_tables, threshold_table, validation_table
+
+
+def build_page(found):
+    return as_page(found if isinstance(found, Document) else run_document(found))
+
+
+def terminal_tables(document):
+    """All tables of the terminal."""
+    return list(tables(block for section in document.in_medium("terminal") for block in section.shown))
+
+
+def headings(table):
+    return [column.heading for column in table.written]
+
+
+def cells(table, column):
+    return [table.columns[column].text(row).text for group in table.groups for row in group.rows]
 
 
 def repeat(seed, n=200, share=0.2, signal=1.0):
@@ -206,8 +223,8 @@ def test_the_page_of_a_rare_outcome_leads_with_auc_and_shows_what_was_expected()
     assert words.headline(shown) == f"Pooled AUC {score.auc:.3f} ± {score.auc_se:.3f} at epsilon 1"
     for phrase in (
         "20.0 % of the test records are “back”.",
-        "expected accuracy 0.830 (95 % interval 0.800 to 0.860) and AUC 0.710 (95 % interval 0.660 to 0.760)",
-        "accuracy 0.83 (0.80 to 0.86); AUC 0.71 (0.66 to 0.76)",
+        "expected accuracy 0.830 (0.800 to 0.860) and AUC 0.710 (0.660 to 0.760) (95 % intervals)",
+        "accuracy 0.830 (0.800 to 0.860); AUC 0.710 (0.660 to 0.760)",
         "AUC by curator",
         "ROC curve",
         "Calibration curve",
@@ -239,25 +256,24 @@ def test_a_report_of_an_earlier_version_is_read_and_shows_no_clinical_section():
     assert old.lead == "accuracy"
     assert "ROC" not in text
     assert "Records by site" not in text
-    assert [table.title for table in run_tables(old)] == ["wards: 5 repeats"]
+    assert [table.caption for table in terminal_tables(run_document(old))] == ["wards: 5 repeats"]
 
 
 def test_the_terminal_leads_with_auc_and_has_a_table_of_thresholds():
-    columns = [column.header for column in result_table(report()).columns]
-    assert columns == [
+    results, table = terminal_tables(run_document(report()))
+    assert headings(results) == [
         "learner",
         "site",
         "AUC ± se",
         "AUC of\nceiling",
-        "accuracy",
+        "accuracy ± se",
         "majority",
         "epsilon\nclaimed",
         "epsilon\nspent",
     ]
-    frequent = [column.header for column in result_table(report(pooled(prevalence=0.4))).columns]
-    assert "AUC\n(ceiling)" in frequent
-    table = threshold_table(report())
-    assert [column.header for column in table.columns][2:] == [
+    frequent, *_ = terminal_tables(run_document(report(pooled(prevalence=0.4))))
+    assert "AUC\n(ceiling)" in headings(frequent)
+    assert headings(table)[2:] == [
         "probability",
         "flagged",
         "sensitivity",
@@ -265,9 +281,9 @@ def test_the_terminal_leads_with_auc_and_has_a_table_of_thresholds():
         "PPV",
         "NPV",
     ]
-    assert list(table.columns[1].cells) == ["above 0.5", "highest 10 %"]
-    assert "“back” are 0.200 of the test records" in table.caption
-    assert f"average precision {pooled().average_precision:.3f}" in table.caption
+    assert cells(table, 1) == ["above 0.5", "highest 10 %"]
+    assert "20.0 % of the test records are “back”." in table.note
+    assert f"average precision {pooled().average_precision:.3f}" in table.note
 
 
 def estimate(auc, low, high):
@@ -312,18 +328,19 @@ def test_result_against_epsilon_is_drawn_and_told_from_where_on_it_is_worth_aski
     assert headline(shown) == "Pooled AUC 0.500 at epsilon 0.1, 0.680 at epsilon 3"
     assert summary(shown)[0] == "From epsilon 1 on, a learner ranks records better than chance by two standard errors."
     assert summary(runs(("0.1", 0.5)))[0].startswith("At no epsilon")
-    outline = Outline(build_epsilon_page(shown))
+    outline = Outline(build_page(epsilon_document(shown)))
     for phrase in ("AUC against epsilon", "Accuracy against epsilon", "epsilon-0.1", "0.640", "epsilon, logarithmic"):
         assert phrase in outline.text
     assert outline.count("script") == 0
-    table = epsilon_table(["0.1", "1", "3"], [run.report for run in shown])
-    assert list(table.columns[0].cells) == ["0.1", "1", "3"]
+    (table,) = terminal_tables(epsilon_document(shown))
+    assert cells(table, 0) == ["0.1", "1", "3"]
+    assert headings(table) == ["epsilon", "learner", "accuracy ± se", "majority\n(ceiling)", "AUC ± se"]
 
 
 def test_a_hostile_name_is_inert_on_the_page_of_epsilons():
     bad = "<script>alert(1)</script>"
     shown = report(title=bad, description=bad, command=bad, notes=(f"For epsilon {bad}",))
-    outline = Outline(build_epsilon_page((EpsilonRun("1", bad, shown),)))
+    outline = Outline(build_page(epsilon_document((EpsilonRun("1", bad, shown),))))
     assert outline.count("script") == 0
     assert bad in outline.text
 
@@ -349,18 +366,19 @@ def test_a_recalibration_says_whether_it_is_on_and_why():
         asked = msgspec.structs.replace(found, recalibrated=recalibrated)
         learner = msgspec.structs.replace(report().learners[0], validation=asked)
         one = report(learners=(learner,))
-        return validation_table(one).caption, Outline(build_page(one)).text
+        *_, table = terminal_tables(run_document(one))
+        return table.note, Outline(build_page(one)).text
 
     table, page = told(found.recalibrated)
     assert "on: the answers favour the change (Bayes factor of the change 99); Brier 0.1600, not 0.1700" in table
-    assert "Risk as it was" in page
-    assert "Brier score is 0.1600 recalibrated" in page
+    assert "risk as it was" in page
+    assert "Brier 0.1600, not 0.1700, by the harness" in page
     off = msgspec.structs.replace(found.recalibrated, on=False, factor=0.2, slope=(1.14, 1.01, 1.27))
     table, page = told(off)
     assert "slope 1.14 (1.01 to 1.27); off: the answers favour the risks as they are (Bayes factor of the" in table
-    assert "Bayes factor of the change 0.2), so these stay" in page
-    assert "Risk as it was" not in page
-    assert "recalibrated and" not in page
+    assert "favour the risks as they are (Bayes factor of the change 0.2)" in page
+    assert "risk as it was" not in page
+    assert "Recalibrated" not in page
 
 
 def test_a_list_of_epsilons_is_sorted_and_read_strictly():

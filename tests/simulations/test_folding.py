@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from expril.report.document import Note
 from simulations.report.folding import FEW, MOST_ALIKE, few_of, fold_notes, some_of
 from simulations.report.model import SiteScore
 
@@ -16,21 +17,22 @@ def site(name, accuracy):
 def test_notes_that_differ_in_a_name_or_a_number_are_told_once():
     notes = [f"The steward of {name} is warned: {n} records." for n, name in enumerate(WARDS, start=3)]
     one, other = fold_notes([*notes, "All is well."], WARDS)
-    assert str(one).startswith("The steward of ward 01 is warned: 3 records. (89 more like this: ward 02, ward 03, ")
-    assert str(one).endswith("ward 09 and 81 more)")
-    assert (other.text, other.like, str(other)) == ("All is well.", 0, "All is well.")
+    assert one.text == "The steward of ward 01 is warned: 3 records."
+    assert one.more.startswith("(89 more like this: ward 02, ward 03, ")
+    assert one.more.endswith("ward 09 and 81 more)")
+    assert other == Note("All is well.")
 
 
 def test_a_few_stay_as_they_are():
     notes = [f"{name} vanished." for name in WARDS[:MOST_ALIKE]]
-    assert [str(note) for note in fold_notes(notes, WARDS)] == notes
+    assert fold_notes(notes, WARDS) == [Note(note) for note in notes]
 
 
 def test_names_that_hold_one_another_are_told_apart():
     names = ["a", "a b", "a b c", "b", "data"]
     notes = [f"{name} says no." for name in names]
     (one,) = fold_notes([*notes, *notes], names)
-    assert one.like == 9
+    assert one.more.startswith("(9 more like this: ")
     assert len(fold_notes(["data is lost."] * 5 + ["the past is lost."] * 5, ["data", "past"])) == 2
 
 
@@ -38,7 +40,7 @@ def test_names_that_hold_one_another_are_told_apart():
 def test_nothing_is_lost_and_the_order_is_that_of_the_first(drawn):
     notes = [f"{kind}: {name} has {number}." for kind, name, number in drawn]
     folded = fold_notes(notes, WARDS)
-    assert sum(1 + note.like for note in folded) == len(notes)
+    assert sum(1 + int(note.more[1:].split()[0] if note.more else 0) for note in folded) == len(notes)
     assert {note.text for note in folded} <= set(notes)
     kinds = list(dict.fromkeys(kind for kind, _, _ in drawn))
     assert list(dict.fromkeys(note.text[0] for note in folded)) == kinds

@@ -5,7 +5,9 @@ import re
 import msgspec
 import pytest
 
-from simulations.report.parts import FEW, Part, PartBin, panels
+from simulations.report.clinical import FEW_PARTS, part_sections
+from simulations.report.clinical_model import Part, PartBin
+from simulations.report.model import LearnerReport, RunReport, Score
 
 
 def part(name, *values):
@@ -17,31 +19,46 @@ def part(name, *values):
     return Part(attribute=name, numeric=True, bins=tuple(bins))
 
 
-def place(text):
-    return float(text.rstrip("%"))
+def blocks(*parts):
+    """What a page shows of a model that adds these up."""
+    score = Score(accuracy=0.9, accuracy_se=None, majority=0.5, ceiling=None)
+    names = dict.fromkeys(("learner", "strategy"), "ada")
+    ada = LearnerReport(**names, pooling="sum", epsilon_claimed="1", epsilon_spent="1", pooled=score, parts=parts)
+    words = dict.fromkeys(("title", "description", "created", "version", "command", "config_toml"), "")
+    (section,) = part_sections(RunReport(**words, seeded_noise=False, repeats=1, learners=(ada,)))
+    return section.shown
 
 
 def test_marks_are_in_proportion_and_within_their_bars():
-    drawn = panels(0, "ada", [part("age", -1.0, 0.0, 1.0), part("ward", 0.5)])
-    rows = drawn.panels[0].rows
-    at = [place(row.dot.at) for row in rows]
-    assert at[1] == pytest.approx(place(drawn.zero))
-    assert at[2] - at[1] == pytest.approx(at[1] - at[0], abs=0.02)
-    assert place(drawn.panels[1].rows[0].dot.at) == pytest.approx((at[1] + at[2]) / 2, abs=0.02)
-    for row in rows:
-        low, high = map(place, row.dot.bar)
-        assert 0 <= low < place(row.dot.at) < high <= 100
-    assert [row.value for row in rows] == ["−1.00", "+0.00", "+1.00"]
+    _, grid = blocks(part("age", -1.0, 0.0, 1.0), part("ward", 0.5))
+    tables = [table for _, table in grid.groups]
+    columns = {column.heading: column for column in tables[0].columns}
+    strips = [
+        columns["log-odds, plotted"].drawing(row) for table in tables for group in table.groups for row in group.rows
+    ]
+    assert len({strip.axis for strip in strips}) == 1
+    axis = strips[0].axis
+    at = []
+    for strip in strips:
+        ((_, value, bar, text),) = strip.dots
+        low, high = map(axis.place, bar)
+        assert 0 <= low < axis.place(value) < high <= 100
+        assert strip.text == text
+        at.append(axis.place(value))
+    assert at[1] == pytest.approx(axis.place(0))
+    assert at[2] - at[1] == pytest.approx(at[1] - at[0])
+    assert at[3] == pytest.approx((at[1] + at[2]) / 2)
+    assert [columns["log-odds"].text(row).text for row in tables[0].groups[0].rows] == ["−1.00", "0.00", "+1.00"]
 
 
 def test_the_weaker_of_many_are_named():
-    drawn = panels(0, "ada", [part(f"attribute {n}", 0.1) for n in range(FEW + 2)])
-    assert len(drawn.panels) == FEW
-    assert drawn.others == (f"attribute {FEW}", f"attribute {FEW + 1}")
+    _, grid, others = blocks(*(part(f"attribute {n}", 0.1) for n in range(FEW_PARTS + 2)))
+    assert len(grid.groups) == FEW_PARTS
+    assert others.text == f"2 weaker attributes not drawn: attribute {FEW_PARTS}, attribute {FEW_PARTS + 1}."
 
 
 def test_nothing_is_drawn_of_a_model_that_adds_up_nothing():
-    assert panels(0, "ada", []) is None
+    assert blocks() == []
 
 
 @pytest.mark.parametrize(

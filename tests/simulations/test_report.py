@@ -11,9 +11,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from expril.report.document import Charts, tables
+from expril.report.page import as_page
+from expril.report.table import Table
 from page_outline import Outline
-from simulations.report import plots, words
+from protocol.run_index import PAGE, REPORT
+from simulations.report import words
 from simulations.report.budget import BudgetPoint, CuratorReport, StudyReport, exact
+from simulations.report.document import budget_axis, budget_strip, run_document
 from simulations.report.expected import Expected
 from simulations.report.model import (
     CurvePoint,
@@ -27,11 +32,26 @@ from simulations.report.model import (
     load_report,
     save_report,
 )
-from simulations.report.page import build_page, write_page
-from simulations.tables import result_table
+from simulations.report.scores import score_axis
+from simulations.run_page import rewrite_page
 
 HOSTILE = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>{{ 7*7 }}"
 LONG = "University Hospital of Both Basels, Department of Cardiology and Internal Medicine"
+
+
+def build_page(report):
+    return as_page(run_document(report))
+
+
+def blocks(report, kind):
+    """All blocks of a kind that a page shows, in order."""
+    shown = [block for section in run_document(report).in_medium("page") for block in section.shown]
+    return [block for block in shown if isinstance(block, kind)]
+
+
+def terminal_table(report):
+    """The first table of the terminal."""
+    return next(tables(block for section in run_document(report).in_medium("terminal") for block in section.shown))
 
 
 def make_learner(name="cells", *, curators=("basel", "geneva", "zurich"), rounds=1, outcome="release", **fields):
@@ -169,10 +189,10 @@ def test_same_report_gives_same_page(make):
 def test_json_round_trip_is_lossless(make, tmp_path):
     report = make()
     assert decode_report(encode_report(report)) == report
-    save_report(report, tmp_path / "report.json")
-    assert load_report(tmp_path / "report.json") == report
-    write_page(report, tmp_path / "page.html")
-    assert (tmp_path / "page.html").read_bytes() == build_page(report).encode()
+    save_report(report, tmp_path / REPORT)
+    assert load_report(tmp_path / REPORT) == report
+    rewrite_page(tmp_path)
+    assert (tmp_path / PAGE).read_bytes() == build_page(report).encode()
 
 
 @pytest.mark.parametrize("make", REPORTS)
@@ -242,31 +262,33 @@ def test_verdict(accuracy, ceiling, said):
 
 
 def test_one_round_has_no_curve_and_ten_rounds_have_one():
-    assert plots.curve_plot(one_round().learners) is None
+    assert blocks(one_round(), Charts) == []
     assert "so there is no learning curve" in build_page(one_round())
-    curve = plots.curve_plot(three_learners().learners)
+    (charts,) = blocks(three_learners(), Charts)
+    (curve,) = charts.figures
     assert [(line.alone, bool(line.line), bool(line.band)) for line in curve.lines] == [
         (True, False, False),
         (False, True, True),
         (False, True, True),
     ]
     assert [tick.label for tick in curve.ticks] == [str(n) for n in range(1, 11)]
+    assert [rule.style for rule in curve.rules] == ["ceiling", "majority", "alone c0"]
 
 
 def test_many_curators_are_drawn_sorted_and_not_named_one_by_one():
     outline = Outline(build_page(hundred_curators()))
     classes = [attributes.get("class", "") for _, attributes in outline.elements]
-    assert classes.count("dot") == 100
     assert classes.count("learner") == 1
     assert "legend" in classes  # of the curve: one entry
     assert classes.count("plot") < 30  # rows of the dot plot and of the ledgers that are alike
     assert "100 curators alike" in outline.text
-
-
-def test_rank_plot_goes_up():
-    sites = hundred_curators().learners[0].sites
-    ranks = plots.rank_plot(sites, plots.accuracy_axis(sites)).ranks
-    assert [rank.y for rank in ranks] == sorted((rank.y for rank in ranks), reverse=True)
+    sorted_sites, _curve = blocks(hundred_curators(), Charts)
+    (line,) = sorted_sites.figures[0].lines
+    assert [mark.y for mark in line.marks] == sorted((mark.y for mark in line.marks), reverse=True)
+    assert {mark.text.split(", ")[1] for mark in line.marks} == {f"hospital-{n:03d}" for n in range(100)}
+    (ends,) = (table for table in blocks(hundred_curators(), Table) if "worst" in table.caption)
+    worst, best = ends.groups
+    assert (worst.rows[0].site, best.rows[-1].site) == ("hospital-000", "hospital-079")
 
 
 def test_refused_late_and_vanished_curators_are_visible():
@@ -281,7 +303,7 @@ def test_refused_late_and_vanished_curators_are_visible():
     assert "1 of 2 released; refused: over_cap" in outline.text
     assert "0 of 2 released; late; vanished" in outline.text
     used = [attributes["href"] for tag, attributes in outline.elements if tag == "use"]
-    assert {used.count("#o-" + kind) for kind in ("refusal", "late", "vanished")} == {2}  # the square and its key
+    assert {used.count("#square-" + kind) for kind in ("crossed", "half", "dashed")} == {2}  # the square and its key
 
 
 def test_budget_overrun_is_an_alarm():
@@ -295,13 +317,15 @@ def test_budget_overrun_is_an_alarm():
 def test_budget_bar_adds_up_exactly_and_knows_learners_that_the_report_does_not():
     points = (BudgetPoint("b", 1, "1/3"), BudgetPoint("a", 2, "0.3"), BudgetPoint("a", 1, "0.1"))
     curator = CuratorReport(name="basel", cap="1", private_unit="exam", spent_by_round=points)
-    bar = plots.budget_bar(curator, {"a": 0, "b": 1}, plots.budget_axis([curator]))
-    assert [(block.learner, block.round, block.spent) for block in bar.blocks] == [
-        ("a", 1, Fraction(1, 10)),
-        ("a", 2, Fraction(1, 5)),
-        ("b", 1, Fraction(1, 3)),
+    room, *spans = budget_strip(curator, {"a": 0, "b": 1}, budget_axis([curator])).spans
+    assert room == (0.0, 1.0, "block track", "")
+    assert [span[2:] for span in spans] == [
+        ("block c0", "a, round 1: 1/10"),
+        ("block c0", "a, round 2: 1/5"),
+        ("block c1", "b, round 1: 1/3"),
     ]
-    assert bar.spent == Fraction(19, 30)
+    assert [span[1] for span in spans] == [0.1, 0.3, float(Fraction(19, 30))]
+    assert [span[0] for span in spans] == [0.0, *(span[1] for span in spans[:-1])]
     text = Outline(build_page(make_report(curators=("basel",)))).text
     assert "1/3 of 2" in text
     stranger = msgspec.structs.replace(one_round(), curators=(curator,))
@@ -327,7 +351,7 @@ def test_many_different_ledgers_show_the_fullest_and_say_so():
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (0.5, 0.978), (0.93, 0.931), (0.0, 0.0), (1.0, 1.0)])
 def test_accuracy_axis_covers_its_values_with_few_ticks(low, high):
-    axis = plots.accuracy_axis([Score(accuracy=high, accuracy_se=None, majority=low, ceiling=None)])
+    axis = score_axis([Score(accuracy=high, accuracy_se=None, majority=low, ceiling=None)])
     assert 0 <= axis.low <= low + 1e-9
     assert high - 1e-9 <= axis.high <= 1 + 1e-9
     assert 2 <= len(axis.ticks) <= 6
@@ -336,7 +360,7 @@ def test_accuracy_axis_covers_its_values_with_few_ticks(low, high):
 
 @pytest.mark.parametrize("cap", ["0.003", "1", "1/3", "7", "1000", "0"])
 def test_budget_axis_covers_the_cap(cap):
-    axis = plots.budget_axis([CuratorReport(name="basel", cap=cap, private_unit="record")])
+    axis = budget_axis([CuratorReport(name="basel", cap=cap, private_unit="record")])
     assert axis.low == 0
     assert axis.high >= float(exact(cap))
     assert 2 <= len({tick.label for tick in axis.ticks}) <= 6
@@ -495,15 +519,15 @@ def test_what_the_learner_expected_and_the_further_score_stand_beside_each_other
     report = make_report(make_learner(pooled=score), further="macro AUC")
     assert report.expects
     assert decode_report(encode_report(report)) == report
-    assert "expected accuracy 0.921 (95 % interval 0.874 to 0.953)" in words.summary(report)[-1]
+    assert "expected accuracy 0.921 (0.874 to 0.953) (95 % intervals)" in words.summary(report)[-1]
     text = Outline(build_page(report)).text
-    for phrase in ("Expected by the learner", "0.921 (0.874 to 0.953)", "macro AUC, ceiling", "0.945", "0.966"):
+    for phrase in ("Expected by the learner", "0.921 0.874 to 0.953", "macro AUC (ceiling)", "0.945 (0.966)"):
         assert phrase in text
     assert list(first_row(report).items()) == [
         ("learner", "cells (one k-means partition)"),
         ("site", "all"),
         ("accuracy ± se", "0.937 ± 0.004"),
-        ("expected", "0.921\n0.87-0.95"),
+        ("expected", "0.921\n0.874 to 0.953"),
         ("majority", "0.630"),
         ("ceiling", "0.978"),
         ("macro AUC\n(ceiling)", "0.945 (0.966)"),
@@ -525,23 +549,26 @@ def test_what_secure_sums_spend_is_said_to_hold_on_conditions():
     assert "one secure sum over curators" in said
     assert said.count("answers kept apart by curator") == 1
     assert "What ada spent was spent on secure sums. It bounds the privacy loss on two conditions" in said
-    assert "ada: spent on secure sums" in str(result_table(summed).caption)
+    assert "ada: spent on secure sums" in terminal_table(summed).note
     apart = three_learners()
     assert "secure" not in Outline(build_page(apart)).text
-    assert "secure" not in str(result_table(apart).caption)
+    assert "secure" not in terminal_table(apart).note
 
 
 def first_row(report):
     """Column -> cell of the terminal's table."""
-    return {column.header: next(iter(column.cells)) for column in result_table(report).columns}
+    table = terminal_table(report)
+    row = table.groups[0].rows[0]
+    assert all(column.text(row).strong for column in table.columns)
+    return {column.heading: column.text(row).text for column in table.columns}
 
 
 def test_a_regression_is_worded_as_one():
     score = Score(accuracy=-0.2, accuracy_se=0.03, majority=0.0, ceiling=0.5, further=14.1, further_ceiling=12.5)
     report = make_report(make_learner(pooled=score), measure="R²", further="RMSE")
-    assert words.headline(report) == "Pooled R² -0.200 ± 0.030 at epsilon 1"
+    assert words.headline(report) == "Pooled R² −0.200 ± 0.030 at epsilon 1"
     assert words.verdict(score, words.WORDS["R²"]) == "did no better than the mean"
     text = Outline(build_page(report)).text
-    for phrase in ("R² by curator", "RMSE, ceiling", "14.100", "12.500", "always answering the mean"):
+    for phrase in ("R² by curator", "RMSE (ceiling)", "14.100 (12.500)", "always answering the mean"):
         assert phrase in text
     assert "ccuracy" not in text

@@ -11,17 +11,18 @@ from typer.testing import CliRunner
 
 from expril.audit.recompute import PROVEN, recompute
 from expril.commands.app import app
+from expril.report.document import tables
+from expril.report.page import as_page
 from protocol.errors import ConfigurationError
 from protocol.ledger.entries import EntryKind
 from run_forger import Forger, make_run
 from simulations.records import load_records
+from simulations.report.document import run_document
 from simulations.report.model import decode_report, encode_report
-from simulations.report.page import build_page
 from simulations.report.validated import Told, joined
 from simulations.run import run_scenario, summary
 from simulations.scenario import Scenario, load_scenario
 from simulations.spending import spent_by_round
-from simulations.tables import result_table, validation_table
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -57,24 +58,30 @@ def test_what_is_told_stands_beside_what_is_so(finished):
 
 
 @pytest.mark.slow
+def terminal_tables(document):
+    return list(tables(block for section in document.in_medium("terminal") for block in section.shown))
+
+
 def test_report_page_table_and_json_have_it(finished):
     _, run = finished
     report = decode_report(encode_report(run.report))
     assert report == run.report
-    page = build_page(report)
+    document = run_document(report)
+    page = as_page(document)
     assert "Validated by the curators" in page
     assert f"{report.learners[0].validation.area.exact:.3f}" in page
-    assert validation_table(report).row_count >= 3
+    results, *_, validated = terminal_tables(document)
+    assert len(validated.groups[0].rows) >= 3
     told = summary(report, "runs/x")["learners"]
     assert told[0]["validation"]["areas"][0]["exact"] == report.learners[0].validation.area.exact
     assert told[1]["validation"] is None
     assert (told[0]["epsilon_spent"], [one["spent"] for one in told[0]["studies"]]) == ("3/4", ["1/2", "1/4"])
     assert set(run.metrics_frame().filter(pl.col("learner") == "ada")["epsilon_spent"]) == {"3/4"}
     assert "ada spent epsilon 0.75 (model 0.5, validation 0.25)" in page
-    assert "ada spent epsilon 0.75 (model 0.5, validation 0.25)" in result_table(report).caption
+    assert "ada spent epsilon 0.75 (model 0.5, validation 0.25)" in results.note
     plain = msgspec.structs.replace(report, learners=report.learners[1:])
-    assert "Validated by the curators" not in build_page(plain)
-    assert validation_table(plain) is None
+    assert "Validated by the curators" not in as_page(run_document(plain))
+    assert not any("validated" in table.caption for table in terminal_tables(run_document(plain)))
 
 
 @pytest.mark.slow

@@ -43,7 +43,7 @@ HEAVY = {
 SLOW_TO_LOAD = {*HEAVY, "flwr", "opendp"}
 DONE_WITHOUT = {"dp_accounting"}
 """What commands of every installation use where it is there, and else say so."""
-BARE = ("expril.__main__", "simulations.scenario", "simulations.tables")
+BARE = ("expril.__main__", "simulations.scenario", "expril.report.terminal")
 """Entry points of a bare installation, beside all of protocol and curator_node."""
 
 

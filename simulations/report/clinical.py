@@ -1,0 +1,518 @@
+"""What a run tells of a model beyond its score, as sections of its document.
+
+Does it rank, can its probabilities be believed, what does a threshold do, what does it add up, and what did the
+curators say of all that.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from expril.report.chart import Figure, Key, Level, Place, Series, Stage, Strip, line_chart, make_axis
+from expril.report.document import PAGE, Block, Charts, Grid, Heading, Medium, Section, Text
+from expril.report.numbers import count, decimal, signed
+from expril.report.table import Cell, Column, Group, Table, attributes
+from protocol.rationals import written
+from simulations.report.clinical_model import GRID, PartBin, RecordCounts, ThresholdScore
+from simulations.report.expected import ClassRecall
+from simulations.report.folding import FEW
+from simulations.report.model import LearnerReport, RunReport
+from simulations.report.scores import STEPS, ends
+from simulations.report.validated import Recalibrated, Told, ValidatedBin, ValidatedPoint, ValidationReport
+from simulations.report.words import digits, interval, percent, rarity
+
+BOTH: frozenset[Medium] = frozenset({"page", "terminal"})
+FEW_PARTS = 12
+"""Attributes that are drawn, the strongest first; the others are named."""
+_PART_STEPS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
+_LEAST_SPAN = 0.2
+_HEIGHT = 380
+WORDS_OF_THRESHOLDS = (
+    "Sensitivity: share of “{0}” that is flagged. Specificity: share of the others that is not. PPV: share of “{0}” "
+    "among the flagged. NPV: share of the others among those that are not flagged. “Above the prevalence” is the share "
+    "that the learner expects; “highest 5 %” is a list of that length."
+)
+
+
+def clinical_sections(report: RunReport) -> Iterator[Section]:
+    """ROC and calibration curves, and what a threshold does; nothing where there are not two classes."""
+    scored = [(n, one) for n, one in enumerate(report.learners) if one.pooled.auc is not None]
+    keys = [Key(n, False, one.learner, text=f"AUC {digits(one.pooled.auc)}") for n, one in scored]
+    best = next((one.pooled.auc_ceiling for _, one in scored if one.pooled.auc_ceiling is not None), None)
+    if best is not None:
+        keys.append(Key(len(report.learners), True, "in-site ceiling", text=f"AUC {digits(best)}"))
+    repeated = report.repeats > 1
+    roc, calibration = roc_figure(report.learners), calibration_figure(report)
+    note = "Marks on the ROC curve are the thresholds of the table below, the dotted diagonal is chance."
+    if repeated:
+        note += " The curve is the mean over repeats at each place; bands are ± 1 standard error."
+    note += (
+        " Each mark of calibration is a tenth of the test records, from the lowest predicted probability to the "
+        "highest; on the dotted diagonal, 20 % predicted come true in 20 of 100."
+    )
+    charts = Charts([figure for figure in (roc, calibration) if figure], keys, columns=2, note=note, size=0.8)
+    title = "How well it ranks, and how far its probabilities can be believed"
+    yield Section(title, [charts if charts.figures else None], PAGE)
+    flagged = Text(
+        f"A record is flagged as “{report.positive}” where its predicted probability lies above the threshold."
+    )
+    table = _thresholds(report)
+    explained = Text(WORDS_OF_THRESHOLDS.format(report.positive), "fine")
+    yield Section("What a threshold does", [flagged, table, explained] if table else [], BOTH)
+
+
+def _square(
+    name: str,
+    series: Sequence[Series],
+    high: float,
+    *,
+    unit: str,
+    across: str,
+    text: str = "",
+    levels: Sequence[Level] = (),
+) -> Figure:
+    """Lines over shares from 0 to `high` on both axes, with the diagonal."""
+    axis, stage = make_axis(0.0, high, STEPS, left=11.0, right=97.0), Stage(make_axis(0.0, high, STEPS), _HEIGHT)
+    return line_chart(
+        name, series, axis, (), levels=levels, stage=stage, unit=unit, across=across, text=text, diagonal=True
+    )
+
+
+def roc_figure(learners: Sequence[LearnerReport]) -> Figure | None:
+    """Sensitivity against false positive rate, a line a learner, the ceiling's dashed; None where there is none."""
+    series = []
+    for index, learner in enumerate(learners):
+        roc = learner.pooled.roc
+        if roc is None:
+            continue
+        errors = roc.sensitivity_se or (0.0,) * len(GRID)
+        curve = [Place(x, y, ends(y, error), "") for x, y, error in zip(GRID, roc.sensitivity, errors, strict=True)]
+        marks = [
+            Place(1 - point.specificity, point.sensitivity, (0.0, 0.0), f"{point.rule}: {_both(point)}")
+            for point in learner.pooled.operating_points
+            if point.sensitivity is not None and point.specificity is not None
+        ]
+        key = Key(index, False, learner.learner)
+        places = [Place(0.0, 0.0, (0.0, 0.0), ""), *curve]
+        series.append(Series(key, places, errors=roc.sensitivity_se is not None, pinched=True, marks=marks))
+    if not series:
+        return None
+    best = next((learner.pooled.roc_ceiling for learner in learners if learner.pooled.roc_ceiling is not None), None)
+    if best is not None:
+        key = Key(len(learners), True, "in-site ceiling")
+        curve = [Place(x, y, (y, y), "") for x, y in zip((0.0, *GRID), (0.0, *best.sensitivity), strict=True)]
+        series.insert(0, Series(key, curve, errors=False, marks=()))
+    told = " ".join(f"{one.learner}: AUC {digits(one.pooled.auc)}." for one in learners if one.pooled.auc is not None)
+    return _square("ROC curve", series, 1.0, unit="sensitivity", across="1 − specificity", text=told)
+
+
+def _both(point: ThresholdScore) -> str:
+    return f"sensitivity {digits(point.sensitivity)}, specificity {digits(point.specificity)}"
+
+
+def calibration_figure(report: RunReport) -> Figure | None:
+    """Observed against predicted share of the positive class, by tenths of the records; None where there is none."""
+    series = []
+    for index, learner in enumerate(report.learners):
+        curve = learner.pooled.calibration
+        if curve is None:
+            continue
+        bins = zip(curve.counts, curve.predicted, curve.observed, curve.observed_se, strict=True)
+        places = [
+            Place(x, y, ends(y, error), f"{digits(x)} predicted, {digits(y)} observed, {records} records")
+            for records, x, y, error in bins
+        ]
+        series.append(Series(Key(index, False, learner.learner), places, pinched=True))
+    values = [value for one in series for place in one.places for value in (place.x, place.value)]
+    if not values:
+        return None
+    share = report.prevalence
+    levels = [] if share is None else [Level("majority", share, f"prevalence {digits(share)}", named=True)]
+    unit = f"observed share of “{report.positive}”"
+    high = max(0.05, *values)
+    return _square("Calibration curve", series, high, unit=unit, across="predicted probability", levels=levels)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Something of a learner in a table.
+
+    Attributes:
+        learner: its name, in the first row only.
+        item: what it is.
+        site: "" for all.
+    """
+
+    learner: str
+    item: Any
+    site: str = ""
+
+
+LEARNER: Column[Entry] = Column("learner", lambda entry: entry.learner)
+
+
+def _grouped(learners: Iterable[tuple[str, Sequence[Any]]]) -> list[Group[Entry]]:
+    """A group for each learner that has items; its first row has its name."""
+    return [
+        Group([Entry("" if n else name, item) for n, item in enumerate(items)]) for name, items in learners if items
+    ]
+
+
+def _number(heading: str, show: Callable[[Any], object]) -> Column[Entry]:
+    return Column(heading, lambda entry: show(entry.item), number=True)
+
+
+def _told(one: Told) -> str:
+    return interval(one.value, one.low, one.high)
+
+
+def _thresholds(report: RunReport) -> Table[Entry]:
+    """What each threshold does for each learner, over all sites."""
+
+    def rate(name: str) -> Column[Entry]:
+        def show(entry: Entry) -> Cell:
+            error = getattr(entry.item, f"{name.lower()}_se")
+            return Cell(digits(getattr(entry.item, name.lower())), under="" if error is None else f"± {digits(error)}")
+
+        return Column(name, show, number=True)
+
+    learners = [learner for learner in report.learners if learner.pooled.operating_points]
+    columns = [
+        LEARNER,
+        Column[Entry]("threshold", lambda entry: entry.item.rule, names=True),
+        _number("probability", lambda point: digits(point.threshold)),
+        _number("flagged", lambda point: digits(point.flagged)),
+        *map(rate, ("sensitivity", "specificity", "PPV", "NPV")),
+    ]
+    note = ["Shares of the test records of all sites, by the harness.", rarity(report)]
+    note += [
+        f"{one.learner}: average precision {digits(one.pooled.average_precision)} "
+        f"(ceiling {digits(one.pooled.average_precision_ceiling)}), "
+        f"Brier {digits(one.pooled.brier)} (ceiling {digits(one.pooled.brier_ceiling)})."
+        for one in learners
+    ]
+    title = f"flag a record as “{report.positive}” where its probability is ..."
+    groups = _grouped((one.learner, one.pooled.operating_points) for one in learners)
+    return Table(title, columns, groups, note="\n".join(note))
+
+
+def class_sections(report: RunReport) -> Iterator[Section]:
+    """How well each class is found, how common it is, and how many records there are."""
+    yield Section("Mean absolute error", [_errors(report)], frozenset({"terminal"}))
+    recalls = _recalls(report)
+    found = Text("Of the records of a class, the share that is called so.")
+    yield Section("Recall by class", [found, recalls] if recalls else [], BOTH)
+    shares = share_table(report)
+    told = Text(
+        f"The share of a class among {private_records(report)}. It is told by the totals of the noisy answers, with a "
+        "95 % interval for the population behind the records. The exact share is of the records themselves, which only "
+        "the simulation sees."
+    )
+    yield Section("How common a class is", [told, shares] if shares else [], BOTH)
+    yield Section("Records by site", list(_records(report)), PAGE)
+
+
+def private_records(report: RunReport) -> str:
+    """What shares of private records are shares of: where units may have several, of those that count."""
+    bounded = any(curator.private_unit != "record" for curator in report.curators)
+    return "the private records that count" if bounded else "the private records"
+
+
+def _errors(report: RunReport) -> Table[LearnerReport] | None:
+    """Of a number, each learner's mean absolute error over all sites; None where the label has classes."""
+    if report.measure != "R²":
+        return None
+
+    def expected(learner: LearnerReport) -> str:
+        told = learner.pooled.expected
+        return digits(None) if told is None else interval(told.absolute, told.absolute_low, told.absolute_high)
+
+    columns: list[Column[LearnerReport]] = [
+        Column("learner", lambda learner: learner.learner, names=True),
+        Column("error", lambda learner: digits(learner.pooled.absolute), number=True),
+        Column("expected", expected, number=True),
+        Column("ceiling", lambda learner: digits(learner.pooled.absolute_ceiling), number=True),
+    ]
+    note = "on the test records of all sites, by the harness; expected: by the learner, with a 95 % interval"
+    if any(expected(learner) == digits(None) for learner in report.learners):
+        note += f"\n{digits(None)}: did not ask for its errors; of few records the answer would tell little"
+    return replace(Table.of("mean absolute error, in units of the label", columns, report.learners), note=note)
+
+
+def _recalls(report: RunReport) -> Table[Entry]:
+    """Of several classes, each one's recall, over all sites."""
+
+    def expected(own: ClassRecall) -> str:
+        return interval(own.expected, own.low, own.high)
+
+    columns = [
+        LEARNER,
+        Column[Entry]("class", lambda entry: entry.item.name, names=True),
+        _number("recall", lambda own: digits(own.recall)),
+        _number("expected", expected),
+        _number("ceiling", lambda own: digits(own.ceiling)),
+    ]
+    groups = _grouped((one.learner, one.pooled.recalls) for one in report.learners)
+    note = (
+        "Recall, ceiling: on the test records of all sites, by the harness.\n"
+        "Expected: by the learner, from the noisy answers alone, with a 95 % interval."
+    )
+    return Table("recall: of the records of a class, the share that is called so", columns, groups, note=note, most=FEW)
+
+
+def share_table(report: RunReport) -> Table[Entry]:
+    """How common classes are among the private records, told and exact."""
+    groups = []
+    for learner in report.learners:
+        every = [("", learner.pooled), *((site.curator, site) for site in learner.sites)]
+        shares = [(site, share) for site, score in every for share in score.shares]
+        rows = [Entry("" if n else learner.learner, share, site) for n, (site, share) in enumerate(shares)]
+        groups += [Group(rows)] if rows else []
+    columns = [
+        LEARNER,
+        Column[Entry]("site", lambda entry: entry.site or "all"),
+        Column[Entry]("class", lambda entry: entry.item.name, names=True),
+        _number("told", lambda own: interval(own.expected, own.low, own.high)),
+        _number("exact", lambda own: digits(own.share)),
+        _number("held", lambda own: own.held),
+    ]
+    note = (
+        "Told: by the answers' totals, with a 95 % interval.\nExact: of these records, by the harness.\n"
+        "Held: repeats whose interval holds the exact share."
+    )
+    table = Table(f"how common a class is among {private_records(report)}", columns, groups, note=note, most=FEW)
+    return table if any(row.site for group in groups for row in group.rows) else table.without("site")
+
+
+def _records(report: RunReport) -> Iterator[Block]:
+    """How many records each site has, of too many the largest, and all together."""
+    sites = report.records
+    if not sites:
+        return
+    shown = sites if len(sites) <= FEW else sorted(sites, key=lambda site: -site.total)[:FEW]
+    known = [site for site in sites if site.positive is not None]
+    ones, records = sum((site.positive or 0.0) * site.total for site in known), sum(site.total for site in known)
+    sums = {name: sum(getattr(site, name) for site in sites) for name in ("private", "source", "test", "held")}
+    total = RecordCounts(curator="all", **sums, positive=ones / records if records else None)
+    lead = (
+        "Counted by the simulation in its first repeat. A curator never tells how many records it has, nor how many of "
+        "each class."
+    )
+    if total.held > total.private:
+        lead += (
+            " Held: all that the curator has; of these it counts the private ones, as many of each unit as its bound "
+            "lets count."
+        )
+    yield Text(lead)
+    yield record_table(report, shown, total)
+    if len(shown) < len(sites):
+        yield Text(f"The {len(shown)} largest sites; {len(sites) - len(shown)} more under “All numbers”.", "fine")
+
+
+def record_table(report: RunReport, sites: Sequence[RecordCounts], total: RecordCounts | None = None) -> Table[Any]:
+    """Sites with their records, and their total."""
+    held = "held " if any(site.held > site.private for site in report.records) else ""
+    columns: list[Column[RecordCounts]] = [
+        Column("site", lambda site: site.curator, names=True),
+        *(replace(column, number=True) for column in attributes(f"{held}private source test", "{:,}".format)),
+    ]
+    if report.positive:
+        columns.append(Column(f"“{report.positive}”", lambda site: percent(site.positive), number=True))
+    groups = [Group(sites), *([Group([total])] if total else [])]
+    title = "Records of each site in the first repeat"
+    return Table(title, columns, groups, row_style=lambda site: "total" if site is total else "")
+
+
+def part_sections(report: RunReport) -> Iterator[Section]:
+    """What additive models add up: an attribute beside the other, a row for each of its bins."""
+    blocks: list[Block] = []
+    for index, learner in enumerate(report.learners):
+        if not any(part.bins for part in learner.parts):
+            continue
+        shown, others = learner.parts[:FEW_PARTS], learner.parts[FEW_PARTS:]
+        bands = [end for part in shown for one in part.bins for end in (one.lower, one.upper)]
+        axis = make_axis(min(*bands, -_LEAST_SPAN), max(*bands, _LEAST_SPAN), _PART_STEPS)
+
+        def strip(one: PartBin, index: int = index, axis: Any = axis) -> Strip:
+            told = f"{signed(one.log_odds, 2)} ({signed(one.lower, 2)} to {signed(one.upper, 2)})"
+            text = f"log-odds {told}, odds times {math.exp(one.log_odds):.2f}"
+            return Strip(axis, [(index, one.log_odds, (one.lower, one.upper), text)], marks=[(0.0, "zero")], text=text)
+
+        columns: list[Column[PartBin]] = [
+            Column("bin", lambda one: one.label, names=True),
+            Column("records", lambda one: f"{100 * one.share:.0f} %" if one.share >= 0.005 else "< 1 %", number=True),
+            Column("log-odds, plotted", strip, drawn=True, axis=axis),
+            Column("log-odds", lambda one: signed(one.log_odds, 2), number=True),
+        ]
+        if len(report.learners) > 1:
+            blocks.append(Heading(learner.learner, Key(index, False, learner.learner)))
+        blocks.append(
+            Grid([(Heading(part.attribute), Table.of(part.attribute, columns, part.bins, "panel")) for part in shown])
+        )
+        if others:
+            names = ", ".join(part.attribute for part in others)
+            blocks.append(Text(f"{count(len(others), 'weaker attribute')} not drawn: {names}.", "fine"))
+    lead = Text(
+        "The log-odds of the positive class are an intercept and, for each attribute, the value of the record’s bin; "
+        "+0.69 doubles the odds. Dots are estimates of the first repeat, less their mean over the records; bars hold "
+        "the truth with a probability of 95 % where the attributes’ contributions really add up."
+    )
+    yield Section("What the model adds up", [lead, *blocks] if blocks else [], PAGE)
+
+
+def validation_sections(report: RunReport) -> Iterator[Section]:
+    """What second studies told of the models, beside the exact figures."""
+    validated = [(n, one.learner, one.validation) for n, one in enumerate(report.learners) if one.validation]
+    lead = Text(
+        "A second study asked how many records of each class lie in bins of the model’s score. Estimates and 95 % "
+        "intervals are from the noisy answers alone and speak of the population behind the records; exact figures are "
+        "of the private records, which only the simulation sees."
+    )
+    table = _validations(report)
+    yield Section("Validated by the curators", [lead, table] if table else [], BOTH)
+    blocks: list[Block | None] = []
+    for index, name, told in validated:
+        keys = [
+            Key(index, False, "told by the answers", text="95 % intervals"),
+            Key(index + 1, True, "exact, by the harness"),
+        ]
+        asked = Table.of("What a threshold does, validated", _POINTS, told.asked)
+        blocks += [
+            Heading(name, Key(index, False, name)) if len(report.learners) > 1 else None,
+            Charts([_validated_roc(keys, told), _validated_calibration(keys, told, report.positive)], keys, columns=2),
+            asked or None,
+            *_recalibrated(told),
+        ]
+    yield Section("", blocks, PAGE)
+
+
+def _validations(report: RunReport) -> Table[Entry]:
+    groups, note = [], [
+        "Exact: of the private records of the first repeat, by the harness, which owns all records.",
+        "Held: repeats whose interval of the AUC holds the exact one.",
+    ]  # fmt: skip
+    for learner in report.learners:
+        told = learner.validation
+        if told is None:
+            continue
+        sites = [Entry("", site, site.curator) for site in told.sites] if len(told.sites) > 1 else []
+        groups.append(Group([Entry(learner.learner, told), *sites]))
+        if told.rank_correlation is not None:
+            note.append(
+                f"{learner.learner} was distilled into a network that curators evaluate; its score has a rank "
+                f"correlation of {digits(told.rank_correlation)} with the model’s."
+            )
+        if told.recalibrated is not None:
+            note.append(
+                f"{learner.learner}, recalibration fitted to the first repeat's answers: {_fitted(told.recalibrated)}."
+            )
+
+    def column(heading: str, show: Callable[[Any], str], *, whole: bool = False) -> Column[Entry]:
+        """Of all rows, or of the whole validation's alone."""
+        return Column(
+            heading,
+            lambda entry: Cell("" if whole and entry.site else show(entry.item), strong=not entry.site),
+            number=True,
+        )
+
+    columns = [
+        Column[Entry]("learner", lambda entry: Cell(entry.learner, strong=True)),
+        Column[Entry]("site", lambda entry: Cell(entry.site or "all", strong=not entry.site), names=True),
+        column("AUC", lambda one: _told(one.area)),
+        column("exact", lambda one: digits(one.area.exact)),
+        column("held", lambda one: one.held, whole=True),
+        column(f"share of\n“{report.positive}”", lambda one: _told(one.prevalence)),
+        column("exact", lambda one: digits(one.prevalence.exact)),
+        column("epsilon", lambda one: written(one.epsilon_claimed), whole=True),
+    ]
+    title = "validated by the curators: their answers, with 95 % intervals, and the exact figures"
+    return Table(title, columns, groups, note="\n".join(note), most=FEW + 1)
+
+
+def _fitted(fitted: Recalibrated) -> str:
+    """What a recalibration is, whether it is on, and why."""
+    parts = (("intercept", fitted.intercept), ("slope", fitted.slope))
+    values = ", ".join(
+        f"{name} {decimal(value, 2)} ({decimal(low, 2)} to {decimal(high, 2)})" for name, (value, low, high) in parts
+    )
+    factor = f"(Bayes factor of the change {fitted.factor:.2g})"
+    if not fitted.on:
+        return f"{values}; off: the answers favour the risks as they are {factor}"
+    on = f"{values}; on: the answers favour the change {factor}"
+    return on if fitted.brier is None else f"{on}; Brier {fitted.brier:.4f}, not {fitted.brier_raw:.4f}, by the harness"
+
+
+def _held(name: str) -> Callable[[ValidatedPoint], Cell]:
+    def show(point: ValidatedPoint) -> Cell:
+        one: Told = getattr(point, name)
+        return Cell(f"{digits(one.value)}\n{digits(one.low)} to {digits(one.high)}", under=f"exact {digits(one.exact)}")
+
+    return show
+
+
+_POINTS: list[Column[ValidatedPoint]] = [
+    Column("threshold", lambda point: point.rule, names=True),
+    Column("probability", lambda point: digits(point.threshold), number=True),
+    *(
+        Column(name, _held(name.lower()), number=True)
+        for name in ("flagged", "sensitivity", "specificity", "PPV", "NPV")
+    ),
+]
+
+
+def _recalibrated(told: ValidationReport) -> Iterator[Block]:
+    """A table of risks before and after, where the recalibration is on."""
+    fitted = told.recalibrated
+    if fitted is None or not fitted.on:
+        return
+    columns: list[Column[tuple[ValidatedBin, float]]] = [
+        Column("risk as it was", lambda row: digits(row[0].predicted), number=True),
+        Column("recalibrated (fitted)", lambda row: digits(row[1]), number=True),
+        Column("observed", lambda row: _told(row[0].observed), number=True),
+        Column("exact", lambda row: digits(row[0].observed.exact), number=True),
+    ]
+    yield Heading("Recalibrated, as fitted")
+    yield Text(
+        "Intercept and slope of the logit were fitted to the same answers. The recalibrated risks keep the order of "
+        "records. The answers are no longer independent of the recalibrated model: what is validated above are the "
+        "risks as they were.",
+        "fine",
+    )
+    yield Table.of("Risks, recalibrated", columns, list(zip(told.calibration, fitted.fitted, strict=True)))
+
+
+def _validated_roc(keys: Sequence[Key], told: ValidationReport) -> Figure:
+    corners = [Place(at, at, (at, at), "") for at in (0.0, 1.0)]
+    private, exact = [], []
+    for point in reversed(told.points):
+        sensitivity, specificity = point.sensitivity, point.specificity
+        where = (
+            f"at {digits(point.threshold)}: sensitivity {digits(sensitivity.value)}, "
+            f"specificity {digits(specificity.value)}"
+        )
+        band = (sensitivity.low, sensitivity.high)
+        private.append(Place(1 - specificity.value, sensitivity.value, band, where))
+        if sensitivity.exact is not None and specificity.exact is not None:
+            x, y = 1 - specificity.exact, sensitivity.exact
+            exact.append(Place(x, y, (y, y), f"exact at {digits(point.threshold)}"))
+    series = [
+        Series(key, [corners[0], *places, corners[1]], pinched=True, errors=places is private)
+        for key, places in ((keys[1], exact), (keys[0], private))
+    ]
+    text = f"AUC {digits(told.area.value)}, 95 % interval {digits(told.area.low)} to {digits(told.area.high)}."
+    return _square("ROC curve", series, 1.0, unit="sensitivity", across="1 − specificity", text=text)
+
+
+def _validated_calibration(keys: Sequence[Key], told: ValidationReport, positive: str) -> Figure:
+    private, exact = [], []
+    for own in sorted(told.calibration, key=lambda own: own.predicted):
+        value, known = own.observed.value, own.observed.exact
+        words = f"{digits(own.predicted)} predicted, {digits(value)} observed"
+        private.append(Place(own.predicted, value, (own.observed.low, own.observed.high), words))
+        if known is not None:
+            exact.append(Place(own.predicted, known, (known, known), f"exact {digits(known)}"))
+    series = [Series(keys[1], exact, errors=False), Series(keys[0], private, pinched=True)]
+    high = max([0.05, *(end for own in told.calibration for end in (own.predicted, own.observed.high))])
+    unit = f"observed share of “{positive}”"
+    return _square("Calibration", series, high, unit=unit, across="predicted probability")

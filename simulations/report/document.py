@@ -1,0 +1,600 @@
+"""A run as a document, made of its report alone: its page, and what `expril simulate` prints."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from statistics import median, quantiles
+from typing import Any, Literal
+
+from expril.report.chart import COLOURS, Axis, Key, Level, Series, Stage, Strip, count_axis, line_chart, make_axis
+from expril.report.document import (
+    PAGE,
+    Block,
+    Card,
+    Cards,
+    Charts,
+    Code,
+    Document,
+    Facts,
+    Fold,
+    Heading,
+    Legend,
+    Medium,
+    Note,
+    Notes,
+    Section,
+    Text,
+)
+from expril.report.numbers import count
+from expril.report.table import Cell, Column, Group, Squares, Table, text_table
+from learner_node.pooling import SECURE
+from protocol.rationals import written
+from simulations.report.budget import CuratorReport, exact
+from simulations.report.clinical import (
+    class_sections,
+    clinical_sections,
+    part_sections,
+    record_table,
+    validation_sections,
+)
+from simulations.report.folding import FEW, fold_notes, some_of
+from simulations.report.lead import led
+from simulations.report.model import LEFT_OUT, RELEASE, RunReport, SiteAnswers
+from simulations.report.scores import (
+    Row,
+    few_rows,
+    filled,
+    place_of,
+    score_axis,
+    score_columns,
+    score_rows,
+    score_strip,
+    yardsticks,
+)
+from simulations.report.words import (
+    WORDS,
+    Words,
+    answered,
+    digits,
+    headline,
+    plain,
+    rarity,
+    runs,
+    spent_parts,
+    summary,
+    told,
+    verdict,
+)
+
+TERMINAL: frozenset[Medium] = frozenset({"terminal"})
+POOLING = {
+    "sum": "answers added up over curators",
+    "site": "answers kept apart by curator",
+    "secure": "one secure sum over curators",
+}
+SEEDED = (
+    "The noise came from a seed, so that it can be repeated. Whoever knows the seed can take the noise away: the "
+    "releases protect nobody."
+)
+SUMMED = (
+    "spent on secure sums, so it holds unless more curators collude with the learner than its plan assumes, or the "
+    "cryptography is broken"
+)
+READING = {
+    "Epsilon claimed": (
+        "The privacy loss that the learner’s plan announced to each curator before its first question; a validation is "
+        "a second study, and its plan is added. Smaller is more private."
+    ),
+    "Epsilon spent": (
+        "The most that any one curator’s ledger charged for all studies of the learner, in exact arithmetic. It may "
+        "stay below the claim, never above."
+    ),
+}
+EXPECTED = {
+    "Expected by the learner": (
+        "Its own estimate of its score with a 95 % interval, from the noisy answers that its model was learnt from; "
+        "nothing more was asked."
+    ),
+}
+EXPECTED_ERRORS = {
+    "Expected by the learner": (
+        "Its own estimate of R² and of its mean absolute error, with 95 % intervals. Part of epsilon asked the "
+        "curators for the sums of the model’s squared and absolute errors, and of the labels’ squared distances from "
+        "their mean."
+    ),
+    "MAE": "Mean absolute error, in units of the label; smaller is better.",
+}
+RANKING = {
+    "AUC": (
+        "Of two records, one of each class, the share of pairs in which {0} gets the higher probability; ties count "
+        "one half. Chance has 0.5."
+    ),
+    "Average precision": (
+        "The mean, over the records that are {0}, of the share of {0} among those ranked as high. Chance has their "
+        "share among all records."
+    ),
+    "Brier score": "The mean squared difference of probability and outcome; smaller is better.",
+}
+_EXTREMES = 5
+_CROWD_HEIGHT, _CURVE_HEIGHT = 300, 340
+
+
+def run_document(report: RunReport) -> Document:
+    """All that is said of a run; the same report gives the same document."""
+    shown, rows = led(report), score_rows(report)
+    warnings = Notes([*_alarms(report), *fold_notes(report.notes, [curator.name for curator in report.curators])])
+    curve, budget = _curve(shown), _budgets(report)
+    sections = [
+        Section("", [warnings if warnings.items else None], PAGE),
+        Section("", [_cards(shown, rows), None if curve else _no_curve(shown)], PAGE),
+        Section(f"{WORDS[report.lead].score_title} by curator", list(_sites(report, rows)), PAGE),
+        Section("", [_results(report, rows)], TERMINAL),
+        *clinical_sections(report),
+        *class_sections(report),
+        Section(f"{WORDS[report.lead].score_title} after each round", [curve], PAGE),
+        *part_sections(report),
+        *validation_sections(report),
+        Section("Privacy budget by curator", budget, PAGE),
+        Section("Who answered", _answers(report), PAGE),
+        Section("How to read this page", list(_reading(report)), PAGE),
+        Section("Run it again", _again(report, rows), PAGE),
+        Section("", [warnings if warnings.items else None], TERMINAL),
+    ]
+    return Document(
+        kind="ExPriL simulation",
+        subject=report.title,
+        headline=headline(report),
+        summary=summary(report),
+        sections=sections,
+        created=report.created,
+        about=report.description,
+        banner=("Not private.", SEEDED) if report.seeded_noise else None,
+    )
+
+
+def _alarms(report: RunReport) -> list[Note]:
+    """A note for each learner and curator that spent more than it may."""
+    spent = [(one.learner, exact(one.epsilon_spent), one.epsilon_claimed) for one in report.learners]
+    over = [(name, sum_, f"the {written(most)} that it claimed") for name, sum_, most in spent if sum_ > exact(most)]
+    over += [
+        (curator.name, total, f"its cap of {written(curator.cap)}")
+        for curator in report.curators
+        if (total := _total(curator)) > exact(curator.cap)
+    ]
+    words = "{} spent epsilon {}, more than {}."
+    return [Note(words.format(name, written(total), most), alarm="Budget exceeded.") for name, total, most in over]
+
+
+def _cards(shown: RunReport, rows: Sequence[Sequence[Row]]) -> Cards:
+    """A card for each learner; labels stand where they differ from the first's."""
+    words = WORDS[shown.measure]
+    axis = score_axis(score for learner in shown.learners for score in (learner.pooled, *learner.sites))
+    first = rows[0][0].shown
+    cards = []
+    for row, *_ in rows:
+        score, learner = row.shown, row.learner
+        labels = [(score.majority, f"{words.constant} {digits(score.majority)}")]
+        if score.ceiling is not None:
+            labels.append((score.ceiling, f"in-site ceiling {digits(score.ceiling)}"))
+        same = (score.majority, score.ceiling) == (first.majority, first.ceiling)
+        facts = [
+            ("ε claimed", written(learner.epsilon_claimed)),
+            ("ε spent", spent_parts(learner)),
+            ("releases", answered(learner)),
+        ]
+        cards.append(
+            Card(
+                row.key,
+                f"{learner.strategy}, {POOLING[learner.pooling]}",
+                digits(score.accuracy) if score.accuracy is not None else "none",
+                "" if score.accuracy_se is None else f"± {digits(score.accuracy_se)}",
+                score_strip(row.index, score, axis),
+                () if same and row.index else labels,
+                f"Pooled {words.score} {plain(score)}; {'; '.join(label for _, label in labels)}. "
+                f"The learner {verdict(row.score, words)}.",
+                [*facts, ("repeats", str(shown.repeats))] if len(rows) == 1 else facts,
+                list(_beside(row, shown)),
+            )
+        )
+    return Cards(cards, "Learners")
+
+
+def _beside(row: Row, shown: RunReport) -> Iterator[tuple[str, str]]:
+    """Further facts of a learner."""
+    score = row.score
+    if score.absolute is not None:
+        yield "mean absolute error", f"{digits(score.absolute)} (ceiling {digits(score.absolute_ceiling)})"
+    if score.auc is not None:
+        if shown.measure == "AUC":
+            yield "accuracy", f"{digits(score.accuracy)} (majority {digits(score.majority)})"
+        else:
+            yield "AUC", f"{digits(score.auc)} (ceiling {digits(score.auc_ceiling)})"
+        yield "average precision", f"{digits(score.average_precision)} (chance {digits(score.prevalence)})"
+        yield "Brier", f"{digits(score.brier)} (ceiling {digits(score.brier_ceiling)})"
+    if score.expected is not None:
+        measure = "R²" if score.absolute is not None else "accuracy"
+        yield "it expected", "; ".join(told(score.expected, measure))
+
+
+def _results(report: RunReport, rows: Sequence[Sequence[Row]]) -> Table[tuple[str, Row]]:
+    """The table of a terminal: each learner's scores, over all and by site, and its epsilons."""
+
+    def on_first(text: Callable[[Row], str], other: Callable[[str], str] = lambda _rank: "") -> Callable[[Any], Cell]:
+        return lambda item: Cell(other(item[0]) if item[1].site else text(item[1]), strong=not item[1].site)
+
+    def site(item: tuple[str, Row]) -> Cell:
+        row = item[1]
+        return Cell(f"{row.site or 'all'}{' *' if row.unheard else ''}", strong=not row.site)
+
+    columns = [
+        Column("learner", on_first(lambda row: f"{row.learner.learner} ({row.learner.strategy})", lambda rank: rank)),
+        Column("site", site, names=True),
+        *(_of_second(column) for column in score_columns(report)[0]),
+        Column("epsilon\nclaimed", on_first(lambda row: written(row.learner.epsilon_claimed)), number=True),
+        Column("epsilon\nspent", on_first(lambda row: written(row.learner.epsilon_spent)), number=True),
+    ]
+    title = f"{report.title}: {count(report.repeats, 'repeat')}"
+    seeded = "; NOISE FROM A SEED, NOT PRIVATE" if report.seeded_noise else ""
+    groups = [Group([("", pooled), *few_rows(sites)]) for pooled, *sites in rows]
+    return Table(f"{title}{seeded}", columns, groups, note="\n".join(_explained(report)))
+
+
+def _of_second(column: Column[Row]) -> Column[tuple[str, Row]]:
+    """The column in a table whose rows have a rank before them."""
+    return Column(column.heading, lambda item: column.show(item[1]), number=column.number)
+
+
+def _explained(report: RunReport) -> Iterator[str]:
+    """What the columns of the terminal's table are, line by line."""
+    words = WORDS[report.measure]
+    if report.lead == "AUC":
+        yield f"{rarity(report)} AUC leads; chance has {digits(0.5)}"
+    yield f"{words.constant}, ceiling ({words.best} without privacy): by the harness, which owns all records"
+    if report.expects:
+        about = " about its errors" if report.measure == "R²" else " alone"
+        yield f"expected: by the learner, from the noisy answers{about}, with a 95 % interval"
+    yield "epsilon spent: the most at any one curator"
+    yield from (f"{one.learner} spent epsilon {spent_parts(one)}" for one in report.learners if len(one.studies) > 1)
+    if summed := _summed(report):
+        yield f"{summed}: {SUMMED}"
+    if any(set(answers.outcomes) - {RELEASE} for one in report.learners for answers in one.rounds_answered):
+        but = ", but for sums that were opened before" if summed else ""
+        yield f"* did not answer everything, or was left out; its answers are not in the model{but}"
+
+
+def _summed(report: RunReport) -> str:
+    """The learners that open sums alone."""
+    return ", ".join(learner.learner for learner in report.learners if learner.pooling == SECURE)
+
+
+def _sites(report: RunReport, rows: Sequence[Sequence[Row]]) -> Iterator[Block]:
+    """Scores by curator: of a few curators all in one table, of many each learner's sorted, and their ends."""
+    sites = [row for _, *own in rows for row in own]
+    if not sites:
+        return
+    words = WORDS[report.lead]
+    axis = score_axis(row.shown for learner in rows for row in learner)
+    marks = [("majority", words.constant_named.removeprefix("the ")), ("ceiling", "in-site ceiling")]
+    bars = [("bar c0", "± 1 standard error")] if report.repeats > 1 else []
+    yield Legend(marks=[*marks, ("track", "room to learn"), *bars])
+    names = list(dict.fromkeys(row.site for row in sites))
+    several = len(rows) > 1
+    caption = f"{words.score_title} and its yardsticks by curator"
+    drawn = Column[Row](
+        f"{words.score_title}, plotted", lambda row: score_strip(row.index, row.shown, axis), drawn=True, axis=axis
+    )
+    curator = Column[Row]("curator", lambda row: row.site, names=True)
+    learner = Column[Row]("learner", lambda row: Cell(row.learner.learner, key=row.key), names=True)
+    columns = [drawn, *filled(score_columns(report)[0], sites)]
+    if len(names) <= FEW:
+        groups = [Group([row for row in sites if row.site == name], name) for name in names] if several else []
+        yield Table(caption, [learner if several else curator, *columns], groups or [Group(sites)], "rows")
+        return
+    for pooled, *own in rows:
+        scored = [row for row in own if row.shown.accuracy is not None]
+        scored.sort(key=lambda row: (row.shown.accuracy, row.site))
+        if several:
+            yield Heading(pooled.learner.learner, pooled.key)
+        if scored:
+            yield _crowd(pooled, scored, axis, words)
+        yield Text(f"{count(len(scored), 'curator')}, from the worst to the best. {_spread(scored, len(own))}", "fine")
+        if len(scored) >= 2 * _EXTREMES:
+            extremes = [Group(scored[:_EXTREMES]), Group(scored[-_EXTREMES:])]
+            yield Table("The worst and the best curators", [curator, *columns], extremes, "rows")
+    yield Text(f"All {len(names)} curators are listed under “All numbers”.", "fine")
+
+
+def _crowd(pooled: Row, scored: Sequence[Row], axis: Axis, words: Words) -> Charts:
+    """The scores of many curators in their order."""
+    places = [place_of(n, row.shown, f", {row.site}") for n, row in enumerate(scored, 1)]
+    figure = line_chart(
+        words.score_title,
+        [Series(pooled.key, places, pinched=True)],
+        count_axis(range(1, len(scored) + 1), left=7.0, right=99.0),
+        (),
+        levels=yardsticks(words, [pooled.shown]),
+        stage=Stage(axis, _CROWD_HEIGHT),
+        across="curators, from the worst to the best",
+        text=f"{words.score_title} of {count(len(scored), 'curator')}, sorted. {_spread(scored, len(scored))}",
+    )
+    return Charts([figure], columns=1, size=0.5)
+
+
+def _spread(scored: Sequence[Row], every: int) -> str:
+    """Between which scores the middle half of the curators lies, and how many have none."""
+    values, parts = [row.shown.accuracy or 0.0 for row in scored], []
+    if len(values) > 1:
+        low, _, high = quantiles(values, n=4, method="inclusive")
+        middle = digits(median(values))
+        parts.append(f"Half of the curators lie between {digits(low)} and {digits(high)}; the median is {middle}.")
+    if len(scored) < every:
+        parts.append(f"{count(every - len(scored), 'curator')} without a score.")
+    return " ".join(parts)
+
+
+def _no_curve(report: RunReport) -> Text | None:
+    if not any(learner.curve for learner in report.learners):
+        return None
+    who = "The model took one question" if len(report.learners) == 1 else "No model took more than one question"
+    return Text(f"{who}, so there is no learning curve.", "fine")
+
+
+def _curve(shown: RunReport) -> Charts | None:
+    """Pooled scores by round; None where no learner has two points: a point alone is no curve."""
+    drawn = [(n, learner) for n, learner in enumerate(shown.learners) if learner.curve]
+    if all(len(learner.curve) < 2 for _, learner in drawn):
+        return None
+    words, pooled = WORDS[shown.measure], [learner.pooled for _, learner in drawn]
+    points = [point for _, learner in drawn for point in learner.curve]
+    keys = [Key(n, False, learner.learner, text=plain(learner.curve[-1])) for n, learner in drawn]
+    series = [
+        Series(key, [place_of(point.round, point, f", round {point.round}") for point in learner.curve], pinched=True)
+        for key, (_, learner) in zip(keys, drawn, strict=True)
+    ]
+    alone = [one for one in series if len(one.places) == 1]
+    guides = [Level(f"alone c{one.key.index % COLOURS}", one.places[0].value, one.key.name) for one in alone]
+    figure = line_chart(
+        f"Pooled {words.score} by round",
+        series,
+        count_axis((point.round for point in points), left=9.0, right=97.0),
+        (),
+        levels=[*yardsticks(words, pooled), *guides],
+        stage=Stage(score_axis([*points, *pooled]), _CURVE_HEIGHT),
+        across="round",
+        text=" ".join(f"{learner.learner} ends at {plain(learner.curve[-1])}." for _, learner in drawn),
+    )
+    note = "Pooled over all curators."
+    if shown.repeats > 1:
+        note += f" Bands and bars: ± 1 standard error over {shown.repeats} repeats."
+    if alone:
+        note += " A learner that asks one question has one point; its dotted line only carries the eye."
+    return Charts([figure], keys, columns=1, note=note, size=1.0)
+
+
+def _total(curator: CuratorReport) -> Fraction:
+    """What all learners together have spent at a curator."""
+    last = {point.learner: point.spent for point in sorted(curator.spent_by_round, key=lambda point: point.round)}
+    return sum(map(exact, last.values()), start=Fraction(0))
+
+
+def budget_axis(curators: Sequence[CuratorReport]) -> Axis:
+    """One axis for the budgets of all curators, from nothing to the largest cap."""
+    high = max((float(max(exact(one.cap), _total(one))) for one in curators), default=1.0) or 1.0
+    scale = 10.0 ** math.floor(math.log10(high))
+    return make_axis(0.0, high, [scale * step for step in (0.2, 0.5, 1.0, 2.0)])
+
+
+def budget_strip(curator: CuratorReport, indices: dict[str, int], axis: Axis) -> Strip:
+    """One curator's budget up to its cap, and a block for each round, learner by learner in the order of `indices`."""
+    cap, here, before = exact(curator.cap), Fraction(0), dict.fromkeys(indices, Fraction(0))
+    spans = [(0.0, float(cap), "block track", "")]
+    for point in sorted(curator.spent_by_round, key=lambda point: (indices[point.learner], point.round)):
+        spent = exact(point.spent) - before[point.learner]
+        before[point.learner] += spent
+        words = f"{point.learner}, round {point.round}: {spent}"
+        if spent:
+            style = f"block c{indices[point.learner] % COLOURS}"
+            spans.append((float(here), float(here + spent), style, words))
+        here += spent
+    return Strip(axis, spans=spans, marks=[(float(cap), "ceiling")])
+
+
+def _budgets(report: RunReport) -> list[Block | None]:
+    """Budgets of curators; of many those together that agree to the last bit, and of too many the fullest."""
+    if not report.curators:
+        return []
+    indices = {learner.learner: n for n, learner in enumerate(report.learners)}
+    for curator in report.curators:  # a ledger may know learners that the report is not about
+        for point in curator.spent_by_round:
+            indices.setdefault(point.learner, len(indices))
+    axis, many = budget_axis(report.curators), len(report.curators) > FEW
+    groups: dict[tuple[object, ...], list[CuratorReport]] = {}
+    for curator in report.curators:
+        same = (curator.cap, curator.private_unit, frozenset(curator.spent_by_round))
+        groups.setdefault(same if many else (curator.name,), []).append(curator)
+    ledgers = sorted(groups.values(), key=lambda alike: -len(alike))
+    if len(ledgers) > FEW:
+        ledgers.sort(key=lambda alike: -_total(alike[0]) / (exact(alike[0].cap) or 1))
+
+    def name(alike: Sequence[CuratorReport]) -> Cell:
+        who = alike[0].name if len(alike) == 1 else f"{len(alike)} curators alike"
+        return Cell(who, under=f"per {alike[0].private_unit}")
+
+    columns: list[Column[list[CuratorReport]]] = [
+        Column("curator", name, names=True),
+        Column("spent, plotted", lambda alike: budget_strip(alike[0], indices, axis), drawn=True, axis=axis),
+        Column("ε spent of cap", lambda alike: f"{written(_total(alike[0]))} of {written(alike[0].cap)}", number=True),
+    ]
+    table = Table.of("Epsilon spent by curator against its cap", columns, ledgers[:FEW], "rows budget")
+    table = replace(table, row_style=lambda alike: "over" if _total(alike[0]) > exact(alike[0].cap) else "")
+    lead = "Each block is what one round cost. The pale bar ends at the curator’s cap, which all learners share."
+    if summed := _summed(report):
+        lead += (
+            f" What {summed} spent was spent on secure sums. It bounds the privacy loss on two conditions: no more "
+            "curators collude with the learner than its plan assumes, and the cryptography is not broken."
+        )
+    hidden = len(ledgers) - FEW
+    return [
+        Text(lead),
+        Legend([Key(index, False, name) for name, index in indices.items()]) if len(indices) > 1 else None,
+        table,
+        Text(f"The {FEW} fullest ledgers; {hidden} more under “All numbers”.", "fine") if hidden > 0 else None,
+    ]
+
+
+SQUARES: dict[str, Literal["full", "crossed", "half", "dashed", "struck"]] = {
+    RELEASE: "full",
+    "refusal": "crossed",
+    "late": "half",
+    "vanished": "dashed",
+    LEFT_OUT: "struck",
+}
+
+
+@dataclass(frozen=True)
+class AnswersRow:
+    """What became of one learner's questions to one curator."""
+
+    key: Key
+    site: SiteAnswers
+
+    @property
+    def trouble(self) -> Counter[str]:
+        """How often each outcome was that is no release."""
+        return Counter(outcome for outcome in self.site.outcomes if outcome != RELEASE)
+
+    @property
+    def kinds(self) -> list[str]:
+        """The outcomes without their codes."""
+        return [outcome.partition(":")[0] for outcome in self.site.outcomes]
+
+    @property
+    def squares(self) -> Squares:
+        """One a round."""
+        named = enumerate(zip(self.kinds, self.site.outcomes, strict=True), 1)
+        return Squares([(SQUARES[kind], f"round {n}: {outcome}") for n, (kind, outcome) in named])
+
+    @property
+    def words(self) -> str:
+        """Them all."""
+        trouble, every = self.trouble, len(self.site.outcomes)
+        asked = every - trouble[LEFT_OUT]
+        parts = [f"{every - trouble.total()} of {asked} released"] if asked else []
+        for outcome, many in trouble.items():
+            parts.append(outcome.replace("refusal:", "refused: ") + (f" ×{many}" if many > 1 else ""))
+        return "; ".join(parts)
+
+
+def _answers(report: RunReport) -> list[Block | None]:
+    """Which questions were answered: a sentence always, a table where something went wrong."""
+    rows = [
+        AnswersRow(Key(index, False, learner.learner), site)
+        for index, learner in enumerate(report.learners)
+        for site in learner.rounds_answered
+    ]
+    asked = sum(kind != LEFT_OUT for row in rows for kind in row.kinds)
+    if not any(row.kinds for row in rows):
+        return []
+    troubled = sorted((row for row in rows if row.trouble), key=lambda row: -row.trouble.total())
+    if not troubled:
+        return [Text(f"Every curator answered every question: {count(asked, 'release')}.")]
+    shown = rows if len(rows) <= FEW and len(report.learners) == 1 else troubled[:FEW]
+    bad = {row.site.curator for row in rows if set(row.kinds) - {RELEASE, LEFT_OUT}}
+    everyone = {row.site.curator for row in rows}
+    released = sum(kind == RELEASE for row in rows for kind in row.kinds)
+    sentence = (
+        f"{released:,} of {count(asked, 'question')} {'was' if released == 1 else 'were'} answered with a release. "
+        f"{len(bad)} of {count(len(everyone), 'curator')} refused, came late or vanished at least once."
+    )
+    if left_out := sorted({row.site.curator for row in rows if LEFT_OUT in row.kinds}):
+        sentence += f" The learner went on without {some_of(left_out)}; the notes say why."
+    columns: list[Column[AnswersRow]] = [
+        Column("curator", lambda row: row.site.curator, names=True),
+        Column("learner", lambda row: Cell(row.key.name, key=row.key)),
+        Column("one square a round", lambda row: row.squares, drawn=True),
+        Column("in words", lambda row: row.words),
+    ]
+    table = Table.of("What became of each question", columns, shown, "answers")
+    hidden, present = len(rows) - len(shown), {kind for row in shown for kind in row.kinds}
+    marks = [(f"square-{square}", kind) for kind, square in SQUARES.items() if kind in present]
+    return [
+        Text(sentence),
+        Legend(marks=marks),
+        table.without("learner") if len(report.learners) == 1 else table,
+        Text(f"{count(hidden, 'more row')} under “All numbers”.", "fine") if hidden else None,
+    ]
+
+
+def _reading(report: RunReport) -> Iterator[Block]:
+    words = WORDS[report.lead]
+    items = dict(READING)
+    if report.expects:
+        items |= EXPECTED_ERRORS if report.measure == "R²" else EXPECTED
+    if report.ranks:
+        items |= {term: text.format(f"“{report.positive}”") for term, text in RANKING.items()}
+    once = "Needs repeats; this run was made once, so it has none."
+    several = f"Of the mean over {report.repeats} repeats of the whole run; marked ±."
+    items |= {
+        words.constant_title: words.constant_means,
+        "In-site ceiling": "The score of a model trained on the private records in place, without privacy.",
+        "Standard error": several if report.repeats > 1 else once,
+        "Pooled": "Over the test records of all curators together.",
+    }
+    yield Facts(list(items.items()), "reading")
+    yield Text(
+        f"{words.constant_title} and ceiling, like the score itself, were computed by the simulation harness, which "
+        "owns the data. A real learner cannot see them.",
+        "fine",
+    )
+
+
+def _again(report: RunReport, rows: Sequence[Sequence[Row]]) -> list[Block | None]:
+    return [
+        Text(f"ExPriL {report.version}, {count(report.repeats, 'repeat')}, carrier {report.carrier}", "fine"),
+        Code(report.command),
+        Fold("Configuration", [Code(report.config_toml)]),
+        Fold("All numbers", list(_numbers(report, rows))),
+    ]
+
+
+def _numbers(report: RunReport, rows: Sequence[Sequence[Row]]) -> Iterator[Block]:
+    """Every number of a run, in tables that can be sorted."""
+    learner = Column[Row]("learner", lambda row: row.learner.learner)
+    curator = Column[Row]("curator", lambda row: row.site or "all (pooled)", names=True)
+    every = [row for own in rows for row in own]
+    yield from _sortable(Table.of("Scores", [learner, curator, *score_columns(report)[1]], every))
+    points = [
+        (own.learner, point.round, plain(point), digits(point.auc), digits(point.auc_se))
+        for own in report.learners
+        for point in own.curve
+    ]
+    headings = ["learner", "round", f"{report.measure} ± se", "AUC", "se"][: 5 if report.ranks else 3]
+    yield from _sortable(text_table("Pooled scores by round", headings, points, numbers=True))
+    if len(report.records) > FEW:
+        yield from _sortable(record_table(report, report.records))
+    spent = [
+        (curator.name, curator.private_unit, curator.cap, name, ", ".join(own) or "0")
+        for curator in report.curators
+        for name, own in _spent_by_learner(curator).items()
+    ]
+    headings = ["curator", "unit", "cap", "learner", "after each round"]
+    yield from _sortable(text_table("Budget: cumulative epsilon spent, exact", headings, spent))
+    answers = [
+        (own.learner, site.curator, runs(site.outcomes)) for own in report.learners for site in own.rounds_answered
+    ]
+    headings = ["learner", "curator", "outcomes"]
+    yield from _sortable(text_table("Answers in the order of the rounds", headings, answers))
+
+
+def _sortable(table: Table[Any]) -> list[Block]:
+    return [Heading(table.caption), replace(table, sortable=True)] if table else []
+
+
+def _spent_by_learner(curator: CuratorReport) -> dict[str, list[str]]:
+    """What each learner had spent after each of its rounds."""
+    spent: dict[str, list[str]] = {}
+    for point in sorted(curator.spent_by_round, key=lambda point: (point.learner, point.round)):
+        spent.setdefault(point.learner, []).append(point.spent)
+    return spent or {"–": []}

@@ -1,0 +1,186 @@
+"""Runs of a scenario at several epsilons as one document: result against epsilon."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from expril.report.chart import Figure, Key, Series, line_chart, log_axis
+from expril.report.document import PAGE, Block, Charts, Code, Document, Medium, Note, Notes, Section, Text
+from expril.report.numbers import count
+from expril.report.table import Cell, Column, Group, Table
+from protocol.rationals import parse_rational
+from simulations.report.document import SEEDED
+from simulations.report.folding import fold_notes
+from simulations.report.lead import by_ranking
+from simulations.report.model import RunReport, Score
+from simulations.report.scores import Row, place_of, score_columns, score_rows, yardsticks
+from simulations.report.words import WORDS, digits, ranks, spent_parts
+
+_STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+_BOTH: frozenset[Medium] = frozenset({"page", "terminal"})
+
+
+@dataclass(frozen=True)
+class EpsilonRun:
+    """A scenario's run at one of several epsilons.
+
+    Attributes:
+        epsilon: of every learner, as written.
+        folder: name of the run's folder.
+        report: of the run.
+    """
+
+    epsilon: str
+    folder: str
+    report: RunReport
+
+
+def epsilon_document(runs: Sequence[EpsilonRun]) -> Document:
+    """All that is said of at least one run; the same runs give the same document."""
+    first = runs[-1].report
+    notes = list(dict.fromkeys(note for run in runs for note in run.report.notes))
+    raised = [Note(note) for note in notes if note.startswith("For epsilon")]
+    every = fold_notes(notes, [curator.name for curator in first.curators])
+    keys = [Key(index, False, learner.learner) for index, learner in enumerate(first.learners)]
+    bands = "Bands: ± 1 standard error over the repeats of each run."
+    if first.repeats == 1:
+        bands = "One repeat each, so there are no standard errors over repeats."
+    charts = Charts(
+        figures(runs),
+        keys,
+        columns=2,
+        note=f"Pooled over all curators. {bands} Every epsilon is a run of its own: other keys, other ledgers, other "
+        "noise, the same records at the same sites.",
+    )
+    again: list[Block] = [Text(f"ExPriL {first.version}", "fine"), *(Code(run.report.command) for run in runs)]
+    folders = Text("Each run's folder has a page of its own, and is verified by itself.", "fine")
+    return Document(
+        kind="ExPriL simulations",
+        subject=first.title,
+        headline=headline(runs),
+        summary=summary(runs),
+        sections=[
+            Section("", [Notes(raised) if raised else None], PAGE),
+            Section("Result against epsilon", [charts], PAGE),
+            Section("All epsilons", [_results(runs), folders], _BOTH),
+            Section("Run it again", again, PAGE),
+            Section("", [Notes(every) if every else None], frozenset({"terminal"})),
+        ],
+        created=first.created,
+        about=first.description,
+        banner=("Not private.", SEEDED) if first.seeded_noise else None,
+    )
+
+
+def headline(runs: Sequence[EpsilonRun]) -> str:
+    """Return the answer in one line: the best learner's score at the smallest and at the largest epsilon."""
+    lead = _lead(runs)
+    ends = []
+    for run in (runs[0], runs[-1]):
+        report = by_ranking(run.report) if lead == "AUC" else run.report
+        scores = [learner.pooled.accuracy for learner in report.learners if learner.pooled.accuracy is not None]
+        ends.append(f"{digits(max(scores)) if scores else 'nothing'} at epsilon {run.epsilon}")
+    return f"Pooled {WORDS[lead].score} {', '.join(dict.fromkeys(ends))}"
+
+
+def summary(runs: Sequence[EpsilonRun]) -> tuple[str, ...]:
+    """Return the sentences under the headline: from which epsilon on it is worth asking."""
+    report = runs[-1].report
+    words = WORDS[report.measure]
+    asked: list[tuple[str, Callable[[Score], bool]]] = [(f"its {words.score} beats {words.constant_named}", _beats)]
+    if report.ranks:
+        asked.insert(0, ("a learner ranks records better than chance", ranks))
+    sentences = []
+    for what, holds in asked:
+        least = _least(runs, holds)
+        where = "At no epsilon is it shown that" if least is None else f"From epsilon {least} on,"
+        sentences.append(f"{where} {what} by two standard errors.")
+    return (*sentences, f"{count(report.repeats, 'repeat')} at each of {count(len(runs), 'epsilon')}, split alike.")
+
+
+def figures(runs: Sequence[EpsilonRun]) -> list[Figure]:
+    """Return the score that leads against epsilon, then the other; a line a learner, the yardsticks as levels."""
+    reports = [run.report for run in runs]
+    drawn = [reports]
+    if any(report.ranks for report in reports):
+        drawn.append([by_ranking(report) for report in reports])
+    if _lead(runs) == "AUC":
+        drawn.reverse()
+    return [_figure([run.epsilon for run in runs], shown) for shown in drawn]
+
+
+def _figure(epsilons: Sequence[str], reports: Sequence[RunReport]) -> Figure:
+    values = [float(parse_rational(epsilon)) for epsilon in epsilons]
+    series = []
+    for index, learner in enumerate(reports[-1].learners):
+        places = [
+            place_of(value, one.pooled, f" at epsilon {epsilon}")
+            for value, epsilon, report in zip(values, epsilons, reports, strict=True)
+            for one in report.learners
+            if one.learner == learner.learner and one.pooled.accuracy is not None
+        ]
+        series.append(Series(Key(index, False, learner.learner), places, pinched=True))
+    pooled = [learner.pooled for report in reports for learner in report.learners]
+    ceilings = [score.ceiling for score in pooled if score.ceiling is not None]
+    mean = Score(
+        accuracy=None,
+        accuracy_se=None,
+        majority=sum(score.majority for score in pooled) / len(pooled),
+        ceiling=sum(ceilings) / len(ceilings) if ceilings else None,
+    )
+    words = WORDS[reports[-1].measure]
+    axis, levels = log_axis(values, epsilons, left=13.0), yardsticks(words, [mean])
+    title = f"{words.score_title} against epsilon"
+    return line_chart(title, series, axis, _STEPS, levels=levels, height=340, across="epsilon, logarithmic")
+
+
+def _results(runs: Sequence[EpsilonRun]) -> Table[tuple[EpsilonRun, Row]]:
+    """For each epsilon and learner, over all sites: the scores, what was expected and what was spent."""
+    report = runs[-1].report
+    words = WORDS[report.measure]
+
+    def first(text: Callable[[EpsilonRun], str]) -> Callable[[tuple[EpsilonRun, Row]], str]:
+        return lambda item: "" if item[1].index else text(item[0])
+
+    def level(item: tuple[EpsilonRun, Row]) -> str:
+        return f"{digits(item[1].score.majority)} ({digits(item[1].score.ceiling)})"
+
+    every = {column.heading: column for column in score_columns(report)[1]}
+
+    def score(*headings: str, page: bool = False) -> list[Column[tuple[EpsilonRun, Row]]]:
+        def show(heading: str) -> Callable[[tuple[EpsilonRun, Row]], Cell]:
+            return lambda item: Cell(every[heading].text(item[1]).text)
+
+        return [Column(name, show(name), number=True, page=page) for name in headings if name in every]
+
+    columns: list[Column[tuple[EpsilonRun, Row]]] = [
+        Column("epsilon", first(lambda run: run.epsilon), names=True),
+        Column("learner", lambda item: Cell(item[1].learner.learner, key=item[1].key)),
+        *score(f"{report.measure} ± se", "expected"),
+        Column(f"{words.constant}\n(ceiling)", level, number=True),
+        *score("AUC ± se", "AUC\nexpected"),
+        *score("Brier\n(ceiling)", page=True),
+        Column("epsilon\nspent", lambda item: spent_parts(item[1].learner), number=True, page=True),
+        Column("run", first(lambda run: run.folder), page=True),
+    ]
+    groups = [Group([(run, rows[0]) for rows in score_rows(run.report)]) for run in runs]
+    title = f"{report.title}: {count(report.repeats, 'repeat')} at each epsilon"
+    note = "Expected: by the learner, from the noisy answers alone, with a 95 % interval; all else by the harness."
+    return Table(title, columns, groups, note=note)
+
+
+def _lead(runs: Sequence[EpsilonRun]) -> str:
+    return "AUC" if any(run.report.lead == "AUC" for run in runs) else runs[-1].report.measure
+
+
+def _beats(score: Score) -> bool:
+    return score.accuracy is not None and score.accuracy - 2 * (score.accuracy_se or 0.0) > score.majority
+
+
+def _least(runs: Sequence[EpsilonRun], holds: Callable[[Score], bool]) -> str | None:
+    """The smallest epsilon from which on the best learner of every run holds what is asked."""
+    least = None
+    for run in reversed(runs):
+        if not any(holds(learner.pooled) for learner in run.report.learners):
+            break
+        least = run.epsilon
+    return least

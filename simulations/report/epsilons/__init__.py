@@ -1,1 +1,0 @@
-"""Several runs of one scenario at different epsilons as one page: result against epsilon."""
