@@ -40,8 +40,7 @@ INDEX = "index.json"
 SIGNATURES = "signatures.json"
 
 FIT, VALIDATION = 0, 1
-STUDIES = {FIT: "model", VALIDATION: "validation"}
-"""A learner's studies in one repeat, by their number in the list, as they are called where people read."""
+"""A learner's studies in one repeat: their numbers in the list."""
 GIVEN_UP = 2
 """The first with a curator that was given up for the fit or the validation before anything was asked."""
 

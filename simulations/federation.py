@@ -22,10 +22,11 @@ from learner_node.validation import Validation
 from protocol.envelopes import LABEL, SigningKey
 from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
-from protocol.run_index import FIT, STUDIES, VALIDATION
+from protocol.run_index import FIT, VALIDATION
 from simulations.carriers.sites import CuratorFacts, order_sites
 from simulations.carriers.table import IN_PROCESS, Stage
 from simulations.records import Records, SiteRecords, require_classes, sites_of, split_records
+from simulations.report.budget import STUDIES
 from simulations.scenario import LearnerScenario, Scenario
 
 Progress = Callable[[str, int, int], None]

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from learner_node.fates import LEFT_OUT
 from learner_node.study import Study
 from protocol.kinds import QUERY_KINDS
-from protocol.run_index import FIT, STUDIES
+from protocol.run_index import FIT
 from simulations.federation import Outcome, Repeat
+from simulations.report.budget import STUDIES
 from simulations.report.folding import some_of
 from simulations.report.model import LearnerReport
 from simulations.scenario import Scenario

@@ -9,9 +9,9 @@ from curator_node.ledger.studies import StudyKey
 from learner_node.study import Study
 from protocol.ledger.entries import Entry, EntryKind
 from protocol.rationals import parse_amount, parse_rational
-from protocol.run_index import FIT, STUDIES, VALIDATION
+from protocol.run_index import FIT, VALIDATION
 from simulations.federation import Outcome, Repeat
-from simulations.report.budget import BudgetPoint
+from simulations.report.budget import STUDIES, BudgetPoint
 
 ALL = ""
 """In the place of a study's name: all of a learner's together."""

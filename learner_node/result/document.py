@@ -9,11 +9,10 @@ from expril.report.document import Code, Document, Facts, Heading, Section, Text
 from expril.report.numbers import count
 from expril.report.table import Cell, Column, Table
 from protocol.rationals import named_parts, written
-from protocol.run_index import FIT, STUDIES, VALIDATION
 
 MODEL, CONSTANT = 0, 5
 """Colours of the style sheet."""
-WHAT = {"fit": STUDIES[FIT], "validation": STUDIES[VALIDATION]}
+WHAT = {"fit": "model", "validation": "validation"}
 """A learner's studies as cost.json names them -> as a page does."""
 SHARES = Axis(0.0, 1.0, tuple(Tick(str(n), Axis(0.0, 1.0).at(n), n) for n in (0, 0.5, 1)))
 SECURE = (

@@ -9,6 +9,10 @@ from typing import Literal
 
 import msgspec
 
+from protocol.run_index import FIT, VALIDATION
+
+STUDIES = {FIT: "model", VALIDATION: "validation"}
+"""A learner's studies in one repeat, by their number in the run's list, as they are called where people read."""
 _RATIONAL = re.compile(r"[0-9]{1,300}(\.[0-9]{1,300}|/[0-9]{1,300})?")
 
 

@@ -1203,7 +1203,9 @@ def test_curator_opens_no_file_and_runs_no_code_it_was_sent():
     ):
         source = inspect.getsource(module)
         for word in ("pickle", "eval(", "exec(", "importlib", "__import__", "torch", "open("):
-            assert word not in source.replace("open_envelope(", "").replace("open_receipt(", ""), (module, word)
+            assert word not in source.replace("open_envelope(", "").replace("open_receipt(", "").replace(
+                "_sealer.open(", ""
+            ), (module, word)
 
 
 def test_every_refusal_code_has_one_explanation_without_a_place_for_data():

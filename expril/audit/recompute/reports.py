@@ -29,11 +29,10 @@ from protocol.run_index import (
     POLICY_SUFFIX,
     REPORT,
     SCENARIO,
-    STUDIES,
     VALIDATION,
     Index,
 )
-from simulations.report.budget import BudgetPoint, CuratorReport, exact
+from simulations.report.budget import STUDIES, BudgetPoint, CuratorReport, exact
 from simulations.report.model import RELEASE, LearnerReport, RunReport, decode_report
 
 ZERO = Fraction(0)
