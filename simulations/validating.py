@@ -9,10 +9,11 @@ from learner_node.strategies.base import AnyModel, class_probabilities
 from learner_node.validation import Validation
 from protocol.record_frames import encode_frame, encode_labels
 from protocol.records import Records
-from protocol.run_index import STUDIES, VALIDATION
+from protocol.run_index import VALIDATION
 from simulations.federation import Outcome, Repeat
 from simulations.records import SiteRecords, sites_of
 from simulations.references import labelled
+from simulations.report.budget import STUDIES
 from simulations.report.validated import (
     Recalibrated,
     Told,
