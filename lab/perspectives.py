@@ -1,28 +1,32 @@
 """Accuracy of the strategies of the paper's perspectives against `cells`, on the paper's problems: development seeds.
 
-Not among `python -m benchmarks`, which measures time: `python -m lab.perspectives --help`. The noise is
-OpenDP's, the curators are real and called in process. Every finished study is a line of a file, so that a run can be
-continued; the table is made from the file.
+The noise is OpenDP's, the curators are real and called in process.
 """
 
-import argparse
-import sys
 import time
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from expril.report.document import Document, Section, Text
+from expril.report.provenance import Provenance
+from expril.report.table import Column, Table
+from lab.comparison.outcome import epsilon_order
 from lab.comparison.studies import run_study
+from lab.coverage import Mean
 from lab.problems import PAPER_DATASETS, load_split
-from simulations.campaign.names import parse_names
-from simulations.campaign.runner import Campaign
-from simulations.campaign.store import Task, read_cells
+from simulations.campaign.store import Task
+from simulations.campaign.study import Part, Size, Study
 
 BASELINE = "cells"
+READING = (
+    "Mean accuracy of `cells` in percent; of the others the difference from it on the same splits, in points, with its "
+    "standard error; the median of the processor's seconds."
+)
 SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "cells": ("cells", {}),
     "random-subsets": ("random-subsets", {}),
@@ -45,7 +49,7 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Screening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One finished study.
 
     Attributes:
@@ -72,7 +76,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Task(self.dataset, self.setting, self.epsilon, self.seed)
 
 
-def compute(task: Task) -> Study:
+def compute(task: Task) -> Screening:
     """Make one study."""
     split = load_split(task.problem, task.seed)
     strategy, options = SETTINGS[task.maker]
@@ -84,62 +88,89 @@ def compute(task: Task) -> Study:
     seconds = time.process_time() - start
     right = (probability > 0.5) == split.test_labels
     log_loss = -float(np.mean(np.log(np.where(split.test_labels, probability, 1 - probability))))
-    return Study(task.problem, task.seed, task.epsilon, task.maker, 100 * float(np.mean(right)), log_loss, seconds)
+    return Screening(task.problem, task.seed, task.epsilon, task.maker, 100 * float(np.mean(right)), log_loss, seconds)
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run what is missing of the chosen studies and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m lab.perspectives", description=__doc__)
-    parser.add_argument("file", type=Path, help="finished studies, one JSON line each; read and continued")
-    parser.add_argument("--datasets", default=",".join(PAPER_DATASETS))
-    parser.add_argument("--settings", default=";".join(SETTINGS), help="separated by semicolons")
-    parser.add_argument("--epsilons", default="1,1/10")
-    parser.add_argument("--first-seed", type=int, default=5000)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--jobs", type=int, default=1)
-    chosen = parser.parse_args(arguments)
-    epsilons = chosen.epsilons.split(",")
-    tasks = [
-        Task(dataset, name, epsilon, seed)
-        for seed in range(chosen.first_seed, chosen.first_seed + chosen.seeds)
-        for dataset in parse_names(chosen.datasets, PAPER_DATASETS, "data set")
-        for epsilon in epsilons
-        for name in chosen.settings.split(";")
-    ]
-    command = " ".join(["python -m lab.perspectives", *arguments])
-    campaign = Campaign("perspectives", chosen.file.parent, chosen.first_seed, chosen.jobs, command)
-    campaign.run_file(chosen.file, tasks, compute, Study)
-    studies = read_cells(chosen.file, Study)
-    for epsilon in epsilons:
-        sys.stdout.write(table([each for each in studies if each.epsilon == epsilon], f"epsilon {epsilon}") + "\n")
+class Setting(msgspec.Struct, frozen=True):
+    """One strategy at one epsilon.
+
+    Attributes:
+        epsilon, setting: as of `Screening`.
+        seconds: median.
+        accuracy: data set -> of the baseline its mean accuracy; of others the paired difference from it.
+    """
+
+    epsilon: str
+    setting: str
+    seconds: float
+    accuracy: dict[str, Mean]
 
 
-def table(studies: Sequence[Study], title: str) -> str:
-    """Markdown: mean accuracy of the baseline, and paired differences of the others with their standard errors."""
-    datasets = [name for name in PAPER_DATASETS if any(each.dataset == name for each in studies)]
-    found = {(each.dataset, each.setting, each.seed): each.accuracy for each in studies}
-    lines = [f"| {title} | {' | '.join(datasets)} | seconds |", "|---" * (len(datasets) + 2) + "|"]
-    for setting in [name for name in SETTINGS if any(each.setting == name for each in studies)]:
-        cells = []
-        for dataset in datasets:
-            pairs = [
-                (accuracy, found[dataset, BASELINE, seed])
-                for (where, what, seed), accuracy in found.items()
-                if (where, what) == (dataset, setting) and (dataset, BASELINE, seed) in found
-            ]
-            own = np.array([pair[0] for pair in pairs])
-            differences = own - [pair[1] for pair in pairs]
-            if not pairs:
-                cells.append("")
-            elif setting == BASELINE:
-                cells.append(f"{own.mean():.1f}")
-            else:
-                error = differences.std(ddof=1) / np.sqrt(len(pairs)) if len(pairs) > 1 else np.nan
-                cells.append(f"{differences.mean():+.1f} ± {error:.1f}")
-        seconds = np.median([each.seconds for each in studies if each.setting == setting])
-        lines.append(f"| {setting} | {' | '.join(cells)} | {seconds:.1f} |")
-    return "\n".join(lines) + "\n"
+class Findings(msgspec.Struct, frozen=True):
+    """What the studies say, in the order in which it is shown."""
+
+    rows: tuple[Setting, ...]
+    provenance: Provenance | None = None
 
 
-if __name__ == "__main__":
-    main(sys.argv[1:])
+def findings(cells: Mapping[str, Sequence[Screening]], provenance: Provenance | None = None) -> Findings:
+    """Differences of what has a baseline on the same split; the rest has none yet."""
+    known = {cell.key: cell.accuracy for cell in cells["runs"]}
+    groups: dict[tuple[str, str], list[Screening]] = defaultdict(list)
+    for cell in cells["runs"]:
+        groups[cell.epsilon, cell.setting].append(cell)
+    rows = []
+    for epsilon, setting in sorted(groups, key=lambda key: (epsilon_order(key[0]), list(SETTINGS).index(key[1]))):
+        own = groups[epsilon, setting]
+        values: dict[str, list[float]] = defaultdict(list)
+        for cell in own:
+            beside = cell.key._replace(maker=BASELINE)
+            if beside in known:
+                values[cell.dataset].append(cell.accuracy - (0.0 if setting == BASELINE else known[beside]))
+        seconds = float(np.median([cell.seconds for cell in own]))
+        rows.append(Setting(epsilon, setting, seconds, {name: Mean.of(values[name]) for name in values}))
+    return Findings(tuple(rows), provenance)
+
+
+def document(found: Findings) -> Document:
+    """A table for each epsilon."""
+    tables = []
+    for epsilon in dict.fromkeys(row.epsilon for row in found.rows):
+        rows = [row for row in found.rows if row.epsilon == epsilon]
+        columns: list[Column[Setting]] = [
+            Column(f"epsilon {epsilon}", lambda row: row.setting, names=True),
+            *(_accuracy(name) for name in PAPER_DATASETS if any(name in row.accuracy for row in rows)),
+            Column("seconds", lambda row: f"{row.seconds:.1f}", number=True),
+        ]
+        tables.append(Table.of(f"Accuracy at epsilon {epsilon}", columns, rows))
+    return Document(
+        kind="ExPriL: perspectives",
+        subject="strategies of several rounds",
+        headline="The strategies of the paper's perspectives against cells",
+        sections=[Section("Accuracy", [Text(READING), *tables])] if tables else [],
+        note="docs/strategies.md says what the tables show.",
+        sources=[("Study of perspectives", found.provenance)],
+    )
+
+
+def _accuracy(name: str) -> Column[Setting]:
+    def show(row: Setting) -> str:
+        mean = row.accuracy.get(name)
+        if mean is None or row.setting == BASELINE:
+            return f"{mean.value:.1f}" if mean else ""
+        return mean.text("+.1f") if mean.runs > 1 else f"{mean.value:+.1f}"
+
+    return Column(name, show, number=True)
+
+
+STUDY = Study(
+    name="perspectives",
+    title="The strategies of the paper's perspectives against cells (docs/strategies.md).",
+    parts=[Part("runs", Screening, lambda order: order.tasks("datasets", "settings"), compute)],
+    findings=findings,
+    document=document,
+    choices={"datasets": tuple(PAPER_DATASETS), "settings": tuple(SETTINGS)},
+    short=Size(2, ("1",), {"datasets": ("A", "CTG-A"), "settings": tuple(SETTINGS)[:6]}, "two minutes"),
+    full=Size(5, ("1", "1/10"), {"datasets": tuple(PAPER_DATASETS), "settings": tuple(SETTINGS)}, "an hour"),
+    seed=5000,
+)

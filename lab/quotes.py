@@ -1,83 +1,89 @@
 """What `expril quote` foretells of `cells`, held against what came true: the tables of docs/quote.md.
 
-`python -m lab.quotes` quotes each problem of the comparison and each built-in scenario of two classes, once
-knowing nothing, once with the prevalence and the AUC of the best model without privacy stated. Problems came true in
-docs/learning (20 splits each); scenarios are run here, on exact counts with seeded noise in the form that curators
-answer, without their faults: `--repeats 4` of them, those of the readmission data one. `--only scenarios` leaves the
-problems out, and `--only problems` the scenarios. About half an hour of one core.
+Each problem of the comparison and each built-in scenario of two classes is quoted, once knowing nothing, once with the
+prevalence and the AUC of the best model without privacy stated. Problems came true in docs/learning (20 splits each);
+scenarios are run here, on exact counts with seeded noise, without their faults, those of the readmission data once.
 """
 
-import argparse
 import json
-import sys
-import warnings
+import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import chain
+from functools import cache, lru_cache
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
-from threadpoolctl import threadpool_limits
 
-from curator_node.dataset import StewardWarning
-from lab.problems import load_split
-from learner_node.kinds import READERS
+from expril.report.document import Document, Section, Text
+from expril.report.provenance import Provenance
+from expril.report.table import Column, Table
+from lab.comparison.outcome import epsilon_order
+from lab.exact_counts import NOISE, last_model
+from lab.problems import PROBLEMS, load_split
 from learner_node.label_model.prior import Belief
-from learner_node.quote import QuoteRow, quote
+from learner_node.quote import Simulated, quote
 from learner_node.source import coordinates, standardising_map
-from learner_node.strategies import make_strategy
-from learner_node.strategies.base import Conversation, Problem, assumed_size, class_probabilities
+from learner_node.strategies.base import Problem, assumed_size, class_probabilities
 from learner_node.strategies.cells import CellsStrategy
-from protocol.kinds import QUERY_KINDS
+from protocol.rationals import parse_rational
 from protocol.record_frames import encode_frame, encode_labels
 from protocol.records import Records
-from simulations.quoting import request_of
+from simulations.campaign.store import Task
+from simulations.campaign.study import Order, Part, Size, Study
+from simulations.quoting import Request, request_of
 from simulations.records import load_records, read_quoted, sites_of, split_records
 from simulations.scenario import builtin_scenarios, load_scenario
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "learning" / "cells" / "cells.jsonl"
-EPSILONS = tuple(map(Fraction, ("1", "0.3", "0.1")))
+EPSILONS = ("1", "0.3", "0.1")
 SPLIT = 5000
 LARGE = 10_000
 """From so many source records on, a scenario is run once: chance is small there."""
 STATED_PREVALENCE, STATED_AUC = (-0.05, 0.05), (-0.02, 0.05)
 """What is stated: the true prevalence, and the AUC of the better of two models without privacy, within these."""
-
-Scores = NDArray[np.float64]
-"""(runs, 2): accuracy and AUC, in [0, 1]."""
+NOTHING, BOTH = "nothing", "prevalence and best AUC"
+STATED = (NOTHING, BOTH)
+SCENARIO = "scenario "
+"""Before the name of a scenario."""
+READING = (
+    "Came true: means of the runs. Stated: the true prevalence within .05, and the best AUC as from .02 below to .05 "
+    "above that of the better of logistic regression and gradient boosting on the private records."
+)
+READING_HELD = "The share of runs that the range holds, and its mean width."
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is quoted, and what came true.
+    """What is quoted.
 
     Attributes:
-        name: of the problem or scenario.
         source: the learner's records.
         sites, size, most: curators, their declared records, contribution bound.
         prevalence: true share of label 1.
         ceiling: AUC of the better of two models without privacy.
-        realised: scores at each epsilon.
     """
 
-    name: str
     source: Records
     sites: int
     size: int
     most: int
     prevalence: float
     ceiling: float
-    realised: dict[Fraction, Scores]
 
-    def row(self, epsilon: Fraction, belief: Belief) -> QuoteRow:
+    def simulated(self, epsilon: Fraction, stated: str) -> Simulated:
         """Of the rule's number of cells."""
+        belief = Belief()
+        if stated == BOTH:
+            auc = _within(self.ceiling, STATED_AUC, 0.51)
+            belief = Belief(_within(self.prevalence, STATED_PREVALENCE, 0.001), auc)
         problem = Problem(self.source, epsilon, self.sites, self.size, self.most, 0)
         (row,) = quote(
             self.source,
@@ -88,14 +94,9 @@ class Case:
             most_records_per_unit=self.most,
             belief=belief,
         )
-        return row
-
-    @property
-    def beliefs(self) -> dict[str, Belief]:
-        """What is stated, by its name in the tables."""
-        prevalence = _within(self.prevalence, STATED_PREVALENCE, 0.001)
-        auc = _within(self.ceiling, STATED_AUC, 0.51)
-        return {"nothing": Belief(), "prevalence and best AUC": Belief(prevalence, auc)}
+        if row.simulated is None:
+            raise ValueError("the label is not of two classes")
+        return row.simulated
 
 
 def _within(value: float, around: tuple[float, float], least: float) -> tuple[float, float]:
@@ -103,93 +104,72 @@ def _within(value: float, around: tuple[float, float], least: float) -> tuple[fl
     return low, high
 
 
-def problem_cases() -> Iterator[Case]:
-    """Those of the comparison that have results."""
-    measured: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+@lru_cache(1)
+def case(data: str) -> Case:
+    """A problem of the comparison, or a scenario."""
+    if data.startswith(SCENARIO):
+        told, parts = request_for(data), parts_of(data, 0)
+        return Case(
+            source=told.source,
+            sites=told.sites,
+            size=told.target_size,
+            most=told.most_records_per_unit,
+            prevalence=float(parts.labels.mean()),
+            ceiling=_ceiling([parts.source, parts.private, parts.test], [parts.labels, parts.test_labels]),
+        )
+    split = load_split(data, SPLIT)
+    return Case(
+        source=split.source,
+        sites=len(split.sites),
+        size=assumed_size([site.steward.round_size for site in split.sites], len(split.source)),
+        most=1,
+        prevalence=float(split.private_labels.mean()),
+        ceiling=_ceiling([split.source, split.private, split.test], [split.private_labels, split.test_labels]),
+    )
+
+
+@cache
+def measured() -> dict[str, dict[tuple[Fraction, int], tuple[float, float]]]:
+    """Problem of the comparison -> (epsilon, seed) -> accuracy and AUC that `cells` had."""
+    known: dict[str, dict[tuple[Fraction, int], tuple[float, float]]] = defaultdict(dict)
     with RESULTS.open(encoding="utf-8") as file:
         for cell in filter(lambda line: "problem" in line, map(json.loads, file)):
             values = cell["measures"]
-            measured[cell["problem"], cell["epsilon"]].append((values["accuracy"] / 100, values["auc"] / 100))
-    for name in dict.fromkeys(name for name, _ in measured):
-        split = load_split(name, SPLIT)
-        yield Case(
-            name=name,
-            source=split.source,
-            sites=len(split.sites),
-            size=assumed_size([site.steward.round_size for site in split.sites], len(split.source)),
-            most=1,
-            prevalence=float(split.private_labels.mean()),
-            ceiling=_ceiling([split.source, split.private, split.test], [split.private_labels, split.test_labels]),
-            realised={epsilon: np.array(measured[name, _decimal(epsilon)]) for epsilon in EPSILONS},
-        )
+            scores = values["accuracy"] / 100, values["auc"] / 100
+            known[cell["problem"]][parse_rational(cell["epsilon"]), cell["seed"]] = scores
+    return dict(known)
 
 
-def _decimal(epsilon: Fraction) -> str:
-    return f"{float(epsilon):g}"
+@cache
+def request_for(data: str) -> Request:
+    """What the first learner of a scenario asks."""
+    return request_of(read_quoted(data.removeprefix(SCENARIO), schema=None, learner=""))
 
 
-def scenario_cases(repeats: int) -> Iterator[Case]:
-    """Built-in ones whose first learner pools `cells` answers about two classes."""
-    # The large ones last: what has been printed is kept if they take too long.
-    for name in sorted(builtin_scenarios(), key=lambda name: name.startswith("readmission")):
-        request = request_of(read_quoted(name, schema=None, learner=""))
-        if len(request.source.schema.classes) != 2 or request.strategy != "cells":
-            continue
-        scenario, _, folder = load_scenario(name)
-        records = load_records(scenario, folder)
-        realised: dict[Fraction, list[tuple[float, float]]] = defaultdict(list)
-        for repeat in range(1 if len(request.source) > LARGE else repeats):
-            sites = split_records(scenario, records, repeat)
-            asked, held = sites_of(scenario.learners[0], sites)
-            schema = sites[asked[0]].steward.schema
-            private, source, test = (
-                pl.concat(frames)
-                for frames in (
-                    [sites[site].counted for site in asked],
-                    [sites[site].source for site in held],
-                    [sites[site].test for site in asked],
-                )
-            )
-            encoded = [encode_frame(frame, schema) for frame in (source, private, test)]
-            label = sites[asked[0]].steward.label
-            labels = [encode_labels(frame[label], schema.classes) > 0 for frame in (private, test)]
-            if not repeat:
-                prevalence, ceiling = float(labels[0].mean()), _ceiling(encoded, labels)
-            for epsilon in EPSILONS:
-                problem = Problem(
-                    encoded[0], epsilon, len(asked), request.target_size, request.most_records_per_unit, repeat
-                )
-                realised[epsilon].append(_run(problem, encoded[1], encoded[2], labels[0], labels[1]))
-        yield Case(
-            name=name,
-            source=request.source,
-            sites=request.sites,
-            size=request.target_size,
-            most=request.most_records_per_unit,
-            prevalence=prevalence,
-            ceiling=ceiling,
-            realised={epsilon: np.array(runs) for epsilon, runs in realised.items()},
-        )
+@dataclass(frozen=True)
+class Parts:
+    """Records of one repeat of a scenario, as its first learner and the curators that it asks have them."""
+
+    source: Records
+    private: Records
+    test: Records
+    labels: NDArray[np.bool_]
+    test_labels: NDArray[np.bool_]
+    sites: int
 
 
-def _run(
-    problem: Problem, private: Records, test: Records, labels: NDArray[np.bool_], test_labels: NDArray[np.bool_]
-) -> tuple[float, float]:
-    """Accuracy and AUC of one study."""
-    rng = np.random.default_rng([problem.seed, problem.epsilon.numerator, problem.epsilon.denominator])
-    strategy = make_strategy("cells", {})
-    conversation = Conversation(strategy, problem)
-    tally = np.column_stack([~labels, labels]).astype(np.int64)
-    answers = []
-    for turn in QUERY_KINDS.turns(strategy.plan(problem)):
-        read = READERS[turn.planned.kind].rehearse
-        answers.append(read(conversation.body, turn, private, tally, problem.sites, rng))
-        conversation.hear(answers)
-    model = conversation.models[-1]
-    if model is None:
-        raise RuntimeError("no model")
-    positive = class_probabilities(model, test)[:, 1]
-    return float(np.mean((positive > 0.5) == test_labels)), float(roc_auc_score(test_labels, positive))
+@lru_cache(2)
+def parts_of(data: str, repeat: int) -> Parts:
+    """The records of one repeat."""
+    scenario, _, folder = load_scenario(data.removeprefix(SCENARIO))
+    sites = split_records(scenario, load_records(scenario, folder), repeat)
+    asked, held = sites_of(scenario.learners[0], sites)
+    steward = sites[asked[0]].steward
+    source = pl.concat([sites[site].source for site in held])
+    private, test = (pl.concat([getattr(sites[site], part) for site in asked]) for part in ("counted", "test"))
+    labels, test_labels = (encode_labels(frame[steward.label], steward.classes) > 0 for frame in (private, test))
+    encoded, encoded_private, encoded_test = (encode_frame(frame, steward.schema) for frame in (source, private, test))
+    return Parts(encoded, encoded_private, encoded_test, labels, test_labels, len(asked))
 
 
 def _ceiling(encoded: Sequence[Records], labels: Sequence[NDArray[np.bool_]]) -> float:
@@ -201,56 +181,242 @@ def _ceiling(encoded: Sequence[Records], labels: Sequence[NDArray[np.bool_]]) ->
     return max(float(roc_auc_score(labels[1], score)) for score in scores)
 
 
-@dataclass(frozen=True)
-class Held:
-    """One range against what came true.
+class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What was foretold.
 
     Attributes:
-        share: of the runs that lie in it.
-        width: of it.
+        data: a problem, or `SCENARIO` and a name.
+        stated: of `STATED`.
+        epsilon: exact text.
+        accuracy, auc: low and high.
+        seconds: that it took.
     """
 
-    share: float
-    width: float
+    data: str
+    stated: str
+    epsilon: str
+    accuracy: tuple[float, float]
+    auc: tuple[float, float]
+    seconds: float
+
+    @property
+    def key(self) -> Task:
+        """Which range it is."""
+        return Task(self.data, self.stated, self.epsilon, 0)
 
 
-def main(arguments: Sequence[str]) -> None:
-    """See the module."""
-    parser = argparse.ArgumentParser(prog="python -m lab.quotes", description=__doc__)
-    parser.add_argument("--repeats", type=int, default=4, help="of a scenario")
-    parser.add_argument("--only", choices=("problems", "scenarios"))
-    chosen = parser.parse_args(arguments)
-    wanted: list[Iterator[Case]] = [] if chosen.only == "scenarios" else [problem_cases()]
-    wanted += [] if chosen.only == "problems" else [scenario_cases(chosen.repeats)]
-    held: dict[tuple[str, str, Fraction], list[Held]] = defaultdict(list)
-    out = sys.stdout.write
-    out("| data | epsilon | accuracy quoted | came true | AUC quoted | came true | accuracy stated | AUC stated |\n")
-    out(f"|{'---|' * 8}\n")
-    for case in chain(*wanted):
-        for epsilon in EPSILONS:
-            cells = []
-            for belief, told in case.beliefs.items():
-                simulated = case.row(epsilon, told).simulated
-                if simulated is None:
-                    raise RuntimeError("not of two classes")
-                for what, scores, runs in zip(
-                    ("accuracy", "AUC"),
-                    (simulated.accuracy, simulated.auc),
-                    case.realised[epsilon].T,
-                    strict=True,
-                ):
-                    inside = (runs >= scores.low) & (runs <= scores.high)
-                    held[belief, what, epsilon].append(Held(float(inside.mean()), scores.high - scores.low))
-                    cells += [f"{scores.low:.2f}-{scores.high:.2f}", f"{runs.mean():.3f}"]
-            out(f"| {case.name} | {_decimal(epsilon)} | {' | '.join(cells[:4])} | {cells[4]} | {cells[6]} |\n")
-            sys.stdout.flush()
-    out(f"\n| stated | score | epsilon | cases | holds | mean width |\n|{'---|' * 6}\n")
-    for (belief, what, epsilon), found in sorted(held.items()):
-        share, width = (np.mean([getattr(each, name) for each in found]) for name in ("share", "width"))
-        out(f"| {belief} | {what} | {_decimal(epsilon)} | {len(found)} | {share:.2f} | {width:.2f} |\n")
+class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What came true.
+
+    Attributes:
+        data: as of `Range`.
+        epsilon: exact text.
+        seed: of the comparison's split, or the repeat of the scenario.
+        accuracy, auc: on the test records.
+        seconds: that it took; next to nothing where it is the comparison's.
+    """
+
+    data: str
+    epsilon: str
+    seed: int
+    accuracy: float
+    auc: float
+    seconds: float
+
+    @property
+    def key(self) -> Task:
+        """Which run it is."""
+        return Task(self.data, "cells", self.epsilon, self.seed)
 
 
-if __name__ == "__main__":
-    with threadpool_limits(1), warnings.catch_warnings():
-        warnings.simplefilter("ignore", StewardWarning)
-        main(sys.argv[1:])
+def foretell(task: Task) -> Range:
+    """One range."""
+    start = time.monotonic()
+    told = case(task.problem).simulated(parse_rational(task.epsilon), task.maker)
+    accuracy, auc = ((scores.low, scores.high) for scores in (told.accuracy, told.auc))
+    return Range(task.problem, task.maker, task.epsilon, accuracy, auc, round(time.monotonic() - start, 3))
+
+
+def come_true(task: Task) -> Outcome:
+    """One run of a scenario; of a problem what the comparison has."""
+    start, epsilon = time.monotonic(), parse_rational(task.epsilon)
+    scores = _run(task.problem, epsilon, task.seed) if task.problem.startswith(SCENARIO) else None
+    accuracy, auc = scores or measured()[task.problem][epsilon, task.seed]
+    return Outcome(task.problem, task.epsilon, task.seed, accuracy, auc, round(time.monotonic() - start, 3))
+
+
+def _run(data: str, epsilon: Fraction, repeat: int) -> tuple[float, float]:
+    """Accuracy and AUC of one study."""
+    parts, told = parts_of(data, repeat), request_for(data)
+    problem = Problem(parts.source, epsilon, parts.sites, told.target_size, told.most_records_per_unit, repeat)
+    rng = np.random.default_rng([repeat, epsilon.numerator, epsilon.denominator])
+    model = last_model(CellsStrategy(), problem, parts.private, parts.labels, rng)
+    positive = class_probabilities(model, parts.test)[:, 1]
+    return float(np.mean((positive > 0.5) == parts.test_labels)), float(roc_auc_score(parts.test_labels, positive))
+
+
+class Quoted(msgspec.Struct, frozen=True):
+    """One data set at one epsilon.
+
+    Attributes:
+        data, epsilon: as of `Range`.
+        ranges: stated -> score -> low and high.
+        means: score -> of the runs that came true.
+        holds: stated -> score -> share of the runs that lie in the range.
+    """
+
+    data: str
+    epsilon: str
+    ranges: dict[str, dict[str, tuple[float, float]]]
+    means: dict[str, float]
+    holds: dict[str, dict[str, float]]
+
+
+class Findings(msgspec.Struct, frozen=True):
+    """What was foretold and came true, in the order in which it is shown."""
+
+    rows: tuple[Quoted, ...]
+    provenance: Provenance | None = None
+
+
+SCORES = {"accuracy": "accuracy", "auc": "AUC"}
+
+
+def findings(cells: Mapping[str, Sequence[Range | Outcome]], provenance: Provenance | None = None) -> Findings:
+    """Of all data that are quoted in both ways and ran."""
+    ranges: dict[tuple[str, str], dict[str, dict[str, tuple[float, float]]]] = defaultdict(dict)
+    runs: dict[tuple[str, str], list[Outcome]] = defaultdict(list)
+    for cell in (*cells["ranges"], *cells["outcomes"]):
+        if isinstance(cell, Range):
+            ranges[cell.data, cell.epsilon][cell.stated] = {name: getattr(cell, name) for name in SCORES}
+        else:
+            runs[cell.data, cell.epsilon].append(cell)
+    whole = [key for key in ranges if key in runs and len(ranges[key]) == len(STATED)]
+    ordered = sorted(whole, key=lambda key: (DATA.index(key[0]), epsilon_order(key[1])))
+    return Findings(tuple(_row(key, ranges[key], runs[key]) for key in ordered), provenance)
+
+
+def _row(key: tuple[str, str], ranges: dict[str, dict[str, tuple[float, float]]], runs: Sequence[Outcome]) -> Quoted:
+    values = {name: np.array([getattr(run, name) for run in runs]) for name in SCORES}
+
+    def held(told: Mapping[str, tuple[float, float]]) -> dict[str, float]:
+        return {
+            name: float(np.mean((values[name] >= low) & (values[name] <= high))) for name, (low, high) in told.items()
+        }
+
+    return Quoted(
+        *key,
+        ranges=ranges,
+        means={name: float(each.mean()) for name, each in values.items()},
+        holds={stated: held(told) for stated, told in ranges.items()},
+    )
+
+
+def document(found: Findings) -> Document:
+    """How often ranges hold, and each of them."""
+    columns: list[Column[Quoted]] = [
+        Column("data", lambda row: row.data, names=True),
+        Column("epsilon", lambda row: row.epsilon, number=True),
+    ]
+    for name, score in SCORES.items():
+        columns += [_range(f"{score} quoted", NOTHING, name), _mean(name)]
+    columns += [_range(f"{score}, stated", BOTH, name) for name, score in SCORES.items()]
+    epsilons = sorted({row.epsilon for row in found.rows}, key=epsilon_order)
+    kinds = [(stated, name, epsilon) for stated in STATED for name in SCORES for epsilon in epsilons]
+    ways: list[Column[tuple[str, str, str]]] = [
+        Column("stated", lambda way: way[0], names=True),
+        Column("score", lambda way: SCORES[way[1]]),
+        Column("epsilon", lambda way: way[2], number=True),
+    ]
+    for what, rows in (
+        ("problems", [row for row in found.rows if not row.data.startswith(SCENARIO)]),
+        ("scenarios", [row for row in found.rows if row.data.startswith(SCENARIO)]),
+    ):
+        ways += _held(what, rows) if rows else []
+    return Document(
+        kind="ExPriL: quotes",
+        subject="what is foretold of cells, and what came true",
+        headline="Quotes against what came true",
+        sections=[
+            Section("How often the range holds", [Text(READING_HELD), Table.of("Ranges that hold", ways, kinds)])
+            if kinds
+            else Section("", []),
+            Section("By data", [Text(READING), Table.of("By data", columns, found.rows)]),
+        ],
+        note="docs/quote.md says what the tables show.",
+        sources=[("Study of quotes", found.provenance)],
+    )
+
+
+def _range(heading: str, stated: str, name: str) -> Column[Quoted]:
+    def show(row: Quoted) -> str:
+        low, high = row.ranges[stated][name]
+        return f"{low:.2f}-{high:.2f}"
+
+    return Column(heading, show, number=True)
+
+
+def _mean(name: str) -> Column[Quoted]:
+    return Column("came true", lambda row: f"{row.means[name]:.3f}", number=True)
+
+
+def _held(what: str, rows: Sequence[Quoted]) -> list[Column[tuple[str, str, str]]]:
+    """Of the problems or of the scenarios."""
+
+    def share(way: tuple[str, str, str]) -> str:
+        stated, name, epsilon = way
+        return f"{np.mean([row.holds[stated][name] for row in rows if row.epsilon == epsilon]):.2f}"
+
+    def width(way: tuple[str, str, str]) -> str:
+        stated, name, epsilon = way
+        ranges = [row.ranges[stated][name] for row in rows if row.epsilon == epsilon]
+        return f"{np.mean([high - low for low, high in ranges]):.2f}"
+
+    cases = len({row.data for row in rows})
+    return [
+        Column(f"holds, {cases} {what}", share, number=True),
+        Column(f"mean width, {what}", width, number=True),
+    ]
+
+
+def _two_classes(data: str) -> bool:
+    """Whether it is a problem with results, or a scenario whose first learner asks `cells` about two classes."""
+    if not data.startswith(SCENARIO):
+        return data in measured()
+    told = request_for(data)
+    return len(told.source.schema.classes) == 2 and told.strategy == "cells"
+
+
+def ranges_wanted(order: Order) -> list[Task]:
+    """Each data set once, in both ways."""
+    chosen = [data for data in order.size.axes["data"] if _two_classes(data)]
+    return [Task(data, stated, epsilon, 0) for data in chosen for epsilon in order.size.epsilons for stated in STATED]
+
+
+def outcomes_wanted(order: Order) -> list[Task]:
+    """What the comparison has of problems; of a scenario all repeats, or one."""
+    wanted = []
+    for data in filter(_two_classes, order.size.axes["data"]):
+        for epsilon in order.size.epsilons:
+            if data.startswith(SCENARIO):
+                large = len(request_for(data).source) > LARGE
+                seeds: Sequence[int] = order.seeds[:1] if large else order.seeds
+            else:
+                seeds = [seed for known, seed in measured()[data] if known == parse_rational(epsilon)]
+            wanted += [Task(data, "cells", epsilon, seed) for seed in seeds]
+    return wanted
+
+
+DATA = (*PROBLEMS, *(f"{SCENARIO}{name}" for name in builtin_scenarios()))
+STUDY = Study(
+    name="quotes",
+    title="What a quote foretells of cells, and what came true (docs/quote.md).",
+    parts=[Part("ranges", Range, ranges_wanted, foretell), Part("outcomes", Outcome, outcomes_wanted, come_true)],
+    findings=findings,
+    document=document,
+    choices={"data": DATA},
+    short=Size(1, EPSILONS, {"data": ("heart", "wdbc", f"{SCENARIO}heart")}, "a minute"),
+    full=Size(3, EPSILONS, {"data": DATA}, "half an hour"),
+    seed=0,
+    noise=NOISE,
+)

@@ -1,20 +1,17 @@
 """Many attributes of which ten carry the signal: what `cells` learns with attributes chosen first, and without.
 
-`python -m lab.wide FILE --seeds 4` continues FILE, JSON lines, and prints docs/strategies.md's table: area
-under the ROC curve on test records, and how far below logistic regression of all private records, tuned
-without privacy, that is.
-
 Records are invented. Source, private and test records are drawn apart; the curators and their noise are the real ones.
 """
 
-import argparse
-import json
 import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from itertools import product
-from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -24,13 +21,25 @@ from sklearn.linear_model import LogisticRegressionCV
 from sklearn.metrics import roc_auc_score
 
 from curator_node.steward import StewardFile
+from expril.report.document import Document, Section, Text
+from expril.report.provenance import Provenance
+from expril.report.table import Column, Table
 from lab.comparison.contestants import SELECTING
+from lab.comparison.outcome import epsilon_order
 from lab.comparison.studies import make_study
+from lab.coverage import Mean
 from lab.splits import BOUND, CLASSES, LABEL_COLUMN, Site, Split
 from protocol.record_frames import encode_frame
 from protocol.schema import NumericAttribute
+from simulations.campaign.store import Task
+from simulations.campaign.study import Order, Part, Size, Study
 
-FIRST_SEED = 7000
+READING = (
+    "Area under the ROC curve on test records, and how far below logistic regression of all private records, tuned "
+    "without privacy, that is: mean of the paired differences with its standard error."
+)
+IN_SITE = "in site"
+"""The way without privacy."""
 SIGNAL, STRENGTH = 10, 2.0
 """Columns that carry the signal, and the deviation of the log odds."""
 SOURCE, TEST = 2000, 6000
@@ -115,57 +124,157 @@ def private(split: Split, way: str, epsilon: Fraction) -> Floats:
     return found
 
 
-def main() -> None:
-    """Run what the file lacks, then print means and standard errors."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("file", type=Path)
-    for name, default in (("seeds", 4), ("sites", 2), ("size", 2000)):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--kinds", default=";".join(KINDS), help="with ; between")
-    parser.add_argument("--columns", default="200")
-    parser.add_argument("--ways", default="cells;cells, none chosen", help="with ; between")
-    parser.add_argument("--epsilons", default="1")
-    told = parser.parse_args()
-    done = [json.loads(line) for line in told.file.read_text().splitlines()] if told.file.exists() else []
-    names = ("kind", "columns", "sites", "size", "seed", "epsilon", "way")
-    known = {tuple(row[name] for name in names): row["auc"] for row in done}
-    columns, kinds = map(int, told.columns.split(",")), told.kinds.split(";")
-    with told.file.open("a") as out:
+class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One model.
 
-        def run(split: Split, key: tuple[object, ...], way: str, epsilon: str) -> None:
-            begun = time.process_time()
-            found = in_site(split) if way == "in site" else private(split, way, Fraction(epsilon))
-            known[*key, epsilon, way] = float(roc_auc_score(split.test_labels, found))
-            row = dict(zip((*names, "auc"), (*key, epsilon, way, known[*key, epsilon, way]), strict=True))
-            out.write(json.dumps({**row, "seconds": time.process_time() - begun}) + "\n")
-            out.flush()
+    Attributes:
+        kind: key of `KINDS`.
+        columns, sites, size: as of `wide_split`.
+        seed: of the records.
+        epsilon: exact text; "" of `IN_SITE`.
+        way: key of `WAYS`, or `IN_SITE`.
+        auc: on the test records.
+        seconds: of the processor.
+    """
 
-        for seed, width, kind in product(range(FIRST_SEED, FIRST_SEED + told.seeds), columns, kinds):
-            key = (kind, width, told.sites, told.size, seed)
-            wanted = [("", "in site"), *product(told.epsilons.split(","), told.ways.split(";"))]
-            lacking = [(epsilon, way) for epsilon, way in wanted if (*key, epsilon, way) not in known]
-            if not lacking:
-                continue
-            split = wide_split(kind, width, told.sites, told.size, seed)
-            for epsilon, way in lacking:
-                run(split, key, way, epsilon)
-    rows = pl.read_ndjson(told.file)
-    at = [name for name in names if name not in ("epsilon", "way")]
-    ceilings = rows.filter(pl.col("way") == "in site").select(*at, ceiling="auc")
-    paired = (
-        rows.filter(pl.col("way") != "in site")
-        .join(ceilings, on=at)
-        .with_columns(below=pl.col("ceiling") - pl.col("auc"))
+    kind: str
+    columns: int
+    sites: int
+    size: int
+    seed: int
+    epsilon: str
+    way: str
+    auc: float
+    seconds: float
+
+    @property
+    def key(self) -> Task:
+        """Which run it is."""
+        return Task(_problem(self.kind, self.columns, self.sites, self.size), self.way, self.epsilon, self.seed)
+
+
+def _problem(kind: str, *numbers: object) -> str:
+    return "; ".join(map(str, (kind, *numbers)))
+
+
+_split = lru_cache(1)(wide_split)
+"""The same records for all ways."""
+
+
+def compute(task: Task) -> Run:
+    """One run."""
+    kind, *numbers = task.problem.split("; ")
+    columns, sites, size = map(int, numbers)
+    split, begun = _split(kind, columns, sites, size, task.seed), time.process_time()
+    score = in_site(split) if task.maker == IN_SITE else private(split, task.maker, Fraction(task.epsilon))
+    auc = float(roc_auc_score(split.test_labels, score))
+    seconds = time.process_time() - begun
+    return Run(kind, columns, sites, size, task.seed, task.epsilon, task.maker, auc, seconds)
+
+
+def tasks(order: Order) -> list[Task]:
+    """Of each set of records the regression in site, and all ways at all epsilons."""
+    axes, epsilons = order.size.axes, order.size.epsilons
+    problems = [
+        _problem(*chosen) for chosen in product(*(axes[name] for name in ("kinds", "columns", "sites", "sizes")))
+    ]
+    ways = [("", IN_SITE), *product(epsilons, axes["ways"])]
+    return [Task(problem, way, epsilon, seed) for seed in order.seeds for problem in problems for epsilon, way in ways]
+
+
+class Way(msgspec.Struct, frozen=True):
+    """All runs of one way.
+
+    Attributes:
+        kind, columns, sites, size, epsilon, way: as of `Run`.
+        ceiling: mean area of the regression in site.
+        auc, below: the way's, and how far below the regression's.
+        seconds: mean.
+    """
+
+    kind: str
+    columns: int
+    sites: int
+    size: int
+    epsilon: str
+    way: str
+    ceiling: float
+    auc: Mean
+    below: Mean
+    seconds: float
+
+
+class Findings(msgspec.Struct, frozen=True):
+    """What the runs say, in the order in which it is shown."""
+
+    rows: tuple[Way, ...]
+    provenance: Provenance | None = None
+
+
+def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Findings:
+    """Of all runs whose records' regression is there."""
+    ceilings = {(run.key.problem, run.seed): run.auc for run in cells["runs"] if run.way == IN_SITE}
+    groups: dict[tuple[str, int, int, int, str, str], list[Run]] = defaultdict(list)
+    for run in cells["runs"]:
+        if run.way != IN_SITE and (run.key.problem, run.seed) in ceilings:
+            groups[run.kind, run.columns, run.sites, run.size, run.epsilon, run.way].append(run)
+    kinds, ways = list(KINDS), list(WAYS)
+    rows = []
+    for key in sorted(
+        groups, key=lambda key: (kinds.index(key[0]), *key[1:4], epsilon_order(key[4]), ways.index(key[5]))
+    ):
+        runs = groups[key]
+        above, auc = np.array([(ceilings[run.key.problem, run.seed], run.auc) for run in runs]).T
+        seconds = float(np.mean([run.seconds for run in runs]))
+        rows.append(Way(*key, float(above.mean()), Mean.of(auc), Mean.of(above - auc), seconds))
+    return Findings(tuple(rows), provenance)
+
+
+def document(found: Findings) -> Document:
+    """One table."""
+    columns: list[Column[Way]] = [
+        Column("kind", lambda row: row.kind, names=True),
+        *(Column(name, _number(name), number=True) for name in ("columns", "sites", "size")),
+        Column("epsilon", lambda row: row.epsilon),
+        Column("way", lambda row: row.way, names=True),
+        Column("regression in site", lambda row: f"{row.ceiling:.3f}", number=True),
+        Column("AUC", lambda row: row.auc.text(".3f"), number=True),
+        Column("below", lambda row: row.below.text(".3f"), number=True),
+        Column("seconds", lambda row: f"{row.seconds:.1f}", number=True),
+        Column("runs", lambda row: row.auc.runs, number=True),
+    ]
+    table = Table.of("Area under the ROC curve", columns, found.rows)
+    return Document(
+        kind="ExPriL: many attributes",
+        subject="chosen first, and not",
+        headline="Many attributes of which few carry the signal",
+        sections=[Section("Area under the ROC curve", [Text(READING), table])],
+        note="docs/strategies.md says what the table shows.",
+        sources=[("Study of many attributes", found.provenance)],
     )
-    table = paired.group_by([name for name in names if name != "seed"], maintain_order=True).agg(
-        pl.col("ceiling", "auc", "below").mean().round(3),
-        (pl.col("below").std() / pl.len().sqrt()).round(3).alias("±"),
-        pl.col("seconds").mean().round(1),
-        pl.len().alias("runs"),
-    )
-    with pl.Config(tbl_rows=-1, tbl_cols=-1):
-        print(table)  # noqa: T201
 
 
-if __name__ == "__main__":
-    main()
+def _number(name: str) -> Callable[[Way], int]:
+    return lambda row: getattr(row, name)
+
+
+CHOICES = {
+    "kinds": tuple(KINDS),
+    "columns": ("30", "60", "100", "200"),
+    "sites": ("2", "4"),
+    "sizes": ("1000", "2000", "4000", "8000"),
+    "ways": tuple(WAYS),
+}
+USUAL = {"columns": ("200",), "sites": ("2",), "sizes": ("2000",), "ways": ("cells", "cells, none chosen")}
+STUDY = Study(
+    name="wide",
+    title="Many attributes of which ten carry the signal (docs/strategies.md).",
+    parts=[Part("runs", Run, tasks, compute)],
+    findings=findings,
+    document=document,
+    choices=CHOICES,
+    short=Size(1, ("1",), {**USUAL, "kinds": ("equal",), "columns": ("100",)}, "a minute"),
+    full=Size(6, ("1",), {**USUAL, "kinds": tuple(KINDS)}, "an hour"),
+    seed=7000,
+    width=160,
+)

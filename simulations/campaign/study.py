@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product, starmap
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ class Size:
 
     Attributes:
         repeats: of each cell; repeat r has seed `seed + r`.
-        epsilons: exact texts.
+        epsilons: exact texts; none where the study's cells have epsilons of their own.
         axes: name of a choice -> what is chosen, such as data sets; values are keys of `Study.choices`.
         takes: on two cores, in words: "two minutes".
     """
@@ -61,6 +62,11 @@ class Order:
     def seeds(self) -> range:
         """One a repeat."""
         return range(self.seed, self.seed + self.size.repeats)
+
+    def tasks(self, problems: str, makers: str) -> list[Task]:
+        """One of each seed, problem, epsilon and maker; both are names of axes."""
+        axes = self.size.axes
+        return list(starmap(_task, product(self.seeds, axes[problems], self.size.epsilons, axes[makers])))
 
 
 @dataclass(frozen=True)
@@ -184,9 +190,11 @@ class Study:
             only: "axis=one,two" each.
 
         Raises:
-            ConfigurationError: no such axis, or no such choice.
+            ConfigurationError: no such axis, or no such choice; or epsilons of a study that has none to choose.
         """
         size = self.full if full else self.short
+        if epsilons and not size.epsilons:
+            raise ConfigurationError(f"--epsilon: the study {self.name} has no epsilon to choose")
         axes = dict(size.axes)
         for text in only:
             axis, _, names = text.partition("=")
@@ -195,6 +203,10 @@ class Study:
                 raise ConfigurationError(f"--only {text}: the study {self.name} has no such axis; there are: {known}")
             axes[axis] = parse_names(names, self.choices[axis], axis.removesuffix("s"))
         return Size(repeats or size.repeats, epsilons or size.epsilons, axes, size.takes)
+
+
+def _task(seed: int, problem: str, epsilon: str, maker: str) -> Task:
+    return Task(problem, maker, epsilon, seed)
 
 
 def write_texts(out: Path, files: Mapping[str, str]) -> None:
