@@ -33,13 +33,14 @@ class Mean(msgspec.Struct, frozen=True):
         return cls(float(array.mean()), float(array.std(ddof=1) / np.sqrt(count)) if count > 1 else 0.0, count)
 
     def text(self, form: str, *, factor: float = 1.0) -> str:
-        """Value ± error.
+        """Value ± error; the value alone of a single run.
 
         Args:
             form: of the value; the error has no sign.
             factor: by which both are multiplied, such as 100 for points.
         """
-        return f"{factor * self.value:{form}} ± {factor * self.error:{form.removeprefix('+')}}"
+        value = f"{factor * self.value:{form}}"
+        return f"{value} ± {factor * self.error:{form.removeprefix('+')}}" if self.runs > 1 else value
 
 
 class Coverage(msgspec.Struct, frozen=True):

@@ -77,7 +77,8 @@ WEIGHTED = (
 READING = (
     "Means with intervals of 95 %, Student's; differences are paired by run. Distance: the total variation of the "
     "weighted source from fresh private records over 16 cells of a pair of attributes, mean over all pairs. The "
-    "published mechanism and Eq. 2 with its best regularisation are played outside of any curator, at a third of epsilon."
+    "published mechanism and Eq. 2 with its best regularisation are played outside of any curator, at a third of "
+    "epsilon."
 )
 SILENT = ("paper-c", "paper-c, tilt", "importance")
 """Those that are also asked with next to no noise."""
@@ -393,7 +394,7 @@ STUDY = Study(
     findings=findings,
     document=document,
     choices={"problems": NAMES},
-    short=Size(2, (), {"problems": ("CTG-B",)}, "two minutes"),
+    short=Size(2, (), {"problems": ("CTG-B",)}, "half a minute"),
     full=Size(max(RUNS.values()), (), {"problems": NAMES}, "an hour"),
     seed=0,
 )

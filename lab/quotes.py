@@ -419,4 +419,5 @@ STUDY = Study(
     full=Size(3, EPSILONS, {"data": DATA}, "half an hour"),
     seed=0,
     noise=NOISE,
+    width=150,
 )

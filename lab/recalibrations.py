@@ -39,8 +39,9 @@ SIZES = ((400, Fraction(1, 4)), (1_000, Fraction(1)))
 PREVALENCES = (0.05, 0.3)
 WRONG = ((0.0, 1.0), (-0.4, 1.0), (-0.8, 1.0), (0.0, 0.6), (0.3, 1.5))
 """Shift of the model's logits, and the slope that they need."""
-RULES = {"always": 0.0, "Bayes factor > 1": LEAST_FACTOR, "> 3": 3.0}
-"""When the map is used -> the factor above which it is."""
+ALWAYS = "always"
+RULES = {ALWAYS: 0.0, "factor > 1": LEAST_FACTOR, "factor > 3": 3.0}
+"""When the map is used -> the Bayes factor above which it is."""
 READING = (
     "How often a rule uses the map, and what that changes in expected log loss and Brier score, times 1,000, against "
     "the same model left alone; means with their standard errors. Slope is what the risks need. Held: the share of "
@@ -271,11 +272,12 @@ def document(found: Findings) -> Document:
 
 
 def _rule(name: str) -> list[Column[Recalibrations]]:
-    return [
+    columns: list[Column[Recalibrations]] = [
         Column(f"{name}: on", lambda row: f"{row.rules[name].on:.2f}", number=True),
         Column(f"{name}: log loss", lambda row: row.rules[name].log_loss.text("+.2f", factor=1000.0), number=True),
         Column(f"{name}: Brier", lambda row: row.rules[name].brier.text("+.2f", factor=1000.0), number=True),
     ]
+    return columns[1:] if name == ALWAYS else columns
 
 
 def tasks(order: Order) -> list[Task]:
@@ -304,5 +306,5 @@ STUDY = Study(
     full=Size(20, (), CHOICES, "five minutes"),
     seed=0,
     noise=NOISE,
-    width=200,
+    width=220,
 )
