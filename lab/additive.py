@@ -20,7 +20,7 @@ from expril.report.table import Column, Table
 from lab.comparison.contestants import LACE_OR_HOSPITAL, OF_READMISSION
 from lab.comparison.outcome import epsilon_order
 from lab.comparison.studies import make_study
-from lab.coverage import Mean
+from lab.coverage import Mean, Rows
 from lab.problems import PROBLEMS, load_split
 from lab.splits import Options, Split
 from simulations.campaign.store import Task
@@ -115,21 +115,14 @@ class Way(msgspec.Struct, frozen=True):
     seconds: float
 
 
-class Findings(msgspec.Struct, frozen=True):
-    """What the runs say, in the order in which it is shown."""
-
-    rows: tuple[Way, ...]
-    provenance: Provenance | None = None
-
-
-def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Findings:
+def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Rows[Way]:
     """All that the runs show, whatever is still missing."""
     groups: dict[tuple[str, str, str], list[Run]] = defaultdict(list)
     for run in cells["runs"]:
         groups[run.problem, run.epsilon, run.way].append(run)
     problems, ways = list(PROBLEMS), list(WAYS)
     ordered = sorted(groups, key=lambda key: (problems.index(key[0]), epsilon_order(key[1]), ways.index(key[2])))
-    return Findings(tuple(_row(key, groups[key]) for key in ordered), provenance)
+    return Rows(tuple(_row(key, groups[key]) for key in ordered), provenance)
 
 
 def _row(key: tuple[str, str, str], runs: Sequence[Run]) -> Way:
@@ -137,7 +130,7 @@ def _row(key: tuple[str, str, str], runs: Sequence[Run]) -> Way:
     return Way(*key, accuracy, auc, float(np.mean([run.seconds for run in runs])))
 
 
-def document(found: Findings) -> Document:
+def document(found: Rows[Way]) -> Document:
     """One table."""
     columns: list[Column[Way]] = [
         Column("problem", lambda row: row.problem, names=True),

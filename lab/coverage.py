@@ -1,15 +1,27 @@
 """How far what is said is from what is so, over many runs: means with their errors, and how often intervals hold."""
 
 from collections.abc import Sequence
+from typing import Generic, TypeVar
 
 import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
+from expril.report.provenance import Provenance
+
+Row = TypeVar("Row")
+
 WANTED = 0.93
 """Of intervals of 95 %, this share shall hold."""
 FORGIVEN = 2.0
 """Standard errors by which `Coverage` lets a bar be missed."""
+
+
+class Rows(msgspec.Struct, Generic[Row], frozen=True):
+    """What the runs of a study say, in the order in which it is shown."""
+
+    rows: tuple[Row, ...]
+    provenance: Provenance | None = None
 
 
 class Mean(msgspec.Struct, frozen=True):

@@ -20,7 +20,7 @@ from expril.report.provenance import Provenance
 from expril.report.table import Column, Table
 from lab.comparison.measures import measure
 from lab.comparison.outcome import epsilon_order
-from lab.coverage import Coverage, marked
+from lab.coverage import Coverage, Rows, marked
 from lab.exact_counts import NOISE, learn_from_counts
 from lab.hospitals import scenario_split
 from lab.problems import PROBLEMS, load_halves
@@ -216,14 +216,7 @@ class Estimates(msgspec.Struct, frozen=True):
     means: dict[str, float]
 
 
-class Findings(msgspec.Struct, frozen=True):
-    """What the runs say, in the order in which it is shown."""
-
-    rows: tuple[Estimates, ...]
-    provenance: Provenance | None = None
-
-
-def findings(cells: Mapping[str, Sequence[Estimate]], provenance: Provenance | None = None) -> Findings:
+def findings(cells: Mapping[str, Sequence[Estimate]], provenance: Provenance | None = None) -> Rows[Estimates]:
     """All that the runs show, whatever is still missing."""
     groups: dict[tuple[str, str, str], list[Estimate]] = defaultdict(list)
     for run in cells["runs"]:
@@ -231,7 +224,7 @@ def findings(cells: Mapping[str, Sequence[Estimate]], provenance: Provenance | N
             groups[run.labels, run.epsilon, name].append(run)
     names = [ALL, *sorted(DATASETS)]
     ordered = sorted(groups, key=lambda key: (key[0] == COIN, epsilon_order(key[1]), names.index(key[2])))
-    return Findings(tuple(_row(key, groups[key]) for key in ordered), provenance)
+    return Rows(tuple(_row(key, groups[key]) for key in ordered), provenance)
 
 
 def _row(key: tuple[str, str, str], runs: Sequence[Estimate]) -> Estimates:
@@ -244,7 +237,7 @@ def _row(key: tuple[str, str, str], runs: Sequence[Estimate]) -> Estimates:
     )
 
 
-def document(found: Findings) -> Document:
+def document(found: Rows[Estimates]) -> Document:
     """Bias and coverage, then means, of each sort of labels."""
     sections = []
     for labels in dict.fromkeys(row.labels for row in found.rows):

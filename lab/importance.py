@@ -366,7 +366,7 @@ def document(found: Findings) -> Document:
         kind="ExPriL: importance weights",
         subject="beside the least squares of Eq. 2",
         headline="Importance weights: a second way to weigh the source",
-        sections=sections if found.runs else [],
+        sections=sections,
         note="docs/importance-weights.md says what the tables show.",
         sources=[("Study of importance weights", found.provenance)],
     )

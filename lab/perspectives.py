@@ -17,7 +17,7 @@ from expril.report.provenance import Provenance
 from expril.report.table import Column, Table
 from lab.comparison.outcome import epsilon_order
 from lab.comparison.studies import run_study
-from lab.coverage import Mean
+from lab.coverage import Mean, Rows
 from lab.problems import PAPER_DATASETS, load_split
 from simulations.campaign.store import Task
 from simulations.campaign.study import Part, Size, Study
@@ -106,14 +106,7 @@ class Setting(msgspec.Struct, frozen=True):
     accuracy: dict[str, Mean]
 
 
-class Findings(msgspec.Struct, frozen=True):
-    """What the studies say, in the order in which it is shown."""
-
-    rows: tuple[Setting, ...]
-    provenance: Provenance | None = None
-
-
-def findings(cells: Mapping[str, Sequence[Screening]], provenance: Provenance | None = None) -> Findings:
+def findings(cells: Mapping[str, Sequence[Screening]], provenance: Provenance | None = None) -> Rows[Setting]:
     """Differences of what has a baseline on the same split; the rest has none yet."""
     known = {cell.key: cell.accuracy for cell in cells["runs"]}
     groups: dict[tuple[str, str], list[Screening]] = defaultdict(list)
@@ -129,10 +122,10 @@ def findings(cells: Mapping[str, Sequence[Screening]], provenance: Provenance | 
                 values[cell.dataset].append(cell.accuracy - (0.0 if setting == BASELINE else known[beside]))
         seconds = float(np.median([cell.seconds for cell in own]))
         rows.append(Setting(epsilon, setting, seconds, {name: Mean.of(values[name]) for name in values}))
-    return Findings(tuple(rows), provenance)
+    return Rows(tuple(rows), provenance)
 
 
-def document(found: Findings) -> Document:
+def document(found: Rows[Setting]) -> Document:
     """A table for each epsilon."""
     tables = []
     for epsilon in dict.fromkeys(row.epsilon for row in found.rows):
@@ -147,7 +140,7 @@ def document(found: Findings) -> Document:
         kind="ExPriL: perspectives",
         subject="strategies of several rounds",
         headline="The strategies of the paper's perspectives against cells",
-        sections=[Section("Accuracy", [Text(READING), *tables])] if tables else [],
+        sections=[Section("Accuracy", [Text(READING), *tables])],
         note="docs/strategies.md says what the tables show.",
         sources=[("Study of perspectives", found.provenance)],
     )

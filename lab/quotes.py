@@ -26,6 +26,7 @@ from expril.report.document import Document, Section, Text
 from expril.report.provenance import Provenance
 from expril.report.table import Column, Table
 from lab.comparison.outcome import epsilon_order
+from lab.coverage import Rows
 from lab.exact_counts import NOISE, last_model
 from lab.problems import PROBLEMS, load_split
 from learner_node.label_model.prior import Belief
@@ -272,17 +273,10 @@ class Quoted(msgspec.Struct, frozen=True):
     holds: dict[str, dict[str, float]]
 
 
-class Findings(msgspec.Struct, frozen=True):
-    """What was foretold and came true, in the order in which it is shown."""
-
-    rows: tuple[Quoted, ...]
-    provenance: Provenance | None = None
-
-
 SCORES = {"accuracy": "accuracy", "auc": "AUC"}
 
 
-def findings(cells: Mapping[str, Sequence[Range | Outcome]], provenance: Provenance | None = None) -> Findings:
+def findings(cells: Mapping[str, Sequence[Range | Outcome]], provenance: Provenance | None = None) -> Rows[Quoted]:
     """Of all data that are quoted in both ways and ran."""
     ranges: dict[tuple[str, str], dict[str, dict[str, tuple[float, float]]]] = defaultdict(dict)
     runs: dict[tuple[str, str], list[Outcome]] = defaultdict(list)
@@ -293,7 +287,7 @@ def findings(cells: Mapping[str, Sequence[Range | Outcome]], provenance: Provena
             runs[cell.data, cell.epsilon].append(cell)
     whole = [key for key in ranges if key in runs and len(ranges[key]) == len(STATED)]
     ordered = sorted(whole, key=lambda key: (DATA.index(key[0]), epsilon_order(key[1])))
-    return Findings(tuple(_row(key, ranges[key], runs[key]) for key in ordered), provenance)
+    return Rows(tuple(_row(key, ranges[key], runs[key]) for key in ordered), provenance)
 
 
 def _row(key: tuple[str, str], ranges: dict[str, dict[str, tuple[float, float]]], runs: Sequence[Outcome]) -> Quoted:
@@ -312,7 +306,7 @@ def _row(key: tuple[str, str], ranges: dict[str, dict[str, tuple[float, float]]]
     )
 
 
-def document(found: Findings) -> Document:
+def document(found: Rows[Quoted]) -> Document:
     """How often ranges hold, and each of them."""
     columns: list[Column[Quoted]] = [
         Column("data", lambda row: row.data, names=True),
@@ -338,9 +332,7 @@ def document(found: Findings) -> Document:
         subject="what is foretold of cells, and what came true",
         headline="Quotes against what came true",
         sections=[
-            Section("How often the range holds", [Text(READING_HELD), Table.of("Ranges that hold", ways, kinds)])
-            if kinds
-            else Section("", []),
+            Section("How often the range holds", [Text(READING_HELD), Table.of("Ranges that hold", ways, kinds)]),
             Section("By data", [Text(READING), Table.of("By data", columns, found.rows)]),
         ],
         note="docs/quote.md says what the tables show.",

@@ -21,7 +21,7 @@ from scipy.special import expit, xlogy
 from expril.report.document import Document, Section, Text
 from expril.report.provenance import Provenance
 from expril.report.table import Column, Table
-from lab.coverage import Mean
+from lab.coverage import Mean, Rows
 from lab.exact_counts import NOISE
 from learner_node.recalibration import LEAST_FACTOR, recalibrate
 from learner_node.scored import bin_count
@@ -215,19 +215,12 @@ class Recalibrations(msgspec.Struct, frozen=True):
     intercept_held: float
 
 
-class Findings(msgspec.Struct, frozen=True):
-    """What the trials say, in the order of the settings."""
-
-    rows: tuple[Recalibrations, ...]
-    provenance: Provenance | None = None
-
-
-def findings(cells: Mapping[str, Sequence[Trial]], provenance: Provenance | None = None) -> Findings:
+def findings(cells: Mapping[str, Sequence[Trial]], provenance: Provenance | None = None) -> Rows[Recalibrations]:
     """All that the trials show, whatever is still missing."""
     groups: dict[str, list[Trial]] = defaultdict(list)
     for trial in sorted(cells["trials"], key=lambda trial: trial.seed):
         groups[trial.setting].append(trial)
-    return Findings(tuple(_row(name, groups[name]) for name in SETTINGS if name in groups), provenance)
+    return Rows(tuple(_row(name, groups[name]) for name in SETTINGS if name in groups), provenance)
 
 
 def _row(name: str, trials: Sequence[Trial]) -> Recalibrations:
@@ -244,7 +237,7 @@ def _row(name: str, trials: Sequence[Trial]) -> Recalibrations:
     return Recalibrations(name, len(trials), {name: rule(least) for name, least in RULES.items()}, slope, intercept)
 
 
-def document(found: Findings) -> Document:
+def document(found: Rows[Recalibrations]) -> Document:
     """One table."""
 
     def told(show: Callable[[Setting], str]) -> Callable[[Recalibrations], str]:

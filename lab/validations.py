@@ -25,6 +25,7 @@ from expril.report.document import Document, Section, Text
 from expril.report.provenance import Provenance
 from expril.report.table import Column, Table
 from lab.comparison.outcome import epsilon_order
+from lab.coverage import Rows
 from lab.exact_counts import NOISE
 from learner_node.performance import Interval, Performance, performance
 from learner_node.score_posterior import draw_counts
@@ -327,14 +328,7 @@ class Validations(msgspec.Struct, frozen=True):
     holds: dict[str, float]
 
 
-class Findings(msgspec.Struct, frozen=True):
-    """What the runs say, in the order in which it is shown."""
-
-    rows: tuple[Validations, ...]
-    provenance: Provenance | None = None
-
-
-def findings(cells: Mapping[str, Sequence[Held]], provenance: Provenance | None = None) -> Findings:
+def findings(cells: Mapping[str, Sequence[Held]], provenance: Provenance | None = None) -> Rows[Validations]:
     """All that the runs show, whatever is still missing."""
     groups: dict[tuple[str, str, str], list[Held]] = defaultdict(list)
     for run in cells["runs"]:
@@ -342,7 +336,7 @@ def findings(cells: Mapping[str, Sequence[Held]], provenance: Provenance | None 
             groups[run.part, run.epsilon, name].append(run)
     names = [ALL, *DATASETS]
     ordered = sorted(groups, key=lambda key: (key[0], _upwards(key[1]), names.index(key[2])))
-    return Findings(tuple(_row(key, groups[key]) for key in ordered), provenance)
+    return Rows(tuple(_row(key, groups[key]) for key in ordered), provenance)
 
 
 def _upwards(epsilon: str) -> Fraction:
@@ -362,7 +356,7 @@ def _row(key: tuple[str, str, str], runs: Sequence[Held]) -> Validations:
     )
 
 
-def document(found: Findings) -> Document:
+def document(found: Rows[Validations]) -> Document:
     """A table over all data sets, and one by data set."""
     columns: list[Column[Validations]] = [
         Column("answers", lambda row: row.part),

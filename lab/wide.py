@@ -27,7 +27,7 @@ from expril.report.table import Column, Table
 from lab.comparison.contestants import SELECTING
 from lab.comparison.outcome import epsilon_order
 from lab.comparison.studies import make_study
-from lab.coverage import Mean
+from lab.coverage import Mean, Rows
 from lab.splits import BOUND, CLASSES, LABEL_COLUMN, Site, Split
 from protocol.record_frames import encode_frame
 from protocol.schema import NumericAttribute
@@ -204,14 +204,7 @@ class Way(msgspec.Struct, frozen=True):
     seconds: float
 
 
-class Findings(msgspec.Struct, frozen=True):
-    """What the runs say, in the order in which it is shown."""
-
-    rows: tuple[Way, ...]
-    provenance: Provenance | None = None
-
-
-def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Findings:
+def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Rows[Way]:
     """Of all runs whose records' regression is there."""
     ceilings = {(run.key.problem, run.seed): run.auc for run in cells["runs"] if run.way == IN_SITE}
     groups: dict[tuple[str, int, int, int, str, str], list[Run]] = defaultdict(list)
@@ -227,10 +220,10 @@ def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None =
         above, auc = np.array([(ceilings[run.key.problem, run.seed], run.auc) for run in runs]).T
         seconds = float(np.mean([run.seconds for run in runs]))
         rows.append(Way(*key, float(above.mean()), Mean.of(auc), Mean.of(above - auc), seconds))
-    return Findings(tuple(rows), provenance)
+    return Rows(tuple(rows), provenance)
 
 
-def document(found: Findings) -> Document:
+def document(found: Rows[Way]) -> Document:
     """One table."""
     columns: list[Column[Way]] = [
         Column("kind", lambda row: row.kind, names=True),

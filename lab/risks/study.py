@@ -193,7 +193,7 @@ def document(found: Findings) -> Document:
         sections=[
             Section("Settings and classes", [Text(READING), Table.of("Settings and classes", columns, found.rows)]),
             Section("Bars met", [counts]),
-            Section("Against the model without networks", [Text(READING_PAIRS), differences] if found.pairs else []),
+            Section("Against the model without networks", [Text(READING_PAIRS), differences]),
         ],
         note="docs/risks.md says what the tables show.",
         sources=[("Study of risks", found.provenance)],
