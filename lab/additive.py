@@ -4,11 +4,9 @@ It may be about named attributes, all, or chosen ones; or half of the budget is 
 """
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
@@ -16,11 +14,11 @@ from sklearn.metrics import roc_auc_score
 
 from expril.report.document import Document, Section, Text
 from expril.report.provenance import Provenance
-from expril.report.table import Column, Table
+from expril.report.table import Table
+from lab.averages import RUNS, Averages, Run, averages, mean, names, number, plain, summary
 from lab.comparison.contestants import LACE_OR_HOSPITAL, OF_READMISSION
 from lab.comparison.outcome import epsilon_order
 from lab.comparison.studies import make_study
-from lab.coverage import Mean, Rows
 from lab.problems import PROBLEMS, load_split
 from lab.splits import Options, Split
 from simulations.campaign.store import Task
@@ -57,98 +55,41 @@ WAYS: dict[str, Callable[[Split, Fraction], Floats]] = {
 OF_READMISSION_ALONE = {"named", "published"}
 
 
-class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One study.
-
-    Attributes:
-        problem: key of `PROBLEMS`.
-        seed: of the split.
-        epsilon: exact text.
-        way: key of `WAYS`.
-        accuracy, auc: on the test records, in percent.
-        seconds: of the processor.
-    """
-
-    problem: str
-    seed: int
-    epsilon: str
-    way: str
-    accuracy: float
-    auc: float
-    seconds: float
-
-    @property
-    def key(self) -> Task:
-        """Which run it is."""
-        return Task(self.problem, self.way, self.epsilon, self.seed)
-
-
 def compute(task: Task) -> Run:
-    """One run."""
+    """One run: accuracy and area on the test records, in percent."""
     split, begun = load_split(task.problem, task.seed), time.process_time()
     probability, truth = WAYS[task.maker](split, Fraction(task.epsilon)), split.test_labels
-    return Run(
-        problem=task.problem,
-        seed=task.seed,
-        epsilon=task.epsilon,
-        way=task.maker,
-        accuracy=100 * float(np.mean((probability > 0.5) == truth)),
-        auc=100 * float(roc_auc_score(truth, probability)),
-        seconds=time.process_time() - begun,
-    )
+    scores = {
+        "accuracy": 100 * float(np.mean((probability > 0.5) == truth)),
+        "auc": 100 * float(roc_auc_score(truth, probability)),
+    }
+    return Run(*task, scores, time.process_time() - begun)
 
 
-class Way(msgspec.Struct, frozen=True):
-    """All runs of one way.
-
-    Attributes:
-        problem, epsilon, way: as of `Run`.
-        accuracy, auc: in percent.
-        seconds: mean.
-    """
-
-    problem: str
-    epsilon: str
-    way: str
-    accuracy: Mean
-    auc: Mean
-    seconds: float
+NUMBERS = {
+    "accuracy": mean(lambda run: run.numbers["accuracy"]),
+    "auc": mean(lambda run: run.numbers["auc"]),
+    "seconds": plain(lambda run: run.seconds),
+}
 
 
-def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Rows[Way]:
-    """All that the runs show, whatever is still missing."""
-    groups: dict[tuple[str, str, str], list[Run]] = defaultdict(list)
-    for run in cells["runs"]:
-        groups[run.problem, run.epsilon, run.way].append(run)
-    problems, ways = list(PROBLEMS), list(WAYS)
-    ordered = sorted(groups, key=lambda key: (problems.index(key[0]), epsilon_order(key[1]), ways.index(key[2])))
-    return Rows(tuple(_row(key, groups[key]) for key in ordered), provenance)
+def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Averages:
+    """Of each problem, epsilon and way."""
+    named = (((run.problem, run.epsilon, run.maker), run) for run in cells["runs"])
+    return averages(named, NUMBERS, (list(PROBLEMS).index, epsilon_order, list(WAYS).index), provenance)
 
 
-def _row(key: tuple[str, str, str], runs: Sequence[Run]) -> Way:
-    accuracy, auc = (Mean.of([getattr(run, name) for run in runs]) for name in ("accuracy", "auc"))
-    return Way(*key, accuracy, auc, float(np.mean([run.seconds for run in runs])))
-
-
-def document(found: Rows[Way]) -> Document:
+def document(found: Averages) -> Document:
     """One table."""
-    columns: list[Column[Way]] = [
-        Column("problem", lambda row: row.problem, names=True),
-        Column("epsilon", lambda row: row.epsilon),
-        Column("way", lambda row: row.way, names=True),
-        Column("accuracy", lambda row: row.accuracy.text(".1f"), number=True),
-        Column("AUC", lambda row: row.auc.text(".1f"), number=True),
-        Column("seconds", lambda row: f"{row.seconds:.1f}", number=True),
-        Column("runs", lambda row: row.auc.runs, number=True),
+    columns = [
+        *names("problem; epsilon; way"),
+        number("accuracy", "accuracy", ".1f"),
+        number("AUC", "auc", ".1f"),
+        number("seconds", "seconds", ".1f"),
+        RUNS,
     ]
-    return Document(
-        kind="ExPriL: an additive question",
-        subject="what it brings beside cells",
-        headline="An additive question beside cells",
-        sections=[Section("Accuracy and AUC", [Text(READING), Table.of("Accuracy and AUC", columns, found.rows)])],
-        note="docs/strategies.md says what the table shows.",
-        sources=[("Study of an additive question", found.provenance)],
-    )
+    section = Section("Accuracy and AUC", [Text(READING), Table.of("Accuracy and AUC", columns, found.rows)])
+    return summary("additive", "An additive question beside cells", "strategies.md", [section], found.provenance)
 
 
 def tasks(order: Order) -> list[Task]:

@@ -5,10 +5,10 @@ then no model can beat the majority class or rank. No curator is involved: see `
 """
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
+from operator import attrgetter
 
 import msgspec
 import numpy as np
@@ -18,9 +18,22 @@ from sklearn.metrics import roc_auc_score
 from expril.report.document import Document, Section, Text
 from expril.report.provenance import Provenance
 from expril.report.table import Column, Table
+from lab.averages import (
+    RUNS,
+    Average,
+    Averages,
+    Mean,
+    Summary,
+    averages,
+    covers,
+    mean,
+    names,
+    number,
+    plain,
+    summary,
+)
 from lab.comparison.measures import measure
 from lab.comparison.outcome import epsilon_order
-from lab.coverage import Coverage, Rows, marked
 from lab.exact_counts import NOISE, learn_from_counts
 from lab.hospitals import scenario_split
 from lab.problems import PROBLEMS, load_halves
@@ -197,91 +210,66 @@ def _tested(
     return float(correct.mean()), share_error(correct, units), auc, auc_error(labels, probability, units)
 
 
-class Estimates(msgspec.Struct, frozen=True):
-    """The runs of one data set, or of all, with one sort of labels at one epsilon.
-
-    Attributes:
-        labels, epsilon, dataset: as of `Estimate`; `ALL` for all data sets.
-        runs: how many.
-        accuracy, auc: what their intervals said.
-        means: of each of `MEASURES`.
-    """
-
-    labels: str
-    epsilon: str
-    dataset: str
-    runs: int
-    accuracy: Coverage
-    auc: Coverage
-    means: dict[str, float]
+FORGIVEN = 2.0
+"""Standard errors by which a bar may be missed."""
+SCORES = {
+    "accuracy": ("expected", "accuracy", "low", "high", "holds"),
+    "auc": ("expected_auc", "auc", "auc_low", "auc_high", "auc_holds"),
+}
+"""Score -> attributes of a run: expected, found, low, high, holds."""
 
 
-def findings(cells: Mapping[str, Sequence[Estimate]], provenance: Provenance | None = None) -> Rows[Estimates]:
-    """All that the runs show, whatever is still missing."""
-    groups: dict[tuple[str, str, str], list[Estimate]] = defaultdict(list)
-    for run in cells["runs"]:
-        for name in (ALL, run.dataset):
-            groups[run.labels, run.epsilon, name].append(run)
-    names = [ALL, *sorted(DATASETS)]
-    ordered = sorted(groups, key=lambda key: (key[0] == COIN, epsilon_order(key[1]), names.index(key[2])))
-    return Rows(tuple(_row(key, groups[key]) for key in ordered), provenance)
+def _coverage(score: str) -> dict[str, Summary]:
+    """Bias and half-width in points, and how often the intervals hold."""
+    expected, found, low, high, holds = map(attrgetter, SCORES[score])
+    return {
+        f"{score}_bias": mean(lambda run: 100.0 * (expected(run) - found(run))),
+        f"{score}_half_width": plain(lambda run: 50.0 * (high(run) - low(run))),
+        f"{score}_holds": plain(holds),
+    }
 
 
-def _row(key: tuple[str, str, str], runs: Sequence[Estimate]) -> Estimates:
-    return Estimates(
-        *key,
-        runs=len(runs),
-        accuracy=Coverage.of([(run.expected, run.accuracy, run.low, run.high, run.holds) for run in runs]),
-        auc=Coverage.of([(run.expected_auc, run.auc, run.auc_low, run.auc_high, run.auc_holds) for run in runs]),
-        means={name: float(np.mean([getattr(run, name) for run in runs])) for name in MEASURES},
-    )
+NUMBERS = {
+    **_coverage("accuracy"),
+    **_coverage("auc"),
+    **{f"mean_{name}": plain(attrgetter(name)) for name in MEASURES},
+}
 
 
-def document(found: Rows[Estimates]) -> Document:
+def findings(cells: Mapping[str, Sequence[Estimate]], provenance: Provenance | None = None) -> Averages:
+    """Of each sort of labels and epsilon, all data sets together and each."""
+    named = (((run.labels, run.epsilon, name), run) for run in cells["runs"] for name in (ALL, run.dataset))
+    return averages(named, NUMBERS, ((OWN, COIN).index, epsilon_order, [ALL, *sorted(DATASETS)].index), provenance)
+
+
+def document(found: Averages) -> Document:
     """Bias and coverage, then means, of each sort of labels."""
     sections = []
-    for labels in dict.fromkeys(row.labels for row in found.rows):
-        rows = [row for row in found.rows if row.labels == labels]
-        coverage = Table.of(
-            f"Bias and coverage, labels: {labels}",
-            [*NAMES, *_coverage("bias", lambda row: row.accuracy), *_coverage("bias of AUC", lambda row: row.auc)],
-            rows,
-        )
-        means = Table.of(f"Means, labels: {labels}", [*NAMES, *map(_mean, MEASURES)], rows)
+    for labels in dict.fromkeys(row.names[0] for row in found.rows):
+        rows = [row for row in found.rows if row.names[0] == labels]
+        columns = [*names("epsilon; data set", 1), *_columns("bias", "accuracy"), *_columns("bias of AUC", "auc")]
+        coverage = Table.of(f"Bias and coverage, labels: {labels}", columns, rows)
+        measures = [number(name.replace("_", " "), f"mean_{name}", ".3f") for name in MEASURES]
+        means = Table.of(f"Means, labels: {labels}", [*names("epsilon; data set", 1), *measures, RUNS], rows)
         sections.append(Section(f"Labels: {labels}", [Text(READING), coverage, means]))
-    return Document(
-        kind="ExPriL: estimates",
-        subject="what learners say of themselves",
-        headline="How often the learners' intervals hold",
-        sections=sections,
-        note="docs/uncertainty.md says what the tables show.",
-        sources=[("Study of estimates", found.provenance)],
-    )
+    headline = "How often the learners' intervals hold"
+    return summary("estimates", headline, "uncertainty.md", sections, found.provenance)
 
 
-NAMES: tuple[Column[Estimates], ...] = (
-    Column("epsilon", lambda row: row.epsilon),
-    Column("data set", lambda row: row.dataset, names=True),
-    Column("runs", lambda row: row.runs, number=True, page=True),
-)
+def _columns(bias: str, score: str) -> list[Column[Average]]:
+    def unbiased(row: Average) -> bool:
+        off = row.numbers[f"{score}_bias"]
+        slack = FORGIVEN * off.error if isinstance(off, Mean) else 0.0
+        return abs(row.value(f"{score}_bias")) <= row.value(f"{score}_half_width") / 5.0 + slack
 
-
-def _coverage(bias: str, part: Callable[[Estimates], Coverage]) -> list[Column[Estimates]]:
-    def off(row: Estimates) -> str:
-        return marked(part(row).bias.text("+.1f"), fine=not part(row).biased)
-
-    def held(row: Estimates) -> str:
-        return marked(f"{part(row).holds:.2f}", fine=part(row).covers)
+    def covering(row: Average) -> bool:
+        return covers(row.value(f"{score}_holds"), row.runs, FORGIVEN)
 
     return [
-        Column(bias, off, number=True),
-        Column("half-width", lambda row: f"{part(row).half_width:.1f}", number=True),
-        Column("holds", held, number=True),
+        number(bias, f"{score}_bias", "+.1f", fine=unbiased),
+        number("half-width", f"{score}_half_width", ".1f"),
+        number("holds", f"{score}_holds", ".2f", fine=covering),
     ]
-
-
-def _mean(name: str) -> Column[Estimates]:
-    return Column(name.replace("_", " "), lambda row: f"{row.means[name]:.3f}", number=True)
 
 
 STUDY = Study(

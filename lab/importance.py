@@ -21,6 +21,7 @@ from scipy.stats import t as student
 from expril.report.document import Document, Section, Text
 from expril.report.provenance import Provenance
 from expril.report.table import Column, Table
+from lab.averages import summary
 from lab.comparison.contestants import paper_options
 from lab.comparison.studies import SILENT_EPSILON, make_study
 from lab.paper.experiments import MOST_BINS
@@ -362,14 +363,8 @@ def document(found: Findings) -> Document:
         ]
         table = Table.of(title, columns, methods if found.runs else ())
         sections.append(Section(title.capitalize(), [Text(READING) if not sections else None, table]))
-    return Document(
-        kind="ExPriL: importance weights",
-        subject="beside the least squares of Eq. 2",
-        headline="Importance weights: a second way to weigh the source",
-        sections=sections,
-        note="docs/importance-weights.md says what the tables show.",
-        sources=[("Study of importance weights", found.provenance)],
-    )
+    headline = "Importance weights: a second way to weigh the source"
+    return summary("importance", headline, "importance-weights.md", sections, found.provenance)
 
 
 def _column(found: Findings, name: str, what: str) -> Column[str]:

@@ -4,7 +4,6 @@ The noise is OpenDP's, the curators are real and called in process.
 """
 
 import time
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -15,14 +14,14 @@ import numpy as np
 from expril.report.document import Document, Section, Text
 from expril.report.provenance import Provenance
 from expril.report.table import Column, Table
+from lab.averages import Average, Averages, Summary, averages, mean, number, summary
 from lab.comparison.outcome import epsilon_order
 from lab.comparison.studies import run_study
-from lab.coverage import Mean, Rows
 from lab.problems import PAPER_DATASETS, load_split
 from simulations.campaign.store import Task
 from simulations.campaign.study import Part, Size, Study
 
-BASELINE = "cells"
+BASELINE, ALL = "cells", "all"
 READING = (
     "Mean accuracy of `cells` in percent; of the others the difference from it on the same splits, in points, with its "
     "standard error; the median of the processor's seconds."
@@ -91,67 +90,53 @@ def compute(task: Task) -> Screening:
     return Screening(task.problem, task.seed, task.epsilon, task.maker, 100 * float(np.mean(right)), log_loss, seconds)
 
 
-class Setting(msgspec.Struct, frozen=True):
-    """One strategy at one epsilon.
-
-    Attributes:
-        epsilon, setting: as of `Screening`.
-        seconds: median.
-        accuracy: data set -> of the baseline its mean accuracy; of others the paired difference from it.
-    """
-
-    epsilon: str
-    setting: str
-    seconds: float
-    accuracy: dict[str, Mean]
+NUMBERS: dict[str, Summary] = {
+    "accuracy": mean(lambda pair: pair[1]),
+    "seconds": lambda pairs: float(np.median([cell.seconds for cell, _ in pairs])),
+}
+"""Of pairs (study, accuracy of the baseline, or how far above it)."""
 
 
-def findings(cells: Mapping[str, Sequence[Screening]], provenance: Provenance | None = None) -> Rows[Setting]:
-    """Differences of what has a baseline on the same split; the rest has none yet."""
+def findings(cells: Mapping[str, Sequence[Screening]], provenance: Provenance | None = None) -> Averages:
+    """Of what has a baseline on the same split; the rest has none yet."""
     known = {cell.key: cell.accuracy for cell in cells["runs"]}
-    groups: dict[tuple[str, str], list[Screening]] = defaultdict(list)
-    for cell in cells["runs"]:
-        groups[cell.epsilon, cell.setting].append(cell)
-    rows = []
-    for epsilon, setting in sorted(groups, key=lambda key: (epsilon_order(key[0]), list(SETTINGS).index(key[1]))):
-        own = groups[epsilon, setting]
-        values: dict[str, list[float]] = defaultdict(list)
-        for cell in own:
-            beside = cell.key._replace(maker=BASELINE)
-            if beside in known:
-                values[cell.dataset].append(cell.accuracy - (0.0 if setting == BASELINE else known[beside]))
-        seconds = float(np.median([cell.seconds for cell in own]))
-        rows.append(Setting(epsilon, setting, seconds, {name: Mean.of(values[name]) for name in values}))
-    return Rows(tuple(rows), provenance)
+
+    def above(cell: Screening) -> float:
+        return cell.accuracy - (0.0 if cell.setting == BASELINE else known[cell.key._replace(maker=BASELINE)])
+
+    named = (
+        ((cell.epsilon, cell.setting, name), (cell, above(cell)))
+        for cell in cells["runs"]
+        if cell.key._replace(maker=BASELINE) in known
+        for name in (ALL, cell.dataset)
+    )
+    order = (epsilon_order, list(SETTINGS).index, [ALL, *PAPER_DATASETS].index)
+    return averages(named, NUMBERS, order, provenance)
 
 
-def document(found: Rows[Setting]) -> Document:
-    """A table for each epsilon."""
-    tables = []
-    for epsilon in dict.fromkeys(row.epsilon for row in found.rows):
-        rows = [row for row in found.rows if row.epsilon == epsilon]
-        columns: list[Column[Setting]] = [
-            Column(f"epsilon {epsilon}", lambda row: row.setting, names=True),
-            *(_accuracy(name) for name in PAPER_DATASETS if any(name in row.accuracy for row in rows)),
-            Column("seconds", lambda row: f"{row.seconds:.1f}", number=True),
+def document(found: Averages) -> Document:
+    """A table for each epsilon: a row for each setting, a column for each data set."""
+    by, tables = {row.names: row for row in found.rows}, []
+    for epsilon in dict.fromkeys(row.names[0] for row in found.rows):
+        rows = [row for row in found.rows if (row.names[0], row.names[2]) == (epsilon, ALL)]
+        datasets = [name for name in PAPER_DATASETS if any((*row.names[:2], name) in by for row in rows)]
+        columns: list[Column[Average]] = [
+            Column(f"epsilon {epsilon}", lambda row: row.names[1], names=True),
+            *(_accuracy(by, name) for name in datasets),
+            number("seconds", "seconds", ".1f"),
         ]
         tables.append(Table.of(f"Accuracy at epsilon {epsilon}", columns, rows))
-    return Document(
-        kind="ExPriL: perspectives",
-        subject="strategies of several rounds",
-        headline="The strategies of the paper's perspectives against cells",
-        sections=[Section("Accuracy", [Text(READING), *tables])],
-        note="docs/strategies.md says what the tables show.",
-        sources=[("Study of perspectives", found.provenance)],
-    )
+    section = Section("Accuracy", [Text(READING), *tables])
+    headline = "The strategies of the paper's perspectives against cells"
+    return summary("perspectives", headline, "strategies.md", [section], found.provenance)
 
 
-def _accuracy(name: str) -> Column[Setting]:
-    def show(row: Setting) -> str:
-        mean = row.accuracy.get(name)
-        if mean is None or row.setting == BASELINE:
-            return f"{mean.value:.1f}" if mean else ""
-        return mean.text("+.1f")
+def _accuracy(by: Mapping[tuple[str, ...], Average], name: str) -> Column[Average]:
+    def show(row: Average) -> str:
+        there = by.get((*row.names[:2], name))
+        if there is None or row.names[1] == BASELINE:
+            return f"{there.value('accuracy'):.1f}" if there else ""
+        return str(number("", "accuracy", "+.1f").show(there))
 
     return Column(name, show, number=True)
 

@@ -6,13 +6,11 @@ are paired: the recalibrated model less the same model as it is, in the populati
 """
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice, product
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
@@ -21,7 +19,7 @@ from scipy.special import expit, xlogy
 from expril.report.document import Document, Section, Text
 from expril.report.provenance import Provenance
 from expril.report.table import Column, Table
-from lab.coverage import Mean, Rows
+from lab.averages import Average, Averages, Run, Summary, averages, mean, number, plain, summary
 from lab.exact_counts import NOISE
 from learner_node.recalibration import LEAST_FACTOR, recalibrate
 from learner_node.scored import bin_count
@@ -39,8 +37,7 @@ SIZES = ((400, Fraction(1, 4)), (1_000, Fraction(1)))
 PREVALENCES = (0.05, 0.3)
 WRONG = ((0.0, 1.0), (-0.4, 1.0), (-0.8, 1.0), (0.0, 0.6), (0.3, 1.5))
 """Shift of the model's logits, and the slope that they need."""
-ALWAYS = "always"
-RULES = {ALWAYS: 0.0, "factor > 1": LEAST_FACTOR, "factor > 3": 3.0}
+RULES = {"always": 0.0, "factor > 1": LEAST_FACTOR, "factor > 3": 3.0}
 """When the map is used -> the Bayes factor above which it is."""
 READING = (
     "How often a rule uses the map, and what that changes in expected log loss and Brier score, times 1,000, against "
@@ -125,56 +122,27 @@ SETTINGS = {
 }
 
 
-class Trial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One answer, if it recalibrates.
-
-    Attributes:
-        setting: key of `SETTINGS`.
-        seed: number of the repeat.
-        log_loss, brier: of the recalibrated model less the model's.
-        factor: Bayes factor of the map.
-        slope_held, intercept_held: whether the intervals hold the truth.
-        seconds: that it took.
-    """
-
-    setting: str
-    seed: int
-    log_loss: float
-    brier: float
-    factor: float
-    slope_held: bool
-    intercept_held: bool
-    seconds: float
-
-    @property
-    def key(self) -> Task:
-        """Which trial it is."""
-        return task_of(self.setting, self.seed)
-
-
 def task_of(setting: str, seed: int) -> Task:
     """The task of a trial."""
     return Task(setting, "recalibration", str(SETTINGS[setting].epsilon), seed)
 
 
-def compute(task: Task) -> Trial:
-    """One trial: the draws of a setting are one stream, in which the seed is the place."""
+def compute(task: Task) -> Run:
+    """One trial, if it recalibrates: the draws of a setting are one stream, in which the seed is the place."""
     start, setting = time.monotonic(), SETTINGS[task.problem]
     answer = next(islice(setting.answers(), task.seed, None))
     source, scale = answer.source, float(1 / setting.epsilon)
     fitted = recalibrate(answer.counts, expit(source), np.searchsorted(answer.edges, source), scale=scale, noises=SITES)
     risks, raw, mapped = expit(answer.truth), expit(answer.said), fitted.mapped(expit(answer.said))
-    mean = float(answer.truth.mean())
-    return Trial(
-        setting=task.problem,
-        seed=task.seed,
-        log_loss=_log_loss(risks, mapped) - _log_loss(risks, raw),
-        brier=_brier(risks, mapped) - _brier(risks, raw),
-        factor=fitted.factor,
-        slope_held=setting.slope in fitted.slope,
-        intercept_held=mean - setting.slope * (mean + setting.shift) in fitted.intercept,
-        seconds=round(time.monotonic() - start, 3),
-    )
+    mean_logit = float(answer.truth.mean())
+    numbers = {
+        "log_loss": _log_loss(risks, mapped) - _log_loss(risks, raw),
+        "brier": _brier(risks, mapped) - _brier(risks, raw),
+        "factor": fitted.factor,
+        "slope_held": float(setting.slope in fitted.slope),
+        "intercept_held": float(mean_logit - setting.slope * (mean_logit + setting.shift) in fitted.intercept),
+    }
+    return Run(*task, numbers, round(time.monotonic() - start, 3))
 
 
 def _log_loss(risks: Floats, said: Floats) -> float:
@@ -185,92 +153,50 @@ def _brier(risks: Floats, said: Floats) -> float:
     return float(np.mean(risks * (1.0 - said) ** 2 + (1.0 - risks) * said**2))
 
 
-class Rule(msgspec.Struct, frozen=True):
-    """What one rule does.
-
-    Attributes:
-        on: share of the trials in which it uses the map.
-        log_loss, brier: what that changes.
-    """
-
-    on: float
-    log_loss: Mean
-    brier: Mean
+def _gain(score: str, least: float) -> Summary:
+    """What a rule changes, times 1,000; nothing where it is off."""
+    return mean(lambda run: 1000.0 * run.numbers[score] if run.numbers["factor"] > least else 0.0)
 
 
-class Recalibrations(msgspec.Struct, frozen=True):
-    """All trials of one setting.
-
-    Attributes:
-        setting: key of `SETTINGS`.
-        trials: how many.
-        rules: key of `RULES` -> what it does.
-        slope_held, intercept_held: shares of the intervals that hold.
-    """
-
-    setting: str
-    trials: int
-    rules: dict[str, Rule]
-    slope_held: float
-    intercept_held: float
+def _on(least: float) -> Summary:
+    return plain(lambda run: run.numbers["factor"] > least)
 
 
-def findings(cells: Mapping[str, Sequence[Trial]], provenance: Provenance | None = None) -> Rows[Recalibrations]:
-    """All that the trials show, whatever is still missing."""
-    groups: dict[str, list[Trial]] = defaultdict(list)
-    for trial in sorted(cells["trials"], key=lambda trial: trial.seed):
-        groups[trial.setting].append(trial)
-    return Rows(tuple(_row(name, groups[name]) for name in SETTINGS if name in groups), provenance)
+NUMBERS = {
+    **{f"{rule}: on": _on(least) for rule, least in RULES.items()},
+    **{f"{rule}: log loss": _gain("log_loss", least) for rule, least in RULES.items()},
+    **{f"{rule}: Brier": _gain("brier", least) for rule, least in RULES.items()},
+    "slope held": plain(lambda run: run.numbers["slope_held"]),
+    "intercept held": plain(lambda run: run.numbers["intercept_held"]),
+}
 
 
-def _row(name: str, trials: Sequence[Trial]) -> Recalibrations:
-    def rule(least: float) -> Rule:
-        on = np.array([trial.factor > least for trial in trials])
-        log_loss, brier = (
-            Mean.of(np.where(on, [getattr(trial, score) for trial in trials], 0.0)) for score in ("log_loss", "brier")
-        )
-        return Rule(float(on.mean()), log_loss, brier)
-
-    slope, intercept = (
-        float(np.mean([getattr(trial, name) for trial in trials])) for name in ("slope_held", "intercept_held")
-    )
-    return Recalibrations(name, len(trials), {name: rule(least) for name, least in RULES.items()}, slope, intercept)
+def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Averages:
+    """Of each setting."""
+    return averages((((run.problem,), run) for run in cells["trials"]), NUMBERS, (list(SETTINGS).index,), provenance)
 
 
-def document(found: Rows[Recalibrations]) -> Document:
+def document(found: Averages) -> Document:
     """One table."""
 
-    def told(show: Callable[[Setting], str]) -> Callable[[Recalibrations], str]:
-        return lambda row: show(SETTINGS[row.setting])
+    def told(heading: str, show: Callable[[Setting], object]) -> Column[Average]:
+        return Column(heading, lambda row: show(SETTINGS[row.names[0]]), number=True)
 
-    columns: list[Column[Recalibrations]] = [
-        Column("records", told(lambda setting: f"{setting.size:,}"), number=True),
-        Column("epsilon", told(lambda setting: str(setting.epsilon)), number=True),
-        Column("prevalence", told(lambda setting: f"{setting.prevalence:g}"), number=True),
-        Column("shift", told(lambda setting: f"{setting.shift:+g}"), number=True),
-        Column("slope", told(lambda setting: f"{setting.slope:g}"), number=True),
-        *(column for name in RULES for column in _rule(name)),
-        Column("slope held", lambda row: f"{row.slope_held:.2f}", number=True),
-        Column("intercept held", lambda row: f"{row.intercept_held:.2f}", number=True),
-        Column("trials", lambda row: row.trials, number=True, page=True),
+    forms = {"on": ".2f", "log loss": "+.2f", "Brier": "+.2f"}
+    rules = [(f"{rule}: {what}", form) for rule in RULES for what, form in forms.items()]
+    columns = [
+        told("records", lambda setting: f"{setting.size:,}"),
+        told("epsilon", lambda setting: setting.epsilon),
+        told("prevalence", lambda setting: f"{setting.prevalence:g}"),
+        told("shift", lambda setting: f"{setting.shift:+g}"),
+        told("slope", lambda setting: f"{setting.slope:g}"),
+        *(number(name, name, form) for name, form in rules[1:]),
+        number("slope held", "slope held", ".2f"),
+        number("intercept held", "intercept held", ".2f"),
     ]
-    return Document(
-        kind="ExPriL: recalibrations",
-        subject="risks that are known, mended by a validation's answer",
-        headline="What recalibration gains and loses",
-        sections=[Section("Rules", [Text(READING), Table.of("Rules", columns, found.rows)])],
-        note="docs/validation.md says what the table shows.",
-        sources=[("Study of recalibrations", found.provenance)],
-    )
-
-
-def _rule(name: str) -> list[Column[Recalibrations]]:
-    columns: list[Column[Recalibrations]] = [
-        Column(f"{name}: on", lambda row: f"{row.rules[name].on:.2f}", number=True),
-        Column(f"{name}: log loss", lambda row: row.rules[name].log_loss.text("+.2f", factor=1000.0), number=True),
-        Column(f"{name}: Brier", lambda row: row.rules[name].brier.text("+.2f", factor=1000.0), number=True),
-    ]
-    return columns[1:] if name == ALWAYS else columns
+    section = Section("Rules", [Text(READING), Table.of("Rules", columns, found.rows)])
+    headline = "What recalibration gains and loses"
+    return summary("recalibrations", headline, "validation.md", [section], found.provenance)
 
 
 def tasks(order: Order) -> list[Task]:
@@ -291,7 +217,7 @@ CHOICES = {
 STUDY = Study(
     name="recalibrations",
     title="What recalibration gains where risks are wrong, and loses where they are right (docs/validation.md).",
-    parts=[Part("trials", Trial, tasks, compute)],
+    parts=[Part("trials", Run, tasks, compute)],
     findings=findings,
     document=document,
     choices=CHOICES,

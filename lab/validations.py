@@ -8,7 +8,7 @@ should be. No curator is involved: exact counts and seeded noise, in the form th
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -23,9 +23,8 @@ from sklearn.metrics import roc_auc_score
 
 from expril.report.document import Document, Section, Text
 from expril.report.provenance import Provenance
-from expril.report.table import Column, Table
-from lab.comparison.outcome import epsilon_order
-from lab.coverage import Rows
+from expril.report.table import Table
+from lab.averages import Averages, Summary, averages, names, number, plain, summary
 from lab.exact_counts import NOISE
 from learner_node.performance import Interval, Performance, performance
 from learner_node.score_posterior import draw_counts
@@ -37,6 +36,7 @@ from learner_node.validation import DRAWS
 from protocol.hypotheses import Mlp
 from protocol.noise import DiscreteLaplace
 from protocol.partitions import ScoreBins
+from protocol.rationals import parse_rational
 from protocol.record_frames import encode_frame, encode_labels
 from protocol.records import Records
 from protocol.schema import NumericAttribute, Schema
@@ -305,87 +305,48 @@ def _compared(told: Performance, truth: Truth) -> Iterator[tuple[str, float, Int
             yield "calibration", ones / (zeros + ones), own.observed
 
 
-class Validations(msgspec.Struct, frozen=True):
-    """What the intervals of one data set, or of all, held in one sort of answers at one epsilon.
-
-    Attributes:
-        part, epsilon, dataset: as of `Held`; `ALL` for all data sets.
-        runs: how many.
-        bins, area: means.
-        bias: of the estimated areas, mean.
-        width: of the area's intervals, mean.
-        holds: quantity -> share of intervals that held the exact value.
-    """
-
-    part: str
-    epsilon: str
-    dataset: str
-    runs: int
-    bins: float
-    area: float
-    bias: float
-    width: float
-    holds: dict[str, float]
+def _ratio(part: Callable[[Held], float], what: str) -> Summary:
+    """Of a sum to the number of intervals of a quantity."""
+    return lambda runs: sum(map(part, runs)) / max(sum(run.made.get(what, 0) for run in runs), 1)
 
 
-def findings(cells: Mapping[str, Sequence[Held]], provenance: Provenance | None = None) -> Rows[Validations]:
-    """All that the runs show, whatever is still missing."""
-    groups: dict[tuple[str, str, str], list[Held]] = defaultdict(list)
-    for run in cells["runs"]:
-        for name in (run.dataset, ALL):
-            groups[run.part, run.epsilon, name].append(run)
-    names = [ALL, *DATASETS]
-    ordered = sorted(groups, key=lambda key: (key[0], _upwards(key[1]), names.index(key[2])))
-    return Rows(tuple(_row(key, groups[key]) for key in ordered), provenance)
+def _held(what: str) -> Summary:
+    return _ratio(lambda run: run.held.get(what, 0), what)
 
 
-def _upwards(epsilon: str) -> Fraction:
-    return -epsilon_order(epsilon)[1]
+NUMBERS = {
+    "bins": plain(lambda run: run.bins),
+    "area": plain(lambda run: run.area),
+    "bias": _ratio(lambda run: run.bias, "auc"),
+    "width": _ratio(lambda run: run.width["auc"], "auc"),
+    **{f"{what}_held": _held(what) for what in QUANTITIES},
+}
 
 
-def _row(key: tuple[str, str, str], runs: Sequence[Held]) -> Validations:
-    made = {what: sum(run.made.get(what, 0) for run in runs) for what in QUANTITIES}
-    return Validations(
-        *key,
-        runs=len(runs),
-        bins=float(np.mean([run.bins for run in runs])),
-        area=float(np.mean([run.area for run in runs])),
-        bias=sum(run.bias for run in runs) / made["auc"],
-        width=sum(run.width["auc"] for run in runs) / made["auc"],
-        holds={what: sum(run.held.get(what, 0) for run in runs) / max(made[what], 1) for what in QUANTITIES},
-    )
+def findings(cells: Mapping[str, Sequence[Held]], provenance: Provenance | None = None) -> Averages:
+    """Of each sort of answers and epsilon, all data sets together and each."""
+    named = (((run.part, run.epsilon, name), run) for run in cells["runs"] for name in (ALL, run.dataset))
+    return averages(named, NUMBERS, (str, parse_rational, [ALL, *DATASETS].index), provenance)
 
 
-def document(found: Rows[Validations]) -> Document:
+def document(found: Averages) -> Document:
     """A table over all data sets, and one by data set."""
-    columns: list[Column[Validations]] = [
-        Column("answers", lambda row: row.part),
-        Column("epsilon", lambda row: row.epsilon),
-        Column("data set", lambda row: row.dataset, names=True),
-        Column("runs", lambda row: row.runs, number=True, page=True),
-        Column("bins", lambda row: f"{row.bins:.0f}", number=True),
-        Column("AUC", lambda row: f"{row.area:.2f}", number=True),
-        Column("bias", lambda row: f"{row.bias:+.3f}", number=True),
-        Column("width", lambda row: f"{row.width:.2f}", number=True),
-        *map(_share, QUANTITIES),
+    columns = [
+        *names("answers; epsilon; data set"),
+        number("bins", "bins", ".0f"),
+        number("AUC", "area", ".2f"),
+        number("bias", "bias", "+.3f"),
+        number("width", "width", ".2f"),
+        *(number(what, f"{what}_held", ".2f") for what in QUANTITIES),
     ]
-    whole = [row for row in found.rows if row.dataset == ALL]
-    apart = [row for row in found.rows if row.dataset != ALL]
-    return Document(
-        kind="ExPriL: validations",
-        subject="what validations tell of scores whose curve is known",
-        headline="How often the intervals of a validation hold",
-        sections=[
-            Section("All data sets", [Text(READING), Table.of("Over all data sets", columns, whole)]),
-            Section("By data set", [Table.of("By data set", columns, apart)]),
-        ],
-        note="docs/validation.md says what the tables show.",
-        sources=[("Study of validations", found.provenance)],
-    )
-
-
-def _share(what: str) -> Column[Validations]:
-    return Column(what, lambda row: f"{row.holds[what]:.2f}", number=True)
+    whole = [row for row in found.rows if row.names[2] == ALL]
+    apart = [row for row in found.rows if row.names[2] != ALL]
+    sections = [
+        Section("All data sets", [Text(READING), Table.of("Over all data sets", columns, whole)]),
+        Section("By data set", [Table.of("By data set", columns, apart)]),
+    ]
+    headline = "How often the intervals of a validation hold"
+    return summary("validations", headline, "validation.md", sections, found.provenance)
 
 
 DATASETS = (*SCENARIOS, *INVENTED)

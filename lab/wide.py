@@ -4,14 +4,12 @@ Records are invented. Source, private and test records are drawn apart; the cura
 """
 
 import time
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from itertools import product
 from typing import Any
 
-import msgspec
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -23,11 +21,11 @@ from sklearn.metrics import roc_auc_score
 from curator_node.steward import StewardFile
 from expril.report.document import Document, Section, Text
 from expril.report.provenance import Provenance
-from expril.report.table import Column, Table
+from expril.report.table import Table
+from lab.averages import RUNS, Averages, Run, averages, mean, names, number, plain, summary
 from lab.comparison.contestants import SELECTING
 from lab.comparison.outcome import epsilon_order
 from lab.comparison.studies import make_study
-from lab.coverage import Mean, Rows
 from lab.splits import BOUND, CLASSES, LABEL_COLUMN, Site, Split
 from protocol.record_frames import encode_frame
 from protocol.schema import NumericAttribute
@@ -124,133 +122,67 @@ def private(split: Split, way: str, epsilon: Fraction) -> Floats:
     return found
 
 
-class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One model.
-
-    Attributes:
-        kind: key of `KINDS`.
-        columns, sites, size: as of `wide_split`.
-        seed: of the records.
-        epsilon: exact text; "" of `IN_SITE`.
-        way: key of `WAYS`, or `IN_SITE`.
-        auc: on the test records.
-        seconds: of the processor.
-    """
-
-    kind: str
-    columns: int
-    sites: int
-    size: int
-    seed: int
-    epsilon: str
-    way: str
-    auc: float
-    seconds: float
-
-    @property
-    def key(self) -> Task:
-        """Which run it is."""
-        return Task(_problem(self.kind, self.columns, self.sites, self.size), self.way, self.epsilon, self.seed)
-
-
-def _problem(kind: str, *numbers: object) -> str:
-    return "; ".join(map(str, (kind, *numbers)))
-
-
 _split = lru_cache(1)(wide_split)
 """The same records for all ways."""
 
 
 def compute(task: Task) -> Run:
-    """One run."""
+    """One run: the area on the test records."""
     kind, *numbers = task.problem.split("; ")
     columns, sites, size = map(int, numbers)
     split, begun = _split(kind, columns, sites, size, task.seed), time.process_time()
     score = in_site(split) if task.maker == IN_SITE else private(split, task.maker, Fraction(task.epsilon))
     auc = float(roc_auc_score(split.test_labels, score))
-    seconds = time.process_time() - begun
-    return Run(kind, columns, sites, size, task.seed, task.epsilon, task.maker, auc, seconds)
+    return Run(*task, {"auc": auc}, time.process_time() - begun)
 
 
 def tasks(order: Order) -> list[Task]:
     """Of each set of records the regression in site, and all ways at all epsilons."""
     axes, epsilons = order.size.axes, order.size.epsilons
-    problems = [
-        _problem(*chosen) for chosen in product(*(axes[name] for name in ("kinds", "columns", "sites", "sizes")))
-    ]
+    problems = ["; ".join(chosen) for chosen in product(*(axes[axis] for axis in PROBLEM))]
     ways = [("", IN_SITE), *product(epsilons, axes["ways"])]
     return [Task(problem, way, epsilon, seed) for seed in order.seeds for problem in problems for epsilon, way in ways]
 
 
-class Way(msgspec.Struct, frozen=True):
-    """All runs of one way.
-
-    Attributes:
-        kind, columns, sites, size, epsilon, way: as of `Run`.
-        ceiling: mean area of the regression in site.
-        auc, below: the way's, and how far below the regression's.
-        seconds: mean.
-    """
-
-    kind: str
-    columns: int
-    sites: int
-    size: int
-    epsilon: str
-    way: str
-    ceiling: float
-    auc: Mean
-    below: Mean
-    seconds: float
+NUMBERS = {
+    "ceiling": plain(lambda pair: pair[1]),
+    "auc": mean(lambda pair: pair[0].numbers["auc"]),
+    "below": mean(lambda pair: pair[1] - pair[0].numbers["auc"]),
+    "seconds": plain(lambda pair: pair[0].seconds),
+}
+"""Of pairs (run, area of the regression in site of the same records)."""
 
 
-def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Rows[Way]:
+def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Averages:
     """Of all runs whose records' regression is there."""
-    ceilings = {(run.key.problem, run.seed): run.auc for run in cells["runs"] if run.way == IN_SITE}
-    groups: dict[tuple[str, int, int, int, str, str], list[Run]] = defaultdict(list)
-    for run in cells["runs"]:
-        if run.way != IN_SITE and (run.key.problem, run.seed) in ceilings:
-            groups[run.kind, run.columns, run.sites, run.size, run.epsilon, run.way].append(run)
-    kinds, ways = list(KINDS), list(WAYS)
-    rows = []
-    for key in sorted(
-        groups, key=lambda key: (kinds.index(key[0]), *key[1:4], epsilon_order(key[4]), ways.index(key[5]))
-    ):
-        runs = groups[key]
-        above, auc = np.array([(ceilings[run.key.problem, run.seed], run.auc) for run in runs]).T
-        seconds = float(np.mean([run.seconds for run in runs]))
-        rows.append(Way(*key, float(above.mean()), Mean.of(auc), Mean.of(above - auc), seconds))
-    return Rows(tuple(rows), provenance)
-
-
-def document(found: Rows[Way]) -> Document:
-    """One table."""
-    columns: list[Column[Way]] = [
-        Column("kind", lambda row: row.kind, names=True),
-        *(Column(name, _number(name), number=True) for name in ("columns", "sites", "size")),
-        Column("epsilon", lambda row: row.epsilon),
-        Column("way", lambda row: row.way, names=True),
-        Column("regression in site", lambda row: f"{row.ceiling:.3f}", number=True),
-        Column("AUC", lambda row: row.auc.text(".3f"), number=True),
-        Column("below", lambda row: row.below.text(".3f"), number=True),
-        Column("seconds", lambda row: f"{row.seconds:.1f}", number=True),
-        Column("runs", lambda row: row.auc.runs, number=True),
-    ]
-    table = Table.of("Area under the ROC curve", columns, found.rows)
-    return Document(
-        kind="ExPriL: many attributes",
-        subject="chosen first, and not",
-        headline="Many attributes of which few carry the signal",
-        sections=[Section("Area under the ROC curve", [Text(READING), table])],
-        note="docs/strategies.md says what the table shows.",
-        sources=[("Study of many attributes", found.provenance)],
+    ceilings = {(run.problem, run.seed): run.numbers["auc"] for run in cells["runs"] if run.maker == IN_SITE}
+    named = (
+        ((*run.problem.split("; "), run.epsilon, run.maker), (run, ceilings[run.problem, run.seed]))
+        for run in cells["runs"]
+        if run.maker != IN_SITE and (run.problem, run.seed) in ceilings
     )
+    order = (list(KINDS).index, int, int, int, epsilon_order, list(WAYS).index)
+    return averages(named, NUMBERS, order, provenance)
 
 
-def _number(name: str) -> Callable[[Way], int]:
-    return lambda row: getattr(row, name)
+def document(found: Averages) -> Document:
+    """One table."""
+    columns = [
+        *names("kind; columns; sites; size; epsilon; way"),
+        number("regression in site", "ceiling", ".3f"),
+        number("AUC", "auc", ".3f"),
+        number("below", "below", ".3f"),
+        number("seconds", "seconds", ".1f"),
+        RUNS,
+    ]
+    title = "Area under the ROC curve"
+    section = Section(title, [Text(READING), Table.of(title, columns, found.rows)])
+    headline = "Many attributes of which few carry the signal"
+    return summary("wide", headline, "strategies.md", [section], found.provenance)
 
 
+PROBLEM = ("kinds", "columns", "sites", "sizes")
+"""Axes that make a problem, "equal; 200; 2; 2000"."""
 CHOICES = {
     "kinds": tuple(KINDS),
     "columns": ("30", "60", "100", "200"),

@@ -14,7 +14,7 @@ import numpy as np
 from expril.report.document import Document, Section, Text
 from expril.report.provenance import Provenance
 from expril.report.table import Column, Table
-from lab.coverage import Mean, covers, marked
+from lab.averages import Mean, covers, marked, summary
 from lab.exact_counts import NOISE
 from lab.risks.design import design
 from lab.risks.runs import CELLS, MAKERS, REGRESSION, SMOOTH, RiskRun, compute
@@ -186,18 +186,12 @@ def document(found: Findings) -> Document:
     ]
     counts = Table.of("Bars met", counted, tuple(judged) if found.rows else ())
     differences = Table.of("Against the model without networks", pairs, found.pairs)
-    return Document(
-        kind="ExPriL: risks",
-        subject="stated risks of populations that are known",
-        headline="Are the risks right?",
-        sections=[
-            Section("Settings and classes", [Text(READING), Table.of("Settings and classes", columns, found.rows)]),
-            Section("Bars met", [counts]),
-            Section("Against the model without networks", [Text(READING_PAIRS), differences]),
-        ],
-        note="docs/risks.md says what the tables show.",
-        sources=[("Study of risks", found.provenance)],
-    )
+    sections = [
+        Section("Settings and classes", [Text(READING), Table.of("Settings and classes", columns, found.rows)]),
+        Section("Bars met", [counts]),
+        Section("Against the model without networks", [Text(READING_PAIRS), differences]),
+    ]
+    return summary("risks", "Are the risks right?", "risks.md", sections, found.provenance)
 
 
 def _slope_text(row: Row) -> str:
@@ -205,7 +199,7 @@ def _slope_text(row: Row) -> str:
 
 
 def _difference(name: str) -> Column[Pairs]:
-    return Column(name, lambda row: row.differences[name].text("+.3f", factor=100.0), number=True)
+    return Column(name, lambda row: row.differences[name].text("+.3f", 100.0), number=True)
 
 
 def tasks(order: Order) -> list[Task]:

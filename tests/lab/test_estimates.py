@@ -57,7 +57,7 @@ def test_bias_and_coverage_are_those_of_the_runs_and_marked_where_they_miss():
         estimate("heart", seed, 0.9 + 0.001 * seed, holds=False) for seed in range(20)
     ]
     found = STUDY.findings({"runs": runs}, None)
-    assert [(row.dataset, row.runs) for row in found.rows] == [("all", 22), ("A", 2), ("heart", 20)]
+    assert [(row.names[2], row.runs) for row in found.rows] == [("all", 22), ("A", 2), ("heart", 20)]
     coverage, means = STUDY.document(found).sections[0].blocks[1:]
     page = (Path(__file__).resolve().parents[2] / "docs" / "uncertainty.md").read_text(encoding="utf-8")
     head, _, *rows = table(coverage).splitlines()

@@ -15,8 +15,8 @@ from expril.report.markdown import table
 from expril.report.terminal import as_terminal
 from lab import additive, perspectives, quotes, recalibrations, validations, wide
 from lab.__main__ import app
-from lab.coverage import Coverage, Mean, covers, marked
-from lab.quotes import BOTH, NOTHING, Outcome, Range
+from lab.averages import Mean, Run, averages, covers, marked, mean, plain
+from lab.quotes import BOTH, NOTHING
 from lab.risks import study as risks
 from lab.studies import STUDIES, load_study
 from protocol.errors import ConfigurationError
@@ -93,10 +93,10 @@ def test_tasks_are_all_combinations(tmp_path):
 
 def test_a_mean_has_its_standard_error_and_of_one_run_none():
     values = [1.0, 2.0, 4.0]
-    mean = Mean.of(values)
-    assert (mean.value, mean.runs) == (pytest.approx(7 / 3), 3)
-    assert mean.error == pytest.approx(np.std(values, ddof=1) / np.sqrt(3))
-    assert mean.text("+.1f", factor=10) == "+23.3 ± 8.8"
+    own = Mean.of(values)
+    assert (own.value, own.runs) == (pytest.approx(7 / 3), 3)
+    assert own.error == pytest.approx(np.std(values, ddof=1) / np.sqrt(3))
+    assert own.text("+.1f", 10) == "+23.3 ± 8.8"
     assert Mean.of([0.5]).text(".2f") == "0.50"
 
 
@@ -104,8 +104,16 @@ def test_bars_forgive_some_standard_errors():
     assert covers(0.93, 10**6, 0)
     assert not covers(0.92, 10**6, 2)
     assert covers(0.92, 100, 2)
-    assert Coverage.of([(0.5, 0.5, 0.4, 0.6, True)] * 3).half_width == pytest.approx(10)
     assert marked("1", fine=False) == "1 (!)"
+
+
+def test_runs_are_averaged_by_their_names_in_the_order_that_is_asked():
+    runs = [(("b", "1"), 1.0), (("a", "10"), 2.0), (("b", "1"), 4.0), (("b", "9"), 5.0)]
+    found = averages(runs, {"mean": mean(float), "plain": plain(float)}, (str, lambda name: -int(name)), None)
+    assert [row.names for row in found.rows] == [("a", "10"), ("b", "9"), ("b", "1")]
+    last = found.rows[-1]
+    assert (last.runs, last.numbers["plain"], last.value("mean")) == (2, 2.5, 2.5)
+    assert last.numbers["mean"].error == pytest.approx(1.5)
 
 
 # Risks.
@@ -147,13 +155,17 @@ def test_a_trial_is_the_place_of_its_seed_in_the_draws_of_its_setting():
     assert np.array_equal(first.truth, next(setting.answers()).truth)
     trials = [recalibrations.compute(recalibrations.task_of(name, seed)) for seed in (0, 1)]
     assert trials[0].key == Task(name, "recalibration", "1/4", 0)
-    assert trials[0].log_loss != trials[1].log_loss
+    assert trials[0].numbers["log_loss"] != trials[1].numbers["log_loss"]
 
 
 def test_rules_count_what_they_use():
     name = next(iter(recalibrations.SETTINGS))
     cells = [
-        recalibrations.Trial(name, seed, -0.01, 0.02, factor, True, seed > 0, 1.0)
+        Run(
+            *recalibrations.task_of(name, seed),
+            {"log_loss": -0.01, "brier": 0.02, "factor": factor, "slope_held": 1.0, "intercept_held": float(seed > 0)},
+            1.0,
+        )
         for seed, factor in enumerate((0.5, 2.0, 4.0))
     ]
     ((head, _, row),) = shown(recalibrations.STUDY, trials=cells)
@@ -242,7 +254,7 @@ def test_named_attributes_are_those_of_readmissions_alone(tmp_path):
 
 
 def test_ways_of_an_additive_question_have_means_and_errors():
-    cells = [additive.Run("A", seed, "3/10", "half and half", 80.0 + seed, 90.0, 1.5) for seed in (1, 3)]
+    cells = [Run("A", "half and half", "3/10", seed, {"accuracy": 80.0 + seed, "auc": 90.0}, 1.5) for seed in (1, 3)]
     ((_, _, row),) = shown(additive.STUDY, runs=cells)
     assert row == "| A | 3/10 | half and half | 82.0 ± 1.0 | 90.0 ± 0.0 | 1.5 | 2 |"
 
@@ -257,7 +269,7 @@ def test_each_set_of_wide_records_has_its_regression_in_site(tmp_path):
 
 def test_wide_areas_are_held_against_the_regression_of_the_same_records():
     def cell(seed, way, auc, epsilon="1"):
-        return wide.Run("equal", 30, 2, 2000, seed, epsilon, way, auc, 1.0)
+        return Run("equal; 30; 2; 2000", way, epsilon, seed, {"auc": auc}, 1.0)
 
     cells = [cell(1, "in site", 0.9, ""), cell(2, "in site", 0.8, ""), cell(1, "cells", 0.8), cell(2, "cells", 0.74)]
     ((_, _, row),) = shown(wide.STUDY, runs=[*cells, cell(3, "cells", 0.1)])
@@ -269,16 +281,23 @@ def test_wide_areas_are_held_against_the_regression_of_the_same_records():
 
 def test_ranges_are_held_against_what_came_true():
     ranges = [
-        Range(data, stated, "0.3", (0.6, high), (0.5, 1.0), 1.0)
+        Run(
+            data,
+            stated,
+            "0.3",
+            0,
+            {"accuracy_low": 0.6, "accuracy_high": high, "auc_low": 0.5, "auc_high": 1.0},
+            1.0,
+        )
         for data in ("heart", "scenario heart")
         for stated, high in ((NOTHING, 0.9), (BOTH, 0.7))
     ]
     outcomes = [
-        Outcome(data, "0.3", seed, accuracy, 0.9, 0.0)
+        Run(data, "cells", "0.3", seed, {"accuracy": accuracy, "auc": 0.9}, 0.0)
         for data in ("heart", "scenario heart")
         for seed, accuracy in enumerate((0.65, 0.85))
     ]
-    lonely = Range("A", NOTHING, "0.3", (0.1, 0.2), (0.1, 0.2), 1.0)
+    lonely = Run("A", NOTHING, "0.3", 0, {"accuracy_low": 0.1}, 1.0)
     ways, data = shown(quotes.STUDY, ranges=[*ranges, lonely], outcomes=outcomes)
     assert ways[0].startswith("| stated | score | epsilon | holds, 1 problems | mean width")
     assert ways[2:] == [
@@ -296,7 +315,7 @@ def test_problems_came_true_in_the_comparison(tmp_path):
     wanted = quotes.outcomes_wanted(order(quotes.STUDY, tmp_path, epsilons=("0.3",), only=["data=heart,wdbc"]))
     assert len(wanted) == 2 * 20
     cell = quotes.come_true(wanted[0])
-    assert (cell.accuracy, cell.auc) == quotes.measured()["heart"][Fraction(3, 10), wanted[0].seed]
+    assert cell.numbers == quotes.measured()["heart"][Fraction(3, 10), wanted[0].seed]
     assert cell.key == wanted[0]
 
 
@@ -304,5 +323,6 @@ def test_problems_came_true_in_the_comparison(tmp_path):
 def test_a_scenario_is_quoted_and_comes_true():
     cell = quotes.come_true(Task("scenario heart", "cells", "1", 0))
     nothing, both = (quotes.foretell(Task("scenario heart", stated, "1", 0)) for stated in quotes.STATED)
-    assert 0.6 < cell.accuracy < 1
-    assert both.accuracy[1] - both.accuracy[0] < nothing.accuracy[1] - nothing.accuracy[0]
+    assert 0.6 < cell.numbers["accuracy"] < 1
+    widths = [run.numbers["accuracy_high"] - run.numbers["accuracy_low"] for run in (both, nothing)]
+    assert widths[0] < widths[1]
