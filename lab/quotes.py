@@ -192,8 +192,8 @@ def _numbers(name: str) -> dict[str, Summary]:
     """Of pairs (quote, what came true): a score's range, the mean that came true, and how often the range holds it."""
     low, high = (f"{name}_{end}" for end in ENDS)
     return {
-        low: plain(lambda pair: pair[0].numbers[low]),
-        high: plain(lambda pair: pair[0].numbers[high]),
+        low: lambda pairs: float(pairs[0][0].numbers[low]),
+        high: lambda pairs: float(pairs[0][0].numbers[high]),
         name: mean(lambda pair: pair[1].numbers[name]),
         f"{name}_holds": plain(lambda pair: pair[0].numbers[low] <= pair[1].numbers[name] <= pair[0].numbers[high]),
     }

@@ -225,5 +225,5 @@ STUDY = Study(
     full=Size(20, (), CHOICES, "five minutes"),
     seed=0,
     noise=NOISE,
-    width=220,
+    width=260,
 )
