@@ -29,7 +29,7 @@ def parse_names(text: str, known: Collection[str], what: str) -> tuple[str, ...]
 
     Args:
         text: as typed.
-        known: the names there are, each typed as `typable` has it.
+        known: the names there are; each may be typed as `typable` has it.
         what: one of them is, for error texts: "data set".
 
     Raises:
@@ -38,7 +38,7 @@ def parse_names(text: str, known: Collection[str], what: str) -> tuple[str, ...]
     if text.strip().lower() == "all":
         return tuple(known)
     typed = list(map(typable, known))
-    by_lower = {key.lower(): name for key, name in zip(typed, known, strict=True)}
+    by_lower = {key.lower(): name for name in known for key in (name, typable(name))}
     found = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         if part.lower() not in by_lower:
