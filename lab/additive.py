@@ -1,29 +1,31 @@
-"""What an additive question brings beside cells: named attributes, all, chosen ones, and half of the budget for either.
+"""What an additive question brings beside cells.
 
-`python -m lab.additive FILE --seeds 4` continues FILE, JSON lines, and prints its tables.
+It may be about named attributes, all, or chosen ones; or half of the budget is spent on either.
 """
 
-import argparse
-import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from itertools import product
-from pathlib import Path
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 from sklearn.metrics import roc_auc_score
 
+from expril.report.document import Document, Section, Text
+from expril.report.provenance import Provenance
+from expril.report.table import Table
+from lab.averages import RUNS, Averages, Run, averages, mean, names, number, plain, summary
 from lab.comparison.contestants import LACE_OR_HOSPITAL, OF_READMISSION
 from lab.comparison.studies import make_study
+from lab.epsilons import epsilon_order
 from lab.problems import PROBLEMS, load_split
 from lab.splits import Options, Split
+from simulations.campaign.store import Task
+from simulations.campaign.study import Order, Part, Size, Study
 
-FIRST_SEED = 5000
 EPSILONS = ("1", "3/10", "1/10")
+READING = "Accuracy and area under the ROC curve of the test records in percent, mean and standard error of the runs."
 SUREST = 1e-4
 Floats = NDArray[np.float64]
 
@@ -50,53 +52,62 @@ WAYS: dict[str, Callable[[Split, Fraction], Floats]] = {
     "published": lambda split, epsilon: learnt(split, "additive", {"attributes": list(LACE_OR_HOSPITAL)}, epsilon),
     "named": lambda split, epsilon: learnt(split, "additive", {"attributes": list(OF_READMISSION)}, epsilon),
 }
-
-
 OF_READMISSION_ALONE = {"named", "published"}
 
 
-def main() -> None:
-    """Run what the file lacks, then print means and standard errors by problem and epsilon."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("file", type=Path)
-    parser.add_argument("--seeds", type=int, default=4)
-    parser.add_argument("--problems", default=",".join(PROBLEMS))
-    parser.add_argument("--ways", default=",".join(WAYS))
-    parser.add_argument("--epsilons", default=",".join(EPSILONS))
-    told = parser.parse_args()
-    done = [json.loads(line) for line in told.file.read_text().splitlines()] if told.file.exists() else []
-    known = {(row["problem"], row["seed"], row["epsilon"], row["way"]) for row in done}
-    with told.file.open("a") as out:
-        for seed in range(FIRST_SEED, FIRST_SEED + told.seeds):
-            for problem in told.problems.split(","):
-                ways = [
-                    way
-                    for way in told.ways.split(",")
-                    if way not in OF_READMISSION_ALONE or problem.startswith("readmission")
-                ]
-                for epsilon, way in product(told.epsilons.split(","), ways):
-                    if (problem, seed, epsilon, way) in known:
-                        continue
-                    split, begun = load_split(problem, seed), time.process_time()
-                    found, truth = WAYS[way](split, Fraction(epsilon)), split.test_labels
-                    row = {
-                        "problem": problem,
-                        "seed": seed,
-                        "epsilon": epsilon,
-                        "way": way,
-                        "accuracy": 100 * float(np.mean((found > 0.5) == truth)),
-                        "auc": 100 * float(roc_auc_score(truth, found)),
-                        "seconds": time.process_time() - begun,
-                    }
-                    out.write(json.dumps(row) + "\n")
-                    out.flush()
-    rows = pl.read_ndjson(told.file)
-    mean = [pl.col(name).mean().round(1) for name in ("accuracy", "auc", "seconds")]
-    error = [(pl.col(name).std() / pl.len().sqrt()).round(1).alias(f"{name} ±") for name in ("accuracy", "auc")]
-    keys = ["problem", "epsilon", "way"]
-    with pl.Config(tbl_rows=-1, tbl_cols=-1):
-        print(rows.group_by(keys, maintain_order=True).agg(*mean, *error, pl.len().alias("runs")))  # noqa: T201
+def compute(task: Task) -> Run:
+    """One run: accuracy and area on the test records, in percent."""
+    split, begun = load_split(task.problem, task.seed), time.process_time()
+    probability, truth = WAYS[task.maker](split, Fraction(task.epsilon)), split.test_labels
+    scores = {
+        "accuracy": 100 * float(np.mean((probability > 0.5) == truth)),
+        "auc": 100 * float(roc_auc_score(truth, probability)),
+    }
+    return Run(*task, scores, time.process_time() - begun)
 
 
-if __name__ == "__main__":
-    main()
+NUMBERS = {
+    "accuracy": mean(lambda run: run.numbers["accuracy"]),
+    "auc": mean(lambda run: run.numbers["auc"]),
+    "seconds": plain(lambda run: run.seconds),
+}
+
+
+def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Averages:
+    """Of each problem, epsilon and way."""
+    named = (((run.problem, run.epsilon, run.maker), run) for run in cells["runs"])
+    return averages(named, NUMBERS, (list(PROBLEMS).index, epsilon_order, list(WAYS).index), provenance)
+
+
+def document(found: Averages) -> Document:
+    """One table."""
+    columns = [
+        *names("problem; epsilon; way"),
+        number("accuracy", "accuracy", ".1f"),
+        number("AUC", "auc", ".1f"),
+        number("seconds", "seconds", ".1f"),
+        RUNS,
+    ]
+    section = Section("Accuracy and AUC", [Text(READING), Table.of("Accuracy and AUC", columns, found.rows)])
+    return summary("additive", "An additive question beside cells", "strategies.md", [section], found.provenance)
+
+
+def tasks(order: Order) -> list[Task]:
+    """All but the named attributes of other problems than readmissions."""
+    return [
+        task
+        for task in order.tasks("problems", "ways")
+        if task.maker not in OF_READMISSION_ALONE or task.problem.startswith("readmission")
+    ]
+
+
+STUDY = Study(
+    name="additive",
+    parts=[Part("runs", Run, tasks, compute)],
+    findings=findings,
+    document=document,
+    choices={"problems": tuple(PROBLEMS), "ways": tuple(WAYS)},
+    short=Size(1, EPSILONS, {"problems": ("heart", "wdbc"), "ways": tuple(WAYS)}, "a minute"),
+    full=Size(4, EPSILONS, {"problems": tuple(PROBLEMS), "ways": tuple(WAYS)}, "an hour"),
+    seed=5000,
+)

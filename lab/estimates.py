@@ -1,47 +1,56 @@
 """How often the learners' intervals of accuracy and AUC hold, and how calibrated their probabilities are, by data set.
 
-`python -m lab.estimates --seeds 5300:5304 --out FILE` adds the runs that FILE lacks, one JSON line each;
-`--show` sums FILE up. Runs are made with their own labels and with coin flips of the same share in their place, one of
-each privacy unit, where no model can beat the majority class or rank. No curator is involved: exact counts and seeded
-noise, in the form that curators answer, go to the strategy.
+Runs are made with their own labels, and with coin flips of the same share in their place, one of each privacy unit:
+then no model can beat the majority class or rank. No curator is involved: see `exact_counts`.
 """
 
-import argparse
-import sys
 import time
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
-from pathlib import Path
-from typing import Any
+from operator import attrgetter
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
+from expril.report.document import Document, Section, Text
+from expril.report.provenance import Provenance
+from expril.report.table import Column, Table
+from lab.averages import (
+    RUNS,
+    Average,
+    Averages,
+    Mean,
+    Summary,
+    averages,
+    covers,
+    mean,
+    names,
+    number,
+    plain,
+    summary,
+)
 from lab.comparison.measures import measure
+from lab.epsilons import epsilon_order
+from lab.exact_counts import NOISE, learn_from_counts
 from lab.hospitals import scenario_split
 from lab.problems import PROBLEMS, load_halves
 from lab.splits import Split
-from learner_node.kinds.counts import CountsAnswer
 from learner_node.source import coordinates
-from learner_node.strategies.base import Learnt, Problem, SourceEstimate, Strategy
+from learner_node.strategies.base import Problem, SourceEstimate
 from learner_node.strategies.cells import CellsModel, CellsStrategy
 from learner_node.uncertainty import AccuracyEstimate
-from protocol.noise_shares import LaplaceShares
-from protocol.records import Records
-from simulations.campaign.names import parse_seeds
-from simulations.campaign.runner import Campaign
-from simulations.campaign.store import Task, read_cells
+from simulations.campaign.store import Task
+from simulations.campaign.study import Part, Size, Study
 from simulations.chance_errors import auc_error, share_error
 from simulations.expectations import within
 
-EPSILONS = ("0.1", "0.3", "1")
+EPSILONS = ("1", "0.3", "0.1")
 OWN, COIN = "own", "coin flips"
 USUAL = ("A", "B", "C", "D", "E", "CTG-A", "CTG-B", "heart", "heart-cleveland", "wdbc")
-"""What is run unless the command says otherwise."""
+"""Those of docs/uncertainty.md."""
 DATASETS: dict[str, Callable[[int], Split]] = {
     **{name: partial(load_halves, name) for name in PROBLEMS},
     **{
@@ -51,10 +60,18 @@ DATASETS: dict[str, Callable[[int], Split]] = {
     },
 }
 """Name -> split of a seed; "c" is the contribution bound, 1 where none is named."""
-COLUMNS = (
+MEASURES = (
     "accuracy", "expected", "low", "high", "holds", "verdict",
     "auc", "expected_auc", "auc_low", "auc_high", "auc_holds", "ranks", "error_before", "error_after",
 )  # fmt: skip
+"""Attributes of a run of which means are shown."""
+ALL = "all"
+READING = (
+    "Bias is what is expected less what the test records say, in points, with its standard error. Holds: the interval "
+    "agrees with the test records, widened by their chance error. (!) marks a bias of more than a fifth of the "
+    "half-width, and intervals that hold in less than .93; two standard errors are forgiven. Under coin flips accuracy "
+    "and AUC are exact, and no model can be better than chance."
+)
 
 
 class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -115,7 +132,7 @@ def compute(task: Task) -> Estimate:
     start = time.monotonic()
     coin = task.maker == COIN
     split = DATASETS[task.problem](task.seed)
-    rng = np.random.default_rng([99, task.seed, int(1000 * float(task.epsilon)), int(coin)])
+    rng = np.random.default_rng([99, task.seed, int(1000 * float(Fraction(task.epsilon))), int(coin)])
     labels, test_labels = split.private_labels, split.test_labels
     share = float(labels.mean())
     if coin:
@@ -149,65 +166,23 @@ def compute(task: Task) -> Estimate:
 
 
 def learnt(
-    split: Split,
-    labels: NDArray[np.bool_],
-    epsilon: Fraction,
-    rng: np.random.Generator,
-    *,
-    strategy: CellsStrategy | None = None,
+    split: Split, labels: NDArray[np.bool_], epsilon: Fraction, rng: np.random.Generator
 ) -> tuple[CellsModel, AccuracyEstimate]:
-    """What `cells` learns from exact counts and seeded noise, and what it says of itself.
+    """What `cells` with its usual options learns, and what it says of itself.
 
     Args:
         split: the records.
         labels: (n,) of the private ones.
         epsilon: to spend.
         rng: of the noise.
-        strategy: None is `cells` with its usual options.
     """
     most = 1 if split.units is None else split.units.most
     problem = Problem(split.source, epsilon, len(split.sites), len(labels), most, split.seed)
-    model, estimate = learn_from_counts(
-        strategy or CellsStrategy(), problem, split.private, np.arange(len(labels)), labels, rng
-    )
+    model, estimate = learn_from_counts(CellsStrategy(), problem, split.private, np.arange(len(labels)), labels, rng)
     assert isinstance(model, CellsModel)  # noqa: S101 - two classes
     assert isinstance(estimate, SourceEstimate)  # noqa: S101
     assert estimate.accuracy is not None  # noqa: S101
     return model, estimate.accuracy
-
-
-def learn_from_counts(
-    strategy: Strategy,
-    problem: Problem,
-    records: Records,
-    rows: NDArray[np.int64],
-    labels: NDArray[Any],
-    rng: np.random.Generator,
-) -> Learnt:
-    """What a strategy of one question about label counts learns from exact counts and seeded noise.
-
-    Args:
-        strategy: whose plan is one query of a partition.
-        problem: of the learner.
-        records: among which the private ones are.
-        rows: (n,) of each private record.
-        labels: (n,) class of each private record.
-        rng: of the noise.
-    """
-    asking = strategy.run(problem)
-    body, _ = next(asking)
-    (partition,) = body.partitions
-    counts = np.zeros((partition.cell_count(problem.source.schema), len(problem.source.schema.classes)))
-    np.add.at(counts, (partition.cells(records)[rows], labels.astype(int)), 1)
-    counts += LaplaceShares(problem.scale(1).fraction, Fraction(problem.noises)).simulate(rng, counts.shape)
-    scale, release = problem.scale(1).fraction, "error_correct" if counts.shape[1] == 2 else "class_counts"
-    answer = CountsAnswer(body, counts, (len(counts),), release, scale, sites=problem.sites, noises=problem.noises)
-    try:
-        asking.send([answer])
-    except StopIteration as end:
-        learnt: Learnt = end.value
-        return learnt
-    raise ValueError("the strategy asks more than one question")
 
 
 def _coins(share: float, count: int, units: NDArray[np.object_] | None, rng: np.random.Generator) -> NDArray[np.bool_]:
@@ -235,73 +210,77 @@ def _tested(
     return float(correct.mean()), share_error(correct, units), auc, auc_error(labels, probability, units)
 
 
-def show(path: Path) -> None:
-    """Print Markdown tables of a file's runs: by data set, and how far the estimates are off over all of them."""
-    groups: dict[tuple[str, str, str], list[Estimate]] = defaultdict(list)
-    for run in read_cells(path, Estimate):
-        for name in (run.dataset, "all"):
-            groups[run.labels, run.epsilon, name].append(run)
-    ordered = sorted(groups.items(), key=lambda item: (item[0][0] == COIN, -float(item[0][1]), item[0][2]))
-    sys.stdout.write(
-        f"| labels | epsilon | data set | runs | {' | '.join(COLUMNS)} |\n|{'---|' * (4 + len(COLUMNS))}\n"
-    )
-    for (labels, epsilon, name), runs in ordered:
-        means = " | ".join(f"{np.mean([getattr(run, column) for run in runs]):.3f}" for column in COLUMNS)
-        sys.stdout.write(f"| {labels} | {epsilon} | {name} | {len(runs)} | {means} |\n")
-    sys.stdout.write(
-        "\n| labels | epsilon | data set | runs | bias | half-width | holds "
-        f"| bias of AUC | half-width | holds |\n|{'---|' * 10}\n"
-    )
-    for (labels, epsilon, name), runs in ordered:
-        scores = [(run.expected, run.accuracy, run.low, run.high, run.holds) for run in runs]
-        ranking = [(run.expected_auc, run.auc, run.auc_low, run.auc_high, run.auc_holds) for run in runs]
-        sums = " | ".join(f"{_summary(np.array(each, float))}" for each in (scores, ranking))
-        sys.stdout.write(f"| {labels} | {epsilon} | {name} | {len(runs)} | {sums} |\n")
+FORGIVEN = 2.0
+"""Standard errors by which a bar may be missed."""
+SCORES = {
+    "accuracy": ("expected", "accuracy", "low", "high", "holds"),
+    "auc": ("expected_auc", "auc", "auc_low", "auc_high", "auc_holds"),
+}
+"""Score -> attributes of a run: expected, found, low, high, holds."""
 
 
-def _summary(runs: NDArray[np.float64]) -> str:
-    """Of rows (expected, found, low, high, holds), in points.
-
-    Marked where the bias is over a fifth of the half-width, or less than .93 hold; two standard errors are forgiven.
-    """
-    off = 100.0 * (runs[:, 0] - runs[:, 1])
-    error = float(np.std(off, ddof=1) / np.sqrt(len(off))) if len(off) > 1 else 0.0
-    half, held = 50.0 * float(np.mean(runs[:, 3] - runs[:, 2])), float(np.mean(runs[:, 4]))
-    off_mark = " (!)" if abs(off.mean()) > half / 5.0 + 2.0 * error else ""
-    held_mark = " (!)" if held < 0.93 - 2.0 * np.sqrt(0.93 * 0.07 / len(off)) else ""
-    return f"{off.mean():+.1f} ± {error:.1f}{off_mark} | {half:.1f} | {held:.2f}{held_mark}"
+def _coverage(score: str) -> dict[str, Summary]:
+    """Bias and half-width in points, and how often the intervals hold."""
+    expected, found, low, high, holds = map(attrgetter, SCORES[score])
+    return {
+        f"{score}_bias": mean(lambda run: 100.0 * (expected(run) - found(run))),
+        f"{score}_half_width": plain(lambda run: 50.0 * (high(run) - low(run))),
+        f"{score}_holds": plain(holds),
+    }
 
 
-def main(arguments: Sequence[str]) -> None:
-    """See the module."""
-    parser = argparse.ArgumentParser(prog="python -m lab.estimates", description=__doc__)
-    parser.add_argument("--seeds", default="5300:5310", help="first:end")
-    parser.add_argument("--out", type=Path, required=True, help="the file of runs")
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--datasets", default=";".join(USUAL), help=f"some of {'; '.join(DATASETS)}, with ; between")
-    parser.add_argument("--epsilons", default=",".join(EPSILONS))
-    parser.add_argument("--labels", default=f"{OWN},{COIN}")
-    parser.add_argument("--show", action="store_true")
-    chosen = parser.parse_args(arguments)
-    if chosen.show:
-        show(chosen.out)
-        return
-    seeds = parse_seeds(chosen.seeds)
-    names = [name.strip() for name in chosen.datasets.split(";")]
-    strangers = set(names) - set(DATASETS)
-    if strangers:
-        parser.error(f"no data set is called {', '.join(sorted(strangers))}; there are {'; '.join(DATASETS)}")
-    tasks = [
-        Task(name, labels, epsilon, seed)
-        for seed in seeds
-        for epsilon in chosen.epsilons.split(",")
-        for name in names
-        for labels in chosen.labels.split(",")
+NUMBERS = {
+    **_coverage("accuracy"),
+    **_coverage("auc"),
+    **{f"mean_{name}": plain(attrgetter(name)) for name in MEASURES},
+}
+
+
+def findings(cells: Mapping[str, Sequence[Estimate]], provenance: Provenance | None = None) -> Averages:
+    """Of each sort of labels and epsilon, all data sets together and each."""
+    named = (((run.labels, run.epsilon, name), run) for run in cells["runs"] for name in (ALL, run.dataset))
+    return averages(named, NUMBERS, ((OWN, COIN).index, epsilon_order, [ALL, *sorted(DATASETS)].index), provenance)
+
+
+def document(found: Averages) -> Document:
+    """Bias and coverage, then means, of each sort of labels."""
+    sections = []
+    for labels in dict.fromkeys(row.names[0] for row in found.rows):
+        rows = [row for row in found.rows if row.names[0] == labels]
+        columns = [*names("epsilon; data set", 1), *_columns("bias", "accuracy"), *_columns("bias of AUC", "auc")]
+        coverage = Table.of(f"Bias and coverage, labels: {labels}", columns, rows)
+        measures = [number(name.replace("_", " "), f"mean_{name}", ".3f") for name in MEASURES]
+        means = Table.of(f"Means, labels: {labels}", [*names("epsilon; data set", 1), *measures, RUNS], rows)
+        sections.append(Section(f"Labels: {labels}", [Text(READING), coverage, means]))
+    headline = "How often the learners' intervals hold"
+    return summary("estimates", headline, "uncertainty.md", sections, found.provenance)
+
+
+def _columns(bias: str, score: str) -> list[Column[Average]]:
+    def unbiased(row: Average) -> bool:
+        off = row.numbers[f"{score}_bias"]
+        slack = FORGIVEN * off.error if isinstance(off, Mean) else 0.0
+        return abs(row.value(f"{score}_bias")) <= row.value(f"{score}_half_width") / 5.0 + slack
+
+    def covering(row: Average) -> bool:
+        return covers(row.value(f"{score}_holds"), row.runs, FORGIVEN)
+
+    return [
+        number(bias, f"{score}_bias", "+.1f", fine=unbiased),
+        number("half-width", f"{score}_half_width", ".1f"),
+        number("holds", f"{score}_holds", ".2f", fine=covering),
     ]
-    command = " ".join(["python -m lab.estimates", *arguments])
-    campaign = Campaign("estimates", chosen.out.parent, seeds.start, chosen.jobs, command, noise="seeded, not private")
-    campaign.run_file(chosen.out, tasks, compute, Estimate)
 
 
-if __name__ == "__main__":
-    main(sys.argv[1:])
+STUDY = Study(
+    name="estimates",
+    parts=[Part("runs", Estimate, lambda order: order.tasks("datasets", "labels"), compute)],
+    findings=findings,
+    document=document,
+    choices={"datasets": tuple(DATASETS), "labels": (OWN, COIN)},
+    short=Size(3, ("1", "0.3"), {"datasets": ("A", "heart", "wdbc"), "labels": (OWN, COIN)}, "one minute"),
+    full=Size(200, EPSILONS, {"datasets": USUAL, "labels": (OWN,)}, "a few hours"),
+    seed=5400,
+    noise=NOISE,
+    width=180,
+)

@@ -1,25 +1,27 @@
 """Importance weights as a second way to do Pb. 1, beside the least squares of Eq. 2: on C, D, E and CTG-B.
 
-`python -m lab.importance` makes the studies and prints the tables of docs/importance-weights.md; its results
-are kept in docs/importance/results.json and printed again with `--show`. The published mechanism of Ji and Elkan (2013)
-is played on floats, outside of any curator: it is a reference for the weights alone.
+The tables are those of docs/importance-weights.md. The published mechanism of Ji and Elkan (2013) is played on floats,
+outside of any curator: it is a reference for the weights alone.
 """
 
-import argparse
-import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from itertools import combinations
-from pathlib import Path
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
 from scipy.stats import t as student
 
+from expril.report.document import Document, Section, Text
+from expril.report.provenance import Provenance
+from expril.report.table import Column, Table
+from lab.averages import summary
 from lab.comparison.contestants import paper_options
 from lab.comparison.studies import SILENT_EPSILON, make_study
 from lab.paper.experiments import MOST_BINS
@@ -35,11 +37,12 @@ from learner_node.strategies.bin_workload import BinWorkload, consistent_masses
 from learner_node.strategies.checked import LEAST_SQUARES, TILT
 from protocol.kinds.counts import CountsBody
 from protocol.noise import DiscreteLaplace
+from simulations.campaign.store import Task
+from simulations.campaign.study import Order, Part, Size, Study
 
 EPSILON = Fraction(1)
-RESULTS = Path(__file__).resolve().parents[1] / "docs" / "importance" / "results.json"
 RUNS = {"C": 20, "D": 20, "E": 12, "CTG-B": 12}
-"""Of each problem; the seeds count from 0."""
+"""The most of each problem; the seeds count from 0."""
 NAMES = tuple(RUNS)
 FIRST_DEVELOPMENT_SEED, DEVELOPMENT_RUNS = 5000, 5
 REGULARISERS = (3.0, 10.0, 30.0, 100.0, 300.0)
@@ -55,7 +58,29 @@ METHODS: dict[str, tuple[str, Mapping[str, object]]] = {
     "paper-i, tilt": ("paper-i", {"weighting": TILT}),
     "importance": ("importance", {}),
 }
-BEST_ALPHA = "Eq. 2, best regularisation"
+BEST_ALPHA, PUBLISHED = "Eq. 2, best regularisation", "published"
+DIFFERENCES = {
+    f"{method} less {against}": (method, against)
+    for method, against in (("paper-c, tilt", "paper-c"), ("paper-i, tilt", "paper-i"), ("importance", "paper-c"))
+}
+WEIGHTED = (
+    "unweighted",
+    "paper-c",
+    BEST_ALPHA,
+    "paper-c, tilt",
+    "importance",
+    PUBLISHED,
+    "paper-c, no noise",
+    "paper-c, tilt, no noise",
+    "importance, no noise",
+    "private records",
+)
+READING = (
+    "Means with intervals of 95 %, Student's; differences are paired by run. Distance: the total variation of the "
+    "weighted source from fresh private records over 16 cells of a pair of attributes, mean over all pairs. The "
+    "published mechanism and Eq. 2 with its best regularisation are played outside of any curator, at a third of "
+    "epsilon."
+)
 SILENT = ("paper-c", "paper-c, tilt", "importance")
 """Those that are also asked with next to no noise."""
 SILENT_BINS = 16
@@ -188,32 +213,6 @@ def _model(learned: Learned) -> AnyModel:
     return models[-1]
 
 
-def one_run(name: str, seed: int, regulariser: float) -> dict[str, dict[str, float]]:
-    """Method -> accuracy, distance and effective size, in percent, of one run."""
-    split = load_split(name, seed)
-    source, private, test = _points(split)
-    plane = Plane.of(source)
-    truth = plane.shares(test)
-    found: dict[str, dict[str, float]] = {
-        "unweighted": {"distance": distance(plane.shares(source), truth), "effective": 100.0},
-        "private records": {"distance": distance(plane.shares(private), truth)},
-    }
-    for method in METHODS:
-        learned = _study(name, split, method, EPSILON)
-        said = class_probabilities(_model(learned), split.test)[:, 1] > 0.5
-        found[method] = {
-            "accuracy": float(100 * np.mean(said == split.test_labels)),
-            "distance": distance(plane.shares(source, _weights(learned)), truth),
-            "effective": effective(_weights(learned)),
-        }
-    for method in SILENT:
-        learned = _study(name, split, method, SILENT_EPSILON)
-        found[f"{method}, no noise"] = {"distance": distance(plane.shares(source, _weights(learned)), truth)}
-    away, size = _published_distance(name, seed, regulariser)
-    found["published"] = {"distance": away, "effective": size}
-    return found
-
-
 def _least_squares_distance(name: str, seed: int, shrinkage: float) -> tuple[float, float]:
     """Eq. 2 on masses as noisy as those of `paper-c`, with another regularisation: distance and effective size."""
     split, row = load_split(name, seed), PAPER_DATASETS[name]
@@ -243,83 +242,153 @@ def _best(choices: Sequence[float], tried: Callable[[int, float], tuple[float, f
     return choices[int(np.argmin(means))]
 
 
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Mean, and half the width of its 95 % interval (Student's)."""
-    told = np.array(values)
-    return float(told.mean()), float(student.ppf(0.975, len(told) - 1) * told.std(ddof=1) / np.sqrt(len(told)))
+@cache
+def _choices(name: str) -> tuple[float, float]:
+    """The best regulariser of the published mechanism, and the best shrinkage of Eq. 2, on a problem."""
+    regulariser = _best(REGULARISERS, partial(_published_distance, name))
+    return regulariser, _best(SHRINKAGES, partial(_least_squares_distance, name))
 
 
-def _cells(results: Mapping[str, list[dict[str, dict[str, float]]]], method: str, what: str) -> list[str]:
-    told = []
-    for name in NAMES:
-        runs = [run[method] for run in results[name]]
-        values = [run[what] for run in runs if what in run]
-        told.append("{:.1f} ± {:.1f}".format(*interval(values)) if len(values) > 1 else "")
-    return told
+class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All methods on one split.
+
+    Attributes:
+        problem: key of `RUNS`.
+        seed: of the split.
+        regulariser, shrinkage: those that were best on the development seeds of the problem.
+        measures: method -> accuracy, distance and effective size, in percent, as far as it has them.
+        seconds: that it took.
+    """
+
+    problem: str
+    seed: int
+    regulariser: float
+    shrinkage: float
+    measures: dict[str, dict[str, float]]
+    seconds: float
+
+    @property
+    def key(self) -> Task:
+        """Which run it is."""
+        return task_of(self.problem, self.seed)
 
 
-def _difference(results: Mapping[str, list[dict[str, dict[str, float]]]], method: str, against: str) -> list[str]:
-    found = []
-    for name in NAMES:
-        values = [run[method]["accuracy"] - run[against]["accuracy"] for run in results[name]]
-        found.append("{:+.1f} ± {:.1f}".format(*interval(values)))
-    return found
+def task_of(problem: str, seed: int) -> Task:
+    """The task of a run."""
+    return Task(problem, "importance", str(EPSILON), seed)
 
 
-def tables(results: Mapping[str, list[dict[str, dict[str, float]]]]) -> str:
-    """The tables of the page, as Markdown."""
-    head = f"| {{}} | {' | '.join(NAMES)} |\n|{'---|' * (len(NAMES) + 1)}"
-    lines = [head.format("accuracy, %")]
-    lines += [f"| `{method}` | {' | '.join(_cells(results, method, 'accuracy'))} |" for method in METHODS]
-    for method, against in (
-        ("paper-c, tilt", "paper-c"),
-        ("paper-i, tilt", "paper-i"),
-        ("importance", "paper-c"),
-    ):
-        lines.append(f"| `{method}` less `{against}` | {' | '.join(_difference(results, method, against))} |")
-    lines += ["", head.format("distance to the private population, %")]
-    rows = (
-        "unweighted",
-        "paper-c",
-        BEST_ALPHA,
-        "paper-c, tilt",
-        "importance",
-        "published",
-        "paper-c, no noise",
-        "paper-c, tilt, no noise",
-        "importance, no noise",
-        "private records",
+def compute(task: Task) -> Run:
+    """One run."""
+    start, name, seed = time.monotonic(), task.problem, task.seed
+    regulariser, shrinkage = _choices(name)
+    split = load_split(name, seed)
+    source, private, test = _points(split)
+    plane = Plane.of(source)
+    truth = plane.shares(test)
+    measures: dict[str, dict[str, float]] = {
+        "unweighted": {"distance": distance(plane.shares(source), truth), "effective": 100.0},
+        "private records": {"distance": distance(plane.shares(private), truth)},
+    }
+    for method in METHODS:
+        learned = _study(name, split, method, EPSILON)
+        said = class_probabilities(_model(learned), split.test)[:, 1] > 0.5
+        measures[method] = {
+            "accuracy": float(100 * np.mean(said == split.test_labels)),
+            "distance": distance(plane.shares(source, _weights(learned)), truth),
+            "effective": effective(_weights(learned)),
+        }
+    for method in SILENT:
+        learned = _study(name, split, method, SILENT_EPSILON)
+        measures[f"{method}, no noise"] = {"distance": distance(plane.shares(source, _weights(learned)), truth)}
+    for method, (away, size) in {
+        PUBLISHED: _published_distance(name, seed, regulariser),
+        BEST_ALPHA: _least_squares_distance(name, seed, shrinkage),
+    }.items():
+        measures[method] = {"distance": away, "effective": size}
+    return Run(name, seed, regulariser, shrinkage, measures, round(time.monotonic() - start, 3))
+
+
+class Findings(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the runs say.
+
+    Attributes:
+        regulariser: of each problem, see `Run`.
+        runs: of each problem, in the order of their seeds: method -> measures.
+        shrinkage: as regulariser.
+    """
+
+    regulariser: dict[str, float]
+    runs: dict[str, list[dict[str, dict[str, float]]]]
+    shrinkage: dict[str, float]
+    provenance: Provenance | None = None
+
+    def values(self, name: str, method: str, what: str) -> list[float]:
+        """Of a method's runs on a problem, those that have this measure."""
+        return [run[method][what] for run in self.runs[name] if what in run[method]]
+
+
+def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Findings:
+    """All that the runs show, whatever is still missing."""
+    grouped = {name: [run for run in cells["runs"] if run.problem == name] for name in NAMES}
+    runs = {name: sorted(own, key=lambda run: run.seed) for name, own in grouped.items() if own}
+    return Findings(
+        {name: own[0].regulariser for name, own in runs.items()},
+        {name: [run.measures for run in own] for name, own in runs.items()},
+        {name: own[0].shrinkage for name, own in runs.items()},
+        provenance,
     )
-    lines += [f"| {row} | {' | '.join(_cells(results, row, 'distance'))} |" for row in rows]
-    lines += ["", head.format("effective sample size, % of the source")]
-    lines += [f"| {row} | {' | '.join(_cells(results, row, 'effective'))} |" for row in rows[1:6]]
-    return "\n".join(lines)
 
 
-def main() -> None:
-    """Make what is missing of the runs, keep them, and print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--show", action="store_true", help="print what is kept")
-    told = parser.parse_args()
-    kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {"regulariser": {}, "runs": {}}
-    for name in () if told.show else NAMES:
-        for chosen, choices, tried in (
-            ("regulariser", REGULARISERS, partial(_published_distance, name)),
-            ("shrinkage", SHRINKAGES, partial(_least_squares_distance, name)),
-        ):
-            if name not in kept.setdefault(chosen, {}):
-                kept[chosen][name] = _best(choices, tried)
-        runs = kept["runs"].setdefault(name, [])
-        for seed in range(RUNS[name]):
-            if seed == len(runs):
-                runs.append(one_run(name, seed, kept["regulariser"][name]))
-            if BEST_ALPHA not in runs[seed]:
-                away, size = _least_squares_distance(name, seed, kept["shrinkage"][name])
-                runs[seed][BEST_ALPHA] = {"distance": away, "effective": size}
-            RESULTS.parent.mkdir(exist_ok=True)
-            RESULTS.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
-    print(tables(kept["runs"]))  # noqa: T201
+def interval(values: Sequence[float], form: str = ".1f") -> str:
+    """Mean, and half the width of its 95 % interval (Student's); "" of fewer than two."""
+    count = len(values)
+    if count < 2:
+        return ""
+    half = float(student.ppf(0.975, count - 1) * np.std(values, ddof=1) / np.sqrt(count))
+    return f"{np.mean(values):{form}} ± {half:.1f}"
 
 
-if __name__ == "__main__":
-    main()
+def document(found: Findings) -> Document:
+    """Three tables: accuracy, distance, effective sample size."""
+    sections: list[Section] = []
+    for title, what, methods in (
+        ("accuracy, %", "accuracy", [*METHODS, *DIFFERENCES]),
+        ("distance to the private population, %", "distance", WEIGHTED),
+        ("effective sample size, % of the source", "effective", WEIGHTED[1:6]),
+    ):
+        columns: list[Column[str]] = [
+            Column(title, str, names=True),
+            *(_column(found, name, what) for name in found.runs),
+        ]
+        table = Table.of(title, columns, methods if found.runs else ())
+        sections.append(Section(title.capitalize(), [Text(READING) if not sections else None, table]))
+    headline = "Importance weights: a second way to weigh the source"
+    return summary("importance", headline, "importance-weights.md", sections, found.provenance)
+
+
+def _column(found: Findings, name: str, what: str) -> Column[str]:
+    def show(method: str) -> str:
+        if method not in DIFFERENCES:
+            return interval(found.values(name, method, what))
+        first, second = (found.values(name, each, what) for each in DIFFERENCES[method])
+        return interval(np.subtract(first, second).tolist(), "+.1f")
+
+    return Column(name, show, number=True)
+
+
+def tasks(order: Order) -> list[Task]:
+    """All runs of the chosen problems, of each at most so many as it has."""
+    return [task_of(name, seed) for seed in order.seeds for name in order.size.axes["problems"] if seed < RUNS[name]]
+
+
+STUDY = Study(
+    name="importance",
+    parts=[Part("runs", Run, tasks, compute)],
+    findings=findings,
+    document=document,
+    choices={"problems": NAMES},
+    short=Size(2, (), {"problems": ("CTG-B",)}, "half a minute"),
+    full=Size(max(RUNS.values()), (), {"problems": NAMES}, "an hour"),
+    seed=0,
+)

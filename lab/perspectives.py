@@ -1,28 +1,31 @@
 """Accuracy of the strategies of the paper's perspectives against `cells`, on the paper's problems: development seeds.
 
-Not among `python -m benchmarks`, which measures time: `python -m lab.perspectives --help`. The noise is
-OpenDP's, the curators are real and called in process. Every finished study is a line of a file, so that a run can be
-continued; the table is made from the file.
+The noise is OpenDP's, the curators are real and called in process.
 """
 
-import argparse
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from expril.report.document import Document, Section, Text
+from expril.report.provenance import Provenance
+from expril.report.table import Column, Table
+from lab.averages import Average, Averages, Summary, averages, mean, number, summary
 from lab.comparison.studies import run_study
+from lab.epsilons import epsilon_order
 from lab.problems import PAPER_DATASETS, load_split
-from simulations.campaign.names import parse_names
-from simulations.campaign.runner import Campaign
-from simulations.campaign.store import Task, read_cells
+from simulations.campaign.store import Task
+from simulations.campaign.study import Part, Size, Study
 
-BASELINE = "cells"
+BASELINE, ALL = "cells", "all"
+READING = (
+    "Mean accuracy of `cells` in percent; of the others the difference from it on the same splits, in points, with its "
+    "standard error; the median of the processor's seconds."
+)
 SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "cells": ("cells", {}),
     "random-subsets": ("random-subsets", {}),
@@ -45,7 +48,7 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Screening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One finished study.
 
     Attributes:
@@ -72,7 +75,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Task(self.dataset, self.setting, self.epsilon, self.seed)
 
 
-def compute(task: Task) -> Study:
+def compute(task: Task) -> Screening:
     """Make one study."""
     split = load_split(task.problem, task.seed)
     strategy, options = SETTINGS[task.maker]
@@ -84,62 +87,67 @@ def compute(task: Task) -> Study:
     seconds = time.process_time() - start
     right = (probability > 0.5) == split.test_labels
     log_loss = -float(np.mean(np.log(np.where(split.test_labels, probability, 1 - probability))))
-    return Study(task.problem, task.seed, task.epsilon, task.maker, 100 * float(np.mean(right)), log_loss, seconds)
+    return Screening(task.problem, task.seed, task.epsilon, task.maker, 100 * float(np.mean(right)), log_loss, seconds)
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run what is missing of the chosen studies and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m lab.perspectives", description=__doc__)
-    parser.add_argument("file", type=Path, help="finished studies, one JSON line each; read and continued")
-    parser.add_argument("--datasets", default=",".join(PAPER_DATASETS))
-    parser.add_argument("--settings", default=";".join(SETTINGS), help="separated by semicolons")
-    parser.add_argument("--epsilons", default="1,1/10")
-    parser.add_argument("--first-seed", type=int, default=5000)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--jobs", type=int, default=1)
-    chosen = parser.parse_args(arguments)
-    epsilons = chosen.epsilons.split(",")
-    tasks = [
-        Task(dataset, name, epsilon, seed)
-        for seed in range(chosen.first_seed, chosen.first_seed + chosen.seeds)
-        for dataset in parse_names(chosen.datasets, PAPER_DATASETS, "data set")
-        for epsilon in epsilons
-        for name in chosen.settings.split(";")
-    ]
-    command = " ".join(["python -m lab.perspectives", *arguments])
-    campaign = Campaign("perspectives", chosen.file.parent, chosen.first_seed, chosen.jobs, command)
-    campaign.run_file(chosen.file, tasks, compute, Study)
-    studies = read_cells(chosen.file, Study)
-    for epsilon in epsilons:
-        sys.stdout.write(table([each for each in studies if each.epsilon == epsilon], f"epsilon {epsilon}") + "\n")
+NUMBERS: dict[str, Summary] = {
+    "accuracy": mean(lambda pair: pair[1]),
+    "seconds": lambda pairs: float(np.median([cell.seconds for cell, _ in pairs])),
+}
+"""Of pairs (study, accuracy of the baseline, or how far above it)."""
 
 
-def table(studies: Sequence[Study], title: str) -> str:
-    """Markdown: mean accuracy of the baseline, and paired differences of the others with their standard errors."""
-    datasets = [name for name in PAPER_DATASETS if any(each.dataset == name for each in studies)]
-    found = {(each.dataset, each.setting, each.seed): each.accuracy for each in studies}
-    lines = [f"| {title} | {' | '.join(datasets)} | seconds |", "|---" * (len(datasets) + 2) + "|"]
-    for setting in [name for name in SETTINGS if any(each.setting == name for each in studies)]:
-        cells = []
-        for dataset in datasets:
-            pairs = [
-                (accuracy, found[dataset, BASELINE, seed])
-                for (where, what, seed), accuracy in found.items()
-                if (where, what) == (dataset, setting) and (dataset, BASELINE, seed) in found
-            ]
-            own = np.array([pair[0] for pair in pairs])
-            differences = own - [pair[1] for pair in pairs]
-            if not pairs:
-                cells.append("")
-            elif setting == BASELINE:
-                cells.append(f"{own.mean():.1f}")
-            else:
-                error = differences.std(ddof=1) / np.sqrt(len(pairs)) if len(pairs) > 1 else np.nan
-                cells.append(f"{differences.mean():+.1f} ± {error:.1f}")
-        seconds = np.median([each.seconds for each in studies if each.setting == setting])
-        lines.append(f"| {setting} | {' | '.join(cells)} | {seconds:.1f} |")
-    return "\n".join(lines) + "\n"
+def findings(cells: Mapping[str, Sequence[Screening]], provenance: Provenance | None = None) -> Averages:
+    """Of what has a baseline on the same split; the rest has none yet."""
+    known = {cell.key: cell.accuracy for cell in cells["runs"]}
+
+    def above(cell: Screening) -> float:
+        return cell.accuracy - (0.0 if cell.setting == BASELINE else known[cell.key._replace(maker=BASELINE)])
+
+    named = (
+        ((cell.epsilon, cell.setting, name), (cell, above(cell)))
+        for cell in cells["runs"]
+        if cell.key._replace(maker=BASELINE) in known
+        for name in (ALL, cell.dataset)
+    )
+    order = (epsilon_order, list(SETTINGS).index, [ALL, *PAPER_DATASETS].index)
+    return averages(named, NUMBERS, order, provenance)
 
 
-if __name__ == "__main__":
-    main(sys.argv[1:])
+def document(found: Averages) -> Document:
+    """A table for each epsilon: a row for each setting, a column for each data set."""
+    by, tables = {row.names: row for row in found.rows}, []
+    for epsilon in dict.fromkeys(row.names[0] for row in found.rows):
+        rows = [row for row in found.rows if (row.names[0], row.names[2]) == (epsilon, ALL)]
+        datasets = [name for name in PAPER_DATASETS if any((*row.names[:2], name) in by for row in rows)]
+        columns: list[Column[Average]] = [
+            Column(f"epsilon {epsilon}", lambda row: row.names[1], names=True),
+            *(_accuracy(by, name) for name in datasets),
+            number("seconds", "seconds", ".1f"),
+        ]
+        tables.append(Table.of(f"Accuracy at epsilon {epsilon}", columns, rows))
+    section = Section("Accuracy", [Text(READING), *tables])
+    headline = "The strategies of the paper's perspectives against cells"
+    return summary("perspectives", headline, "strategies.md", [section], found.provenance)
+
+
+def _accuracy(by: Mapping[tuple[str, ...], Average], name: str) -> Column[Average]:
+    def show(row: Average) -> str:
+        there = by.get((*row.names[:2], name))
+        if there is None or row.names[1] == BASELINE:
+            return f"{there.value('accuracy'):.1f}" if there else ""
+        return str(number("", "accuracy", "+.1f").show(there))
+
+    return Column(name, show, number=True)
+
+
+STUDY = Study(
+    name="perspectives",
+    parts=[Part("runs", Screening, lambda order: order.tasks("datasets", "settings"), compute)],
+    findings=findings,
+    document=document,
+    choices={"datasets": tuple(PAPER_DATASETS), "settings": tuple(SETTINGS)},
+    short=Size(2, ("1",), {"datasets": ("A", "CTG-A"), "settings": tuple(SETTINGS)[:6]}, "half a minute"),
+    full=Size(5, ("1", "1/10"), {"datasets": tuple(PAPER_DATASETS), "settings": tuple(SETTINGS)}, "an hour"),
+    seed=5000,
+)

@@ -1,21 +1,19 @@
 """What `expril quote` foretells of `cells`, held against what came true: the tables of docs/quote.md.
 
-`python -m lab.quotes` quotes each problem of the comparison and each built-in scenario of two classes, once
-knowing nothing, once with the prevalence and the AUC of the best model without privacy stated. Problems came true in
-docs/learning (20 splits each); scenarios are run here, on exact counts with seeded noise in the form that curators
-answer, without their faults: `--repeats 4` of them, those of the readmission data one. `--only scenarios` leaves the
-problems out, and `--only problems` the scenarios. About half an hour of one core.
+Each problem of the comparison and each built-in scenario of two classes is quoted, once knowing nothing, once with the
+prevalence and the AUC of the best model without privacy stated. Problems came true in docs/learning (20 splits each);
+scenarios are run here, on exact counts with seeded noise, without their faults, those of the readmission data once.
 """
 
-import argparse
 import json
-import sys
-import warnings
+import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import chain
+from functools import cache, lru_cache
+from itertools import product
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -24,78 +22,104 @@ from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
-from threadpoolctl import threadpool_limits
 
-from curator_node.dataset import StewardWarning
-from lab.problems import load_split
-from learner_node.kinds import READERS
+from expril.report.document import Document, Section, Text
+from expril.report.provenance import Provenance
+from expril.report.table import Column, Table
+from lab.averages import Average, Averages, Run, Summary, averages, mean, names, plain, summary
+from lab.epsilons import epsilon_order
+from lab.exact_counts import NOISE, last_model
+from lab.problems import PROBLEMS, load_split
 from learner_node.label_model.prior import Belief
-from learner_node.quote import QuoteRow, quote
+from learner_node.quote import quote
+from learner_node.quoting import Request
 from learner_node.source import coordinates, standardising_map
-from learner_node.strategies import make_strategy
-from learner_node.strategies.base import Conversation, Problem, assumed_size, class_probabilities
+from learner_node.strategies.base import Problem, assumed_size, class_probabilities
 from learner_node.strategies.cells import CellsStrategy
-from protocol.kinds import QUERY_KINDS
+from protocol.rationals import parse_rational
 from protocol.record_frames import encode_frame, encode_labels
 from protocol.records import Records
+from simulations.campaign.store import Task
+from simulations.campaign.study import Order, Part, Size, Study
 from simulations.quoted import request_of
 from simulations.records import load_records, read_quoted, sites_of, split_records
 from simulations.scenario import builtin_scenarios, load_scenario
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "learning" / "cells" / "cells.jsonl"
-EPSILONS = tuple(map(Fraction, ("1", "0.3", "0.1")))
+EPSILONS = ("1", "0.3", "0.1")
 SPLIT = 5000
 LARGE = 10_000
 """From so many source records on, a scenario is run once: chance is small there."""
 STATED_PREVALENCE, STATED_AUC = (-0.05, 0.05), (-0.02, 0.05)
 """What is stated: the true prevalence, and the AUC of the better of two models without privacy, within these."""
-
-Scores = NDArray[np.float64]
-"""(runs, 2): accuracy and AUC, in [0, 1]."""
+NOTHING, BOTH = "nothing", "prevalence and best AUC"
+STATED = (NOTHING, BOTH)
+SCORES, ENDS = {"accuracy": "accuracy", "auc": "AUC"}, ("low", "high")
+SCENARIO = "scenario "
+"""Before the name of a scenario."""
+READING = (
+    "Came true: means of the runs. Stated: the true prevalence within .05, and the best AUC as from .02 below to .05 "
+    "above that of the better of logistic regression and gradient boosting on the private records."
+)
+READING_HELD = "The share of runs that the range holds, and its mean width."
 
 
 @dataclass(frozen=True)
-class Case:
-    """What is quoted, and what came true.
+class Data:
+    """Records of a problem or of a scenario's first learner and the curators that it asks.
 
     Attributes:
-        name: of the problem or scenario.
-        source: the learner's records.
-        sites, size, most: curators, their declared records, contribution bound.
-        prevalence: true share of label 1.
-        ceiling: AUC of the better of two models without privacy.
-        realised: scores at each epsilon.
+        source, private, test: records.
+        labels, test_labels: whether a private or a test record is of class 1.
+        sites: curators that are asked.
+        quoted_sites: curators whose answers are pooled.
+        size: their declared records.
+        most: contribution bound.
     """
 
-    name: str
     source: Records
+    private: Records
+    test: Records
+    labels: NDArray[np.bool_]
+    test_labels: NDArray[np.bool_]
     sites: int
+    quoted_sites: int
     size: int
     most: int
-    prevalence: float
-    ceiling: float
-    realised: dict[Fraction, Scores]
 
-    def row(self, epsilon: Fraction, belief: Belief) -> QuoteRow:
-        """Of the rule's number of cells."""
-        problem = Problem(self.source, epsilon, self.sites, self.size, self.most, 0)
-        (row,) = quote(
-            self.source,
-            options={"cells": CellsStrategy().cell_count(problem)},
-            epsilons=[epsilon],
-            sites=self.sites,
-            target_size=self.size,
-            most_records_per_unit=self.most,
-            belief=belief,
-        )
-        return row
 
-    @property
-    def beliefs(self) -> dict[str, Belief]:
-        """What is stated, by its name in the tables."""
-        prevalence = _within(self.prevalence, STATED_PREVALENCE, 0.001)
-        auc = _within(self.ceiling, STATED_AUC, 0.51)
-        return {"nothing": Belief(), "prevalence and best AUC": Belief(prevalence, auc)}
+@lru_cache(2)
+def data_of(name: str, repeat: int) -> Data:
+    """The records of a problem, or of one repeat of a scenario."""
+    if not name.startswith(SCENARIO):
+        split = load_split(name, SPLIT)
+        sites, size = len(split.sites), [site.steward.round_size for site in split.sites]
+        return Data(
+            split.source, split.private, split.test, split.private_labels, split.test_labels,
+            sites, sites, assumed_size(size, len(split.source)), 1,
+        )  # fmt: skip
+    scenario, _, folder = load_scenario(name.removeprefix(SCENARIO))
+    parts = split_records(scenario, load_records(scenario, folder), repeat)
+    asked, held = sites_of(scenario.learners[0], parts)
+    steward, told = parts[asked[0]].steward, request_for(name)
+    frames = [
+        pl.concat([parts[site].source for site in held]),
+        pl.concat([parts[site].counted for site in asked]),
+        pl.concat([parts[site].test for site in asked]),
+    ]
+    source, private, test = (encode_frame(frame, steward.schema) for frame in frames)
+    labels, test_labels = (encode_labels(frame[steward.label], steward.classes) > 0 for frame in frames[1:])
+    return Data(
+        source, private, test, labels, test_labels, len(asked), told.sites, told.target_size, told.most_records_per_unit
+    )
+
+
+@lru_cache(1)
+def beliefs(name: str) -> dict[str, Belief]:
+    """What is stated -> the belief."""
+    data = data_of(name, 0)
+    prevalence = _within(float(data.labels.mean()), STATED_PREVALENCE, 0.001)
+    return {NOTHING: Belief(), BOTH: Belief(prevalence, _within(_ceiling(data), STATED_AUC, 0.51))}
 
 
 def _within(value: float, around: tuple[float, float], least: float) -> tuple[float, float]:
@@ -103,154 +127,187 @@ def _within(value: float, around: tuple[float, float], least: float) -> tuple[fl
     return low, high
 
 
-def problem_cases() -> Iterator[Case]:
-    """Those of the comparison that have results."""
-    measured: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+def _ceiling(data: Data) -> float:
+    """AUC on the test records of the better of two models that were trained on all private records."""
+    features = standardising_map(data.source)
+    private, test = (coordinates(features, each) for each in (data.private, data.test))
+    models = (LogisticRegression(C=0.1, max_iter=500), HistGradientBoostingClassifier(random_state=0))
+    scores = [model.fit(private, data.labels).predict_proba(test)[:, 1] for model in models]
+    return max(float(roc_auc_score(data.test_labels, score)) for score in scores)
+
+
+@cache
+def measured() -> dict[str, dict[tuple[Fraction, int], dict[str, float]]]:
+    """Problem of the comparison -> (epsilon, seed) -> accuracy and AUC that `cells` had."""
+    known: dict[str, dict[tuple[Fraction, int], dict[str, float]]] = defaultdict(dict)
     with RESULTS.open(encoding="utf-8") as file:
         for cell in filter(lambda line: "problem" in line, map(json.loads, file)):
-            values = cell["measures"]
-            measured[cell["problem"], cell["epsilon"]].append((values["accuracy"] / 100, values["auc"] / 100))
-    for name in dict.fromkeys(name for name, _ in measured):
-        split = load_split(name, SPLIT)
-        yield Case(
-            name=name,
-            source=split.source,
-            sites=len(split.sites),
-            size=assumed_size([site.steward.round_size for site in split.sites], len(split.source)),
-            most=1,
-            prevalence=float(split.private_labels.mean()),
-            ceiling=_ceiling([split.source, split.private, split.test], [split.private_labels, split.test_labels]),
-            realised={epsilon: np.array(measured[name, _decimal(epsilon)]) for epsilon in EPSILONS},
-        )
+            scores = {name: cell["measures"][name] / 100 for name in SCORES}
+            known[cell["problem"]][parse_rational(cell["epsilon"]), cell["seed"]] = scores
+    return dict(known)
 
 
-def _decimal(epsilon: Fraction) -> str:
-    return f"{float(epsilon):g}"
+@cache
+def request_for(data: str) -> Request:
+    """What the first learner of a scenario asks."""
+    return request_of(read_quoted(data.removeprefix(SCENARIO), schema=None, learner=""))
 
 
-def scenario_cases(repeats: int) -> Iterator[Case]:
-    """Built-in ones whose first learner pools `cells` answers about two classes."""
-    # The large ones last: what has been printed is kept if they take too long.
-    for name in sorted(builtin_scenarios(), key=lambda name: name.startswith("readmission")):
-        request = request_of(read_quoted(name, schema=None, learner=""))
-        if len(request.source.schema.classes) != 2 or request.strategy != "cells":
-            continue
-        scenario, _, folder = load_scenario(name)
-        records = load_records(scenario, folder)
-        realised: dict[Fraction, list[tuple[float, float]]] = defaultdict(list)
-        for repeat in range(1 if len(request.source) > LARGE else repeats):
-            sites = split_records(scenario, records, repeat)
-            asked, held = sites_of(scenario.learners[0], sites)
-            schema = sites[asked[0]].steward.schema
-            private, source, test = (
-                pl.concat(frames)
-                for frames in (
-                    [sites[site].counted for site in asked],
-                    [sites[site].source for site in held],
-                    [sites[site].test for site in asked],
-                )
-            )
-            encoded = [encode_frame(frame, schema) for frame in (source, private, test)]
-            label = sites[asked[0]].steward.label
-            labels = [encode_labels(frame[label], schema.classes) > 0 for frame in (private, test)]
-            if not repeat:
-                prevalence, ceiling = float(labels[0].mean()), _ceiling(encoded, labels)
-            for epsilon in EPSILONS:
-                problem = Problem(
-                    encoded[0], epsilon, len(asked), request.target_size, request.most_records_per_unit, repeat
-                )
-                realised[epsilon].append(_run(problem, encoded[1], encoded[2], labels[0], labels[1]))
-        yield Case(
-            name=name,
-            source=request.source,
-            sites=request.sites,
-            size=request.target_size,
-            most=request.most_records_per_unit,
-            prevalence=prevalence,
-            ceiling=ceiling,
-            realised={epsilon: np.array(runs) for epsilon, runs in realised.items()},
-        )
+def foretell(task: Task) -> Run:
+    """The ranges of one quote, of the rule's number of cells."""
+    start, epsilon, data = time.monotonic(), parse_rational(task.epsilon), data_of(task.problem, 0)
+    problem = Problem(data.source, epsilon, data.quoted_sites, data.size, data.most, 0)
+    (row,) = quote(
+        data.source,
+        options={"cells": CellsStrategy().cell_count(problem)},
+        epsilons=[epsilon],
+        sites=data.quoted_sites,
+        target_size=data.size,
+        most_records_per_unit=data.most,
+        belief=beliefs(task.problem)[task.maker],
+    )
+    if row.simulated is None:
+        raise ValueError("the label is not of two classes")
+    numbers = {f"{name}_{end}": getattr(getattr(row.simulated, name), end) for name in SCORES for end in ENDS}
+    return Run(*task, numbers, round(time.monotonic() - start, 3))
 
 
-def _run(
-    problem: Problem, private: Records, test: Records, labels: NDArray[np.bool_], test_labels: NDArray[np.bool_]
-) -> tuple[float, float]:
-    """Accuracy and AUC of one study."""
-    rng = np.random.default_rng([problem.seed, problem.epsilon.numerator, problem.epsilon.denominator])
-    strategy = make_strategy("cells", {})
-    conversation = Conversation(strategy, problem)
-    tally = np.column_stack([~labels, labels]).astype(np.int64)
-    answers = []
-    for turn in QUERY_KINDS.turns(strategy.plan(problem)):
-        read = READERS[turn.planned.kind].rehearse
-        answers.append(read(conversation.body, turn, private, tally, problem.sites, rng))
-        conversation.hear(answers)
-    model = conversation.models[-1]
-    if model is None:
-        raise RuntimeError("no model")
-    positive = class_probabilities(model, test)[:, 1]
-    return float(np.mean((positive > 0.5) == test_labels)), float(roc_auc_score(test_labels, positive))
+def come_true(task: Task) -> Run:
+    """Accuracy and AUC of one run of a scenario; of a problem what the comparison has."""
+    start, epsilon = time.monotonic(), parse_rational(task.epsilon)
+    if not task.problem.startswith(SCENARIO):
+        return Run(*task, measured()[task.problem][epsilon, task.seed], 0.0)
+    data = data_of(task.problem, task.seed)
+    problem = Problem(data.source, epsilon, data.sites, data.size, data.most, task.seed)
+    rng = np.random.default_rng([task.seed, epsilon.numerator, epsilon.denominator])
+    model = last_model(CellsStrategy(), problem, data.private, data.labels, rng)
+    positive = class_probabilities(model, data.test)[:, 1]
+    numbers = {
+        "accuracy": float(np.mean((positive > 0.5) == data.test_labels)),
+        "auc": float(roc_auc_score(data.test_labels, positive)),
+    }
+    return Run(*task, numbers, round(time.monotonic() - start, 3))
 
 
-def _ceiling(encoded: Sequence[Records], labels: Sequence[NDArray[np.bool_]]) -> float:
-    """AUC on the test records of the better of two models that were trained on all private records."""
-    features = standardising_map(encoded[0])
-    private, test = (coordinates(features, each) for each in encoded[1:])
-    models = (LogisticRegression(C=0.1, max_iter=500), HistGradientBoostingClassifier(random_state=0))
-    scores = [model.fit(private, labels[0]).predict_proba(test)[:, 1] for model in models]
-    return max(float(roc_auc_score(labels[1], score)) for score in scores)
+def _numbers(name: str) -> dict[str, Summary]:
+    """Of pairs (quote, what came true): a score's range, the mean that came true, and how often the range holds it."""
+    low, high = (f"{name}_{end}" for end in ENDS)
+    return {
+        low: lambda pairs: float(pairs[0][0].numbers[low]),
+        high: lambda pairs: float(pairs[0][0].numbers[high]),
+        name: mean(lambda pair: pair[1].numbers[name]),
+        f"{name}_holds": plain(lambda pair: pair[0].numbers[low] <= pair[1].numbers[name] <= pair[0].numbers[high]),
+    }
 
 
-@dataclass(frozen=True)
-class Held:
-    """One range against what came true.
-
-    Attributes:
-        share: of the runs that lie in it.
-        width: of it.
-    """
-
-    share: float
-    width: float
+NUMBERS = {key: make for name in SCORES for key, make in _numbers(name).items()}
 
 
-def main(arguments: Sequence[str]) -> None:
-    """See the module."""
-    parser = argparse.ArgumentParser(prog="python -m lab.quotes", description=__doc__)
-    parser.add_argument("--repeats", type=int, default=4, help="of a scenario")
-    parser.add_argument("--only", choices=("problems", "scenarios"))
-    chosen = parser.parse_args(arguments)
-    wanted: list[Iterator[Case]] = [] if chosen.only == "scenarios" else [problem_cases()]
-    wanted += [] if chosen.only == "problems" else [scenario_cases(chosen.repeats)]
-    held: dict[tuple[str, str, Fraction], list[Held]] = defaultdict(list)
-    out = sys.stdout.write
-    out("| data | epsilon | accuracy quoted | came true | AUC quoted | came true | accuracy stated | AUC stated |\n")
-    out(f"|{'---|' * 8}\n")
-    for case in chain(*wanted):
-        for epsilon in EPSILONS:
-            cells = []
-            for belief, told in case.beliefs.items():
-                simulated = case.row(epsilon, told).simulated
-                if simulated is None:
-                    raise RuntimeError("not of two classes")
-                for what, scores, runs in zip(
-                    ("accuracy", "AUC"),
-                    (simulated.accuracy, simulated.auc),
-                    case.realised[epsilon].T,
-                    strict=True,
-                ):
-                    inside = (runs >= scores.low) & (runs <= scores.high)
-                    held[belief, what, epsilon].append(Held(float(inside.mean()), scores.high - scores.low))
-                    cells += [f"{scores.low:.2f}-{scores.high:.2f}", f"{runs.mean():.3f}"]
-            out(f"| {case.name} | {_decimal(epsilon)} | {' | '.join(cells[:4])} | {cells[4]} | {cells[6]} |\n")
-            sys.stdout.flush()
-    out(f"\n| stated | score | epsilon | cases | holds | mean width |\n|{'---|' * 6}\n")
-    for (belief, what, epsilon), found in sorted(held.items()):
-        share, width = (np.mean([getattr(each, name) for each in found]) for name in ("share", "width"))
-        out(f"| {belief} | {what} | {_decimal(epsilon)} | {len(found)} | {share:.2f} | {width:.2f} |\n")
+def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Averages:
+    """Of each data, epsilon and what is stated, as far as it is quoted and ran."""
+    ranges = {run.key: run for run in cells["ranges"]}
+    named = (
+        ((run.problem, run.epsilon, stated), (ranges[key], run))
+        for run in cells["outcomes"]
+        for stated in STATED
+        if (key := Task(run.problem, stated, run.epsilon, 0)) in ranges
+    )
+    return averages(named, NUMBERS, (DATA.index, epsilon_order, STATED.index), provenance)
 
 
-if __name__ == "__main__":
-    with threadpool_limits(1), warnings.catch_warnings():
-        warnings.simplefilter("ignore", StewardWarning)
-        main(sys.argv[1:])
+def document(found: Averages) -> Document:
+    """How often ranges hold, and each of them."""
+    stated = {row.names: row for row in found.rows if row.names[2] == BOTH}
+    nothing = [row for row in found.rows if (*row.names[:2], BOTH) in stated and row.names[2] == NOTHING]
+
+    def beside(name: str) -> Column[Average]:
+        return Column(f"{SCORES[name]}, stated", lambda row: _range(stated[*row.names[:2], BOTH], name), number=True)
+
+    columns = [*names("data; epsilon")]
+    for name, score in SCORES.items():
+        shown: Column[Average] = Column(f"{score} quoted", lambda row, name=name: _range(row, name), number=True)  # type: ignore[misc]
+        columns += [shown, Column("came true", lambda row, name=name: f"{row.value(name):.3f}", number=True)]  # type: ignore[misc]
+    columns += map(beside, SCORES)
+    epsilons = sorted({row.names[1] for row in found.rows}, key=epsilon_order)
+    ways = [(belief, name, epsilon) for belief in STATED for name in SCORES for epsilon in epsilons]
+    held: list[Column[tuple[str, str, str]]] = [
+        Column("stated", itemgetter(0), names=True),
+        Column("score", lambda way: SCORES[way[1]], names=True),
+        Column("epsilon", itemgetter(2), number=True),
+    ]
+    for what in ("problems", "scenarios"):
+        rows = [row for row in found.rows if row.names[0].startswith(SCENARIO) == (what == "scenarios")]
+        held += _held(what, rows) if rows else []
+    sections = [
+        Section("How often the range holds", [Text(READING_HELD), Table.of("Ranges that hold", held, ways)]),
+        Section("By data", [Text(READING), Table.of("By data", columns, nothing)]),
+    ]
+    return summary("quotes", "Quotes against what came true", "quote.md", sections, found.provenance)
+
+
+def _range(row: Average, name: str) -> str:
+    low, high = (row.value(f"{name}_{end}") for end in ENDS)
+    return f"{low:.2f}-{high:.2f}"
+
+
+def _held(what: str, rows: Sequence[Average]) -> list[Column[tuple[str, str, str]]]:
+    """Over the problems or over the scenarios."""
+
+    def over(way: tuple[str, str, str], value: Callable[[Average, str], float]) -> str:
+        stated, name, epsilon = way
+        values = [value(row, name) for row in rows if row.names[1:] == (epsilon, stated)]
+        return f"{np.mean(values):.2f}" if values else ""
+
+    def holds(row: Average, name: str) -> float:
+        return row.value(f"{name}_holds")
+
+    def width(row: Average, name: str) -> float:
+        return row.value(f"{name}_high") - row.value(f"{name}_low")
+
+    cases = len({row.names[0] for row in rows})
+    return [
+        Column(f"holds, {cases} {what}", lambda way: over(way, holds), number=True),
+        Column(f"mean width, {what}", lambda way: over(way, width), number=True),
+    ]
+
+
+def _two_classes(data: str) -> bool:
+    """Whether it is a problem with results, or a scenario whose first learner asks `cells` about two classes."""
+    if not data.startswith(SCENARIO):
+        return data in measured()
+    told = request_for(data)
+    return len(told.source.schema.classes) == 2 and told.strategy == "cells"
+
+
+def ranges_wanted(order: Order) -> list[Task]:
+    """Each data set once, in both ways."""
+    chosen = filter(_two_classes, order.size.axes["data"])
+    return [Task(*each, 0) for each in product(chosen, STATED, order.size.epsilons)]
+
+
+def outcomes_wanted(order: Order) -> list[Task]:
+    """What the comparison has of problems; of a scenario all repeats, or one."""
+    wanted = []
+    for data, epsilon in product(filter(_two_classes, order.size.axes["data"]), order.size.epsilons):
+        seeds: Sequence[int] = order.seeds
+        if not data.startswith(SCENARIO):
+            seeds = [seed for known, seed in measured()[data] if known == parse_rational(epsilon)]
+        elif len(request_for(data).source) > LARGE:
+            seeds = seeds[:1]
+        wanted += [Task(data, "cells", epsilon, seed) for seed in seeds]
+    return wanted
+
+
+DATA = (*PROBLEMS, *(f"{SCENARIO}{name}" for name in builtin_scenarios()))
+STUDY = Study(
+    name="quotes",
+    parts=[Part("ranges", Run, ranges_wanted, foretell), Part("outcomes", Run, outcomes_wanted, come_true)],
+    findings=findings,
+    document=document,
+    choices={"data": DATA},
+    short=Size(1, EPSILONS, {"data": ("heart", "wdbc", f"{SCENARIO}heart")}, "a minute"),
+    full=Size(3, EPSILONS, {"data": DATA}, "half an hour"),
+    seed=0,
+    noise=NOISE,
+    width=150,
+)

@@ -1,24 +1,31 @@
 """What a validation's recalibration gains where risks are wrong, and loses where they are right.
 
-`python -m lab.recalibrations --repeats 20` prints a table. The true risks of a population are known: logits are
-normal about a centre that gives the prevalence. The model says other ones, logit P = (truth - m) / slope + m + shift, m
-their mean, so an intercept and a slope mend them. Differences are paired: the recalibrated model less the same model as
-it is, in the population's expected log loss and Brier score, times 1,000, with their standard errors over the repeats.
+The true risks of a population are known: logits are normal about a centre that gives the prevalence. The model says
+other ones, logit P = (truth - m) / slope + m + shift, m their mean, so an intercept and a slope mend them. Differences
+are paired: the recalibrated model less the same model as it is, in the population's expected log loss and Brier score.
 """
 
-import argparse
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import product
+from itertools import islice, product
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit, xlogy
 
+from expril.report.document import Document, Section, Text
+from expril.report.provenance import Provenance
+from expril.report.table import Column, Table
+from lab.averages import Average, Averages, Run, Summary, averages, mean, number, plain, summary
+from lab.exact_counts import NOISE
 from learner_node.recalibration import LEAST_FACTOR, recalibrate
 from learner_node.scored import bin_count
 from protocol.noise import DiscreteLaplace
+from simulations.campaign.store import Task
+from simulations.campaign.study import Order, Part, Size, Study
 
 Floats = NDArray[np.float64]
 
@@ -30,66 +37,112 @@ SIZES = ((400, Fraction(1, 4)), (1_000, Fraction(1)))
 PREVALENCES = (0.05, 0.3)
 WRONG = ((0.0, 1.0), (-0.4, 1.0), (-0.8, 1.0), (0.0, 0.6), (0.3, 1.5))
 """Shift of the model's logits, and the slope that they need."""
-RULES = (("always", 0.0), ("Bayes factor > 1", LEAST_FACTOR), ("> 3", 3.0))
+RULES = {"always": 0.0, "factor > 1": LEAST_FACTOR, "factor > 3": 3.0}
+"""When the map is used -> the Bayes factor above which it is."""
+READING = (
+    "How often a rule uses the map, and what that changes in expected log loss and Brier score, times 1,000, against "
+    "the same model left alone; means with their standard errors. Slope is what the risks need. Held: the share of "
+    "intervals that hold the true slope and intercept."
+)
 
 
 @dataclass(frozen=True)
-class Trial:
-    """One answer: differences of the scores if it recalibrates, its factor, and what its intervals hold."""
+class Setting:
+    """One line of the table.
 
-    log_loss: float
-    brier: float
-    factor: float
-    slope_held: bool
-    intercept_held: bool
+    Attributes:
+        size: private records at all sites together.
+        epsilon: of the validation.
+        prevalence: true mean risk.
+        shift: of the model's logits.
+        slope: that they need.
+    """
+
+    size: int
+    epsilon: Fraction
+    prevalence: float
+    shift: float
+    slope: float
+
+    @property
+    def name(self) -> str:
+        """For people, and key of the results."""
+        return f"{self.size} records, prevalence {self.prevalence:g}, shift {self.shift:+g}, slope {self.slope:g}"
+
+    def answers(self) -> Iterator["Answer"]:
+        """One repeat after the other: a population, private records and their noisy counts; all from one generator."""
+        epsilon = self.epsilon
+        rng = np.random.default_rng(
+            [
+                self.size,
+                epsilon.denominator,
+                round(100 * self.prevalence),
+                round(10 * self.shift + 100),
+                round(10 * self.slope),
+            ]
+        )
+        while True:
+            spread = STRENGTH * rng.standard_normal(POPULATION)
+            truth = spread + brentq(lambda centre, s=spread: expit(centre + s).mean() - self.prevalence, -12.0, 12.0)
+            mean = float(truth.mean())
+            said = (truth - mean) / self.slope + mean + self.shift
+            source, own = said[rng.choice(POPULATION, SOURCE)], rng.choice(POPULATION, self.size)
+            count = bin_count(expit(source), target_size=self.size, scale=float(1 / epsilon), noises=SITES)
+            edges = np.unique(np.quantile(source, np.arange(1, count) / count))
+            cells = 2 * np.searchsorted(edges, said[own]) + (rng.random(self.size) < expit(truth[own]))
+            counts = np.bincount(cells, minlength=2 * len(edges) + 2).reshape(-1, 2)
+            noisy = counts + DiscreteLaplace(1 / epsilon).simulate(rng, (SITES, *counts.shape)).sum(axis=0)
+            yield Answer(truth, said, source, edges, noisy.astype(np.float64))
 
 
-def trial(
-    rng: np.random.Generator, size: int, epsilon: Fraction, prevalence: float, shift: float, slope: float
-) -> Trial:
-    """Draw a population, private records and an answer, and recalibrate by it."""
-    spread = STRENGTH * rng.standard_normal(POPULATION)
-    truth = spread + brentq(lambda centre: expit(centre + spread).mean() - prevalence, -12.0, 12.0)
-    mean = float(truth.mean())
-    said = (truth - mean) / slope + mean + shift
-    source, own = said[rng.choice(POPULATION, SOURCE)], rng.choice(POPULATION, size)
-    count = bin_count(expit(source), target_size=size, scale=float(1 / epsilon), noises=SITES)
-    edges = np.unique(np.quantile(source, np.arange(1, count) / count))
-    cells = 2 * np.searchsorted(edges, said[own]) + (rng.random(size) < expit(truth[own]))
-    counts = np.bincount(cells, minlength=2 * len(edges) + 2).reshape(-1, 2)
-    noisy = counts + DiscreteLaplace(1 / epsilon).simulate(rng, (SITES, *counts.shape)).sum(axis=0)
-    found = recalibrate(
-        noisy.astype(np.float64), expit(source), np.searchsorted(edges, source), scale=float(1 / epsilon), noises=SITES
+@dataclass(frozen=True)
+class Answer:
+    """What one repeat starts with.
+
+    Attributes:
+        truth, said: true logits of the population, and the model's.
+        source: the model's logits of the learner's records.
+        edges: of the bins.
+        counts: (k, 2) noisy.
+    """
+
+    truth: Floats
+    said: Floats
+    source: Floats
+    edges: Floats
+    counts: Floats
+
+
+SETTINGS = {
+    setting.name: setting
+    for setting in (
+        Setting(size, epsilon, prevalence, shift, slope)
+        for (size, epsilon), prevalence, (shift, slope) in product(SIZES, PREVALENCES, WRONG)
     )
-    risks, raw, mapped = expit(truth), expit(said), found.mapped(expit(said))
-    intercept = mean - slope * (mean + shift)
-    return Trial(
-        _log_loss(risks, mapped) - _log_loss(risks, raw),
-        _brier(risks, mapped) - _brier(risks, raw),
-        found.factor,
-        slope in found.slope,
-        intercept in found.intercept,
-    )
+}
 
 
-def row(size: int, epsilon: Fraction, prevalence: float, shift: float, slope: float, repeats: int) -> str:
-    """A line of the table; its seed is made of the setting."""
-    rng = np.random.default_rng(
-        [size, epsilon.denominator, round(100 * prevalence), round(10 * shift + 100), round(10 * slope)]
-    )
-    trials = [trial(rng, size, epsilon, prevalence, shift, slope) for _ in range(repeats)]
-    cells = [f"{size:,}", str(epsilon), f"{prevalence:g}", f"{shift:+g}", f"{slope:g}"]
-    for _, least in RULES:
-        on = np.array([one.factor > least for one in trials])
-        cells.append(f"{on.mean():.2f}")
-        for name in ("log_loss", "brier"):
-            gains = 1000.0 * np.where(on, [getattr(one, name) for one in trials], 0.0)
-            cells.append(f"{gains.mean():+.2f} ± {gains.std(ddof=1) / np.sqrt(repeats):.2f}")
-    cells += [
-        f"{np.mean([one.slope_held for one in trials]):.2f}",
-        f"{np.mean([one.intercept_held for one in trials]):.2f}",
-    ]
-    return f"| {' | '.join(cells)} |"
+def task_of(setting: str, seed: int) -> Task:
+    """The task of a trial."""
+    return Task(setting, "recalibration", str(SETTINGS[setting].epsilon), seed)
+
+
+def compute(task: Task) -> Run:
+    """One trial, if it recalibrates: the draws of a setting are one stream, in which the seed is the place."""
+    start, setting = time.monotonic(), SETTINGS[task.problem]
+    answer = next(islice(setting.answers(), task.seed, None))
+    source, scale = answer.source, float(1 / setting.epsilon)
+    fitted = recalibrate(answer.counts, expit(source), np.searchsorted(answer.edges, source), scale=scale, noises=SITES)
+    risks, raw, mapped = expit(answer.truth), expit(answer.said), fitted.mapped(expit(answer.said))
+    mean_logit = float(answer.truth.mean())
+    numbers = {
+        "log_loss": _log_loss(risks, mapped) - _log_loss(risks, raw),
+        "brier": _brier(risks, mapped) - _brier(risks, raw),
+        "factor": fitted.factor,
+        "slope_held": float(setting.slope in fitted.slope),
+        "intercept_held": float(mean_logit - setting.slope * (mean_logit + setting.shift) in fitted.intercept),
+    }
+    return Run(*task, numbers, round(time.monotonic() - start, 3))
 
 
 def _log_loss(risks: Floats, said: Floats) -> float:
@@ -100,18 +153,76 @@ def _brier(risks: Floats, said: Floats) -> float:
     return float(np.mean(risks * (1.0 - said) ** 2 + (1.0 - risks) * said**2))
 
 
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=20)
-    repeats = parser.parse_args().repeats
-    heads = ["records", "epsilon", "prevalence", "shift", "slope"]
-    heads += [f"{name}: {what}" for name, _ in RULES for what in ("on", "log loss", "Brier")]
-    heads += ["slope held", "intercept held"]
-    print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")  # noqa: T201
-    for (size, epsilon), prevalence, (shift, slope) in product(SIZES, PREVALENCES, WRONG):
-        print(row(size, epsilon, prevalence, shift, slope, repeats), flush=True)  # noqa: T201
+def _gain(score: str, least: float) -> Summary:
+    """What a rule changes, times 1,000; nothing where it is off."""
+    return mean(lambda run: 1000.0 * run.numbers[score] if run.numbers["factor"] > least else 0.0)
 
 
-if __name__ == "__main__":
-    main()
+def _on(least: float) -> Summary:
+    return plain(lambda run: run.numbers["factor"] > least)
+
+
+NUMBERS = {
+    **{f"{rule}: on": _on(least) for rule, least in RULES.items()},
+    **{f"{rule}: log loss": _gain("log_loss", least) for rule, least in RULES.items()},
+    **{f"{rule}: Brier": _gain("brier", least) for rule, least in RULES.items()},
+    "slope held": plain(lambda run: run.numbers["slope_held"]),
+    "intercept held": plain(lambda run: run.numbers["intercept_held"]),
+}
+
+
+def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Averages:
+    """Of each setting."""
+    return averages((((run.problem,), run) for run in cells["trials"]), NUMBERS, (list(SETTINGS).index,), provenance)
+
+
+def document(found: Averages) -> Document:
+    """One table."""
+
+    def told(heading: str, show: Callable[[Setting], object]) -> Column[Average]:
+        return Column(heading, lambda row: show(SETTINGS[row.names[0]]), number=True)
+
+    forms = {"on": ".2f", "log loss": "+.2f", "Brier": "+.2f"}
+    rules = [(f"{rule}: {what}", form) for rule in RULES for what, form in forms.items()]
+    columns = [
+        told("records", lambda setting: f"{setting.size:,}"),
+        told("epsilon", lambda setting: setting.epsilon),
+        told("prevalence", lambda setting: f"{setting.prevalence:g}"),
+        told("shift", lambda setting: f"{setting.shift:+g}"),
+        told("slope", lambda setting: f"{setting.slope:g}"),
+        *(number(name, name, form) for name, form in rules[1:]),
+        number("slope held", "slope held", ".2f"),
+        number("intercept held", "intercept held", ".2f"),
+    ]
+    section = Section("Rules", [Text(READING), Table.of("Rules", columns, found.rows)])
+    headline = "What recalibration gains and loses"
+    return summary("recalibrations", headline, "validation.md", [section], found.provenance)
+
+
+def tasks(order: Order) -> list[Task]:
+    """All trials of the chosen sizes and prevalences."""
+    axes = order.size.axes
+    return [
+        task_of(name, seed)
+        for name, setting in SETTINGS.items()
+        if str(setting.size) in axes["records"] and f"{setting.prevalence:g}" in axes["prevalences"]
+        for seed in order.seeds
+    ]
+
+
+CHOICES = {
+    "records": tuple(str(size) for size, _ in SIZES),
+    "prevalences": tuple(f"{prevalence:g}" for prevalence in PREVALENCES),
+}
+STUDY = Study(
+    name="recalibrations",
+    parts=[Part("trials", Run, tasks, compute)],
+    findings=findings,
+    document=document,
+    choices=CHOICES,
+    short=Size(4, (), CHOICES, "a minute"),
+    full=Size(20, (), CHOICES, "five minutes"),
+    seed=0,
+    noise=NOISE,
+    width=260,
+)

@@ -1,22 +1,17 @@
 """How often the intervals of a validation hold: the table of docs/validation.md.
 
-`python -m lab.validations --seeds 5600:5610 --out FILE` adds the runs that FILE lacks, one JSON line each;
-`--show` sums FILE up. The population is known: the private half of a scenario's records, from which units are drawn
-with replacement, site by site, as many as there are. So the exact curve of the population is known, and an answer has
-both the chance of the draw and the noise. The score is a logistic regression on the test records, of which every other
-seed is twice as sure as it should be. No curator is involved: exact counts and seeded noise, in the form that curators
-answer.
+The population is known: the private half of a scenario's records, from which units are drawn with replacement, site by
+site, as many as there are. So the exact curve of the population is known, and an answer has both the chance of the draw
+and the noise. The score is a logistic regression on the test records, of which every other seed is twice as sure as it
+should be. No curator is involved: exact counts and seeded noise, in the form that curators answer.
 """
 
-import argparse
-import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -26,6 +21,11 @@ from scipy.special import ndtri
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
+from expril.report.document import Document, Section, Text
+from expril.report.provenance import Provenance
+from expril.report.table import Table
+from lab.averages import Averages, Summary, averages, names, number, plain, summary
+from lab.exact_counts import NOISE
 from learner_node.performance import Interval, Performance, performance
 from learner_node.score_posterior import draw_counts
 from learner_node.score_trend import Bins
@@ -36,12 +36,12 @@ from learner_node.validation import DRAWS
 from protocol.hypotheses import Mlp
 from protocol.noise import DiscreteLaplace
 from protocol.partitions import ScoreBins
+from protocol.rationals import parse_rational
 from protocol.record_frames import encode_frame, encode_labels
 from protocol.records import Records
 from protocol.schema import NumericAttribute, Schema
-from simulations.campaign.names import parse_seeds
-from simulations.campaign.runner import Campaign
-from simulations.campaign.store import Task, read_cells
+from simulations.campaign.store import Task
+from simulations.campaign.study import Part, Size, Study
 from simulations.records import load_records, split_records
 from simulations.scenario import load_scenario
 
@@ -55,12 +55,17 @@ INVENTED = {
 }
 """Two normals -> area, prevalence, private records, sites. The source of "easy" has another prevalence."""
 POPULATION = 100_000
+ALL = "all"
+READING = (
+    "For each quantity the share of intervals that hold the exact value; beside them the score's bins, the area of the "
+    "exact curve, the bias of what is told of it, and the mean width of its interval."
+)
 QUANTITIES = ("prevalence", "auc", "sensitivity", "specificity", "ppv", "npv", "calibration")
 REPEATS = {"pooled": 4, "site": 1}
 """Answers to one split and one score; there are several sites."""
 
 
-class Coverage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Held(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the intervals of one split held, over a few answers.
 
     Attributes:
@@ -195,7 +200,7 @@ def _logistic(source: Records, records: Records, labels: NDArray[np.bool_], sure
     return Mlp.of(features, [(weights.astype(np.float32), bias.astype(np.float32))])
 
 
-def compute(task: Task) -> Coverage:
+def compute(task: Task) -> Held:
     """One run."""
     start = time.monotonic()
     split, epsilon = load(task.problem, task.seed), Fraction(task.epsilon)
@@ -242,7 +247,7 @@ def compute(task: Task) -> Coverage:
                 width[name] += interval.high - interval.low
             bias += told.auc - truth[0]
     areas = [truth[0] for truth in truths if truth is not None]
-    return Coverage(
+    return Held(
         dataset=task.problem,
         part=task.maker,
         epsilon=task.epsilon,
@@ -300,57 +305,62 @@ def _compared(told: Performance, truth: Truth) -> Iterator[tuple[str, float, Int
             yield "calibration", ones / (zeros + ones), own.observed
 
 
-def show(path: Path) -> None:
-    """Print a Markdown table of a file's runs: for each quantity coverage, and mean width of the area's interval."""
-    groups: dict[tuple[str, str, str], list[Coverage]] = defaultdict(list)
-    for run in read_cells(path, Coverage):
-        for name in (run.dataset, "all"):
-            groups[run.part, run.epsilon, name].append(run)
-    order = [*SCENARIOS, *INVENTED, "all"]
-    sys.stdout.write(f"| answers | epsilon | data set | bins | AUC | bias | width | {' | '.join(QUANTITIES)} |\n")
-    sys.stdout.write(f"|{'---|' * (7 + len(QUANTITIES))}\n")
-    for (part, epsilon, name), runs in sorted(
-        groups.items(), key=lambda item: (item[0][0], float(item[0][1]), order.index(item[0][2]))
-    ):
-        made = {what: sum(run.made.get(what, 0) for run in runs) for what in QUANTITIES}
-        held = [sum(run.held.get(what, 0) for run in runs) / max(made[what], 1) for what in QUANTITIES]
-        numbers = (
-            f"{np.mean([run.bins for run in runs]):.0f}",
-            f"{np.mean([run.area for run in runs]):.2f}",
-            f"{sum(run.bias for run in runs) / made['auc']:+.3f}",
-            f"{sum(run.width['auc'] for run in runs) / made['auc']:.2f}",
-            *(f"{share:.2f}" for share in held),
-        )
-        sys.stdout.write(f"| {part} | {epsilon} | {name} | {' | '.join(numbers)} |\n")
+def _ratio(part: Callable[[Held], float], what: str) -> Summary:
+    """Of a sum to the number of intervals of a quantity."""
+    return lambda runs: sum(map(part, runs)) / max(sum(run.made.get(what, 0) for run in runs), 1)
 
 
-def main(arguments: Sequence[str]) -> None:
-    """See the module."""
-    parser = argparse.ArgumentParser(prog="python -m lab.validations", description=__doc__)
-    parser.add_argument("--seeds", default="5600:5610", help="first:end")
-    parser.add_argument("--out", type=Path, required=True, help="the file of runs")
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--datasets", default=",".join((*SCENARIOS, *INVENTED)))
-    parser.add_argument("--epsilons", default=",".join(EPSILONS))
-    parser.add_argument("--show", action="store_true")
-    chosen = parser.parse_args(arguments)
-    if chosen.show:
-        show(chosen.out)
-        return
-    seeds = parse_seeds(chosen.seeds)
-    tasks = [
-        Task(name, part, epsilon, seed)
-        for seed in seeds
-        for name in chosen.datasets.split(",")
-        for epsilon in chosen.epsilons.split(",")
-        for part in ("pooled", "site")
+def _held(what: str) -> Summary:
+    return _ratio(lambda run: run.held.get(what, 0), what)
+
+
+NUMBERS = {
+    "bins": plain(lambda run: run.bins),
+    "area": plain(lambda run: run.area),
+    "bias": _ratio(lambda run: run.bias, "auc"),
+    "width": _ratio(lambda run: run.width["auc"], "auc"),
+    **{f"{what}_held": _held(what) for what in QUANTITIES},
+}
+
+
+def findings(cells: Mapping[str, Sequence[Held]], provenance: Provenance | None = None) -> Averages:
+    """Of each sort of answers and epsilon, all data sets together and each."""
+    named = (((run.part, run.epsilon, name), run) for run in cells["runs"] for name in (ALL, run.dataset))
+    return averages(named, NUMBERS, (str, parse_rational, [ALL, *DATASETS].index), provenance)
+
+
+def document(found: Averages) -> Document:
+    """A table over all data sets, and one by data set."""
+    columns = [
+        *names("answers; epsilon; data set"),
+        number("bins", "bins", ".0f"),
+        number("AUC", "area", ".2f"),
+        number("bias", "bias", "+.3f"),
+        number("width", "width", ".2f"),
+        *(number(what, f"{what}_held", ".2f") for what in QUANTITIES),
     ]
-    command = " ".join(["python -m lab.validations", *arguments])
-    campaign = Campaign(
-        "validations", chosen.out.parent, seeds.start, chosen.jobs, command, noise="seeded, not private"
-    )
-    campaign.run_file(chosen.out, tasks, compute, Coverage)
+    whole = [row for row in found.rows if row.names[2] == ALL]
+    apart = [row for row in found.rows if row.names[2] != ALL]
+    sections = [
+        Section("All data sets", [Text(READING), Table.of("Over all data sets", columns, whole)]),
+        Section("By data set", [Table.of("By data set", columns, apart)]),
+    ]
+    headline = "How often the intervals of a validation hold"
+    return summary("validations", headline, "validation.md", sections, found.provenance)
 
 
-if __name__ == "__main__":
-    main(sys.argv[1:])
+DATASETS = (*SCENARIOS, *INVENTED)
+STUDY = Study(
+    name="validations",
+    parts=[Part("runs", Held, lambda order: order.tasks("datasets", "answers"), compute)],
+    findings=findings,
+    document=document,
+    choices={"datasets": DATASETS, "answers": tuple(REPEATS)},
+    short=Size(
+        2, ("0.1", "1"), {"datasets": ("heart", "wdbc", "plain", "coin"), "answers": tuple(REPEATS)}, "a minute"
+    ),
+    full=Size(4, EPSILONS, {"datasets": DATASETS, "answers": tuple(REPEATS)}, "half an hour"),
+    seed=5600,
+    noise=NOISE,
+    width=160,
+)

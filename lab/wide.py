@@ -1,18 +1,13 @@
 """Many attributes of which ten carry the signal: what `cells` learns with attributes chosen first, and without.
 
-`python -m lab.wide FILE --seeds 4` continues FILE, JSON lines, and prints docs/strategies.md's table: area
-under the ROC curve on test records, and how far below logistic regression of all private records, tuned
-without privacy, that is.
-
 Records are invented. Source, private and test records are drawn apart; the curators and their noise are the real ones.
 """
 
-import argparse
-import json
 import time
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,13 +19,25 @@ from sklearn.linear_model import LogisticRegressionCV
 from sklearn.metrics import roc_auc_score
 
 from curator_node.steward import StewardFile
+from expril.report.document import Document, Section, Text
+from expril.report.provenance import Provenance
+from expril.report.table import Table
+from lab.averages import RUNS, Averages, Run, averages, mean, names, number, plain, summary
 from lab.comparison.contestants import SELECTING
 from lab.comparison.studies import make_study
+from lab.epsilons import epsilon_order
 from lab.splits import BOUND, CLASSES, LABEL_COLUMN, Site, Split
 from protocol.record_frames import encode_frame
 from protocol.schema import NumericAttribute
+from simulations.campaign.store import Task
+from simulations.campaign.study import Order, Part, Size, Study
 
-FIRST_SEED = 7000
+READING = (
+    "Area under the ROC curve on test records, and how far below logistic regression of all private records, tuned "
+    "without privacy, that is: mean of the paired differences with its standard error."
+)
+IN_SITE = "in site"
+"""The way without privacy."""
 SIGNAL, STRENGTH = 10, 2.0
 """Columns that carry the signal, and the deviation of the log odds."""
 SOURCE, TEST = 2000, 6000
@@ -115,57 +122,83 @@ def private(split: Split, way: str, epsilon: Fraction) -> Floats:
     return found
 
 
-def main() -> None:
-    """Run what the file lacks, then print means and standard errors."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("file", type=Path)
-    for name, default in (("seeds", 4), ("sites", 2), ("size", 2000)):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--kinds", default=";".join(KINDS), help="with ; between")
-    parser.add_argument("--columns", default="200")
-    parser.add_argument("--ways", default="cells;cells, none chosen", help="with ; between")
-    parser.add_argument("--epsilons", default="1")
-    told = parser.parse_args()
-    done = [json.loads(line) for line in told.file.read_text().splitlines()] if told.file.exists() else []
-    names = ("kind", "columns", "sites", "size", "seed", "epsilon", "way")
-    known = {tuple(row[name] for name in names): row["auc"] for row in done}
-    columns, kinds = map(int, told.columns.split(",")), told.kinds.split(";")
-    with told.file.open("a") as out:
+_split = lru_cache(1)(wide_split)
+"""The same records for all ways."""
 
-        def run(split: Split, key: tuple[object, ...], way: str, epsilon: str) -> None:
-            begun = time.process_time()
-            found = in_site(split) if way == "in site" else private(split, way, Fraction(epsilon))
-            known[*key, epsilon, way] = float(roc_auc_score(split.test_labels, found))
-            row = dict(zip((*names, "auc"), (*key, epsilon, way, known[*key, epsilon, way]), strict=True))
-            out.write(json.dumps({**row, "seconds": time.process_time() - begun}) + "\n")
-            out.flush()
 
-        for seed, width, kind in product(range(FIRST_SEED, FIRST_SEED + told.seeds), columns, kinds):
-            key = (kind, width, told.sites, told.size, seed)
-            wanted = [("", "in site"), *product(told.epsilons.split(","), told.ways.split(";"))]
-            lacking = [(epsilon, way) for epsilon, way in wanted if (*key, epsilon, way) not in known]
-            if not lacking:
-                continue
-            split = wide_split(kind, width, told.sites, told.size, seed)
-            for epsilon, way in lacking:
-                run(split, key, way, epsilon)
-    rows = pl.read_ndjson(told.file)
-    at = [name for name in names if name not in ("epsilon", "way")]
-    ceilings = rows.filter(pl.col("way") == "in site").select(*at, ceiling="auc")
-    paired = (
-        rows.filter(pl.col("way") != "in site")
-        .join(ceilings, on=at)
-        .with_columns(below=pl.col("ceiling") - pl.col("auc"))
+def compute(task: Task) -> Run:
+    """One run: the area on the test records."""
+    kind, *numbers = task.problem.split("; ")
+    columns, sites, size = map(int, numbers)
+    split, begun = _split(kind, columns, sites, size, task.seed), time.process_time()
+    score = in_site(split) if task.maker == IN_SITE else private(split, task.maker, Fraction(task.epsilon))
+    auc = float(roc_auc_score(split.test_labels, score))
+    return Run(*task, {"auc": auc}, time.process_time() - begun)
+
+
+def tasks(order: Order) -> list[Task]:
+    """Of each set of records the regression in site, and all ways at all epsilons."""
+    axes, epsilons = order.size.axes, order.size.epsilons
+    problems = ["; ".join(chosen) for chosen in product(*(axes[axis] for axis in PROBLEM))]
+    ways = [("", IN_SITE), *product(epsilons, axes["ways"])]
+    return [Task(problem, way, epsilon, seed) for seed in order.seeds for problem in problems for epsilon, way in ways]
+
+
+NUMBERS = {
+    "ceiling": plain(lambda pair: pair[1]),
+    "auc": mean(lambda pair: pair[0].numbers["auc"]),
+    "below": mean(lambda pair: pair[1] - pair[0].numbers["auc"]),
+    "seconds": plain(lambda pair: pair[0].seconds),
+}
+"""Of pairs (run, area of the regression in site of the same records)."""
+
+
+def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Averages:
+    """Of all runs whose records' regression is there."""
+    ceilings = {(run.problem, run.seed): run.numbers["auc"] for run in cells["runs"] if run.maker == IN_SITE}
+    named = (
+        ((*run.problem.split("; "), run.epsilon, run.maker), (run, ceilings[run.problem, run.seed]))
+        for run in cells["runs"]
+        if run.maker != IN_SITE and (run.problem, run.seed) in ceilings
     )
-    table = paired.group_by([name for name in names if name != "seed"], maintain_order=True).agg(
-        pl.col("ceiling", "auc", "below").mean().round(3),
-        (pl.col("below").std() / pl.len().sqrt()).round(3).alias("±"),
-        pl.col("seconds").mean().round(1),
-        pl.len().alias("runs"),
-    )
-    with pl.Config(tbl_rows=-1, tbl_cols=-1):
-        print(table)  # noqa: T201
+    order = (list(KINDS).index, int, int, int, epsilon_order, list(WAYS).index)
+    return averages(named, NUMBERS, order, provenance)
 
 
-if __name__ == "__main__":
-    main()
+def document(found: Averages) -> Document:
+    """One table."""
+    columns = [
+        *names("kind; columns; sites; size; epsilon; way"),
+        number("regression in site", "ceiling", ".3f"),
+        number("AUC", "auc", ".3f"),
+        number("below", "below", ".3f"),
+        number("seconds", "seconds", ".1f"),
+        RUNS,
+    ]
+    title = "Area under the ROC curve"
+    section = Section(title, [Text(READING), Table.of(title, columns, found.rows)])
+    headline = "Many attributes of which few carry the signal"
+    return summary("wide", headline, "strategies.md", [section], found.provenance)
+
+
+PROBLEM = ("kinds", "columns", "sites", "sizes")
+"""Axes that make a problem, "equal; 200; 2; 2000"."""
+CHOICES = {
+    "kinds": tuple(KINDS),
+    "columns": ("30", "60", "100", "200"),
+    "sites": ("2", "4"),
+    "sizes": ("1000", "2000", "4000", "8000"),
+    "ways": tuple(WAYS),
+}
+USUAL = {"columns": ("200",), "sites": ("2",), "sizes": ("2000",), "ways": ("cells", "cells, none chosen")}
+STUDY = Study(
+    name="wide",
+    parts=[Part("runs", Run, tasks, compute)],
+    findings=findings,
+    document=document,
+    choices=CHOICES,
+    short=Size(1, ("1",), {**USUAL, "kinds": ("equal",), "columns": ("100",)}, "a minute"),
+    full=Size(6, ("1",), {**USUAL, "kinds": tuple(KINDS)}, "an hour"),
+    seed=7000,
+    width=160,
+)

@@ -315,7 +315,6 @@ def _reached(amount: Amount | None, bar: float) -> Cell:
 EVERYTHING = {"datasets": DATASETS, "settings": tuple(SETTINGS)}
 STUDY = Study(
     name="bounds",
-    title="What bounds the accuracy of cells: one thing at a time made ideal (docs/bounds.md).",
     parts=[Part("cells", Run, tasks, compute)],
     findings=findings,
     document=document,

@@ -270,7 +270,6 @@ def read_versions(order: Order) -> Mapping[str, str]:
 
 STUDY = Study(
     name="comparison",
-    title="Every strategy and every peer on the same records at the same epsilon (docs/strategies.md).",
     parts=[
         Part(
             "cells",

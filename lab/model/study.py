@@ -233,7 +233,6 @@ SIZE = Size(3, ("10", "1", "0.1"), ALL, "a minute")
 """The whole is short enough."""
 STUDY = Study(
     name="model",
-    title="Every model that curators fit in site, beside cells (docs/in-site-learning.md).",
     parts=[Part("studies", Fitted, tasks, compute, _settings)],
     findings=findings,
     document=document,

@@ -654,7 +654,6 @@ def _noise_seed(text: str) -> int:
 
 STUDY = Study(
     name="reproduction",
-    title="The paper's Table 2 and Figure 1, made again (docs/reproduction.md).",
     parts=[part_of(name) for name in EXPERIMENTS],
     findings=findings,
     document=document,

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 
-from lab.estimates import learn_from_counts
+from lab.exact_counts import learn_from_counts
 from lab.risks.design import DIMENSIONS, POPULATION, SITES, Population, Setting, design, population
 from learner_node.areas import expected_auc
 from learner_node.pooling import SecurePool

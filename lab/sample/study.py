@@ -276,7 +276,6 @@ def results(found: Findings) -> dict[str, object]:
 
 STUDY = Study(
     name="sample",
-    title="Figures of the MBDE paper: sampling under integral privacy (docs/integral-privacy.md).",
     parts=[Part("cells", Sampled, tasks, compute_cell, settings)],
     findings=findings,
     document=document,

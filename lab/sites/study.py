@@ -309,7 +309,6 @@ def _questions(order: Order) -> dict[str, object]:
 SITES = ("1", "2", "3", "5", "10", "20", "50", "100")
 STUDY = Study(
     name="sites",
-    title="Accuracy, noise and bytes with 1 to 100 sites (docs/sites.md).",
     parts=[
         Part("rounds", Round, round_tasks, compute_round, lambda order: {"seed": order.seed}),
         Part("studies", Studied, study_tasks, accuracy.compute, _questions),

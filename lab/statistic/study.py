@@ -188,7 +188,6 @@ def tasks(order: Order) -> list[Task]:
 RECORDS = ("100", "300", "1000", "3000", "10000", "100000", "1000000")
 STUDY = Study(
     name="statistic",
-    title="Private quantiles by every method, against the number of records (docs/statistics.md).",
     parts=[Part("cells", Measured, tasks, compute, lambda _order: {"methods": list(METHODS)})],
     findings=findings,
     document=document,

@@ -200,7 +200,6 @@ def settings(order: Order) -> Mapping[str, object]:
 
 STUDY = Study(
     name="synthetic",
-    title="Synthetic data sets side by side: ours, AIM's, MST's and the real records (docs/synthetic.md).",
     parts=[Part("cells", Finished, tasks, compute, settings)],
     findings=findings,
     document=document,

@@ -1,5 +1,6 @@
 """Lists of names and seeds from a command line."""
 
+import re
 from collections.abc import Collection
 
 from protocol.errors import ConfigurationError
@@ -18,12 +19,17 @@ def parse_seeds(text: str) -> range:
     return range(int(first), int(end))
 
 
+def typable(name: str) -> str:
+    """A name as a command line takes it: "readmission, c = 2" is "readmission-c-2"."""
+    return re.sub(r"[^\w.:/+-]+", "-", name).strip("-")
+
+
 def parse_names(text: str, known: Collection[str], what: str) -> tuple[str, ...]:
     """Comma-separated names in any case, each once, or all of them for "all".
 
     Args:
         text: as typed.
-        known: the names there are.
+        known: the names there are; each may be typed as `typable` has it.
         what: one of them is, for error texts: "data set".
 
     Raises:
@@ -31,13 +37,13 @@ def parse_names(text: str, known: Collection[str], what: str) -> tuple[str, ...]
     """
     if text.strip().lower() == "all":
         return tuple(known)
-    by_lower = {name.lower(): name for name in known}
+    typed = list(map(typable, known))
+    by_lower = {key.lower(): name for name in known for key in (name, typable(name))}
     found = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         if part.lower() not in by_lower:
-            names = ", ".join(known)
-            raise ConfigurationError(f"unknown {what} {part!r}{suggest(part, list(known))}; there are {names}")
+            raise ConfigurationError(f"unknown {what} {part!r}{suggest(part, typed)}; there are {', '.join(typed)}")
         found.append(by_lower[part.lower()])
     if not found:
-        raise ConfigurationError(f"name at least one {what}: {', '.join(known)}, or all")
+        raise ConfigurationError(f"name at least one {what}: {', '.join(typed)}, or all")
     return tuple(dict.fromkeys(found))

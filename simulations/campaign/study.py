@@ -3,6 +3,7 @@
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import product, starmap
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ class Size:
 
     Attributes:
         repeats: of each cell; repeat r has seed `seed + r`. 0 where the study has a number for each of its parts.
-        epsilons: exact texts.
+        epsilons: exact texts; none where the study's cells have epsilons of their own.
         axes: name of a choice -> what is chosen, such as data sets; values are keys of `Study.choices`.
         takes: on two cores, in words: "two minutes".
     """
@@ -65,6 +66,11 @@ class Order:
     def seeds(self) -> range:
         """One a repeat."""
         return range(self.seed, self.seed + self.size.repeats)
+
+    def tasks(self, problems: str, makers: str) -> list[Task]:
+        """One of each seed, problem, epsilon and maker; both are names of axes."""
+        axes = self.size.axes
+        return list(starmap(_task, product(self.seeds, axes[problems], self.size.epsilons, axes[makers])))
 
 
 @dataclass(frozen=True)
@@ -129,7 +135,6 @@ class Study:
 
     Attributes:
         name: of the study, of its folder and in its provenance.
-        title: what it shows, in one line, and where that is told.
         parts: its cells.
         findings: (name of a part -> its cells, provenance) -> what they say, a msgspec struct; a pure function. Where
             parts have sources of their own, provenance is by source.
@@ -148,7 +153,6 @@ class Study:
     """
 
     name: str
-    title: str
     parts: Sequence[Part]
     findings: Callable[[Mapping[str, list[Any]], Any], Any]
     document: Callable[[Any], Document]
@@ -235,9 +239,11 @@ class Study:
             only: "axis=one,two" each.
 
         Raises:
-            ConfigurationError: no such axis, or no such choice.
+            ConfigurationError: no such axis, or no such choice; or epsilons of a study that has none to choose.
         """
         size = self.full if full else self.short
+        if epsilons and not size.epsilons:
+            raise ConfigurationError(f"--epsilon: the study {self.name} has no epsilon to choose")
         axes = dict(size.axes)
         for text in only:
             axis, _, names = text.partition("=")
@@ -268,6 +274,10 @@ class Study:
 
 def _singular(axis: str) -> str:
     return f"{axis.removesuffix('ies')}y" if axis.endswith("ies") else axis.removesuffix("s")
+
+
+def _task(seed: int, problem: str, epsilon: str, maker: str) -> Task:
+    return Task(problem, maker, epsilon, seed)
 
 
 def write_texts(out: Path, files: Mapping[str, str]) -> None:

@@ -1,9 +1,12 @@
-"""The experiment on the learners' own estimates: its coin flips, and one run of it."""
+"""The study of the learners' own estimates: its coin flips, one run, its table."""
+
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from lab.estimates import COIN, DATASETS, _coins, compute
+from expril.report.markdown import table
+from lab.estimates import COIN, DATASETS, OWN, STUDY, Estimate, _coins, compute
 from lab.problems import PROBLEMS
 from simulations.campaign.store import Task
 
@@ -37,3 +40,28 @@ def test_bounded_readmissions_have_at_most_so_many_records_a_patient():
     for units, records in ((split.units.private, split.private), (split.units.test, split.test)):
         assert len(units) == len(records)
         assert np.unique(units, return_counts=True)[1].max() == 2
+
+
+def estimate(dataset, seed, expected, **changes):
+    """A run whose accuracy is .8 and whose AUC is as it was told."""
+    known = {
+        "labels": OWN, "epsilon": "0.3", "accuracy": 0.8, "majority": 0.6, "low": expected - 0.1,
+        "high": expected + 0.1, "holds": True, "verdict": True, "auc": 0.9, "expected_auc": 0.9, "auc_low": 0.8,
+        "auc_high": 1.0, "auc_holds": True, "ranks": True, "error_before": 0.1, "error_after": 0.05, "seconds": 1.0,
+    }  # fmt: skip
+    return Estimate(dataset=dataset, seed=seed, expected=expected, **known | changes)
+
+
+def test_bias_and_coverage_are_those_of_the_runs_and_marked_where_they_miss():
+    runs = [estimate("A", seed, 0.81) for seed in range(2)] + [
+        estimate("heart", seed, 0.9 + 0.001 * seed, holds=False) for seed in range(20)
+    ]
+    found = STUDY.findings({"runs": runs}, None)
+    assert [(row.names[2], row.runs) for row in found.rows] == [("all", 22), ("A", 2), ("heart", 20)]
+    coverage, means = STUDY.document(found).sections[0].blocks[1:]
+    page = (Path(__file__).resolve().parents[2] / "docs" / "uncertainty.md").read_text(encoding="utf-8")
+    head, _, *rows = table(coverage).splitlines()
+    assert head in page
+    assert rows[1] == "| 0.3 | A | +1.0 ± 0.0 | 10.0 | 1.00 | +0.0 ± 0.0 | 10.0 | 1.00 |"
+    assert rows[2] == "| 0.3 | heart | +10.9 ± 0.1 (!) | 10.0 | 0.00 (!) | +0.0 ± 0.0 | 10.0 | 1.00 |"
+    assert "0.910" in table(means).splitlines()[4]

@@ -2,13 +2,17 @@
 
 import json
 from pathlib import Path
+from shutil import copy
 
 import numpy as np
 import pytest
 
-from lab.importance import RESULTS, RUNS, Plane, discriminator, distance, effective, published_weights, tables
+from expril.report.document import tables
+from expril.report.markdown import table
+from lab.importance import RUNS, STUDY, Plane, discriminator, distance, effective, published_weights, tasks
+from simulations.campaign.study import FINDINGS, Order
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "importance-weights.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def test_the_distance_is_the_share_that_must_move():
@@ -53,7 +57,19 @@ def test_published_weights_see_a_shift_where_the_noise_is_small():
     assert distance(plane.shares(public, weights), truth) < 0.5 * distance(plane.shares(public), truth)
 
 
-def test_the_page_holds_the_tables_of_the_kept_results():
-    kept = json.loads(RESULTS.read_text(encoding="utf-8"))
-    assert {name: len(runs) for name, runs in kept["runs"].items()} == RUNS
-    assert tables(kept["runs"]) in PAGE.read_text(encoding="utf-8")
+def test_the_page_and_the_file_of_results_are_those_of_the_kept_cells(tmp_path):
+    copy(DOCS / "importance" / "runs.jsonl", tmp_path)
+    document = STUDY.write(tmp_path)
+    assert (tmp_path / FINDINGS).read_bytes() == (DOCS / "importance" / FINDINGS).read_bytes()
+    page = (DOCS / "importance-weights.md").read_text(encoding="utf-8")
+    shown = [table(each) for section in document.sections for each in tables(section.shown)]
+    assert len(shown) == 3
+    assert all(each in page for each in shown)
+
+
+def test_the_kept_cells_are_all_that_is_published(tmp_path):
+    order = Order(STUDY.size(full=True), STUDY.seed, tmp_path, "typed here")
+    kept = {cell.key for cell in STUDY.cells(DOCS / "importance")["runs"]}
+    assert kept == set(tasks(order))
+    results = json.loads((DOCS / "importance" / FINDINGS).read_text(encoding="utf-8"))
+    assert {name: len(runs) for name, runs in results["runs"].items()} == RUNS

@@ -1,0 +1,229 @@
+"""How right the stated risks are: their mean, its interval, and their spread, over populations that are known exactly.
+
+The settings are a design in which each pair of levels of any two of seven factors meets. A population is 20,000
+records whose class probabilities are known, so that means, slopes and scores are expectations over labels, not chance.
+Private records are drawn from it, with replacement; no curator is involved: see `exact_counts`.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from expril.report.document import Document, Section, Text
+from expril.report.provenance import Provenance
+from expril.report.table import Column, Table
+from lab.averages import Mean, covers, marked, summary
+from lab.exact_counts import NOISE
+from lab.risks.design import design
+from lab.risks.runs import CELLS, MAKERS, REGRESSION, SMOOTH, RiskRun, compute
+from simulations.campaign.store import Task
+from simulations.campaign.study import Order, Part, Size, Study
+
+SLOPES = (0.8, 1.25)
+SLOPE_RUNS = 40
+FORGIVEN = 3.0
+"""Standard errors by which a bar may be missed."""
+MEASURES = ("auc", "brier", "accuracy")
+READING = (
+    "Bias / error: the mean of what the model says less the true prevalence, over the implied standard error; it "
+    "should be within a quarter. Holds: how often the interval holds the true prevalence; at least .93. Slope: of the "
+    "true log odds on the model's, of the first forty runs; in [.8, 1.25] where regression without privacy has it "
+    "there, and else no farther from 1 than that and .1. Three standard errors are forgiven; (!) marks what misses."
+)
+READING_PAIRS = (
+    "Mean of the paired differences of `cells` from the model without networks, times 100, with its standard error."
+)
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One class of one setting, over its runs.
+
+    Attributes:
+        setting: name of its row.
+        place: which of the shown classes.
+        runs: of `cells`.
+        truth: the class's share of the population.
+        error: standard error that the answers imply, mean.
+        bias: of what the model says less the truth, over that error.
+        holds: share of runs in which the interval holds the true prevalence.
+        slope: over the first runs that have one; None where none has.
+        regression: the same of regression.
+    """
+
+    setting: str
+    place: int
+    runs: int
+    truth: float
+    error: float
+    bias: Mean
+    holds: float
+    slope: Mean | None
+    regression: Mean | None
+
+    @property
+    def unbiased(self) -> bool:
+        """Whether the bias is at most a quarter of the implied error, less three of its own standard errors."""
+        return abs(self.bias.value) <= 0.25 + FORGIVEN * self.bias.error
+
+    @property
+    def covers(self) -> bool:
+        """Whether the interval holds in at least 93 of 100, less three standard errors of that share."""
+        return covers(self.holds, self.runs, FORGIVEN)
+
+    @property
+    def calibrated(self) -> bool | None:
+        """Whether the slope is as right as that of regression, see docs/risks.md; None where it cannot be told."""
+        if self.slope is None or self.regression is None:
+            return None
+        (low, high), slope, other = SLOPES, self.slope.value, self.regression.value
+        slack = FORGIVEN * self.slope.error
+        if low <= other <= high:
+            return low - slack <= slope <= high + slack
+        return abs(slope - 1.0) <= abs(other - 1.0) + 0.1 + slack
+
+
+class Pairs(msgspec.Struct, frozen=True):
+    """`cells` less the model without networks, over all settings of one epsilon, or of all.
+
+    Attributes:
+        epsilon: exact text, or "all".
+        differences: of each of `MEASURES`.
+    """
+
+    epsilon: str
+    differences: dict[str, Mean]
+
+
+class Findings(msgspec.Struct, frozen=True):
+    """What the runs say, in the design's order."""
+
+    rows: tuple[Row, ...]
+    pairs: tuple[Pairs, ...]
+    provenance: Provenance | None = None
+
+
+def findings(cells: Mapping[str, Sequence[RiskRun]], provenance: Provenance | None = None) -> Findings:
+    """Every setting and class of which there are runs of `cells`."""
+    by: dict[tuple[str, str], list[RiskRun]] = defaultdict(list)
+    for run in cells["runs"]:
+        by[run.setting, run.maker].append(run)
+    rows = [
+        _row(name, place, own, by[name, REGRESSION])
+        for name in design()
+        if (own := by[name, CELLS])
+        for place in range(len(own[0].truth))
+    ]
+    return Findings(tuple(rows), _pairs(cells["runs"]), provenance)
+
+
+def _row(name: str, place: int, own: Sequence[RiskRun], other: Sequence[RiskRun]) -> Row:
+    truth = own[0].truth[place]
+    return Row(
+        setting=name,
+        place=place,
+        runs=len(own),
+        truth=truth,
+        error=float(np.mean([run.error[place] for run in own])),
+        bias=Mean.of([(run.said[place] - truth) / run.error[place] for run in own]),
+        holds=float(np.mean([run.low[place] <= truth <= run.high[place] for run in own])),
+        slope=_slope(own, place),
+        regression=_slope(other, place),
+    )
+
+
+def _slope(runs: Sequence[RiskRun], place: int) -> Mean | None:
+    """Of the first runs by seed, those that have one."""
+    first = sorted(runs, key=lambda run: run.seed)[:SLOPE_RUNS]
+    slopes = [slope for run in first if (slope := run.slope[place]) is not None]
+    return Mean.of(slopes) if slopes else None
+
+
+def _pairs(runs: Sequence[RiskRun]) -> tuple[Pairs, ...]:
+    by = {run.key: run for run in runs}
+    groups: dict[str, list[tuple[RiskRun, RiskRun]]] = defaultdict(list)
+    for run in runs:
+        if run.maker == SMOOTH and (own := by.get(run.key._replace(maker=CELLS))):
+            for key in (run.epsilon, "all"):
+                groups[key].append((own, run))
+    return tuple(
+        Pairs(
+            key,
+            {name: Mean.of([getattr(one, name) - getattr(other, name) for one, other in pairs]) for name in MEASURES},
+        )
+        for key, pairs in sorted(groups.items())
+    )
+
+
+def document(found: Findings) -> Document:
+    """Each setting and class, how many meet each bar, and the paired differences."""
+    columns: list[Column[Row]] = [
+        Column("setting", lambda row: row.setting, names=True),
+        Column("class", lambda row: row.place),
+        Column("runs", lambda row: row.runs, number=True, page=True),
+        Column("prevalence", lambda row: f"{row.truth:.3f}", number=True),
+        Column("implied error", lambda row: f"{row.error:.4f}", number=True),
+        Column("bias / error", lambda row: marked(row.bias.text("+.2f"), fine=row.unbiased), number=True),
+        Column("holds", lambda row: marked(f"{row.holds:.3f}", fine=row.covers), number=True),
+        Column("slope", _slope_text, number=True),
+        Column("regression", lambda row: f"{row.regression.value:.2f}" if row.regression else "-", number=True),
+    ]
+    judged = {
+        "unbiased": [row.unbiased for row in found.rows],
+        "interval holds": [row.covers for row in found.rows],
+        "slope right": [row.calibrated for row in found.rows if row.calibrated is not None],
+    }
+    counted: list[Column[str]] = [
+        Column("bar", str, names=True),
+        Column("met", lambda bar: sum(judged[bar]), number=True),
+        Column("of", lambda bar: len(judged[bar]), number=True),
+    ]
+    pairs: list[Column[Pairs]] = [
+        Column("epsilon", lambda row: row.epsilon, names=True),
+        Column("pairs", lambda row: row.differences["auc"].runs, number=True),
+        *map(_difference, MEASURES),
+    ]
+    counts = Table.of("Bars met", counted, tuple(judged) if found.rows else ())
+    differences = Table.of("Against the model without networks", pairs, found.pairs)
+    sections = [
+        Section("Settings and classes", [Text(READING), Table.of("Settings and classes", columns, found.rows)]),
+        Section("Bars met", [counts]),
+        Section("Against the model without networks", [Text(READING_PAIRS), differences]),
+    ]
+    return summary("risks", "Are the risks right?", "risks.md", sections, found.provenance)
+
+
+def _slope_text(row: Row) -> str:
+    return "-" if row.slope is None else marked(row.slope.text(".2f"), fine=row.calibrated is not False)
+
+
+def _difference(name: str) -> Column[Pairs]:
+    return Column(name, lambda row: row.differences[name].text("+.3f", 100.0), number=True)
+
+
+def tasks(order: Order) -> list[Task]:
+    """All runs; the model without networks is of two classes."""
+    known, axes = design(), order.size.axes
+    return [
+        Task(name, maker, known[name].epsilon, seed)
+        for seed in order.seeds
+        for name in axes["settings"]
+        for maker in axes["makers"]
+        if maker != SMOOTH or known[name].classes == 2
+    ]
+
+
+SETTINGS = tuple(design())
+STUDY = Study(
+    name="risks",
+    parts=[Part("runs", RiskRun, tasks, compute)],
+    findings=findings,
+    document=document,
+    choices={"settings": SETTINGS, "makers": MAKERS},
+    short=Size(2, (), {"settings": SETTINGS[:6], "makers": (CELLS, REGRESSION)}, "a minute"),
+    full=Size(200, (), {"settings": SETTINGS, "makers": (CELLS,)}, "half a day"),
+    seed=7000,
+    noise=NOISE,
+    width=180,
+)

@@ -1,0 +1,328 @@
+"""The studies of one module each: what they are asked, what their cells say, what the pages of docs hold."""
+
+import json
+from fractions import Fraction
+from itertools import islice, product
+from pathlib import Path
+from shutil import copy
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from expril.report.document import tables
+from expril.report.markdown import table
+from expril.report.terminal import as_terminal
+from lab import additive, perspectives, quotes, recalibrations, validations, wide
+from lab.__main__ import app
+from lab.averages import Mean, Run, averages, covers, marked, mean, plain
+from lab.quotes import BOTH, NOTHING
+from lab.risks import study as risks
+from lab.studies import STUDIES, load_study
+from protocol.errors import ConfigurationError
+from simulations.campaign.names import parse_names, typable
+from simulations.campaign.store import Task
+from simulations.campaign.study import FINDINGS, PAGE, Order
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+NAMES = (
+    "additive", "estimates", "importance", "perspectives", "quotes", "recalibrations", "risks", "validations", "wide",
+)  # fmt: skip
+
+
+def page(name):
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+def order(study, tmp_path, **chosen):
+    return Order(study.size(**chosen), study.seed, tmp_path, "typed here")
+
+
+def shown(study, **cells):
+    """The tables in Markdown, line by line."""
+    document = study.document(study.findings(cells, None))
+    return [table(each).splitlines() for section in document.sections for each in tables(section.shown)]
+
+
+# All of them.
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_study_is_registered_and_without_cells_has_nothing_to_show(name):
+    study = load_study(name)
+    assert (study.name, study.title) == (name, STUDIES[name][1])
+    for size in (study.short, study.full):
+        assert all(set(names) <= set(study.choices[axis]) for axis, names in size.axes.items())
+    empty = study.findings({part.name: [] for part in study.parts}, None)
+    assert not list(as_terminal(study.document(empty)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_choice_of_a_study_can_be_typed_and_they_differ(name):
+    study = load_study(name)
+    for axis, names in study.choices.items():
+        typed = [typable(each) for each in names]
+        assert not any(" " in each or "," in each for each in typed)
+        assert study.size(only=[f"{axis}={','.join(typed)}"]).axes[axis] == tuple(names)
+
+
+def test_names_are_typed_without_spaces_and_commas():
+    assert typable("readmission, c = 2") == "readmission-c-2"
+    assert typable("CTG-A") == "CTG-A"
+    assert parse_names("low-variance-25, EQUAL", wide.KINDS, "kind") == ("low variance, 25 %", "equal")
+    with pytest.raises(ConfigurationError, match="did you mean 'all-carry'"):
+        parse_names("all-cary", wide.KINDS, "kind")
+
+
+@pytest.mark.parametrize("name", ["importance", "recalibrations", "risks"])
+def test_epsilons_cannot_be_asked_of_a_study_whose_cells_have_their_own(name):
+    with pytest.raises(ConfigurationError, match="no epsilon to choose"):
+        load_study(name).size(epsilons=("1",))
+
+
+def test_tasks_are_all_combinations(tmp_path):
+    size = {"repeats": 2, "epsilons": ("1", "0.3"), "only": ["datasets=A,B", "settings=cells,paper-c"]}
+    tasks = order(perspectives.STUDY, tmp_path, **size).tasks("datasets", "settings")
+    axes = product("AB", ("cells", "paper-c"), ("1", "0.3"), (5000, 5001))
+    assert len(tasks) == 16
+    assert set(tasks) == {Task(*each) for each in axes}
+
+
+# Means and bars.
+
+
+def test_a_mean_has_its_standard_error_and_of_one_run_none():
+    values = [1.0, 2.0, 4.0]
+    own = Mean.of(values)
+    assert (own.value, own.runs) == (pytest.approx(7 / 3), 3)
+    assert own.error == pytest.approx(np.std(values, ddof=1) / np.sqrt(3))
+    assert own.text("+.1f", 10) == "+23.3 ± 8.8"
+    assert Mean.of([0.5]).text(".2f") == "0.50"
+
+
+def test_bars_forgive_some_standard_errors():
+    assert covers(0.93, 10**6, 0)
+    assert not covers(0.92, 10**6, 2)
+    assert covers(0.92, 100, 2)
+    assert marked("1", fine=False) == "1 (!)"
+
+
+def test_runs_are_averaged_by_their_names_in_the_order_that_is_asked():
+    runs = [(("b", "1"), 1.0), (("a", "10"), 2.0), (("b", "1"), 4.0), (("b", "9"), 5.0)]
+    found = averages(runs, {"mean": mean(float), "plain": plain(float)}, (str, lambda name: -int(name)), None)
+    assert [row.names for row in found.rows] == [("a", "10"), ("b", "9"), ("b", "1")]
+    last = found.rows[-1]
+    assert (last.runs, last.numbers["plain"], last.value("mean")) == (2, 2.5, 2.5)
+    assert last.numbers["mean"].error == pytest.approx(1.5)
+
+
+# Risks.
+
+
+def test_the_page_of_risks_holds_what_its_runs_say(tmp_path):
+    copy(DOCS / "risks" / "runs.jsonl", tmp_path)
+    document = risks.STUDY.write(tmp_path)
+    settings, bars, pairs = (table(each) for section in document.sections for each in tables(section.shown))
+    text = " ".join(page("risks.md").split())
+    assert settings in page("risks.md")
+    met = {name: (int(many), int(of)) for name, many, of in (row[2:-2].split(" | ") for row in bars.splitlines()[2:])}
+    unbiased, covering, right = met.values()
+    assert f"{unbiased[0]} of {unbiased[1]} classes and settings are unbiased" in text
+    assert f"holds in all {covering[0]}, and the slope is right in {right[0]}" in text
+    assert covering[0] == covering[1]
+    *_, whole = pairs.splitlines()
+    assert whole == "| all | 1080 | -0.063 ± 0.017 | +0.001 ± 0.001 | +0.004 ± 0.005 |"
+    assert "1,080 pairs: AUC is .063 ± .017 points lower, accuracy .004 ± .005 higher" in text
+    assert "the Brier score .001 ± .001 higher" in text
+
+
+def test_finished_runs_of_risks_go_on(tmp_path):
+    """Nothing is missing of one repeat, so nothing is computed, and the file is left as it is."""
+    copy(DOCS / "risks" / "runs.jsonl", tmp_path)
+    before = (tmp_path / "runs.jsonl").read_bytes()
+    risks.STUDY.run(order(risks.STUDY, tmp_path, full=True, repeats=1, only=["makers=all"]))
+    assert (tmp_path / "runs.jsonl").read_bytes() == before
+    assert (tmp_path / PAGE).exists()
+
+
+# Recalibrations.
+
+
+def test_a_trial_is_the_place_of_its_seed_in_the_draws_of_its_setting():
+    name, setting = next(iter(recalibrations.SETTINGS.items()))
+    first, second = islice(setting.answers(), 2)
+    assert not np.array_equal(first.truth, second.truth)
+    assert np.array_equal(first.truth, next(setting.answers()).truth)
+    trials = [recalibrations.compute(recalibrations.task_of(name, seed)) for seed in (0, 1)]
+    assert trials[0].key == Task(name, "recalibration", "1/4", 0)
+    assert trials[0].numbers["log_loss"] != trials[1].numbers["log_loss"]
+
+
+def test_rules_count_what_they_use():
+    name = next(iter(recalibrations.SETTINGS))
+    cells = [
+        Run(
+            *recalibrations.task_of(name, seed),
+            {"log_loss": -0.01, "brier": 0.02, "factor": factor, "slope_held": 1.0, "intercept_held": float(seed > 0)},
+            1.0,
+        )
+        for seed, factor in enumerate((0.5, 2.0, 4.0))
+    ]
+    ((head, _, row),) = shown(recalibrations.STUDY, trials=cells)
+    assert head.startswith("| records | epsilon | prevalence | shift | slope | always: log loss | always: Brier |")
+    assert row == (
+        "| 400 | 1/4 | 0.05 | +0 | 1 | -10.00 ± 0.00 | +20.00 ± 0.00 | 0.67 | -6.67 ± 3.33 | +13.33 ± 6.67 "
+        "| 0.33 | -3.33 ± 3.33 | +6.67 ± 6.67 | 1.00 | 0.67 |"
+    )
+
+
+@pytest.mark.slow
+def test_the_command_runs_and_rewrites_a_study(tmp_path, monkeypatch):
+    monkeypatch.setattr("expril.report.provenance.cores", lambda: 1)
+    command = ["study", "recalibrations", "--out", str(tmp_path), "--repeats", "1", "--only", "prevalences=0.3"]
+    said = CliRunner().invoke(app, [*command, "--json"])
+    assert said.exit_code == 0, said.output
+    assert len(json.loads(said.stdout)["found"]["rows"]) == 10
+    folder = tmp_path / "recalibrations"
+    before = (folder / FINDINGS).read_bytes()
+    (folder / FINDINGS).unlink()
+    said = CliRunner().invoke(app, ["study", "recalibrations", "--out", str(tmp_path), "--rewrite"])
+    assert said.exit_code == 0, said.output
+    assert (folder / FINDINGS).read_bytes() == before
+
+
+# Validations.
+
+
+def held(dataset, part, epsilon, seed, share):
+    made = dict.fromkeys(validations.QUANTITIES, 10)
+    return validations.Held(
+        dataset, part, epsilon, seed, 9, 0.8, {name: int(10 * share) for name in made}, made, {"auc": 3.0}, -0.5, 1.0
+    )
+
+
+def test_shares_of_validations_are_over_all_intervals():
+    cells = [held("plain", "pooled", "0.1", seed, share) for seed, share in enumerate((0.5, 1.0))]
+    whole, apart = shown(validations.STUDY, runs=[*cells, held("wdbc", "pooled", "1", 0, 1.0)])
+    assert whole[0] in page("validation.md")
+    numbers = " | ".join(["0.75"] * 7)
+    assert whole[2] == f"| pooled | 0.1 | all | 9 | 0.80 | -0.050 | 0.30 | {numbers} |"
+    assert [row.split(" | ")[2] for row in apart[2:]] == ["plain", "wdbc"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", validations.REPEATS)
+def test_a_validation_holds_what_it_says(part):
+    task = Task("plain", part, "1", 5600)
+    cell = validations.compute(task)
+    assert cell.key == task
+    assert cell.held.keys() == cell.made.keys() == set(validations.QUANTITIES)
+    assert all(cell.held[name] <= cell.made[name] for name in cell.made)
+    assert cell.area == pytest.approx(0.8, abs=0.01)
+
+
+# Perspectives.
+
+
+def test_differences_of_perspectives_are_paired():
+    def cell(setting, seed, accuracy, dataset="A"):
+        return perspectives.Screening(dataset, seed, "1/10", setting, accuracy, 0.5, 2.0)
+
+    cells = [cell("cells", 1, 80.0), cell("cells", 2, 90.0), cell("informative", 1, 81.0), cell("informative", 2, 93.0)]
+    alone = cell("informative", 9, 50.0, "B")
+    ((head, _, *rows),) = shown(perspectives.STUDY, runs=[*cells, alone])
+    assert head == "| epsilon 1/10 | A | seconds |"
+    assert rows == ["| cells | 85.0 | 2.0 |", "| informative | +2.0 ± 1.0 | 2.0 |"]
+    assert "| epsilon 1/10 | A | B | C | D | E | CTG-A | CTG-B | seconds |" in page("strategies.md")
+
+
+@pytest.mark.slow
+def test_a_study_of_a_perspective_is_made():
+    cell = perspectives.compute(Task("A", "adaptive-cells, tree", "1", 5000))
+    assert cell.key == Task("A", "adaptive-cells, tree", "1", 5000)
+    assert 50 < cell.accuracy <= 100
+    assert 0 < cell.log_loss < 1
+
+
+# An additive question, and many attributes.
+
+
+def test_named_attributes_are_those_of_readmissions_alone(tmp_path):
+    only = ["problems=A,readmission", "ways=cells,named"]
+    tasks = additive.tasks(order(additive.STUDY, tmp_path, repeats=1, epsilons=("1",), only=only))
+    assert {task[:2] for task in tasks} == {("A", "cells"), ("readmission", "cells"), ("readmission", "named")}
+
+
+def test_ways_of_an_additive_question_have_means_and_errors():
+    cells = [Run("A", "half and half", "3/10", seed, {"accuracy": 80.0 + seed, "auc": 90.0}, 1.5) for seed in (1, 3)]
+    ((_, _, row),) = shown(additive.STUDY, runs=cells)
+    assert row == "| A | 3/10 | half and half | 82.0 ± 1.0 | 90.0 ± 0.0 | 1.5 | 2 |"
+
+
+def test_each_set_of_wide_records_has_its_regression_in_site(tmp_path):
+    only = ["kinds=equal,low-variance-10", "columns=30,60", "ways=cells-three-chosen"]
+    tasks = wide.tasks(order(wide.STUDY, tmp_path, repeats=2, epsilons=("1", "3/10"), only=only))
+    assert len(set(tasks)) == 2 * 2 * 2 * 3
+    assert Task("low variance, 10 %; 60; 2; 2000", "in site", "", 7001) in tasks
+    assert Task("equal; 30; 2; 2000", "cells, three chosen", "3/10", 7000) in tasks
+
+
+def test_wide_areas_are_held_against_the_regression_of_the_same_records():
+    def cell(seed, way, auc, epsilon="1"):
+        return Run("equal; 30; 2; 2000", way, epsilon, seed, {"auc": auc}, 1.0)
+
+    cells = [cell(1, "in site", 0.9, ""), cell(2, "in site", 0.8, ""), cell(1, "cells", 0.8), cell(2, "cells", 0.74)]
+    ((_, _, row),) = shown(wide.STUDY, runs=[*cells, cell(3, "cells", 0.1)])
+    assert row == "| equal | 30 | 2 | 2000 | 1 | cells | 0.850 | 0.770 ± 0.030 | 0.080 ± 0.020 | 1.0 | 2 |"
+
+
+# Quotes.
+
+
+def test_ranges_are_held_against_what_came_true():
+    ranges = [
+        Run(
+            data,
+            stated,
+            "0.3",
+            0,
+            {"accuracy_low": 0.6, "accuracy_high": high, "auc_low": 0.5, "auc_high": 1.0},
+            1.0,
+        )
+        for data in ("heart", "scenario heart")
+        for stated, high in ((NOTHING, 0.9), (BOTH, 0.7))
+    ]
+    outcomes = [
+        Run(data, "cells", "0.3", seed, {"accuracy": accuracy, "auc": 0.9}, 0.0)
+        for data in ("heart", "scenario heart")
+        for seed, accuracy in enumerate((0.65, 0.85))
+    ]
+    lonely = Run("A", NOTHING, "0.3", 0, {"accuracy_low": 0.1}, 1.0)
+    ways, data = shown(quotes.STUDY, ranges=[*ranges, lonely], outcomes=outcomes)
+    assert ways[0].startswith("| stated | score | epsilon | holds, 1 problems | mean width")
+    assert ways[2:] == [
+        "| nothing | accuracy | 0.3 | 1.00 | 0.30 | 1.00 | 0.30 |",
+        "| nothing | AUC | 0.3 | 1.00 | 0.50 | 1.00 | 0.50 |",
+        "| prevalence and best AUC | accuracy | 0.3 | 0.50 | 0.10 | 0.50 | 0.10 |",
+        "| prevalence and best AUC | AUC | 0.3 | 1.00 | 0.50 | 1.00 | 0.50 |",
+    ]
+    assert data[0] in page("quote.md")
+    assert data[2] == "| heart | 0.3 | 0.60-0.90 | 0.750 | 0.50-1.00 | 0.900 | 0.60-0.70 | 0.50-1.00 |"
+    assert len(data) == 4
+
+
+def test_problems_came_true_in_the_comparison(tmp_path):
+    wanted = quotes.outcomes_wanted(order(quotes.STUDY, tmp_path, epsilons=("0.3",), only=["data=heart,wdbc"]))
+    assert len(wanted) == 2 * 20
+    cell = quotes.come_true(wanted[0])
+    assert cell.numbers == quotes.measured()["heart"][Fraction(3, 10), wanted[0].seed]
+    assert cell.key == wanted[0]
+
+
+@pytest.mark.slow
+def test_a_scenario_is_quoted_and_comes_true():
+    cell = quotes.come_true(Task("scenario heart", "cells", "1", 0))
+    nothing, both = (quotes.foretell(Task("scenario heart", stated, "1", 0)) for stated in quotes.STATED)
+    assert 0.6 < cell.numbers["accuracy"] < 1
+    widths = [run.numbers["accuracy_high"] - run.numbers["accuracy_low"] for run in (both, nothing)]
+    assert widths[0] < widths[1]
