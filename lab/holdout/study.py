@@ -348,7 +348,6 @@ def study(sizes: Sizes) -> Study:
     choices = {"settings": tuple(SETTINGS), "procedures": tuple(CHOICES)}
     return Study(
         name="holdout",
-        title="A blog's experiment on Thresholdout, on many data sets, and with a valid holdout (docs/holdout.md).",
         parts=[Part("runs", Run, tasks, partial(compute_run, sizes, SOLVERS), lambda _order: {"sizes": asdict(sizes)})],
         findings=findings,
         document=document,
