@@ -18,7 +18,7 @@ from simulations.report.clinical_model import GRID, PartBin, RecordCounts, Thres
 from simulations.report.expected import ClassRecall
 from simulations.report.folding import FEW
 from simulations.report.model import LearnerReport, RunReport
-from simulations.report.scores import STEPS, ends
+from simulations.report.scores import STEPS, bold, ends
 from simulations.report.validated import Recalibrated, Told, ValidatedBin, ValidatedPoint, ValidationReport
 from simulations.report.words import digits, interval, percent, rarity
 
@@ -408,23 +408,15 @@ def _validations(report: RunReport) -> Table[Entry]:
                 f"{learner.learner}, recalibration fitted to the first repeat's answers: {_fitted(told.recalibrated)}."
             )
 
-    def column(heading: str, show: Callable[[Any], str], *, whole: bool = False) -> Column[Entry]:
-        """Of all rows, or of the whole validation's alone."""
-        return Column(
-            heading,
-            lambda entry: Cell("" if whole and entry.site else show(entry.item), strong=not entry.site),
-            number=True,
-        )
-
     columns = [
-        Column[Entry]("learner", lambda entry: Cell(entry.learner, strong=True)),
-        Column[Entry]("site", lambda entry: Cell(entry.site or "all", strong=not entry.site), names=True),
-        column("AUC", lambda one: _told(one.area)),
-        column("exact", lambda one: digits(one.area.exact)),
-        column("held", lambda one: one.held, whole=True),
-        column(f"share of\n“{report.positive}”", lambda one: _told(one.prevalence)),
-        column("exact", lambda one: digits(one.prevalence.exact)),
-        column("epsilon", lambda one: written(one.epsilon_claimed), whole=True),
+        bold("learner", lambda entry: entry.learner, False),
+        bold("site", lambda entry: entry.site or "all", False, names=True),
+        bold("AUC", lambda entry: _told(entry.item.area)),
+        bold("exact", lambda entry: digits(entry.item.area.exact)),
+        bold("held", lambda entry: "" if entry.site else entry.item.held),
+        bold(f"share of\n“{report.positive}”", lambda entry: _told(entry.item.prevalence)),
+        bold("exact", lambda entry: digits(entry.item.prevalence.exact)),
+        bold("epsilon", lambda entry: "" if entry.site else written(entry.item.epsilon_claimed)),
     ]
     title = "validated by the curators: their answers, with 95 % intervals, and the exact figures"
     return Table(title, columns, groups, note="\n".join(note), most=FEW + 1)

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from statistics import median, quantiles
@@ -44,6 +44,7 @@ from simulations.report.lead import led
 from simulations.report.model import LEFT_OUT, RELEASE, RunReport, SiteAnswers
 from simulations.report.scores import (
     Row,
+    bold,
     few_rows,
     filled,
     place_of,
@@ -218,32 +219,19 @@ def _beside(row: Row, shown: RunReport) -> Iterator[tuple[str, str]]:
         yield "it expected", "; ".join(told(score.expected, measure))
 
 
-def _results(report: RunReport, rows: Sequence[Sequence[Row]]) -> Table[tuple[str, Row]]:
+def _results(report: RunReport, rows: Sequence[Sequence[Row]]) -> Table[Row]:
     """The table of a terminal: each learner's scores, over all and by site, and its epsilons."""
-
-    def on_first(text: Callable[[Row], str], other: Callable[[str], str] = lambda _rank: "") -> Callable[[Any], Cell]:
-        return lambda item: Cell(other(item[0]) if item[1].site else text(item[1]), strong=not item[1].site)
-
-    def site(item: tuple[str, Row]) -> Cell:
-        row = item[1]
-        return Cell(f"{row.site or 'all'}{' *' if row.unheard else ''}", strong=not row.site)
-
     columns = [
-        Column("learner", on_first(lambda row: f"{row.learner.learner} ({row.learner.strategy})", lambda rank: rank)),
-        Column("site", site, names=True),
-        *(_of_second(column) for column in score_columns(report)[0]),
-        Column("epsilon\nclaimed", on_first(lambda row: written(row.learner.epsilon_claimed)), number=True),
-        Column("epsilon\nspent", on_first(lambda row: written(row.learner.epsilon_spent)), number=True),
+        bold("learner", lambda row: row.rank if row.site else f"{row.learner.learner} ({row.learner.strategy})", False),
+        bold("site", lambda row: f"{row.site or 'all'}{' *' if row.unheard else ''}", False, names=True),
+        *score_columns(report)[0],
+        bold("epsilon\nclaimed", lambda row: "" if row.site else written(row.learner.epsilon_claimed)),
+        bold("epsilon\nspent", lambda row: "" if row.site else written(row.learner.epsilon_spent)),
     ]
     title = f"{report.title}: {count(report.repeats, 'repeat')}"
     seeded = "; NOISE FROM A SEED, NOT PRIVATE" if report.seeded_noise else ""
-    groups = [Group([("", pooled), *few_rows(sites)]) for pooled, *sites in rows]
+    groups = [Group([pooled, *few_rows(sites)]) for pooled, *sites in rows]
     return Table(f"{title}{seeded}", columns, groups, note="\n".join(_explained(report)))
-
-
-def _of_second(column: Column[Row]) -> Column[tuple[str, Row]]:
-    """The column in a table whose rows have a rank before them."""
-    return Column(column.heading, lambda item: column.show(item[1]), number=column.number)
 
 
 def _explained(report: RunReport) -> Iterator[str]:

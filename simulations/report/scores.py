@@ -26,6 +26,7 @@ class Row:
         score: as it is stored.
         shown: in terms of what leads (`lead.led`).
         site: "" for all.
+        rank: among many sites, in words; "" where all are shown.
     """
 
     index: int
@@ -33,6 +34,7 @@ class Row:
     score: Score
     shown: Score
     site: str = ""
+    rank: str = ""
 
     @property
     def key(self) -> Key:
@@ -48,11 +50,11 @@ class Row:
         )
 
 
-def few_rows(sites: Sequence[Row]) -> list[tuple[str, Row]]:
-    """Rows of sites for a table, each after its rank, as `folding.few_of` takes them."""
+def few_rows(sites: Sequence[Row]) -> list[Row]:
+    """Rows of sites for a table, as `folding.few_of` takes them."""
     rows = {row.site: row for row in sites}
     shown = [row.shown for row in sites if isinstance(row.shown, SiteScore)]
-    return [(rank, rows[site.curator]) for rank, site in few_of(shown)]
+    return [replace(rows[site.curator], rank=rank) for rank, site in few_of(shown)]
 
 
 def score_rows(report: RunReport) -> list[list[Row]]:
@@ -93,8 +95,13 @@ def score_columns(report: RunReport) -> tuple[list[Column[Row]], list[Column[Row
     return filled(leading, rows), filled(every, rows)
 
 
+def bold(heading: str, show: Callable[[Any], str], number: bool = True, names: bool = False) -> Column[Any]:
+    """A column of rows that have a `site`, in bold where it is "", which is all."""
+    return Column(heading, lambda row: Cell(show(row), strong=not row.site), number=number, names=names)
+
+
 def _column(heading: str, show: Callable[[Score], str]) -> Column[Row]:
-    return Column(heading, lambda row: Cell(show(row.score), strong=not row.site), number=True)
+    return bold(heading, lambda row: show(row.score))
 
 
 def _pair(name: str) -> Callable[[Score], str]:
