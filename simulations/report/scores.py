@@ -9,7 +9,7 @@ from expril.report.numbers import with_error
 from expril.report.table import Cell, Column
 from simulations.report.folding import few_of
 from simulations.report.lead import led
-from simulations.report.model import RELEASE, CurvePoint, LearnerReport, RunReport, Score, SiteScore
+from simulations.report.model import CurvePoint, LearnerReport, RunReport, Score, SiteScore
 from simulations.report.words import WORDS, Words, digits, plain
 
 STEPS = (0.01, 0.02, 0.05, 0.1, 0.2)
@@ -44,10 +44,7 @@ class Row:
     @property
     def unheard(self) -> bool:
         """Whether the site did not answer everything."""
-        return any(
-            answers.curator == self.site and set(answers.outcomes) - {RELEASE}
-            for answers in self.learner.rounds_answered
-        )
+        return any(answers.trouble for answers in self.learner.rounds_answered if answers.curator == self.site)
 
 
 def few_rows(sites: Sequence[Row]) -> list[Row]:
