@@ -148,6 +148,11 @@ class Entry:
     item: Any
     site: str = ""
 
+    @property
+    def strong(self) -> bool:
+        """Whether it is of all sites."""
+        return not self.site
+
 
 LEARNER: Column[Entry] = Column("learner", lambda entry: entry.learner)
 

@@ -26,7 +26,7 @@ class Row:
         score: as it is stored.
         shown: in terms of what leads (`lead.led`).
         site: "" for all.
-        rank: among many sites, in words; "" where all are shown.
+        rank: among many sites, in words; or the epsilon, of several.
     """
 
     index: int
@@ -40,6 +40,11 @@ class Row:
     def key(self) -> Key:
         """Of the learner."""
         return Key(self.index, False, self.learner.learner)
+
+    @property
+    def strong(self) -> bool:
+        """Whether it is what the others are parts of."""
+        return not (self.site or self.rank)
 
     @property
     def unheard(self) -> bool:
@@ -93,8 +98,8 @@ def score_columns(report: RunReport) -> tuple[list[Column[Row]], list[Column[Row
 
 
 def bold(heading: str, show: Callable[[Any], str], number: bool = True, names: bool = False) -> Column[Any]:
-    """A column of rows that have a `site`, in bold where it is "", which is all."""
-    return Column(heading, lambda row: Cell(show(row), strong=not row.site), number=number, names=names)
+    """A column of rows of which some are `strong`."""
+    return Column(heading, lambda row: Cell(show(row), strong=row.strong), number=number, names=names)
 
 
 def _column(heading: str, show: Callable[[Score], str]) -> Column[Row]:
