@@ -18,7 +18,7 @@ from simulations.report.clinical_model import GRID, PartBin, RecordCounts, Thres
 from simulations.report.expected import ClassRecall
 from simulations.report.folding import FEW
 from simulations.report.model import LearnerReport, RunReport
-from simulations.report.scores import STEPS, ends
+from simulations.report.scores import STEPS, bold, ends
 from simulations.report.validated import Recalibrated, Told, ValidatedBin, ValidatedPoint, ValidationReport
 from simulations.report.words import digits, interval, percent, rarity
 
@@ -62,21 +62,13 @@ def clinical_sections(report: RunReport) -> Iterator[Section]:
     yield Section("What a threshold does", [flagged, table, explained] if table else [], BOTH)
 
 
-def _square(
-    name: str,
-    series: Sequence[Series],
-    high: float,
-    *,
-    unit: str,
-    across: str,
-    text: str = "",
-    levels: Sequence[Level] = (),
-) -> Figure:
-    """Lines over shares from 0 to `high` on both axes, with the diagonal."""
+def _square(name: str, series: Sequence[Series], unit: str, levels: Sequence[Level] = (), text: str = "") -> Figure:
+    """A ROC curve, or where there is a `unit` a calibration curve: the same shares on both axes, and the diagonal."""
+    high = max([0.05, *(value for one in series for place in one.places for value in (place.x, *place.error))])
     axis, stage = make_axis(0.0, high, STEPS, left=11.0, right=97.0), Stage(make_axis(0.0, high, STEPS), _HEIGHT)
-    return line_chart(
-        name, series, axis, (), levels=levels, stage=stage, unit=unit, across=across, text=text, diagonal=True
-    )
+    figure = line_chart(name, series, axis, (), levels=levels, stage=stage, across=" ", text=text, diagonal=True)
+    across = "predicted probability" if unit else "1 − specificity"
+    return replace(figure, unit=unit or "sensitivity", across=across)
 
 
 def roc_figure(learners: Sequence[LearnerReport]) -> Figure | None:
@@ -104,7 +96,7 @@ def roc_figure(learners: Sequence[LearnerReport]) -> Figure | None:
         curve = [Place(x, y, (y, y), "") for x, y in zip((0.0, *GRID), (0.0, *best.sensitivity), strict=True)]
         series.insert(0, Series(key, curve, errors=False, marks=()))
     told = " ".join(f"{one.learner}: AUC {digits(one.pooled.auc)}." for one in learners if one.pooled.auc is not None)
-    return _square("ROC curve", series, 1.0, unit="sensitivity", across="1 − specificity", text=told)
+    return _square("ROC curve", series, "", text=told)
 
 
 def _both(point: ThresholdScore) -> str:
@@ -124,14 +116,11 @@ def calibration_figure(report: RunReport) -> Figure | None:
             for records, x, y, error in bins
         ]
         series.append(Series(Key(index, False, learner.learner), places, pinched=True))
-    values = [value for one in series for place in one.places for value in (place.x, place.value)]
-    if not values:
+    if not any(one.places for one in series):
         return None
     share = report.prevalence
     levels = [] if share is None else [Level("majority", share, f"prevalence {digits(share)}", named=True)]
-    unit = f"observed share of “{report.positive}”"
-    high = max(0.05, *values)
-    return _square("Calibration curve", series, high, unit=unit, across="predicted probability", levels=levels)
+    return _square("Calibration curve", series, f"observed share of “{report.positive}”", levels)
 
 
 @dataclass(frozen=True)
@@ -147,6 +136,11 @@ class Entry:
     learner: str
     item: Any
     site: str = ""
+
+    @property
+    def strong(self) -> bool:
+        """Whether it is of all sites."""
+        return not self.site
 
 
 LEARNER: Column[Entry] = Column("learner", lambda entry: entry.learner)
@@ -408,23 +402,15 @@ def _validations(report: RunReport) -> Table[Entry]:
                 f"{learner.learner}, recalibration fitted to the first repeat's answers: {_fitted(told.recalibrated)}."
             )
 
-    def column(heading: str, show: Callable[[Any], str], *, whole: bool = False) -> Column[Entry]:
-        """Of all rows, or of the whole validation's alone."""
-        return Column(
-            heading,
-            lambda entry: Cell("" if whole and entry.site else show(entry.item), strong=not entry.site),
-            number=True,
-        )
-
     columns = [
-        Column[Entry]("learner", lambda entry: Cell(entry.learner, strong=True)),
-        Column[Entry]("site", lambda entry: Cell(entry.site or "all", strong=not entry.site), names=True),
-        column("AUC", lambda one: _told(one.area)),
-        column("exact", lambda one: digits(one.area.exact)),
-        column("held", lambda one: one.held, whole=True),
-        column(f"share of\n“{report.positive}”", lambda one: _told(one.prevalence)),
-        column("exact", lambda one: digits(one.prevalence.exact)),
-        column("epsilon", lambda one: written(one.epsilon_claimed), whole=True),
+        bold("learner", lambda entry: entry.learner, False),
+        bold("site", lambda entry: entry.site or "all", False, names=True),
+        bold("AUC", lambda entry: _told(entry.item.area)),
+        bold("exact", lambda entry: digits(entry.item.area.exact)),
+        bold("held", lambda entry: "" if entry.site else entry.item.held),
+        bold(f"share of\n“{report.positive}”", lambda entry: _told(entry.item.prevalence)),
+        bold("exact", lambda entry: digits(entry.item.prevalence.exact)),
+        bold("epsilon", lambda entry: "" if entry.site else written(entry.item.epsilon_claimed)),
     ]
     title = "validated by the curators: their answers, with 95 % intervals, and the exact figures"
     return Table(title, columns, groups, note="\n".join(note), most=FEW + 1)
@@ -501,7 +487,7 @@ def _validated_roc(keys: Sequence[Key], told: ValidationReport) -> Figure:
         for key, places in ((keys[1], exact), (keys[0], private))
     ]
     text = f"AUC {digits(told.area.value)}, 95 % interval {digits(told.area.low)} to {digits(told.area.high)}."
-    return _square("ROC curve", series, 1.0, unit="sensitivity", across="1 − specificity", text=text)
+    return _square("ROC curve", series, "", text=text)
 
 
 def _validated_calibration(keys: Sequence[Key], told: ValidationReport, positive: str) -> Figure:
@@ -513,6 +499,4 @@ def _validated_calibration(keys: Sequence[Key], told: ValidationReport, positive
         if known is not None:
             exact.append(Place(own.predicted, known, (known, known), f"exact {digits(known)}"))
     series = [Series(keys[1], exact, errors=False), Series(keys[0], private, pinched=True)]
-    high = max([0.05, *(end for own in told.calibration for end in (own.predicted, own.observed.high))])
-    unit = f"observed share of “{positive}”"
-    return _square("Calibration", series, high, unit=unit, across="predicted probability")
+    return _square("Calibration", series, f"observed share of “{positive}”")

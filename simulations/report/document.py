@@ -2,8 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from statistics import median, quantiles
 from typing import Any, Literal
@@ -44,6 +44,7 @@ from simulations.report.lead import led
 from simulations.report.model import LEFT_OUT, RELEASE, RunReport, SiteAnswers
 from simulations.report.scores import (
     Row,
+    bold,
     few_rows,
     filled,
     place_of,
@@ -218,32 +219,19 @@ def _beside(row: Row, shown: RunReport) -> Iterator[tuple[str, str]]:
         yield "it expected", "; ".join(told(score.expected, measure))
 
 
-def _results(report: RunReport, rows: Sequence[Sequence[Row]]) -> Table[tuple[str, Row]]:
+def _results(report: RunReport, rows: Sequence[Sequence[Row]]) -> Table[Row]:
     """The table of a terminal: each learner's scores, over all and by site, and its epsilons."""
-
-    def on_first(text: Callable[[Row], str], other: Callable[[str], str] = lambda _rank: "") -> Callable[[Any], Cell]:
-        return lambda item: Cell(other(item[0]) if item[1].site else text(item[1]), strong=not item[1].site)
-
-    def site(item: tuple[str, Row]) -> Cell:
-        row = item[1]
-        return Cell(f"{row.site or 'all'}{' *' if row.unheard else ''}", strong=not row.site)
-
     columns = [
-        Column("learner", on_first(lambda row: f"{row.learner.learner} ({row.learner.strategy})", lambda rank: rank)),
-        Column("site", site, names=True),
-        *(_of_second(column) for column in score_columns(report)[0]),
-        Column("epsilon\nclaimed", on_first(lambda row: written(row.learner.epsilon_claimed)), number=True),
-        Column("epsilon\nspent", on_first(lambda row: written(row.learner.epsilon_spent)), number=True),
+        bold("learner", lambda row: row.rank if row.site else f"{row.learner.learner} ({row.learner.strategy})", False),
+        bold("site", lambda row: f"{row.site or 'all'}{' *' if row.unheard else ''}", False, names=True),
+        *score_columns(report)[0],
+        bold("epsilon\nclaimed", lambda row: "" if row.site else written(row.learner.epsilon_claimed)),
+        bold("epsilon\nspent", lambda row: "" if row.site else written(row.learner.epsilon_spent)),
     ]
     title = f"{report.title}: {count(report.repeats, 'repeat')}"
     seeded = "; NOISE FROM A SEED, NOT PRIVATE" if report.seeded_noise else ""
-    groups = [Group([("", pooled), *few_rows(sites)]) for pooled, *sites in rows]
+    groups = [Group([pooled, *few_rows(sites)]) for pooled, *sites in rows]
     return Table(f"{title}{seeded}", columns, groups, note="\n".join(_explained(report)))
-
-
-def _of_second(column: Column[Row]) -> Column[tuple[str, Row]]:
-    """The column in a table whose rows have a rank before them."""
-    return Column(column.heading, lambda item: column.show(item[1]), number=column.number)
 
 
 def _explained(report: RunReport) -> Iterator[str]:
@@ -259,7 +247,7 @@ def _explained(report: RunReport) -> Iterator[str]:
     yield from (f"{one.learner} spent epsilon {spent_parts(one)}" for one in report.learners if len(one.studies) > 1)
     if summed := _summed(report):
         yield f"{summed}: {SUMMED}"
-    if any(set(answers.outcomes) - {RELEASE} for one in report.learners for answers in one.rounds_answered):
+    if any(answers.trouble for one in report.learners for answers in one.rounds_answered):
         but = ", but for sums that were opened before" if summed else ""
         yield f"* did not answer everything, or was left out; its answers are not in the model{but}"
 
@@ -453,75 +441,55 @@ SQUARES: dict[str, Literal["full", "crossed", "half", "dashed", "struck"]] = {
 }
 
 
-@dataclass(frozen=True)
-class AnswersRow:
-    """What became of one learner's questions to one curator."""
+def _squares(site: SiteAnswers) -> Squares:
+    """One a round."""
+    named = enumerate(zip(site.kinds, site.outcomes, strict=True), 1)
+    return Squares([(SQUARES[kind], f"round {n}: {outcome}") for n, (kind, outcome) in named])
 
-    key: Key
-    site: SiteAnswers
 
-    @property
-    def trouble(self) -> Counter[str]:
-        """How often each outcome was that is no release."""
-        return Counter(outcome for outcome in self.site.outcomes if outcome != RELEASE)
-
-    @property
-    def kinds(self) -> list[str]:
-        """The outcomes without their codes."""
-        return [outcome.partition(":")[0] for outcome in self.site.outcomes]
-
-    @property
-    def squares(self) -> Squares:
-        """One a round."""
-        named = enumerate(zip(self.kinds, self.site.outcomes, strict=True), 1)
-        return Squares([(SQUARES[kind], f"round {n}: {outcome}") for n, (kind, outcome) in named])
-
-    @property
-    def words(self) -> str:
-        """Them all."""
-        trouble, every = self.trouble, len(self.site.outcomes)
-        asked = every - trouble[LEFT_OUT]
-        parts = [f"{every - trouble.total()} of {asked} released"] if asked else []
-        for outcome, many in trouble.items():
+def _in_words(site: SiteAnswers) -> str:
+    parts = [f"{site.outcomes.count(RELEASE)} of {site.asked} released"] if site.asked else []
+    for outcome, many in Counter(site.outcomes).items():
+        if outcome != RELEASE:
             parts.append(outcome.replace("refusal:", "refused: ") + (f" ×{many}" if many > 1 else ""))
-        return "; ".join(parts)
+    return "; ".join(parts)
 
 
 def _answers(report: RunReport) -> list[Block | None]:
     """Which questions were answered: a sentence always, a table where something went wrong."""
     rows = [
-        AnswersRow(Key(index, False, learner.learner), site)
+        (Key(index, False, learner.learner), site)
         for index, learner in enumerate(report.learners)
         for site in learner.rounds_answered
     ]
-    asked = sum(kind != LEFT_OUT for row in rows for kind in row.kinds)
-    if not any(row.kinds for row in rows):
+    sites = [site for _, site in rows]
+    asked = sum(site.asked for site in sites)
+    if not any(site.outcomes for site in sites):
         return []
-    troubled = sorted((row for row in rows if row.trouble), key=lambda row: -row.trouble.total())
+    troubled = sorted((row for row in rows if row[1].trouble), key=lambda row: -row[1].trouble)
     if not troubled:
         return [Text(f"Every curator answered every question: {count(asked, 'release')}.")]
     shown = rows if len(rows) <= FEW and len(report.learners) == 1 else troubled[:FEW]
-    bad = {row.site.curator for row in rows if set(row.kinds) - {RELEASE, LEFT_OUT}}
-    everyone = {row.site.curator for row in rows}
-    released = sum(kind == RELEASE for row in rows for kind in row.kinds)
+    bad = {site.curator for site in sites if set(site.kinds) - {RELEASE, LEFT_OUT}}
+    released = sum(site.outcomes.count(RELEASE) for site in sites)
+    everyone = count(len({site.curator for site in sites}), "curator")
     sentence = (
         f"{released:,} of {count(asked, 'question')} {'was' if released == 1 else 'were'} answered with a release. "
-        f"{len(bad)} of {count(len(everyone), 'curator')} refused, came late or vanished at least once."
+        f"{len(bad)} of {everyone} refused, came late or vanished at least once."
     )
-    if left_out := sorted({row.site.curator for row in rows if LEFT_OUT in row.kinds}):
+    if left_out := sorted({site.curator for site in sites if LEFT_OUT in site.outcomes}):
         sentence += f" The learner went on without {some_of(left_out)}; the notes say why."
-    columns: list[Column[AnswersRow]] = [
-        Column("curator", lambda row: row.site.curator, names=True),
-        Column("learner", lambda row: Cell(row.key.name, key=row.key)),
-        Column("one square a round", lambda row: row.squares, drawn=True),
-        Column("in words", lambda row: row.words),
+    columns: list[Column[tuple[Key, SiteAnswers]]] = [
+        Column("curator", lambda row: row[1].curator, names=True),
+        Column("learner", lambda row: Cell(row[0].name, key=row[0])),
+        Column("one square a round", lambda row: _squares(row[1]), drawn=True),
+        Column("in words", lambda row: _in_words(row[1])),
     ]
-    table = Table.of("What became of each question", columns, shown, "answers")
-    hidden, present = len(rows) - len(shown), {kind for row in shown for kind in row.kinds}
-    marks = [(f"square-{square}", kind) for kind, square in SQUARES.items() if kind in present]
+    table = Table.of("What became of each question", columns, shown)
+    hidden, present = len(rows) - len(shown), {kind for _, site in shown for kind in site.kinds}
     return [
         Text(sentence),
-        Legend(marks=marks),
+        Legend(marks=[(f"square-{square}", kind) for kind, square in SQUARES.items() if kind in present]),
         table.without("learner") if len(report.learners) == 1 else table,
         Text(f"{count(hidden, 'more row')} under “All numbers”.", "fine") if hidden else None,
     ]

@@ -1,7 +1,7 @@
 """Runs of a scenario at several epsilons as one document: result against epsilon."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from expril.report.chart import Figure, Key, Series, line_chart, log_axis
 from expril.report.document import PAGE, Block, Charts, Code, Document, Medium, Note, Notes, Section, Text
@@ -133,36 +133,22 @@ def _figure(epsilons: Sequence[str], reports: Sequence[RunReport]) -> Figure:
     return line_chart(title, series, axis, _STEPS, levels=levels, height=340, across="epsilon, logarithmic")
 
 
-def _results(runs: Sequence[EpsilonRun]) -> Table[tuple[EpsilonRun, Row]]:
+def _results(runs: Sequence[EpsilonRun]) -> Table[Row]:
     """For each epsilon and learner, over all sites: the scores, what was expected and what was spent."""
     report = runs[-1].report
-    words = WORDS[report.measure]
-
-    def first(text: Callable[[EpsilonRun], str]) -> Callable[[tuple[EpsilonRun, Row]], str]:
-        return lambda item: "" if item[1].index else text(item[0])
-
-    def level(item: tuple[EpsilonRun, Row]) -> str:
-        return f"{digits(item[1].score.majority)} ({digits(item[1].score.ceiling)})"
-
-    every = {column.heading: column for column in score_columns(report)[1]}
-
-    def score(*headings: str, page: bool = False) -> list[Column[tuple[EpsilonRun, Row]]]:
-        def show(heading: str) -> Callable[[tuple[EpsilonRun, Row]], Cell]:
-            return lambda item: Cell(every[heading].text(item[1]).text)
-
-        return [Column(name, show(name), number=True, page=page) for name in headings if name in every]
-
-    columns: list[Column[tuple[EpsilonRun, Row]]] = [
-        Column("epsilon", first(lambda run: run.epsilon), names=True),
-        Column("learner", lambda item: Cell(item[1].learner.learner, key=item[1].key)),
-        *score(f"{report.measure} ± se", "expected"),
-        Column(f"{words.constant}\n(ceiling)", level, number=True),
-        *score("AUC ± se", "AUC\nexpected"),
-        *score("Brier\n(ceiling)", page=True),
-        Column("epsilon\nspent", lambda item: spent_parts(item[1].learner), number=True, page=True),
-        Column("run", first(lambda run: run.folder), page=True),
+    folders = {run.epsilon: run.folder for run in runs}
+    constant = WORDS[report.measure].constant
+    brier, measure = "Brier\n(ceiling)", f"{report.measure} ± se"
+    short = {measure, "expected", constant, "ceiling", "AUC ± se", "AUC\nexpected", brier}
+    scores = [column for column in score_columns(report)[1] if column.heading in short]
+    columns: list[Column[Row]] = [
+        Column("epsilon", lambda row: "" if row.index else row.rank, names=True),
+        Column("learner", lambda row: Cell(row.learner.learner, key=row.key)),
+        *(replace(column, page=column.heading == brier) for column in scores),
+        Column("epsilon\nspent", lambda row: spent_parts(row.learner), number=True, page=True),
+        Column("run", lambda row: "" if row.index else folders[row.rank], page=True),
     ]
-    groups = [Group([(run, rows[0]) for rows in score_rows(run.report)]) for run in runs]
+    groups = [Group([replace(row, rank=run.epsilon) for row, *_ in score_rows(run.report)]) for run in runs]
     title = f"{report.title}: {count(report.repeats, 'repeat')} at each epsilon"
     note = "Expected: by the learner, from the noisy answers alone, with a 95 % interval; all else by the harness."
     return Table(title, columns, groups, note=note)

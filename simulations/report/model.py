@@ -120,6 +120,21 @@ class SiteAnswers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if not _OUTCOME.fullmatch(outcome):
                 raise ValueError(f"unknown outcome: {outcome!r}")
 
+    @property
+    def kinds(self) -> list[str]:
+        """The outcomes without their codes."""
+        return [outcome.partition(":")[0] for outcome in self.outcomes]
+
+    @property
+    def asked(self) -> int:
+        """How many questions were asked."""
+        return len(self.outcomes) - self.outcomes.count(LEFT_OUT)
+
+    @property
+    def trouble(self) -> int:
+        """How many outcomes are no release."""
+        return len(self.outcomes) - self.outcomes.count(RELEASE)
+
 
 class LearnerReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One learner: what it asked for, what it paid, and how good it became.

@@ -9,7 +9,7 @@ from expril.report.numbers import with_error
 from expril.report.table import Cell, Column
 from simulations.report.folding import few_of
 from simulations.report.lead import led
-from simulations.report.model import RELEASE, CurvePoint, LearnerReport, RunReport, Score, SiteScore
+from simulations.report.model import CurvePoint, LearnerReport, RunReport, Score, SiteScore
 from simulations.report.words import WORDS, Words, digits, plain
 
 STEPS = (0.01, 0.02, 0.05, 0.1, 0.2)
@@ -26,6 +26,7 @@ class Row:
         score: as it is stored.
         shown: in terms of what leads (`lead.led`).
         site: "" for all.
+        rank: among many sites, in words; or the epsilon, of several.
     """
 
     index: int
@@ -33,6 +34,7 @@ class Row:
     score: Score
     shown: Score
     site: str = ""
+    rank: str = ""
 
     @property
     def key(self) -> Key:
@@ -40,19 +42,21 @@ class Row:
         return Key(self.index, False, self.learner.learner)
 
     @property
+    def strong(self) -> bool:
+        """Whether it is what the others are parts of."""
+        return not (self.site or self.rank)
+
+    @property
     def unheard(self) -> bool:
         """Whether the site did not answer everything."""
-        return any(
-            answers.curator == self.site and set(answers.outcomes) - {RELEASE}
-            for answers in self.learner.rounds_answered
-        )
+        return any(answers.trouble for answers in self.learner.rounds_answered if answers.curator == self.site)
 
 
-def few_rows(sites: Sequence[Row]) -> list[tuple[str, Row]]:
-    """Rows of sites for a table, each after its rank, as `folding.few_of` takes them."""
+def few_rows(sites: Sequence[Row]) -> list[Row]:
+    """Rows of sites for a table, as `folding.few_of` takes them."""
     rows = {row.site: row for row in sites}
     shown = [row.shown for row in sites if isinstance(row.shown, SiteScore)]
-    return [(rank, rows[site.curator]) for rank, site in few_of(shown)]
+    return [replace(rows[site.curator], rank=rank) for rank, site in few_of(shown)]
 
 
 def score_rows(report: RunReport) -> list[list[Row]]:
@@ -93,8 +97,13 @@ def score_columns(report: RunReport) -> tuple[list[Column[Row]], list[Column[Row
     return filled(leading, rows), filled(every, rows)
 
 
+def bold(heading: str, show: Callable[[Any], str], number: bool = True, names: bool = False) -> Column[Any]:
+    """A column of rows of which some are `strong`."""
+    return Column(heading, lambda row: Cell(show(row), strong=row.strong), number=number, names=names)
+
+
 def _column(heading: str, show: Callable[[Score], str]) -> Column[Row]:
-    return Column(heading, lambda row: Cell(show(row.score), strong=not row.site), number=True)
+    return bold(heading, lambda row: show(row.score))
 
 
 def _pair(name: str) -> Callable[[Score], str]:

@@ -9,7 +9,7 @@ from protocol.rationals import named_parts, written
 from simulations.report.budget import exact
 from simulations.report.expected import Expected
 from simulations.report.lead import CHANCE, led
-from simulations.report.model import LEFT_OUT, RELEASE, CurvePoint, LearnerReport, RunReport, Score
+from simulations.report.model import RELEASE, CurvePoint, LearnerReport, RunReport, Score
 
 
 @dataclass(frozen=True)
@@ -244,15 +244,15 @@ def summary(report: RunReport) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def released(learner: LearnerReport) -> int:
-    """Return how many of a learner's questions were answered with a release."""
-    return sum(outcome == RELEASE for site in learner.rounds_answered for outcome in site.outcomes)
-
-
 def answered(learner: LearnerReport) -> str:
     """Return how many of the questions that were asked were answered with a release."""
-    asked = sum(outcome != LEFT_OUT for site in learner.rounds_answered for outcome in site.outcomes)
+    asked = sum(site.asked for site in learner.rounds_answered)
     return f"{released(learner):,} of {asked:,}" if asked else "–"
+
+
+def released(learner: LearnerReport) -> int:
+    """Return how many of a learner's questions were answered with a release."""
+    return sum(site.outcomes.count(RELEASE) for site in learner.rounds_answered)
 
 
 def runs(outcomes: Sequence[str]) -> str:

@@ -334,7 +334,7 @@ def test_result_against_epsilon_is_drawn_and_told_from_where_on_it_is_worth_aski
     assert outline.count("script") == 0
     (table,) = terminal_tables(epsilon_document(shown))
     assert cells(table, 0) == ["0.1", "1", "3"]
-    assert headings(table) == ["epsilon", "learner", "accuracy ± se", "majority\n(ceiling)", "AUC ± se"]
+    assert headings(table) == ["epsilon", "learner", "accuracy ± se", "majority", "ceiling", "AUC ± se"]
 
 
 def test_a_hostile_name_is_inert_on_the_page_of_epsilons():
