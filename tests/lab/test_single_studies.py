@@ -18,7 +18,7 @@ from lab.__main__ import app
 from lab.averages import Mean, Run, averages, covers, marked, mean, plain
 from lab.quotes import BOTH, NOTHING
 from lab.risks import study as risks
-from lab.studies import STUDIES, load_study
+from lab.studies import load_study
 from protocol.errors import ConfigurationError
 from simulations.campaign.names import parse_names, typable
 from simulations.campaign.store import Task
