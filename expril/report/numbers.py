@@ -30,7 +30,7 @@ def with_error(text: str, error: float | None, digits: int = 1) -> str:
 
 
 def count(many: int, noun: str) -> str:
-    """Return "1 curator" or "3 curators"."""
+    """Return "1 page" or "3 pages"."""
     return f"{many:,} {noun}" if many == 1 else f"{many:,} {noun}s"
 
 
