@@ -278,7 +278,7 @@ def test_one_round_has_no_curve_and_ten_rounds_have_one():
 def test_many_curators_are_drawn_sorted_and_not_named_one_by_one():
     outline = Outline(build_page(hundred_curators()))
     classes = [attributes.get("class", "") for _, attributes in outline.elements]
-    assert classes.count("learner") == 1
+    assert classes.count("card") == 1
     assert "legend" in classes  # of the curve: one entry
     assert classes.count("plot") < 30  # rows of the dot plot and of the ledgers that are alike
     assert "100 curators alike" in outline.text
