@@ -167,3 +167,10 @@ def test_the_image_keeps_its_health_check_and_is_run_as_podman_allows():
     builds, runs = ([one for one in commands if one.startswith(f"podman {verb} ")] for verb in ("build", "run"))
     assert ["--format docker" in one for one in builds] == [True, True]
     assert [("$(id -u expril)" in one, "--userns keep-id" in one) for one in runs] == [(True, False), (False, True)]
+
+
+def test_the_laboratory_lists_all_of_its_packages_and_has_the_version_of_what_it_needs():
+    told = tomllib.loads((ROOT / "lab" / "pyproject.toml").read_text(encoding="utf-8"))
+    folders = {path.parent for path in (ROOT / "lab").rglob("__init__.py")}
+    assert set(told["tool"]["setuptools"]["packages"]) == {".".join(path.relative_to(ROOT).parts) for path in folders}
+    assert told["project"]["version"] == PYPROJECT["project"]["version"]
