@@ -16,14 +16,16 @@ import pytest
 
 from curator_node.answering import Answered
 from curator_node.kinds import ANSWERERS
-from expril.audit.kinds import audit_kind, checks, chosen_kinds, kinds_to_audit, path_checks
-from expril.audit.kinds import search as searching
-from expril.audit.kinds.broken import QuickNoise, rows_that_blas_changed
-from expril.audit.kinds.controls import PATH_CONTROLS, audit_path_control, paper_ratio_loss
+from expril.audit.attack import checks
+from expril.audit.attack import pairs as searching
+from expril.audit.attack.checks import path_checks
+from expril.audit.attack.controls.curators import PATH_CONTROLS, audit_path_control, paper_ratio_loss
+from expril.audit.attack.controls.parts import QuickNoise, rows_that_blas_changed
+from expril.audit.attack.kinds import audit_kind, chosen_kinds, kinds_to_audit
+from expril.audit.attack.pairs import score_of, search, values_of
 from expril.audit.kinds.exact import enumerate_loss
 from expril.audit.kinds.invented import Neighbours, held, plain_record, table_of
 from expril.audit.kinds.path import FAILED, NoNoise, Path
-from expril.audit.kinds.search import score_of, search, values_of
 from protocol.codec import decode, encode
 from protocol.errors import ConfigurationError
 from protocol.kinds.counts import CountsRelease

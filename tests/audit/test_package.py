@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from audit_results import full_audit, kind
 from curator_node.key_files import write_key
-from expril.audit import everything
+from expril.audit.attack import everything
 from expril.audit.document import rows_of
 from expril.audit.files import write_result
 from expril.audit.package.checking import check_package

@@ -13,10 +13,10 @@ from curator_fakes import Learner as FakeLearner
 from curator_fakes import dataset, mass_body, open_curator, planned, policy
 from curator_node.kinds.sample import density_of
 from curator_node.ledger.store import MemoryStore
-from expril.audit.game import breaks, play
-from expril.audit.kinds.attack import audit_kind, examples_of
-from expril.audit.kinds.broken_sampler import truth
-from expril.audit.kinds.controls import audit_path_control
+from expril.audit.attack.controls.curators import audit_path_control
+from expril.audit.attack.controls.sampler import truth
+from expril.audit.attack.game import breaks, play
+from expril.audit.attack.kinds import audit_kind, examples_of
 from expril.audit.kinds.invented import held
 from expril.audit.kinds.path import Path
 from expril.audit.recompute.bounds import Bounds

@@ -21,14 +21,15 @@ from audit_results import full_audit
 from curator_fakes import key
 from curator_node.kinds import ANSWERERS
 from curator_node.ledger.exports import export_ledger
-from expril.audit.controls.tables import CONTROLS, audit_control
+from expril.audit.attack.controls import known_keys
+from expril.audit.attack.controls.parts import QuickNoise
+from expril.audit.attack.controls.tables import CONTROLS, audit_control
+from expril.audit.attack.kinds import audit_kind
+from expril.audit.attack.pairs import search
 from expril.audit.document import audit_document, headline
 from expril.audit.files import as_object, decode_result
-from expril.audit.kinds import audit_kind, known_keys
-from expril.audit.kinds.broken import QuickNoise
 from expril.audit.kinds.invented import Neighbours, plain_record
 from expril.audit.kinds.path import NoNoise, Path
-from expril.audit.kinds.search import search
 from expril.audit.kinds.shares import (
     KnownShares,
     added,
@@ -38,6 +39,7 @@ from expril.audit.kinds.shares import (
     shares_table,
     weights,
 )
+from expril.audit.kinds.shown import as_lines, read_transcript_view
 from expril.audit.package.evidence import Replay
 from expril.audit.package.judged import judge
 from expril.audit.package.worlds import spent_by_curators
@@ -45,7 +47,6 @@ from expril.audit.recompute import recompute
 from expril.audit.recompute.ledger import audit_ledger
 from expril.audit.recompute.tables import sum_table
 from expril.audit.results import ColluderLoss
-from expril.audit.shown import as_lines, read_transcript_view
 from expril.report.page import as_page
 from expril.report.terminal import as_terminal
 from forged_ledger import ADA, Forged

@@ -24,13 +24,13 @@ from curator_node.ledger.store import MemoryStore
 from curator_node.policy import read_policy
 from curator_node.site import assemble_site, hold_records, temporary_site
 from curator_node.steward import read_steward_file
+from expril.audit.attack.controls.rounded_counts import CountService
+from expril.audit.attack.studies import counting, membership, theory
+from expril.audit.attack.studies.attacks import ATTACKS, attack_study, false_alarm_share, to_play
+from expril.audit.attack.studies.curators import in_memory, on_disk
+from expril.audit.attack.studies.games import Guesses, bound_of, half_in, judged
+from expril.audit.attack.studies.tables import table_of
 from expril.audit.results import AuditResult, StudyAttack
-from expril.audit.studies import counting, membership, theory
-from expril.audit.studies.attacks import ATTACKS, attack_study, false_alarm_share, to_play
-from expril.audit.studies.curators import in_memory, on_disk
-from expril.audit.studies.games import Guesses, bound_of, half_in, judged
-from expril.audit.studies.rounded_counts import CountService
-from expril.audit.studies.tables import table_of
 from expril.commands.app import app
 from protocol.envelopes import SigningKey, open_envelope
 from protocol.errors import ConfigurationError
@@ -414,7 +414,7 @@ def test_the_command_prints_each_attack_and_its_verdict():
 
 
 def test_the_command_for_machines_and_its_exit_status(monkeypatch):
-    from expril.audit.studies import attacks
+    from expril.audit.attack.studies import attacks
 
     def broken(name, epsilon, **_):
         return (judged(name, "x", Guesses(50, 50, 0, 50), epsilon=Fraction(epsilon), error_rate=0.01),)

@@ -6,8 +6,9 @@ from fractions import Fraction
 import pytest
 from typer.testing import CliRunner
 
-from expril.audit import calibration, kinds
-from expril.audit.kinds import controls
+from expril.audit import kinds
+from expril.audit.attack import calibration
+from expril.audit.attack.controls import curators as controls
 from expril.audit.results import Attack, Check, ControlResult, KindResult
 from expril.commands.app import app
 

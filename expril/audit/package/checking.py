@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from expril.audit.attack.everything import versions
 from expril.audit.document import QUICK
-from expril.audit.everything import versions
 from expril.audit.files import decode_result
 from expril.audit.package.evidence import Replay, Tick, replay
 from expril.audit.package.exact import FORMULA, ExactLoss, exact_losses

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
-from expril.audit.everything import versions
+from expril.audit.attack.everything import versions
 from expril.audit.files import write_result
 from expril.audit.package.deployment import as_yaml, build_entry, check_entry
 from expril.audit.package.evidence import Tick, collect, replay
