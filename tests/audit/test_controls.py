@@ -4,9 +4,18 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from expril.audit.attack.controls.clock import CELLS, LATEST, seeded_by_clock
+from expril.audit.attack.controls.mechanisms import CLOCK_CELLS as CELLS
+from expril.audit.attack.controls.mechanisms import (
+    LATEST,
+    NOT_ANSWERED,
+    seeded_by_clock,
+    variant_1,
+    variant_3,
+    variant_4,
+    variant_5,
+    variant_6,
+)
 from expril.audit.attack.controls.tables import CLEAN, CONTROLS, audit_control
-from expril.audit.attack.controls.thresholds import NOT_ANSWERED, variant_1, variant_3, variant_4, variant_5, variant_6
 from expril.audit.attack.game import loss_bound
 from protocol.errors import ConfigurationError
 

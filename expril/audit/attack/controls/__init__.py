@@ -1,10 +1,7 @@
-"""Positive controls: mechanisms that are broken on purpose, and correct ones to count false alarms with.
+"""Positive controls: all that is broken on purpose, and correct mechanisms to count false alarms with.
 
-* `tables`: `CONTROLS` and `CLEAN`, by name, and the game against one of them
-* `control`: what a control is, and the game against one
-* `broken`, `thresholds`, `clock`, `pooled`, `fitted`: broken mechanisms
-* `clean`: correct ones
-* `laws`: their noise
-
-Those that go through a curator's own path are in `expril.audit.kinds`.
+* `tables`, `mechanisms`: `CONTROLS` and `CLEAN` by name, mechanisms on numbers, and the game against one of them
+* `curators`: `PATH_CONTROLS` by name, curators that are attacked by their own path; `parts`: what is broken in them
+* `sampler`, `statistics`, `holdouts`, `known_keys`: answerers of single kinds that are broken
+* `rounded_counts`: a service without noise, which differencing is played on for comparison
 """

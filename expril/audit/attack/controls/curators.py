@@ -9,9 +9,7 @@ from functools import partial
 import numpy as np
 
 from curator_node.kinds import ANSWERERS
-from expril.audit.attack.controls import holdouts, known_keys
-from expril.audit.attack.controls import sampler as broken_sampler
-from expril.audit.attack.controls import statistics as broken_statistics
+from expril.audit.attack.controls import holdouts, known_keys, sampler, statistics
 from expril.audit.attack.controls.parts import (
     QuickNoise,
     RepeatedNoise,
@@ -142,6 +140,17 @@ def _given(path: Path, pair: Neighbours, draws: int, error_rate: float) -> Attac
     return attack_pair(path, pair, draws=draws, error_rate=error_rate)
 
 
+def _attacked(
+    fault: str, truth: str, path: Callable[[], Path], pair: Callable[[], Neighbours], most: float = math.inf
+) -> PathControl:
+    """A curator whose question and records are made when it is attacked, with so many draws at most."""
+    return PathControl(
+        fault,
+        truth,
+        lambda draws, error_rate: attack_pair(path(), pair(), draws=int(min(draws, most)), error_rate=error_rate),
+    )
+
+
 def _ratio(records: int, *, as_floats: bool = False) -> PathControl:
     """The printed mechanism with a bin of so many records, all of them errors, and one more that is none.
 
@@ -250,74 +259,6 @@ def _unclipped_label() -> PathControl:
     )
 
 
-def _walk() -> PathControl:
-    return PathControl(
-        fault=f"Records are drawn by {broken_sampler.STEPS} steps of Metropolis and Hastings' walk, from a record on.",
-        truth=f"{broken_sampler.truth():.4g}",
-        attack=lambda draws, error_rate: attack_pair(
-            broken_sampler.path(), broken_sampler.pair(), draws=draws, error_rate=error_rate
-        ),
-    )
-
-
-def _local_sensitivity() -> PathControl:
-    def attack(draws: int, error_rate: float) -> Attack:
-        path, pair = broken_statistics.local_path(), broken_statistics.local_pair()
-        return attack_pair(path, pair, draws=min(draws, broken_statistics.FEW_DRAWS), error_rate=error_rate)
-
-    return PathControl(
-        fault="Noise in a median is scaled by its local sensitivity on these records, which may be 0.",
-        truth="infinite",
-        attack=attack,
-    )
-
-
-def _blocks_by_row() -> PathControl:
-    return PathControl(
-        fault="Records are split into blocks by the number of their row: one more moves others to another block.",
-        truth=str(broken_statistics.rows_truth()),
-        attack=lambda draws, error_rate: attack_pair(
-            broken_statistics.rows_path(), broken_statistics.rows_pair(), draws=draws, error_rate=error_rate
-        ),
-    )
-
-
-def _known_keys() -> PathControl:
-    def attack(draws: int, error_rate: float) -> Attack:
-        pair = _pair((_plain(1.0), _plain(1.0)), _plain(1.0))
-        return attack_pair(known_keys.path(), pair, draws=min(draws, known_keys.DRAWS), error_rate=error_rate)
-
-    return PathControl(
-        fault="Keys of a secure sum's masks can be guessed: a curator's vector lies open, under its own share alone.",
-        truth=f"{known_keys.truth():.4g}",
-        attack=attack,
-    )
-
-
-def _blog_holdout() -> PathControl:
-    def attack(draws: int, error_rate: float) -> Attack:
-        few = min(draws, holdouts.DRAWS)
-        return attack_pair(holdouts.blog_path(), holdouts.blog_pair(), draws=few, error_rate=error_rate)
-
-    return PathControl(
-        fault="A blog's holdout compares without noise, and tells by the width of its noise what came out.",
-        truth=f"{holdouts.blog_truth():.4g} a question, and there is no end of questions",
-        attack=attack,
-    )
-
-
-def _exact_comparisons() -> PathControl:
-    def attack(draws: int, error_rate: float) -> Attack:
-        path, pair = holdouts.exact_comparisons_path(), holdouts.exact_comparisons_pair()
-        return attack_pair(path, pair, draws=min(draws, holdouts.FEW_DRAWS), error_rate=error_rate)
-
-    return PathControl(
-        fault="A holdout has noise in its threshold and in its counts, and none in its comparisons.",
-        truth="infinite",
-        attack=attack,
-    )
-
-
 def _plain(x: float) -> Record:
     return {"x": x, "y": 1.0, "s": "a", "outcome": "yes"}
 
@@ -340,11 +281,45 @@ PATH_CONTROLS: Mapping[str, PathControl] = {
         "A retry of a question draws new noise, and is not charged.", "2", QuickNoise, _SIGN, 1
     ),
     "unclipped_numeric_label": _unclipped_label(),
-    "guessable_masks": _known_keys(),
-    "blog_holdout": _blog_holdout(),
-    "exact_comparisons": _exact_comparisons(),
-    "metropolis_hastings": _walk(),
-    "local_sensitivity": _local_sensitivity(),
-    "blocks_by_row": _blocks_by_row(),
+    "guessable_masks": _attacked(
+        "Keys of a secure sum's masks can be guessed: a curator's vector lies open, under its own share alone.",
+        f"{known_keys.truth():.4g}",
+        known_keys.path,
+        lambda: _pair((_plain(1.0), _plain(1.0)), _plain(1.0)),
+        known_keys.DRAWS,
+    ),
+    "blog_holdout": _attacked(
+        "A blog's holdout compares without noise, and tells by the width of its noise what came out.",
+        f"{holdouts.blog_truth():.4g} a question, and there is no end of questions",
+        holdouts.blog_path,
+        holdouts.blog_pair,
+        holdouts.DRAWS,
+    ),
+    "exact_comparisons": _attacked(
+        "A holdout has noise in its threshold and in its counts, and none in its comparisons.",
+        "infinite",
+        holdouts.exact_comparisons_path,
+        holdouts.exact_comparisons_pair,
+        holdouts.FEW_DRAWS,
+    ),
+    "metropolis_hastings": _attacked(
+        f"Records are drawn by {sampler.STEPS} steps of Metropolis and Hastings' walk, from a record on.",
+        f"{sampler.truth():.4g}",
+        sampler.path,
+        sampler.pair,
+    ),
+    "local_sensitivity": _attacked(
+        "Noise in a median is scaled by its local sensitivity on these records, which may be 0.",
+        "infinite",
+        statistics.local_path,
+        statistics.local_pair,
+        statistics.FEW_DRAWS,
+    ),
+    "blocks_by_row": _attacked(
+        "Records are split into blocks by the number of their row: one more moves others to another block.",
+        str(statistics.rows_truth()),
+        statistics.rows_path,
+        statistics.rows_pair,
+    ),
 }
 """Each claims what its query costs."""
