@@ -3,6 +3,8 @@
 X has P(k) = (1 - p) / (1 + p) * p^|k|, p = exp(-1/scale). Of n independent draws, exactly:
 the number that is not zero is Binomial(n, 2p / (1 + p)); given that number N, the sum of |X| - 1 over those is
 NegativeBinomial(N, 1 - p), and the number of positive ones is Binomial(N, 1/2), whatever their sizes.
+
+Whether the noise library chooses by the exact law, too: counts of each index, exact binomial tests at a computed rate.
 """
 
 import math
@@ -19,10 +21,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from curator_node.mechanisms import NoiseSource, OpenDPNoise, Stamp
-from expril.audit.attack.choosing import choice_check
 from expril.audit.results import Check
 from protocol.errors import ConfigurationError
-from protocol.noise import DiscreteLaplace
+from protocol.noise import DiscreteLaplace, NoisyMax
 from protocol.noise_shares import LaplaceShares
 
 FALSE_ALARM = 1e-9
@@ -342,3 +343,43 @@ def _check(name: str, question: str, wrong: list[Fraction], power: str) -> Check
         else f"No: {DRAWS} draws do not fit the exact law at {', '.join(map(str, wrong))}."
     )
     return Check(name=name, question=question, found=found, false_alarm=FALSE_ALARM, power=power, passed=not wrong)
+
+
+CHOICES = 6_000
+SCORES = np.array([1, 0, 0, 6, -9], np.int64)
+LAW = NoisyMax(Fraction(3))
+FAULTY = Fraction(6, 5)
+"""A fault that is noticed: the scale is by so much too wide, or too narrow."""
+
+
+def choice_check(noise: Callable[[], NoiseSource] = OpenDPNoise) -> Check:
+    """Choices among a few scores, held index by index against their chances."""
+    source, stamp = noise(), Stamp("auditor", 0, 1)
+    drawn = [source.choose(SCORES, 1, LAW, stamp) for _ in range(CHOICES)]
+    found = np.bincount(drawn, minlength=len(SCORES))
+    least, most = _bounds()
+    strange = len(found) > len(SCORES) or bool(((found < least) | (found > most))[: len(SCORES)].any())
+    missed = max(_pass_chance(LAW.scale * factor) for factor in (FAULTY, 1 / FAULTY))
+    said = "do not fit" if strange else "fit"
+    return Check(
+        name="noise_choice",
+        question=f"Has the index of the largest noisy score the exact law, at scale {LAW.scale}?",
+        found=f"{'No' if strange else 'Yes'}: {CHOICES} choices {said} the chances of all {len(SCORES)} indices.",
+        false_alarm=FALSE_ALARM,
+        power=f"a scale wrong by a fifth: noticed with a chance of at least 1 - {max(missed, 1e-12):.1g}",
+        passed=not strange,
+    )
+
+
+def _bounds() -> tuple[np.ndarray, np.ndarray]:
+    """Counts of each index that a right source passes with a chance of at most `FALSE_ALARM`, all indices together."""
+    chances, rate = LAW.chances(SCORES), FALSE_ALARM / (2 * len(SCORES))
+    return stats.binom.ppf(rate, CHOICES, chances), stats.binom.isf(rate, CHOICES, chances)
+
+
+def _pass_chance(scale: Fraction) -> float:
+    """Chance, at most, that a source of another scale is not noticed: that one index alone does not tell it."""
+    least, most = _bounds()
+    chances = NoisyMax(scale).chances(SCORES)
+    inside = stats.binom.cdf(most, CHOICES, chances) - stats.binom.cdf(least - 1, CHOICES, chances)
+    return float(inside.min())

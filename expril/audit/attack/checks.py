@@ -22,8 +22,7 @@ from curator_node.site import assemble_site
 from expril.audit.attack.kinds import examples_of, names_of
 from expril.audit.attack.pairs import search
 from expril.audit.kinds.invented import Neighbours, Unit, held, plain_record
-from expril.audit.kinds.leading import lead_of, led
-from expril.audit.kinds.path import Numbers, Path
+from expril.audit.kinds.path import Numbers, Path, lead_of, led
 from expril.audit.results import Check
 from learner_node.session import Session
 from protocol.envelopes import SigningKey

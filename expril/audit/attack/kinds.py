@@ -1,19 +1,26 @@
-"""The audit of a query kind as it is installed: its questions, its answerer, real noise; no kind is named."""
+"""The audit of a query kind as it is installed: its questions, its answerer, real noise; no kind is named.
+
+Charges may depend on what was released: then each answer must be as private as it was charged. Of every set S of
+answers that were charged at most e, P(S | D) <= exp(e) P(S | D') must hold (ex-post privacy; Ligett, Neel, Roth,
+Waggoner and Wu 2017). So for each charge that occurs, the event is sought among answers of that charge.
+"""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 
 import numpy as np
 from msgspec import structs
+from numpy.typing import NDArray
 
 from curator_node.answering import Answerer
 from curator_node.kinds import ANSWERERS
 from curator_node.mechanisms import NoiseSource, OpenDPNoise
-from expril.audit.attack.charges import attack_charges, first_broken
 from expril.audit.attack.game import breaks, play
+from expril.audit.attack.game.search import choose_events, loss_bound
+from expril.audit.attack.game.statistics import Rows
 from expril.audit.attack.pairs import search, values_of
 from expril.audit.kinds.exact import Enumerated, enumerate_loss
 from expril.audit.kinds.invented import Neighbours
@@ -233,3 +240,66 @@ def _verdict(attack: Attack, shown: Candidate, *, broken: bool, above: bool) -> 
     if exact.loss is None:
         return f"Holds against this attack: {told}; it is not enumerated, since {exact.why_not}."
     return f"Holds: {told}, and enumeration gives {exact.loss:.12g}."
+
+
+MOST_CHARGES = 4
+"""Charges that are attacked: the most frequent ones."""
+LEAST = 100
+"""Answers of a charge, from either set of records, from which an event is learned."""
+
+
+def attack_charges(path: Path, pair: Neighbours, *, draws: int, error_rate: float) -> tuple[Attack, ...]:
+    """The game on the answers of each charge, most frequent first; none for a kind whose charges are planned.
+
+    Args:
+        path: the question.
+        pair: the two sets of records.
+        draws: from either, all charges together.
+        error_rate: of all the bounds together.
+    """
+    if not path.answerer.kind.looks_back:
+        return ()
+    width, half = path.width(pair), draws // 2
+    drawn = [path.charged_draws(units, draws, width) for units in pair.both]
+    learned = np.concatenate([charges[:half] for _, charges in drawn])
+    values, counts = np.unique(learned, return_counts=True)
+    frequent = values[np.argsort(-counts)][:MOST_CHARGES]
+    return tuple(_attack_charge(charge, drawn, half, pair, error_rate / len(frequent)) for charge in frequent)
+
+
+def first_broken(attacks: tuple[Attack, ...]) -> Attack | None:
+    """The first attack that proves more than was charged."""
+    return next((attack for attack in attacks if breaks(attack)), None)
+
+
+def _attack_charge(
+    charge: Fraction,
+    drawn: Sequence[tuple[Rows, NDArray[np.object_]]],
+    half: int,
+    pair: Neighbours,
+    error_rate: float,
+) -> Attack:
+    """An event is learned from this charge's answers in the first half, and counted among them in the second."""
+    words, bound, shares = f"none among the answers charged {charge}", 0.0, (0.0, 0.0)
+    learned = [numbers[:half][charges[:half] == charge] for numbers, charges in drawn]
+    fewest = min(map(len, learned))
+    events = choose_events(learned[0][:fewest], learned[1][:fewest], error_rate, {}) if fewest >= LEAST else ()
+    for side, event in enumerate(events):
+        if event is None:
+            continue
+        held = [event.holds(numbers[half:]) & (charges[half:] == charge) for numbers, charges in drawn]
+        more, fewer = held[side], held[1 - side]
+        found = loss_bound(int(more.sum()), int(fewer.sum()), (len(more), len(fewer)), error_rate / 2)
+        if found > bound:
+            bound, shares = found, (float(more.mean()), float(fewer.mean()))
+            likelier = ("first", "second")[side]
+            words = f"charged {charge}, and {event.words(learned[side])}: likelier under the {likelier} input"
+    return Attack(
+        claimed=str(charge),
+        lower_bound=bound,
+        error_rate=error_rate,
+        draws=len(drawn[0][0]),
+        neighbours=pair.words,
+        event=words,
+        shares=shares,
+    )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from expril.audit.kinds.choices import hinted_loss
+from expril.audit.kinds.exact import hinted_loss
 from expril.audit.kinds.invented import Neighbours, Record, Unit
 from expril.audit.kinds.path import NoNoise, Numbers, Path
 from protocol.examples import Example, Value

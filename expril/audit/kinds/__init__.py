@@ -1,7 +1,6 @@
 """What an auditor knows of each query kind; nothing here attacks.
 
 * `invented`: records that are made up, and pairs of neighbouring sets of them
-* `leading`: how a question is led through its turns, of one curator or of several together
 * `path`: a question, its registered answerer, and all numbers that come back
 * `exact`: worst-case loss by enumeration
 * `shares`: the same where noise is drawn in shares, some of which may be known

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from expril.audit.attack.studies.curators import Table, table_of
 from expril.audit.attack.studies.games import Guesses, half_in
-from expril.audit.attack.studies.tables import Table, table_of
 from protocol.errors import ConfigurationError
 
 SUPPRESSED_BELOW, ROUNDED_TO = 10, 10

@@ -1,20 +1,23 @@
-"""The distinguishing game: an event is chosen on one half of the draws, and proves a loss on the other."""
+"""The distinguishing game: an event is chosen on one half of the draws, and proves a loss on the other.
+
+Also both distributions of the number that an event is about, small enough for a figure, and `Game`: one that somebody
+else states, of a mechanism, two neighbouring inputs and the epsilon that is claimed.
+"""
 
 import math
-from collections.abc import Mapping
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from expril.audit.attack.game.bounds import loss_bound
-from expril.audit.attack.game.events import Event
-from expril.audit.attack.game.outcomes import Mechanism, Rows, draw
-from expril.audit.attack.game.search import choose_events
-from expril.audit.attack.game.spreads import spread_of
-from expril.audit.attack.game.statistics import Function
-from expril.audit.results import Attack
-from protocol.errors import ConfigurationError
+from expril.audit.attack.game.search import Event, Likelier, choose_events, loss_bound
+from expril.audit.attack.game.statistics import Function, Mechanism, Rows, draw
+from expril.audit.results import Attack, Spread
+from protocol.errors import ConfigurationError, printable
 
 LEAST_DRAWS = 400
 
@@ -138,3 +141,147 @@ def _judge(event: Event | None, rows: tuple[Rows, Rows], side: int, error_rate: 
     bound = loss_bound(*counts, (len(more), len(fewer)), error_rate)
     shares = counts[0] / len(more), counts[1] / len(fewer)
     return _Judged(bound, f"{event.words(more)}: likelier under the {('first', 'second')[side]} input", shares, event)
+
+
+MOST_PLACES = 121
+_EDGE = 0.0005
+
+
+def spread_of(event: Event, first: Rows, second: Rows) -> Spread:
+    """Shares of the draws at each place: the number's values, or bins; of an unordered one, its learned ratio."""
+    if isinstance(event, Likelier) and not event.statistic.ordered:
+        axis = f"logarithm of the learned ratio of {event.statistic.name}"
+        one, two = event.score(first), event.score(second)
+    else:
+        axis = event.statistic.name
+        one, two = event.statistic.of(first).astype(float), event.statistic.of(second).astype(float)
+    return _histogram(axis, one, two, _interval(event))
+
+
+def _interval(event: Event) -> tuple[float, float] | None:
+    if isinstance(event, Likelier):
+        return None if event.statistic.ordered else (event.threshold, np.inf)
+    if event.outside:
+        return None
+    return -np.inf if event.low is None else float(event.low), np.inf if event.high is None else float(event.high)
+
+
+def _histogram(
+    axis: str, one: NDArray[np.float64], two: NDArray[np.float64], interval: tuple[float, float] | None
+) -> Spread:
+    both = np.concatenate((one, two))
+    values = np.unique(both)
+    if len(values) > MOST_PLACES:
+        low, high = np.quantile(both, (_EDGE, 1 - _EDGE))
+        edges = _edges(float(low), float(high), whole=bool((values == np.round(values)).all()))
+        values = (edges[:-1] + edges[1:]) / 2
+    else:
+        edges = np.append(np.append(-np.inf, (values[:-1] + values[1:]) / 2), np.inf)
+    shares = [np.histogram(each, edges)[0] / len(each) for each in (one, two)]
+    places = tuple(float(f"{value:.6g}") for value in values)
+    if interval is not None:
+        low, high = (float(f"{end:.6g}") for end in interval)
+        interval = (max(low, places[0]), min(high, places[-1]))
+    return Spread(
+        axis=axis,
+        values=places,
+        first=tuple(float(share) for share in shares[0]),
+        second=tuple(float(share) for share in shares[1]),
+        event=None if interval is None or interval[0] > interval[1] else interval,
+    )
+
+
+def _edges(low: float, high: float, *, whole: bool) -> NDArray[np.float64]:
+    if high <= low:
+        low, high = low - 0.5, high + 0.5
+    if whole:
+        step = max(1, int(np.ceil((high - low + 1) / MOST_PLACES)))
+        return np.arange(np.floor(low) - 0.5, high + step, step)[: MOST_PLACES + 1]
+    return np.linspace(low, high, MOST_PLACES + 1)
+
+
+@dataclass(frozen=True)
+class Game:
+    """What `expril audit game` plays.
+
+    Attributes:
+        mechanism: (input, n) -> (n,) or (n, k): n independent outcomes on that input.
+        first: one input, whatever the mechanism takes.
+        second: a neighbouring one.
+        epsilon: that is claimed for these two: text, a whole number, a Fraction, or a float, which means what it shows.
+        neighbours: the two inputs, in words; "" shows them.
+        statistics: what an adversary with knowledge of its own computes: name -> function of (n, k) outcomes that gives
+            (n,) numbers.
+    """
+
+    mechanism: Callable[[Any, int], Any]
+    first: Any
+    second: Any
+    epsilon: str | float | Fraction
+    neighbours: str = ""
+    statistics: Mapping[str, Function] = field(default_factory=dict)
+
+    def play(self, *, draws: int, error_rate: float, claimed: str | None = None) -> Attack:
+        """See `expril.audit.attack.game.play`.
+
+        Args:
+            draws: from either input.
+            error_rate: chance that the lower bound is above the true epsilon, at most.
+            claimed: takes the place of `epsilon`.
+
+        Raises:
+            ConfigurationError: as `play`; or the mechanism raises, and where.
+        """
+        epsilon = claimed or self.epsilon
+        return play(
+            lambda count: self._draw(self.first, count, "first"),
+            lambda count: self._draw(self.second, count, "second"),
+            claimed=repr(float(epsilon)) if isinstance(epsilon, float) else epsilon,
+            draws=draws,
+            error_rate=error_rate,
+            neighbours=self.neighbours or f"{_short(self.first)} and {_short(self.second)}",
+            statistics={name: _named(name, function) for name, function in self.statistics.items()},
+        )
+
+    def _draw(self, data: Any, count: int, which: str) -> NDArray[Any]:
+        try:
+            return np.asarray(self.mechanism(data, count))
+        except Exception as error:
+            raise ConfigurationError(f"the mechanism fails on the {which} input: {_told(error)}") from error
+
+
+def one_by_one(release: Callable[[Any], Any]) -> Callable[[Any, int], NDArray[Any]]:
+    """A mechanism of a function that gives one outcome a call: a number, or numbers of one length."""
+
+    def many(data: Any, count: int) -> NDArray[Any]:
+        return np.array([release(data) for _ in range(count)])
+
+    return many
+
+
+def _named(name: str, function: Function) -> Function:
+    def safe(rows: NDArray[Any]) -> NDArray[Any]:
+        try:
+            values = np.asarray(function(rows))
+        except Exception as error:
+            raise ConfigurationError(f"the statistic {name!r} fails: {_told(error)}") from error
+        if values.shape != (len(rows),) or values.dtype.kind not in "buif" or not np.isfinite(values).all():
+            raise ConfigurationError(
+                f"the statistic {name!r} gives {values.dtype} of shape {values.shape} for {len(rows)} outcomes;"
+                " give one finite number an outcome"
+            )
+        return values.astype(np.float64 if values.dtype.kind == "f" else np.int64)
+
+    return safe
+
+
+def _told(error: Exception) -> str:
+    """The error and the innermost line that it came from."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" (line {frames[-1].lineno} of {frames[-1].filename})" if frames else ""
+    return f"{type(error).__name__}: {printable(str(error))}{where}"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,17 +1,159 @@
-"""The choice of an event, on the first half of the draws alone."""
+"""Events, which tell two inputs apart: sets of outcomes, how large a loss they prove, and the choice of one.
 
+An event is chosen on the first half of the draws alone.
+"""
+
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betainccinv, betaincinv, ndtri
 
-from expril.audit.attack.game.bounds import promise
-from expril.audit.attack.game.cells import MOST_VALUES, Cells, fit_cells
-from expril.audit.attack.game.events import Between, Event, Likelier
-from expril.audit.attack.game.outcomes import Rows
-from expril.audit.attack.game.statistics import Function, Statistic, statistics_for
+from expril.audit.attack.game.statistics import MOST_VALUES, Cells, Function, Rows, Statistic, fit_cells, statistics_for
+
+_SHOWN, _SHOWN_OF = 3, 2000
+
+
+@dataclass(frozen=True)
+class Between:
+    """Outcomes whose statistic lies between two values, or does not.
+
+    Attributes:
+        statistic: an ordered one.
+        low: least value that is between; None: no least.
+        high: greatest value that is between, or, where `below`, the first that is not; None: no greatest.
+        below: whether `high` itself is not between.
+        outside: whether the event is that the value is not between.
+    """
+
+    statistic: Statistic
+    low: Any
+    high: Any
+    below: bool
+    outside: bool = False
+
+    def holds(self, rows: Rows) -> NDArray[np.bool_]:
+        """(n,) whether each outcome is in it."""
+        values = self.statistic.of(rows)
+        between = np.ones(len(values), np.bool_)
+        if self.low is not None:
+            between &= values >= self.low
+        if self.high is not None:
+            between &= values < self.high if self.below else values <= self.high
+        return between ^ self.outside
+
+    def words(self, rows: Rows) -> str:  # noqa: ARG002
+        """What it is."""
+        if self.low is None and self.high is None:
+            return f"{self.statistic.name} is anything"
+        if self.low is not None and self.low == self.high:
+            return f"{self.statistic.name} is {'not ' if self.outside else ''}{self.low:.6g}"
+        under, over = ("below", "at least") if self.below else ("at most", "above")
+        if self.outside:
+            sides = [f"below {self.low:.6g}"] if self.low is not None else []
+            sides += [f"{over} {self.high:.6g}"] if self.high is not None else []
+            return f"{self.statistic.name} is {' or '.join(sides)}"
+        sides = [f"at least {self.low:.6g}"] if self.low is not None else []
+        sides += [f"{under} {self.high:.6g}"] if self.high is not None else []
+        return f"{self.statistic.name} is {' and '.join(sides)}"
+
+
+@dataclass(frozen=True)
+class Likelier:
+    """Outcomes whose statistic has a value, or is in a bin, that came much more often under one input.
+
+    Attributes:
+        statistic: that it is about.
+        cells: of the statistic.
+        scores: (m + 1,) logarithm of the ratio that was learned of each cell; the last is that of values in none.
+        threshold: an outcome is in the event where its cell's score is at least this.
+    """
+
+    statistic: Statistic
+    cells: Cells
+    scores: NDArray[np.float64]
+    threshold: float
+
+    def score(self, rows: Rows) -> NDArray[np.float64]:
+        """(n,) score of each outcome."""
+        return self.scores[self.cells.of(self.statistic.of(rows))]
+
+    def holds(self, rows: Rows) -> NDArray[np.bool_]:
+        """(n,) whether each outcome is in it."""
+        return self.score(rows) >= self.threshold
+
+    def words(self, rows: Rows) -> str:
+        """What it is, with examples from `rows`, outcomes of which some are in the event."""
+        name, inside = self.statistic.name, rows[self.holds(rows)]
+        if not len(inside):
+            return f"{name} is one of those learned"
+        columns = list(self.statistic.columns)
+        values = inside[:, columns] if columns else self.statistic.of(inside)[:, None]
+        shown = [_text(value) for value in np.unique(values[:_SHOWN_OF], axis=0)[: _SHOWN + 1]]
+        if not self.cells.exact:
+            return f"{name} is in one of the intervals learned, as {shown[0]} is"
+        if len(shown) > _SHOWN:
+            return f"{name} is one of {int((self.scores >= self.threshold).sum())} learned, such as {shown[0]}"
+        return f"{name} is {' or '.join(shown)}"
+
+
+Event = Between | Likelier
+
+
+def _text(values: NDArray[Any]) -> str:
+    if len(values) == 1:
+        return f"{values[0]:.6g}"
+    return np.array2string(values, separator=", ", max_line_width=10**6, threshold=16)
+
+
+def loss_bound(more: int, fewer: int, draws: tuple[int, int], error_rate: float) -> float:
+    """A lower bound on ln(P / Q), P and Q the chances of one event under two inputs.
+
+    The lower end of P and the upper end of Q are Clopper and Pearson's (1934), each at half the error rate, so that
+    the bound is above the truth with a probability of at most `error_rate`.
+
+    Args:
+        more: how often the event came under the input with P.
+        fewer: how often it came under the one with Q.
+        draws: independent, from either input.
+        error_rate: in (0, 1).
+
+    Returns:
+        The bound; minus infinity where the event never came under the first input.
+    """
+    (first, second), each = draws, error_rate / 2
+    if not more:
+        return -math.inf
+    lower = float(betaincinv(more, first - more + 1, each))
+    upper = 1.0 if fewer == second else float(betainccinv(fewer + 1, second - fewer, each))
+    return math.log(lower / upper)
+
+
+def promise(
+    more: NDArray[np.float64], fewer: NDArray[np.float64], draws: int, error_rate: float
+) -> NDArray[np.float64]:
+    """What many events promise, for choosing among them only: about `loss_bound`, 10 higher, where that is positive.
+
+    Where no bound would be positive, a hundredth of the ratio's logarithm in standard errors, so that the event nearest
+    to a proof is still found. A share's arcsine is nearly normal with variance 1 / (4 n) (Anscombe 1948).
+
+    Args:
+        more: (m,) counts.
+        fewer: (m,) counts under the other input.
+        draws: from either input.
+        error_rate: the smaller, the less a lucky rare event is liked.
+    """
+    width = -float(ndtri(error_rate / 2)) / (2 * math.sqrt(draws))
+    lower = np.sin(np.maximum(np.arcsin(np.sqrt(more / draws)) - width, 0)) ** 2
+    upper = np.sin(np.minimum(np.arcsin(np.sqrt(np.minimum((fewer + 1) / draws, 1))) + width, np.pi / 2)) ** 2
+    bounds = np.log(np.maximum(lower, 1e-300) / upper)
+    one, two = np.maximum(more, 0.5), fewer + 1
+    errors = np.log(one / two) / np.sqrt(np.maximum(1 / one + 1 / two - 2 / draws, 1 / draws))
+    return np.asarray(np.where(bounds > 0, 10 + bounds, np.minimum(errors / 100, 1)))
+
 
 CAUTION = 2
 """How many times stricter the choice is than the proof: rare events are easily lucky."""

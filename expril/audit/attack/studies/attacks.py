@@ -7,10 +7,9 @@ from functools import partial
 
 import numpy as np
 
-from expril.audit.attack.studies import counting, theory
-from expril.audit.attack.studies.curators import Opening, in_memory, on_disk
+from expril.audit.attack.studies import counting
+from expril.audit.attack.studies.curators import INVENTED, Opening, in_memory, on_disk
 from expril.audit.attack.studies.games import judged
-from expril.audit.attack.studies.tables import INVENTED
 from expril.audit.results import StudyAttack
 from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
@@ -181,7 +180,7 @@ def _rounded(name: str, terms: Terms) -> tuple[StudyAttack, ...]:  # noqa: ARG00
 
 ATTACKS: dict[str, StudyAttackKind] = {
     "isolation": StudyAttackKind(
-        partial(_on_counts, guess=counting.isolation, gain=theory.gain_of_one),
+        partial(_on_counts, guess=counting.isolation, gain=counting.gain_of_one),
         games=20_000,
         does="One question whose partition has a cell that the victim alone can be in.",
         knows="A value that the victim alone has.",
@@ -190,7 +189,7 @@ ATTACKS: dict[str, StudyAttackKind] = {
         partial(
             _on_counts,
             guess=counting.patients,
-            gain=partial(theory.gain_of_several, bound=counting.BOUND),
+            gain=partial(counting.gain_of_several, bound=counting.BOUND),
             patients=True,
         ),
         games=5_000,
@@ -198,25 +197,25 @@ ATTACKS: dict[str, StudyAttackKind] = {
         knows="A value that the victim's records alone have.",
     ),
     "averaging": StudyAttackKind(
-        partial(_on_counts, guess=counting.averaging, gain=partial(theory.gain_of_votes, answers=counting.QUESTIONS)),
+        partial(_on_counts, guess=counting.averaging, gain=partial(counting.gain_of_votes, answers=counting.QUESTIONS)),
         games=5_000,
         does="The same isolating question in study after study, until the curator refuses; the majority decides.",
         knows="A value that the victim alone has.",
     ),
     "differencing": StudyAttackKind(
-        partial(_on_counts, guess=counting.differencing, gain=theory.gain_of_difference),
+        partial(_on_counts, guess=counting.differencing, gain=counting.gain_of_difference),
         games=12_000,
         does="Two counts that differ by the victim alone, one subtracted from the other.",
         knows="Criteria that fit the victim and its neighbours, and such as fit the neighbours; not how many they are.",
     ),
     "sybils": StudyAttackKind(
-        partial(_on_counts, guess=counting.sybils, gain=theory.gain_of_one, learners=counting.SYBILS),
+        partial(_on_counts, guess=counting.sybils, gain=counting.gain_of_one, learners=counting.SYBILS),
         games=12_000,
         does=f"{counting.SYBILS} learners ask the isolating question, each up to its own cap, and share the answers.",
         knows="A value that the victim alone has, and the keys of all these learners.",
     ),
     "replay": StudyAttackKind(
-        partial(_on_counts, guess=counting.replay, gain=theory.gain_of_one, opening=on_disk),
+        partial(_on_counts, guess=counting.replay, gain=counting.gain_of_one, opening=on_disk),
         games=3_000,
         does=(
             f"One signed question, sent {counting.RESTARTS * counting.REPEATS:,} times again and over "

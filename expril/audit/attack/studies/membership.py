@@ -17,9 +17,8 @@ from scipy.special import logit
 
 from curator_node.site import now
 from curator_node.steward import read_steward_file
-from expril.audit.attack.studies.curators import Opening, policy_text
+from expril.audit.attack.studies.curators import INVENTED, Opening, policy_text, real_records
 from expril.audit.attack.studies.games import Guesses, half_in
-from expril.audit.attack.studies.tables import INVENTED, real_records
 from learner_node.learn import Learned, learn
 from learner_node.strategies.base import class_probabilities
 from learner_node.study import Federation
