@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from curator_node.answering import Answerer
 from curator_node.kinds import ANSWERERS
 from curator_node.mechanisms import NoiseSource, OpenDPNoise
-from expril.audit.attack.game import breaks, play
-from expril.audit.attack.game.search import choose_events, loss_bound
-from expril.audit.attack.game.statistics import Rows
+from expril.audit.attack.game import Rows, breaks, loss_bound, play
+from expril.audit.attack.game.search import choose_events
 from expril.audit.attack.pairs import search, values_of
 from expril.audit.kinds.exact import Enumerated, enumerate_loss
 from expril.audit.kinds.invented import Neighbours
