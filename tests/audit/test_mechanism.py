@@ -40,7 +40,15 @@ COUNTS = ANSWERERS["counts"]
 NAMES = chosen_kinds("counts")
 SURE, STRICT = 1e-9, 0.01
 ROOT = File(__file__).parents[2]
-OF_NO_KIND = ("attack/kinds", "attack/checks", "attack/pairs", "kinds/exact", "kinds/invented", "kinds/path", "kinds/shares")
+OF_NO_KIND = (
+    "attack/kinds",
+    "attack/checks",
+    "attack/pairs",
+    "kinds/exact",
+    "kinds/invented",
+    "kinds/path",
+    "kinds/shares",
+)
 
 
 def examples(name):

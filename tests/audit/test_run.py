@@ -26,7 +26,7 @@ from curator_node.ledger.store import DatabaseStore, read_only_url
 from expril.audit.recompute import HELD, IN_PART, NO_LEDGER, NOT_PROVEN, PROVEN, REFUSED, read_pins, recompute
 from expril.audit.recompute.ledgers import read_ledger
 from expril.audit.recompute.sums import UnitSum
-from expril.audit.recompute.tables import sum_table
+from expril.audit.tables import sum_table
 from expril.commands.app import app
 from histories import History, a_study
 from protocol.envelopes import SigningKey, digest

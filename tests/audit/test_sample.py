@@ -20,9 +20,8 @@ from expril.audit.attack.kinds import audit_kind, examples_of
 from expril.audit.kinds.invented import held
 from expril.audit.kinds.path import Path
 from expril.audit.recompute.bounds import Bounds
-from expril.audit.recompute.integral import as_words
 from expril.audit.recompute.replay import Replayed
-from expril.audit.recompute.sums import ledger_sums
+from expril.audit.recompute.sums import as_words, ledger_sums
 from protocol.codec import encode
 from protocol.grids import LevelAxis, NumberAxis
 from protocol.kinds import QUERY_KINDS

@@ -45,8 +45,8 @@ from expril.audit.package.judged import judge
 from expril.audit.package.worlds import spent_by_curators
 from expril.audit.recompute import recompute
 from expril.audit.recompute.ledger import audit_ledger
-from expril.audit.recompute.tables import sum_table
 from expril.audit.results import ColluderLoss
+from expril.audit.tables import sum_table
 from expril.report.page import as_page
 from expril.report.terminal import as_terminal
 from forged_ledger import ADA, Forged

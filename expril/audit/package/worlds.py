@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from expril.audit.package.evidence import Replay
 from expril.audit.recompute import Recomputed
-from expril.audit.recompute.listing import is_deployed
+from expril.audit.recompute.runs import is_deployed
 from expril.audit.recompute.sums import Sum
 from protocol.envelopes import LABEL
 from protocol.errors import ConfigurationError, RemoteProtocolError, printable

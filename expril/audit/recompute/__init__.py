@@ -17,9 +17,9 @@
 * `findings`, `verdicts`, `tables`: what is found, and how it is told
 """
 
-from expril.audit.recompute.listing import Pins, read_pins, read_witnesses
-from expril.audit.recompute.outcome import DELTA, AuditedLedger, Recomputed
+from expril.audit.recompute.runs import Pins, read_pins, read_witnesses
 from expril.audit.recompute.verdicts import (
+    DELTA,
     HELD,
     IN_PART,
     LEDGER_NOT_PROVEN,
@@ -28,7 +28,9 @@ from expril.audit.recompute.verdicts import (
     NOT_PROVEN,
     PROVEN,
     REFUSED,
+    AuditedLedger,
     LedgerVerdict,
+    Recomputed,
     RunProof,
     TranscriptVerdict,
 )

@@ -4,18 +4,18 @@ Scores, notes and metrics are computed from records, which no auditor has: of th
 """
 
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from expril.audit.recompute.files import read_plain
-from expril.audit.recompute.findings import as_text
-from expril.audit.recompute.known import Charge, Study
-from expril.audit.recompute.policies import AuditedPolicy, read_audited_policy
+from expril.audit.recompute.evidence import read_plain
+from expril.audit.recompute.known import Charge, Study, as_text
 from expril.audit.recompute.replay import Replayed
-from expril.audit.recompute.verdicts import Exchange
+from expril.audit.recompute.verdicts import Exchange, TranscriptVerdict
 from protocol.envelopes import LABEL
 from protocol.errors import ConfigurationError, RemoteProtocolError, printable
 from protocol.kinds import QUERY_KINDS
@@ -23,6 +23,7 @@ from protocol.limits import Limits
 from protocol.rationals import parse_amount, parse_rational
 from protocol.run_index import (
     AGAIN,
+    COST,
     FIT,
     GIVEN_UP,
     LEDGERS,
@@ -35,6 +36,122 @@ from protocol.run_index import (
 )
 from simulations.report.budget import BudgetPoint, CuratorReport, exact
 from simulations.report.model import RELEASE, LearnerReport, RunReport, decode_report
+
+Written = str | int | float
+"""An amount as a person writes it."""
+
+
+class _Key(msgspec.Struct, frozen=True):
+    key: str
+
+
+class _Learner(msgspec.Struct, frozen=True):
+    """One that may ask, with one key or several."""
+
+    name: str
+    cap: Written
+    key: str = ""
+    keys: tuple[_Key, ...] = ()
+
+    def holds(self, key: str) -> bool:
+        """Whether a public key, in hexadecimal, is this learner's."""
+        return key == self.key or any(entry.key == key for entry in self.keys)
+
+
+class AuditedPolicy(msgspec.Struct, frozen=True):
+    """What of a policy is checked.
+
+    Attributes:
+        name: the curator's.
+        cap: most epsilon over all learners.
+        learners, enrolled: who may ask.
+        limits: of one query.
+        least_cost: smallest cost of a plan.
+    """
+
+    name: str
+    cap: Written
+    learners: tuple[_Learner, ...] = ()
+    enrolled: tuple[_Learner, ...] = ()
+    limits: Limits = Limits()
+    least_cost: Written = "1/1000"
+
+    @property
+    def total_cap(self) -> Fraction:
+        """Most epsilon over all learners."""
+        return parse_rational(self.cap)
+
+    @property
+    def least(self) -> Fraction:
+        """Smallest cost of a plan."""
+        return parse_rational(self.least_cost)
+
+    def cap_of(self, key: bytes) -> Fraction:
+        """Most epsilon of the learner with this public key; zero for a stranger."""
+        for learner in (*self.learners, *self.enrolled):
+            if learner.holds(key.hex()):
+                return parse_rational(learner.cap)
+        return Fraction(0)
+
+
+def read_audited_policy(data: bytes, *, where: str) -> AuditedPolicy:
+    """Read a policy.
+
+    Raises:
+        ConfigurationError: it cannot be read, or an amount in it is none.
+    """
+    try:
+        policy = msgspec.toml.decode(data, type=AuditedPolicy)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigurationError(f"{where} cannot be read as a policy: {printable(str(error))}") from None
+    for written in (policy.cap, policy.least_cost, *(one.cap for one in (*policy.learners, *policy.enrolled))):
+        try:
+            parse_rational(written)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{where}: {error}") from None
+    return policy
+
+
+class _Curator(msgspec.Struct, frozen=True):
+    """What of a curator is checked; what else is told of it is for people."""
+
+    spent: str
+    at_most: str
+
+
+class _Cost(msgspec.Struct, frozen=True):
+    curators: dict[str, _Curator]
+
+
+def check_cost(folder: Path, verdicts: Sequence[TranscriptVerdict]) -> list[str]:
+    """Where the totals told are not those that the transcripts prove.
+
+    Args:
+        folder: of the study.
+        verdicts: on its transcripts.
+    """
+    try:
+        told = msgspec.json.decode(read_plain(folder / COST), type=_Cost).curators
+        sums = {name: (Fraction(one.spent), Fraction(one.at_most)) for name, one in told.items()}
+    except (OSError, msgspec.DecodeError, ValueError, ZeroDivisionError, RecursionError):
+        return [f"{COST} cannot be read"]
+    spent: Counter[str] = Counter()
+    at_most: Counter[str] = Counter()
+    for verdict in verdicts:
+        if verdict.proof is not None:
+            _add(spent, verdict.entry.curator, verdict.proof.epsilon_spent)
+            _add(at_most, verdict.entry.curator, verdict.proof.epsilon_at_most)
+    return [
+        f"{COST} says that {printable(name)} charged {as_text(told_sums[0])}, at most {as_text(told_sums[1])}; the "
+        f"transcripts prove {as_text(Fraction(spent[name]))}, at most {as_text(Fraction(at_most[name]))}"
+        for name, told_sums in sums.items()
+        if told_sums != (Fraction(spent[name]), Fraction(at_most[name]))
+    ]
+
+
+def _add(sums: Any, name: str, amount: Fraction) -> None:
+    sums[name] += amount
+
 
 ZERO = Fraction(0)
 Ledgers = Mapping[str, Replayed]

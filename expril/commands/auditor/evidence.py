@@ -49,7 +49,7 @@ def audit_run(
     """
     with plain_errors():
         from expril.audit.recompute import read_pins, read_witnesses, recompute
-        from expril.audit.recompute.tables import TABLE_WIDTH, ledger_table, sum_table, transcript_table, verdict
+        from expril.audit.tables import TABLE_WIDTH, ledger_table, sum_table, transcript_table, verdict
 
         pins = None if keys is None else read_pins(keys)
         with bars(json_) as tick:
