@@ -1,4 +1,4 @@
-"""What a replay keeps of a ledger: studies, requests, learners. No rules here."""
+"""What a replay keeps of a ledger: studies, requests, learners, and what is found wrong, and where. No rules here."""
 
 import math
 from bisect import bisect_right

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from expril.audit.recompute.bounds import Cards
-from expril.audit.recompute.known import Made, as_text
+from expril.audit.recompute.known import ZERO, Made, as_text
 from expril.audit.recompute.ledger import audit_ledger
 from expril.audit.recompute.reading import Remarks
 from expril.audit.recompute.receipts import differing
@@ -19,7 +19,6 @@ from protocol.rationals import plus
 from protocol.run_index import LEDGERS, Index, LedgerEntry
 
 MADE_BY = {"StudyProposal": EntryKind.RESERVE, "Query": EntryKind.CHARGE, "StudyClose": EntryKind.CLOSE}
-ZERO = Fraction(0)
 
 
 def read_ledger(

@@ -1,4 +1,9 @@
-"""What a ledger notes beside its charges and answers, held against plans, requests, releases and other ledgers."""
+"""Entries read from their bytes: the auditor's own reader of the format of `protocol.ledger.entries`.
+
+It takes what `decode_entry` takes, in a fraction of the time: an amount is checked once for each different text, since
+a ledger of a million entries has few. What a ledger notes beside its charges and answers is held against plans,
+requests, releases and other ledgers.
+"""
 
 import math
 import re

@@ -1,19 +1,20 @@
-"""The report and the policies held against what transcripts and ledgers prove.
+"""The report, the policies and a deployed study's `cost.json`, held against what transcripts and ledgers prove.
 
 Scores, notes and metrics are computed from records, which no auditor has: of them the list's digests are all there is.
+
+Of a policy an auditor reads caps, limits, and who may ask; what else it says is passed over. What a policy file must be
+to be served from is for its curator to check; here it is held against cards and ledgers.
 """
 
 import tomllib
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from expril.audit.recompute.evidence import read_plain
-from expril.audit.recompute.known import Charge, Study, as_text
+from expril.audit.recompute.known import ZERO, Charge, Study, as_text
 from expril.audit.recompute.replay import Replayed
 from expril.audit.recompute.verdicts import Exchange, TranscriptVerdict
 from protocol.envelopes import LABEL
@@ -135,25 +136,20 @@ def check_cost(folder: Path, verdicts: Sequence[TranscriptVerdict]) -> list[str]
         sums = {name: (Fraction(one.spent), Fraction(one.at_most)) for name, one in told.items()}
     except (OSError, msgspec.DecodeError, ValueError, ZeroDivisionError, RecursionError):
         return [f"{COST} cannot be read"]
-    spent: Counter[str] = Counter()
-    at_most: Counter[str] = Counter()
+    proven = dict.fromkeys(sums, (ZERO, ZERO))
     for verdict in verdicts:
         if verdict.proof is not None:
-            _add(spent, verdict.entry.curator, verdict.proof.epsilon_spent)
-            _add(at_most, verdict.entry.curator, verdict.proof.epsilon_at_most)
+            spent, at_most = proven.get(verdict.entry.curator, (ZERO, ZERO))
+            both = spent + verdict.proof.epsilon_spent, at_most + verdict.proof.epsilon_at_most
+            proven[verdict.entry.curator] = both
     return [
-        f"{COST} says that {printable(name)} charged {as_text(told_sums[0])}, at most {as_text(told_sums[1])}; the "
-        f"transcripts prove {as_text(Fraction(spent[name]))}, at most {as_text(Fraction(at_most[name]))}"
-        for name, told_sums in sums.items()
-        if told_sums != (Fraction(spent[name]), Fraction(at_most[name]))
+        f"{COST} says that {printable(name)} charged {as_text(said[0])}, at most {as_text(said[1])}; the "
+        f"transcripts prove {as_text(proven[name][0])}, at most {as_text(proven[name][1])}"
+        for name, said in sums.items()
+        if said != proven[name]
     ]
 
 
-def _add(sums: Any, name: str, amount: Fraction) -> None:
-    sums[name] += amount
-
-
-ZERO = Fraction(0)
 Ledgers = Mapping[str, Replayed]
 """Curator of the first repeat -> its ledger, where its chain holds."""
 

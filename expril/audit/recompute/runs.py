@@ -1,4 +1,8 @@
-"""A run's folder: its list, files, transcripts, ledgers both ways, report. Nothing is believed that is not signed."""
+"""A run's folder: its list, files, transcripts, ledgers both ways, report. Nothing is believed that is not signed.
+
+The list is held against itself, against the files that lie there, and against keys known from elsewhere. Each
+transcript is replayed by itself, and what it holds that a ledger must hold, too, is kept.
+"""
 
 import re
 from collections import Counter
@@ -10,6 +14,7 @@ import msgspec
 
 from expril.audit.recompute.bounds import Cards, not_private
 from expril.audit.recompute.evidence import digest_of, listed_files, read_plain
+from expril.audit.recompute.ledger import Tick
 from expril.audit.recompute.ledgers import hold, read_ledger
 from expril.audit.recompute.reports import check_cost, check_report
 from expril.audit.recompute.verdicts import (
@@ -296,7 +301,6 @@ def _twice(names: Iterable[str]) -> list[str]:
     return [name for name, count in Counter(names).items() if count > 1]
 
 
-Tick = Callable[[str, int, int], None]
 SCORES = "scores, notes and metrics are as the learners signed them: without records nobody can compute them anew"
 
 OF_A_LEARNER = (
