@@ -1,4 +1,7 @@
-"""What a package says for people is written anew from what it proves, and compared."""
+"""Names of a package's files, and what they say: for people it is written anew from the proof, and compared.
+
+How often whole audits accuse correct mechanisms was measured and is stored with the source.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,26 +10,111 @@ from typing import Any
 
 import msgspec
 
-from expril.audit.document import audit_document
-from expril.audit.package.checklist import as_objects
-from expril.audit.package.deployment import as_yaml, build_entry, read_entry
-from expril.audit.package.false_alarms import COMMAND, measured_false_alarms
-from expril.audit.package.names import (
-    AUDIT_PAGE,
-    CHECKLIST,
-    CHECKLIST_PAGE,
-    DEPLOYMENT,
-    FALSE_ALARMS,
-    README,
-    spent_rows,
-)
-from expril.audit.package.pages import checklist_document, readme
+from expril.audit.document import SpentRow, audit_document
+from expril.audit.package.checklist import as_objects, checklist_document, readme
+from expril.audit.package.deployment import as_yaml, build_entry, read_entry, total_epsilon
+from expril.audit.package.evidence import Replay
+from expril.audit.package.manifest import as_json, read_bytes
 from expril.audit.package.people import Facts
-from expril.audit.package.plain_files import as_json, read_bytes
 from expril.audit.package.worlds import CuratorSpent
 from expril.audit.results import AuditResult
 from expril.report.page import as_page
 from protocol.errors import ConfigurationError
+from protocol.run_index import LOCAL
+
+DEPLOYMENT, CLAIM, LEDGER, EXACT, FALSE_ALARMS = (
+    "deployment.yaml",
+    "claim.json",
+    "ledger.json",
+    "exact.json",
+    "false-alarms.json",
+)
+FACTS = "facts.json"
+"""What only people know, as they wrote it."""
+CHECKLIST, CHECKLIST_PAGE, AUDIT, AUDIT_PAGE, README = (
+    "checklist.json",
+    "checklist.html",
+    "audit.json",
+    "audit.html",
+    "README.txt",
+)
+
+
+class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`claim.json`: what is claimed, for machines.
+
+    Attributes:
+        epsilon: of one unit, exact, as text.
+        one_curator_each: whether every unit is at one curator, by its author's word: then the largest, else the sum.
+        curators: name -> epsilon spent there, exact, as text.
+        unit: privacy unit.
+    """
+
+    epsilon: str
+    one_curator_each: bool
+    curators: dict[str, str]
+    unit: str
+
+    @classmethod
+    def of(cls, curators: Sequence[CuratorSpent], *, one_curator_each: bool) -> "Claim":
+        """The claim that evidence supports."""
+        return cls(
+            epsilon=str(total_epsilon(curators, one_curator_each=one_curator_each)),
+            one_curator_each=one_curator_each,
+            curators={one.name: str(one.spent) for one in curators},
+            unit="; ".join(dict.fromkeys(one.unit for one in curators)),
+        )
+
+
+def spent_rows(curators: Sequence[CuratorSpent]) -> list[SpentRow]:
+    """What the report's page says of spending."""
+    return [
+        SpentRow(
+            who=one.name,
+            unit=one.unit,
+            claimed=str(one.claimed),
+            recomputed=str(one.spent),
+            verdict="Every signed message and every entry adds up to this. "
+            + (
+                f"By learner: {', '.join(f'{name} {spent}' for name, spent in one.learners.items())}."
+                if one.learners
+                else ""
+            ),
+            wrong=False,
+        )
+        for one in curators
+    ]
+
+
+def open_points(proof: Replay) -> tuple[str, ...]:
+    """What evidence leaves open although nothing contradicts."""
+    texts = [*proof.result.unproven, *(f"unwitnessed: {text}" for text in proof.result.unwitnessed)]
+    plain = [text.replace(f"{proof.base}/", "") for text in texts if not text.startswith(f"{LOCAL}/")]
+    if proof.left_out:
+        plain.append(f"not in the package, as it is not needed: {', '.join(proof.left_out)}")
+    return tuple(plain)
+
+
+STORED = Path(__file__).resolve().parents[3] / "benchmarks" / "results" / "audit_game.json"
+"""Of a checkout; an installed wheel has no measurements."""
+COMMAND = "python -m benchmarks audit_game"
+ROW = "audits of eleven correct stand-ins flagged"
+KEPT = ("name", "value", "unit", "target", "met", "note", "command", "versions")
+
+
+def measured_false_alarms(stored: Path = STORED) -> dict[str, Any]:
+    """The measured rate with its command; nothing but the command where none is stored.
+
+    Args:
+        stored: results of the benchmark.
+    """
+    try:
+        told = msgspec.json.decode(stored.read_bytes(), type=list[dict[str, Any]])
+    except (OSError, msgspec.DecodeError):
+        told = []
+    rows = [{name: row[name] for name in KEPT if name in row} for row in told if str(row.get("name")).startswith(ROW)]
+    return {"measured": rows, "measure_again": COMMAND}
+
 
 MOST_FIELDS = 8
 _PROSE = (
