@@ -28,6 +28,17 @@ def verdict(result: Recomputed) -> str:
     return f"Proven: every signature, entry and sum fits.{rest}"
 
 
+def recomputed_tables(result: Recomputed) -> Iterator[Written]:
+    """All that was recomputed: of each run its transcripts and ledgers, then the sums."""
+    for proof in result.runs:
+        if proof.index is not None:
+            yield transcript_table(proof)
+            if proof.ledgers:
+                yield ledger_table(proof)
+    if result.sums:
+        yield sum_table(result)
+
+
 def transcript_table(proof: RunProof) -> Written:
     """What each transcript of a run proves, under which curator's key, and how many do."""
     keys, rows = {} if proof.index is None else proof.index.keys(), []

@@ -325,7 +325,7 @@ def test_a_run_that_was_given_is_recomputed_on_the_page(run, tmp_path, monkeypat
     (folder / "ledgers" / "north.ledger").write_bytes(b"")
     told = call("all", "--workers", 1, "--out", tmp_path / "out", "--run", folder, code=1).output
     assert "north.ledger" in told
-    assert "Contradicted." in Outline(page.read_text()).text
+    assert "CONTRADICTED" in Outline(page.read_text()).text
     call("all", "--run", tmp_path / "nowhere", code=2)
 
 
