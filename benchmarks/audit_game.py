@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.common import Result, at_least, at_most
 from expril.audit.attack.canaries import one_run
-from expril.audit.attack.controls.tables import CLEAN, CONTROLS, audit_control
+from expril.audit.attack.controls.mechanisms import CLEAN, CONTROLS, audit_control
 from expril.audit.attack.game import play
 
 DRAWS, REPEATS = 100_000, 5

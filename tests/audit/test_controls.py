@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from expril.audit.attack.controls.mechanisms import CLOCK_CELLS as CELLS
 from expril.audit.attack.controls.mechanisms import (
+    CLEAN,
+    CONTROLS,
     LATEST,
     NOT_ANSWERED,
+    audit_control,
     seeded_by_clock,
     variant_1,
     variant_3,
@@ -15,7 +17,7 @@ from expril.audit.attack.controls.mechanisms import (
     variant_5,
     variant_6,
 )
-from expril.audit.attack.controls.tables import CLEAN, CONTROLS, audit_control
+from expril.audit.attack.controls.mechanisms import CLOCK_CELLS as CELLS
 from expril.audit.attack.game import loss_bound
 from protocol.errors import ConfigurationError
 

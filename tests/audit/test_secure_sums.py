@@ -22,8 +22,8 @@ from curator_fakes import key
 from curator_node.kinds import ANSWERERS
 from curator_node.ledger.exports import export_ledger
 from expril.audit.attack.controls import known_keys
+from expril.audit.attack.controls.mechanisms import CONTROLS, audit_control
 from expril.audit.attack.controls.parts import QuickNoise
-from expril.audit.attack.controls.tables import CONTROLS, audit_control
 from expril.audit.attack.kinds import audit_kind
 from expril.audit.attack.pairs import search
 from expril.audit.document import audit_document, headline

@@ -3,7 +3,7 @@
 import math
 
 from expril.audit.attack.controls.curators import PATH_CONTROLS
-from expril.audit.attack.controls.tables import CONTROLS
+from expril.audit.attack.controls.mechanisms import CONTROLS
 from expril.audit.attack.kinds import kinds_to_audit
 from expril.audit.results import (
     Attack,

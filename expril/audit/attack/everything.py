@@ -17,7 +17,7 @@ from expril.audit.attack.calibration import calibrate
 from expril.audit.attack.canaries import one_run
 from expril.audit.attack.checks import path_checks
 from expril.audit.attack.controls.curators import PATH_CONTROLS, audit_path_control
-from expril.audit.attack.controls.tables import CONTROLS, audit_control
+from expril.audit.attack.controls.mechanisms import CONTROLS, audit_control
 from expril.audit.attack.kinds import audit_kind, kinds_to_audit
 from expril.audit.attack.studies.attacks import ATTACKS, attack_study, to_play
 from expril.audit.files import as_object, decode_result

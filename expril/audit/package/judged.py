@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from curator_node.kinds import ANSWERERS
 from expril.audit.attack.controls.curators import PATH_CONTROLS
-from expril.audit.attack.controls.tables import CONTROLS
+from expril.audit.attack.controls.mechanisms import CONTROLS
 from expril.audit.attack.game import claimed_epsilon
 from expril.audit.attack.kinds import names_of
 from expril.audit.kinds.exact import ROUNDING
