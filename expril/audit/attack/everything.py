@@ -2,7 +2,7 @@
 
 import platform
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -22,15 +22,7 @@ from expril.audit.attack.kinds import audit_kind, kinds_to_audit
 from expril.audit.attack.studies.attacks import ATTACKS, attack_study, to_play
 from expril.audit.files import as_object, decode_result
 from expril.audit.kinds.shares import colluder_losses
-from expril.audit.results import (
-    AuditResult,
-    BlogGame,
-    Check,
-    ColluderLoss,
-    ControlResult,
-    KindResult,
-    StudyAttack,
-)
+from expril.audit.results import AuditPart, AuditResult
 from simulations.campaign.runner import Computed, run_tasks, says_nothing
 from simulations.campaign.spread import installed
 from simulations.campaign.store import Store, read_settings
@@ -60,7 +52,7 @@ class Attempt:
     """
 
     maker: str
-    work: Callable[[], object]
+    work: Callable[[], AuditPart | tuple[AuditPart, ...]]
     seconds: float
 
     def __str__(self) -> str:
@@ -144,14 +136,8 @@ def play(
         run_tasks(left, _computed, keep, jobs=workers, work=lambda one: one.seconds, progress=tick).check()
     if cells is not None:
         cells.unlink()
-    results = [done[one.maker].result for one in attempts]
-    return AuditResult(
-        kinds=tuple(one for part in results for one in part.kinds),
-        controls=tuple(one for part in results for one in part.controls),
-        checks=_once(one for part in results for one in part.checks),
-        studies=tuple(one for part in results for one in part.studies),
-        colluders=tuple(one for part in results for one in part.colluders),
-        blog=next((part.blog for part in results if part.blog is not None), None),
+    return AuditResult.of(
+        (part for one in attempts for part in done[one.maker].result.parts),
         false_alarm=FALSE_ALARMS,
         seconds=round(before / workers + time.perf_counter() - start, 1),
         versions=versions(),
@@ -167,25 +153,8 @@ def _store(path: Path, settings: dict[str, object]) -> Store[Cell]:
 def _computed(attempt: Attempt) -> Computed[Cell]:
     start = time.perf_counter()
     given = attempt.work()
-    results = given if isinstance(given, tuple) else (given,)
-    found = AuditResult(
-        kinds=tuple(one for one in results if isinstance(one, KindResult)),
-        controls=tuple(one for one in results if isinstance(one, ControlResult)),
-        checks=tuple(one for one in results if isinstance(one, Check)),
-        studies=tuple(one for one in results if isinstance(one, StudyAttack)),
-        colluders=tuple(one for one in results if isinstance(one, ColluderLoss)),
-        blog=next((one for one in results if isinstance(one, BlogGame)), None),
-    )
+    found = AuditResult.of(given if isinstance(given, tuple) else (given,))
     return Computed((Cell(attempt.maker, round(time.perf_counter() - start, 1), as_object(found)),))
-
-
-def _once(checks: Iterable[Check]) -> tuple[Check, ...]:
-    """Each check by its name once; where one was made several times, the first that failed, if one did."""
-    found: dict[str, Check] = {}
-    for one in checks:
-        if one.name not in found or (found[one.name].passed and not one.passed):
-            found[one.name] = one
-    return tuple(found.values())
 
 
 def versions() -> dict[str, str]:
