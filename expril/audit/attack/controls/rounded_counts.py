@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expril.audit.attack.studies.curators import Table, table_of
-from expril.audit.attack.studies.games import Guesses, half_in
+from expril.audit.attack.studies.games import Guesses, Terms, half_in
 from protocol.errors import ConfigurationError
 
 SUPPRESSED_BELOW, ROUNDED_TO = 10, 10
@@ -44,17 +44,13 @@ class CountService:
         return (exact + ROUNDED_TO // 2) // ROUNDED_TO * ROUNDED_TO
 
 
-def play_rounded(*, games: int, records: str, rng: np.random.Generator) -> tuple[Guesses, int]:
+def play_rounded(terms: Terms) -> tuple[Guesses, int]:
     """Differencing on such services until there are as many games as wanted; guesses, and questions asked in all.
-
-    Args:
-        games: at least 2.
-        records: whose; see `table_of`.
-        rng: throws the coins.
 
     Raises:
         ConfigurationError: the records have too few victims to know some and to attack others.
     """
+    games, records, rng = terms.games, terms.records, terms.rng
     guessed: list[bool] = []
     truth: list[NDArray[np.bool_]] = []
     asked = 0

@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from expril.audit.attack.studies import counting
-from expril.audit.attack.studies.curators import INVENTED, Opening, in_memory, on_disk
-from expril.audit.attack.studies.games import judged
+from expril.audit.attack.studies.curators import INVENTED, Opening, on_disk
+from expril.audit.attack.studies.games import Terms, judged
 from expril.audit.results import StudyAttack
 from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
@@ -19,27 +20,6 @@ EXPRIL, ROUNDED = "ExPriL", "rounded counts"
 EPSILONS = ("0.1", "1", "10")
 FALSE_ALARM = 0.05
 """Chance that the whole bench, of correct curators, finds anything wrong, where nobody says otherwise."""
-
-
-@dataclass(frozen=True)
-class Terms:
-    """Under which an attack is played once.
-
-    Attributes:
-        epsilon: that the curator charges at most, to all learners together.
-        games: in which the adversary guesses.
-        records: whose; see `tables`.
-        opening: opens a curator; None takes the attack's own.
-        error_rate: chance that any of its results judges a correct curator wrongly, at most.
-        rng: throws the coins, never noise.
-    """
-
-    epsilon: Fraction
-    games: int
-    records: str
-    opening: Opening | None
-    error_rate: float
-    rng: np.random.Generator
 
 
 @dataclass(frozen=True)
@@ -133,26 +113,10 @@ def false_alarm_share(name: str, calls: Iterable[tuple[str, str]], *, false_alar
 
 
 def _on_counts(
-    name: str,
-    terms: Terms,
-    *,
-    guess: counting.Guess,
-    gain: Callable[[Fraction], float],
-    opening: Opening = in_memory,
-    learners: int = 1,
-    patients: bool = False,
+    name: str, terms: Terms, *, guess: counting.Guess, gain: Callable[[Fraction], float], **how: Any
 ) -> tuple[StudyAttack, ...]:
-    """An attack of `counting`, and the theory of it."""
-    guesses = counting.play(
-        guess,
-        terms.epsilon,
-        games=terms.games,
-        records=terms.records,
-        opening=terms.opening or opening,
-        learners=learners,
-        patients=patients,
-        rng=terms.rng,
-    )
+    """An attack of `counting`, and the theory of it; `how` it is played, see `counting.play`."""
+    guesses = counting.play(guess, terms, **how)
     expected = gain(terms.epsilon)
     return (judged(name, EXPRIL, guesses, epsilon=terms.epsilon, error_rate=terms.error_rate, expected=expected),)
 
@@ -160,8 +124,7 @@ def _on_counts(
 def _membership(name: str, terms: Terms) -> tuple[StudyAttack, ...]:
     from expril.audit.attack.studies.membership import play_membership  # noqa: PLC0415 - loads torch
 
-    opening = terms.opening or in_memory
-    found = play_membership(terms.epsilon, games=terms.games, records=terms.records, opening=opening, rng=terms.rng)
+    found = play_membership(terms)
     share = terms.error_rate / len(found)
     return tuple(
         judged(f"{name}_{target}", EXPRIL, guesses, epsilon=terms.epsilon, error_rate=share)
@@ -172,7 +135,7 @@ def _membership(name: str, terms: Terms) -> tuple[StudyAttack, ...]:
 def _rounded(name: str, terms: Terms) -> tuple[StudyAttack, ...]:  # noqa: ARG001
     from expril.audit.attack.controls.rounded_counts import play_rounded  # noqa: PLC0415 - beside the others
 
-    guesses, asked = play_rounded(games=terms.games, records=terms.records, rng=terms.rng)
+    guesses, asked = play_rounded(terms)
     remark = f"it takes {asked / guesses.games:.0f} questions a victim"
     rate = terms.error_rate
     return (judged("differencing", ROUNDED, guesses, epsilon=None, error_rate=rate, expected=1.0, remark=remark),)

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from curator_node.site import now
-from expril.audit.attack.studies.curators import Attacked, Opening, Table, policy_text, table_of
-from expril.audit.attack.studies.games import Guesses, half_in
+from expril.audit.attack.studies.curators import Attacked, Opening, Table, in_memory, policy_text, table_of
+from expril.audit.attack.studies.games import Guesses, Terms, half_in
 from protocol.codec import decode, encode
 from protocol.envelopes import SigningKey, digest, open_envelope, seal
 from protocol.errors import ConfigurationError
@@ -151,42 +151,32 @@ RESTARTS, REPEATS = 4, 500
 
 
 def play(
-    guess: Guess,
-    epsilon: Fraction,
-    *,
-    games: int,
-    records: str,
-    opening: Opening,
-    learners: int = 1,
-    patients: bool = False,
-    rng: np.random.Generator,
+    guess: Guess, terms: Terms, *, opening: Opening = in_memory, learners: int = 1, patients: bool = False
 ) -> Guesses:
     """Play an attack on new curators until there are as many games as wanted.
 
     Args:
         guess: the attack.
-        epsilon: cap of each learner and of all together.
-        games: at least 2.
-        records: whose; see `table_of`.
-        opening: opens a curator.
+        terms: of the game; its epsilon is the cap of each learner and of all together.
+        opening: opens a curator, where the terms name no other.
         learners: that the adversary plays.
         patients: whether the victims are patients with several records, and not records.
-        rng: throws the coins.
     """
+    rng, games = terms.rng, terms.games
     guessed: list[Bools] = []
     truth: list[Bools] = []
     played = 0
     while games - played >= 2:
-        table = table_of(records, min(BATCH, games - played))
+        table = table_of(terms.records, min(BATCH, games - played))
         played += len(table.victims)
         inside = half_in(len(table.victims), rng)
         present = rng.random(table.frame.height) < 0.5
         present[table.victims] = inside
         keys = tuple(SigningKey.generate() for _ in range(learners))
-        policy = policy_text({f"learner {number}": key for number, key in enumerate(keys)}, epsilon)
+        policy = policy_text({f"learner {number}": key for number, key in enumerate(keys)}, terms.epsilon)
         held = table.patients(present, RECORDS, BOUND) if patients else (table.frame.filter(present), table.schema)
-        with opening(*held, policy) as curator:
-            guessed.append(guess(curator, keys, table, epsilon, rng))
+        with (terms.opening or opening)(*held, policy) as curator:
+            guessed.append(guess(curator, keys, table, terms.epsilon, rng))
         truth.append(inside)
     return Guesses.of(np.concatenate(guessed), np.concatenate(truth))
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
+from expril.audit.attack.studies.curators import Opening
 from expril.audit.results import StudyAttack
 from protocol.errors import ConfigurationError
 from protocol.rationals import written
@@ -37,6 +38,27 @@ def half_in(size: int, rng: np.random.Generator) -> NDArray[np.bool_]:
     if size < 2:
         raise ConfigurationError(f"{size} game is too few to play: at least 2 are needed, one with the record")
     return rng.permutation(size) < size // 2
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Under which an attack is played once.
+
+    Attributes:
+        epsilon: that the curator charges at most, to all learners together.
+        games: in which the adversary guesses.
+        records: whose; see `table_of`.
+        opening: opens a curator; None takes the attack's own.
+        error_rate: chance that any of its results judges a correct curator wrongly, at most.
+        rng: throws the coins, never noise.
+    """
+
+    epsilon: Fraction
+    games: int
+    records: str
+    opening: Opening | None
+    error_rate: float
+    rng: np.random.Generator
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from scipy.special import logit
 
 from curator_node.site import now
 from curator_node.steward import read_steward_file
-from expril.audit.attack.studies.curators import INVENTED, Opening, policy_text, real_records
-from expril.audit.attack.studies.games import Guesses, half_in
+from expril.audit.attack.studies.curators import INVENTED, Opening, in_memory, policy_text, real_records
+from expril.audit.attack.studies.games import Guesses, Terms, half_in
 from learner_node.learn import Learned, learn
 from learner_node.strategies.base import class_probabilities
 from learner_node.study import Federation
@@ -78,23 +78,14 @@ def world_of(records: str) -> World:
     return _invented() if records == INVENTED else _real(records)
 
 
-def play_membership(
-    epsilon: Fraction, *, games: int, records: str, opening: Opening, rng: np.random.Generator
-) -> dict[str, Guesses]:
-    """Play the attack: shadow studies first, then the studies in which it guesses.
-
-    Args:
-        epsilon: of each study, all of the curator's cap.
-        games: studies in which it guesses, at least 2.
-        records: whose.
-        opening: opens a curator.
-        rng: throws the coins.
+def play_membership(terms: Terms) -> dict[str, Guesses]:
+    """Play the attack: shadow studies first, then the studies in which it guesses; each takes all of a curator's cap.
 
     Returns:
         Guesses by what was released: "hypothesis" and "synthetic".
     """
-    world = world_of(records)
-    shadows, inside = half_in(max(SHADOWS, games // 2), rng), half_in(games, rng)
+    world, opening, epsilon = world_of(terms.records), terms.opening or in_memory, terms.epsilon
+    shadows, inside = half_in(max(SHADOWS, terms.games // 2), terms.rng), half_in(terms.games, terms.rng)
     known = [_released(world, epsilon, bool(there), opening) for there in shadows]
     seen = [_released(world, epsilon, bool(there), opening) for there in inside]
     found = {}
