@@ -21,7 +21,7 @@ from audit_results import full_audit
 from curator_fakes import key
 from curator_node.kinds import ANSWERERS
 from curator_node.ledger.exports import export_ledger
-from expril.audit.attack.controls import known_keys
+from expril.audit.attack.controls.answerers import known_keys_path
 from expril.audit.attack.controls.mechanisms import CONTROLS, audit_control
 from expril.audit.attack.controls.parts import QuickNoise
 from expril.audit.attack.kinds import audit_kind
@@ -145,7 +145,7 @@ def test_every_release_kind_is_summed_at_exactly_its_claim(example):
 
 def test_what_is_hidden_is_the_count_under_a_mask_that_only_honest_keys_give():
     """With keys that are guessed nothing is left of the masks; with keys of its own no two rounds agree."""
-    known = replace(known_keys.path(), copies=2)
+    known = replace(known_keys_path(), copies=2)
     pair = pair_of(known.example)
     noise = KnownShares()
     seen, charged = known.seen(known.hold(pair.both[1], known.example), noise)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from expril.audit.attack import pairs as searching
-from expril.audit.attack.controls import statistics as broken
+from expril.audit.attack.controls import answerers as broken
 from expril.audit.attack.controls.curators import audit_path_control
 from expril.audit.attack.controls.parts import QuickNoise
 from expril.audit.attack.game import breaks

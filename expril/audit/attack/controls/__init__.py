@@ -2,6 +2,6 @@
 
 * `mechanisms`: `CONTROLS` and `CLEAN` by name, mechanisms on numbers, and the game against one of them
 * `curators`: `PATH_CONTROLS` by name, curators that are attacked by their own path; `parts`: what is broken in them
-* `sampler`, `statistics`, `holdouts`, `known_keys`: answerers of single kinds that are broken
+* `answerers`: of single kinds, that are broken
 * `rounded_counts`: a service without noise, which differencing is played on for comparison
 """

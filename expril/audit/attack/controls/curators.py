@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from curator_node.kinds import ANSWERERS
-from expril.audit.attack.controls import holdouts, known_keys, sampler, statistics
+from expril.audit.attack.controls import answerers
 from expril.audit.attack.controls.parts import (
     QuickNoise,
     RepeatedNoise,
@@ -283,43 +283,43 @@ PATH_CONTROLS: Mapping[str, PathControl] = {
     "unclipped_numeric_label": _unclipped_label(),
     "guessable_masks": _attacked(
         "Keys of a secure sum's masks can be guessed: a curator's vector lies open, under its own share alone.",
-        f"{known_keys.truth():.4g}",
-        known_keys.path,
+        f"{answerers.known_keys_truth():.4g}",
+        answerers.known_keys_path,
         lambda: _pair((_plain(1.0), _plain(1.0)), _plain(1.0)),
-        known_keys.DRAWS,
+        answerers.MANY_DRAWS,
     ),
     "blog_holdout": _attacked(
         "A blog's holdout compares without noise, and tells by the width of its noise what came out.",
-        f"{holdouts.blog_truth():.4g} a question, and there is no end of questions",
-        holdouts.blog_path,
-        holdouts.blog_pair,
-        holdouts.DRAWS,
+        f"{answerers.blog_truth():.4g} a question, and there is no end of questions",
+        answerers.blog_path,
+        answerers.blog_pair,
+        answerers.MANY_DRAWS,
     ),
     "exact_comparisons": _attacked(
         "A holdout has noise in its threshold and in its counts, and none in its comparisons.",
         "infinite",
-        holdouts.exact_comparisons_path,
-        holdouts.exact_comparisons_pair,
-        holdouts.FEW_DRAWS,
+        answerers.exact_comparisons_path,
+        answerers.exact_comparisons_pair,
+        answerers.FEW_DRAWS,
     ),
     "metropolis_hastings": _attacked(
-        f"Records are drawn by {sampler.STEPS} steps of Metropolis and Hastings' walk, from a record on.",
-        f"{sampler.truth():.4g}",
-        sampler.path,
-        sampler.pair,
+        f"Records are drawn by {answerers.WALK_STEPS} steps of Metropolis and Hastings' walk, from a record on.",
+        f"{answerers.walk_truth():.4g}",
+        answerers.walk_path,
+        answerers.walk_pair,
     ),
     "local_sensitivity": _attacked(
         "Noise in a median is scaled by its local sensitivity on these records, which may be 0.",
         "infinite",
-        statistics.local_path,
-        statistics.local_pair,
-        statistics.FEW_DRAWS,
+        answerers.local_path,
+        answerers.local_pair,
+        answerers.FEW_DRAWS,
     ),
     "blocks_by_row": _attacked(
         "Records are split into blocks by the number of their row: one more moves others to another block.",
-        str(statistics.rows_truth()),
-        statistics.rows_path,
-        statistics.rows_pair,
+        str(answerers.rows_truth()),
+        answerers.rows_path,
+        answerers.rows_pair,
     ),
 }
 """Each claims what its query costs."""
