@@ -9,7 +9,7 @@ from expril.audit.recompute.ledger import audit_ledger
 from expril.audit.recompute.reading import Remarks
 from expril.audit.recompute.receipts import differing
 from expril.audit.recompute.replay import Replayed
-from expril.audit.recompute.verdicts import HELD, LEDGER_NOT_PROVEN, Answer, Exchange, LedgerVerdict, RunProof
+from expril.audit.recompute.verdicts import HELD, LEDGER_NOT_PROVEN, Answer, LedgerVerdict, RunProof, TranscriptVerdict
 from protocol.errors import ExprilError, printable
 from protocol.ledger.entries import EntryKind
 from protocol.ledger.terms import ledger_terms
@@ -55,7 +55,7 @@ def read_ledger(
     return verdict
 
 
-def hold(verdict: LedgerVerdict, exchanges: Sequence[Exchange], index: Index) -> None:
+def hold(verdict: LedgerVerdict, exchanges: Sequence[TranscriptVerdict], index: Index) -> None:
     """Hold a ledger and its curator's transcripts against each other, entry by entry; what is found goes to `verdict`.
 
     Args:
@@ -67,18 +67,18 @@ def hold(verdict: LedgerVerdict, exchanges: Sequence[Exchange], index: Index) ->
     own = [exchange for exchange in exchanges if exchange.curator == curator]
     if not verdict.holds:
         for exchange in own:
-            exchange.verdict.ledger = LEDGER_NOT_PROVEN
+            exchange.ledger = LEDGER_NOT_PROVEN
         return
     replayed = verdict.audit.replayed
     for exchange in own:
-        exchange.verdict.ledger = HELD
-        if exchange.verdict.proof is None:
+        exchange.ledger = HELD
+        if exchange.proof is None:
             continue
         _check_receipts(exchange, replayed)
         _check_total(exchange, replayed)
     names = {bytes.fromhex(one.key): one.name for one in index.participants if one.role == "learner"}
     studies = {(exchange.learner, exchange.study): exchange for exchange in own if exchange.study}
-    unread = {exchange.learner for exchange in own if exchange.verdict.proof is None}
+    unread = {exchange.learner for exchange in own if exchange.proof is None}
     lacking: dict[tuple[bytes, bytes], Fraction] = {}
     for request, made in replayed.requests.items():
         key = (made.study.learner, made.study.study)
@@ -95,14 +95,14 @@ def hold(verdict: LedgerVerdict, exchanges: Sequence[Exchange], index: Index) ->
     _check_terms(verdict, replayed.terms, own)
 
 
-def _check_receipts(exchange: Exchange, replayed: Replayed) -> None:
+def _check_receipts(exchange: TranscriptVerdict, replayed: Replayed) -> None:
     """Every receipt must be of exactly one entry, and say what the ledger says there."""
     for identity, answer in exchange.answers.items():
         made = replayed.requests.get(identity)
         request = exchange.requests.get(identity)
         if made is None or request is None:
             text = "holds no entry for, although a receipt says so"
-            exchange.verdict.complaints.append(f"the curator's ledger {text}: {_what(request, answer)}")
+            exchange.complaints.append(f"the curator's ledger {text}: {_what(request, answer)}")
             continue
         wrong = differing(made, answer.receipt, replayed)
         if MADE_BY.get(type(request).__name__) is not made.kind:
@@ -112,33 +112,35 @@ def _check_receipts(exchange: Exchange, replayed: Replayed) -> None:
         if made.reply != answer.reply:
             wrong.append("the reply")
         if wrong:
-            exchange.verdict.complaints.append(
+            exchange.complaints.append(
                 f"the receipt and ledger entry {made.index} differ in {', '.join(wrong)}: {_what(request, answer)}"
             )
 
 
-def _check_total(exchange: Exchange, replayed: Replayed) -> None:
+def _check_total(exchange: TranscriptVerdict, replayed: Replayed) -> None:
     """The ledger's charges to the study against the receipts': equal, or no more than what is said to be unproven."""
-    proof = exchange.verdict.proof
+    proof = exchange.proof
     if proof is None:
         return
     study = replayed.studies.get((exchange.learner, exchange.study))
     charged = ZERO if study is None else study.spent
-    if exchange.verdict.remarks:
-        exchange.verdict.remarks[0] += f"; by the curator's ledger it was charged {as_text(charged)} in all"
+    if exchange.remarks:
+        exchange.remarks[0] += f"; by the curator's ledger it was charged {as_text(charged)} in all"
     if not proof.epsilon_spent <= charged <= proof.epsilon_at_most:
         most = "" if proof.epsilon_at_most == proof.epsilon_spent else f", and at most {as_text(proof.epsilon_at_most)}"
-        exchange.verdict.complaints.append(
+        exchange.complaints.append(
             f"the ledger charges {as_text(charged)}, the receipts prove {as_text(proof.epsilon_spent)}{most}"
         )
 
 
-def _check_made(request: bytes, made: Made, exchange: Exchange, verdict: LedgerVerdict, remarks: Remarks) -> None:
+def _check_made(
+    request: bytes, made: Made, exchange: TranscriptVerdict, verdict: LedgerVerdict, remarks: Remarks
+) -> None:
     """Every entry that a request made must have its request, and its receipt where it was answered, in a transcript."""
-    file = exchange.verdict.entry.file
+    file = exchange.entry.file
     amount = f" of {as_text(made.amount)}" if made.kind is EntryKind.CHARGE else ""
     said = f"its entry {made.index} ({made.kind}{amount})"
-    asked, proof = exchange.requests.get(request), exchange.verdict.proof
+    asked, proof = exchange.requests.get(request), exchange.proof
     if isinstance(asked, Query) and proof is not None and (should := remarks.differing(request, asked, proof)):
         verdict.complaints.append(
             f"{said} notes something else than its request in {file} tells: {printable(should, 400)}"
@@ -158,16 +160,16 @@ def _check_made(request: bytes, made: Made, exchange: Exchange, verdict: LedgerV
         verdict.remarks.append(f"{said} {sent} is not in {file}: this rests on the curator's word")
 
 
-def _check_terms(verdict: LedgerVerdict, there: str, own: Sequence[Exchange]) -> None:
+def _check_terms(verdict: LedgerVerdict, there: str, own: Sequence[TranscriptVerdict]) -> None:
     """What the charges mean: the unit of the cards, and the kind of signatures."""
     for exchange in own:
-        proof = exchange.verdict.proof
+        proof = exchange.proof
         if proof is None or proof.card is None:
             continue
-        terms = ledger_terms(proof.card.unit, exchange.verdict.entry.label)
+        terms = ledger_terms(proof.card.unit, exchange.entry.label)
         if there != terms:
             verdict.complaints.append(
-                f"it was kept for other terms ({printable(there)}) than {exchange.verdict.entry.file} shows "
+                f"it was kept for other terms ({printable(there)}) than {exchange.entry.file} shows "
                 f"({printable(terms)})"
             )
 

@@ -16,7 +16,7 @@ import msgspec
 from expril.audit.recompute.evidence import read_plain
 from expril.audit.recompute.known import ZERO, Charge, Study, as_text
 from expril.audit.recompute.replay import Replayed
-from expril.audit.recompute.verdicts import Exchange, TranscriptVerdict
+from expril.audit.recompute.verdicts import TranscriptVerdict
 from protocol.envelopes import LABEL
 from protocol.errors import ConfigurationError, RemoteProtocolError, printable
 from protocol.kinds import QUERY_KINDS
@@ -154,7 +154,7 @@ Ledgers = Mapping[str, Replayed]
 """Curator of the first repeat -> its ledger, where its chain holds."""
 
 
-def check_report(folder: Path, index: Index, exchanges: Sequence[Exchange], ledgers: Ledgers) -> list[str]:
+def check_report(folder: Path, index: Index, exchanges: Sequence[TranscriptVerdict], ledgers: Ledgers) -> list[str]:
     """What the report says otherwise than the run's list, its transcripts and its ledgers."""
     try:
         report = decode_report(read_plain(folder / REPORT))
@@ -183,18 +183,18 @@ def check_report(folder: Path, index: Index, exchanges: Sequence[Exchange], ledg
 def _check_learner(
     told: LearnerReport,
     index: Index,
-    exchanges: Sequence[Exchange],
+    exchanges: Sequence[TranscriptVerdict],
     ledgers: Ledgers,
     epsilons: Mapping[int, Fraction],
 ) -> list[str]:
-    every = [one for one in exchanges if one.verdict.entry.learner == told.learner]
-    own = [one for one in every if one.verdict.entry.study == FIT]
+    every = [one for one in exchanges if one.entry.learner == told.learner]
+    own = [one for one in every if one.entry.study == FIT]
     wrong = [
-        f"{one.verdict.entry.file} is of a study that was given up for another, and may have been charged"
+        f"{one.entry.file} is of a study that was given up for another, and may have been charged"
         for one in every
-        if one.verdict.entry.study >= GIVEN_UP and one.verdict.proof is not None and one.verdict.proof.epsilon_at_most
+        if one.entry.study >= GIVEN_UP and one.proof is not None and one.proof.epsilon_at_most
     ]
-    there = {(one.verdict.entry.repeat, one.verdict.entry.curator) for one in own}
+    there = {(one.entry.repeat, one.entry.curator) for one in own}
     wrong += [
         f"no transcript of {printable(told.learner)} with {printable(site.curator)} in repeat {repeat}"
         for repeat in range(index.repeats)
@@ -202,7 +202,7 @@ def _check_learner(
         if (repeat, site.curator) not in there
     ]
     for exchange in own:
-        proof, entry = exchange.verdict.proof, exchange.verdict.entry
+        proof, entry = exchange.proof, exchange.entry
         if proof is None:
             continue
         said = [one.outcomes.count(RELEASE) for one in told.rounds_answered if one.curator == entry.curator]
@@ -215,11 +215,11 @@ def _check_learner(
 
 
 def _check_costs(
-    told: LearnerReport, every: Sequence[Exchange], ledgers: Ledgers, epsilons: Mapping[int, Fraction]
+    told: LearnerReport, every: Sequence[TranscriptVerdict], ledgers: Ledgers, epsilons: Mapping[int, Fraction]
 ) -> list[str]:
     """What a learner's studies claimed and spent, each and together."""
     who = printable(told.learner)
-    of = {number: [one for one in every if one.verdict.entry.study == number] for number in (FIT, VALIDATION)}
+    of = {number: [one for one in every if one.entry.study == number] for number in (FIT, VALIDATION)}
     if not told.studies:  # of an earlier version, which told the model's cost alone
         wrong = _check_cost(who, told.epsilon_claimed, told.epsilon_spent, of[FIT], ledgers, epsilons.get(FIT))
     else:
@@ -242,7 +242,7 @@ def _check_costs(
 
 
 def _check_cost(
-    who: str, claimed: str, spent: str, own: Sequence[Exchange], ledgers: Ledgers, asked: Fraction | None
+    who: str, claimed: str, spent: str, own: Sequence[TranscriptVerdict], ledgers: Ledgers, asked: Fraction | None
 ) -> list[str]:
     """What one kind of study claimed, as its plans cost or as its learner was to ask, and spent."""
     wrong = _check_spent(who, spent, own, ledgers)
@@ -252,11 +252,11 @@ def _check_cost(
     return wrong
 
 
-def _check_spent(who: str, told: str, own: Sequence[Exchange], ledgers: Ledgers) -> list[str]:
+def _check_spent(who: str, told: str, own: Sequence[TranscriptVerdict], ledgers: Ledgers) -> list[str]:
     """The most that studies spent at one curator, against transcripts, and ledgers where these were kept."""
     least, most = dict[tuple[int, str], Fraction](), dict[tuple[int, str], Fraction]()
     for exchange in own:
-        proof, entry = exchange.verdict.proof, exchange.verdict.entry
+        proof, entry = exchange.proof, exchange.entry
         if proof is None:
             continue
         replayed = ledgers.get(entry.curator) if entry.repeat == 0 else None
@@ -274,7 +274,7 @@ def _check_spent(who: str, told: str, own: Sequence[Exchange], ledgers: Ledgers)
 def _check_curator(
     told: CuratorReport,
     index: Index,
-    exchanges: Sequence[Exchange],
+    exchanges: Sequence[TranscriptVerdict],
     replayed: Replayed | None,
     policy: AuditedPolicy | None,
 ) -> list[str]:
@@ -283,8 +283,8 @@ def _check_curator(
     if policy is not None and exact(told.cap) != policy.total_cap:
         wrong.append(f"{who} has a cap of {told.cap}, its policy of {policy.total_cap}")
     for exchange in exchanges:
-        proof = exchange.verdict.proof
-        if exchange.verdict.entry.curator == told.name and proof is not None and proof.card is not None:
+        proof = exchange.proof
+        if exchange.entry.curator == told.name and proof is not None and proof.card is not None:
             unit = proof.card.unit or "record"
             if unit != told.private_unit:
                 wrong.append(f"{who} protects {printable(told.private_unit)}, by its card {printable(unit)}")
@@ -295,9 +295,9 @@ def _check_curator(
     return wrong
 
 
-def _planned(exchange: Exchange) -> Fraction:
+def _planned(exchange: TranscriptVerdict) -> Fraction:
     """Cost of what was proposed, whether it was accepted or not."""
-    proof = exchange.verdict.proof
+    proof = exchange.proof
     if proof is None or proof.plan is None or proof.card is None:
         return ZERO
     if proof.not_installed:
@@ -348,7 +348,7 @@ def _policies(folder: Path, index: Index) -> tuple[dict[str, AuditedPolicy], lis
 
 
 def _check_policies(
-    policies: Mapping[str, AuditedPolicy], index: Index, exchanges: Sequence[Exchange], ledgers: Ledgers
+    policies: Mapping[str, AuditedPolicy], index: Index, exchanges: Sequence[TranscriptVerdict], ledgers: Ledgers
 ) -> list[str]:
     """Caps against what was spent, and what learners were told (the signed cards) against the policies."""
     complaints = []
@@ -361,7 +361,7 @@ def _check_policies(
             complaints += [f"{file}: {text}" for text in _over_caps(policy, ledgers[name], names)]
         differing = set()
         for exchange in exchanges:
-            proof, entry = exchange.verdict.proof, exchange.verdict.entry
+            proof, entry = exchange.proof, exchange.entry
             if (entry.curator, entry.repeat) != (name, 0) or proof is None or proof.card is None:
                 continue
             card = proof.card
@@ -396,7 +396,7 @@ def _over_caps(policy: AuditedPolicy, replayed: Replayed, names: Mapping[bytes, 
     return wrong
 
 
-def _spent_on(replayed: Replayed, exchange: Exchange) -> Fraction:
+def _spent_on(replayed: Replayed, exchange: TranscriptVerdict) -> Fraction:
     """What a ledger charges to the study of a transcript."""
     study = replayed.studies.get((exchange.learner, exchange.study))
     return ZERO if study is None else study.spent

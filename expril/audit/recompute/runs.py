@@ -19,13 +19,12 @@ from expril.audit.recompute.ledgers import hold, read_ledger
 from expril.audit.recompute.reports import check_cost, check_report
 from expril.audit.recompute.verdicts import (
     Answer,
-    Exchange,
     RunProof,
     TranscriptVerdict,
 )
 from protocol.envelopes import LABEL, LEARNER_TYPES, digest, open_envelope, open_receipt, request_digest
 from protocol.errors import ConfigurationError, ExprilError, printable
-from protocol.messages import Message, Release, StudyAccepted, StudyClosed
+from protocol.messages import Release, StudyAccepted, StudyClosed
 from protocol.query_kind import Kinds
 from protocol.run_index import (
     AGAIN,
@@ -51,13 +50,13 @@ from protocol.run_index import (
     unsigned,
 )
 from protocol.strict_toml import decode_text, read_toml
-from protocol.transcript import Transcript, replay
+from protocol.transcript import replay
 from protocol.transitions import State
 
 
 def read_exchange(
     folder: Path, keys: Mapping[tuple[Role, str, int], bytes], entry: TranscriptEntry, kinds: Kinds
-) -> Exchange:
+) -> TranscriptVerdict:
     """Replay one transcript: signatures, order, plan, exact costs, receipts, and the head in the run's list.
 
     Args:
@@ -70,18 +69,20 @@ def read_exchange(
     curator = keys.get(("curator", entry.curator, entry.repeat))
     if learner is None or curator is None:
         who = printable(entry.curator if learner else entry.learner)
-        return Exchange(_not_proven(entry, f"the run's list has no key of {who} in repeat {entry.repeat}"))
+        why = f"the run's list has no key of {who} in repeat {entry.repeat}"
+        return TranscriptVerdict(entry, complaints=[why])
+    verdict = TranscriptVerdict(entry, learner, curator)
     try:
         transcript = decode_transcript(read_plain(folder / TRANSCRIPTS / entry.file))
-    except OSError:
-        return Exchange(_not_proven(entry, "it is missing or cannot be read"), learner, curator)
-    except ConfigurationError as error:
-        return Exchange(_not_proven(entry, str(error)), learner, curator)
-    try:
         proof = replay(transcript.envelopes, curator, learner, label=entry.label, kinds=kinds)
+    except OSError:
+        verdict.complaints.append("it is missing or cannot be read")
+        return verdict
     except ExprilError as error:
-        return Exchange(_not_proven(entry, printable(str(error), 400)), learner, curator)
-    verdict = TranscriptVerdict(entry, proof=proof, remarks=[proof.unproven] if proof.unproven else [])
+        verdict.complaints.append(printable(str(error), 400))
+        return verdict
+    verdict.proof = proof
+    verdict.remarks += [proof.unproven] if proof.unproven else []
     if entry.label == LABEL and proof.plan is not None and proof.state not in (State.NEW, State.REFUSED):
         verdict.complaints += [
             f"query {number} of its plan is not as private as its cost says, and it is signed as private"
@@ -91,28 +92,17 @@ def read_exchange(
         verdict.complaints.append("the envelopes do not chain to the head in the run's list")
     if (len(transcript.envelopes), proof.state.value) != (entry.envelopes, entry.state):
         verdict.complaints.append("it has another number of envelopes, or another end, than the run's list says")
-    return _exchange(verdict, learner, curator, transcript)
-
-
-def _exchange(verdict: TranscriptVerdict, learner: bytes, curator: bytes, transcript: Transcript) -> Exchange:
-    requests: dict[bytes, Message] = {}
-    answers: dict[bytes, Answer] = {}
-    study = b""
     for data in transcript.envelopes:
         envelope, message = open_envelope(data)
         if envelope.type in LEARNER_TYPES:
-            requests[request_digest(message.sender, envelope.type, envelope.payload)] = message
+            verdict.requests[request_digest(message.sender, envelope.type, envelope.payload)] = message
         if envelope.type == "study_proposal":
-            study = message.study
+            verdict.study = message.study
         if isinstance(message, StudyAccepted | Release | StudyClosed):
-            receipt = open_receipt(message.receipt, curator, label=verdict.entry.label)
+            receipt = open_receipt(message.receipt, curator, label=entry.label)
             release = message.body if isinstance(message, Release) else None
-            answers[receipt.request] = Answer(receipt, digest(data), release)
-    return Exchange(verdict, learner, curator, study, requests, answers)
-
-
-def _not_proven(entry: TranscriptEntry, why: str) -> TranscriptVerdict:
-    return TranscriptVerdict(entry, complaints=[why])
+            verdict.answers[receipt.request] = Answer(receipt, digest(data), release)
+    return verdict
 
 
 Keys = str | list[str]
@@ -283,14 +273,14 @@ def unlisted(index: Index) -> list[str]:
     return complaints
 
 
-def told_twice(exchanges: Iterable[Exchange]) -> list[str]:
+def told_twice(exchanges: Iterable[TranscriptVerdict]) -> list[str]:
     """Studies that two transcripts tell: one of them would be counted twice."""
     met: dict[tuple[bytes, bytes, bytes], str] = {}
     complaints = []
     for exchange in exchanges:
         if not exchange.study:
             continue
-        file = exchange.verdict.entry.file
+        file = exchange.entry.file
         before = met.setdefault((exchange.curator, exchange.learner, exchange.study), file)
         if before != file:
             complaints.append(f"{before} and {file} tell one and the same study")
@@ -348,21 +338,21 @@ def read_run(folder: Path, pins: Pins | None, kinds: Kinds, tick: Tick) -> RunPr
     keys = index.keys()
     for number, one in enumerate(index.transcripts):
         tick("transcripts", number, len(index.transcripts))
-        proof.exchanges.append(read_exchange(folder, keys, one, kinds))
+        proof.transcripts.append(read_exchange(folder, keys, one, kinds))
     tick("transcripts", len(index.transcripts), len(index.transcripts))
-    proof.complaints += told_twice(proof.exchanges)
+    proof.complaints += told_twice(proof.transcripts)
     return proof
 
 
 def cards_of(proof: RunProof, curator: bytes) -> Cards:
     """The bound c that a curator's cards show, for each study whose transcript was proven."""
     return {
-        (exchange.learner, exchange.study): exchange.verdict.proof.card.most_records_per_unit
-        for exchange in proof.exchanges
+        (exchange.learner, exchange.study): exchange.proof.card.most_records_per_unit
+        for exchange in proof.transcripts
         if exchange.curator == curator
         and exchange.study
-        and exchange.verdict.proof is not None
-        and exchange.verdict.proof.card is not None
+        and exchange.proof is not None
+        and exchange.proof.card is not None
     }
 
 
@@ -382,7 +372,7 @@ def hold_run(proof: RunProof, all_cards: Callable[[bytes], Cards], kinds: Kinds,
     for number, entry in enumerate(index.ledgers):
         tick("ledgers", number, len(index.ledgers))
         verdict = read_ledger(proof, entry, kinds=kinds, cards_of=all_cards)
-        hold(verdict, proof.exchanges, index)
+        hold(verdict, proof.transcripts, index)
         proof.ledgers.append(verdict)
         if verdict.holds and entry.repeat == 0:
             in_order[entry.curator] = verdict.audit.replayed
@@ -390,7 +380,7 @@ def hold_run(proof: RunProof, all_cards: Callable[[bytes], Cards], kinds: Kinds,
     if is_deployed(index):
         proof.complaints += check_cost(folder, proof.transcripts)
     else:
-        proof.complaints += check_report(folder, index, proof.exchanges, in_order)
+        proof.complaints += check_report(folder, index, proof.transcripts, in_order)
     kept = {(entry.curator, entry.repeat) for entry in index.ledgers}
     alone = [entry for entry in index.transcripts if (entry.curator, entry.repeat) not in kept]
     if alone:

@@ -71,19 +71,43 @@ class Verdict:
         return NOT_PROVEN if self.wrong else IN_PART if self.unproven else PROVEN
 
 
+@dataclass(frozen=True)
+class Answer:
+    """A reply with its receipt, both verified by the replay.
+
+    Attributes:
+        receipt: the receipt.
+        reply: digest of the reply's bytes.
+        release: what it releases; None where it is no release.
+    """
+
+    receipt: Receipt
+    reply: bytes
+    release: bytes | None = None
+
+
 @dataclass(eq=False)
 class TranscriptVerdict(Verdict):
-    """What one transcript proves.
+    """What one transcript proves, of one learner's exchange with one curator.
 
     Attributes:
         entry: which.
-        ledger: `HELD`, `NO_LEDGER` or `LEDGER_NOT_PROVEN`.
+        learner, curator: public keys; empty where the run's list has none.
         proof: the replay, where it went through.
+        study: its identity; empty where none was proposed.
+        requests: digest of a request -> the request.
+        answers: digest of a request -> its answer.
+        ledger: `HELD`, `NO_LEDGER` or `LEDGER_NOT_PROVEN`.
     """
 
     entry: TranscriptEntry
-    ledger: str = NO_LEDGER
+    learner: bytes = b""
+    curator: bytes = b""
     proof: Replay | None = None
+    study: bytes = b""
+    requests: dict[bytes, Message] = field(default_factory=dict, repr=False)
+    answers: dict[bytes, Answer] = field(default_factory=dict, repr=False)
+    ledger: str = NO_LEDGER
 
     @property
     def verdict(self) -> str:
@@ -117,41 +141,6 @@ class TranscriptVerdict(Verdict):
             "ledger": self.ledger,
             **told,
         }
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A reply with its receipt, both verified by the replay.
-
-    Attributes:
-        receipt: the receipt.
-        reply: digest of the reply's bytes.
-        release: what it releases; None where it is no release.
-    """
-
-    receipt: Receipt
-    reply: bytes
-    release: bytes | None = None
-
-
-@dataclass(frozen=True)
-class Exchange:
-    """One learner's exchange with one curator.
-
-    Attributes:
-        verdict: on its transcript.
-        learner, curator: public keys.
-        study: its identity; empty where none was proposed.
-        requests: digest of a request -> the request.
-        answers: digest of a request -> its answer.
-    """
-
-    verdict: TranscriptVerdict
-    learner: bytes = b""
-    curator: bytes = b""
-    study: bytes = b""
-    requests: dict[bytes, Message] = field(default_factory=dict)
-    answers: dict[bytes, Answer] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -248,19 +237,13 @@ class RunProof(Verdict):
     Attributes:
         folder: which.
         index: the run's list; None where it could not be read, and then nothing else was looked at.
-        ledgers: verdicts on each.
-        exchanges: the transcripts, as far as they could be read.
+        transcripts, ledgers: verdicts on each.
     """
 
     folder: Path
     index: Index | None = None
+    transcripts: list[TranscriptVerdict] = field(default_factory=list, repr=False)
     ledgers: list[LedgerVerdict] = field(default_factory=list)
-    exchanges: list[Exchange] = field(default_factory=list, repr=False)
-
-    @property
-    def transcripts(self) -> list[TranscriptVerdict]:
-        """Verdicts on each."""
-        return [exchange.verdict for exchange in self.exchanges]
 
     def world(self, repeat: int) -> str:
         """The run and repeat, for people."""

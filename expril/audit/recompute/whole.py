@@ -21,7 +21,7 @@ from expril.audit.recompute.receipts import (
 )
 from expril.audit.recompute.runs import Pins, cards_of, hold_run, pin_ledger, read_run
 from expril.audit.recompute.sums import NO_ZCDP, Sum, ledger_sums, unit_sums
-from expril.audit.recompute.verdicts import DELTA, AuditedLedger, Exchange, Recomputed, RunProof
+from expril.audit.recompute.verdicts import DELTA, AuditedLedger, Recomputed, RunProof, TranscriptVerdict
 from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL
 from protocol.errors import ConfigurationError, printable
 from protocol.kinds import QUERY_KINDS
@@ -191,8 +191,8 @@ def _told_differently(ledgers: Sequence[AuditedLedger]) -> Iterator[str]:
 
 
 def _receipts_of(run: RunProof, *, proven: bool = False) -> Iterator[HeldReceipt]:
-    for exchange in run.exchanges:
-        file = exchange.verdict.entry.file
+    for exchange in run.transcripts:
+        file = exchange.entry.file
         for answer in exchange.answers.values():
             yield HeldReceipt(f"a receipt in {run.folder / TRANSCRIPTS / file}", answer.receipt, proven=proven)
 
@@ -260,8 +260,8 @@ def _transcript_sums(run: RunProof, there: set[bytes], kinds: Kinds) -> list[Sum
     places: dict[bytes, tuple[int, int]] = {}
     made: dict[tuple[bytes, str], Sum] = {}
     bounds = Bounds(kinds)
-    for exchange in run.exchanges:
-        proof, entry = exchange.verdict.proof, exchange.verdict.entry
+    for exchange in run.transcripts:
+        proof, entry = exchange.proof, exchange.entry
         if exchange.curator in there or proof is None or proof.card is None:
             continue
         unit = "each record" if proof.card.unit is None else f'column "{proof.card.unit}"'
@@ -283,9 +283,9 @@ def _transcript_sums(run: RunProof, there: set[bytes], kinds: Kinds) -> list[Sum
     return [one for _, one in sorted(made.items(), key=lambda item: (places[item[0][0]], not item[0][1], item[0][1]))]
 
 
-def _on_conditions(exchange: Exchange, bounds: Bounds) -> Iterator[tuple[str, Fraction]]:
+def _on_conditions(exchange: TranscriptVerdict, bounds: Bounds) -> Iterator[tuple[str, Fraction]]:
     """(condition, amount) of each charge that receipts show and that holds on a condition only."""
-    proof = exchange.verdict.proof
+    proof = exchange.proof
     if proof is None or proof.plan is None:
         return
     shape = bounds.shape(proof.plan)
@@ -297,9 +297,9 @@ def _on_conditions(exchange: Exchange, bounds: Bounds) -> Iterator[tuple[str, Fr
                 yield proviso, amount
 
 
-def _integrals(exchange: Exchange, bounds: Bounds) -> Iterator[Fraction | None]:
+def _integrals(exchange: TranscriptVerdict, bounds: Bounds) -> Iterator[Fraction | None]:
     """What queries cost under integral privacy that receipts show as charged; all of the plan, where some may be."""
-    proof = exchange.verdict.proof
+    proof = exchange.proof
     if proof is None or proof.plan is None:
         return
     shape = bounds.shape(proof.plan)
@@ -315,8 +315,8 @@ def _integrals(exchange: Exchange, bounds: Bounds) -> Iterator[Fraction | None]:
     yield from (shape.integrals[query] for query in sorted({shape.places[place - 1][0] for place in places}))
 
 
-def _study_of(exchange: Exchange, cost: Fraction, bounds: Bounds) -> Study:
-    proof = exchange.verdict.proof
+def _study_of(exchange: TranscriptVerdict, cost: Fraction, bounds: Bounds) -> Study:
+    proof = exchange.proof
     assert proof is not None and proof.plan is not None  # noqa: S101, PT018 - as the caller has seen
     shape = bounds.shape(proof.plan)
     return Study(exchange.learner, exchange.study, -1, shape, Price((cost,), (ZERO, cost)), 0, (), b"")
