@@ -28,9 +28,7 @@ from expril.audit.attack.kinds import audit_kind
 from expril.audit.attack.pairs import search
 from expril.audit.document import audit_document, headline
 from expril.audit.files import as_object, decode_result
-from expril.audit.kinds.invented import Neighbours, plain_record
-from expril.audit.kinds.path import NoNoise, Path
-from expril.audit.kinds.shares import (
+from expril.audit.kinds.exact import (
     KnownShares,
     added,
     colluder_losses,
@@ -39,6 +37,8 @@ from expril.audit.kinds.shares import (
     shares_table,
     weights,
 )
+from expril.audit.kinds.invented import Neighbours, plain_record
+from expril.audit.kinds.path import NoNoise, Path
 from expril.audit.kinds.shown import as_lines, read_transcript_view
 from expril.audit.package.evidence import Replay
 from expril.audit.package.judged import judge

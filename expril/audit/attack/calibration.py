@@ -72,6 +72,11 @@ def outside(law: Any, seen: float, alarm: float) -> bool:
     return bool(law.cdf(seen) < alarm / 2 or law.sf(seen - 1) < alarm / 2)
 
 
+def _passes(truth: Any, law: Any, tail: float) -> float:
+    """Chance that what has one law is in neither tail, of this chance each, of the law that is claimed."""
+    return float(truth.cdf(law.isf(tail)) - truth.cdf(law.ppf(tail) - 1))
+
+
 def suspicious_scale(draws: Draws, scale: Fraction | float, alarm: float = FALSE_ALARM) -> bool:
     """Whether draws are too large or too small for this scale."""
     nonzero = draws[draws != 0]
@@ -126,11 +131,10 @@ def pass_probability(
     """
     tail = alarm / 4
     law, truth = nonzero_law(n, scale), nonzero_law(n, true_scale)
-    by_number = float(truth.cdf(law.isf(tail)) - truth.cdf(law.ppf(tail) - 1))
+    by_number = _passes(truth, law, tail)
     least = int(truth.ppf(MISSED_ALARM / 100))
     law, truth = excess_law(least, scale), excess_law(least, true_scale)
-    by_excess = float(truth.cdf(law.isf(tail)) - truth.cdf(law.ppf(tail) - 1)) + MISSED_ALARM / 100
-    return min(by_number, by_excess)
+    return min(by_number, _passes(truth, law, tail) + MISSED_ALARM / 100)
 
 
 def shift_pass_probability(n: int, scale: Fraction | float, shift: int, alarm: float = FALSE_ALARM) -> float:
@@ -144,15 +148,14 @@ def shift_pass_probability(n: int, scale: Fraction | float, shift: int, alarm: f
     positive = 1 - law.tail(shift) / 2 if shift > 0 else law.tail(1 - shift) / 2
     least = int(stats.binom(n, 1 - zero).ppf(MISSED_ALARM / 100))
     claimed, truth = stats.binom(least, 0.5), stats.binom(least, positive / (1 - zero))
-    passed = truth.cdf(claimed.isf(alarm / 2)) - truth.cdf(claimed.ppf(alarm / 2) - 1)
-    return float(passed) + MISSED_ALARM / 100
+    return _passes(truth, claimed, alarm / 2) + MISSED_ALARM / 100
 
 
 def copies_pass_probability(n: int, scale: Fraction | float, share: float, alarm: float = FALSE_ALARM) -> float:
     """Probability that n pairs pass `suspicious_pairs` of which a share is one draw twice; by the equal ones alone."""
     equal = equal_chance(scale)
     claimed, truth = stats.binom(n, equal), stats.binom(n, share + (1 - share) * equal)
-    return float(truth.cdf(claimed.isf(alarm / 4)) - truth.cdf(claimed.ppf(alarm / 4) - 1))
+    return _passes(truth, claimed, alarm / 4)
 
 
 def bounded_pass_probability(n: int, scale: Fraction | float, alarm: float = FALSE_ALARM) -> float:
@@ -168,8 +171,7 @@ def shared_pass_probability(n: int, scale: Fraction, alarm: float = FALSE_ALARM)
     far = _far(scale)[0]
     near = 2 * math.fsum(np.exp(other.log_pmfs(np.arange(far)))) - math.exp(other.log_pmf(0))
     law, truth = stats.binom(n, DiscreteLaplace(scale).tail(far)), stats.binom(n, 1 - near)
-    level = alarm / len(TAILS) / 2
-    return float(truth.cdf(law.isf(level)) - truth.cdf(law.ppf(level) - 1))
+    return _passes(truth, law, alarm / len(TAILS) / 2)
 
 
 def calibrate(noise: Callable[[], NoiseSource] = OpenDPNoise) -> tuple[Check, ...]:

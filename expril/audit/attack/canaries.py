@@ -7,7 +7,6 @@ is one `counts` answer of a real curator, and each canary has a cell of its own.
 
 import secrets
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -15,10 +14,11 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy.special import betainc, expit
 
-from curator_node.mechanisms import NoiseSource, OpenDPNoise, Stamp
+from curator_node.mechanisms import NoiseSource
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.site import now, temporary_site
 from curator_node.steward import StewardFile
+from expril.audit.attack.controls.parts import HalfNoise
 from expril.audit.results import Check
 from learner_node.session import Session
 from protocol.codec import decode, encode
@@ -26,7 +26,6 @@ from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 from protocol.kinds.counts import CountsBody, CountsRelease, PlannedCounts
 from protocol.messages import Refusal, Release
-from protocol.noise import DiscreteLaplace, NoisyMax
 from protocol.partitions import FeatureBins
 from protocol.plans import Plan
 from protocol.rationals import Rational
@@ -109,34 +108,6 @@ def guess(noisy: NDArray[np.int64], guesses: int) -> NDArray[np.int64]:
     guessed[order[: guesses // 2]] = -1
     guessed[order[len(noisy) - (guesses - guesses // 2) :]] = 1
     return guessed
-
-
-class HalfNoise:
-    """The positive control: a noise source that draws half the scale that was charged for."""
-
-    seeded = False
-
-    def discrete_laplace(
-        self, exact: NDArray[np.int64], l1: int, law: DiscreteLaplace, stamp: Stamp
-    ) -> NDArray[np.int64]:
-        """See `NoiseSource`."""
-        return OpenDPNoise().discrete_laplace(exact, l1, DiscreteLaplace(law.scale / 2), stamp)
-
-    def laplace_shares(self, size: int, law: DiscreteLaplace, parts: int, stamp: Stamp) -> NDArray[np.int64]:
-        """See `NoiseSource`."""
-        return OpenDPNoise().laplace_shares(size, DiscreteLaplace(law.scale / 2), parts, stamp)
-
-    def laplace(self, size: int, scale: Fraction, stamp: Stamp) -> NDArray[np.float64]:
-        """See `NoiseSource`."""
-        return OpenDPNoise().laplace(size, scale / 2, stamp)
-
-    def choose(self, scores: NDArray[np.int64], moved: int, law: NoisyMax, stamp: Stamp) -> int:
-        """See `NoiseSource`."""
-        return OpenDPNoise().choose(scores, moved, replace(law, scale=law.scale / 2), stamp)
-
-    def randomness(self, stamp: Stamp) -> Callable[[int], bytes]:
-        """See `NoiseSource`."""
-        return OpenDPNoise().randomness(stamp)
 
 
 def one_run(

@@ -21,7 +21,7 @@ from expril.audit.attack.controls.mechanisms import CONTROLS, audit_control
 from expril.audit.attack.kinds import audit_kind, kinds_to_audit
 from expril.audit.attack.studies.attacks import ATTACKS, attack_study, to_play
 from expril.audit.files import as_object, decode_result
-from expril.audit.kinds.shares import colluder_losses
+from expril.audit.kinds.exact import colluder_losses
 from expril.audit.results import AuditPart, AuditResult
 from simulations.campaign.runner import Computed, run_tasks, says_nothing
 from simulations.campaign.spread import installed

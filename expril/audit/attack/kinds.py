@@ -21,10 +21,9 @@ from curator_node.mechanisms import NoiseSource, OpenDPNoise
 from expril.audit.attack.game import Rows, breaks, loss_bound, play
 from expril.audit.attack.game.search import choose_events
 from expril.audit.attack.pairs import search, values_of
-from expril.audit.kinds.exact import Enumerated, enumerate_loss
+from expril.audit.kinds.exact import Enumerated, enumerate_loss, enumerate_sum
 from expril.audit.kinds.invented import Neighbours
 from expril.audit.kinds.path import Path
-from expril.audit.kinds.shares import enumerate_sum
 from expril.audit.results import Attack, KindResult
 from protocol.errors import ConfigurationError
 from protocol.examples import Example

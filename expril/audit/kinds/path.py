@@ -36,11 +36,6 @@ Body = Callable[[Turn, bytes], Any]
 """(turn, what was asked in it) -> the checked body."""
 
 
-def curators_of(example: Example) -> int:
-    """How many curators answer an example by the registered answerer."""
-    return 1 if example.company is None else len(example.company.curators)
-
-
 def lead_of(kind: QueryKind, example: Example, asking: Asking, body: Body | None = None) -> Lead:
     """Who leads a question: the example's own company, or the bodies that it has, asked in order.
 

@@ -26,9 +26,9 @@ from curator_node.kinds.statistics.heavy_tails import draw_rounded
 from curator_node.kinds.statistics.quantiles import quantile
 from curator_node.mechanisms import NoiseSource, Stamp
 from expril.audit.attack.controls.parts import QuickNoise
+from expril.audit.kinds.exact import loss_of_shares
 from expril.audit.kinds.invented import Neighbours, Record, held
 from expril.audit.kinds.path import Path
-from expril.audit.kinds.shares import loss_of_shares
 from protocol.codec import decode, encode
 from protocol.envelopes import LABEL
 from protocol.examples import Asked, Asking, Company, Example, Lead, Seen

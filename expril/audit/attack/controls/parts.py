@@ -5,7 +5,7 @@ exact noise would take minutes.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -14,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from curator_node.dataset import PrivateDataset
-from curator_node.mechanisms import Stamp
+from curator_node.mechanisms import OpenDPNoise, Stamp
 from curator_node.steward import StewardFile
 from expril.audit.kinds.invented import Unit
 from expril.audit.kinds.path import Numbers, Path
@@ -65,6 +65,34 @@ class QuickNoise:
     def randomness(self, stamp: Stamp) -> Callable[[int], bytes]:  # noqa: ARG002
         """See `NoiseSource`."""
         return self.generator.bytes
+
+
+class HalfNoise:
+    """A curator's own noise, of half the scale that was charged for: the control of `canaries`."""
+
+    seeded = False
+
+    def discrete_laplace(
+        self, exact: NDArray[np.int64], l1: int, law: DiscreteLaplace, stamp: Stamp
+    ) -> NDArray[np.int64]:
+        """See `NoiseSource`."""
+        return OpenDPNoise().discrete_laplace(exact, l1, DiscreteLaplace(law.scale / 2), stamp)
+
+    def laplace_shares(self, size: int, law: DiscreteLaplace, parts: int, stamp: Stamp) -> NDArray[np.int64]:
+        """See `NoiseSource`."""
+        return OpenDPNoise().laplace_shares(size, DiscreteLaplace(law.scale / 2), parts, stamp)
+
+    def laplace(self, size: int, scale: Fraction, stamp: Stamp) -> NDArray[np.float64]:
+        """See `NoiseSource`."""
+        return OpenDPNoise().laplace(size, scale / 2, stamp)
+
+    def choose(self, scores: NDArray[np.int64], moved: int, law: NoisyMax, stamp: Stamp) -> int:
+        """See `NoiseSource`."""
+        return OpenDPNoise().choose(scores, moved, replace(law, scale=law.scale / 2), stamp)
+
+    def randomness(self, stamp: Stamp) -> Callable[[int], bytes]:
+        """See `NoiseSource`."""
+        return OpenDPNoise().randomness(stamp)
 
 
 @dataclass
