@@ -9,9 +9,9 @@ from functools import partial
 import numpy as np
 
 from benchmarks.common import Result, at_least, at_most
-from expril.audit.canaries import one_run
-from expril.audit.controls.tables import CLEAN, CONTROLS, audit_control
-from expril.audit.game import play
+from expril.audit.attack.canaries import one_run
+from expril.audit.attack.controls.mechanisms import CLEAN, CONTROLS, audit_control
+from expril.audit.attack.game import play
 
 DRAWS, REPEATS = 100_000, 5
 AUDITS, AUDIT_DRAWS, FALSE_ALARMS, MOST_FLAGGED = 200, 10_000, 0.05, 18

@@ -10,8 +10,8 @@ import time
 from collections import Counter
 
 from benchmarks.common import Result, at_least, at_most
+from benchmarks.histories import HONEST, LIES, play
 from curator_node.ledger import memory_ledger
-from expril.audit.witness.histories import HONEST, LIES, play
 from protocol.envelopes import SigningKey
 from protocol.ledger.checkpoints import Submission, make_checkpoint, read_submission, sign_checkpoint
 from protocol.ledger.merkle import Tree

@@ -9,8 +9,8 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 from benchmarks.common import Result, at_most
+from expril.audit.attack.studies.attacks import ATTACKS, attack_study, false_alarm_share, to_play
 from expril.audit.results import StudyAttack
-from expril.audit.studies.attacks import ATTACKS, attack_study, false_alarm_share, to_play
 
 GAMES = {
     "isolation": 50_000,

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.common import Result
 from curator_node.kinds import ANSWERERS
-from expril.audit.shown import SHOWN
+from expril.audit.kinds.shown import SHOWN
 from learner_node.kinds import READERS
 from protocol.kinds import QUERY_KINDS
 
@@ -26,11 +26,11 @@ ROOMS = ("protocol", "curator_node", "learner_node", "expril.audit")
 """A kind has a file in each."""
 SEARCHED = (*ROOMS, "simulations")
 """Where else a kind may have files, or be named."""
-TABLES = ("protocol.kinds", "curator_node.kinds", "learner_node.kinds", "expril.audit.shown")
+TABLES = ("protocol.kinds", "curator_node.kinds", "learner_node.kinds", "expril.audit.kinds.shown")
 USERS = ("learner_node.strategies", "lab", "expril.commands", "benchmarks", "tests")
 """Who asks a kind, and is no part of it; so is what only strategies and the laboratory import."""
-CONTROLS = ("expril.audit.kinds", "expril.audit.controls")
-"""What is broken on purpose: it names kinds, and takes their files apart, but no kind needs it."""
+CONTROLS = ("expril.audit.attack",)
+"""Attacks, and what is broken on purpose: it names kinds, and takes their files apart, but no kind needs it."""
 HELPED = ("learner_node.strategies", "lab")
 
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from expril.audit.game import Game
+from expril.audit.attack.game import Game
 
 HOUR, DELAY = 3600, 5
 WITHOUT, WITH = (4, 2, 7, 1, 3, 5, 2, 6), (5, 2, 7, 1, 3, 5, 2, 6)

@@ -5,7 +5,7 @@ Run in this folder: expril audit game opendp_laplace:game
 
 import opendp.prelude as dp
 
-from expril.audit.game import Game
+from expril.audit.attack.game import Game
 
 dp.enable_features("contrib")
 laplace = dp.m.make_laplace(dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.l1_distance(T=float), scale=1.0)

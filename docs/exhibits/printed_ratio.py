@@ -5,7 +5,7 @@ Run in this folder: expril audit game printed_ratio:game
 
 import numpy as np
 
-from expril.audit.game import Game
+from expril.audit.attack.game import Game
 
 SCALE = 30
 generator = np.random.default_rng()

@@ -1,7 +1,8 @@
 """What the parts of an audit found, in one form for tables, JSON and the page. No computation here."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from typing import Any
 
 import msgspec
 
@@ -189,6 +190,9 @@ class BlogGame(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     spreads: Mapping[str, Spread]
 
 
+AuditPart = KindResult | ControlResult | Check | StudyAttack | ColluderLoss | BlogGame
+
+
 class AuditResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A whole audit of what is installed.
 
@@ -208,6 +212,30 @@ class AuditResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     false_alarm: float = 0.05
     seconds: float = 0.0
     versions: Mapping[str, str] = {}
+
+    @classmethod
+    def of(cls, results: Iterable[AuditPart], **more: Any) -> "AuditResult":
+        """An audit of these results, in their order; each check by its name once, and as failed if it failed once."""
+        found = list(results)
+        checks: dict[str, Check] = {}
+        for one in found:
+            if isinstance(one, Check) and (one.name not in checks or (checks[one.name].passed and not one.passed)):
+                checks[one.name] = one
+        return cls(
+            kinds=tuple(one for one in found if isinstance(one, KindResult)),
+            controls=tuple(one for one in found if isinstance(one, ControlResult)),
+            checks=tuple(checks.values()),
+            studies=tuple(one for one in found if isinstance(one, StudyAttack)),
+            colluders=tuple(one for one in found if isinstance(one, ColluderLoss)),
+            blog=next((one for one in found if isinstance(one, BlogGame)), None),
+            **more,
+        )
+
+    @property
+    def parts(self) -> tuple[AuditPart, ...]:
+        """All results."""
+        blog = () if self.blog is None else (self.blog,)
+        return (*self.kinds, *self.controls, *self.checks, *self.studies, *self.colluders, *blog)
 
     @property
     def quick(self) -> bool:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from expril.audit.game import Game, breaks
+from expril.audit.attack.game import Game, breaks
 from expril.audit.results import Attack
 from lab.peers.environment import outcomes_in_environment
 from lab.peers.task import Matrix, PeerFailedError, PeerTask, PeerUnavailableError

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from audit_results import audit, blog, check, control, kind, study
-from expril.audit import everything
-from expril.audit.everything import FALSE_ALARMS, Attempt, play, tasks_of
+from expril.audit.attack import everything
+from expril.audit.attack.everything import FALSE_ALARMS, Attempt, play, tasks_of
 from expril.audit.files import read_result
 from expril.commands.app import app
 from protocol.errors import ConfigurationError

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from expril.audit import calibration
-from expril.audit.calibration import (
+from expril.audit.attack import calibration
+from expril.audit.attack.calibration import (
     DRAWS,
     FALSE_ALARM,
     MISSED_ALARM,
@@ -24,7 +24,7 @@ from expril.audit.calibration import (
     suspicious_centre,
     suspicious_pairs,
 )
-from expril.audit.kinds.broken import QuickNoise
+from expril.audit.attack.controls.parts import QuickNoise
 
 ALARM = FALSE_ALARM / len(SCALES)
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from expril.audit.canaries import HalfNoise, chance_of_guesses, epsilon_at_least, guess, one_run
+from expril.audit.attack.canaries import chance_of_guesses, epsilon_at_least, guess, one_run
+from expril.audit.attack.controls.parts import HalfNoise
 from protocol.errors import ConfigurationError
 from protocol.noise import DiscreteLaplace
 

@@ -9,8 +9,8 @@ import pytest
 
 from curator_node.answering import Answered, Answerer
 from curator_node.mechanisms import OpenDPNoise
-from expril.audit.kinds import audit_kind, kinds_to_audit
-from expril.audit.kinds.choices import MOST_CHOICES, choice_loss
+from expril.audit.attack.kinds import audit_kind, kinds_to_audit
+from expril.audit.kinds.exact import MOST_CHOICES, choice_loss
 from protocol.codec import encode
 from protocol.errors import ConfigurationError
 from protocol.noise import NoisyMax

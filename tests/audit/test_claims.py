@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from expril.audit.package.checklist import BLOCKS, OUTSIDE, ROWS, as_objects
+from expril.audit.package.checklist import BLOCKS, OUTSIDE, ROWS, as_objects, checklist_document, readme
 from expril.audit.package.deployment import (
     as_yaml,
     build_entry,
@@ -19,7 +19,6 @@ from expril.audit.package.deployment import (
     total_epsilon,
 )
 from expril.audit.package.manifest import MANIFEST, SIGNATURE, check_folder, seal_folder
-from expril.audit.package.pages import checklist_document, readme
 from expril.audit.package.people import NEEDED, TEMPLATE, Facts, read_facts
 from expril.audit.package.worlds import CuratorSpent
 from expril.report.page import as_page

@@ -4,17 +4,21 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from expril.audit.controls.clock import CELLS, LATEST, seeded_by_clock
-from expril.audit.controls.tables import CLEAN, CONTROLS, audit_control
-from expril.audit.controls.thresholds import (
+from expril.audit.attack.controls.mechanisms import (
+    CLEAN,
+    CONTROLS,
+    LATEST,
     NOT_ANSWERED,
+    audit_control,
+    seeded_by_clock,
     variant_1,
     variant_3,
     variant_4,
     variant_5,
     variant_6,
 )
-from expril.audit.game import loss_bound
+from expril.audit.attack.controls.mechanisms import CLOCK_CELLS as CELLS
+from expril.audit.attack.game import loss_bound
 from protocol.errors import ConfigurationError
 
 SUBTLE = ("svt_3", "raw_leak")

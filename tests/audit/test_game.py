@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
-from expril.audit.controls.tables import CLEAN, audit_control
-from expril.audit.game import breaks, loss_bound, play, verdict_of
-from expril.audit.game.cells import fit_cells
-from expril.audit.game.search import choose_events
-from expril.audit.game.statistics import hash_rows, last_bit
+from expril.audit.attack.controls.mechanisms import CLEAN, audit_control
+from expril.audit.attack.game import breaks, loss_bound, play, verdict_of
+from expril.audit.attack.game.search import choose_events
+from expril.audit.attack.game.statistics import fit_cells, hash_rows, last_bit
 from protocol.errors import ConfigurationError
 from protocol.noise import DiscreteLaplace
 

@@ -12,7 +12,7 @@ from expril.commands.app import app
 EXHIBITS = Path(__file__).resolve().parents[2] / "docs" / "exhibits"
 CLEAN_GAME = """
 import numpy as np
-from expril.audit.game import Game, one_by_one
+from expril.audit.attack.game import Game, one_by_one
 
 rng = np.random.default_rng(1)
 

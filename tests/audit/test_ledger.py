@@ -200,8 +200,8 @@ def test_any_byte_of_the_file_is_named(honest, tmp_path):
 
 def test_a_block_that_was_changed_has_all_its_signatures_checked(tmp_path, monkeypatch):
     """Long ledgers: few signatures are checked, and a byte in any other is found by its block."""
-    monkeypatch.setattr("expril.audit.recompute.signatures.MOST_ALL", 10)
-    monkeypatch.setattr("expril.audit.recompute.signatures.SAMPLE", 2)
+    monkeypatch.setattr("expril.audit.recompute.ledger.MOST_ALL", 10)
+    monkeypatch.setattr("expril.audit.recompute.ledger.SAMPLE", 2)
     monkeypatch.setattr("protocol.ledger.exports.BLOCK", 8)
     monkeypatch.setattr("expril.audit.recompute.evidence.BLOCK", 8)
     history = History()

@@ -8,10 +8,10 @@ import pytest
 
 from curator_node.answering import Answered
 from curator_node.kinds.model import MODEL
-from expril.audit.kinds.broken import QuickNoise
+from expril.audit.attack.controls.parts import QuickNoise
+from expril.audit.attack.pairs import search
 from expril.audit.kinds.exact import enumerate_loss
 from expril.audit.kinds.path import NoNoise, Path
-from expril.audit.kinds.search import search
 from protocol.codec import encode
 from protocol.kinds.model import ModelRelease
 from protocol.kinds.models import METHODS

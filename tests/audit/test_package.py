@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 
 from audit_results import full_audit, kind
 from curator_node.key_files import write_key
-from expril.audit import everything
+from expril.audit.attack import everything
 from expril.audit.document import rows_of
 from expril.audit.files import write_result
 from expril.audit.package.checking import check_package
-from expril.audit.package.false_alarms import ROW, measured_false_alarms
+from expril.audit.package.contents import ROW, measured_false_alarms
 from expril.audit.package.manifest import check_folder, seal_folder
 from expril.audit.package.people import Facts
 from expril.audit.package.writing import write_package

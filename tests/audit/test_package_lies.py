@@ -16,9 +16,8 @@ from expril.audit.package.deployment import total_epsilon
 from expril.audit.package.evidence import collect, replay
 from expril.audit.package.exact import FORMULA, exact_losses
 from expril.audit.package.judged import judge
-from expril.audit.package.manifest import seal_folder
+from expril.audit.package.manifest import as_json, seal_folder
 from expril.audit.package.people import Facts
-from expril.audit.package.plain_files import as_json
 from expril.audit.package.worlds import not_private, spent_by_curators
 from expril.audit.package.writing import write_package
 from expril.audit.recompute.sums import Sum

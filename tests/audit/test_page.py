@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from audit_results import HOSTILE, attack, audit, blog, check, control, kind, laplace, spread, study
 from expril.audit import document as words
-from expril.audit import mirror as pictures
+from expril.audit.attack import mirror as pictures
 from expril.audit.document import SpentRow, audit_document
 from expril.audit.files import as_object, decode_result, read_result, write_result
 from expril.audit.results import AuditResult, Spread

@@ -23,10 +23,11 @@ from curator_node.ledger.exports import export_ledger
 from curator_node.ledger.files import create_ledger_file, open_ledger_file
 from curator_node.ledger.reading import read_ledger_file
 from curator_node.ledger.store import DatabaseStore, read_only_url
-from expril.audit.recompute import HELD, IN_PART, NO_LEDGER, NOT_PROVEN, PROVEN, REFUSED, read_pins, recompute
+from expril.audit.recompute import read_pins, recompute
 from expril.audit.recompute.ledgers import read_ledger
 from expril.audit.recompute.sums import UnitSum
-from expril.audit.recompute.tables import sum_table
+from expril.audit.recompute.verdicts import HELD, IN_PART, NO_LEDGER, NOT_PROVEN, PROVEN, REFUSED, RunProof
+from expril.audit.tables import sum_table
 from expril.commands.app import app
 from histories import History, a_study
 from protocol.envelopes import SigningKey, digest
@@ -860,7 +861,7 @@ def test_a_damaged_ledger_is_never_a_traceback(other, tmp_path):
         changed = bytearray(kept)
         changed[rng.choice(used)] ^= rng.randrange(1, 256)
         (tmp_path / LEDGERS / entry.file).write_bytes(bytes(changed))
-        caught += read_ledger(tmp_path, entry, kinds=QUERY_KINDS)[0].verdict == NOT_PROVEN
+        caught += read_ledger(RunProof(tmp_path), entry, kinds=QUERY_KINDS).verdict == NOT_PROVEN
     assert caught > 300  # the rest hit what SQLite does not use, or refusals, of which a ledger keeps no digest
 
 

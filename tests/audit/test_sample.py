@@ -13,16 +13,15 @@ from curator_fakes import Learner as FakeLearner
 from curator_fakes import dataset, mass_body, open_curator, planned, policy
 from curator_node.kinds.sample import density_of
 from curator_node.ledger.store import MemoryStore
-from expril.audit.game import breaks, play
-from expril.audit.kinds.attack import audit_kind, examples_of
-from expril.audit.kinds.broken_sampler import truth
-from expril.audit.kinds.controls import audit_path_control
+from expril.audit.attack.controls.answerers import walk_truth
+from expril.audit.attack.controls.curators import audit_path_control
+from expril.audit.attack.game import breaks, play
+from expril.audit.attack.kinds import audit_kind, examples_of
 from expril.audit.kinds.invented import held
 from expril.audit.kinds.path import Path
 from expril.audit.recompute.bounds import Bounds
-from expril.audit.recompute.integral import as_words
 from expril.audit.recompute.replay import Replayed
-from expril.audit.recompute.sums import ledger_sums
+from expril.audit.recompute.sums import as_words, ledger_sums
 from protocol.codec import encode
 from protocol.grids import LevelAxis, NumberAxis
 from protocol.kinds import QUERY_KINDS
@@ -102,8 +101,8 @@ def test_enumeration_of_what_is_learnt_stays_within_epsilon():
 def test_a_walk_in_place_of_exact_draws_is_caught():
     result = audit_path_control("metropolis_hastings", draws=20_000, error_rate=1e-6)
     assert result.caught
-    assert 1 < result.attack.lower_bound < truth()
-    assert result.truth == f"{truth():.4g}"
+    assert 1 < result.attack.lower_bound < walk_truth()
+    assert result.truth == f"{walk_truth():.4g}"
 
 
 # the ledger's column

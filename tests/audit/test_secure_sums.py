@@ -21,15 +21,14 @@ from audit_results import full_audit
 from curator_fakes import key
 from curator_node.kinds import ANSWERERS
 from curator_node.ledger.exports import export_ledger
-from expril.audit.controls.tables import CONTROLS, audit_control
+from expril.audit.attack.controls.answerers import known_keys_path
+from expril.audit.attack.controls.mechanisms import CONTROLS, audit_control
+from expril.audit.attack.controls.parts import QuickNoise
+from expril.audit.attack.kinds import audit_kind
+from expril.audit.attack.pairs import search
 from expril.audit.document import audit_document, headline
 from expril.audit.files import as_object, decode_result
-from expril.audit.kinds import audit_kind, known_keys
-from expril.audit.kinds.broken import QuickNoise
-from expril.audit.kinds.invented import Neighbours, plain_record
-from expril.audit.kinds.path import NoNoise, Path
-from expril.audit.kinds.search import search
-from expril.audit.kinds.shares import (
+from expril.audit.kinds.exact import (
     KnownShares,
     added,
     colluder_losses,
@@ -38,14 +37,16 @@ from expril.audit.kinds.shares import (
     shares_table,
     weights,
 )
+from expril.audit.kinds.invented import Neighbours, plain_record
+from expril.audit.kinds.path import NoNoise, Path
+from expril.audit.kinds.shown import as_lines, read_transcript_view
 from expril.audit.package.evidence import Replay
 from expril.audit.package.judged import judge
 from expril.audit.package.worlds import spent_by_curators
 from expril.audit.recompute import recompute
 from expril.audit.recompute.ledger import audit_ledger
-from expril.audit.recompute.tables import sum_table
 from expril.audit.results import ColluderLoss
-from expril.audit.shown import as_lines, read_transcript_view
+from expril.audit.tables import sum_table
 from expril.report.page import as_page
 from expril.report.terminal import as_terminal
 from forged_ledger import ADA, Forged
@@ -144,7 +145,7 @@ def test_every_release_kind_is_summed_at_exactly_its_claim(example):
 
 def test_what_is_hidden_is_the_count_under_a_mask_that_only_honest_keys_give():
     """With keys that are guessed nothing is left of the masks; with keys of its own no two rounds agree."""
-    known = replace(known_keys.path(), copies=2)
+    known = replace(known_keys_path(), copies=2)
     pair = pair_of(known.example)
     noise = KnownShares()
     seen, charged = known.seen(known.hold(pair.both[1], known.example), noise)

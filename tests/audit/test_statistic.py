@@ -9,13 +9,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from expril.audit.game import breaks
-from expril.audit.kinds import audit_kind
-from expril.audit.kinds import broken_statistics as broken
-from expril.audit.kinds import search as searching
-from expril.audit.kinds.attack import attack_pair
-from expril.audit.kinds.broken import QuickNoise
-from expril.audit.kinds.controls import audit_path_control
+from expril.audit.attack import pairs as searching
+from expril.audit.attack.controls import answerers as broken
+from expril.audit.attack.controls.curators import audit_path_control
+from expril.audit.attack.controls.parts import QuickNoise
+from expril.audit.attack.game import breaks
+from expril.audit.attack.kinds import attack_pair, audit_kind
 from expril.audit.kinds.exact import enumerate_loss
 from expril.audit.kinds.invented import held
 

@@ -24,13 +24,12 @@ from curator_node.ledger.store import MemoryStore
 from curator_node.policy import read_policy
 from curator_node.site import assemble_site, hold_records, temporary_site
 from curator_node.steward import read_steward_file
+from expril.audit.attack.controls.rounded_counts import CountService
+from expril.audit.attack.studies import counting, membership
+from expril.audit.attack.studies.attacks import ATTACKS, attack_study, false_alarm_share, to_play
+from expril.audit.attack.studies.curators import in_memory, on_disk, table_of
+from expril.audit.attack.studies.games import Guesses, bound_of, half_in, judged
 from expril.audit.results import AuditResult, StudyAttack
-from expril.audit.studies import counting, membership, theory
-from expril.audit.studies.attacks import ATTACKS, attack_study, false_alarm_share, to_play
-from expril.audit.studies.curators import in_memory, on_disk
-from expril.audit.studies.games import Guesses, bound_of, half_in, judged
-from expril.audit.studies.rounded_counts import CountService
-from expril.audit.studies.tables import table_of
 from expril.commands.app import app
 from protocol.envelopes import SigningKey, open_envelope
 from protocol.errors import ConfigurationError
@@ -52,26 +51,26 @@ def test_theory_agrees_with_sums_over_the_noise(epsilon):
     budget = Fraction(epsilon)
     one = pmf(budget)
     middle = len(one) // 2
-    assert theory.gain_of_one(budget) == pytest.approx(one[middle:].sum() - one[middle + 1 :].sum(), rel=1e-9)
-    assert theory.gain_of_one(budget) == bound_of(budget)
+    assert counting.gain_of_one(budget) == pytest.approx(one[middle:].sum() - one[middle + 1 :].sum(), rel=1e-9)
+    assert counting.gain_of_one(budget) == bound_of(budget)
 
     half = pmf(budget / 2)
-    assert theory.gain_of_difference(budget) == pytest.approx((half**2).sum(), rel=1e-9)
+    assert counting.gain_of_difference(budget) == pytest.approx((half**2).sum(), rel=1e-9)
 
     third = pmf(budget / 3)
     middle = len(third) // 2
-    assert theory.gain_of_several(budget, 3) == pytest.approx(third[middle - 1 : middle + 2].sum(), rel=1e-9)
-    assert theory.gain_of_several(budget, 1) == pytest.approx(theory.gain_of_one(budget), rel=1e-12)
+    assert counting.gain_of_several(budget, 3) == pytest.approx(third[middle - 1 : middle + 2].sum(), rel=1e-9)
+    assert counting.gain_of_several(budget, 1) == pytest.approx(counting.gain_of_one(budget), rel=1e-12)
     right = third[len(third) // 2 :].sum()
     gain = right**2 * (3 - 2 * right) - (1 - right) ** 2 * (1 + 2 * right)
-    assert theory.gain_of_votes(budget, 3) == pytest.approx(gain, rel=1e-9)
-    assert theory.gain_of_votes(budget, 1) == pytest.approx(theory.gain_of_one(budget), rel=1e-12)
+    assert counting.gain_of_votes(budget, 3) == pytest.approx(gain, rel=1e-9)
+    assert counting.gain_of_votes(budget, 1) == pytest.approx(counting.gain_of_one(budget), rel=1e-12)
 
 
 def test_no_use_of_counts_gains_more_than_the_bound():
     for epsilon in map(Fraction, ("1/10", "1", "10")):
-        gains = [theory.gain_of_difference(epsilon), *(theory.gain_of_votes(epsilon, n) for n in (1, 5, 21))]
-        gains += [theory.gain_of_several(epsilon, bound) for bound in (1, 2, 3, 4)]
+        gains = [counting.gain_of_difference(epsilon), *(counting.gain_of_votes(epsilon, n) for n in (1, 5, 21))]
+        gains += [counting.gain_of_several(epsilon, bound) for bound in (1, 2, 3, 4)]
         assert max(gains) <= bound_of(epsilon) * (1 + 1e-12)
 
 
@@ -414,7 +413,7 @@ def test_the_command_prints_each_attack_and_its_verdict():
 
 
 def test_the_command_for_machines_and_its_exit_status(monkeypatch):
-    from expril.audit.studies import attacks
+    from expril.audit.attack.studies import attacks
 
     def broken(name, epsilon, **_):
         return (judged(name, "x", Guesses(50, 50, 0, 50), epsilon=Fraction(epsilon), error_rate=0.01),)

@@ -18,7 +18,7 @@ from curator_node.kinds import ANSWERERS
 from curator_node.ledger import memory_ledger
 from curator_node.mechanisms import OpenDPNoise, Stamp, check_loss, discrete_laplace_mechanism, float_not_below
 from curator_node.site import assemble_site
-from expril.audit.calibration import (
+from expril.audit.attack.calibration import (
     FALSE_ALARM,
     MISSED_ALARM,
     excess_law,

@@ -28,7 +28,7 @@ from curator_node.noise_shares import (
     draw_shares,
 )
 from curator_node.random_words import MOST_ROUNDS
-from expril.audit.calibration import (
+from expril.audit.attack.calibration import (
     FALSE_ALARM,
     MISSED_ALARM,
     outside,

@@ -6,8 +6,8 @@ from fractions import Fraction
 import pytest
 from typer.testing import CliRunner
 
-from expril.audit import calibration, kinds
-from expril.audit.kinds import controls
+from expril.audit.attack import calibration, checks, kinds
+from expril.audit.attack.controls import curators as controls
 from expril.audit.results import Attack, Check, ControlResult, KindResult
 from expril.commands.app import app
 
@@ -34,7 +34,7 @@ class Audit:
 
         monkeypatch.setattr(kinds, "audit_kind", kind)
         monkeypatch.setattr(controls, "audit_path_control", control)
-        monkeypatch.setattr(kinds, "path_checks", lambda name: (check,))
+        monkeypatch.setattr(checks, "path_checks", lambda name: (check,))
         monkeypatch.setattr(calibration, "calibrate", lambda: (check,))
 
 

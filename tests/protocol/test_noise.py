@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from curator_node.mechanisms import OpenDPNoise, Stamp
-from expril.audit.calibration import FALSE_ALARM, MISSED_ALARM, outside, suspicious_centre, suspicious_scale
+from expril.audit.attack.calibration import FALSE_ALARM, MISSED_ALARM, outside, suspicious_centre, suspicious_scale
 from protocol.noise import DiscreteLaplace
 
 DIGITS = decimal.Context(prec=80, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mpmath import mp
 from scipy import stats
 
-from expril.audit.calibration import FALSE_ALARM, MISSED_ALARM, outside, suspicious_centre
+from expril.audit.attack.calibration import FALSE_ALARM, MISSED_ALARM, outside, suspicious_centre
 from protocol.noise import DiscreteLaplace
 from protocol.noise_shares import LaplaceShares
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from expril.audit.recompute import PROVEN, REFUSED, recompute
+from expril.audit.recompute import recompute
+from expril.audit.recompute.verdicts import PROVEN, REFUSED
 from protocol.run_index import GIVEN_UP
 from run_forger import Forger, make_run_of
 

@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from expril.audit.recompute import PROVEN, recompute
+from expril.audit.recompute import recompute
+from expril.audit.recompute.verdicts import PROVEN
 from expril.commands.app import app
 from expril.report.document import tables
 from expril.report.page import as_page

@@ -2,9 +2,9 @@
 
 import math
 
-from expril.audit.controls.tables import CONTROLS
-from expril.audit.kinds import kinds_to_audit
-from expril.audit.kinds.controls import PATH_CONTROLS
+from expril.audit.attack.controls.curators import PATH_CONTROLS
+from expril.audit.attack.controls.mechanisms import CONTROLS
+from expril.audit.attack.kinds import kinds_to_audit
 from expril.audit.results import (
     Attack,
     AuditResult,

@@ -1,6 +1,7 @@
 """The way of an answer: the registered answerer on invented records, with the noise that a curator draws.
 
-An answer may take several turns; all their numbers together are what the game is played on. No query kind is named.
+An answer may take several turns; all their numbers together are what the game is played on. Whoever asks leads a
+question through its turns, of one curator, or of several together. No query kind is named.
 """
 
 import secrets
@@ -8,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,71 @@ from curator_node.answering import Answerer, Question, Seat
 from curator_node.dataset import PrivateDataset
 from curator_node.mechanisms import NoiseSource, OpenDPNoise, Stamp
 from expril.audit.kinds.invented import Neighbours, Unit, held, plain_record
-from expril.audit.kinds.leading import lead_of, led
 from protocol.envelopes import LABEL, SigningKey
-from protocol.examples import Asking, Example, Seen
+from protocol.errors import ConfigurationError
+from protocol.examples import Asked, Asking, Example, Lead, Seen
 from protocol.noise import DiscreteLaplace, NoisyMax
 from protocol.noise_shares import LaplaceShares
 from protocol.plans import Planned
-from protocol.query_kind import Kinds, Past, Turn
+from protocol.query_kind import Kinds, Past, QueryKind, Turn
+from protocol.schema import Schema
+
+Answer = Callable[[int, int, bytes], bytes]
+"""(number of the turn, place of the curator, body) -> what it releases."""
+Reads = Callable[[bytes, Any, Turn, Schema], NDArray[np.number[Any]]]
+"""`QueryKind.numbers`."""
+Body = Callable[[Turn, bytes], Any]
+"""(turn, what was asked in it) -> the checked body."""
+
+
+def lead_of(kind: QueryKind, example: Example, asking: Asking, body: Body | None = None) -> Lead:
+    """Who leads a question: the example's own company, or the bodies that it has, asked in order.
+
+    Args:
+        kind: of the question.
+        example: the question.
+        asking: how it is asked.
+        body: reads a turn's body, for who has read it before; None reads it anew.
+
+    Raises:
+        ConfigurationError: the kind does not say which numbers it releases.
+    """
+    if kind.numbers is None:
+        raise ConfigurationError(f"query kind {kind.name!r} does not say which numbers it releases")
+    if example.company is not None:
+        return example.company.lead(asking)
+    limits = kind.limits()
+    read = body or (lambda turn, data: kind.read_body(data, turn, example.schema, limits))
+    return _in_order(kind.numbers, example, asking, read)
+
+
+def led(lead: Lead, answer: Answer) -> Seen:
+    """Go through all turns; what was seen of them."""
+    number, bodies = 0, next(lead)
+    while True:
+        told = {place: answer(number, place, body) for place, body in bodies.items()}
+        try:
+            number, bodies = number + 1, lead.send(told)
+        except StopIteration as end:
+            seen: Seen = end.value
+            return seen
+
+
+@lru_cache(maxsize=4)
+def _asked(ask: Callable[[int], Asked], copies: int) -> Asked:
+    """A long question is put together once, not for every draw."""
+    return ask(copies)
+
+
+def _in_order(numbers: Reads, example: Example, asking: Asking, read: Body) -> Lead:
+    asked = _asked(example.ask, asking.copies)
+    parts = []
+    for number, data in enumerate(asked.bodies):
+        told = yield {0: data}
+        turn = Turn(asked.planned, asking.query, number)
+        parts.append(numbers(told[0], read(turn, data), turn, example.schema).reshape(asking.copies, -1))
+    return Seen(np.hstack(parts), np.empty((asking.copies, 0), np.int64))
+
 
 Numbers = NDArray[np.number[Any]]
 Hold = Callable[[tuple[Unit, ...], Example], PrivateDataset]

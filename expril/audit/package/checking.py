@@ -10,17 +10,29 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from expril.audit.attack.everything import versions
 from expril.audit.document import QUICK
-from expril.audit.everything import versions
 from expril.audit.files import decode_result
+from expril.audit.package.contents import (
+    AUDIT,
+    CLAIM,
+    DEPLOYMENT,
+    EXACT,
+    FACTS,
+    LEDGER,
+    Claim,
+    alike,
+    changed_alarms,
+    changed_entry,
+    changed_pages,
+    open_points,
+    pages,
+)
 from expril.audit.package.evidence import Replay, Tick, replay
 from expril.audit.package.exact import FORMULA, ExactLoss, exact_losses
 from expril.audit.package.judged import judge
-from expril.audit.package.manifest import Manifest, check_folder, foreign_files
-from expril.audit.package.names import AUDIT, CLAIM, DEPLOYMENT, EXACT, FACTS, LEDGER, Claim, open_points
+from expril.audit.package.manifest import Manifest, as_json, check_folder, foreign_files, read_bytes, read_json
 from expril.audit.package.people import Facts, check_facts
-from expril.audit.package.plain_files import as_json, read_bytes, read_json
-from expril.audit.package.rebuilt import alike, changed_alarms, changed_entry, changed_pages, pages
 from expril.audit.package.worlds import REPEATED, SIMULATED, spent_by_curators
 from expril.audit.recompute import Pins
 from expril.audit.results import AuditResult

@@ -16,9 +16,9 @@ import msgspec
 from curator_node.ledger.engines import is_sqlite
 from curator_node.ledger.exports import export_ledger
 from curator_node.ledger.reading import read_ledger_file
-from expril.audit.package.plain_files import as_json, read_bytes
+from expril.audit.package.manifest import as_json, read_bytes
 from expril.audit.recompute import Pins, Recomputed, recompute
-from expril.audit.recompute.files import read_plain
+from expril.audit.recompute.evidence import read_plain
 from protocol.errors import ConfigurationError, printable
 from protocol.plans import Plan
 from protocol.run_index import COST, INDEX, LEDGERS, REPORT, SCENARIO, SIGNATURES, TRANSCRIPTS, decode_index

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from curator_node.kinds import ANSWERERS
-from expril.audit.controls.tables import CONTROLS
-from expril.audit.game import claimed_epsilon
-from expril.audit.kinds.attack import names_of
-from expril.audit.kinds.controls import PATH_CONTROLS
+from expril.audit.attack.controls.curators import PATH_CONTROLS
+from expril.audit.attack.controls.mechanisms import CONTROLS
+from expril.audit.attack.game import claimed_epsilon
+from expril.audit.attack.kinds import names_of
 from expril.audit.kinds.exact import ROUNDING
 from expril.audit.results import Attack, AuditResult
 from protocol.errors import ConfigurationError, printable

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from expril.audit.package.evidence import Replay
 from expril.audit.recompute import Recomputed
-from expril.audit.recompute.listing import is_deployed
+from expril.audit.recompute.runs import is_deployed
 from expril.audit.recompute.sums import Sum
 from protocol.envelopes import LABEL
 from protocol.errors import ConfigurationError, RemoteProtocolError, printable
@@ -169,11 +169,9 @@ def _parts(result: Recomputed) -> list[_Part]:
     runs: dict[str, str] = {}
     for run in result.runs:
         for one in run.index.participants if run.index else ():
-            world, name = f"{run.folder}, repeat {one.repeat}", printable(one.name)
-            runs[world] = str(run.folder)
+            runs[run.world(one.repeat)] = str(run.folder)
             if one.role == "curator":
-                several = run.index is not None and run.index.repeats > 1
-                keys[world, f"{name}, repeat {one.repeat}" if several else name] = one.key
+                keys[run.world(one.repeat), run.curator_name(one.name, one.repeat)] = one.key
     found = []
     for told in result.sums:
         if not told.learner and not told.version:

@@ -2,20 +2,15 @@
 
 import shutil
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from expril.audit.everything import versions
+from expril.audit.attack.everything import versions
 from expril.audit.files import write_result
-from expril.audit.package.deployment import as_yaml, build_entry, check_entry
-from expril.audit.package.evidence import Tick, collect, replay
-from expril.audit.package.exact import exact_losses
-from expril.audit.package.false_alarms import measured_false_alarms
-from expril.audit.package.judged import judge
-from expril.audit.package.manifest import seal_folder
-from expril.audit.package.names import (
+from expril.audit.package.contents import (
     AUDIT,
     CLAIM,
     DEPLOYMENT,
@@ -24,11 +19,16 @@ from expril.audit.package.names import (
     FALSE_ALARMS,
     LEDGER,
     Claim,
+    measured_false_alarms,
     open_points,
+    pages,
 )
+from expril.audit.package.deployment import as_yaml, build_entry, check_entry
+from expril.audit.package.evidence import Replay, Tick, collect, replay
+from expril.audit.package.exact import exact_losses
+from expril.audit.package.judged import judge
+from expril.audit.package.manifest import as_json, seal_folder
 from expril.audit.package.people import Facts
-from expril.audit.package.plain_files import as_json
-from expril.audit.package.rebuilt import pages
 from expril.audit.package.worlds import spent_by_curators
 from expril.audit.recompute import recompute
 from expril.audit.results import AuditResult
@@ -100,41 +100,52 @@ def write_package(
         raise ConfigurationError(f"{out} exists; a package is never changed, write another")
     if any(_is_local(path) for path in (*paths, *receipts, *witnessed)):
         raise ConfigurationError(f"nothing of a run's {LOCAL}/ enters a package: hand it on to nobody")
+    with _draft(out) as folder:
+        proof = _proof(paths, folder, receipts=receipts, witnessed=witnessed, tick=tick)
+        curators = spent_by_curators(proof, one_curator_each=facts.one_curator_each)
+        result, played = audit
+        wrong, missing = judge(result, (plan for plan, _ in proof.plans))
+        if wrong or missing:
+            first = [*wrong, *(f"the broken mechanism {name} was not attacked" for name in missing)][0]
+            raise ConfigurationError(f"this audit proves nothing: {first}; play it again: expril audit all")
+        entry = build_entry(facts, curators, versions=dict(result.versions))
+        if schema is not None:
+            check_entry(entry, schema)
+        claim = Claim.of(curators, one_curator_each=facts.one_curator_each)
+        texts = {
+            DEPLOYMENT: as_yaml(entry).encode(),
+            FACTS: as_json(facts),
+            CLAIM: as_json(claim),
+            LEDGER: as_json(proof.as_object()),
+            EXACT: as_json(exact_losses(proof.plans)),
+            FALSE_ALARMS: as_json(measured_false_alarms()),
+            **pages(key.public.hex(), audit, curators),
+        }
+        for name, data in texts.items():
+            (folder / name).write_bytes(data)
+        write_result(result, folder / AUDIT, created=played)
+        manifest = seal_folder(folder, key, expril=versions()["expril"], created=created)
+        left = open_points(proof)
+    return Written(out, len(manifest.files) + 2, Fraction(claim.epsilon), schema is not None, left)
+
+
+@contextmanager
+def _draft(out: Path) -> Iterator[Path]:
+    """A folder beside the one that is wanted, which takes its place when all of it is written."""
     out.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
-        written = _fill(
-            paths,
-            draft,
-            key=key,
-            facts=facts,
-            audit=audit,
-            schema=schema,
-            created=created,
-            receipts=receipts,
-            witnessed=witnessed,
-            tick=tick,
-        )
+        yield draft
         draft.chmod(0o755)
         draft.rename(out)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-    return replace(written, folder=out)
 
 
-def _fill(
-    paths: Sequence[Path],
-    folder: Path,
-    *,
-    key: SigningKey,
-    facts: Facts,
-    audit: tuple[AuditResult, str],
-    schema: Path | None,
-    created: str,
-    receipts: Sequence[Path],
-    witnessed: Sequence[Path],
-    tick: Tick,
-) -> Written:
+def _proof(
+    paths: Sequence[Path], folder: Path, *, receipts: Sequence[Path], witnessed: Sequence[Path], tick: Tick
+) -> Replay:
+    """Copy the evidence, which must prove its sums where it was and where it lies now; raises as `write_package`."""
     source = recompute(*paths, receipts=receipts, witnessed=witnessed, delta=None, tick=tick)
     if source.unread:
         raise ConfigurationError(source.unread[0])
@@ -145,30 +156,7 @@ def _fill(
     if proof.wrong:
         more = f"; and {len(proof.wrong) - 1} more: expril audit run" if len(proof.wrong) > 1 else ""
         raise ConfigurationError(f"the evidence does not prove its sums: {proof.wrong[0]}{more}")
-    curators = spent_by_curators(proof, one_curator_each=facts.one_curator_each)
-    result, played = audit
-    wrong, missing = judge(result, (plan for plan, _ in proof.plans))
-    if wrong or missing:
-        first = [*wrong, *(f"the broken mechanism {name} was not attacked" for name in missing)][0]
-        raise ConfigurationError(f"this audit proves nothing: {first}; play it again: expril audit all")
-    entry = build_entry(facts, curators, versions=dict(result.versions))
-    if schema is not None:
-        check_entry(entry, schema)
-    claim = Claim.of(curators, one_curator_each=facts.one_curator_each)
-    (folder / DEPLOYMENT).write_text(as_yaml(entry), encoding="utf-8")
-    texts = {
-        FACTS: as_json(facts),
-        CLAIM: as_json(claim),
-        LEDGER: as_json(proof.as_object()),
-        EXACT: as_json(exact_losses(proof.plans)),
-        FALSE_ALARMS: as_json(measured_false_alarms()),
-        **pages(key.public.hex(), audit, curators),
-    }
-    for name, data in texts.items():
-        (folder / name).write_bytes(data)
-    write_result(result, folder / AUDIT, created=played)
-    manifest = seal_folder(folder, key, expril=versions()["expril"], created=created)
-    return Written(folder, len(manifest.files) + 2, Fraction(claim.epsilon), schema is not None, open_points(proof))
+    return proof
 
 
 def _is_local(path: Path) -> bool:

@@ -1,9 +1,10 @@
 """A ledger as it lies in a file: entries, signatures and digests of replies, from an export or a SQLite file.
 
 Nothing is written, beside it neither: SQLite opens the file read-only and as one that nobody changes. What stands in a
-write-ahead log beside it is not read.
+write-ahead log beside it is not read. A run's files, too, are read by the auditor's own code, as they lie there.
 """
 
+import hashlib
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,11 +15,12 @@ from urllib.parse import quote
 
 import msgspec
 
-from expril.audit.recompute.findings import Findings
+from expril.audit.recompute.known import Findings
 from protocol.codec import encode
 from protocol.envelopes import digest
 from protocol.errors import ConfigurationError, RemoteProtocolError, printable
 from protocol.ledger.exports import BLOCK, OLD_START, START, LedgerExport, Pair, decode_export, read_block
+from protocol.run_index import is_listed
 
 _SQLITE = b"SQLite format 3\x00"
 _FIRST_VERSION = (
@@ -163,3 +165,28 @@ def _rows(connection: sqlite3.Connection, query: str, room: int) -> list[tuple[A
             raise OverflowError
         rows.append(row)
     return rows
+
+
+def read_plain(path: Path) -> bytes:
+    """Content of a plain file; OSError for anything else, which might never end, and for names that none can have."""
+    try:
+        if path.is_file():
+            return path.read_bytes()
+    except ValueError as error:
+        raise OSError(str(error)) from None
+    raise FileNotFoundError(str(path))
+
+
+def listed_files(folder: Path) -> dict[str, Path]:
+    """Path inside a run's folder -> path, of every file that its list should have."""
+    there = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*"))}
+    return {name: path for name, path in there.items() if is_listed(name) and (path.is_symlink() or not path.is_dir())}
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal; "" where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return ""

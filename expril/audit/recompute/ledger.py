@@ -1,15 +1,23 @@
-"""One ledger, audited by itself: file, chain, rules, costs, signatures, stored replies."""
+"""One ledger, audited by itself: file, chain, rules, costs, signatures, stored replies, and what its charges mean.
 
-from collections.abc import Callable, Iterable
+An Ed25519 verification takes longer than all else that an entry needs, so not every signature of a long ledger is
+checked. The newest signature of each key covers all entries before it: the chain under it cannot be changed. The others
+of an export are covered by the digests of its blocks.
+"""
+
+import os
+import secrets
+from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from expril.audit.recompute.bounds import Bounds, Cards
 from expril.audit.recompute.evidence import Evidence, open_evidence
-from expril.audit.recompute.findings import Findings
-from expril.audit.recompute.meaning import check_meaning
+from expril.audit.recompute.known import Findings
 from expril.audit.recompute.replay import Replayed
-from expril.audit.recompute.signatures import to_check, unsigned
+from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL
 from protocol.errors import printable
 from protocol.ledger.entries import LedgerCorruptError, decode_entry, entry_hash
 from protocol.ledger.exports import Pair, state_key
@@ -19,6 +27,7 @@ from protocol.query_kind import Kinds
 from protocol.rationals import plus
 
 Tick = Callable[[str, int, int], None]
+"""(what, done, total)."""
 
 
 @dataclass(eq=False)
@@ -203,3 +212,87 @@ def _tell(audit: LedgerAudit) -> None:
             f"its curator's cards show c = {' and '.join(map(str, shown))}: what a study without a card of its own "
             "costs is not known, unless the steward changed c"
         )
+
+
+MOST_ALL = 50_000
+"""Entries up to which every signature is checked."""
+SAMPLE = 2_000
+"""Signatures drawn at random from a longer ledger."""
+_AT_A_TIME = 256
+
+
+def to_check(replayed: Replayed, named: Iterable[int], damaged: Iterable[tuple[int, int]], *, every: bool) -> list[int]:
+    """Indices of the entries whose signatures are checked.
+
+    Args:
+        replayed: the ledger.
+        named: entries that a receipt or a witnessed head names.
+        damaged: (first, last) entry of parts of the file that are not as they were written.
+        every: all of them.
+    """
+    length = len(replayed)
+    if every or length <= MOST_ALL:
+        return list(range(length))
+    newest = [start - 1 for start, _ in replayed.keys[1:]] + [length - 1]
+    chosen = {0, *newest, *replayed.handovers, *replayed.starts[-MOST_ALL:], *named}
+    chosen.update(index for first, last in damaged for index in range(first, last + 1))
+    chosen.update(secrets.SystemRandom().sample(range(length), SAMPLE))
+    return sorted(index for index in chosen if 0 <= index < length)
+
+
+def unsigned(replayed: Replayed, indices: Collection[int], signer: bytes = b"") -> list[int]:
+    """Of these entries, those whose signature is not their key's.
+
+    Args:
+        replayed: the ledger.
+        indices: which.
+        signer: that must have signed all; empty takes the key that the ledger names at each place.
+    """
+    spans = [*replayed.keys, (len(replayed), b"")]
+    tasks: list[tuple[bytes, list[int]]] = []
+    for (start, key), (end, _) in pairwise(spans):
+        own = [index for index in indices if start <= index < end]
+        tasks += [(signer or key, own[place : place + _AT_A_TIME]) for place in range(0, len(own), _AT_A_TIME)]
+
+    def check(task: tuple[bytes, list[int]]) -> list[int]:
+        key, places = task
+        return [
+            place
+            for place in places
+            if not head_is_signed(key, replayed.signatures[place], place, replayed.hashes[place])
+        ]
+
+    # The library lets go of the interpreter's lock while it verifies.
+    with ThreadPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
+        return [place for found in pool.map(check, tasks) for place in found]
+
+
+SIMULATED = "its signatures are those of a simulation: NOT PRIVATE, whatever it charges"
+
+
+def check_meaning(replayed: Replayed) -> None:
+    """Findings on a ledger's terms and plans go to the ledger.
+
+    Args:
+        replayed: the ledger; its findings are changed.
+    """
+    if replayed.unexplained >= 0:
+        replayed.findings.add(
+            replayed.unexplained,
+            f"ledger entry {replayed.unexplained} accepts a plan before a START entry says what its charges mean",
+        )
+    if replayed.terms and replayed.label not in (LABEL, NOT_PRIVATE_LABEL):
+        replayed.findings.add(
+            replayed.starts[0],
+            f"the ledger's terms are none that this program knows ({printable(replayed.terms, 200)}): nothing says "
+            "what its charges mean",
+        )
+    if replayed.label == NOT_PRIVATE_LABEL:
+        return
+    for study in replayed.studies.values():
+        if study.shape.not_private:
+            replayed.findings.add(
+                study.index,
+                f"ledger entry {study.index} (reserve) accepts query {study.shape.not_private[0]}, which is not as "
+                "private as its cost says, under terms that say nothing of a simulation: it has no epsilon",
+            )

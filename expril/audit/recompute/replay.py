@@ -10,11 +10,21 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from expril.audit.recompute.bounds import Bounds
-from expril.audit.recompute.findings import Findings, as_text
-from expril.audit.recompute.known import ASKED, ENDED, OPEN, ZERO, Charge, Made, Purses, Running, Study
+from expril.audit.recompute.known import (
+    ASKED,
+    ENDED,
+    OPEN,
+    ZERO,
+    Charge,
+    Findings,
+    Made,
+    Purses,
+    Running,
+    Study,
+    as_text,
+)
 from expril.audit.recompute.lost import Branch, Chain, Told, lost_by
-from expril.audit.recompute.reading import ReadEntry, ReadStatefulEntry, amount_of, price_of, read_entry
-from expril.audit.recompute.remarks import Remarks
+from expril.audit.recompute.reading import ReadEntry, ReadStatefulEntry, Remarks, amount_of, price_of, read_entry
 from protocol.errors import printable
 from protocol.ledger.entries import (
     DATA_VERSION,

@@ -1,6 +1,9 @@
-"""The report and the policies held against what transcripts and ledgers prove.
+"""The report, the policies and a deployed study's `cost.json`, held against what transcripts and ledgers prove.
 
 Scores, notes and metrics are computed from records, which no auditor has: of them the list's digests are all there is.
+
+Of a policy an auditor reads caps, limits, and who may ask; what else it says is passed over. What a policy file must be
+to be served from is for its curator to check; here it is held against cards and ledgers.
 """
 
 import tomllib
@@ -10,12 +13,10 @@ from pathlib import Path
 
 import msgspec
 
-from expril.audit.recompute.files import read_plain
-from expril.audit.recompute.findings import as_text
-from expril.audit.recompute.known import Charge, Study
-from expril.audit.recompute.policies import AuditedPolicy, read_audited_policy
+from expril.audit.recompute.evidence import read_plain
+from expril.audit.recompute.known import ZERO, Charge, Study, as_text
 from expril.audit.recompute.replay import Replayed
-from expril.audit.recompute.verdicts import Exchange
+from expril.audit.recompute.verdicts import TranscriptVerdict
 from protocol.envelopes import LABEL
 from protocol.errors import ConfigurationError, RemoteProtocolError, printable
 from protocol.kinds import QUERY_KINDS
@@ -23,6 +24,7 @@ from protocol.limits import Limits
 from protocol.rationals import parse_amount, parse_rational
 from protocol.run_index import (
     AGAIN,
+    COST,
     FIT,
     GIVEN_UP,
     LEDGERS,
@@ -35,12 +37,123 @@ from protocol.run_index import (
 from simulations.report.budget import STUDIES, BudgetPoint, CuratorReport, exact
 from simulations.report.model import RELEASE, LearnerReport, RunReport, decode_report
 
-ZERO = Fraction(0)
+Written = str | int | float
+"""An amount as a person writes it."""
+
+
+class _Key(msgspec.Struct, frozen=True):
+    key: str
+
+
+class _Learner(msgspec.Struct, frozen=True):
+    """One that may ask, with one key or several."""
+
+    name: str
+    cap: Written
+    key: str = ""
+    keys: tuple[_Key, ...] = ()
+
+    def holds(self, key: str) -> bool:
+        """Whether a public key, in hexadecimal, is this learner's."""
+        return key == self.key or any(entry.key == key for entry in self.keys)
+
+
+class AuditedPolicy(msgspec.Struct, frozen=True):
+    """What of a policy is checked.
+
+    Attributes:
+        name: the curator's.
+        cap: most epsilon over all learners.
+        learners, enrolled: who may ask.
+        limits: of one query.
+        least_cost: smallest cost of a plan.
+    """
+
+    name: str
+    cap: Written
+    learners: tuple[_Learner, ...] = ()
+    enrolled: tuple[_Learner, ...] = ()
+    limits: Limits = Limits()
+    least_cost: Written = "1/1000"
+
+    @property
+    def total_cap(self) -> Fraction:
+        """Most epsilon over all learners."""
+        return parse_rational(self.cap)
+
+    @property
+    def least(self) -> Fraction:
+        """Smallest cost of a plan."""
+        return parse_rational(self.least_cost)
+
+    def cap_of(self, key: bytes) -> Fraction:
+        """Most epsilon of the learner with this public key; zero for a stranger."""
+        for learner in (*self.learners, *self.enrolled):
+            if learner.holds(key.hex()):
+                return parse_rational(learner.cap)
+        return Fraction(0)
+
+
+def read_audited_policy(data: bytes, *, where: str) -> AuditedPolicy:
+    """Read a policy.
+
+    Raises:
+        ConfigurationError: it cannot be read, or an amount in it is none.
+    """
+    try:
+        policy = msgspec.toml.decode(data, type=AuditedPolicy)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigurationError(f"{where} cannot be read as a policy: {printable(str(error))}") from None
+    for written in (policy.cap, policy.least_cost, *(one.cap for one in (*policy.learners, *policy.enrolled))):
+        try:
+            parse_rational(written)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{where}: {error}") from None
+    return policy
+
+
+class _Curator(msgspec.Struct, frozen=True):
+    """What of a curator is checked; what else is told of it is for people."""
+
+    spent: str
+    at_most: str
+
+
+class _Cost(msgspec.Struct, frozen=True):
+    curators: dict[str, _Curator]
+
+
+def check_cost(folder: Path, verdicts: Sequence[TranscriptVerdict]) -> list[str]:
+    """Where the totals told are not those that the transcripts prove.
+
+    Args:
+        folder: of the study.
+        verdicts: on its transcripts.
+    """
+    try:
+        told = msgspec.json.decode(read_plain(folder / COST), type=_Cost).curators
+        sums = {name: (Fraction(one.spent), Fraction(one.at_most)) for name, one in told.items()}
+    except (OSError, msgspec.DecodeError, ValueError, ZeroDivisionError, RecursionError):
+        return [f"{COST} cannot be read"]
+    proven = dict.fromkeys(sums, (ZERO, ZERO))
+    for verdict in verdicts:
+        if verdict.proof is not None:
+            spent, at_most = proven.get(verdict.entry.curator, (ZERO, ZERO))
+            both = spent + verdict.proof.epsilon_spent, at_most + verdict.proof.epsilon_at_most
+            proven[verdict.entry.curator] = both
+    return [
+        f"{COST} says that {printable(name)} charged {as_text(said[0])}, at most {as_text(said[1])}; the "
+        f"transcripts prove {as_text(proven[name][0])}, at most {as_text(proven[name][1])}"
+        for name, said in sums.items()
+        if said != proven[name]
+    ]
+
+
 Ledgers = Mapping[str, Replayed]
 """Curator of the first repeat -> its ledger, where its chain holds."""
 
 
-def check_report(folder: Path, index: Index, exchanges: Sequence[Exchange], ledgers: Ledgers) -> list[str]:
+def check_report(folder: Path, index: Index, exchanges: Sequence[TranscriptVerdict], ledgers: Ledgers) -> list[str]:
     """What the report says otherwise than the run's list, its transcripts and its ledgers."""
     try:
         report = decode_report(read_plain(folder / REPORT))
@@ -69,18 +182,18 @@ def check_report(folder: Path, index: Index, exchanges: Sequence[Exchange], ledg
 def _check_learner(
     told: LearnerReport,
     index: Index,
-    exchanges: Sequence[Exchange],
+    exchanges: Sequence[TranscriptVerdict],
     ledgers: Ledgers,
     epsilons: Mapping[int, Fraction],
 ) -> list[str]:
-    every = [one for one in exchanges if one.verdict.entry.learner == told.learner]
-    own = [one for one in every if one.verdict.entry.study == FIT]
+    every = [one for one in exchanges if one.entry.learner == told.learner]
+    own = [one for one in every if one.entry.study == FIT]
     wrong = [
-        f"{one.verdict.entry.file} is of a study that was given up for another, and may have been charged"
+        f"{one.entry.file} is of a study that was given up for another, and may have been charged"
         for one in every
-        if one.verdict.entry.study >= GIVEN_UP and one.verdict.proof is not None and one.verdict.proof.epsilon_at_most
+        if one.entry.study >= GIVEN_UP and one.proof is not None and one.proof.epsilon_at_most
     ]
-    there = {(one.verdict.entry.repeat, one.verdict.entry.curator) for one in own}
+    there = {(one.entry.repeat, one.entry.curator) for one in own}
     wrong += [
         f"no transcript of {printable(told.learner)} with {printable(site.curator)} in repeat {repeat}"
         for repeat in range(index.repeats)
@@ -88,7 +201,7 @@ def _check_learner(
         if (repeat, site.curator) not in there
     ]
     for exchange in own:
-        proof, entry = exchange.verdict.proof, exchange.verdict.entry
+        proof, entry = exchange.proof, exchange.entry
         if proof is None:
             continue
         said = [one.outcomes.count(RELEASE) for one in told.rounds_answered if one.curator == entry.curator]
@@ -101,11 +214,11 @@ def _check_learner(
 
 
 def _check_costs(
-    told: LearnerReport, every: Sequence[Exchange], ledgers: Ledgers, epsilons: Mapping[int, Fraction]
+    told: LearnerReport, every: Sequence[TranscriptVerdict], ledgers: Ledgers, epsilons: Mapping[int, Fraction]
 ) -> list[str]:
     """What a learner's studies claimed and spent, each and together."""
     who = printable(told.learner)
-    of = {number: [one for one in every if one.verdict.entry.study == number] for number in (FIT, VALIDATION)}
+    of = {number: [one for one in every if one.entry.study == number] for number in (FIT, VALIDATION)}
     if not told.studies:  # of an earlier version, which told the model's cost alone
         wrong = _check_cost(who, told.epsilon_claimed, told.epsilon_spent, of[FIT], ledgers, epsilons.get(FIT))
     else:
@@ -128,7 +241,7 @@ def _check_costs(
 
 
 def _check_cost(
-    who: str, claimed: str, spent: str, own: Sequence[Exchange], ledgers: Ledgers, asked: Fraction | None
+    who: str, claimed: str, spent: str, own: Sequence[TranscriptVerdict], ledgers: Ledgers, asked: Fraction | None
 ) -> list[str]:
     """What one kind of study claimed, as its plans cost or as its learner was to ask, and spent."""
     wrong = _check_spent(who, spent, own, ledgers)
@@ -138,11 +251,11 @@ def _check_cost(
     return wrong
 
 
-def _check_spent(who: str, told: str, own: Sequence[Exchange], ledgers: Ledgers) -> list[str]:
+def _check_spent(who: str, told: str, own: Sequence[TranscriptVerdict], ledgers: Ledgers) -> list[str]:
     """The most that studies spent at one curator, against transcripts, and ledgers where these were kept."""
     least, most = dict[tuple[int, str], Fraction](), dict[tuple[int, str], Fraction]()
     for exchange in own:
-        proof, entry = exchange.verdict.proof, exchange.verdict.entry
+        proof, entry = exchange.proof, exchange.entry
         if proof is None:
             continue
         replayed = ledgers.get(entry.curator) if entry.repeat == 0 else None
@@ -160,7 +273,7 @@ def _check_spent(who: str, told: str, own: Sequence[Exchange], ledgers: Ledgers)
 def _check_curator(
     told: CuratorReport,
     index: Index,
-    exchanges: Sequence[Exchange],
+    exchanges: Sequence[TranscriptVerdict],
     replayed: Replayed | None,
     policy: AuditedPolicy | None,
 ) -> list[str]:
@@ -169,8 +282,8 @@ def _check_curator(
     if policy is not None and exact(told.cap) != policy.total_cap:
         wrong.append(f"{who} has a cap of {told.cap}, its policy of {policy.total_cap}")
     for exchange in exchanges:
-        proof = exchange.verdict.proof
-        if exchange.verdict.entry.curator == told.name and proof is not None and proof.card is not None:
+        proof = exchange.proof
+        if exchange.entry.curator == told.name and proof is not None and proof.card is not None:
             unit = proof.card.unit or "record"
             if unit != told.private_unit:
                 wrong.append(f"{who} protects {printable(told.private_unit)}, by its card {printable(unit)}")
@@ -181,9 +294,9 @@ def _check_curator(
     return wrong
 
 
-def _planned(exchange: Exchange) -> Fraction:
+def _planned(exchange: TranscriptVerdict) -> Fraction:
     """Cost of what was proposed, whether it was accepted or not."""
-    proof = exchange.verdict.proof
+    proof = exchange.proof
     if proof is None or proof.plan is None or proof.card is None:
         return ZERO
     if proof.not_installed:
@@ -234,7 +347,7 @@ def _policies(folder: Path, index: Index) -> tuple[dict[str, AuditedPolicy], lis
 
 
 def _check_policies(
-    policies: Mapping[str, AuditedPolicy], index: Index, exchanges: Sequence[Exchange], ledgers: Ledgers
+    policies: Mapping[str, AuditedPolicy], index: Index, exchanges: Sequence[TranscriptVerdict], ledgers: Ledgers
 ) -> list[str]:
     """Caps against what was spent, and what learners were told (the signed cards) against the policies."""
     complaints = []
@@ -247,7 +360,7 @@ def _check_policies(
             complaints += [f"{file}: {text}" for text in _over_caps(policy, ledgers[name], names)]
         differing = set()
         for exchange in exchanges:
-            proof, entry = exchange.verdict.proof, exchange.verdict.entry
+            proof, entry = exchange.proof, exchange.entry
             if (entry.curator, entry.repeat) != (name, 0) or proof is None or proof.card is None:
                 continue
             card = proof.card
@@ -282,7 +395,7 @@ def _over_caps(policy: AuditedPolicy, replayed: Replayed, names: Mapping[bytes, 
     return wrong
 
 
-def _spent_on(replayed: Replayed, exchange: Exchange) -> Fraction:
+def _spent_on(replayed: Replayed, exchange: TranscriptVerdict) -> Fraction:
     """What a ledger charges to the study of a transcript."""
     study = replayed.studies.get((exchange.learner, exchange.study))
     return ZERO if study is None else study.spent

@@ -1,16 +1,19 @@
-"""What was spent, in exact rationals: by curator, learner, version of the records and privacy unit."""
+"""What was spent, in exact rationals: by curator, learner, version of the records and privacy unit.
 
-from collections.abc import Callable, Iterable, Mapping
+And under integral privacy, between any two sets of records: docs/integral-privacy.md. It is read off plans and charges:
+a query counts whole with its first charge, at what its kind says. Of a kind that says nothing it is infinite, as is
+what a steward entered after a halt, since nobody knows what that was charged for.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 from expril.audit.recompute.bounds import Bounds
-from expril.audit.recompute.findings import as_text
-from expril.audit.recompute.integral import add as add_integral
-from expril.audit.recompute.integral import as_words, spent_on_queries
-from expril.audit.recompute.known import ZERO, Study
+from expril.audit.recompute.known import ZERO, Charge, Study, as_text
 from expril.audit.recompute.replay import Replayed
 from protocol.envelopes import LABEL
 from protocol.messages import NOBODY
@@ -103,7 +106,7 @@ class Sum:
 
     def integrate(self, amount: Fraction | None) -> None:
         """Add what a charged query costs under integral privacy; None for infinite."""
-        self.integral = add_integral(self.integral, amount)
+        self.integral = add(self.integral, amount)
 
     def provide(self, proviso: str, amount: Fraction) -> None:
         """Say that so much of it holds on a condition."""
@@ -250,3 +253,49 @@ def unit_sums(sums: Iterable[Sum]) -> list[UnitSum]:
 
 def _order(one: Sum) -> tuple[bool, str, bool, str]:
     return (not one.learner, one.learner, not one.version, one.version)
+
+
+INFINITE = "infinite"
+
+
+class Spent(NamedTuple):
+    """A query that was charged.
+
+    Attributes:
+        learner: the key that asked.
+        version: of the records served then; "" where none was named.
+        amount: exact; None is infinite.
+    """
+
+    learner: bytes
+    version: str
+    amount: Fraction | None
+
+
+def add(one: Fraction | None, other: Fraction | None) -> Fraction | None:
+    """The sum; None, for infinite, where either is."""
+    return None if one is None or other is None else plus(one, other)
+
+
+def as_words(amount: Fraction | None) -> str:
+    """For machines: exact, or "infinite"."""
+    return INFINITE if amount is None else as_text(amount)
+
+
+def spent_on_queries(charges: Iterable[Charge], data: list[tuple[int, str]]) -> Iterator[Spent]:
+    """Each query that was charged, or should have been, once.
+
+    Args:
+        charges: of a ledger, in order.
+        data: (index of the entry, name) of the snapshots of records that were served, in order.
+    """
+    starts = [index for index, _ in data]
+    begun: set[tuple[int, int]] = set()
+    for charge in charges:
+        shape = charge.study.shape
+        query, turn = shape.places[charge.sequence - 1]
+        counts = charge.amount or (shape.fixed[query] and turn == shape.charged[query])
+        if counts and (charge.study.index, query) not in begun:
+            begun.add((charge.study.index, query))
+            place = bisect_right(starts, charge.entry) - 1
+            yield Spent(charge.study.learner, data[place][1] if place >= 0 else "", shape.integrals[query])

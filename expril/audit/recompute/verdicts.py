@@ -1,19 +1,26 @@
-"""What an audit of a run folder found: verdicts on transcripts and ledgers, complaints and what stays unproven."""
+"""What an audit finds, from one transcript to all that is given together: one kind of verdict.
 
+Each `Verdict` says what is wrong and what is left open, of itself and of its parts; nothing else decides whether it is
+proven.
+"""
+
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from expril.audit.recompute.findings import as_text
+from expril.audit.recompute.known import as_text
+from expril.audit.recompute.ledger import LedgerAudit
+from expril.audit.recompute.sums import Sum, UnitSum
+from protocol.envelopes import LABEL
 from protocol.errors import printable
 from protocol.messages import Message, Receipt
-from protocol.run_index import Index, LedgerEntry, TranscriptEntry
+from protocol.run_index import LEDGERS, Index, LedgerEntry, TranscriptEntry
 from protocol.transcript import Replay
+from protocol.transitions import State
 
-if TYPE_CHECKING:
-    from expril.audit.recompute.ledger import LedgerAudit
-
+DELTA = 1e-6
 PROVEN = "proven"
 IN_PART = "proven in part"
 REFUSED = "refused"
@@ -27,26 +34,88 @@ NO_LEDGER = "none kept"
 LEDGER_NOT_PROVEN = NOT_PROVEN
 
 
-@dataclass
-class TranscriptVerdict:
-    """What one transcript proves.
+@dataclass(kw_only=True, eq=False)
+class Verdict:
+    """What something proves.
+
+    Attributes:
+        complaints: what is wrong with it as a whole.
+        remarks: what it leaves open, or what rests on somebody's word, although nothing is wrong.
+    """
+
+    complaints: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+    def parts(self) -> Iterable[tuple[str, "Verdict"]]:
+        """(place, verdict) of all that it is put together from."""
+        return ()
+
+    @property
+    def wrong(self) -> list[str]:
+        """Everything that is not proven, with its place, the whole first."""
+        return [*self.complaints, *(f"{place}: {text}" for place, part in self.parts() for text in part.wrong)]
+
+    @property
+    def unproven(self) -> list[str]:
+        """Everything that is left open, with its place, the whole last."""
+        return [*(f"{place}: {text}" for place, part in self.parts() for text in part.unproven), *self.remarks]
+
+    @property
+    def proven(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.wrong
+
+    @property
+    def verdict(self) -> str:
+        """`PROVEN`, `IN_PART` or `NOT_PROVEN`."""
+        return NOT_PROVEN if self.wrong else IN_PART if self.unproven else PROVEN
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A reply with its receipt, both verified by the replay.
+
+    Attributes:
+        receipt: the receipt.
+        reply: digest of the reply's bytes.
+        release: what it releases; None where it is no release.
+    """
+
+    receipt: Receipt
+    reply: bytes
+    release: bytes | None = None
+
+
+@dataclass(eq=False)
+class TranscriptVerdict(Verdict):
+    """What one transcript proves, of one learner's exchange with one curator.
 
     Attributes:
         entry: which.
-        verdict: `PROVEN`; `IN_PART` where `unproven` says what is left open; `REFUSED` where no plan was accepted, so
-            that nothing could be spent; each with `NOT_PRIVATE` where signed so; `NOT_PROVEN`.
-        why: for `NOT_PROVEN`, what is wrong.
-        unproven: what the transcript leaves open.
-        ledger: `HELD`, `NO_LEDGER` or `LEDGER_NOT_PROVEN`.
+        learner, curator: public keys; empty where the run's list has none.
         proof: the replay, where it went through.
+        study: its identity; empty where none was proposed.
+        requests: digest of a request -> the request.
+        answers: digest of a request -> its answer.
+        ledger: `HELD`, `NO_LEDGER` or `LEDGER_NOT_PROVEN`.
     """
 
     entry: TranscriptEntry
-    verdict: str
-    why: list[str] = field(default_factory=list)
-    unproven: list[str] = field(default_factory=list)
-    ledger: str = NO_LEDGER
+    learner: bytes = b""
+    curator: bytes = b""
     proof: Replay | None = None
+    study: bytes = b""
+    requests: dict[bytes, Message] = field(default_factory=dict, repr=False)
+    answers: dict[bytes, Answer] = field(default_factory=dict, repr=False)
+    ledger: str = NO_LEDGER
+
+    @property
+    def verdict(self) -> str:
+        """As of any verdict, or `REFUSED` where no plan was accepted; `NOT_PRIVATE` is added where it was signed so."""
+        word = super().verdict
+        if word == PROVEN and self.proof is not None and self.proof.state in (State.NEW, State.REFUSED):
+            word = REFUSED  # nothing could be spent
+        return word if word == NOT_PROVEN or self.entry.label == LABEL else word + NOT_PRIVATE
 
     def as_object(self) -> dict[str, Any]:
         """For machines; numbers are null where the replay did not go through."""
@@ -67,71 +136,87 @@ class TranscriptVerdict:
             "learner": self.entry.learner,
             "curator": self.entry.curator,
             "verdict": self.verdict,
-            "why": self.why,
-            "unproven": self.unproven,
+            "why": self.complaints,
+            "unproven": self.remarks,
             "ledger": self.ledger,
             **told,
         }
 
 
-@dataclass(frozen=True)
-class Answer:
-    """A reply with its receipt, both verified by the replay.
-
-    Attributes:
-        receipt: the receipt.
-        reply: digest of the reply's bytes.
-        release: what it releases; None where it is no release.
-    """
-
-    receipt: Receipt
-    reply: bytes
-    release: bytes | None = None
-
-
-@dataclass(frozen=True)
-class Exchange:
-    """One learner's exchange with one curator.
-
-    Attributes:
-        verdict: on its transcript.
-        learner, curator: public keys.
-        study: its identity; empty where none was proposed.
-        requests: digest of a request -> the request.
-        answers: digest of a request -> its answer.
-    """
-
-    verdict: TranscriptVerdict
-    learner: bytes = b""
-    curator: bytes = b""
-    study: bytes = b""
-    requests: dict[bytes, Message] = field(default_factory=dict)
-    answers: dict[bytes, Answer] = field(default_factory=dict)
-
-
-@dataclass
-class LedgerVerdict:
+@dataclass(eq=False)
+class AuditedLedger(Verdict):
     """What one ledger proves.
 
     Attributes:
-        entry: which.
-        why: what is wrong; the ledger is proven where this is empty.
-        unproven: what it charges without a receipt, or holds on its curator's word alone.
-        spent: over all learners; None where it could not be read.
+        file: for people.
+        curator: name in the run, or the first digits of its key.
+        world: the run and repeat that it belongs to; "" where no run that was given knows its curator.
+        read: what its bytes prove; None where they could not be read.
+        sums: what was spent; empty where it is the beginning of another ledger that was given.
     """
 
-    entry: LedgerEntry
-    why: list[str] = field(default_factory=list)
-    unproven: list[str] = field(default_factory=list)
-    spent: Fraction | None = None
+    file: str
+    curator: str
+    world: str
+    read: LedgerAudit | None = None
+    sums: list[Sum] = field(default_factory=list)
 
     @property
-    def verdict(self) -> str:
-        """`PROVEN`, `IN_PART` or `NOT_PROVEN`."""
-        return NOT_PROVEN if self.why else IN_PART if self.unproven else PROVEN
+    def audit(self) -> LedgerAudit:
+        """What the bytes of a ledger prove that could be read; raises LookupError of another."""
+        if self.read is None:
+            raise LookupError(self.file)
+        return self.read
 
     def as_object(self) -> dict[str, Any]:
         """For machines."""
+        audit, replayed = self.audit, self.audit.replayed
+        return {
+            "file": self.file,
+            "curator": self.curator,
+            "keys": [key.hex() for _, key in replayed.keys],
+            "terms": replayed.terms,
+            "unit": replayed.unit,
+            "private": replayed.label == LABEL and not any(one.shape.not_private for one in replayed.studies.values()),
+            "c": audit.bounds.bound,
+            "head": replayed.head.hex(),
+            "entries": audit.entries,
+            "counted": len(replayed),
+            "signatures_checked": audit.checked,
+            "spent": as_text(replayed.total),
+            "halted": replayed.halted,
+            "data": [{"entry": index, "version": version} for index, version in replayed.data],
+            "findings": [{"entry": one.index, "text": one.text} for one in audit.findings],
+            "unproven": list(audit.unproven),
+            "unwitnessed": None if audit.unwitnessed is None else list(audit.unwitnessed),
+            "covered_by": audit.covered_by or None,
+            "sums": [one.as_object() for one in self.sums],
+        }
+
+
+@dataclass(eq=False)
+class LedgerVerdict(AuditedLedger):
+    """What a ledger in a run's list proves.
+
+    Attributes:
+        entry: which.
+    """
+
+    entry: LedgerEntry = field(kw_only=True)
+
+    @property
+    def holds(self) -> bool:
+        """Whether its chain does, under its curator's key: one that merely lacks replies can be held against others."""
+        read = self.read
+        return read is not None and not read.replayed.broken and bytes.fromhex(self.entry.key) in read.curators
+
+    @property
+    def spent(self) -> Fraction | None:
+        """Over all learners; None where it could not be read."""
+        return None if self.read is None else self.read.replayed.total
+
+    def as_listed(self) -> dict[str, Any]:
+        """For machines, beside its run's transcripts."""
         return {
             "file": self.entry.file,
             "curator": self.entry.curator,
@@ -139,34 +224,26 @@ class LedgerVerdict:
             "head": self.entry.head,
             "entries": self.entry.entries,
             "verdict": self.verdict,
-            "why": self.why,
-            "unproven": self.unproven,
+            "why": self.complaints,
+            "unproven": self.remarks,
             "spent": None if self.spent is None else as_text(self.spent),
         }
 
 
-@dataclass
-class RunProof:
-    """What a whole run folder proves.
+@dataclass(eq=False)
+class RunProof(Verdict):
+    """What a whole run folder proves; signatures are complained of first.
 
     Attributes:
         folder: which.
         index: the run's list; None where it could not be read, and then nothing else was looked at.
-        complaints: what is wrong with the run as a whole, signatures first.
-        remarks: what rests on somebody's word, or is not proven by its nature.
         transcripts, ledgers: verdicts on each.
-        exchanges: the transcripts, as far as they could be read.
-        audits: file of a ledger -> what it holds, where its chain holds.
     """
 
     folder: Path
     index: Index | None = None
-    complaints: list[str] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
-    transcripts: list[TranscriptVerdict] = field(default_factory=list)
+    transcripts: list[TranscriptVerdict] = field(default_factory=list, repr=False)
     ledgers: list[LedgerVerdict] = field(default_factory=list)
-    exchanges: list[Exchange] = field(default_factory=list, repr=False)
-    audits: "dict[str, LedgerAudit]" = field(default_factory=dict, repr=False)
 
     def world(self, repeat: int) -> str:
         """The run and repeat, for people."""
@@ -177,32 +254,17 @@ class RunProof:
         several = self.index is not None and self.index.repeats > 1
         return f"{printable(name)}, repeat {repeat}" if several else printable(name)
 
-    def _place(self, entry: TranscriptEntry) -> str:
-        """The file of a transcript, with its repeat where there are several."""
-        return self.curator_name(entry.file, entry.repeat)
+    def ledger(self, entry: LedgerEntry) -> LedgerVerdict:
+        """A verdict on a ledger of its list, before it is read."""
+        file, name = f"{self.folder}/{LEDGERS}/{entry.file}", self.curator_name(entry.curator, entry.repeat)
+        return LedgerVerdict(file, name, self.world(entry.repeat), entry=entry)
 
-    @property
-    def wrong(self) -> list[str]:
-        """Everything that is not proven, the run as a whole first."""
-        return [
-            *self.complaints,
-            *(f"{self._place(item.entry)}: {why}" for item in self.transcripts for why in item.why),
-            *(f"{item.entry.file}: {why}" for item in self.ledgers for why in item.why),
-        ]
-
-    @property
-    def unproven(self) -> list[str]:
-        """Everything that is left open although nothing is wrong."""
-        return [
-            *(f"{self._place(item.entry)}: {text}" for item in self.transcripts for text in item.unproven),
-            *(f"{item.entry.file}: {text}" for item in self.ledgers for text in item.unproven),
-            *self.remarks,
-        ]
-
-    @property
-    def proven(self) -> bool:
-        """Whether nothing is wrong."""
-        return not self.wrong
+    def parts(self) -> Iterable[tuple[str, Verdict]]:
+        """Its transcripts, with their repeat where there are several, and its ledgers."""
+        for item in self.transcripts:
+            yield self.curator_name(item.entry.file, item.entry.repeat), item
+        for kept in self.ledgers:
+            yield kept.entry.file, kept
 
     def as_object(self) -> dict[str, Any]:
         """For machines."""
@@ -212,5 +274,72 @@ class RunProof:
             "complaints": self.complaints,
             "remarks": self.remarks,
             "transcripts": [item.as_object() for item in self.transcripts],
-            "ledgers": [item.as_object() for item in self.ledgers],
+            "ledgers": [kept.as_listed() for kept in self.ledgers],
+        }
+
+
+@dataclass(eq=False)
+class Recomputed(Verdict):
+    """What was recomputed from transcripts, receipts and ledgers alone; all that is given together.
+
+    Attributes:
+        delta: of each accepted plan; None where no (epsilon, delta) was asked for.
+        runs: folders of runs.
+        alone: ledgers that were given by themselves.
+        transcript_sums: of curators whose ledger is not here, by what transcripts prove.
+        units: by privacy unit, over curators.
+        unread: what could not be read at all.
+    """
+
+    delta: float | None = DELTA
+    runs: list[RunProof] = field(default_factory=list)
+    alone: list[AuditedLedger] = field(default_factory=list)
+    transcript_sums: list[Sum] = field(default_factory=list)
+    units: list[UnitSum] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+
+    @property
+    def ledgers(self) -> list[AuditedLedger]:
+        """Of the runs, where their chain holds, and those that were given by themselves."""
+        return [*(one for run in self.runs for one in run.ledgers if one.holds), *self.alone]
+
+    @property
+    def sums(self) -> list[Sum]:
+        """By curator, learner, version; where `learner` or `version` is "", over all."""
+        return [*(one for ledger in self.ledgers for one in ledger.sums), *self.transcript_sums]
+
+    def parts(self) -> Iterable[tuple[str, Verdict]]:
+        """Its runs, and ledgers by themselves."""
+        yield from ((str(run.folder), run) for run in self.runs)
+        yield from ((one.file, one) for one in self.alone)
+
+    @property
+    def unproven(self) -> list[str]:
+        """As of any verdict, but for the folders of runs."""
+        told = [text for run in self.runs for text in run.unproven]
+        return [*told, *(f"{one.file}: {text}" for one in self.alone for text in one.unproven), *self.remarks]
+
+    @property
+    def unwitnessed(self) -> list[str]:
+        """Entries of which nothing outside of the curators' hands speaks."""
+        return [
+            f"{one.file}: entries {one.audit.unwitnessed[0]}..{one.audit.unwitnessed[1]} rest on the curator's word"
+            + (f"; those before are covered by {one.audit.covered_by}" if one.audit.covered_by else "")
+            for one in self.ledgers
+            if one.audit.unwitnessed is not None
+        ]
+
+    def as_object(self) -> dict[str, Any]:
+        """For machines; amounts are exact, as text."""
+        return {
+            "proven": self.proven,
+            "delta": self.delta,
+            "wrong": self.wrong,
+            "unproven": self.unproven,
+            "unwitnessed": self.unwitnessed,
+            "sums": [one.as_object() for one in self.sums],
+            "units": [one.as_object() for one in self.units],
+            "runs": [run.as_object() for run in self.runs],
+            "ledgers": [one.as_object() for one in self.ledgers],
+            "unread": self.unread,
         }

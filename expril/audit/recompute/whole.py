@@ -1,14 +1,17 @@
-"""All that is given together: runs, exports, receipts, witnessed heads. One result for terminal, JSON and page."""
+"""All that is given together: runs, exports, receipts, witnessed heads. One result for terminal, JSON and page.
+
+All that was spent is summed by curator, learner, version and unit, of ledgers and of transcripts without one.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from fractions import Fraction
 from pathlib import Path
 
-from expril.audit.recompute.bounds import Cards
+from expril.audit.recompute.bounds import Bounds, Cards
 from expril.audit.recompute.evidence import UnreadableError, is_ledger
-from expril.audit.recompute.ledger import audit_ledger
-from expril.audit.recompute.listing import Pins, pin_ledger
-from expril.audit.recompute.meaning import SIMULATED
-from expril.audit.recompute.outcome import DELTA, AuditedLedger, Recomputed
+from expril.audit.recompute.known import ZERO, Price, Study
+from expril.audit.recompute.ledger import SIMULATED, Tick, audit_ledger
+from expril.audit.recompute.reading import InCommon
 from expril.audit.recompute.receipts import (
     HeldReceipt,
     hold_receipts,
@@ -16,15 +19,16 @@ from expril.audit.recompute.receipts import (
     places_of,
     read_receipt_file,
 )
-from expril.audit.recompute.remarks import InCommon
-from expril.audit.recompute.runs import Tick, cards_of, hold_run, read_run
-from expril.audit.recompute.summing import add_sums
-from expril.audit.recompute.verdicts import RunProof
-from protocol.envelopes import NOT_PRIVATE_LABEL
+from expril.audit.recompute.runs import Pins, cards_of, hold_run, pin_ledger, read_run
+from expril.audit.recompute.sums import NO_ZCDP, Sum, ledger_sums, unit_sums
+from expril.audit.recompute.verdicts import DELTA, AuditedLedger, Recomputed, RunProof, TranscriptVerdict
+from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL
 from protocol.errors import ConfigurationError, printable
 from protocol.kinds import QUERY_KINDS
 from protocol.ledger.checkpoints import CheckpointError, read_checkpoint, witnesses_of
+from protocol.messages import Query
 from protocol.query_kind import Kinds
+from protocol.rationals import parse_amount
 from protocol.run_index import TRANSCRIPTS
 from simulations.epsilon_runs import epsilon_runs
 
@@ -68,12 +72,6 @@ def recompute(
 
     for run in result.runs:
         hold_run(run, all_cards, kinds, tick)
-        for entry in run.index.ledgers if run.index else ():
-            audit = run.audits.get(entry.file)
-            if audit is not None:
-                name = run.curator_name(entry.curator, entry.repeat)
-                world, file = run.world(entry.repeat), f"{run.folder}/ledgers/{entry.file}"
-                result.ledgers.append(AuditedLedger(file, name, world, audit, held=True))
     told = [one for run in result.runs for one in _receipts_of(run)]
     for path in alone:
         _audit_alone(path, result, [*held, *told], all_cards, pins=pins, kinds=kinds, every=every_signature, tick=tick)
@@ -140,7 +138,7 @@ def _audit_alone(
         }
         stranger = (audit.replayed.curator.hex()[:16] or "?", "")
         name, world = next((known_as[key] for key in audit.curators if key in known_as), stranger)
-        result.ledgers.append(AuditedLedger(str(path), name, world, audit))
+        result.alone.append(AuditedLedger(str(path), name, world, audit, remarks=audit.unproven))
 
 
 def _cross_check(
@@ -150,16 +148,16 @@ def _cross_check(
     used: set[str] = set()
     for one in result.ledgers:
         audit = one.audit
-        own = next((run for run in result.runs if any(audit is each for each in run.audits.values())), None)
-        told = [each for run in result.runs for each in _receipts_of(run, proven=run is own)]
+        told = [each for run in result.runs for each in _receipts_of(run, proven=one in run.ledgers)]
         before = len(audit.findings), len(audit.unproven)
         hold_receipts(audit, [*told, *held])
         used |= {each.source for each in held if each.receipt.curator in audit.curators}
         used |= hold_witnessed(audit, checkpoints, witnesses)
-        if own is not None:
-            verdict = next(each for each in own.ledgers if own.audits.get(each.entry.file) is audit)
-            verdict.why += [each.text for each in audit.findings[before[0] :]]
-            verdict.unproven += audit.unproven[before[1] :]
+        if one in result.alone:
+            one.complaints = audit.findings.texts()
+        else:
+            one.complaints += [each.text for each in audit.findings[before[0] :]]
+            one.remarks += audit.unproven[before[1] :]
     for source in (*(each.source for each in held), *checkpoints):
         if source not in used:
             result.remarks.append(f"{source} is of no ledger that was given: it was not compared")
@@ -193,8 +191,8 @@ def _told_differently(ledgers: Sequence[AuditedLedger]) -> Iterator[str]:
 
 
 def _receipts_of(run: RunProof, *, proven: bool = False) -> Iterator[HeldReceipt]:
-    for exchange in run.exchanges:
-        file = exchange.verdict.entry.file
+    for exchange in run.transcripts:
+        file = exchange.entry.file
         for answer in exchange.answers.values():
             yield HeldReceipt(f"a receipt in {run.folder / TRANSCRIPTS / file}", answer.receipt, proven=proven)
 
@@ -216,3 +214,109 @@ def _read_checkpoints(paths: Sequence[Path], result: Recomputed) -> dict[str, st
         except (OSError, UnicodeDecodeError):
             raise ConfigurationError(f"{path} is no witnessed head; expril audit witness writes one") from None
     return found
+
+
+NO_LIBRARY = '(epsilon, delta) is not computed: a part is not installed (dp_accounting): pip install "expril[audit]"'
+
+
+def add_sums(result: Recomputed, kinds: Kinds) -> None:
+    """By curator, learner, version and unit; and (epsilon, delta), where the library is there."""
+    names = {
+        bytes.fromhex(one.key): one.name
+        for run in result.runs
+        for one in (run.index.participants if run.index else ())
+        if one.role == "learner"
+    }
+    there: set[bytes] = set()
+    for one in result.ledgers:
+        there |= one.audit.curators
+        if not any(_tells_more(other, one, result.ledgers) for other in result.ledgers):
+            one.sums = ledger_sums(one.curator, one.world, one.audit.replayed, one.audit.bounds, names)
+    for run in result.runs:
+        result.transcript_sums += _transcript_sums(run, there, kinds)
+    result.units = unit_sums(result.sums)
+    if result.delta is None:
+        return
+    try:
+        from expril.audit.recompute.losses import add_losses  # noqa: PLC0415 - dp-accounting is an extra
+    except ModuleNotFoundError:
+        result.remarks.append(NO_LIBRARY)
+        return
+    add_losses(result.sums, kinds, result.delta)
+    result.remarks.append(NO_ZCDP)
+
+
+def _tells_more(other: AuditedLedger, one: AuditedLedger, ledgers: Sequence[AuditedLedger]) -> bool:
+    """Whether one ledger is the beginning of another that was given, or the same once more: it is not counted twice."""
+    long, short = other.audit.replayed, one.audit.replayed
+    if other is one or not short.hashes or len(long) < len(short):
+        return False
+    begins = long.hashes[len(short) - 1] == short.head
+    return begins and (len(long) > len(short) or ledgers.index(other) < ledgers.index(one))
+
+
+def _transcript_sums(run: RunProof, there: set[bytes], kinds: Kinds) -> list[Sum]:
+    """By repeat, curator and learner, then all learners, where no ledger is given: what receipts prove."""
+    places: dict[bytes, tuple[int, int]] = {}
+    made: dict[tuple[bytes, str], Sum] = {}
+    bounds = Bounds(kinds)
+    for exchange in run.transcripts:
+        proof, entry = exchange.proof, exchange.entry
+        if exchange.curator in there or proof is None or proof.card is None:
+            continue
+        unit = "each record" if proof.card.unit is None else f'column "{proof.card.unit}"'
+        curator = run.curator_name(entry.curator, entry.repeat)
+        places.setdefault(exchange.curator, (entry.repeat, len(places)))
+        for who in (entry.learner, ""):
+            one = made.setdefault((exchange.curator, who), Sum(curator, run.world(entry.repeat), unit, who))
+            one.spend(proof.epsilon_spent, more=proof.epsilon_at_most - proof.epsilon_spent)
+            for paid in _integrals(exchange, bounds):
+                one.integrate(paid)
+            for proviso, amount in _on_conditions(exchange, bounds):
+                one.provide(proviso, amount)
+            if who:
+                one.keys = tuple(dict.fromkeys((*one.keys, exchange.learner.hex())))
+            if proof.epsilon_claimed and proof.plan is not None:
+                study = _study_of(exchange, proof.epsilon_claimed, bounds)
+                private = entry.label == LABEL and not study.shape.not_private
+                one.accept(study, proof.card.most_records_per_unit if private else None)
+    return [one for _, one in sorted(made.items(), key=lambda item: (places[item[0][0]], not item[0][1], item[0][1]))]
+
+
+def _on_conditions(exchange: TranscriptVerdict, bounds: Bounds) -> Iterator[tuple[str, Fraction]]:
+    """(condition, amount) of each charge that receipts show and that holds on a condition only."""
+    proof = exchange.proof
+    if proof is None or proof.plan is None:
+        return
+    shape = bounds.shape(proof.plan)
+    for identity, answer in exchange.answers.items():
+        receipt = answer.receipt
+        if isinstance(exchange.requests.get(identity), Query) and 1 <= receipt.sequence <= len(shape.places):
+            proviso, amount = shape.provisos[shape.places[receipt.sequence - 1][0]], parse_amount(receipt.charged)
+            if proviso and amount:
+                yield proviso, amount
+
+
+def _integrals(exchange: TranscriptVerdict, bounds: Bounds) -> Iterator[Fraction | None]:
+    """What queries cost under integral privacy that receipts show as charged; all of the plan, where some may be."""
+    proof = exchange.proof
+    if proof is None or proof.plan is None:
+        return
+    shape = bounds.shape(proof.plan)
+    if proof.epsilon_at_most != proof.epsilon_spent:
+        yield from shape.integrals
+        return
+    receipts = (
+        answer.receipt
+        for identity, answer in exchange.answers.items()
+        if isinstance(exchange.requests.get(identity), Query)
+    )
+    places = {one.sequence for one in receipts if one.charged != "0" and 1 <= one.sequence <= len(shape.places)}
+    yield from (shape.integrals[query] for query in sorted({shape.places[place - 1][0] for place in places}))
+
+
+def _study_of(exchange: TranscriptVerdict, cost: Fraction, bounds: Bounds) -> Study:
+    proof = exchange.proof
+    assert proof is not None and proof.plan is not None  # noqa: S101, PT018 - as the caller has seen
+    shape = bounds.shape(proof.plan)
+    return Study(exchange.learner, exchange.study, -1, shape, Price((cost,), (ZERO, cost)), 0, (), b"")

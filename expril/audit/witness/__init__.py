@@ -1,6 +1,6 @@
 """Witnesses of ledgers: who co-signs checkpoints, and what co-signed checkpoints say about a ledger.
 
-* `keeping`: what a witness keeps on disk
+* `keeping`: what a witness keeps, on disk or for simulations
 * `witnessing`: what it co-signs, and what it refuses
 * `holding`: entries of a ledger or its export, held against checkpoints
 """

@@ -24,7 +24,7 @@ from expril.commands.terminal import (
 )
 
 if TYPE_CHECKING:
-    from expril.audit.game import Game
+    from expril.audit.attack.game import Game
     from expril.audit.results import Check, ControlResult, KindResult, StudyAttack
 
 DRAWS, ERROR_RATE = 100_000, 0.05
@@ -64,8 +64,8 @@ def audit_all(
         from datetime import UTC, datetime
 
         from curator_node.new_files import replace_text
+        from expril.audit.attack.everything import CELLS, audit_everything
         from expril.audit.document import QUICK, audit_document, rows_of
-        from expril.audit.everything import CELLS, audit_everything
         from expril.audit.files import as_object, write_result
         from expril.audit.recompute import Recomputed, recompute
         from expril.report.page import as_page
@@ -113,9 +113,10 @@ def audit_mechanism(
     was not caught; 2 there is no such kind.
     """
     with plain_errors(part="simulations"):
-        from expril.audit.calibration import calibrate
-        from expril.audit.kinds import audit_kind, chosen_kinds, path_checks
-        from expril.audit.kinds.controls import PATH_CONTROLS, audit_path_control
+        from expril.audit.attack.calibration import calibrate
+        from expril.audit.attack.checks import path_checks
+        from expril.audit.attack.controls.curators import PATH_CONTROLS, audit_path_control
+        from expril.audit.attack.kinds import audit_kind, chosen_kinds
 
         names = chosen_kinds(kind)
         broken = tuple(PATH_CONTROLS) if controls else ()
@@ -172,7 +173,7 @@ def studies(
     with plain_errors(part="simulations"):
         import msgspec
 
-        from expril.audit.studies.attacks import ATTACKS, FALSE_ALARM, attack_study, false_alarm_share, to_play
+        from expril.audit.attack.studies.attacks import ATTACKS, FALSE_ALARM, attack_study, false_alarm_share, to_play
         from expril.audit.tables import attacks_table
 
         wanted = [] if not names or names == ["all"] else names
@@ -219,7 +220,7 @@ def game(
 
         from msgspec import to_builtins
 
-        from expril.audit.game import breaks, verdict_of
+        from expril.audit.attack.game import breaks, verdict_of
 
         with redirect_stdout(sys.stderr):  # what theirs prints is no result of ours
             attack = _find(where).play(draws=draws, error_rate=error_rate, claimed=claimed)
@@ -247,7 +248,7 @@ def _find(where: str) -> "Game":
     """The game that a function of a module gives; ConfigurationError where there is none."""
     import importlib
 
-    from expril.audit.game import Game
+    from expril.audit.attack.game import Game
     from protocol.errors import ConfigurationError
 
     module_name, colon, name = where.partition(":")
@@ -279,6 +280,6 @@ def _find(where: str) -> "Game":
         raise ConfigurationError(f"{where} fails: {type(error).__name__}: {error}") from error
     if not isinstance(found, Game):
         raise ConfigurationError(
-            f"{where} returns {type(found).__name__}; return a Game of expril.audit.game, see docs/game.md"
+            f"{where} returns {type(found).__name__}; return a Game of expril.audit.attack.game, see docs/game.md"
         )
     return found

@@ -49,7 +49,7 @@ def audit_run(
     """
     with plain_errors():
         from expril.audit.recompute import read_pins, read_witnesses, recompute
-        from expril.audit.recompute.tables import TABLE_WIDTH, ledger_table, sum_table, transcript_table, verdict
+        from expril.audit.tables import TABLE_WIDTH, recomputed_tables, verdict
 
         pins = None if keys is None else read_pins(keys)
         with bars(json_) as tick:
@@ -66,13 +66,8 @@ def audit_run(
         if json_:
             print_json(result.as_object())
         else:
-            for proof in result.runs:
-                if proof.index is not None:
-                    print_table(transcript_table(proof), TABLE_WIDTH)
-                    if proof.ledgers:
-                        print_table(ledger_table(proof), TABLE_WIDTH)
-            if result.sums:
-                print_table(sum_table(result), TABLE_WIDTH)
+            for table in recomputed_tables(result):
+                print_table(table, TABLE_WIDTH)
             say("not proven", *result.wrong, style=BAD)
             say("unproven", *result.unproven)
             say("unwitnessed", *result.unwitnessed)
@@ -98,7 +93,7 @@ def transcript_show(
     cannot be read.
     """
     with plain_errors():
-        from expril.audit.shown import as_lines, find_transcript, read_transcript_view
+        from expril.audit.kinds.shown import as_lines, find_transcript, read_transcript_view
 
         file = find_transcript(path, learner=learner, curator=curator, repeat=repeat)
         view = read_transcript_view(file, values=values)

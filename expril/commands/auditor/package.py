@@ -54,7 +54,7 @@ def audit_package(
         if not paths or key is None or facts is None:
             raise ConfigurationError(f"a package needs {', '.join(missing)}; facts: --template FACTS.toml writes one")
         from curator_node.key_files import read_key
-        from expril.audit.everything import audit_everything
+        from expril.audit.attack.everything import audit_everything
         from expril.audit.files import read_result
         from expril.audit.package.people import read_facts
         from expril.audit.package.writing import write_package

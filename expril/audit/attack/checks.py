@@ -1,0 +1,276 @@
+"""Whether what was attacked is what a curator sends: `handle` calls the registered answerer and has its law."""
+
+import inspect
+import math
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from scipy import stats
+
+from curator_node.answering import Answered, Answerer, Question
+from curator_node.curator import Curator
+from curator_node.dataset import PrivateDataset
+from curator_node.kinds import ANSWERERS
+from curator_node.ledger import memory_ledger
+from curator_node.mechanisms import NoiseSource, OpenDPNoise
+from curator_node.policy import LearnerPolicy, Policy
+from curator_node.site import assemble_site
+from expril.audit.attack.kinds import examples_of, names_of
+from expril.audit.attack.pairs import search
+from expril.audit.kinds.invented import Neighbours, Unit, held, plain_record
+from expril.audit.kinds.path import Numbers, Path, lead_of, led
+from expril.audit.results import Check
+from learner_node.session import Session
+from protocol.envelopes import SigningKey
+from protocol.errors import ConfigurationError
+from protocol.examples import Asking, Example, Lead, Seen
+from protocol.limits import Limits
+from protocol.messages import Refusal, Release
+from protocol.plans import Plan
+from protocol.query_kind import Kinds, QueryKind, Turn
+from protocol.rationals import MOST
+
+FALSE_ALARM = 1e-9
+"""Of each check."""
+ASKED = 4_000
+"""Draws that are taken through `handle`, from either set of records."""
+COPIES = 100
+"""Most copies in one of them: many short queries say more of `handle` than few long ones."""
+SEARCHED = 8
+"""Pairs of sets of records, for two that matter to the question at all."""
+FEW_CALLS = 5
+"""The same of several curators together, whose turns take their time."""
+MOST_CALLS = 200
+"""Queries that are sent for them, at most."""
+LIFETIME = 86_400
+"""Seconds for which a message is good, so that slow machines finish."""
+SENTINEL = b"the sentinel's own bytes, which no answerer releases"
+
+
+@dataclass(frozen=True)
+class Served:
+    """A curator over invented records.
+
+    Attributes:
+        identity: its public key.
+        curator: it answers.
+        dataset, noise: the very objects that it was given.
+    """
+
+    identity: bytes
+    curator: Curator
+    dataset: PrivateDataset
+    noise: NoiseSource
+
+
+@dataclass(frozen=True)
+class Service:
+    """All curators that an example needs, and a learner whom their policies admit.
+
+    Attributes:
+        curators: the first has the records that matter.
+        learner: its key.
+        example: what they are asked.
+        kind: of which it is a question.
+        kinds: that they can answer.
+    """
+
+    curators: tuple[Served, ...]
+    learner: SigningKey
+    example: Example
+    kind: QueryKind
+    kinds: Kinds
+
+    def seen(self, copies: int, times: int) -> list[Seen]:
+        """What signed, verified releases of the question tell, asked so many times.
+
+        One study asks a curator all of it. Where a company leads, a query may end before its last turn, and so may
+        the study of a curator that falls silent: there each time is a study.
+
+        Raises:
+            ConfigurationError: a curator refused.
+        """
+        alone = self.example.company is None
+        sessions = self._sessions(copies, times if alone else 1)
+        found = []
+        for query in range(times):
+            if query and not alone:
+                for place, session in enumerate(sessions):
+                    session.close(int(time.time()))
+                    self._send(sessions, place)
+                sessions = self._sessions(copies, 1)
+            answer = partial(self._answer, sessions)
+            found.append(led(self._lead(copies, query if alone else 0), answer))
+        return found
+
+    def first(self) -> bytes:
+        """What the first curator releases in the first turn; raises as `seen`."""
+        return self._answer(self._sessions(1, 1), 0, 0, next(self._lead(1, 0))[0])
+
+    def _lead(self, copies: int, query: int) -> Lead:
+        return lead_of(self.kind, self.example, Asking(copies, query, self.learner.public, secrets.token_bytes))
+
+    def _sessions(self, copies: int, times: int) -> list[Session]:
+        plan, now = Plan.of([self.example.ask(copies).planned] * times), int(time.time())
+        study = secrets.token_bytes(16)
+        sessions = [
+            Session(curator=one.identity, key=self.learner, study=study, kinds=self.kinds, lifetime=LIFETIME)
+            for one in self.curators
+        ]
+        for place, session in enumerate(sessions):
+            session.request_card(now)
+            self._send(sessions, place)
+            session.propose(plan, "an audit of the mechanism", now)
+            self._send(sessions, place)
+        return sessions
+
+    def _answer(self, sessions: list[Session], number: int, place: int, body: bytes) -> bytes:  # noqa: ARG002
+        sessions[place].query(self.kind.name, body, int(time.time()))
+        return self._send(sessions, place)
+
+    def _send(self, sessions: list[Session], place: int) -> bytes:
+        session = sessions[place]
+        reply = session.receive(self.curators[place].curator.handle(session.pending))
+        if isinstance(reply, Refusal):
+            raise ConfigurationError(f"the audit's own curator refused {reply.field or 'a request'}: {reply.code}")
+        return reply.body if isinstance(reply, Release) else b""
+
+
+def serve(example: Example, units: tuple[Unit, ...], answerers: Mapping[str, Answerer], kind: str) -> Service:
+    """Curators as sites open them, with ledgers in memory, over invented records; others than the first have one."""
+    learner = SigningKey.generate()
+    keys = (SigningKey.generate(),) if example.company is None else example.company.curators
+    policy = Policy(
+        name="audit",
+        cap=str(MOST),
+        learners=(LearnerPolicy(name="auditor", key=learner.public.hex(), cap=str(MOST)),),
+        limits=Limits(kinds={kind: dict(example.limits)}),
+        message_seconds=LIFETIME,
+    )
+    served: list[Served] = []
+    for own in keys:
+        dataset, noise = held(((plain_record(example.schema),),) if served else units, example), OpenDPNoise()
+        site = assemble_site(dataset, policy, key=own, ledger=memory_ledger(own), noise=noise, answerers=answerers)
+        served.append(Served(site.identity, site.curator, dataset, noise))
+    kinds = Kinds(*(answerer.kind for answerer in answerers.values()))
+    return Service(tuple(served), learner, example, kinds[kind], kinds)
+
+
+def path_checks(name: str, *, answerers: Mapping[str, Answerer] = ANSWERERS) -> tuple[Check, ...]:
+    """For a name of `kinds_to_audit`: the law of what `handle` releases, and with a kind's first name the sentinel.
+
+    There is none for a name without a question.
+
+    Raises:
+        ConfigurationError: nothing of that name is registered.
+    """
+    answerer, examples = examples_of(name, answerers)
+    if not examples:
+        return ()
+    path = Path(answerer, examples[0])
+    pair = search(path, drawn=path.example.pairs or SEARCHED).pairs[0]
+    copies = min(examples[0].copies, COPIES if examples[0].company is None else ASKED // FEW_CALLS)
+    law = same_law(name, replace(path, copies=copies), pair)
+    return (sentinel(name, examples[0], pair, answerers), law) if name == names_of(answerer)[0] else (law,)
+
+
+def sentinel(name: str, example: Example, pair: Neighbours, answerers: Mapping[str, Answerer] = ANSWERERS) -> Check:
+    """Whether `handle` calls the registered answerer, with the curator's own records and noise, and signs its bytes."""
+    kind = name.partition("/")[0]
+    planned, seen = example.ask(1).planned, []
+
+    def answer(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
+        seen.append((question.turn, dataset, noise))
+        return Answered(SENTINEL, answerers[kind].answer(question, dataset, noise).state)
+
+    service = serve(example, pair.others, {**answerers, kind: replace(answerers[kind], answer=answer)}, kind)
+    released, served = service.first(), service.curators[0]
+    own = len(seen) == 1 and seen[0][1] is served.dataset and seen[0][2] is served.noise
+    turn = bool(seen) and seen[0][0] == Turn(planned)
+    default = inspect.signature(assemble_site).parameters["answerers"].default is ANSWERERS
+    passed = released == SENTINEL and own and turn and default
+    facts = {
+        "its bytes were signed and sent": released == SENTINEL,
+        "it was called once, for the planned turn": len(seen) == 1 and turn,
+        "it got the curator's own records and noise": own,
+        "a site opens with the registered table": default,
+    }
+    told = "; ".join(f"{what}: {'yes' if fact else 'NO'}" for what, fact in facts.items())
+    return Check(
+        name=f"handle_calls_the_answerer_of_{kind}",
+        question=f"Does a curator's `handle` call the answerer of {kind} that is registered, and sign what it returns?",
+        found=f"With a sentinel in its place: {told}.",
+        false_alarm=0.0,
+        power="another answerer, other records, other noise or changed bytes for the questions asked here: always",
+        passed=passed,
+    )
+
+
+def same_law(name: str, path: Path, pair: Neighbours) -> Check:
+    """Whether what `handle` releases has the law of what the answerer releases, and copies in a query are independent.
+
+    Exact tests given the margins: where two samples have one law, the number of the first sample's draws above a
+    pooled quantile is hypergeometric; where neighbours in one release are independent, so is the number of pairs of
+    which both are above it.
+    """
+    kind = path.answerer.kind
+    calls = min(-(-ASKED // path.copies), MOST_CALLS)
+    chances = []
+    total = 0
+    for units in pair.both:
+        service = serve(path.example, units, {kind.name: path.answerer}, kind.name)
+        handled = np.concatenate([np.hstack(seen) for seen in service.seen(path.copies, calls)])
+        total += len(handled)
+        direct = path.draws(units, len(handled), handled.shape[1])
+        chances += _differences(handled, direct)
+        if path.copies > 1:
+            chances += _dependences(handled)
+    least = min(chances, default=1.0)
+    alarm = FALSE_ALARM / max(len(chances), 1)
+    return Check(
+        name=f"handle_has_the_law_of_{name.replace('/', '_')}",
+        question=f"Do {2 * calls} signed answers of a curator to {name} have the law of its answerer's, and the copies "
+        "within one release noise of their own?",
+        found=f"{total} draws through `handle` and as many of the answerer: the least of {len(chances)} chances of "
+        f"such a difference is {least:.2g}, and {alarm:.1g} is allowed.",
+        false_alarm=FALSE_ALARM,
+        power=f"a quartile of the answers that lies elsewhere, by a share of {_noticed(total // 2, alarm):.2g}: 0.999",
+        passed=least >= alarm,
+    )
+
+
+def _differences(one: Numbers, two: Numbers) -> list[float]:
+    """For each number and each quarter: how likely the two samples differ so much, both having one law."""
+    both = np.concatenate([one, two])
+    found = []
+    for column in range(both.shape[1]):
+        for level in np.unique(np.quantile(both[:, column], (0.25, 0.5, 0.75))):
+            above = both[:, column] >= level
+            found.append(_chance(int(above[: len(one)].sum()), len(both), int(above.sum()), len(one)))
+    return found
+
+
+def _dependences(numbers: Numbers) -> list[float]:
+    """For each number: how likely neighbours are both above the middle so often, being independent."""
+    found = []
+    for column in range(numbers.shape[1]):
+        above = numbers[:, column] >= np.median(numbers[:, column])
+        first, second = above[: len(above) // 2 * 2 : 2], above[1::2]
+        found.append(_chance(int((first & second).sum()), len(first), int(first.sum()), int(second.sum())))
+    return found
+
+
+def _chance(seen: int, total: int, marked: int, drawn: int) -> float:
+    """Two-sided chance of a hypergeometric number as far out as `seen`: twice the smaller tail, at most 1."""
+    law = stats.hypergeom(total, marked, drawn)
+    return float(min(1.0, 2 * min(law.cdf(seen), law.sf(seen - 1))))
+
+
+def _noticed(draws: int, alarm: float) -> float:
+    """Difference of shares near one half that two samples of so many draws show with a chance of 0.999."""
+    far = stats.norm.isf(alarm / 2) + stats.norm.isf(0.001)
+    return float(far * math.sqrt(1 / (2 * draws)))

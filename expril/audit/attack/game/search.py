@@ -1,0 +1,333 @@
+"""Events, which tell two inputs apart: sets of outcomes, how large a loss they prove, and the choice of one.
+
+An event is chosen on the first half of the draws alone.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betainccinv, betaincinv, ndtri
+
+from expril.audit.attack.game.statistics import MOST_VALUES, Cells, Function, Rows, Statistic, fit_cells, statistics_for
+
+_SHOWN, _SHOWN_OF = 3, 2000
+
+
+@dataclass(frozen=True)
+class Between:
+    """Outcomes whose statistic lies between two values, or does not.
+
+    Attributes:
+        statistic: an ordered one.
+        low: least value that is between; None: no least.
+        high: greatest value that is between, or, where `below`, the first that is not; None: no greatest.
+        below: whether `high` itself is not between.
+        outside: whether the event is that the value is not between.
+    """
+
+    statistic: Statistic
+    low: Any
+    high: Any
+    below: bool
+    outside: bool = False
+
+    def holds(self, rows: Rows) -> NDArray[np.bool_]:
+        """(n,) whether each outcome is in it."""
+        values = self.statistic.of(rows)
+        between = np.ones(len(values), np.bool_)
+        if self.low is not None:
+            between &= values >= self.low
+        if self.high is not None:
+            between &= values < self.high if self.below else values <= self.high
+        return between ^ self.outside
+
+    def words(self, rows: Rows) -> str:  # noqa: ARG002
+        """What it is."""
+        if self.low is None and self.high is None:
+            return f"{self.statistic.name} is anything"
+        if self.low is not None and self.low == self.high:
+            return f"{self.statistic.name} is {'not ' if self.outside else ''}{self.low:.6g}"
+        under, over = ("below", "at least") if self.below else ("at most", "above")
+        if self.outside:
+            sides = [f"below {self.low:.6g}"] if self.low is not None else []
+            sides += [f"{over} {self.high:.6g}"] if self.high is not None else []
+            return f"{self.statistic.name} is {' or '.join(sides)}"
+        sides = [f"at least {self.low:.6g}"] if self.low is not None else []
+        sides += [f"{under} {self.high:.6g}"] if self.high is not None else []
+        return f"{self.statistic.name} is {' and '.join(sides)}"
+
+
+@dataclass(frozen=True)
+class Likelier:
+    """Outcomes whose statistic has a value, or is in a bin, that came much more often under one input.
+
+    Attributes:
+        statistic: that it is about.
+        cells: of the statistic.
+        scores: (m + 1,) logarithm of the ratio that was learned of each cell; the last is that of values in none.
+        threshold: an outcome is in the event where its cell's score is at least this.
+    """
+
+    statistic: Statistic
+    cells: Cells
+    scores: NDArray[np.float64]
+    threshold: float
+
+    def score(self, rows: Rows) -> NDArray[np.float64]:
+        """(n,) score of each outcome."""
+        return self.scores[self.cells.of(self.statistic.of(rows))]
+
+    def holds(self, rows: Rows) -> NDArray[np.bool_]:
+        """(n,) whether each outcome is in it."""
+        return self.score(rows) >= self.threshold
+
+    def words(self, rows: Rows) -> str:
+        """What it is, with examples from `rows`, outcomes of which some are in the event."""
+        name, inside = self.statistic.name, rows[self.holds(rows)]
+        if not len(inside):
+            return f"{name} is one of those learned"
+        columns = list(self.statistic.columns)
+        values = inside[:, columns] if columns else self.statistic.of(inside)[:, None]
+        shown = [_text(value) for value in np.unique(values[:_SHOWN_OF], axis=0)[: _SHOWN + 1]]
+        if not self.cells.exact:
+            return f"{name} is in one of the intervals learned, as {shown[0]} is"
+        if len(shown) > _SHOWN:
+            return f"{name} is one of {int((self.scores >= self.threshold).sum())} learned, such as {shown[0]}"
+        return f"{name} is {' or '.join(shown)}"
+
+
+Event = Between | Likelier
+
+
+def _text(values: NDArray[Any]) -> str:
+    if len(values) == 1:
+        return f"{values[0]:.6g}"
+    return np.array2string(values, separator=", ", max_line_width=10**6, threshold=16)
+
+
+def loss_bound(more: int, fewer: int, draws: tuple[int, int], error_rate: float) -> float:
+    """A lower bound on ln(P / Q), P and Q the chances of one event under two inputs.
+
+    The lower end of P and the upper end of Q are Clopper and Pearson's (1934), each at half the error rate, so that
+    the bound is above the truth with a probability of at most `error_rate`.
+
+    Args:
+        more: how often the event came under the input with P.
+        fewer: how often it came under the one with Q.
+        draws: independent, from either input.
+        error_rate: in (0, 1).
+
+    Returns:
+        The bound; minus infinity where the event never came under the first input.
+    """
+    (first, second), each = draws, error_rate / 2
+    if not more:
+        return -math.inf
+    lower = float(betaincinv(more, first - more + 1, each))
+    upper = 1.0 if fewer == second else float(betainccinv(fewer + 1, second - fewer, each))
+    return math.log(lower / upper)
+
+
+def promise(
+    more: NDArray[np.float64], fewer: NDArray[np.float64], draws: int, error_rate: float
+) -> NDArray[np.float64]:
+    """What many events promise, for choosing among them only: about `loss_bound`, 10 higher, where that is positive.
+
+    Where no bound would be positive, a hundredth of the ratio's logarithm in standard errors, so that the event nearest
+    to a proof is still found. A share's arcsine is nearly normal with variance 1 / (4 n) (Anscombe 1948).
+
+    Args:
+        more: (m,) counts.
+        fewer: (m,) counts under the other input.
+        draws: from either input.
+        error_rate: the smaller, the less a lucky rare event is liked.
+    """
+    width = -float(ndtri(error_rate / 2)) / (2 * math.sqrt(draws))
+    lower = np.sin(np.maximum(np.arcsin(np.sqrt(more / draws)) - width, 0)) ** 2
+    upper = np.sin(np.minimum(np.arcsin(np.sqrt(np.minimum((fewer + 1) / draws, 1))) + width, np.pi / 2)) ** 2
+    bounds = np.log(np.maximum(lower, 1e-300) / upper)
+    one, two = np.maximum(more, 0.5), fewer + 1
+    errors = np.log(one / two) / np.sqrt(np.maximum(1 / one + 1 / two - 2 / draws, 1 / draws))
+    return np.asarray(np.where(bounds > 0, 10 + bounds, np.minimum(errors / 100, 1)))
+
+
+CAUTION = 2
+"""How many times stricter the choice is than the proof: rare events are easily lucky."""
+LEAST = 20
+"""Draws of the first half in an event, of the input under which it is the more frequent, at least."""
+BETTER = 0.01
+"""By how much a later candidate must beat an earlier, simpler one."""
+_CUTS, _ENDS = 160, 24
+_FREQUENT = 5
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """How often each cell came on the first half.
+
+    Attributes:
+        statistic: that the cells are of.
+        cells: m of them.
+        more: (m + 1, 2) counts under the input that is to be favoured, in the part that taught and in the other.
+        fewer: the same under the other input.
+        strict: error rate of the choice.
+    """
+
+    statistic: Statistic
+    cells: Cells
+    more: NDArray[np.float64]
+    fewer: NDArray[np.float64]
+    strict: float
+
+    def promises(self, inside: NDArray[np.float64], outside: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What events with these counts promise; minus infinity for those that came too rarely."""
+        draws = round(float(self.more.sum()))
+        return np.where(inside >= LEAST, promise(inside, outside, draws, self.strict), -np.inf)
+
+
+@dataclass
+class _Best:
+    promised: float = -np.inf
+    event: Event | None = None
+
+    def beaten_by(self, promised: float) -> bool:
+        return promised > self.promised + (BETTER if self.event else 0.0)
+
+    def take(self, promised: float, event: Event) -> None:
+        if self.beaten_by(promised):
+            self.promised, self.event = promised, event
+
+
+def choose_events(
+    first: Rows, second: Rows, error_rate: float, given: Mapping[str, Function]
+) -> tuple[Event | None, Event | None]:
+    """One event that is likelier under the first input, and one that is likelier under the second.
+
+    Args:
+        first: (n, k) outcomes of the one input: the first half.
+        second: those of the other.
+        error_rate: of the whole game.
+        given: statistics that the adversary brings.
+    """
+    half = len(first) // 2
+    rows = np.concatenate((first, second))
+    parts = np.cumsum((half, len(first) - half, half))
+    best = (_Best(), _Best())
+    last: tuple[Function | None, NDArray[Any]] = (None, np.empty(0))
+    for statistic in statistics_for(first[:half], second[:half], given):
+        values = last[1] if statistic.function is last[0] else statistic.of(rows)
+        last = statistic.function, values
+        cells = fit_cells(values) if statistic.ordered else _frequent(values)
+        if not len(cells.lowest):
+            continue
+        table = np.stack([cells.count(part) for part in np.split(values, parts)], 1).astype(float)
+        sides = (table[:, :2], table[:, 2:])
+        for direction, so_far in enumerate(best):
+            counts = _Counts(statistic, cells, sides[direction], sides[1 - direction], error_rate / 2 / CAUTION)
+            if statistic.ordered:
+                _take_intervals(counts, so_far)
+            if not statistic.learned:
+                _take_likelier(counts, so_far)
+    return best[0].event, best[1].event
+
+
+def _frequent(values: NDArray[Any]) -> Cells:
+    """A cell for each value that came a few times at least; where all are close together, for each."""
+    if values.dtype.kind == "i" and int(values.max()) - int(values.min()) < MOST_VALUES:
+        return fit_cells(values)
+    found, counts = np.unique(values, return_counts=True)
+    return Cells(found[counts >= _FREQUENT], exact=True)
+
+
+def _take_intervals(counts: _Counts, best: _Best) -> None:
+    """Events "at least" and "at most", then between two places and outside of them, which are fewer.
+
+    They are judged by both parts, or by the second alone, doubled, where the first taught the statistic.
+    """
+    more, fewer = counts.more[:-1], counts.fewer[:-1]
+    weights = np.ones(2)
+    if counts.statistic.learned:
+        weights = np.array([0.0, counts.more.sum() / max(1.0, counts.more[:, 1].sum())])
+    one, two = _sums(more @ weights), _sums(fewer @ weights)
+    last = len(one) - 1
+    every = np.unique(np.concatenate((_crossings(one, _CUTS), _crossings(two, _CUTS), [0, last])))
+    for low, high in ((every, np.full_like(every, last)), (np.zeros_like(every), every), _pairs(one, two)):
+        inside, outside = one[high] - one[low], two[high] - two[low]
+        _take_best(counts, best, low, high, counts.promises(inside, outside), outside=False)
+    _take_best(counts, best, low, high, counts.promises(one[-1] - inside, two[-1] - outside), outside=True)
+
+
+def _take_best(
+    counts: _Counts,
+    best: _Best,
+    low: NDArray[np.int64],
+    high: NDArray[np.int64],
+    promised: NDArray[np.float64],
+    *,
+    outside: bool,
+) -> None:
+    top = int(np.argmax(promised))
+    if not best.beaten_by(float(promised[top])):
+        return
+    lowest, exact = counts.cells.lowest, counts.cells.exact
+    # Ends at values that came: other cells tell nothing.
+    came = np.flatnonzero((counts.more + counts.fewer)[int(low[top]) : int(high[top])].sum(1))
+    if not len(came):
+        return
+    start = int(low[top]) + (int(came[0]) if low[top] else 0)
+    end = int(low[top]) + int(came[-1]) + 1 if high[top] < len(lowest) else len(lowest)
+    event = Between(
+        counts.statistic,
+        None if start == 0 else lowest[start],
+        None if end == len(lowest) else lowest[end - 1 if exact else end],
+        below=not exact,
+        outside=outside,
+    )
+    best.take(float(promised[top]), event)
+
+
+def _take_likelier(counts: _Counts, best: _Best) -> None:
+    """Events of the cells with the largest ratios; each part is judged by ratios that the other taught."""
+    more, fewer = counts.more, counts.fewer
+    scores = np.log((more + 1) / (fewer + 1))
+    cuts = np.unique(np.floor(scores * 1000)) / 1000 - 1e-9  # never above a score, so that each cell is in at its own
+    if len(cuts) > _CUTS:
+        cuts = cuts[np.linspace(0, len(cuts) - 1, _CUTS).astype(int)]
+    inside, outside = np.zeros(len(cuts)), np.zeros(len(cuts))
+    for taught, judged in ((0, 1), (1, 0)):
+        order = np.argsort(scores[:, taught], kind="stable")
+        start = np.searchsorted(scores[order, taught], cuts, side="left")
+        inside += more[:, judged].sum() - _sums(more[order, judged])[start]
+        outside += fewer[:, judged].sum() - _sums(fewer[order, judged])[start]
+    promised = counts.promises(inside, outside)
+    top = int(np.argmax(promised))
+    if best.beaten_by(float(promised[top])):
+        # Both parts together, halved, so that the pseudo-counts weigh as they did in each.
+        learned = np.log((more.sum(1) / 2 + 1) / (fewer.sum(1) / 2 + 1))
+        best.take(float(promised[top]), Likelier(counts.statistic, counts.cells, learned, float(cuts[top])))
+
+
+def _sums(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(m + 1,) sum of what is before each place."""
+    return np.concatenate(([0.0], np.cumsum(counts)))
+
+
+def _crossings(sums: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+    """Places on either side of where sums cross even steps, and steps that double in both tails."""
+    total = sums[-1]
+    tails = LEAST * 2.0 ** np.arange(0, max(1, int(np.log2(max(total / LEAST, 2)))))
+    wanted = np.concatenate((np.linspace(0, total, count), tails, total - tails))
+    found = np.searchsorted(sums, wanted)
+    return np.unique(np.concatenate((found - 1, found)).clip(0, len(sums) - 1))
+
+
+def _pairs(one: NDArray[np.float64], two: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Starts and ends of intervals."""
+    found = np.searchsorted(one + two, np.linspace(0, one[-1] + two[-1], _ENDS))
+    ends = np.unique(np.concatenate((found - 1, found, [len(one) - 1])).clip(0))
+    low, high = np.triu_indices(len(ends), 1)
+    return ends[low], ends[high]

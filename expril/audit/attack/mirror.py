@@ -1,0 +1,183 @@
+"""Pictures of two neighbouring distributions, one above an axis and the other below; `mirror.html.j2` draws them."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+
+from expril.audit.results import Spread
+from expril.report.chart import Axis, Tick, make_axis
+from expril.report.templates import Template, page_template
+from protocol.errors import ConfigurationError
+
+_AXIS_STEPS = tuple(step * 10.0**power for power in range(-6, 7) for step in (1.0, 2.0, 5.0))
+_TAIL = 5e-4
+"""Share of the draws on each side that a picture of distributions may leave out."""
+_THINNEST = 0.8
+"""Least width of a bar, of 100: places may lie close together, with nothing around them."""
+_HIDDEN = 0.1
+"""Bars below this share of the tallest one or two are hidden by them."""
+SCALE = 30
+"""Of the Laplace noise of the mechanism that the paper prints: 1/30 is claimed."""
+RECORDS = 1
+"""In its bin, an error; its neighbour holds one more, which is none."""
+_BARS = 24
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """Two distributions on one axis, one above it and the other below, upside down.
+
+    Paths are in a 100 x 100 box, the axis in its middle.
+
+    Attributes:
+        above, below: outlines of all that is shown.
+        above_event, below_event: of the part in the event; "" where there is none in the picture.
+        ticks: below the axis.
+        axis: what it shows, in words.
+        text: the picture in words.
+    """
+
+    above: str
+    below: str
+    above_event: str
+    below_event: str
+    ticks: tuple[Tick, ...]
+    axis: str
+    text: str
+
+
+def mirror(spread: Spread, shares: tuple[float, float] | None = None) -> Mirror:
+    """Place both distributions; tails that hold almost nothing are left out, where the event is not among them.
+
+    Args:
+        spread: what was drawn.
+        shares: of the draws in the event, for the text.
+
+    Raises:
+        ConfigurationError: a spread without two places.
+    """
+    edges = _edges(spread.values)
+    first, last = _shown(spread)
+    bare = Axis(edges[first], edges[last + 1])
+    steps = make_axis(bare.low, bare.high, _AXIS_STEPS)
+    ticks = tuple(
+        Tick(tick.label.replace("-", "−"), bare.at(tick.value))
+        for tick in steps.ticks
+        if bare.low <= tick.value <= bare.high
+    )
+    shown = (spread.first[first : last + 1], spread.second[first : last + 1])
+    peak, cut = _peak(*shown)
+    event = [_is_in(spread, value, edges[n], edges[n + 1]) for n, value in enumerate(spread.values)]
+
+    def outline(heights: Sequence[float], side: int, only: Sequence[bool] | None = None) -> str:
+        pieces = []
+        for n in range(first, last + 1):
+            if only is None or only[n]:
+                left, right = bare.place(edges[n]), bare.place(edges[n + 1])
+                if right - left < _THINNEST:
+                    left, right = (left + right - _THINNEST) / 2, (left + right + _THINNEST) / 2
+                y = 50 - side * 47 * min(1.0, heights[n] / peak)
+                pieces.append(f"M{left:.2f} 50V{y:.2f}H{right:.2f}V50Z")
+        return "".join(pieces)
+
+    text = f"{spread.axis}: the two distributions, from {edges[first]:.4g} to {edges[last + 1]:.4g}"
+    if shares is not None:
+        text += f"; {100 * shares[0]:.3g} % of the one and {100 * shares[1]:.3g} % of the other are in the event"
+    return Mirror(
+        above=outline(spread.first, 1),
+        below=outline(spread.second, -1),
+        above_event=outline(spread.first, 1, event),
+        below_event=outline(spread.second, -1, event),
+        ticks=ticks,
+        axis=f"{spread.axis}{' (the tallest bars are cut)' if cut else ''}",
+        text=text,
+    )
+
+
+@cache
+def _template() -> Template:
+    return page_template("expril.audit.attack", name="mirror.html.j2")
+
+
+def picture(spread: Spread, shares: tuple[float, float] | None = None, *, height: int = 190) -> str:
+    """Markup of both distributions; the arguments are those of `mirror`, and the height in pixels."""
+    return _template().render(drawn=mirror(spread, shares), height=height)
+
+
+def _peak(first: Sequence[float], second: Sequence[float]) -> tuple[float, bool]:
+    """The share at full height, and whether some are above: where one or two bars a side would hide all others."""
+    tallest = max((*first, *second, 1e-12))
+    others = max(sorted(side)[-3] if len(side) > 2 else 0.0 for side in (first, second))
+    return (2.5 * others, True) if 0 < others < _HIDDEN * tallest else (tallest, False)
+
+
+def _is_in(spread: Spread, value: float, low: float, high: float) -> bool:
+    """Whether a bar is in the event; one of several whole numbers only where all of them are."""
+    if spread.event is None or not spread.event[0] <= value <= spread.event[1]:
+        return False
+    return high - low <= 1 or (low >= spread.event[0] - 0.5 and high <= spread.event[1] + 0.5)
+
+
+def _edges(values: Sequence[float]) -> tuple[float, ...]:
+    """Ends of the bars: half way between neighbouring places."""
+    if len(values) < 2:  # a constant: one bar
+        if not values:
+            raise ConfigurationError("a distribution without a place cannot be drawn")
+        return values[0] - 0.5, values[0] + 0.5
+    inner = [(low + high) / 2 for low, high in pairwise(values)]
+    return (values[0] - (inner[0] - values[0]), *inner, values[-1] + (values[-1] - inner[-1]))
+
+
+def _shown(spread: Spread) -> tuple[int, int]:
+    """First and last place that are drawn."""
+    heights = [max(pair) for pair in zip(spread.first, spread.second, strict=True)]
+    first, last, left, right = 0, len(heights) - 1, 0.0, 0.0
+    while first < last and left + heights[first] < _TAIL:
+        left += heights[first]
+        first += 1
+    while last > first and right + heights[last] < _TAIL:
+        right += heights[last]
+        last -= 1
+    inside = [
+        n for n, value in enumerate(spread.values) if spread.event and spread.event[0] <= value <= spread.event[1]
+    ]
+    if inside and not (inside[0] <= last and inside[-1] >= first):  # an event far out: it is what must be seen
+        first, last = min(first, inside[0]), max(last, inside[-1])
+    return first, last
+
+
+def paper_law() -> Spread:
+    """Where the ratio of the paper's printed mechanism lies inside of 0 to 1; the rest lies exactly at 0 and at 1.
+
+    The mechanism is clip((Laplace(l) + U) / n, 0, 1) with the exact n of the bin (full paper, Eq. 7): a ratio below x
+    is noise below n x - U.
+    """
+    edges = [place / _BARS for place in range(_BARS + 1)]
+    centres = tuple((low + high) / 2 for low, high in pairwise(edges))
+    axis = "released ratio, where it is neither 0 nor 1"
+    return Spread(axis, centres, _shares(RECORDS, edges), _shares(RECORDS + 1, edges), (0.0, 1.0))
+
+
+def _shares(records: int, edges: Sequence[float]) -> tuple[float, ...]:
+    """Chance of a ratio between neighbouring edges. The number of errors stays: the added record is none."""
+    below = [_below(records * edge - RECORDS) for edge in edges]
+    return tuple(high - low for low, high in pairwise(below))
+
+
+def paper_words() -> str:
+    """What the picture shows, in one sentence."""
+    first, second = (sum(side) for side in (paper_law().first, paper_law().second))
+    more, allowed = second / first, math.exp(1 / SCALE)
+    return (
+        f"By its law, {100 * first:.2g} % of the answers lie inside with {RECORDS} record in the bin, and "
+        f"{100 * second:.2g} % with {RECORDS + 1}: {more:.2f} times as many, where a claim of 1/{SCALE} allows "
+        f"{allowed:.2f} times."
+    )
+
+
+def _below(noise: float) -> float:
+    """Chance of Laplace noise below a value."""
+    tail = 0.5 * math.exp(-abs(noise) / SCALE)
+    return tail if noise < 0 else 1 - tail

@@ -1,0 +1,272 @@
+"""Attacks on what a curator counts.
+
+One study plays many games at once: every victim has its own coin and its own cells, and the noise of each cell is drawn
+for itself. So the guesses about different victims are independent, and each victim is protected by all that is charged.
+
+The adversary's own learner is made from the protocol alone, and it keeps the rules only where that pays.
+
+What these attacks gain from a correct curator is known exactly: each is a test between two known distributions. An
+answer is b + X with b = 1 where the victim is in, and P(X = k) = (1 - p) / (1 + p) p^|k|, p = exp(-epsilon).
+"""
+
+import math
+import secrets
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+from curator_node.site import now
+from expril.audit.attack.studies.curators import Attacked, Opening, Table, in_memory, policy_text, table_of
+from expril.audit.attack.studies.games import Guesses, Terms, half_in
+from protocol.codec import decode, encode
+from protocol.envelopes import SigningKey, digest, open_envelope, seal
+from protocol.errors import ConfigurationError
+from protocol.kinds.counts import COUNTS, CountsBody, CountsRelease, PlannedCounts
+from protocol.messages import NO_DIGEST, Query, Release, StudyAccepted, StudyProposal
+from protocol.partitions import Partition
+from protocol.plans import Plan
+from protocol.rationals import Rational
+
+LIFETIME = 600
+"""Seconds until a request expires."""
+
+
+class Study:
+    """One study of one learner that counts records: proposed, asked, and asked again.
+
+    Attributes:
+        accepted: whether the curator accepted its plan.
+        sent: the newest question's envelope.
+    """
+
+    def __init__(self, curator: Attacked, key: SigningKey, costs: Sequence[Fraction], *, bound: int = 1) -> None:
+        """Propose to count the records of one partition once at each of these costs, `bound` records a unit."""
+        self._curator, self._key = curator, key
+        self._study, self._last, self._sequence = secrets.token_bytes(16), NO_DIGEST, 0
+        self.sent = b""
+        planned = (PlannedCounts(release="mass", partitions=1, scale=Rational.of(bound / cost)) for cost in costs)
+        proposal = StudyProposal(**self._header(), plan=Plan.of(planned), purpose="", newest_receipt=b"")
+        reply = curator.handle(seal(proposal, key))
+        self.accepted = isinstance(open_envelope(reply)[1], StudyAccepted)
+        self._last = digest(reply)
+
+    def ask(self, partition: Partition) -> NDArray[np.int64]:
+        """The plan's next question: noisy counts, (cells,).
+
+        Raises:
+            ConfigurationError: the curator refuses; then what is attacked is no curator that serves.
+        """
+        self._sequence += 1
+        body = encode(CountsBody(partitions=(partition,), hypothesis=None))
+        self.sent = seal(Query(**self._header(), kind=COUNTS.name, body=body), self._key)
+        reply = self._curator.handle(self.sent)
+        self._last = digest(reply)
+        return counts_in(reply)
+
+    def _header(self) -> dict[str, Any]:
+        return {
+            "study": self._study,
+            "sender": self._key.public,
+            "recipient": self._curator.identity,
+            "sequence": self._sequence,
+            "answers": self._last,
+            "expires_at": now() + LIFETIME,
+        }
+
+
+def counts_in(reply: bytes) -> NDArray[np.int64]:
+    """The numbers of an answered question, (cells,).
+
+    Raises:
+        ConfigurationError: it was refused.
+    """
+    message = open_envelope(reply)[1]
+    if not isinstance(message, Release):
+        code = getattr(message, "code", type(message).__name__)
+        raise ConfigurationError(f"the attacked curator answers a question with {code!r} in place of counts")
+    return np.frombuffer(decode(message.body, CountsRelease).counts, "<i8").astype(np.int64)
+
+
+def gain_of_one(epsilon: Fraction) -> float:
+    """Of one count of the victim alone, guessing "in" from 1 upwards: P(X >= 0) - P(X >= 1) = (1 - p) / (1 + p).
+
+    That is tanh(epsilon / 2), the most that is possible at all.
+    """
+    return math.tanh(float(epsilon) / 2)
+
+
+def gain_of_several(epsilon: Fraction, bound: int) -> float:
+    """Of one count of a victim that adds `bound`, with noise that many times as wide, guessing "in" from the middle.
+
+    The likelihood ratio is 1 or more from bound / 2 upwards. With p = exp(-epsilon / bound) and h the first whole
+    number from there on, the gain is P(X >= h - bound) - P(X >= h), where P(X >= k) = p^k / (1 + p) for k >= 1.
+    """
+    p, half = math.exp(-float(epsilon) / bound), (bound + 1) // 2
+    above = p**half / (1.0 + p)
+    missed = p ** (bound - half + 1) / (1.0 + p)
+    return 1.0 - missed - above
+
+
+def gain_of_votes(epsilon: Fraction, answers: int) -> float:
+    """Of an odd number of such counts that share epsilon, guessing as most of them do.
+
+    The likelihood ratio of an answer is exp(epsilon / answers) from 1 upwards and its inverse below, so no use of the
+    same answers gains more (Neyman and Pearson 1933). A vote is right with chance 1 / (1 + p).
+    """
+    right = 1.0 / (1.0 + math.exp(-float(epsilon) / answers))
+    return float(binom.sf(answers // 2, answers, right) - binom.sf(answers // 2, answers, 1.0 - right))
+
+
+def gain_of_difference(epsilon: Fraction) -> float:
+    """Of two counts at epsilon / 2 that differ by the victim alone, guessing "in" where they differ by 1 or more.
+
+    The difference is b + X - X', so the gain is P(X - X' = 0) = sum_k P(X = k)^2.
+    """
+    p = math.exp(-float(epsilon) / 2)
+    return ((1.0 - p) / (1.0 + p)) ** 2 * (1.0 + p * p) / (1.0 - p * p)
+
+
+Bools = NDArray[np.bool_]
+Guess = Callable[[Attacked, tuple[SigningKey, ...], Table, Fraction, np.random.Generator], Bools]
+"""(curator, the adversary's keys, what it knows of the records, epsilon that it may spend, coins for ties) -> (m,),
+whether each victim is in."""
+
+RECORDS, BOUND = 5, 3
+"""Records of a victim where patients are the privacy unit, and the most that the curator counts of one."""
+BATCH = 5_000
+"""Victims of one study, at most."""
+QUESTIONS = 5
+"""Into which averaging divides its budget: odd, so that no vote is a tie."""
+ENDLESS = 20
+"""It goes on until it has spent its budget so many times, where nobody stops it."""
+SYBILS = 21
+"""Learners that collude: odd, too."""
+RESTARTS, REPEATS = 4, 500
+"""Restarts of the curator, and repeats of the request after each."""
+
+
+def play(
+    guess: Guess, terms: Terms, *, opening: Opening = in_memory, learners: int = 1, patients: bool = False
+) -> Guesses:
+    """Play an attack on new curators until there are as many games as wanted.
+
+    Args:
+        guess: the attack.
+        terms: of the game; its epsilon is the cap of each learner and of all together.
+        opening: opens a curator, where the terms name no other.
+        learners: that the adversary plays.
+        patients: whether the victims are patients with several records, and not records.
+    """
+    rng, games = terms.rng, terms.games
+    guessed: list[Bools] = []
+    truth: list[Bools] = []
+    played = 0
+    while games - played >= 2:
+        table = table_of(terms.records, min(BATCH, games - played))
+        played += len(table.victims)
+        inside = half_in(len(table.victims), rng)
+        present = rng.random(table.frame.height) < 0.5
+        present[table.victims] = inside
+        keys = tuple(SigningKey.generate() for _ in range(learners))
+        policy = policy_text({f"learner {number}": key for number, key in enumerate(keys)}, terms.epsilon)
+        held = table.patients(present, RECORDS, BOUND) if patients else (table.frame.filter(present), table.schema)
+        with (terms.opening or opening)(*held, policy) as curator:
+            guessed.append(guess(curator, keys, table, terms.epsilon, rng))
+        truth.append(inside)
+    return Guesses.of(np.concatenate(guessed), np.concatenate(truth))
+
+
+def isolation(
+    curator: Attacked, keys: tuple[SigningKey, ...], table: Table, epsilon: Fraction, rng: np.random.Generator
+) -> Bools:
+    """One question, with a cell that only the victim can be in."""
+    answer = Study(curator, keys[0], [epsilon]).ask(table.alone())
+    return _majority({_of_victims(answer).tobytes(): 1}, rng)
+
+
+def patients(
+    curator: Attacked, keys: tuple[SigningKey, ...], table: Table, epsilon: Fraction, rng: np.random.Generator
+) -> Bools:
+    """Isolation of a patient with more records than are counted."""
+    answer = Study(curator, keys[0], [epsilon], bound=BOUND).ask(table.alone())
+    return _majority({_of_victims(answer, least=(BOUND + 1) // 2).tobytes(): 1}, rng)
+
+
+def averaging(
+    curator: Attacked, keys: tuple[SigningKey, ...], table: Table, epsilon: Fraction, rng: np.random.Generator
+) -> Bools:
+    """The same question in study after study, until the curator refuses; then the majority of the answers."""
+    answers: Counter[bytes] = Counter()
+    while answers.total() < ENDLESS * QUESTIONS:
+        study = Study(curator, keys[0], [epsilon / QUESTIONS])
+        if not study.accepted:
+            break
+        answers[_of_victims(study.ask(table.alone())).tobytes()] += 1
+    return _majority(answers, rng)
+
+
+def differencing(
+    curator: Attacked,
+    keys: tuple[SigningKey, ...],
+    table: Table,
+    epsilon: Fraction,
+    rng: np.random.Generator,  # noqa: ARG001
+) -> Bools:
+    """Two counts, of the victim with its neighbours and of the neighbours alone; nobody knows how many they are."""
+    study = Study(curator, keys[0], [epsilon / 2, epsilon / 2])
+    with_victim = study.ask(table.stretches())[: len(table.victims)]
+    without = study.ask(table.alone())[: 2 * len(table.victims) : 2]
+    larger: Bools = with_victim - without >= 1
+    return larger
+
+
+def sybils(
+    curator: Attacked, keys: tuple[SigningKey, ...], table: Table, epsilon: Fraction, rng: np.random.Generator
+) -> Bools:
+    """Every learner asks as much as its own cap allows; then the majority of what they were told together."""
+    answers: Counter[bytes] = Counter()
+    for key in keys:
+        study = Study(curator, key, [epsilon])
+        if study.accepted:
+            answers[_of_victims(study.ask(table.alone())).tobytes()] += 1
+    return _majority(answers, rng)
+
+
+def replay(
+    curator: Attacked, keys: tuple[SigningKey, ...], table: Table, epsilon: Fraction, rng: np.random.Generator
+) -> Bools:
+    """One signed question, sent again and again, also after restarts; then the majority of the answers."""
+    study = Study(curator, keys[0], [epsilon])
+    answers = Counter({_of_victims(study.ask(table.alone())).tobytes(): 1})
+    replies: Counter[bytes] = Counter()
+    for _ in range(RESTARTS):
+        curator.restart()
+        replies.update(curator.handle(study.sent) for _ in range(REPEATS))
+    for reply, times in replies.items():
+        if isinstance(open_envelope(reply)[1], Release):
+            answers[_of_victims(counts_in(reply)).tobytes()] += times
+    return _majority(answers, rng)
+
+
+def _of_victims(counts: NDArray[np.int64], *, least: int = 1) -> Bools:
+    """Of an answer about `Table.alone`: (m,) whether it speaks for the victim, as a count of `least` or more does."""
+    spoken: Bools = counts[1:-2:2] >= least
+    return spoken
+
+
+def _majority(votes: Mapping[bytes, int], rng: np.random.Generator) -> Bools:
+    """What most answers speak for, victim by victim; a coin decides a tie.
+
+    Args:
+        votes: bytes of a vote (m,) of booleans -> how many answers cast it.
+        rng: for ties.
+    """
+    cast = [times * (2 * np.frombuffer(vote, np.bool_).astype(np.int64) - 1) for vote, times in votes.items()]
+    balance = np.sum(cast, axis=0)
+    decided: Bools = (balance > 0) | ((balance == 0) & (rng.random(balance.shape) < 0.5))
+    return decided

@@ -1,0 +1,240 @@
+"""The curators that are attacked: real ones, with real noise, over records that the audit holds.
+
+The records are an invented table, or a real one that the audit may see. An attribute with many distinct values - a
+laboratory value, a length of stay to the minute - tells patients apart. In the order of that attribute the table is cut
+into stretches. The last record of each is a *victim*, and no other record has its value; the rest of a stretch are the
+victim's neighbours, of whom the adversary knows nothing but the range.
+"""
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from curator_node.policy import read_policy
+from curator_node.site import Site, create_site, open_site, temporary_site
+from curator_node.steward import StewardFile, read_steward_file
+from protocol.envelopes import SigningKey
+from protocol.errors import ConfigurationError
+from protocol.partitions import FeatureBins
+from protocol.schema import NumericAttribute
+from simulations.datasets import DATASETS, load_dataset
+
+INVENTED = "invented"
+PATIENT = "name of the patient"
+NEIGHBOURS = 3
+"""Records of a stretch beside its victim, in the invented table."""
+_SCHEMA = """
+label = "ill"
+classes = ["no", "yes"]
+round_size = {size}
+
+[[attributes]]
+name = "ferritin"
+kind = "numeric"
+lower = 0
+upper = {upper}
+"""
+
+
+@dataclass(frozen=True)
+class Table:
+    """All records that may be in, and how to ask for each victim.
+
+    Attributes:
+        frame: n rows.
+        schema: the steward's file, TOML.
+        attribute: a numeric one, by which victims are told apart.
+        victims: (m,) rows of `frame`, rising in the attribute.
+        starts, ends: (m,) of each victim the half-open range of the attribute that holds no other record.
+    """
+
+    frame: pl.DataFrame
+    schema: str
+    attribute: str
+    victims: NDArray[np.intp]
+    starts: NDArray[np.float64]
+    ends: NDArray[np.float64]
+
+    @property
+    def steward(self) -> StewardFile:
+        """The schema file, read."""
+        return read_steward_file(self.schema)
+
+    def alone(self) -> FeatureBins:
+        """Bins of which number 2 j + 1 holds victim j alone, and number 2 j the neighbours of its stretch."""
+        return FeatureBins(self.attribute, tuple(np.column_stack([self.starts, self.ends]).ravel().tolist()))
+
+    def stretches(self) -> FeatureBins:
+        """Bins of which number j holds victim j and the neighbours of its stretch."""
+        return FeatureBins(self.attribute, tuple(self.ends.tolist()))
+
+    def patients(self, present: NDArray[np.bool_], records: int, bound: int) -> tuple[pl.DataFrame, str]:
+        """Records and schema file where each row is a patient, the privacy unit, and a victim has several records.
+
+        Args:
+            present: (n,) who is in.
+            records: of each victim, all alike.
+            bound: the most of a patient's records that the curator counts.
+        """
+        repeats = present.astype(np.int64)
+        repeats[self.victims] *= records
+        rows = np.repeat(np.arange(self.frame.height), repeats)
+        names = pl.Series(PATIENT, [f"{row}" for row in rows])
+        schema = f'unit = "{PATIENT}"\nmost_records_per_unit = {bound}\n{self.schema}'
+        return self.frame[rows].with_columns(names), schema
+
+    def first(self, victims: int) -> "Table":
+        """The same with so many victims at most; the others are records like any."""
+        kept = slice(0, victims)
+        return Table(self.frame, self.schema, self.attribute, self.victims[kept], self.starts[kept], self.ends[kept])
+
+
+def table_of(records: str, victims: int) -> Table:
+    """The records of that name.
+
+    Args:
+        records: "invented", or a data set of `simulations.datasets`.
+        victims: as many as are wanted; a real table may have fewer.
+
+    Raises:
+        ConfigurationError: no such records, or none of them can be told apart.
+        DataUnavailableError: the data set's files are neither here nor to be had.
+    """
+    return _invented(victims) if records == INVENTED else _real(records).first(victims)
+
+
+def _invented(victims: int) -> Table:
+    """Whole numbers for everybody: 0, 1, 2 for the neighbours and 3 for the victim of the first stretch, and so on."""
+    stretch = NEIGHBOURS + 1
+    values = np.arange(victims * stretch, dtype=np.float64)
+    rows = np.arange(stretch - 1, len(values), stretch)
+    frame = pl.DataFrame({"ferritin": values, "ill": np.where(np.arange(len(values)) % 2, "yes", "no")})
+    schema = _SCHEMA.format(size=len(values), upper=len(values))
+    return Table(frame, schema, "ferritin", rows, values[rows], values[rows] + 1)
+
+
+@lru_cache(maxsize=4)
+def _real(name: str) -> Table:
+    frame, schema = real_records(name)
+    numeric = [item for item in read_steward_file(schema).attributes if isinstance(item, NumericAttribute)]
+    found = [_told_apart(frame, item) for item in numeric]
+    if not found or max(len(rows) for _, rows, _, _ in found) < 2:
+        raise ConfigurationError(f"no two records of {name} can be told apart by one attribute; attack other records")
+    return Table(frame, schema, *max(found, key=lambda item: len(item[1])))
+
+
+def real_records(name: str) -> tuple[pl.DataFrame, str]:
+    """The records of a data set, each its own privacy unit, and its schema file without the unit.
+
+    Raises:
+        ConfigurationError: no data set has that name.
+        DataUnavailableError: its files are neither here nor to be had.
+    """
+    if name not in DATASETS:
+        raise ConfigurationError(f"no records are called {name!r}; there are {', '.join((INVENTED, *DATASETS))}")
+    dataset = load_dataset(name).without_unit()
+    unit = ("unit =", "most_records_per_unit =")
+    schema = "\n".join(line for line in dataset.schema_text.splitlines() if not line.startswith(unit))
+    return dataset.frame.select(*dataset.attributes, dataset.label), schema
+
+
+def _told_apart(
+    frame: pl.DataFrame, attribute: NumericAttribute
+) -> tuple[str, NDArray[np.intp], NDArray[np.float64], NDArray[np.float64]]:
+    """Name, rows and ranges of records with a value of their own, none of them next to another."""
+    values = frame[attribute.name].clip(attribute.lower, attribute.upper).to_numpy()
+    distinct, first, counts = np.unique(values[~np.isnan(values)], return_index=True, return_counts=True)
+    places = np.flatnonzero(~np.isnan(values))[first]
+    chosen: list[int] = []
+    for place in np.flatnonzero(counts[:-1] == 1):
+        if place and (not chosen or place > chosen[-1] + 1):
+            chosen.append(int(place))
+    return attribute.name, places[chosen].astype(np.intp), distinct[chosen], distinct[np.array(chosen, int) + 1]
+
+
+OPEN_STUDIES = 1_000
+"""More than any attack opens: an adversary shall be stopped by a cap, and by nothing else."""
+
+
+class Attacked(Protocol):
+    """A curator, as the adversary sees it."""
+
+    @property
+    def identity(self) -> bytes:
+        """Its public key."""
+
+    def handle(self, data: bytes) -> bytes:
+        """Answer one envelope with one envelope."""
+
+    def restart(self) -> None:
+        """Stop the process and start it again: what is in memory is lost, what is on disk is not."""
+
+
+Opening = Callable[[pl.DataFrame, str, str], AbstractContextManager[Attacked]]
+"""Opens a curator of (records, schema file, policy file)."""
+
+
+def policy_text(learners: Mapping[str, SigningKey], cap: Fraction) -> str:
+    """A policy file whose learners may each spend `cap`, and all together no more either."""
+    least = min(cap / 100, Fraction(1, 10_000))
+    lines = ['name = "attacked"', f'cap = "{cap}"', f'least_cost = "{least}"', f'least_query_cost = "{least}"']
+    lines.append(f"open_studies = {OPEN_STUDIES}")
+    for name, key in learners.items():
+        lines += ["[[learners]]", f"name = {json.dumps(name)}", f'key = "{key.public.hex()}"', f'cap = "{cap}"']
+    return "\n".join(lines)
+
+
+class _InMemory:
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self.identity, self.handle = site.identity, site.handle
+
+    def restart(self) -> None:
+        raise ConfigurationError("a curator in memory keeps nothing over a restart; open it on disk")
+
+
+@contextmanager
+def in_memory(records: pl.DataFrame, schema: str, policy: str) -> Iterator[Attacked]:
+    """A curator whose ledger is gone with it. It cannot be restarted."""
+    with temporary_site(records, read_steward_file(schema), read_policy(policy)) as site:
+        yield _InMemory(site)
+
+
+class _OnDisk:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._site = open_site(folder)
+        self.identity = self._site.identity
+
+    def handle(self, data: bytes) -> bytes:
+        return self._site.handle(data)
+
+    def restart(self) -> None:
+        self.close()
+        self._site = open_site(self._folder)
+
+    def close(self) -> None:
+        self._site.close()
+
+
+@contextmanager
+def on_disk(records: pl.DataFrame, schema: str, policy: str) -> Iterator[Attacked]:
+    """A curator as it is deployed: a folder with policy, schema, records, key, ledger and mark."""
+    with tempfile.TemporaryDirectory(prefix="expril-audit-") as name:
+        folder = Path(name)
+        create_site(folder, policy=policy, schema=schema, records=records)
+        opened = _OnDisk(folder)
+        try:
+            yield opened
+        finally:
+            opened.close()

@@ -1,0 +1,217 @@
+"""Names of a package's files, and what they say: for people it is written anew from the proof, and compared.
+
+How often whole audits accuse correct mechanisms was measured and is stored with the source.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from expril.audit.document import SpentRow, audit_document
+from expril.audit.package.checklist import as_objects, checklist_document, readme
+from expril.audit.package.deployment import as_yaml, build_entry, read_entry, total_epsilon
+from expril.audit.package.evidence import Replay
+from expril.audit.package.manifest import as_json, read_bytes
+from expril.audit.package.people import Facts
+from expril.audit.package.worlds import CuratorSpent
+from expril.audit.results import AuditResult
+from expril.report.page import as_page
+from protocol.errors import ConfigurationError
+from protocol.run_index import LOCAL
+
+DEPLOYMENT, CLAIM, LEDGER, EXACT, FALSE_ALARMS = (
+    "deployment.yaml",
+    "claim.json",
+    "ledger.json",
+    "exact.json",
+    "false-alarms.json",
+)
+FACTS = "facts.json"
+"""What only people know, as they wrote it."""
+CHECKLIST, CHECKLIST_PAGE, AUDIT, AUDIT_PAGE, README = (
+    "checklist.json",
+    "checklist.html",
+    "audit.json",
+    "audit.html",
+    "README.txt",
+)
+
+
+class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`claim.json`: what is claimed, for machines.
+
+    Attributes:
+        epsilon: of one unit, exact, as text.
+        one_curator_each: whether every unit is at one curator, by its author's word: then the largest, else the sum.
+        curators: name -> epsilon spent there, exact, as text.
+        unit: privacy unit.
+    """
+
+    epsilon: str
+    one_curator_each: bool
+    curators: dict[str, str]
+    unit: str
+
+    @classmethod
+    def of(cls, curators: Sequence[CuratorSpent], *, one_curator_each: bool) -> "Claim":
+        """The claim that evidence supports."""
+        return cls(
+            epsilon=str(total_epsilon(curators, one_curator_each=one_curator_each)),
+            one_curator_each=one_curator_each,
+            curators={one.name: str(one.spent) for one in curators},
+            unit="; ".join(dict.fromkeys(one.unit for one in curators)),
+        )
+
+
+def spent_rows(curators: Sequence[CuratorSpent]) -> list[SpentRow]:
+    """What the report's page says of spending."""
+    return [
+        SpentRow(
+            who=one.name,
+            unit=one.unit,
+            claimed=str(one.claimed),
+            recomputed=str(one.spent),
+            verdict="Every signed message and every entry adds up to this. "
+            + (
+                f"By learner: {', '.join(f'{name} {spent}' for name, spent in one.learners.items())}."
+                if one.learners
+                else ""
+            ),
+            wrong=False,
+        )
+        for one in curators
+    ]
+
+
+def open_points(proof: Replay) -> tuple[str, ...]:
+    """What evidence leaves open although nothing contradicts."""
+    texts = [*proof.result.unproven, *(f"unwitnessed: {text}" for text in proof.result.unwitnessed)]
+    plain = [text.replace(f"{proof.base}/", "") for text in texts if not text.startswith(f"{LOCAL}/")]
+    if proof.left_out:
+        plain.append(f"not in the package, as it is not needed: {', '.join(proof.left_out)}")
+    return tuple(plain)
+
+
+STORED = Path(__file__).resolve().parents[3] / "benchmarks" / "results" / "audit_game.json"
+"""Of a checkout; an installed wheel has no measurements."""
+COMMAND = "python -m benchmarks audit_game"
+ROW = "audits of eleven correct stand-ins flagged"
+KEPT = ("name", "value", "unit", "target", "met", "note", "command", "versions")
+
+
+def measured_false_alarms(stored: Path = STORED) -> dict[str, Any]:
+    """The measured rate with its command; nothing but the command where none is stored.
+
+    Args:
+        stored: results of the benchmark.
+    """
+    try:
+        told = msgspec.json.decode(stored.read_bytes(), type=list[dict[str, Any]])
+    except (OSError, msgspec.DecodeError):
+        told = []
+    rows = [{name: row[name] for name in KEPT if name in row} for row in told if str(row.get("name")).startswith(ROW)]
+    return {"measured": rows, "measure_again": COMMAND}
+
+
+MOST_FIELDS = 8
+_PROSE = (
+    ("deployment", "basic", "description"),
+    ("deployment", "dp_variant", "unprotected_quantities"),
+    ("deployment", "implementation", "mechanisms"),
+    ("deployment", "implementation", "justification"),
+    ("deployment", "deployment_model", "actors"),
+)
+"""Of an entry: words of a version of this software."""
+
+
+def pages(key: str, audit: tuple[AuditResult, str], curators: Sequence[CuratorSpent]) -> dict[str, bytes]:
+    """File -> what this version writes there."""
+    result, played = audit
+    return {
+        CHECKLIST: as_json(as_objects()),
+        CHECKLIST_PAGE: as_page(checklist_document()).encode(),
+        AUDIT_PAGE: as_page(audit_document(result, created=played, spent=spent_rows(curators))).encode(),
+        README: readme(key).encode(),
+    }
+
+
+def changed_pages(folder: Path, wanted: Mapping[str, bytes]) -> list[str]:
+    """What is wrong with pages that the version which is installed here wrote."""
+    wrong = []
+    for name, data in wanted.items():
+        try:
+            if read_bytes(folder, name) != data:
+                wrong.append(f"{name} is not what this version writes from what the package proves")
+        except ConfigurationError as error:
+            wrong.append(str(error))
+    return wrong
+
+
+def changed_alarms(folder: Path) -> str:
+    """What is wrong with the measured false alarms; "" for nothing, or where nothing here tells."""
+    try:
+        data = read_bytes(folder, FALSE_ALARMS)
+    except ConfigurationError as error:
+        return str(error)
+    own = measured_false_alarms()
+    none = as_json({"measured": [], "measure_again": COMMAND})
+    known = bool(own["measured"])
+    return f"{FALSE_ALARMS} is not what was measured" if known and data not in (as_json(own), none) else ""
+
+
+def changed_entry(
+    folder: Path, facts: Facts, curators: Sequence[CuratorSpent], result: AuditResult, *, same_version: bool
+) -> list[str]:
+    """What is wrong with `deployment.yaml`."""
+    wanted = build_entry(facts, curators, versions=dict(result.versions))
+    try:
+        text = read_bytes(folder, DEPLOYMENT).decode()
+        if text == as_yaml(wanted):
+            return []
+        entry = read_entry(text)
+    except UnicodeDecodeError:
+        return [f"{DEPLOYMENT} cannot be read"]
+    except ConfigurationError as error:
+        return [str(error)]
+    told, due = _flat(entry), _flat(wanted)
+    prose = {".".join(path) for path in _PROSE} if not same_version else set()
+    wrong = [
+        f"{DEPLOYMENT}: its {name} is not what the evidence proves"
+        for name, value in due.items()
+        if name not in prose and told.get(name) != value
+    ]
+    if len(wrong) > MOST_FIELDS:
+        return [f"{DEPLOYMENT} is another entry than the evidence proves: {len(wrong)} fields differ"]
+    wrong += [f"{DEPLOYMENT}: its {name} is of no entry that this software writes" for name in told if name not in due]
+    if same_version and not wrong:
+        wrong.append(f"{DEPLOYMENT} is not in the form that this software writes")
+    return wrong
+
+
+def _flat(value: Any, path: str = "") -> dict[str, str]:
+    """Field -> its value as JSON, so that true is not 1."""
+    if isinstance(value, dict) and value:
+        found: dict[str, str] = {}
+        for name, each in value.items():
+            found |= _flat(each, f"{path}.{name}" if path else str(name))
+        return found
+    try:
+        return {path: msgspec.json.encode(value).decode()}
+    except (TypeError, ValueError, msgspec.MsgspecError, RecursionError, OverflowError):
+        return {path: f"unreadable {type(value).__name__}"}
+
+
+def alike(told: Any, now: Any, skip: frozenset[str] = frozenset()) -> bool:
+    """Whether two plain values are the same, floats to 1e-9, but for the values of some keys."""
+    if isinstance(told, dict) and isinstance(now, dict):
+        return told.keys() == now.keys() and all(
+            name in skip or alike(value, now[name], skip) for name, value in told.items()
+        )
+    if isinstance(told, list) and isinstance(now, list):
+        return len(told) == len(now) and all(alike(*pair, skip) for pair in zip(told, now, strict=True))
+    if isinstance(told, float) and isinstance(now, float):
+        return math.isclose(told, now, rel_tol=1e-9, abs_tol=1e-12)
+    return type(told) is type(now) and bool(told == now)
