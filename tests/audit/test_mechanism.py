@@ -47,7 +47,6 @@ OF_NO_KIND = (
     "kinds/exact",
     "kinds/invented",
     "kinds/path",
-    "kinds/shares",
 )
 
 

@@ -154,4 +154,4 @@ def test_a_run_over_any_carrier_is_proven_says_its_carrier_and_is_run_again_by_i
     )
     assert done.returncode == 0, done.stdout
     assert json.loads((run / "again.json").read_bytes())["carrier"] == carrier
-    assert f"carrier <bdi>{carrier}</bdi>" in (run / "report.html").read_text()
+    assert f"carrier {carrier}" in (run / "report.html").read_text()
