@@ -1,48 +1,83 @@
-"""Clinical results of all repeats summed up, and records counted, for a report."""
+"""Clinical scores of records in one repeat, those of all repeats summed up, and records counted, for a report."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from learner_node.clinical import ClinicalScores, OperatingPoint, Roc, clinical_scores
+from learner_node.thresholds import Threshold
 from protocol.record_frames import encode_labels
-from simulations.ranked import Ranked, RankedTally
 from simulations.records import SiteRecords
-from simulations.report.clinical_model import CalibrationCurve, RecordCounts, RocCurve, ThresholdScore
+from simulations.report.clinical_model import GRID, CalibrationCurve, RecordCounts, RocCurve, ThresholdScore
 
 SHARES = ("sensitivity", "specificity", "ppv", "npv")
 
 
-def clinical_fields(tally: RankedTally, *, curves: bool) -> dict[str, Any]:
+def ranked(
+    labels: NDArray[np.integer],
+    probabilities: NDArray[np.float64] | None,
+    thresholds: Sequence[Threshold] = (),
+    prevalence: float | None = None,
+) -> ClinicalScores | None:
+    """Score n records.
+
+    Args:
+        labels: (n,) class indices.
+        probabilities: (n, C), or None where there are none.
+        thresholds: of the operating points.
+        prevalence: as the learner knows it.
+
+    Returns:
+        Their scores, the ROC at the rates of `GRID`; None where there are not two classes, or no probabilities.
+    """
+    if probabilities is None or probabilities.shape[1] != 2 or not len(labels):
+        return None
+    found = clinical_scores(labels == 1, np.clip(probabilities[:, 1], 0.0, 1.0), thresholds, prevalence=prevalence)
+    rates = np.asarray(GRID)
+    return replace(found, roc=found.roc and Roc(rates, found.roc.at(rates)))
+
+
+def clinical_fields(
+    found: Sequence[ClinicalScores], ceiling: Sequence[ClinicalScores], *, curves: bool
+) -> dict[str, Any]:
     """Fields of `simulations.report.model.Score`.
 
     Args:
-        tally: of one learner, at one site or all.
+        found: of a learner's last model, at one site or all, by repeat.
+        ceiling: of the non-private model on the same records.
         curves: whether calibration, ROC and operating points are wanted, too.
     """
-    found = tally.model
     if not found:
         return {}
     fields: dict[str, Any] = {
-        "auc": _mean(one.auc for one in found),
-        "auc_se": _auc_error(found),
-        "auc_ceiling": _mean(one.auc for one in tally.ceiling),
-        "average_precision": _mean(one.average_precision for one in found),
-        "average_precision_ceiling": _mean(one.average_precision for one in tally.ceiling),
-        "brier": _mean(one.brier for one in found),
-        "brier_ceiling": _mean(one.brier for one in tally.ceiling),
-        "prevalence": sum(one.positives for one in found) / sum(one.records for one in found),
+        f"{name}{end}": _mean_share(getattr(one, name) for one in scores)
+        for name in ("auc", "average_precision", "brier")
+        for end, scores in (("", found), ("_ceiling", ceiling))
     }
+    fields["auc_se"] = _auc_error(found)
+    fields["prevalence"] = sum(one.positives for one in found) / sum(one.records for one in found)
     if curves:
         fields |= {
             "calibration": _calibration(found),
-            "operating_points": tuple(
-                _point(same) for same in zip(*(one.operating_points for one in found), strict=True)
-            ),
+            "operating_points": tuple(map(_point, zip(*(one.operating_points for one in found), strict=True))),
             "roc": _roc(found),
-            "roc_ceiling": _roc(tally.ceiling),
+            "roc_ceiling": _roc(ceiling),
         }
     return fields
+
+
+def known(values: Iterable[Any]) -> list[Any]:
+    """Those that are there."""
+    return [value for value in values if value is not None]
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    """Of those that are there; None where none is."""
+    there = known(values)
+    return float(np.mean(there)) if there else None
 
 
 def standard_error(values: Sequence[float]) -> float | None:
@@ -78,9 +113,9 @@ def _counted(site: SiteRecords) -> RecordCounts:
     )
 
 
-def _mean(values: Any) -> float | None:
-    known = [value for value in values if value is not None]
-    return _share(known) if known else None
+def _mean_share(values: Iterable[float | None]) -> float | None:
+    there = known(values)
+    return _share(there) if there else None
 
 
 def _share(shares: Sequence[float]) -> float:
@@ -88,14 +123,12 @@ def _share(shares: Sequence[float]) -> float:
     return float(np.clip(np.mean(shares), 0.0, 1.0))
 
 
-def _auc_error(found: Sequence[Ranked]) -> float | None:
-    known = [one for one in found if one.auc is not None]
-    if len(known) == 1:
-        return known[0].auc_error
-    return standard_error([one.auc for one in known if one.auc is not None])
+def _auc_error(found: Sequence[ClinicalScores]) -> float | None:
+    ranking = [one for one in found if one.auc is not None]
+    return ranking[0].auc_error if len(ranking) == 1 else standard_error(known(one.auc for one in ranking))
 
 
-def _calibration(found: Sequence[Ranked]) -> CalibrationCurve:
+def _calibration(found: Sequence[ClinicalScores]) -> CalibrationCurve:
     """Bin by bin, over the repeats that have the bin; only repeats of fewer than ten records have fewer."""
     bins: dict[int, list[tuple[int, float, float]]] = {}
     for one in found:
@@ -118,8 +151,8 @@ def _binomial(share: float, records: int) -> float:
     return float(np.sqrt(share * (1 - share) / records))
 
 
-def _roc(found: Sequence[Ranked]) -> RocCurve | None:
-    curves = np.array([one.roc for one in found if one.roc])
+def _roc(found: Sequence[ClinicalScores]) -> RocCurve | None:
+    curves = np.array([one.roc.sensitivity for one in found if one.roc])
     if not len(curves):
         return None
     errors = np.std(curves, axis=0, ddof=1) / np.sqrt(len(curves)) if len(curves) > 1 else None
@@ -129,13 +162,13 @@ def _roc(found: Sequence[Ranked]) -> RocCurve | None:
     )
 
 
-def _point(same: Sequence[Any]) -> ThresholdScore:
+def _point(same: Sequence[OperatingPoint]) -> ThresholdScore:
     """The mean of one threshold's operating points."""
-    shares = {name: [value for one in same if (value := getattr(one, name)) is not None] for name in SHARES}
+    shares = {name: known(getattr(one, name) for one in same) for name in SHARES}
     return ThresholdScore(
         rule=same[0].rule,
         threshold=_share([one.threshold for one in same]),
         flagged=_share([one.flagged for one in same]),
-        **{name: _mean(values) for name, values in shares.items()},
+        **{name: _mean_share(values) for name, values in shares.items()},
         **{f"{name}_se": standard_error(values) for name, values in shares.items()},
     )

@@ -11,6 +11,7 @@ from learner_node.performance import Interval
 from learner_node.prevalence import Prevalence
 from learner_node.strategies.base import ErrorEstimate
 from learner_node.uncertainty import LEVEL, AccuracyEstimate
+from simulations.clinical import mean
 from simulations.report.expected import ClassRecall, ClassShare, Expected
 
 Floats = NDArray[np.float64]
@@ -56,23 +57,11 @@ def expected(
     """
     if not found:
         return None
-    estimates = [estimate for estimate, _, _ in found]
-
-    def mean(name: str) -> float:
-        return float(np.mean([getattr(estimate, name) for estimate in estimates]))
-
-    held = [within(each.auc, each.auc_low, each.auc_high, auc, error) for each, auc, error in ranking]
+    names = ("accuracy", "low", "high", "beats_majority", "auc", "auc_low", "auc_high", "ranks")
     return Expected(
-        accuracy=mean("accuracy"),
-        low=mean("low"),
-        high=mean("high"),
-        beats_majority=mean("beats_majority"),
         coverage=float(np.mean([holds(*each) for each in found])),
-        auc=mean("auc"),
-        auc_low=mean("auc_low"),
-        auc_high=mean("auc_high"),
-        ranks=mean("ranks"),
-        auc_coverage=float(np.mean(held)) if held else None,
+        auc_coverage=mean(within(each.auc, each.auc_low, each.auc_high, auc, error) for each, auc, error in ranking),
+        **{name: float(np.mean([getattr(estimate, name) for estimate, *_ in found])) for name in names},
     )
 
 
@@ -135,31 +124,26 @@ def expected_of_numbers(found: Sequence[tuple[ErrorEstimate, NumberScores]]) -> 
 
 @dataclass(frozen=True)
 class RecallScores:
-    """Of one repeat, each class's recall on the test records (NaN where they have none), and what was expected."""
+    """Of one repeat, each class's recall on the test records (None where they have none), and what was expected."""
 
-    recall: tuple[float, ...]
+    names: tuple[str, ...]
+    recall: tuple[float | None, ...]
     tested: tuple[int, ...]
-    ceiling: tuple[float, ...]
+    ceiling: tuple[float | None, ...]
     told: tuple[Interval, ...] | None
 
 
-def class_recalls(names: Sequence[str], found: Sequence[RecallScores]) -> tuple[ClassRecall, ...]:
+def class_recalls(found: Sequence[RecallScores]) -> tuple[ClassRecall, ...]:
     """Sum up recalls over repeats; empty where there is none."""
-    if not found:
-        return ()
-    return tuple(_class_recall(name, place, found) for place, name in enumerate(names))
+    return tuple(_class_recall(name, place, found) for place, name in enumerate(found[0].names if found else ()))
 
 
 def _class_recall(name: str, place: int, found: Sequence[RecallScores]) -> ClassRecall:
-    def mean(values: Sequence[float]) -> float | None:
-        known = [value for value in values if not np.isnan(value)]
-        return float(np.mean(known)) if known else None
-
     told = [(one.told[place], one) for one in found if one.told is not None]
     held = [
-        agrees(own.value, own.low, own.high, one.recall[place], one.tested[place])
+        agrees(own.value, own.low, own.high, recall, one.tested[place])
         for own, one in told
-        if one.tested[place]
+        if (recall := one.recall[place]) is not None
     ]
     return ClassRecall(
         name=name,
@@ -168,7 +152,7 @@ def _class_recall(name: str, place: int, found: Sequence[RecallScores]) -> Class
         expected=mean([own.value for own, _ in told]),
         low=mean([own.low for own, _ in told]),
         high=mean([own.high for own, _ in told]),
-        coverage=mean(list(map(float, held))),
+        coverage=mean(held),
     )
 
 

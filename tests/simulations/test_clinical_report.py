@@ -12,9 +12,8 @@ from learner_node.clinical import clinical_scores
 from learner_node.uncertainty import AccuracyEstimate
 from page_outline import Outline
 from protocol.errors import ConfigurationError
-from simulations.clinical import clinical_fields
+from simulations.clinical import clinical_fields, ranked
 from simulations.expectations import expected, within
-from simulations.ranked import RankedTally, ranked
 from simulations.report import words
 from simulations.report.clinical_model import GRID, CalibrationCurve, RecordCounts, RocCurve, ThresholdScore
 from simulations.report.document import run_document
@@ -60,17 +59,18 @@ def repeat(seed, n=200, share=0.2, signal=1.0):
 
 
 def tally(*seeds, **options):
-    found = RankedTally()
+    """Scores of a model and of the ceiling, by repeat."""
+    found, ceiling = [], []
     for seed in seeds:
         labels, probabilities = repeat(seed, **options)
-        found.model.append(ranked(labels, probabilities, [0.5, "10%"], 0.2))
-        found.ceiling.append(ranked(labels, np.column_stack([1 - labels, labels]).astype(float)))
-    return found
+        found.append(ranked(labels, probabilities, [0.5, "10%"], 0.2))
+        ceiling.append(ranked(labels, np.column_stack([1 - labels, labels]).astype(float)))
+    return found, ceiling
 
 
 @cache
 def five():
-    return clinical_fields(tally(*range(5)), curves=True)
+    return clinical_fields(*tally(*range(5)), curves=True)
 
 
 def pooled(**options):
@@ -136,7 +136,7 @@ def test_the_mean_curve_has_the_mean_area():
 
 def test_one_repeat_has_the_error_of_its_records_and_no_band():
     labels, probabilities = repeat(3)
-    fields = clinical_fields(tally(3), curves=True)
+    fields = clinical_fields(*tally(3), curves=True)
     assert fields["auc_se"] == clinical_scores(labels, probabilities[:, 1]).auc_error
     assert fields["roc"].sensitivity_se is None
     assert fields["operating_points"][0].sensitivity_se is None
@@ -144,15 +144,14 @@ def test_one_repeat_has_the_error_of_its_records_and_no_band():
 
 
 def test_repeats_without_both_classes_have_no_auc_and_do_not_count():
-    found = tally(1)
-    found.model.append(ranked(np.zeros(20, np.uint8), np.full((20, 2), 0.5), [0.5, "10%"]))
-    fields = clinical_fields(found, curves=True)
-    assert fields["auc"] == tally(1).model[0].auc
-    assert fields["operating_points"][0].sensitivity == tally(1).model[0].operating_points[0].sensitivity
-    only = RankedTally(model=[found.model[1]])
-    assert clinical_fields(only, curves=True)["auc"] is None
-    assert clinical_fields(only, curves=True)["roc"] is None
-    assert clinical_fields(RankedTally(), curves=True) == {}
+    (found,), ceiling = tally(1)
+    only = ranked(np.zeros(20, np.uint8), np.full((20, 2), 0.5), [0.5, "10%"])
+    fields = clinical_fields([found, only], ceiling, curves=True)
+    assert fields["auc"] == found.auc
+    assert fields["operating_points"][0].sensitivity == found.operating_points[0].sensitivity
+    assert clinical_fields([only], [], curves=True)["auc"] is None
+    assert clinical_fields([only], [], curves=True)["roc"] is None
+    assert clinical_fields([], [], curves=True) == {}
 
 
 @pytest.mark.parametrize("probabilities", [None, np.full((4, 3), 1 / 3)])

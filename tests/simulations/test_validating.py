@@ -21,6 +21,8 @@ from simulations.report.document import run_document
 from simulations.report.model import decode_report, encode_report
 from simulations.report.validated import Told, joined
 from simulations.run import run_scenario, summary
+from simulations.run_cells import Order
+from simulations.run_origin import Chosen
 from simulations.scenario import Scenario, load_scenario
 from simulations.spending import spent_by_round
 
@@ -102,7 +104,7 @@ def test_another_cost_of_the_validation_is_noticed(finished, tmp_path):
     for number, (key, value) in enumerate([("epsilon_spent", "1/8"), ("epsilon_claimed", "1/3")]):
         forger = Forger(folder, tmp_path / str(number))
         forger.report(lambda told, key=key, value=value: told["learners"][0]["validation"].update({key: value}))
-        forger.relist(run.evidence.signers)
+        forger.relist(run.signers)
         assert "the validation of ada" in "\n".join(recompute(forger.folder).runs[0].wrong)
 
 
@@ -130,7 +132,7 @@ def test_another_cost_of_all_studies_is_noticed(finished, tmp_path, change, said
     folder, run = finished
     forger = Forger(folder, tmp_path / "copy")
     forger.report(lambda told: told["learners"][0].update(change))
-    forger.relist(run.evidence.signers)
+    forger.relist(run.signers)
     assert said in "\n".join(recompute(forger.folder).runs[0].wrong)
 
 
@@ -138,7 +140,7 @@ def test_a_report_of_an_earlier_version_which_told_the_models_cost_alone_is_prov
     folder, run = finished
     forger = Forger(folder, tmp_path / "copy")
     forger.report(lambda told: told["learners"][0].update(studies=[], epsilon_spent="1/2", epsilon_claimed="1/2"))
-    forger.relist(run.evidence.signers)
+    forger.relist(run.signers)
     assert recompute(forger.folder).runs[0].wrong == []
 
 
@@ -146,7 +148,7 @@ def test_a_validation_left_out_of_the_list_is_noticed(finished, tmp_path):
     folder, run = finished
     forger = Forger(folder, tmp_path / "copy")
     forger.remove([line for line in forger.transcripts(learner="ada", curator="west") if line.get("study")])
-    forger.relist(run.evidence.signers)
+    forger.relist(run.signers)
     assert "of which the run has no transcript" in "\n".join(recompute(forger.folder).runs[0].wrong)
 
 
@@ -175,7 +177,7 @@ def test_several_classes_cannot_be_validated_and_nothing_is_asked(tmp_path):
     except ConfigurationError as error:
         pytest.skip(f"set EXPRIL_DATA_DIR to a folder with the data set: {error}")
     with pytest.raises(ConfigurationError, match="validate is for a label of two classes"):
-        run_scenario(changed, records, text=text, command="", version="test", created="2026-01-01")
+        run_scenario(Order(Chosen(changed, text, folder, {}), records, ""))
 
 
 @pytest.mark.parametrize("epsilon", ["0", "-1", "much", 100])

@@ -26,7 +26,7 @@ from protocol.kinds import QUERY_KINDS
 from protocol.ledger.checkpoints import CheckpointError, read_checkpoint, witnesses_of
 from protocol.query_kind import Kinds
 from protocol.run_index import TRANSCRIPTS
-from simulations.epsilon_runs import epsilon_runs
+from simulations.run_folder import epsilon_runs
 
 
 def recompute(

@@ -6,9 +6,7 @@ copied. Where they are is written in the run's folder `local`, which is handed o
 
 import hashlib
 import os
-import re
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,9 +20,6 @@ from simulations.carriers import PROCESS
 from simulations.scenario import Scenario, at_epsilon, load_scenario
 from simulations.scenario_data import read_schema
 
-LATEST = "latest"
-"""Folder of links to the newest run of each title."""
-_STAMP = re.compile(r"-[0-9]{8}-[0-9]{6}(-[0-9]+)?$")
 ORIGIN = "origin.json"
 FORMAT = 1
 CHANGED = frozenset({"repeats", "seed", "epsilon"})
@@ -202,26 +197,3 @@ def _read(path: Path, kind: Any, absent: Any) -> Any:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def name_newest(folder: Path) -> None:
-    """Let `LATEST`/title beside a run's folder lead to it; where no link can be made there is none."""
-    title = _STAMP.sub("", folder.name)
-    link = folder.parent / LATEST / title
-    fresh = link.with_name(f".{title}.{folder.name}")
-    with suppress(OSError):
-        link.parent.mkdir(exist_ok=True)
-        fresh.symlink_to(Path("..", folder.name), target_is_directory=True)
-        try:
-            fresh.replace(link)
-        except OSError:
-            fresh.unlink()
-
-
-def of_newest(name: str) -> str:
-    """A path under a run's folder, with the folder's own name where it is reached by a link of `name_newest`."""
-    path = Path(name)
-    for part in (path, *path.parents):
-        if part.parent.name == LATEST and part.is_symlink():
-            return os.path.normpath(part.parent / part.readlink() / path.relative_to(part))
-    return name
