@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from io import BytesIO
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -19,8 +19,6 @@ from learner_node.study import NoCuratorError
 from protocol.envelopes import SigningKey
 from protocol.run_index import FORMAT, LEDGERS, METRICS, REPORT, SCENARIO, Index
 from simulations.carriers.table import stage_of
-from simulations.clinical import clinical_fields, known, mean, standard_error
-from simulations.expectations import class_recalls, class_shares, expected, expected_of_numbers
 from simulations.harness import Tick, run_repeats
 from simulations.notes import failure_notes, how_records_were_split, score_notes
 from simulations.report.budget import StudyReport
@@ -33,9 +31,10 @@ from simulations.run_folder import EpsilonList, epsilon_folder, epsilons_folder
 from simulations.run_origin import keep_origin
 from simulations.run_page import read_runs, rewrite_page
 from simulations.scenario import LearnerScenario
-from simulations.scoring import ACCURACY, MEASURES, Measure, RepeatScore, RoundScore
+from simulations.scoring import MEASURES, RepeatScore, bounded
 from simulations.spending import ALL, Cost
 
+AnyStruct = TypeVar("AnyStruct", bound=msgspec.Struct)
 Say = Callable[[str, str], None]
 """(kind, text): tells the user something."""
 
@@ -125,7 +124,7 @@ def report_of(order: Order, cells: Sequence[RepeatCell], created: str) -> RunRep
     scenario = order.scenario
     first, measure = cells[0], MEASURES[cells[0].measure]
     own = {learner.name: [cell.learners[learner.name] for cell in cells] for learner in scenario.learners}
-    learners = tuple(_learner_report(learner, own[learner.name], measure) for learner in scenario.learners)
+    learners = tuple(_learner_report(learner, own[learner.name]) for learner in scenario.learners)
     failed = [note for name, repeats in own.items() for note in failure_notes(name, _failures(repeats), len(cells))]
     kept = chain.from_iterable(cell.notes for cell in cells)
     return RunReport(
@@ -261,8 +260,8 @@ def _rounds(learner: LearnerCell) -> Iterator[dict[str, Any]]:
                 "round": number + 1,
                 "curator": key,
                 "accuracy": one.accuracy,
-                "majority": score.majority,
-                "ceiling": score.ceiling,
+                "majority": score.last.majority,
+                "ceiling": score.last.ceiling,
                 "further": one.further,
                 "auc": one.auc,
                 "average_precision": one.average_precision,
@@ -281,7 +280,7 @@ def _failures(repeats: Sequence[LearnerCell]) -> dict[str, dict[int, str]]:
     return found
 
 
-def _learner_report(learner: LearnerScenario, repeats: Sequence[LearnerCell], measure: Measure) -> LearnerReport:
+def _learner_report(learner: LearnerScenario, repeats: Sequence[LearnerCell]) -> LearnerReport:
     costs: dict[str, Cost] = {}
     for repeat in repeats:
         costs |= {what: cost.at_most(costs.get(what, Cost())) for what, cost in repeat.costs.items()}
@@ -298,9 +297,9 @@ def _learner_report(learner: LearnerScenario, repeats: Sequence[LearnerCell], me
             for what, cost in costs.items()
             if what != ALL
         ),
-        pooled=Score(**_score(scores[POOLED], measure, curves=True)),
+        pooled=_score(scores[POOLED]),
         sites=tuple(
-            SiteScore(curator=key, **_score(found, measure, curves=False))
+            SiteScore(curator=key, **msgspec.structs.asdict(_score(found)))
             for key, found in scores.items()
             if key != POOLED
         ),
@@ -311,50 +310,66 @@ def _learner_report(learner: LearnerScenario, repeats: Sequence[LearnerCell], me
         ),
         left_out=answered.left_out,
         parts=repeats[0].parts,
-        validation=joined(known(repeat.validation for repeat in repeats)),
+        validation=joined(_known(repeat.validation for repeat in repeats)),
     )
 
 
-MEANS = ("majority", "ceiling", "further", "further_ceiling", "absolute", "absolute_ceiling")
-"""Scores that are told as their means over repeats."""
-
-
-def _score(found: Sequence[RepeatScore], measure: Measure, *, curves: bool) -> dict[str, Any]:
-    accuracies = [
-        (one.estimate, one.accuracy, one.tested) for one in found if one.estimate and one.accuracy is not None
-    ]
-    areas = [
-        (one.estimate, one.ranked.auc, one.ranked.auc_error)
-        for one in found
-        if one.estimate and one.ranked and one.ranked.auc is not None and one.ranked.auc_error is not None
-    ]
-    return {
-        **_with_error((one.accuracy for one in found), sum(one.tested for one in found) if measure is ACCURACY else 0),
-        **{name: mean(getattr(one, name) for one in found) for name in MEANS},
-        "expected": expected(accuracies, areas) or expected_of_numbers(known(one.numbers for one in found)),
-        "recalls": class_recalls(known(one.recalls for one in found)),
-        "shares": class_shares(known(one.shares for one in found)),
-        **clinical_fields(
-            known(one.ranked for one in found), known(one.ranked_ceiling for one in found), curves=curves
-        ),
-    }
+def _score(found: Sequence[RepeatScore]) -> Score:
+    """Of all repeats; records count alike in the prevalence."""
+    joined_ = mean_of([one.last for one in found])
+    told = [(one.last.prevalence, one.tested) for one in found if one.last.prevalence is not None]
+    if not told:
+        return joined_
+    shares, records = zip(*told, strict=True)
+    return msgspec.structs.replace(joined_, prevalence=float(np.average(shares, weights=records)))
 
 
 def _curve(found: Sequence[RepeatScore]) -> Iterator[CurvePoint]:
     """The accuracy after each round that some repeat has, and the AUC, with their standard errors."""
-    for number, rounds in enumerate(zip_longest(*(one.rounds for one in found), fillvalue=RoundScore()), 1):
-        values, areas = known(one.accuracy for one in rounds), known(one.auc for one in rounds)
-        if values:
-            yield CurvePoint(number, float(np.mean(values)), standard_error(values), mean(areas), standard_error(areas))
+    for number, rounds in enumerate(zip_longest(*(one.rounds for one in found)), 1):
+        points = [
+            CurvePoint(number, accuracy, None, one.auc)
+            for one in rounds
+            if one is not None and (accuracy := bounded(one.accuracy)) is not None
+        ]
+        if points:
+            yield msgspec.structs.replace(mean_of(points), round=number)
 
 
-def _with_error(scores: Iterable[float | None], tested: int) -> dict[str, float | None]:
-    """The mean, its error over repeats; with one repeat binomial over its test records, where their number is known."""
-    values = known(scores)
-    error = standard_error(values)
-    if len(values) == 1 and tested:
-        error = float(np.sqrt(values[0] * (1 - values[0]) / tested))
-    return {"accuracy": mean(values), "accuracy_se": error}
+def mean_of(repeats: Sequence[AnyStruct]) -> AnyStruct:
+    """The mean of some repeats' values, field by field and over the repeats that have one; what is in it, likewise.
+
+    Counts add up, and texts are alike. Where several repeats have a value, its standard error, "..._se", is over them;
+    where one has, it stays that one's.
+    """
+    kind = type(repeats[0])
+    values = {name: _known(getattr(one, name) for one in repeats) for name in kind.__struct_fields__}
+    errors = {name: values[name.removesuffix("_se")] for name in values if name.endswith("_se")}
+    means = {name: _mean(column) for name, column in values.items()}
+    return kind(**means | {name: _error(column) for name, column in errors.items() if len(column) > 1})
+
+
+def _mean(values: Sequence[Any]) -> Any:
+    if not values or isinstance(values[0], str):
+        return values[0] if values else None
+    if isinstance(values[0], msgspec.Struct):
+        return mean_of(values)
+    if isinstance(values[0], tuple):
+        return tuple(_mean(_known(column)) for column in zip_longest(*values))
+    # Rounding does not put a mean outside of the values.
+    return sum(values) if isinstance(values[0], int) else float(np.clip(np.mean(values), min(values), max(values)))
+
+
+def _error(values: Sequence[Any]) -> Any:
+    """Of the mean of several repeats; None where there is one."""
+    if isinstance(values[0], tuple):
+        return tuple(_error(_known(column)) for column in zip_longest(*values))
+    return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
+
+
+def _known(values: Iterable[Any]) -> list[Any]:
+    """Those that are there."""
+    return [value for value in values if value is not None]
 
 
 def _outcome(said: str) -> str:

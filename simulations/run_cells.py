@@ -23,7 +23,7 @@ import numpy as np
 import polars as pl
 
 from learner_node.model_files import SUFFIX, StudyModel, encode_model, kept_in_files
-from learner_node.private_files import private_folder, write_private
+from learner_node.private_files import PRIVATE, private_folder, write_private
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError, ExprilError
 from protocol.run_index import (
@@ -336,6 +336,7 @@ class UnfinishedRun:
         self.path = claim_folder(self._base, PARTIAL, stamped(scenario.title))
         try:
             private_folder(self.path / PROGRESS)
+            (self.path / CELLS).touch(PRIVATE)
             self._store = Store(self.path / CELLS, self._order.settings, RepeatCell)
             self.signers = {learner.name: SigningKey.generate() for learner in scenario.learners}
             keys = {name: key.to_pem().decode() for name, key in self.signers.items()}

@@ -5,7 +5,7 @@ A label of classes is scored by accuracy, a number by R^2, the share of its vari
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
@@ -19,20 +19,21 @@ from learner_node.pooling import POOLED
 from learner_node.strategies.base import (
     AnyModel,
     ClassesEstimate,
-    ErrorEstimate,
     NumberModel,
     SourceEstimate,
     class_probabilities,
 )
 from learner_node.synthetic import pooled_estimate
 from learner_node.thresholds import DEFAULT_THRESHOLDS, Threshold
-from learner_node.uncertainty import AccuracyEstimate
 from protocol.record_frames import encode_labels
-from simulations.clinical import ranked
-from simulations.expectations import NumberScores, RecallScores, ShareScores
+from simulations.clinical import binomial_error, clinical_fields, ranked
+from simulations.expectations import class_recall, class_share, expected, expected_of_number
 from simulations.federation import Outcome, Repeat
 from simulations.records import SiteRecords, sites_of
 from simulations.references import Answers, LabelledRecords, Reference, labelled, references
+from simulations.report.checks import LEAST_SCORE
+from simulations.report.expected import ClassRecall, ClassShare, Expected
+from simulations.report.model import Score
 
 Labels = NDArray[Any]
 """(n,) class indices (uint8), or numbers (float64) within the label's bounds."""
@@ -63,38 +64,18 @@ class RoundScore(msgspec.Struct, frozen=True, omit_defaults=True):
     brier: float | None = None
 
 
-class RepeatScore(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What a learner's last model scored in a repeat on the test records of one site, or of all, and what it expected.
+class RepeatScore(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a learner's models scored in a repeat on the test records of one site, or of all.
 
     Attributes:
-        majority, ceiling: scores of the best constant, and of the non-private model.
-        accuracy: of the model; None where there is none, or no record.
-        tested: records.
+        last: the score of the last model, and what the learner expected; with curves of all sites together.
+        tested: records; 0 where there is no such model.
         rounds: of each round's model.
-        further, further_ceiling: a second score, see `further_score`.
-        absolute, absolute_ceiling: mean absolute error of a number.
-        estimate: what the learner expects of a model of two classes.
-        numbers: what was told of a number's errors, and what they are.
-        recalls: of more than two classes, of all sites together.
-        shares: what the answers told of the classes' shares.
-        ranked, ranked_ceiling: clinical scores on the same records; with ROC curves of all sites together.
     """
 
-    majority: float
-    ceiling: float
-    accuracy: float | None = None
+    last: Score
     tested: int = 0
     rounds: tuple[RoundScore, ...] = ()
-    further: float | None = None
-    further_ceiling: float | None = None
-    absolute: float | None = None
-    absolute_ceiling: float | None = None
-    estimate: AccuracyEstimate | None = None
-    numbers: tuple[ErrorEstimate, NumberScores] | None = None
-    recalls: RecallScores | None = None
-    shares: ShareScores | None = None
-    ranked: ClinicalScores | None = None
-    ranked_ceiling: ClinicalScores | None = None
 
 
 MAJORITY = "the majority class"
@@ -140,14 +121,6 @@ def further_score(answers: Mapping[str, Answers]) -> float | None:
     return _over(answers, _further_score)
 
 
-def ranked_score(
-    answers: Mapping[str, Answers], thresholds: Sequence[Threshold] = (), prevalence: float | None = None
-) -> ClinicalScores | None:
-    """Clinical scores over all records of all sites; None where there are not two classes, or no probabilities."""
-    whole = _joined(answers)
-    return None if whole is None else ranked(whole.labels, whole.probabilities, thresholds, prevalence)
-
-
 def score_repeat(
     repeat: Repeat, thresholds: Sequence[Threshold] = DEFAULT_THRESHOLDS
 ) -> Iterator[tuple[Outcome, dict[str, RepeatScore], Mapping[str, Answers]]]:
@@ -183,35 +156,42 @@ def _scored(
     by_round = [{name: answers[name] for name in names if name in answers} for answers in rounds]
     answered = by_round[-1] if by_round else {}
     ceiling = {name: reference[name].ceiling for name in names}
-    accuracy = score(answered)
-    told = outcome.learned.estimates.get(key) if outcome.learned else None
-    found = ranked_score(answered, thresholds, _known_prevalence(outcome.learned, key))
-    best = ranked_score({name: ceiling[name] for name in answered})
-    if key != POOLED:  # a page has no curves of single sites
-        found, best = (one and replace(one, roc=None) for one in (found, best))
-    return RepeatScore(
-        majority=score({name: reference[name].majority for name in names}) or 0.0,
-        ceiling=score(ceiling) or 0.0,
+    whole, best = _joined(answered), _joined({name: ceiling[name] for name in answered})
+    accuracy, tested = bounded(score(answered)), 0 if whole is None else len(whole.labels)
+    found = _ranked(whole, thresholds, _known_prevalence(outcome.learned, key))
+    is_share = whole is not None and whole.labels.dtype.kind != "f"
+    last = Score(
         accuracy=accuracy,
-        tested=0 if accuracy is None else sum(len(answers.labels) for answers in answered.values()),
-        rounds=tuple(map(_round_score, by_round)),
+        accuracy_se=binomial_error(accuracy, tested) if accuracy is not None and is_share else None,
+        majority=bounded(score({name: reference[name].majority for name in names})) or 0.0,
+        ceiling=bounded(score(ceiling)) or 0.0,
+        expected=_expected(key, outcome.learned, whole, accuracy, found),
         further=further_score(answered),
         further_ceiling=further_score(ceiling),
         absolute=_over(answered, _absolute),
         absolute_ceiling=_over(ceiling, _absolute),
-        estimate=told.accuracy if isinstance(told, SourceEstimate) else None,
-        numbers=_numbers(key, outcome.learned, answered),
-        recalls=_recalls(outcome.learned, answered, ceiling) if key == POOLED else None,
+        recalls=_recalls(outcome.learned, whole, best) if key == POOLED else (),
         shares=_shares(key, outcome, repeat.sites),
-        ranked=found,
-        ranked_ceiling=best,
+        **clinical_fields(found, _ranked(best), curves=key == POOLED),
     )
+    return RepeatScore(last, tested, tuple(map(_round_score, by_round)))
+
+
+def bounded(value: float | None) -> float | None:
+    """R^2 has no lower bound; a report has."""
+    return value if value is None else max(value, LEAST_SCORE)
 
 
 def _round_score(answered: Mapping[str, Answers]) -> RoundScore:
-    found = ranked_score(answered)
+    found = _ranked(_joined(answered))
     ranking = (found.auc, found.average_precision, found.brier) if found else ()
     return RoundScore(score(answered), further_score(answered), *ranking)
+
+
+def _ranked(
+    whole: Answers | None, thresholds: Sequence[Threshold] = (), prevalence: float | None = None
+) -> ClinicalScores | None:
+    return None if whole is None else ranked(whole.labels, whole.probabilities, thresholds, prevalence)
 
 
 def _known_prevalence(learned: Learned | None, key: str) -> float | None:
@@ -222,46 +202,43 @@ def _known_prevalence(learned: Learned | None, key: str) -> float | None:
     return known.prevalence if isinstance(known, SourceEstimate) else None
 
 
-def _numbers(
-    key: str, learned: Learned | None, answered: Mapping[str, Answers]
-) -> tuple[ErrorEstimate, NumberScores] | None:
-    """What the curators told of the errors of a model of a number, and what they are."""
-    whole, models = _joined(answered), [] if learned is None else learned.models.get(key, [])
-    if whole is None or whole.labels.dtype.kind != "f" or not models or not isinstance(models[-1], NumberModel):
+def _expected(
+    key: str, learned: Learned | None, whole: Answers | None, accuracy: float | None, found: ClinicalScores | None
+) -> Expected | None:
+    """What the learner expected of its last model, beside what that scored; None where its answers cannot tell."""
+    if learned is None or whole is None:
         return None
-    told, scores = models[-1].error, NumberScores.of(whole.labels, whole.predicted)
-    return None if told is None or scores is None else (told, scores)
+    told, models = learned.estimates.get(key), learned.models.get(key, [])
+    if isinstance(told, SourceEstimate) and told.accuracy is not None and accuracy is not None:
+        return expected(told.accuracy, accuracy, len(whole.labels), found)
+    if whole.labels.dtype.kind == "f" and models and isinstance(models[-1], NumberModel) and models[-1].error:
+        return expected_of_number(models[-1].error, whole.labels, whole.predicted)
+    return None
 
 
-def _recalls(
-    learned: Learned | None, answered: Mapping[str, Answers], ceiling: Mapping[str, Answers]
-) -> RecallScores | None:
+def _recalls(learned: Learned | None, whole: Answers | None, best: Answers | None) -> tuple[ClassRecall, ...]:
     """Each class's recall, where there are more than two, and what the learner expected of it."""
-    whole, best = _joined(answered), _joined({name: ceiling[name] for name in answered})
     if learned is None or whole is None or best is None or len(learned.schema.classes) <= 2:
-        return None
+        return ()
     estimate = learned.estimates.get(POOLED)
-    of_class = [whole.labels == number for number in range(len(learned.schema.classes))]
-
-    def recalled(said: Answers) -> tuple[float | None, ...]:
-        both = enumerate(of_class)
-        return tuple(float(np.mean(said.predicted[own] == number)) if own.any() else None for number, own in both)
-
-    told = estimate.recalls if isinstance(estimate, ClassesEstimate) else None
-    tested = tuple(int(own.sum()) for own in of_class)
-    return RecallScores(learned.schema.classes, recalled(whole), tested, recalled(best), told)
+    told = (isinstance(estimate, ClassesEstimate) and estimate.recalls) or [None] * len(learned.schema.classes)
+    said = np.stack([whole.predicted, best.predicted])
+    return tuple(
+        class_recall(name, whole.labels == number, said == number, own)
+        for number, (name, own) in enumerate(zip(learned.schema.classes, told, strict=True))
+    )
 
 
-def _shares(key: str, outcome: Outcome, sites: Mapping[str, SiteRecords]) -> ShareScores | None:
+def _shares(key: str, outcome: Outcome, sites: Mapping[str, SiteRecords]) -> tuple[ClassShare, ...]:
     """What the answers told of each class's share, beside the share at the curators whose answers are in it."""
     told = outcome.learned.shares(key) if outcome.learned else {}
     if not told or outcome.learned is None or outcome.study is None:
-        return None
+        return ()
     heard = [key] if key != POOLED else outcome.study.rounds[-1].took_part or outcome.study.survivors
     schema = outcome.learned.schema
     labels = np.concatenate([encode_labels(sites[name].counted[schema.label], schema.classes) for name in heard])
     exact = {name: float(np.mean(labels == schema.classes.index(name))) for name in told}
-    return ShareScores(dict(told), exact)
+    return tuple(class_share(name, own, exact[name]) for name, own in told.items())
 
 
 def _over(answers: Mapping[str, Answers], rule: Callable[[Answers], float | None]) -> float | None:

@@ -12,14 +12,14 @@ from learner_node.prevalence import Prevalence
 from page_outline import Outline
 from protocol.strict_toml import read_toml
 from secure_scenario import FAULTS, SECURE
-from simulations.expectations import ShareScores, class_shares
+from simulations.expectations import class_share
 from simulations.federation import run_repeat
 from simulations.records import load_records
 from simulations.report.clinical import share_table
 from simulations.report.document import run_document
 from simulations.report.expected import ClassShare
 from simulations.report.model import decode_report, encode_report
-from simulations.run import report_of, summary
+from simulations.run import mean_of, report_of, summary
 from simulations.run_cells import Order, finish
 from simulations.run_origin import Chosen
 from simulations.scenario import Scenario, load_scenario
@@ -134,9 +134,9 @@ def test_who_falls_silent_once_its_counts_are_in_a_secure_sum_is_in_the_share():
     repeat = run_repeat(scenario, loaded, 0)
     assert repeat.outcomes[0].study.survivors == ["north", "east", "south"]
     cell = finish(repeat, scenario, loaded).cell
-    (scores,) = [score.shares for score in cell.learners["ada"].scores.values() if score.shares]
+    ((found,),) = [score.last.shares for score in cell.learners["ada"].scores.values() if score.last.shares]
     malignant = pl.concat([site.private for site in repeat.sites.values()])["diagnosis"] == "malignant"
-    assert scores.exact == {"malignant": pytest.approx(malignant.mean(), abs=1e-12)}
+    assert (found.name, found.share) == ("malignant", pytest.approx(malignant.mean(), abs=1e-12))
 
 
 def told(value, low, high):
@@ -145,16 +145,15 @@ def told(value, low, high):
 
 def test_means_are_those_of_the_repeats_and_intervals_that_held_are_counted():
     scores = [
-        ShareScores({"ill": told(0.2, 0.1, 0.3)}, {"ill": 0.3}),
-        ShareScores({"ill": told(0.4, 0.35, 0.5)}, {"ill": 0.34}),
-        ShareScores({"ill": told(0.6, 0.0, 1.0)}, {"ill": 0.35}),
+        class_share("ill", told(0.2, 0.1, 0.3), 0.3),
+        class_share("ill", told(0.4, 0.35, 0.5), 0.34),
+        class_share("ill", told(0.6, 0.0, 1.0), 0.35),
     ]
-    (found,) = class_shares(scores)
+    found = mean_of(scores)
     assert (found.name, found.held, found.repeats) == ("ill", "2 of 3", 3)
     assert (found.share, found.expected, found.low, found.high, found.coverage) == pytest.approx(
         (0.33, 0.4, 0.15, 0.6, 2 / 3)
     )
-    assert class_shares([]) == ()
 
 
 @pytest.mark.parametrize("changes", [{"share": 1.2}, {"low": 0.5}, {"coverage": -0.1}, {"repeats": 0}])
