@@ -4,35 +4,32 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from learner_node.clinical import Calibration, ClinicalScores, clinical_scores
 from learner_node.thresholds import Threshold
 from protocol.record_frames import encode_labels
 from simulations.records import SiteRecords
+from simulations.references import Answers
 from simulations.report.clinical_model import GRID, CalibrationCurve, RecordCounts, RocCurve, ThresholdScore
 
 
 def ranked(
-    labels: NDArray[np.integer],
-    probabilities: NDArray[np.float64] | None,
-    thresholds: Sequence[Threshold] = (),
-    prevalence: float | None = None,
+    answers: Answers | None, thresholds: Sequence[Threshold] = (), prevalence: float | None = None
 ) -> ClinicalScores | None:
-    """Score n records.
+    """Score what a predictor says of records.
 
     Args:
-        labels: (n,) class indices.
-        probabilities: (n, C), or None where there are none.
+        answers: of classes; None is of no record.
         thresholds: of the operating points.
         prevalence: as the learner knows it.
 
     Returns:
-        None where there are not two classes, or no probabilities.
+        None where there is no record, are not two classes, or no probabilities.
     """
-    if probabilities is None or probabilities.shape[1] != 2 or not len(labels):
+    if answers is None or answers.probabilities is None or answers.probabilities.shape[1] != 2:
         return None
-    return clinical_scores(labels == 1, np.clip(probabilities[:, 1], 0.0, 1.0), thresholds, prevalence=prevalence)
+    risk = np.clip(answers.probabilities[:, 1], 0.0, 1.0)
+    return clinical_scores(answers.labels == 1, risk, thresholds, prevalence=prevalence)
 
 
 def clinical_fields(found: ClinicalScores | None, ceiling: ClinicalScores | None, *, curves: bool) -> dict[str, Any]:

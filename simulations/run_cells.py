@@ -22,8 +22,12 @@ import msgspec
 import numpy as np
 import polars as pl
 
+from learner_node.learn import Learned
 from learner_node.model_files import SUFFIX, StudyModel, encode_model, kept_in_files
+from learner_node.pooling import POOLED
 from learner_node.private_files import PRIVATE, private_folder, write_private
+from learner_node.shape_functions import ShapeBin
+from learner_node.strategies.additive import AdditiveModel
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError, ExprilError
 from protocol.run_index import (
@@ -47,11 +51,10 @@ from simulations.clinical import positive_class, record_counts
 from simulations.federation import Outcome, Repeat
 from simulations.harness import Evidence
 from simulations.notes import first_repeat_notes
-from simulations.parts import parts_of
 from simulations.records import Records, population_notes, sites_of
 from simulations.references import Answers
 from simulations.report.budget import CuratorReport
-from simulations.report.clinical_model import Part, RecordCounts
+from simulations.report.clinical_model import Part, PartBin, RecordCounts
 from simulations.report.validated import ValidationReport
 from simulations.run_folder import PARTIAL, claim_folder, stamped
 from simulations.run_origin import Chosen
@@ -144,7 +147,7 @@ def finish(repeat: Repeat, scenario: Scenario, records: Records, evidence: Evide
             failures=outcome.failures,
             outcomes={name: tuple(told) for name, told in study.outcomes.items()} if study else {},
             left_out=study.left_out if study else {},
-            parts=parts_of(outcome.learned) if first else (),
+            parts=_parts_of(outcome.learned) if first else (),
             validation=validation_report(outcome, repeat),
         )
     cell = RepeatCell(
@@ -164,6 +167,20 @@ def finish(repeat: Repeat, scenario: Scenario, records: Records, evidence: Evide
             positive=positive_class(repeat.sites),
         )
     return Finished(cell, repeat, evidence, answers)
+
+
+def _parts_of(learned: Learned | None) -> tuple[Part, ...]:
+    """The shape functions of the pooled model; empty where there is none, or it does not add up parts."""
+    models = [] if learned is None else learned.models.get(POOLED, [])
+    shapes = models[-1].shape_functions if models and isinstance(models[-1], AdditiveModel) else ()
+    return tuple(
+        Part(attribute=shape.attribute, numeric=shape.numeric, bins=tuple(map(_bin, shape.bins))) for shape in shapes
+    )
+
+
+def _bin(of: ShapeBin) -> PartBin:
+    share = min(max(of.share, 0.0), 1.0)
+    return PartBin(label=of.label, share=share, log_odds=of.log_odds, lower=of.lower, upper=of.upper)
 
 
 def _curator_report(name: str, repeat: Repeat) -> CuratorReport:

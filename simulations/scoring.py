@@ -158,7 +158,7 @@ def _scored(
     ceiling = {name: reference[name].ceiling for name in names}
     whole, best = _joined(answered), _joined({name: ceiling[name] for name in answered})
     accuracy, tested = bounded(score(answered)), 0 if whole is None else len(whole.labels)
-    found = _ranked(whole, thresholds, _known_prevalence(outcome.learned, key))
+    found = ranked(whole, thresholds, _known_prevalence(outcome.learned, key))
     is_share = whole is not None and whole.labels.dtype.kind != "f"
     last = Score(
         accuracy=accuracy,
@@ -172,7 +172,7 @@ def _scored(
         absolute_ceiling=_over(ceiling, _absolute),
         recalls=_recalls(outcome.learned, whole, best) if key == POOLED else (),
         shares=_shares(key, outcome, repeat.sites),
-        **clinical_fields(found, _ranked(best), curves=key == POOLED),
+        **clinical_fields(found, ranked(best), curves=key == POOLED),
     )
     return RepeatScore(last, tested, tuple(map(_round_score, by_round)))
 
@@ -183,15 +183,9 @@ def bounded(value: float | None) -> float | None:
 
 
 def _round_score(answered: Mapping[str, Answers]) -> RoundScore:
-    found = _ranked(_joined(answered))
+    found = ranked(_joined(answered))
     ranking = (found.auc, found.average_precision, found.brier) if found else ()
     return RoundScore(score(answered), further_score(answered), *ranking)
-
-
-def _ranked(
-    whole: Answers | None, thresholds: Sequence[Threshold] = (), prevalence: float | None = None
-) -> ClinicalScores | None:
-    return None if whole is None else ranked(whole.labels, whole.probabilities, thresholds, prevalence)
 
 
 def _known_prevalence(learned: Learned | None, key: str) -> float | None:

@@ -15,6 +15,7 @@ from page_outline import Outline
 from protocol.errors import ConfigurationError
 from simulations.clinical import clinical_fields, ranked
 from simulations.expectations import expected, within
+from simulations.references import Answers
 from simulations.report import words
 from simulations.report.clinical_model import GRID, CalibrationCurve, RecordCounts, RocCurve, ThresholdScore
 from simulations.report.document import run_document
@@ -62,8 +63,9 @@ def repeat(seed, n=200, share=0.2, signal=1.0):
 
 def scored(labels, probabilities):
     """A score of one repeat of a rare outcome."""
-    ceiling = ranked(labels, np.column_stack([1 - labels, labels]).astype(float))
-    fields = clinical_fields(ranked(labels, probabilities, [0.5, "10%"], 0.2), ceiling, curves=True)
+    best = Answers(labels, labels, np.column_stack([1 - labels, labels]).astype(float))
+    found = ranked(Answers(labels, labels, probabilities), [0.5, "10%"], 0.2)
+    fields = clinical_fields(found, ranked(best), curves=True)
     return Score(accuracy=0.81, accuracy_se=0.03, majority=0.8, ceiling=0.9, **fields)
 
 
@@ -157,7 +159,9 @@ def test_repeats_without_both_classes_have_no_auc_and_do_not_count():
 
 @pytest.mark.parametrize("probabilities", [None, np.full((4, 3), 1 / 3)])
 def test_there_are_no_clinical_scores_of_numbers_and_of_three_classes(probabilities):
-    assert ranked(np.array([0, 1, 2, 0]), probabilities) is None
+    labels = np.array([0, 1, 2, 0])
+    assert ranked(Answers(labels, labels, probabilities)) is None
+    assert ranked(None) is None
 
 
 def test_auc_leads_where_the_smaller_class_is_rare():
