@@ -71,7 +71,7 @@ class Store(Generic[AnyCell]):
         self._file = _open_alone(path)
         try:
             self._read(path, json.dumps({"settings": settings}, sort_keys=True))
-        except ConfigurationError:
+        except BaseException:
             self._file.close()
             raise
 
@@ -173,7 +173,7 @@ def take_alone(file: IO[bytes] | FileIO) -> bool:
 def is_held(path: Path) -> bool:
     """Whether another process works on the file."""
     try:
-        with path.open("rb") as file:
+        with path.open("r+b") as file:
             return not take_alone(file)
     except OSError:
         return False

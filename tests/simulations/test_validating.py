@@ -16,12 +16,13 @@ from expril.report.page import as_page
 from protocol.errors import ConfigurationError
 from protocol.ledger.entries import EntryKind
 from run_forger import Forger, make_run
+from simulations.campaign.store import Store, read_cells
 from simulations.records import load_records
 from simulations.report.document import run_document
 from simulations.report.model import decode_report, encode_report
 from simulations.report.validated import Told, joined
 from simulations.run import run_scenario, summary
-from simulations.run_cells import Order
+from simulations.run_cells import Order, RepeatCell
 from simulations.run_origin import Chosen
 from simulations.scenario import Scenario, load_scenario
 from simulations.spending import spent_by_round
@@ -62,6 +63,15 @@ def test_what_is_told_stands_beside_what_is_so(finished):
 @pytest.mark.slow
 def terminal_tables(document):
     return list(tables(block for section in document.in_medium("terminal") for block in section.shown))
+
+
+def test_a_cell_is_read_back_as_it_was_to_the_last_bit(finished, tmp_path):
+    cells = finished[1].cells
+    assert all(learner.scores[""].last.roc for learner in cells[0].learners.values())
+    with Store(tmp_path / "cells.jsonl", {}, RepeatCell) as store:
+        for cell in cells:
+            store.add(cell)
+    assert read_cells(tmp_path / "cells.jsonl", RepeatCell) == cells
 
 
 def test_report_page_table_and_json_have_it(finished):
