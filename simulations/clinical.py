@@ -1,53 +1,66 @@
-"""Clinical results of all repeats summed up, and records counted, for a report."""
+"""Clinical scores of records in one repeat, as a report has them, and records counted."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from learner_node.clinical import Calibration, ClinicalScores, clinical_scores
+from learner_node.thresholds import Threshold
 from protocol.record_frames import encode_labels
-from simulations.ranked import Ranked, RankedTally
 from simulations.records import SiteRecords
-from simulations.report.clinical_model import CalibrationCurve, RecordCounts, RocCurve, ThresholdScore
+from simulations.references import Answers
+from simulations.report.clinical_model import GRID, CalibrationCurve, RecordCounts, RocCurve, ThresholdScore
 
-SHARES = ("sensitivity", "specificity", "ppv", "npv")
+
+def ranked(
+    answers: Answers | None, thresholds: Sequence[Threshold] = (), prevalence: float | None = None
+) -> ClinicalScores | None:
+    """Score what a predictor says of records.
+
+    Args:
+        answers: of classes; None is of no record.
+        thresholds: of the operating points.
+        prevalence: as the learner knows it.
+
+    Returns:
+        None where there is no record, are not two classes, or no probabilities.
+    """
+    if answers is None or answers.probabilities is None or answers.probabilities.shape[1] != 2:
+        return None
+    risk = np.clip(answers.probabilities[:, 1], 0.0, 1.0)
+    return clinical_scores(answers.labels == 1, risk, thresholds, prevalence=prevalence)
 
 
-def clinical_fields(tally: RankedTally, *, curves: bool) -> dict[str, Any]:
+def clinical_fields(found: ClinicalScores | None, ceiling: ClinicalScores | None, *, curves: bool) -> dict[str, Any]:
     """Fields of `simulations.report.model.Score`.
 
     Args:
-        tally: of one learner, at one site or all.
+        found: of a learner's last model, at one site or all.
+        ceiling: of the non-private model on the same records.
         curves: whether calibration, ROC and operating points are wanted, too.
     """
-    found = tally.model
-    if not found:
+    if found is None:
         return {}
     fields: dict[str, Any] = {
-        "auc": _mean(one.auc for one in found),
-        "auc_se": _auc_error(found),
-        "auc_ceiling": _mean(one.auc for one in tally.ceiling),
-        "average_precision": _mean(one.average_precision for one in found),
-        "average_precision_ceiling": _mean(one.average_precision for one in tally.ceiling),
-        "brier": _mean(one.brier for one in found),
-        "brier_ceiling": _mean(one.brier for one in tally.ceiling),
-        "prevalence": sum(one.positives for one in found) / sum(one.records for one in found),
+        f"{name}{end}": getattr(scores, name, None)
+        for name in ("auc", "average_precision", "brier")
+        for end, scores in (("", found), ("_ceiling", ceiling))
     }
+    fields |= {"auc_se": found.auc_error, "prevalence": found.prevalence}
     if curves:
         fields |= {
-            "calibration": _calibration(found),
-            "operating_points": tuple(
-                _point(same) for same in zip(*(one.operating_points for one in found), strict=True)
-            ),
+            "calibration": _calibration(found.calibration),
+            "operating_points": tuple(ThresholdScore(**vars(point)) for point in found.operating_points),
             "roc": _roc(found),
-            "roc_ceiling": _roc(tally.ceiling),
+            "roc_ceiling": _roc(ceiling),
         }
     return fields
 
 
-def standard_error(values: Sequence[float]) -> float | None:
-    """Of the mean of several repeats; None where there is one, or none."""
-    return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
+def binomial_error(share: float, records: int) -> float:
+    """Standard error of a share of so many records."""
+    return float(np.sqrt(share * (1 - share) / records))
 
 
 def record_counts(sites: Mapping[str, SiteRecords]) -> tuple[RecordCounts, ...]:
@@ -78,64 +91,19 @@ def _counted(site: SiteRecords) -> RecordCounts:
     )
 
 
-def _mean(values: Any) -> float | None:
-    known = [value for value in values if value is not None]
-    return _share(known) if known else None
-
-
-def _share(shares: Sequence[float]) -> float:
-    """Their mean, which rounding does not put outside of 0 to 1."""
-    return float(np.clip(np.mean(shares), 0.0, 1.0))
-
-
-def _auc_error(found: Sequence[Ranked]) -> float | None:
-    known = [one for one in found if one.auc is not None]
-    if len(known) == 1:
-        return known[0].auc_error
-    return standard_error([one.auc for one in known if one.auc is not None])
-
-
-def _calibration(found: Sequence[Ranked]) -> CalibrationCurve:
-    """Bin by bin, over the repeats that have the bin; only repeats of fewer than ten records have fewer."""
-    bins: dict[int, list[tuple[int, float, float]]] = {}
-    for one in found:
-        told = one.calibration
-        for place, each in enumerate(zip(told.counts, told.predicted, told.observed, strict=True)):
-            bins.setdefault(place, []).append(each)
-    columns = [list(zip(*bins[place], strict=True)) for place in sorted(bins)]
+def _calibration(found: Calibration) -> CalibrationCurve:
     return CalibrationCurve(
-        counts=tuple(int(sum(counts)) for counts, _, _ in columns),
-        predicted=tuple(_share(predicted) for _, predicted, _ in columns),
-        observed=tuple(_share(observed) for _, _, observed in columns),
-        observed_se=tuple(
-            standard_error(observed) if len(found) > 1 else _binomial(observed[0], int(counts[0]))
-            for counts, _, observed in columns
-        ),
+        counts=found.counts,
+        predicted=_shares(found.predicted),
+        observed=_shares(found.observed),
+        observed_se=tuple(map(binomial_error, _shares(found.observed), found.counts)),
     )
 
 
-def _binomial(share: float, records: int) -> float:
-    return float(np.sqrt(share * (1 - share) / records))
+def _roc(found: ClinicalScores | None) -> RocCurve | None:
+    return RocCurve(sensitivity=_shares(found.roc.at(np.asarray(GRID)))) if found and found.roc else None
 
 
-def _roc(found: Sequence[Ranked]) -> RocCurve | None:
-    curves = np.array([one.roc for one in found if one.roc])
-    if not len(curves):
-        return None
-    errors = np.std(curves, axis=0, ddof=1) / np.sqrt(len(curves)) if len(curves) > 1 else None
-    return RocCurve(
-        sensitivity=tuple(np.clip(curves.mean(axis=0), 0.0, 1.0).tolist()),
-        sensitivity_se=None if errors is None else tuple(errors.tolist()),
-    )
-
-
-def _point(same: Sequence[Any]) -> ThresholdScore:
-    """The mean of one threshold's operating points."""
-    shares = {name: [value for one in same if (value := getattr(one, name)) is not None] for name in SHARES}
-    return ThresholdScore(
-        rule=same[0].rule,
-        threshold=_share([one.threshold for one in same]),
-        flagged=_share([one.flagged for one in same]),
-        **{name: _mean(values) for name, values in shares.items()},
-        **{f"{name}_se": standard_error(values) for name, values in shares.items()},
-    )
+def _shares(values: Any) -> tuple[float, ...]:
+    """Which rounding does not put outside of 0 to 1."""
+    return tuple(np.clip(values, 0.0, 1.0).tolist())

@@ -1,12 +1,10 @@
 """How the learners' own accuracy estimates fare against the accuracy that only the harness can see."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from learner_node.clinical import ClinicalScores
 from learner_node.performance import Interval
 from learner_node.prevalence import Prevalence
 from learner_node.strategies.base import ErrorEstimate
@@ -14,11 +12,6 @@ from learner_node.uncertainty import LEVEL, AccuracyEstimate
 from simulations.report.expected import ClassRecall, ClassShare, Expected
 
 Floats = NDArray[np.float64]
-
-
-def holds(estimate: AccuracyEstimate, accuracy: float, tested: int) -> bool:
-    """As `agrees`, for a learner's estimate."""
-    return agrees(estimate.accuracy, estimate.low, estimate.high, accuracy, tested)
 
 
 def agrees(estimated: float, low: float, high: float, accuracy: float, tested: int) -> bool:
@@ -44,157 +37,84 @@ def within(estimated: float, low: float, high: float, found: float, error: float
     return bool(estimated - below <= found <= estimated + above)
 
 
-def expected(
-    found: Sequence[tuple[AccuracyEstimate, float, int]], ranking: Sequence[tuple[AccuracyEstimate, float, float]] = ()
-) -> Expected | None:
-    """Sum up what learners expected over repeats; None where there is none.
+def expected(told: AccuracyEstimate, accuracy: float, tested: int, scores: ClinicalScores | None = None) -> Expected:
+    """What a learner expected in a repeat, of a model of two classes.
 
     Args:
-        found: (estimate, accuracy on test records, number of them).
-        ranking: (estimate, AUC on test records, its standard error), of the repeats whose test records have both
-            classes.
+        told: by its answers.
+        accuracy: on the test records.
+        tested: their number.
+        scores: on the same records, where there are any.
     """
-    if not found:
-        return None
-    estimates = [estimate for estimate, _, _ in found]
-
-    def mean(name: str) -> float:
-        return float(np.mean([getattr(estimate, name) for estimate in estimates]))
-
-    held = [within(each.auc, each.auc_low, each.auc_high, auc, error) for each, auc, error in ranking]
+    area, error = (scores.auc, scores.auc_error) if scores else (None, None)
+    ranked = None if area is None or error is None else within(told.auc, told.auc_low, told.auc_high, area, error)
     return Expected(
-        accuracy=mean("accuracy"),
-        low=mean("low"),
-        high=mean("high"),
-        beats_majority=mean("beats_majority"),
-        coverage=float(np.mean([holds(*each) for each in found])),
-        auc=mean("auc"),
-        auc_low=mean("auc_low"),
-        auc_high=mean("auc_high"),
-        ranks=mean("ranks"),
-        auc_coverage=float(np.mean(held)) if held else None,
+        accuracy=told.accuracy,
+        low=told.low,
+        high=told.high,
+        beats_majority=float(told.beats_majority),
+        coverage=float(agrees(told.accuracy, told.low, told.high, accuracy, tested)),
+        auc=told.auc,
+        auc_low=told.auc_low,
+        auc_high=told.auc_high,
+        ranks=float(told.ranks),
+        auc_coverage=None if ranked is None else float(ranked),
     )
 
 
-@dataclass(frozen=True)
-class NumberScores:
-    """Scores of predicted numbers on test records, each with its standard error."""
+def expected_of_number(told: ErrorEstimate, labels: Floats, predicted: Floats) -> Expected | None:
+    """What a learner of a number expected in a repeat; None where it cannot tell R^2, or the n labels are all equal.
 
-    r2: float
-    r2_error: float
-    absolute: float
-    absolute_error: float
-
-    @classmethod
-    def of(cls, labels: Floats, predicted: Floats) -> "NumberScores | None":
-        """Of n records; None where their labels are all equal.
-
-        The error of R^2 = 1 - e / v is that of the mean of (e_i - (1 - R^2) v_i) / v.
-        """
-        off, about_mean = labels - predicted, labels - labels.mean()
-        variance = float(np.mean(about_mean**2))
-        if variance == 0.0:
-            return None
-        unexplained = float(np.mean(off**2)) / variance
-        parts = ((off**2 - unexplained * about_mean**2) / variance, np.abs(off))
-        r2_error, absolute_error = (float(np.std(part)) / np.sqrt(len(labels)) for part in parts)
-        return cls(1.0 - unexplained, r2_error, float(np.mean(np.abs(off))), absolute_error)
-
-
-def expected_of_numbers(found: Sequence[tuple[ErrorEstimate, NumberScores]]) -> Expected | None:
-    """Sum up what learners of a number expected over repeats; None where no estimate tells R^2."""
-    known = [
-        (told.r2, told.r2_low, told.r2_high, told, scores)
-        for told, scores in found
-        if told.r2 is not None and told.r2_low is not None and told.r2_high is not None
-    ]
-    if not known:
+    The error of R^2 = 1 - e / v is that of the mean of (e_i - (1 - R^2) v_i) / v.
+    """
+    off, about_mean = labels - predicted, labels - labels.mean()
+    variance = float(np.mean(about_mean**2))
+    if told.r2 is None or told.r2_low is None or told.r2_high is None or variance == 0.0:
         return None
-    value, low, high = (float(np.mean([one[place] for one in known])) for place in range(3))
+    unexplained = float(np.mean(off**2)) / variance
+    parts = ((off**2 - unexplained * about_mean**2) / variance, np.abs(off))
+    r2_error, absolute_error = (float(np.std(part)) / np.sqrt(len(labels)) for part in parts)
+    absolute, low, high = told.absolute, told.absolute_low, told.absolute_high
+    held = None
+    if absolute is not None and low is not None and high is not None:
+        held = float(within(absolute, low, high, float(np.mean(np.abs(off))), absolute_error))
     # Below -1 an interval says no more.
-    held = [within(*one[:3], max(one[4].r2, -1.0), one[4].r2_error) for one in known]
-    absolute = [
-        (told.absolute, told.absolute_low, told.absolute_high, scores)
-        for *_, told, scores in known
-        if told.absolute is not None and told.absolute_low is not None and told.absolute_high is not None
-    ]
-    errors = [float(np.mean([one[place] for one in absolute])) if absolute else None for place in range(3)]
-    right = [within(*one[:3], one[3].absolute, one[3].absolute_error) for one in absolute]
+    agreed = within(told.r2, told.r2_low, told.r2_high, max(1.0 - unexplained, -1.0), r2_error)
     return Expected(
-        accuracy=value,
-        low=low,
-        high=high,
-        beats_majority=float(np.mean([one[1] > 0.0 for one in known])),
-        coverage=float(np.mean(held)),
-        absolute=errors[0],
-        absolute_low=errors[1],
-        absolute_high=errors[2],
-        absolute_coverage=float(np.mean(right)) if right else None,
+        accuracy=told.r2,
+        low=told.r2_low,
+        high=told.r2_high,
+        beats_majority=float(told.r2_low > 0.0),
+        coverage=float(agreed),
+        absolute=absolute,
+        absolute_low=low,
+        absolute_high=high,
+        absolute_coverage=held,
     )
 
 
-@dataclass(frozen=True)
-class RecallScores:
-    """Of one repeat, each class's recall on the test records (NaN where they have none), and what was expected."""
+def class_recall(name: str, own: NDArray[np.bool_], called: NDArray[np.bool_], told: Interval | None) -> ClassRecall:
+    """A class's recall in a repeat.
 
-    recall: tuple[float, ...]
-    tested: tuple[int, ...]
-    ceiling: tuple[float, ...]
-    told: tuple[Interval, ...] | None
-
-
-def class_recalls(names: Sequence[str], found: Sequence[RecallScores]) -> tuple[ClassRecall, ...]:
-    """Sum up recalls over repeats; empty where there is none."""
-    if not found:
-        return ()
-    return tuple(_class_recall(name, place, found) for place, name in enumerate(names))
-
-
-def _class_recall(name: str, place: int, found: Sequence[RecallScores]) -> ClassRecall:
-    def mean(values: Sequence[float]) -> float | None:
-        known = [value for value in values if not np.isnan(value)]
-        return float(np.mean(known)) if known else None
-
-    told = [(one.told[place], one) for one in found if one.told is not None]
-    held = [
-        agrees(own.value, own.low, own.high, one.recall[place], one.tested[place])
-        for own, one in told
-        if one.tested[place]
-    ]
+    Args:
+        name: of the class.
+        own: (n,) which test records are of it.
+        called: (2, n) which are called so by the model, and by the ceiling.
+        told: what the learner expects; None where its answers cannot tell.
+    """
+    tested = int(own.sum())
+    recall, ceiling = (float(np.mean(said[own])) if tested else None for said in called)
+    if told is None:
+        return ClassRecall(name=name, recall=recall, ceiling=ceiling)
+    held = None if recall is None else float(agrees(told.value, told.low, told.high, recall, tested))
     return ClassRecall(
-        name=name,
-        recall=mean([one.recall[place] for one in found]),
-        ceiling=mean([one.ceiling[place] for one in found]),
-        expected=mean([own.value for own, _ in told]),
-        low=mean([own.low for own, _ in told]),
-        high=mean([own.high for own, _ in told]),
-        coverage=mean(list(map(float, held))),
+        name=name, recall=recall, ceiling=ceiling, expected=told.value, low=told.low, high=told.high, coverage=held
     )
 
 
-@dataclass(frozen=True)
-class ShareScores:
-    """Of one repeat, what the answers told of each class's share, by its name, and what it is."""
-
-    told: dict[str, Prevalence]
-    exact: dict[str, float]
-
-
-def class_shares(found: Sequence[ShareScores]) -> tuple[ClassShare, ...]:
-    """Sum up shares over repeats, in the order of the classes; empty where there is none."""
-    return tuple(_class_share(name, found) for name in (found[0].told if found else ()))
-
-
-def _class_share(name: str, found: Sequence[ShareScores]) -> ClassShare:
-    both = [(one.told[name], one.exact[name]) for one in found]
-    values = np.array([(told.share, told.low, told.high, exact) for told, exact in both])
-    expected_, low, high, share = map(float, values.mean(axis=0))
+def class_share(name: str, told: Prevalence, exact: float) -> ClassShare:
+    """What the answers told of a class's share in a repeat, and what it is."""
+    held = float(told.low <= exact <= told.high)
     return ClassShare(
-        name=name,
-        share=share,
-        expected=expected_,
-        low=low,
-        high=high,
-        coverage=float(np.mean([told.low <= exact <= told.high for told, exact in both])),
-        repeats=len(both),
+        name=name, share=exact, expected=told.share, low=told.low, high=told.high, coverage=held, repeats=1
     )

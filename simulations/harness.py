@@ -1,16 +1,23 @@
 """Runs a scenario's repeats, and holds what learners were told against the ledgers that their curators export."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
-from typing import Literal
 
-from curator_node.policy import Policy
 from learner_node.session import Session
 from learner_node.study import Study
 from protocol.envelopes import SigningKey
 from protocol.errors import ExprilError
-from protocol.run_index import GIVEN_UP
+from protocol.run_index import (
+    GIVEN_UP,
+    LEDGER_SUFFIX,
+    LedgerEntry,
+    Participant,
+    Role,
+    TranscriptEntry,
+    transcript_file,
+)
 from protocol.transcript import Transcript, replay
 from simulations.carriers.table import IN_PROCESS, Stage
 from simulations.federation import Outcome, Repeat, run_repeat
@@ -19,8 +26,6 @@ from simulations.scenario import Scenario
 from simulations.spending import spent_on
 
 Tick = Callable[[str, int, int], None]
-Exchanged = tuple[int, str, str, int]
-"""Repeat, learner, curator, and which of the learner's studies there."""
 
 
 class AccountingError(ExprilError):
@@ -29,47 +34,41 @@ class AccountingError(ExprilError):
     kind = "accounting"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Evidence:
-    """What all repeats leave for an auditor.
+    """What a repeat leaves for an auditor, as the run's list has it.
 
     Attributes:
-        signers: learner -> its key, which it keeps in all repeats; it signs what the run leaves.
-        transcripts: (repeat, learner, curator, study) -> what was sent and received; of a learner's studies in a repeat
-            its fit is 0, its validation 1, and those that were given up for one of them are from `GIVEN_UP` on.
-        states: the same keys -> state of the study, as an auditor finds it.
-        keys: (role, name, repeat) of every curator and learner -> public key.
-        labels: curator -> label of its signatures.
-        policies: of the first repeat's curators.
-        ledgers: curator -> (head, number of entries) of the ledgers that were kept.
+        participants: learners, and the curators of the repeat.
+        transcripts: each with its line: of a learner's studies in a repeat its fit is 0, its validation 1, and those
+            that were given up for one of them are from `GIVEN_UP` on.
+        ledgers: those that were kept.
     """
 
-    signers: dict[str, SigningKey] = field(repr=False)
-    transcripts: dict[Exchanged, Transcript] = field(default_factory=dict)
-    states: dict[Exchanged, str] = field(default_factory=dict)
-    keys: dict[tuple[Literal["curator", "learner"], str, int], bytes] = field(default_factory=dict)
-    labels: dict[str, str] = field(default_factory=dict)
-    policies: dict[str, Policy] = field(default_factory=dict)
-    ledgers: dict[str, tuple[bytes, int]] = field(default_factory=dict)
+    participants: tuple[Participant, ...] = ()
+    transcripts: tuple[tuple[TranscriptEntry, Transcript], ...] = ()
+    ledgers: tuple[LedgerEntry, ...] = ()
 
 
 def run_repeats(
     scenario: Scenario,
     records: Records,
-    evidence: Evidence,
+    keys: Mapping[str, SigningKey],
     *,
     first: int = 0,
+    before: int = 0,
     ledgers: Path | None = None,
     stage: Stage = IN_PROCESS,
     tick: Tick = lambda what, done, total: None,  # noqa: ARG005
-) -> Iterator[Repeat]:
-    """Run the repeats, one at a time, check each, and keep its evidence.
+) -> Iterator[tuple[Repeat, Evidence]]:
+    """Run the repeats, one at a time, and check each.
 
     Args:
         scenario: what to run.
         records: of `load_records`.
-        evidence: is added to.
-        first: the repeat to begin with; those before it are in the evidence.
+        keys: of the learners, by name.
+        first: the repeat to begin with.
+        before: transcripts of the repeats before it.
         ledgers: folder for the first repeat's SQLite ledgers; None keeps all in memory.
         stage: opens the curators and carries envelopes.
         tick: called with (what, done, total) as work proceeds.
@@ -80,30 +79,46 @@ def run_repeats(
     for number in range(first, scenario.repeats):
         tick("repeats", number, scenario.repeats)
         kept = ledgers if number == 0 else None
-        repeat = run_repeat(scenario, records, number, keys=evidence.signers, ledgers=kept, stage=stage, progress=tick)
-        for outcome in repeat.outcomes:
-            _keep(evidence, outcome, repeat)
-        if number == 0:
-            evidence.policies = {name: curator.policy for name, curator in repeat.curators.items()}
-        if kept is not None:
-            accounts = {name: ledger.account for name, ledger in repeat.ledgers.items()}
-            evidence.ledgers = {name: (account.head, account.next_index) for name, account in accounts.items()}
-        yield repeat
+        repeat = run_repeat(scenario, records, number, keys=keys, ledgers=kept, stage=stage, progress=tick)
+        evidence = _evidence_of(repeat, before, kept=kept is not None)
+        before += len(evidence.transcripts)
+        yield repeat, evidence
     tick("repeats", scenario.repeats, scenario.repeats)
 
 
-def _keep(evidence: Evidence, outcome: Outcome, repeat: Repeat) -> None:
-    """Replay each transcript as an auditor would, hold it against the curator's ledger, and keep both."""
-    learner = outcome.learner.name
-    evidence.keys["learner", learner, repeat.number] = outcome.key
-    for name, curator in repeat.curators.items():
-        evidence.keys["curator", name, repeat.number] = curator.identity
-        evidence.labels[name] = curator.label
+def _evidence_of(repeat: Repeat, before: int, *, kept: bool) -> Evidence:
+    """Of a repeat, whose first transcript comes after so many; with its ledgers where they were kept."""
+    curators, files = repeat.curators, map(transcript_file, count(before))
+    keys: dict[tuple[Role, str], bytes] = {}
+    lines: list[tuple[TranscriptEntry, Transcript]] = []
+    for outcome in repeat.outcomes:
+        keys["learner", outcome.learner.name] = outcome.key
+        keys |= {("curator", name): curator.identity for name, curator in curators.items()}
+        lines += _lines(outcome, repeat, files)
+    accounts = {name: ledger.account for name, ledger in repeat.ledgers.items()} if kept else {}
+    return Evidence(
+        tuple(Participant(role, name, repeat.number, key.hex()) for (role, name), key in keys.items()),
+        tuple(lines),
+        tuple(
+            LedgerEntry(
+                file=f"{name}{LEDGER_SUFFIX}",
+                curator=name,
+                repeat=repeat.number,
+                key=curators[name].identity.hex(),
+                head=account.head.hex(),
+                entries=account.next_index,
+            )
+            for name, account in accounts.items()
+        ),
+    )
+
+
+def _lines(outcome: Outcome, repeat: Repeat, files: Iterator[str]) -> Iterator[tuple[TranscriptEntry, Transcript]]:
+    """Replay each of a learner's transcripts as an auditor would, and hold it against the curator's ledger."""
     for study, planned in outcome.studies:
         for name, number, session in _sessions(outcome, study):
-            label = repeat.curators[name].label
-            proof = replay(session.transcript.envelopes, session.curator, outcome.key, label=label)
-            ledger = repeat.ledgers[name]
+            label, ledger, transcript = repeat.curators[name].label, repeat.ledgers[name], session.transcript
+            proof = replay(transcript.envelopes, session.curator, outcome.key, label=label)
             if ledger.findings:
                 raise AccountingError(f"the ledger of {name} is not in order: {ledger.findings[0].text}")
             spent = spent_on(ledger.account, outcome.key, session.study)
@@ -112,8 +127,18 @@ def _keep(evidence: Evidence, outcome: Outcome, repeat: Repeat) -> None:
                 raise AccountingError(f"{name} charged {spent}, but its receipts prove {proof.epsilon_spent}")
             if spent > planned:
                 raise AccountingError(f"{name} charged {spent}, more than was planned")
-            evidence.states[repeat.number, learner, name, number] = proof.state.value
-            evidence.transcripts[repeat.number, learner, name, number] = session.transcript
+            line = TranscriptEntry(
+                file=next(files),
+                repeat=repeat.number,
+                learner=outcome.learner.name,
+                curator=name,
+                label=label,
+                head=transcript.head.hex(),
+                envelopes=len(transcript.envelopes),
+                state=proof.state.value,
+                study=number,
+            )
+            yield line, transcript
 
 
 def _sessions(outcome: Outcome, study: Study) -> Iterator[tuple[str, int, Session]]:

@@ -11,7 +11,7 @@ from simulations.report.budget import STUDIES
 from simulations.report.folding import some_of
 from simulations.report.model import LearnerReport
 from simulations.scenario import Scenario
-from simulations.scoring import MAJORITY, Tally
+from simulations.scoring import MAJORITY
 
 
 def first_repeat_notes(repeat: Repeat) -> list[str]:
@@ -24,15 +24,20 @@ def first_repeat_notes(repeat: Repeat) -> list[str]:
     return notes
 
 
-def failure_notes(tallies: Mapping[str, Tally], repeats: int) -> list[str]:
-    """In how many of several repeats each learner's studies brought nothing; why, where the first repeat went well."""
+def failure_notes(learner: str, failures: Mapping[str, Mapping[int, str]], repeats: int) -> list[str]:
+    """In how many of several repeats a learner's studies brought nothing; why, where the first repeat went well.
+
+    Args:
+        learner: whose.
+        failures: study -> repeats in which it brought nothing, and why.
+        repeats: all.
+    """
     notes = []
-    for learner, tally in tallies.items():
-        for what, failures in tally.failures.items() if repeats > 1 else ():
-            brought = f"{learner} learned nothing" if what == STUDIES[FIT] else f"{learner}'s {what} brought nothing"
-            first = min(failures)
-            why = f"; repeat {first}: {failures[first]}" if first else ""
-            notes.append(f"{brought} in {len(failures)} of {repeats} repeats{why}.")
+    for what, whys in failures.items() if repeats > 1 else ():
+        brought = f"{learner} learned nothing" if what == STUDIES[FIT] else f"{learner}'s {what} brought nothing"
+        first = min(whys)
+        why = f"; repeat {first}: {whys[first]}" if first else ""
+        notes.append(f"{brought} in {len(whys)} of {repeats} repeats{why}.")
     return notes
 
 

@@ -1,69 +1,48 @@
-"""What a run leaves behind: scenario, metrics, transcripts, ledgers with their policies, and one HTML page.
+"""Where runs lie: their folders' names, the newest of each title, and the folders of one scenario at several epsilons.
 
-A folder appears under its name only when it is complete; `unfinished` keeps the repeats of one that is not. All but the
-page, and what is local, is in a list that the run's learners sign (`protocol.run_index`).
+A run's folder appears under its name only when it is complete; `run_cells` keeps the repeats of one that is not.
+
+`expril simulate SCENARIO --epsilon 0.1,0.3,1,3` makes a run of each epsilon, with its own curators, ledgers and noise,
+in a folder of its own that can be verified by itself; records are split alike in all of them. The folder around them
+has a list of the epsilons and one page, which is made of the runs' reports alone.
 """
 
-import shutil
+import os
+import re
+from contextlib import suppress
 from datetime import UTC, datetime
-from io import BytesIO
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import msgspec
 
-from learner_node.result.listing import listed_digests, save_index
 from protocol.errors import ConfigurationError
-from protocol.run_index import (
-    FORMAT,
-    LEDGER_SUFFIX,
-    LEDGERS,
-    METRICS,
-    POLICY_SUFFIX,
-    REPORT,
-    SCENARIO,
-    TRANSCRIPTS,
-    Index,
-    LedgerEntry,
-    Participant,
-    TranscriptEntry,
-    encode_transcript,
-    file_name,
-    transcript_file,
-)
-from simulations.report.model import save_report
-from simulations.run import Run
-from simulations.run_page import rewrite_page
+from protocol.run_index import PAGE, file_name
 
 PARTIAL = ".{}.partial"
 """Name of a folder in the making."""
+LATEST = "latest"
+"""Folder of links to the newest run of each title."""
+EPSILONS = "epsilons.json"
+"""In a folder of several epsilons: which."""
+FORMAT = 1
+"""Of that list."""
+_STAMP = re.compile(r"-[0-9]{8}-[0-9]{6}(-[0-9]+)?$")
 
 
-class NewFolder:
-    """A folder `base/title-date-time` in the making; a context that keeps it only where nothing went wrong.
+class EpsilonList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a folder of epsilons holds.
 
     Attributes:
-        path: where to write; inside the context a hidden folder, after it the final one.
+        format: `FORMAT`.
+        command: that made it; the same command goes on with a folder whose page is missing.
+        order: digest of the scenario as it was run, without its epsilons.
+        epsilons: each has a run.
     """
 
-    def __init__(self, base: Path, title: str, now: datetime | None = None) -> None:
-        self._base = base
-        self._name = stamped(title, now)
-        self.path = base
-
-    def __enter__(self) -> Self:
-        self.path = claim_folder(self._base, PARTIAL, self._name)
-        (self.path / LEDGERS).mkdir()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is not None:
-            shutil.rmtree(self.path, ignore_errors=True)
-            return
-        self.path = self.path.rename(claim_folder(self._base, "{}", self._name))
+    format: int
+    command: str
+    order: str
+    epsilons: tuple[str, ...]
 
 
 def stamped(title: str, now: datetime | None = None) -> str:
@@ -97,62 +76,66 @@ def claim_folder(base: Path, pattern: str, name: str) -> Path:
     raise ConfigurationError(f"{base} holds too many runs of this second")
 
 
-def save_run(run: Run, folder: Path) -> None:
-    """Write everything of a run into its folder. The ledgers there must be closed.
+def name_newest(folder: Path) -> None:
+    """Let `LATEST`/title beside a run's folder lead to it; where no link can be made there is none."""
+    title = _STAMP.sub("", folder.name)
+    link = folder.parent / LATEST / title
+    fresh = link.with_name(f".{title}.{folder.name}")
+    with suppress(OSError):
+        link.parent.mkdir(exist_ok=True)
+        fresh.symlink_to(Path("..", folder.name), target_is_directory=True)
+        try:
+            fresh.replace(link)
+        except OSError:
+            fresh.unlink()
 
-    Args:
-        run: what happened.
-        folder: of a `NewFolder`; it holds the ledgers already.
+
+def of_newest(name: str) -> str:
+    """A path under a run's folder, with the folder's own name where it is reached by a link of `name_newest`."""
+    path = Path(name)
+    for part in (path, *path.parents):
+        if part.parent.name == LATEST and part.is_symlink():
+            return os.path.normpath(part.parent / part.readlink() / path.relative_to(part))
+    return name
+
+
+def epsilon_folder(epsilon: str) -> str:
+    """Name of the folder of the run at an epsilon, in a folder of several."""
+    return f"epsilon-{epsilon.replace('/', '-')}"
+
+
+def epsilon_runs(folder: Path) -> dict[str, Path]:
+    """Epsilon -> folder of its run, where a folder is one of several epsilons; else nothing.
+
+    Raises:
+        ConfigurationError: its list cannot be read.
     """
-    report, evidence = run.report, run.evidence
-    (folder / SCENARIO).write_text(report.config_toml, encoding="utf-8")
-    metrics = BytesIO()
-    run.metrics_frame().write_parquet(metrics)
-    (folder / METRICS).write_bytes(metrics.getvalue())
-    save_report(report, folder / REPORT)
-    for name, policy in evidence.policies.items():
-        (folder / LEDGERS / f"{name}{POLICY_SUFFIX}").write_bytes(msgspec.toml.encode(policy))
-    (folder / TRANSCRIPTS).mkdir(exist_ok=True)
-    entries = []
-    for position, (who, transcript) in enumerate(evidence.transcripts.items()):
-        repeat, learner, curator, study = who
-        file = transcript_file(position)
-        (folder / TRANSCRIPTS / file).write_bytes(encode_transcript(transcript))
-        entries.append(
-            TranscriptEntry(
-                file=file,
-                repeat=repeat,
-                learner=learner,
-                curator=curator,
-                label=evidence.labels[curator],
-                head=transcript.head.hex(),
-                envelopes=len(transcript.envelopes),
-                state=evidence.states[who],
-                study=study,
-            )
-        )
-    index = Index(
-        format=FORMAT,
-        expril=report.version,
-        title=report.title,
-        created=report.created,
-        repeats=report.repeats,
-        participants=tuple(
-            Participant(role, name, repeat, key.hex()) for (role, name, repeat), key in evidence.keys.items()
-        ),
-        transcripts=tuple(entries),
-        ledgers=tuple(
-            LedgerEntry(
-                file=f"{name}{LEDGER_SUFFIX}",
-                curator=name,
-                repeat=0,
-                key=evidence.keys["curator", name, 0].hex(),
-                head=head.hex(),
-                entries=count,
-            )
-            for name, (head, count) in evidence.ledgers.items()
-        ),
-        files=listed_digests(folder),
-    )
-    save_index(index, evidence.signers, folder)
-    rewrite_page(folder)
+    try:
+        told = msgspec.json.decode((folder / EPSILONS).read_bytes())
+        epsilons = [str(epsilon) for epsilon in told["epsilons"]]
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError, LookupError, TypeError):
+        raise ConfigurationError(f"{folder / EPSILONS} cannot be read") from None
+    return {epsilon: folder / epsilon_folder(epsilon) for epsilon in epsilons}
+
+
+def epsilons_folder(out: Path, title: str, wanted: EpsilonList, *, fresh: bool) -> Path:
+    """The folder of an interrupted command of the same order, to go on in, or a new one.
+
+    Raises:
+        ConfigurationError: it cannot be made.
+    """
+    for found in sorted(out.glob(f"*/{EPSILONS}")):
+        if not fresh and not (found.parent / PAGE).exists() and _read(found) == wanted:
+            return found.parent
+    folder = claim_folder(out, "{}", stamped(f"{title}-epsilons"))
+    (folder / EPSILONS).write_bytes(msgspec.json.format(msgspec.json.encode(wanted)) + b"\n")
+    return folder
+
+
+def _read(path: Path) -> EpsilonList | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=EpsilonList)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None

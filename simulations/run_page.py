@@ -9,10 +9,10 @@ from expril.report.document import Document
 from expril.report.page import as_page
 from protocol.errors import ConfigurationError
 from protocol.run_index import PAGE, REPORT
-from simulations.epsilon_runs import EPSILONS, epsilon_runs
 from simulations.report.document import run_document
 from simulations.report.epsilons import EpsilonRun, epsilon_document
 from simulations.report.model import RunReport, load_report
+from simulations.run_folder import EPSILONS, epsilon_runs
 
 
 def rewrite_page(folder: Path) -> Path:

@@ -4,37 +4,36 @@ Only the harness can compute these: it owns all records. A learner cannot, and p
 A label of classes is scored by accuracy, a number by R^2, the share of its variance that is explained.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
+from learner_node.clinical import ClinicalScores
 from learner_node.learn import Learned
 from learner_node.pooling import POOLED
 from learner_node.strategies.base import (
     AnyModel,
     ClassesEstimate,
-    ErrorEstimate,
     NumberModel,
     SourceEstimate,
     class_probabilities,
 )
 from learner_node.synthetic import pooled_estimate
 from learner_node.thresholds import DEFAULT_THRESHOLDS, Threshold
-from learner_node.uncertainty import AccuracyEstimate
 from protocol.record_frames import encode_labels
-from simulations.expectations import NumberScores, RecallScores, ShareScores
+from simulations.clinical import binomial_error, clinical_fields, ranked
+from simulations.expectations import class_recall, class_share, expected, expected_of_number
 from simulations.federation import Outcome, Repeat
-from simulations.ranked import Ranked, RankedTally, ranked
 from simulations.records import SiteRecords, sites_of
 from simulations.references import Answers, LabelledRecords, Reference, labelled, references
-from simulations.report.clinical_model import Part
-from simulations.report.validated import ValidationReport
-from simulations.spending import ALL, Cost, costs_of
+from simulations.report.checks import LEAST_SCORE
+from simulations.report.expected import ClassRecall, ClassShare, Expected
+from simulations.report.model import Score
 
 Labels = NDArray[Any]
 """(n,) class indices (uint8), or numbers (float64) within the label's bounds."""
@@ -55,45 +54,34 @@ class Measure:
     further: str
 
 
-@dataclass
-class Tally:
-    """What all repeats of one learner gave; the key "" stands for all sites together.
+class RoundScore(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the model of a round scored; None where there is none, or no such score."""
 
-    `expected` has (estimate, accuracy, test records), `ranking` (estimate, AUC, its standard error) of each repeat;
-    `costs` the most of each study in any repeat, and of all;
-    `failures` the repeats in which a study brought nothing, and why.
-    `absolute` is a number's mean absolute error, `errors` what was told of it; `recalls` are of more than two classes;
-    `shares` what the answers told of the classes' shares.
+    accuracy: float | None = None
+    further: float | None = None
+    auc: float | None = None
+    average_precision: float | None = None
+    brier: float | None = None
+
+
+class RepeatScore(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a learner's models scored in a repeat on the test records of one site, or of all.
+
+    Attributes:
+        last: the score of the last model, and what the learner expected; with curves of all sites together.
+        tested: records; 0 where there is no such model.
+        rounds: of each round's model.
     """
 
-    accuracy: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    majority: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    ceiling: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    further: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    further_ceiling: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    tested: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    expected: dict[str, list[tuple[AccuracyEstimate, float, int]]] = field(default_factory=lambda: defaultdict(list))
-    curve: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
-    thresholds: tuple[Threshold, ...] = DEFAULT_THRESHOLDS
-    ranked: dict[str, RankedTally] = field(default_factory=lambda: defaultdict(RankedTally))
-    ranking: dict[str, list[tuple[AccuracyEstimate, float, float]]] = field(default_factory=lambda: defaultdict(list))
-    costs: dict[str, Cost] = field(default_factory=dict)
-    failures: dict[str, dict[int, str]] = field(default_factory=dict)
-    absolute: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    absolute_ceiling: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    errors: dict[str, list[tuple[ErrorEstimate, NumberScores]]] = field(default_factory=lambda: defaultdict(list))
-    recalls: list[RecallScores] = field(default_factory=list)
-    shares: dict[str, list[ShareScores]] = field(default_factory=lambda: defaultdict(list))
-    classes: tuple[str, ...] = ()
-    outcomes: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)
-    parts: tuple[Part, ...] = ()
-    validations: list[ValidationReport] = field(default_factory=list)
+    last: Score
+    tested: int = 0
+    rounds: tuple[RoundScore, ...] = ()
 
 
 MAJORITY = "the majority class"
 ACCURACY = Measure("accuracy", MAJORITY, "macro AUC")
 EXPLAINED = Measure("R²", "the mean", "RMSE")
+MEASURES: dict[str, Measure] = {measure.name: measure for measure in (ACCURACY, EXPLAINED)}
 
 
 def measure_of(sites: Mapping[str, SiteRecords]) -> Measure:
@@ -133,177 +121,118 @@ def further_score(answers: Mapping[str, Answers]) -> float | None:
     return _over(answers, _further_score)
 
 
-def ranked_score(
-    answers: Mapping[str, Answers], thresholds: Sequence[Threshold] = (), prevalence: float | None = None
-) -> Ranked | None:
-    """Clinical scores over all records of all sites; None where there are not two classes, or no probabilities."""
-    whole = _joined(answers)
-    return None if whole is None else ranked(whole.labels, whole.probabilities, thresholds, prevalence)
-
-
-def tally_repeat(
-    tallies: Mapping[str, Tally], repeat: Repeat, said: dict[str, Mapping[str, Answers]] | None = None
-) -> list[dict[str, Any]]:
-    """Add a repeat to its learners' tallies.
+def score_repeat(
+    repeat: Repeat, thresholds: Sequence[Threshold] = DEFAULT_THRESHOLDS
+) -> Iterator[tuple[Outcome, dict[str, RepeatScore], Mapping[str, Answers]]]:
+    """Score each learner of a repeat.
 
     Args:
-        tallies: of the learners, by name.
-        repeat: to add.
-        said: where given, it is filled: learner -> site -> what its last model says of the site's test records.
+        repeat: which.
+        thresholds: of clinical scores.
 
-    Returns:
-        One row per learner, round and site, for the metrics file; the curator "" stands for all sites together.
+    Yields:
+        Its outcome; the scores by site, those of all sites together, "", first; and what its last model says of each
+        site's test records.
     """
     own, pooled = references(repeat.sites)
-    rows: list[dict[str, Any]] = []
     for outcome in repeat.outcomes:
-        final = _tally(tallies[outcome.learner.name], outcome, repeat, own, pooled, rows)
-        if said is not None:
-            said[outcome.learner.name] = final
-    return rows
+        rounds = answers_by_round(outcome.learned, repeat.sites) if outcome.learned else []
+        names, _ = sites_of(outcome.learner, repeat.sites)
+        scores = {POOLED: _scored(POOLED, names, outcome, repeat, rounds, pooled, thresholds)}
+        scores |= {name: _scored(name, [name], outcome, repeat, rounds, own, thresholds) for name in names}
+        yield outcome, scores, rounds[-1] if rounds else {}
 
 
-def _tally(
-    tally: Tally,
+def _scored(
+    key: str,
+    names: Sequence[str],
     outcome: Outcome,
     repeat: Repeat,
-    own: Mapping[str, Reference],
-    pooled: Mapping[str, Reference],
-    rows: list[dict[str, Any]],
-) -> Mapping[str, Answers]:
-    """Add one learner's repeat to its tally and to the rows; what its last model says of each site's test records."""
-    learner = outcome.learner
-    costs = costs_of(outcome, repeat)
-    for what, cost in costs.items():
-        tally.costs[what] = cost.at_most(tally.costs.get(what, Cost()))
-    for what, why in outcome.failures.items():
-        tally.failures.setdefault(what, {})[repeat.number] = why
-    if outcome.study is not None and not tally.outcomes:
-        tally.outcomes = {name: tuple(said) for name, said in outcome.study.outcomes.items()}
-        tally.left_out = outcome.study.left_out
-    rounds = answers_by_round(outcome.learned, repeat.sites) if outcome.learned else []
-    final = rounds[-1] if rounds else {}
-    names, _ = sites_of(learner, repeat.sites)
-    keys = {POOLED: names, **{name: [name] for name in names}}
-    for key, chosen in keys.items():
-        reference = pooled if key == POOLED else own
-        answered = {name: final[name] for name in chosen if name in final}
-        accuracy = score(answered)
-        if accuracy is not None:
-            tested = sum(len(answers.labels) for answers in answered.values())
-            tally.accuracy[key].append(accuracy)
-            tally.tested[key] += tested
-            estimate = outcome.learned.estimates.get(key) if outcome.learned else None
-            if isinstance(estimate, SourceEstimate) and estimate.accuracy is not None:
-                tally.expected[key].append((estimate.accuracy, accuracy, tested))
-        ceiling = {name: reference[name].ceiling for name in chosen}
-        _tally_numbers(tally, key, outcome.learned, answered, ceiling)
-        if key == POOLED:
-            _tally_recalls(tally, outcome.learned, answered, ceiling)
-        _tally_shares(tally, key, outcome, repeat.sites)
-        _tally_ranked(tally, key, outcome, answered, ceiling)
-        tally.majority[key].append(score({name: reference[name].majority for name in chosen}) or 0.0)
-        tally.ceiling[key].append(score(ceiling) or 0.0)
-        for values, answers in ((tally.further[key], answered), (tally.further_ceiling[key], ceiling)):
-            further = further_score(answers)
-            if further is not None:
-                values.append(further)
-    for round_, correct in enumerate(rounds, start=1):
-        for key, chosen in keys.items():
-            answered = {name: correct[name] for name in chosen if name in correct}
-            accuracy, ranking = score(answered), ranked_score(answered)
-            if key == POOLED and accuracy is not None:
-                tally.curve[round_].append(accuracy)
-            if ranking is not None and ranking.auc is not None:
-                tally.ranked[key].by_round.setdefault(round_, []).append(ranking.auc)
-            rows.append(
-                {
-                    "repeat": repeat.number,
-                    "learner": learner.name,
-                    "strategy": learner.strategy,
-                    "round": round_,
-                    "curator": key,
-                    "accuracy": accuracy,
-                    "majority": tally.majority[key][-1],
-                    "ceiling": tally.ceiling[key][-1],
-                    "further": further_score(answered),
-                    "auc": ranking and ranking.auc,
-                    "average_precision": ranking and ranking.average_precision,
-                    "brier": ranking and ranking.brier,
-                    "epsilon_claimed": str(costs[ALL].claimed),
-                    "epsilon_spent": str(costs[ALL].spent),
-                }
-            )
-    return final
+    rounds: Sequence[Mapping[str, Answers]],
+    reference: Mapping[str, Reference],
+    thresholds: Sequence[Threshold],
+) -> RepeatScore:
+    """The scores on the test records of these sites."""
+    by_round = [{name: answers[name] for name in names if name in answers} for answers in rounds]
+    answered = by_round[-1] if by_round else {}
+    ceiling = {name: reference[name].ceiling for name in names}
+    whole, best = _joined(answered), _joined({name: ceiling[name] for name in answered})
+    accuracy, tested = bounded(score(answered)), 0 if whole is None else len(whole.labels)
+    found = ranked(whole, thresholds, _known_prevalence(outcome.learned, key))
+    is_share = whole is not None and whole.labels.dtype.kind != "f"
+    last = Score(
+        accuracy=accuracy,
+        accuracy_se=binomial_error(accuracy, tested) if accuracy is not None and is_share else None,
+        majority=bounded(score({name: reference[name].majority for name in names})) or 0.0,
+        ceiling=bounded(score(ceiling)) or 0.0,
+        expected=_expected(key, outcome.learned, whole, accuracy, found),
+        further=further_score(answered),
+        further_ceiling=further_score(ceiling),
+        absolute=_over(answered, _absolute),
+        absolute_ceiling=_over(ceiling, _absolute),
+        recalls=_recalls(outcome.learned, whole, best) if key == POOLED else (),
+        shares=_shares(key, outcome, repeat.sites),
+        **clinical_fields(found, ranked(best), curves=key == POOLED),
+    )
+    return RepeatScore(last, tested, tuple(map(_round_score, by_round)))
 
 
-def _tally_ranked(
-    tally: Tally, key: str, outcome: Outcome, answered: Mapping[str, Answers], ceiling: Mapping[str, Answers]
-) -> None:
-    """Add the clinical scores of the last model, and of the ceiling on the same records."""
-    estimates = outcome.learned.estimates if outcome.learned else {}
+def bounded(value: float | None) -> float | None:
+    """R^2 has no lower bound; a report has."""
+    return value if value is None else max(value, LEAST_SCORE)
+
+
+def _round_score(answered: Mapping[str, Answers]) -> RoundScore:
+    found = ranked(_joined(answered))
+    ranking = (found.auc, found.average_precision, found.brier) if found else ()
+    return RoundScore(score(answered), further_score(answered), *ranking)
+
+
+def _known_prevalence(learned: Learned | None, key: str) -> float | None:
+    """The share of the positive class at a site as the learner knows it, or else at all of its sites."""
+    estimates = learned.estimates if learned else {}
     own = estimates.get(key, estimates.get(POOLED))
     known = own or (pooled_estimate(list(estimates.values())) if estimates else None)
-    told = known.prevalence if isinstance(known, SourceEstimate) else None
-    found = ranked_score(answered, tally.thresholds, told)
-    best = ranked_score({name: ceiling[name] for name in answered})
-    if found is not None:
-        tally.ranked[key].model.append(found)
-    if best is not None:
-        tally.ranked[key].ceiling.append(best)
-    estimate = estimates.get(key)
-    if found is None or found.auc is None or found.auc_error is None:
-        return
-    if isinstance(estimate, SourceEstimate) and estimate.accuracy is not None:
-        tally.ranking[key].append((estimate.accuracy, found.auc, found.auc_error))
+    return known.prevalence if isinstance(known, SourceEstimate) else None
 
 
-def _tally_numbers(
-    tally: Tally, key: str, learned: Learned | None, answered: Mapping[str, Answers], ceiling: Mapping[str, Answers]
-) -> None:
-    """Add the absolute error of a number, and what the curators told of the model's errors."""
-    for values, answers in ((tally.absolute[key], answered), (tally.absolute_ceiling[key], ceiling)):
-        whole = _joined(answers)
-        if whole is not None and whole.labels.dtype.kind == "f":
-            values.append(float(np.mean(np.abs(whole.predicted - whole.labels))))
-    whole, models = _joined(answered), [] if learned is None else learned.models.get(key, [])
-    if whole is None or whole.labels.dtype.kind != "f" or not models or not isinstance(models[-1], NumberModel):
-        return
-    scores = NumberScores.of(whole.labels, whole.predicted)
-    if models[-1].error is not None and scores is not None:
-        tally.errors[key].append((models[-1].error, scores))
+def _expected(
+    key: str, learned: Learned | None, whole: Answers | None, accuracy: float | None, found: ClinicalScores | None
+) -> Expected | None:
+    """What the learner expected of its last model, beside what that scored; None where its answers cannot tell."""
+    if learned is None or whole is None:
+        return None
+    told, models = learned.estimates.get(key), learned.models.get(key, [])
+    if isinstance(told, SourceEstimate) and told.accuracy is not None and accuracy is not None:
+        return expected(told.accuracy, accuracy, len(whole.labels), found)
+    if whole.labels.dtype.kind == "f" and models and isinstance(models[-1], NumberModel) and models[-1].error:
+        return expected_of_number(models[-1].error, whole.labels, whole.predicted)
+    return None
 
 
-def _tally_recalls(
-    tally: Tally, learned: Learned | None, answered: Mapping[str, Answers], ceiling: Mapping[str, Answers]
-) -> None:
-    """Add each class's recall, where there are more than two, and what the learner expected of it."""
-    whole, best = _joined(answered), _joined({name: ceiling[name] for name in answered})
+def _recalls(learned: Learned | None, whole: Answers | None, best: Answers | None) -> tuple[ClassRecall, ...]:
+    """Each class's recall, where there are more than two, and what the learner expected of it."""
     if learned is None or whole is None or best is None or len(learned.schema.classes) <= 2:
-        return
-    tally.classes = learned.schema.classes
+        return ()
     estimate = learned.estimates.get(POOLED)
-    of_class = [whole.labels == number for number in range(len(tally.classes))]
-
-    def recalled(said: Answers) -> tuple[float, ...]:
-        both = enumerate(of_class)
-        return tuple(float(np.mean(said.predicted[own] == n)) if own.any() else float("nan") for n, own in both)
-
-    told = estimate.recalls if isinstance(estimate, ClassesEstimate) else None
-    tested = tuple(int(own.sum()) for own in of_class)
-    tally.recalls.append(RecallScores(recalled(whole), tested, recalled(best), told))
+    told = (isinstance(estimate, ClassesEstimate) and estimate.recalls) or [None] * len(learned.schema.classes)
+    said = np.stack([whole.predicted, best.predicted])
+    return tuple(
+        class_recall(name, whole.labels == number, said == number, own)
+        for number, (name, own) in enumerate(zip(learned.schema.classes, told, strict=True))
+    )
 
 
-def _tally_shares(tally: Tally, key: str, outcome: Outcome, sites: Mapping[str, SiteRecords]) -> None:
-    """Add what the answers told of each class's share, beside the share at the curators whose answers are in it."""
+def _shares(key: str, outcome: Outcome, sites: Mapping[str, SiteRecords]) -> tuple[ClassShare, ...]:
+    """What the answers told of each class's share, beside the share at the curators whose answers are in it."""
     told = outcome.learned.shares(key) if outcome.learned else {}
     if not told or outcome.learned is None or outcome.study is None:
-        return
+        return ()
     heard = [key] if key != POOLED else outcome.study.rounds[-1].took_part or outcome.study.survivors
     schema = outcome.learned.schema
     labels = np.concatenate([encode_labels(sites[name].counted[schema.label], schema.classes) for name in heard])
     exact = {name: float(np.mean(labels == schema.classes.index(name))) for name in told}
-    tally.shares[key].append(ShareScores(dict(told), exact))
+    return tuple(class_share(name, own, exact[name]) for name, own in told.items())
 
 
 def _over(answers: Mapping[str, Answers], rule: Callable[[Answers], float | None]) -> float | None:
@@ -331,6 +260,10 @@ def _score(answers: Answers) -> float | None:
     if variance == 0.0:
         return None
     return 1.0 - float(np.mean((answers.predicted - answers.labels) ** 2)) / variance
+
+
+def _absolute(answers: Answers) -> float | None:
+    return float(np.mean(np.abs(answers.predicted - answers.labels))) if answers.labels.dtype.kind == "f" else None
 
 
 def _further_score(answers: Answers) -> float | None:

@@ -1,5 +1,7 @@
 """A learner's validation beside the exact curve, which only the harness can compute: it owns the private records."""
 
+from dataclasses import astuple
+
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
@@ -81,8 +83,8 @@ def _recalibrated(found: Validation, outcome: Outcome, repeat: Repeat) -> Recali
     return Recalibrated(
         on=fitted.on,
         factor=fitted.factor,
-        intercept=_ends(fitted.intercept),
-        slope=_ends(fitted.slope),
+        intercept=astuple(fitted.intercept),
+        slope=astuple(fitted.slope),
         fitted=tuple(
             float(own.mean()) if len(own) else float(fitted.probability(np.array(bin_.predicted)))
             for own, bin_ in zip(at, found.calibration, strict=True)
@@ -95,10 +97,6 @@ def _recalibrated(found: Validation, outcome: Outcome, repeat: Repeat) -> Recali
 def _risks(model: AnyModel, records: Records) -> Counts:
     risks: Counts = class_probabilities(model, records)[:, 1]
     return risks
-
-
-def _ends(interval: Interval) -> tuple[float, float, float]:
-    return interval.value, interval.low, interval.high
 
 
 class _Exact:
@@ -118,24 +116,21 @@ def _points(found: Performance, counts: Counts) -> tuple[ValidatedPoint, ...]:
     below = np.cumsum(counts, axis=0)
     above = counts.sum(axis=0) - below
     points = []
-    for index, point in enumerate(found.points):
-        (negative, missed), (false, hit) = below[index], above[index]
-        points.append(
-            ValidatedPoint(
-                rule=point.rule,
-                threshold=point.threshold,
-                flagged=_told(point.flagged, _share(hit + false, missed + negative)),
-                sensitivity=_told(point.sensitivity, _share(hit, missed)),
-                specificity=_told(point.specificity, _share(negative, false)),
-                ppv=_told(point.ppv, _share(hit, false)),
-                npv=_told(point.npv, _share(negative, missed)),
-            )
-        )
+    for point, (negative, missed), (false, hit) in zip(found.points, below, above, strict=False):
+        exact = {
+            "flagged": _share(hit + false, missed + negative),
+            "sensitivity": _share(hit, missed),
+            "specificity": _share(negative, false),
+            "ppv": _share(hit, false),
+            "npv": _share(negative, missed),
+        }
+        told = {name: _told(getattr(point, name), share) for name, share in exact.items()}
+        points.append(ValidatedPoint(rule=point.rule, threshold=point.threshold, **told))
     return tuple(points)
 
 
 def _told(interval: Interval, exact: float | None) -> Told:
-    return Told(value=interval.value, low=interval.low, high=interval.high, exact=exact)
+    return Told(**vars(interval), exact=exact)
 
 
 def _share(part: float, rest: float) -> float | None:

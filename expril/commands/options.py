@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Kept(StrEnum):
-    """Of which repeats models are kept; the words of `simulations.unfinished`."""
+    """Of which repeats models are kept; the words of `simulations.run_cells`."""
 
     first = "first"
     all = "all"

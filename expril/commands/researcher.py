@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -28,17 +28,10 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from simulations.report.model import RunReport
+    from simulations.run_cells import UnfinishedRun
     from simulations.scenario import Scenario
-    from simulations.unfinished import Unfinished
-
-Order = TypeVar("Order")
-Found = TypeVar("Found")
-
 
 RUNS = Path("runs")
-
-
-KEPT = "finished cells are kept in {}; the same command goes on"
 
 
 def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
@@ -73,13 +66,14 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
 
     Exit status: 0; 2 nothing could be run, or a learner learned nothing in any repeat (docs/errors.md).
     """
-    making: list[Unfinished] = []
+    making: list[UnfinishedRun] = []
     with (
         plain_errors(part="simulations", kept=lambda: making[-1].kept if making else ""),
         bars(json_) as tick,
     ):
         tick("starting", 0, 0)
-        from simulations.again import choose, name_newest, of_newest
+        from simulations.run_folder import name_newest, of_newest
+        from simulations.run_origin import choose
         from simulations.scenario import at_epsilon, read_epsilons
 
         scenario = of_newest(scenario)
@@ -98,18 +92,19 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
         tick("reading the records", 1, 1)
         for doubt in doubts:
             say("warning", doubt)
-        from simulations.asked import Asked, run_epsilons, run_one
+        from simulations.run import run_epsilons, run_one
+        from simulations.run_cells import Order
 
         # A report names no place of this machine; who goes on with a run needs them.
         kept_models, elsewhere = "" if models is Kept.first else models.value, "" if out == RUNS else out
         places = {"models": kept_models, "carrier": carrier, "base": base, "out": elsewhere}
         again = f"expril simulate {scenario}{_typed({**given, 'epsilon': epsilon, **places})}"
 
-        def asked(changes: Mapping[str, int | str], command: str) -> Asked:
+        def asked(changes: Mapping[str, int | str], command: str) -> Order:
             there = choose(scenario, changes, base)
             way = _typed({"carrier": carrier})
             typed_again = readable(f"expril simulate {typed}{command}{way}{_flag(large_epsilon)}")
-            return Asked(there, records, typed_again, models.value, fresh, again, (carrier or there.carrier))
+            return Order(there, records, typed_again, models.value, fresh, again, (carrier or there.carrier))
 
         def run_at(told: str, where: Path) -> "tuple[RunReport, Path]":
             changes = given | ({"epsilon": told} if told else {})
@@ -129,7 +124,7 @@ def _show_runs(reports: "Sequence[RunReport]", folder: Path, epsilons: Sequence[
     """Print what one run gave, or several of different epsilons."""
     from expril.report.terminal import LEAST_WIDTH, as_terminal
     from protocol.run_index import PAGE
-    from simulations.asked import nothing_learned, summary_of_all
+    from simulations.run import nothing_learned, summary_of_all
     from simulations.run_page import read_document
 
     if silent:

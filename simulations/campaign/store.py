@@ -3,13 +3,20 @@
 import json
 import os
 from collections.abc import Hashable, Mapping
+from fractions import Fraction
+from io import FileIO
 from pathlib import Path
-from typing import IO, Any, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import IO, Any, Generic, NamedTuple, Protocol, Self, TypeVar, get_origin
 
 import msgspec
+import numpy as np
 
 from protocol.errors import ConfigurationError
-from simulations.alone import take_alone
+
+try:
+    import fcntl
+except ImportError:  # Windows: nothing keeps two processes apart there
+    fcntl = None  # type: ignore[assignment]
 
 
 class Cell(Protocol):
@@ -64,7 +71,7 @@ class Store(Generic[AnyCell]):
         self._file = _open_alone(path)
         try:
             self._read(path, json.dumps({"settings": settings}, sort_keys=True))
-        except ConfigurationError:
+        except BaseException:
             self._file.close()
             raise
 
@@ -90,12 +97,13 @@ class Store(Generic[AnyCell]):
 
     def add(self, cell: AnyCell) -> None:
         """Keep a cell; it is on disk when this returns."""
-        self._append(msgspec.json.encode(cell).decode())
+        self._append(msgspec.json.encode(cell, enc_hook=_plain).decode())
         self.finished[cell.key] = cell
 
     def _append(self, line: str) -> None:
-        self._file.write(line.encode() + b"\n")
-        self._file.flush()
+        left = memoryview(line.encode() + b"\n")
+        while left:  # nothing is buffered: what does not get onto a full disk is not tried again at the end
+            left = left[self._file.write(left) :]
         os.fsync(self._file.fileno())
 
 
@@ -128,18 +136,54 @@ def _decode(path: Path, lines: list[str], kind: type[AnyCell]) -> dict[Hashable,
     found = {}
     for number, line in enumerate(lines[1:], 2):
         try:
-            cell = msgspec.json.decode(line, type=kind)
-        except msgspec.MsgspecError as error:
+            cell = msgspec.json.decode(line, type=kind, dec_hook=_typed)
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise ConfigurationError(f"line {number} of {path} is no finished cell: {error}") from None
         found[cell.key] = cell
     return found
 
 
-def _open_alone(path: Path) -> IO[bytes]:
-    """The file, open for appending and locked; the system lets go of it however the process ends."""
+def _plain(value: Any) -> Any:
+    """What JSON lacks, to the last bit."""
+    if isinstance(value, Fraction):
+        return str(value)
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise NotImplementedError(f"{type(value).__name__} is nothing that a cell can keep")
+
+
+def _typed(kind: Any, value: Any) -> Any:
+    if kind is Fraction:
+        return Fraction(value)
+    if get_origin(kind) is np.ndarray:
+        return np.array(value)
+    raise NotImplementedError(kind)
+
+
+def take_alone(file: IO[bytes] | FileIO) -> bool:
+    """Lock an open file until it is closed, which the system does however the process ends; False: another has it."""
+    if fcntl is not None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+    return True
+
+
+def is_held(path: Path) -> bool:
+    """Whether another process works on the file."""
+    try:
+        with path.open("r+b") as file:
+            return not take_alone(file)
+    except OSError:
+        return False
+
+
+def _open_alone(path: Path) -> FileIO:
+    """The file, open for appending and locked."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("ab")
+        file = path.open("ab", buffering=0)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be written: {error.strerror}; choose another --out") from None
     if not take_alone(file):

@@ -1,13 +1,15 @@
 """Shares tasks out to processes, which end with this one however it ends."""
 
+import os
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from itertools import islice
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, parent_process
 from typing import Protocol, TypeVar
 
 from protocol.errors import ConfigurationError, ExprilError
-from simulations.worker_processes import begin_worker
 
 Task = TypeVar("Task")
 Found = TypeVar("Found")
@@ -110,6 +112,19 @@ def computed_by(
         for process in active_children():
             process.terminate()
         raise
+
+
+def begin_worker() -> None:
+    """Leave interrupts to the parent, and end with it however it ends: nobody would hear of the work."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def ray_address(workers: str) -> str:

@@ -45,7 +45,7 @@ FACTS = Facts(
 def honest(honest_run):
     """A run of one repeat, and who can sign for it."""
     folder, run = honest_run
-    return folder, run.evidence.signers
+    return folder, run.signers
 
 
 def part_of(honest, target, who):

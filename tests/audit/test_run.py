@@ -120,7 +120,7 @@ def test_every_file_but_the_page_is_in_the_signed_list(finished):
     assert all(digest((folder / name).read_bytes()).hex() == told for name, told in index["files"].items())
     signed = json.loads((folder / TRANSCRIPTS / SIGNATURES).read_bytes())
     assert {one["learner"]: one["key"] for one in signed} == {
-        name: key.public.hex() for name, key in run.evidence.signers.items()
+        name: key.public.hex() for name, key in run.signers.items()
     }
 
 
@@ -539,7 +539,7 @@ def test_attack_signed_by_all_learners(attack, complaint, forger, finished):
     """What curators signed and what transcripts prove contradicts the forgery even where every learner helps."""
     attack(forger)
     there = {one["name"] for one in forger.index["participants"]}
-    forger.relist({name: key for name, key in finished[1].evidence.signers.items() if name in there})
+    forger.relist({name: key for name, key in finished[1].signers.items() if name in there})
     proof = proof_of(forger.folder)
     assert not any("signature" in text for text in proof.complaints)
     found = re.search(complaint, said(proof))
@@ -556,7 +556,7 @@ def test_dropped_signatures_are_named(forger):
 
 @pytest.mark.parametrize("name", ["ada", "grace"])
 def test_one_learner_that_did_not_sign_is_named(name, forger, finished):
-    signers = {other: key for other, key in finished[1].evidence.signers.items() if other != name}
+    signers = {other: key for other, key in finished[1].signers.items() if other != name}
     forger.relist(signers)
     assert proof_of(forger.folder).wrong == [f"{INDEX} is not signed by learner {name}"]
 
@@ -580,7 +580,7 @@ def test_a_signature_of_something_else_is_none(forger, finished):
     for prefix in (b"", DOMAIN[:-1], b"expril/2 ledger head"):
         signed = [
             {"learner": name, "key": key.public.hex(), "signature": key.sign(prefix + data).hex()}
-            for name, key in finished[1].evidence.signers.items()
+            for name, key in finished[1].signers.items()
         ]
         forger.path(SIGNATURES).write_bytes(msgspec.json.format(msgspec.json.encode(signed), indent=1))
         assert "does not fit" in proof_of(forger.folder).wrong[0]
@@ -603,7 +603,7 @@ def test_a_transcript_of_another_run(forger, finished, other):
     (line,) = forger.transcripts(repeat=0, learner="ada", curator="north")
     (strange,) = theirs.transcripts(repeat=0, learner="ada", curator="north")
     forger.rewrite(line, theirs.envelopes(strange))
-    forger.relist(finished[1].evidence.signers)
+    forger.relist(finished[1].signers)
     text = said(proof_of(forger.folder))
     assert "bad_signature" in text
     assert "of learner ada, of which the run has no transcript that proves it" in text
@@ -614,7 +614,7 @@ def test_a_run_without_ledgers_says_so_and_is_held_against_nothing(forger, finis
     for path in (forger.folder / LEDGERS).glob("*.ledger"):
         path.unlink()
     forger.index["ledgers"] = []
-    forger.relist(finished[1].evidence.signers)
+    forger.relist(finished[1].signers)
     proof = proof_of(forger.folder)
     assert proof.proven
     assert proof.ledgers == []
@@ -842,7 +842,7 @@ def test_damage_behind_a_list_that_fits_is_never_a_traceback(other, tmp_path):
                 changed[rng.randrange(len(kept))] = rng.randrange(256)
             path.write_bytes(bytes(changed[: rng.randrange(len(kept))] if rng.random() < 0.2 else changed))
             try:
-                forger.relist(other[1].evidence.signers)
+                forger.relist(other[1].signers)
             except msgspec.DecodeError:  # the forger itself reads transcripts
                 continue
             proof_of(forger.folder)

@@ -12,11 +12,10 @@ from typer.testing import CliRunner
 from absent import OF_EXTRAS, in_one_process
 from curator_node.key_files import read_key
 from expril.commands.app import app
-from simulations.asked import nothing_learned
 from simulations.notes import failure_notes
 from simulations.report.budget import StudyReport
 from simulations.report.model import LearnerReport, RunReport, Score
-from simulations.scoring import Tally
+from simulations.run import nothing_learned
 
 
 def run(*arguments, code=0):
@@ -188,12 +187,12 @@ def test_where_nothing_was_learned_a_run_says_so_and_its_status_is_not_0(tmp_pat
 
 def test_several_repeats_say_how_many_brought_nothing_and_several_epsilons_at_which():
     reason = "no curator accepted the plan"
-    tallies = {"ada": Tally(failures={"model": {3: reason, 5: "x"}, "validation": {0: "y"}}), "grace": Tally()}
-    assert failure_notes(tallies, 12) == [
+    failures = {"model": {3: reason, 5: "x"}, "validation": {0: "y"}}
+    assert failure_notes("ada", failures, 12) == [
         f"ada learned nothing in 2 of 12 repeats; repeat 3: {reason}.",
         "ada's validation brought nothing in 1 of 12 repeats.",
     ]
-    assert failure_notes(tallies, 1) == []
+    assert failure_notes("ada", failures, 1) == failure_notes("grace", {}, 12) == []
     reports = [learned_in(2), learned_in(2, failed=1), learned_in(2, failed=2)]
     assert nothing_learned(reports, ("0.1", "0.3", "1")) == "nothing was learned by ada at epsilon 1; the notes say why"
     assert nothing_learned(reports[:1], ()) == nothing_learned(reports[1:2], ()) == ""

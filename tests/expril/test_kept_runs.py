@@ -22,9 +22,10 @@ from expril.commands.app import app
 from learner_node.model_files import KINDS
 from protocol.envelopes import open_envelope
 from protocol.messages import Release
-from simulations.again import name_newest, of_newest
+from simulations.campaign.store import Store
 from simulations.datasets import load_dataset
-from simulations.unfinished import Unfinished, leftovers
+from simulations.run_cells import leftovers
+from simulations.run_folder import name_newest, of_newest
 
 SCENARIO = """
 title = "small"
@@ -46,11 +47,11 @@ options = { epochs = 1, hidden = [2], rounds = 1 }
 """
 KILLED = """
 import os, resource, signal, sys
-from simulations import unfinished
+from simulations.campaign.store import Store
 from expril.commands.app import app
 
 how, after, *arguments = sys.argv[1:]
-keep, models, done = unfinished.Unfinished.keep, unfinished.Unfinished._write_state, []
+add = Store.add
 
 def stop(*_):
     if how == "full":
@@ -58,13 +59,13 @@ def stop(*_):
         return
     os.kill(os.getpid(), getattr(signal, how))
 
-def write_state(self, gathered):
-    # After the other files of the repeat, and before the one that counts it.
-    if gathered.done > int(after):
+def stopped(self, cell):
+    # After the other files of the repeat, and before the cell that counts it.
+    if cell.key >= int(after):
         stop()
-    models(self, gathered)
+    add(self, cell)
 
-unfinished.Unfinished._write_state = write_state
+Store.add = stopped
 app(arguments, prog_name="expril")
 """
 
@@ -269,14 +270,14 @@ def test_a_full_disk_is_one_sentence_and_finished_repeats_stay(place, whole, tmp
 @pytest.fixture(scope="module")
 def stopped(place, tmp_path_factory):
     """A folder with one finished repeat of two."""
-    keep, out = Unfinished.keep, tmp_path_factory.mktemp("stopped")
+    add, out = Store.add, tmp_path_factory.mktemp("stopped")
 
-    def stop(self, finished):
-        keep(self, finished)
+    def stop(self, cell):
+        add(self, cell)
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Unfinished, "keep", stop)
+        patched.setattr(Store, "add", stop)
         said = simulate(place / "small.toml", "--out", out, code=130).stderr
     assert "1 of 2 repeats are kept" in said
     return out
@@ -316,7 +317,7 @@ def test_a_damaged_unfinished_run_is_not_gone_on_with(place, interrupted):
     assert "going on" not in told.stderr
     assert str(left) in told.stderr
     file.unlink()
-    (left / ".progress/state.msgpack").write_bytes(b"x")
+    (left / ".progress/repeats.jsonl").write_bytes(b"x")
     told = simulate(place / "small.toml", "--out", interrupted, "--repeats", 1)
     assert f"{left} was left by an interrupted run and holds no finished repeat: rm -r {left}" in told.stderr
 
@@ -326,7 +327,7 @@ def test_a_folder_that_a_process_works_on_is_left_alone(place, interrupted):
     import fcntl
 
     left = partial(interrupted)
-    with (left / ".progress/lock").open("ab") as file:
+    with (left / ".progress/repeats.jsonl").open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         told = simulate(place / "small.toml", "--out", interrupted, "--repeats", 1)
         assert str(left) not in told.stderr

@@ -541,7 +541,7 @@ def test_signs_that_a_terminal_lacks_are_written_in_another_way():
     assert "caf\udce9".encode("utf-8", "expril") == b"caf?"
 
 
-@pytest.mark.parametrize("place", ["simulations.again.load_scenario", "expril.commands.terminal.bars"])
+@pytest.mark.parametrize("place", ["simulations.run_origin.load_scenario", "expril.commands.terminal.bars"])
 def test_an_interrupt_is_one_line(place, monkeypatch, tmp_path):
     def interrupt(*_args, **_options):
         raise KeyboardInterrupt

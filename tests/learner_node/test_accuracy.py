@@ -13,15 +13,15 @@ from scipy.stats import t
 from margins import DEVIATIONS, FALSE_ALARM
 from simulations.records import load_records
 from simulations.run import run_scenario
+from simulations.run_cells import Order
+from simulations.run_origin import Chosen
 from simulations.scenario import load_scenario
 
 
 def pooled(name, **changes):
     scenario, text, folder = load_scenario(name)
     scenario = msgspec.structs.replace(scenario, noise_seed=1, **changes)
-    run = run_scenario(
-        scenario, load_records(scenario, folder), text=text, command="", version="", created="2026-01-01T00:00:00+00:00"
-    )
+    run = run_scenario(Order(Chosen(scenario, text, folder, {}), load_records(scenario, folder), ""))
     assert run.report.seeded_noise
     return {learner.learner: learner for learner in run.report.learners}
 

@@ -12,15 +12,16 @@ from learner_node.prevalence import Prevalence
 from page_outline import Outline
 from protocol.strict_toml import read_toml
 from secure_scenario import FAULTS, SECURE
-from simulations.expectations import ShareScores, class_shares
+from simulations.expectations import class_share
 from simulations.federation import run_repeat
-from simulations.gathered import Gathered
 from simulations.records import load_records
 from simulations.report.clinical import share_table
 from simulations.report.document import run_document
 from simulations.report.expected import ClassShare
 from simulations.report.model import decode_report, encode_report
-from simulations.run import run_scenario, summary
+from simulations.run import mean_of, report_of, summary
+from simulations.run_cells import Order, finish
+from simulations.run_origin import Chosen
 from simulations.scenario import Scenario, load_scenario
 
 CLASSES = ("well", "ill", "worse")
@@ -81,14 +82,10 @@ def simulated(folder, *, classes, pooling="sum"):
     networks = ", networks = false" if len(classes) == 2 else ""
     (folder / "wards.toml").write_text(SCENARIO.format(networks=networks, pooling=pooling))
     scenario, text, base = load_scenario(str(folder / "wards.toml"))
-    found, repeats = Gathered.nothing(scenario), []
-    for number in range(scenario.repeats):
-        repeats.append(run_repeat(scenario, load_records(scenario, base), number))
-        found.add(repeats[-1])
-    run = run_scenario(
-        scenario, load_records(scenario, base), text=text, command="x", version="0", created="x", gathered=found
-    )
-    return repeats, run.report
+    loaded = load_records(scenario, base)
+    repeats = [run_repeat(scenario, loaded, number) for number in range(scenario.repeats)]
+    cells = [finish(repeat, scenario, loaded).cell for repeat in repeats]
+    return repeats, report_of(Order(Chosen(scenario, text, base, {}), loaded, "x"), cells, "x")
 
 
 def share(repeat, sites, name):
@@ -133,12 +130,13 @@ def test_what_is_told_stands_beside_the_share_of_the_records_that_count(tmp_path
 @pytest.mark.slow
 def test_who_falls_silent_once_its_counts_are_in_a_secure_sum_is_in_the_share():
     scenario = read_toml(SECURE + FAULTS, Scenario, where="secure")
-    repeat, found = run_repeat(scenario, load_records(scenario, Path()), 0), Gathered.nothing(scenario)
-    found.add(repeat)
+    loaded = load_records(scenario, Path())
+    repeat = run_repeat(scenario, loaded, 0)
     assert repeat.outcomes[0].study.survivors == ["north", "east", "south"]
-    ((scores,),) = found.tallies["ada"].shares.values()
+    cell = finish(repeat, scenario, loaded).cell
+    ((found,),) = [score.last.shares for score in cell.learners["ada"].scores.values() if score.last.shares]
     malignant = pl.concat([site.private for site in repeat.sites.values()])["diagnosis"] == "malignant"
-    assert scores.exact == {"malignant": pytest.approx(malignant.mean(), abs=1e-12)}
+    assert (found.name, found.share) == ("malignant", pytest.approx(malignant.mean(), abs=1e-12))
 
 
 def told(value, low, high):
@@ -147,16 +145,15 @@ def told(value, low, high):
 
 def test_means_are_those_of_the_repeats_and_intervals_that_held_are_counted():
     scores = [
-        ShareScores({"ill": told(0.2, 0.1, 0.3)}, {"ill": 0.3}),
-        ShareScores({"ill": told(0.4, 0.35, 0.5)}, {"ill": 0.34}),
-        ShareScores({"ill": told(0.6, 0.0, 1.0)}, {"ill": 0.35}),
+        class_share("ill", told(0.2, 0.1, 0.3), 0.3),
+        class_share("ill", told(0.4, 0.35, 0.5), 0.34),
+        class_share("ill", told(0.6, 0.0, 1.0), 0.35),
     ]
-    (found,) = class_shares(scores)
+    found = mean_of(scores)
     assert (found.name, found.held, found.repeats) == ("ill", "2 of 3", 3)
     assert (found.share, found.expected, found.low, found.high, found.coverage) == pytest.approx(
         (0.33, 0.4, 0.15, 0.6, 2 / 3)
     )
-    assert class_shares([]) == ()
 
 
 @pytest.mark.parametrize("changes", [{"share": 1.2}, {"low": 0.5}, {"coverage": -0.1}, {"repeats": 0}])

@@ -1,6 +1,7 @@
 """Clinical results of a run: means over repeats, what leads, the page, and result against epsilon."""
 
 from functools import cache
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -12,9 +13,9 @@ from learner_node.clinical import clinical_scores
 from learner_node.uncertainty import AccuracyEstimate
 from page_outline import Outline
 from protocol.errors import ConfigurationError
-from simulations.clinical import clinical_fields
+from simulations.clinical import clinical_fields, ranked
 from simulations.expectations import expected, within
-from simulations.ranked import RankedTally, ranked
+from simulations.references import Answers
 from simulations.report import words
 from simulations.report.clinical_model import GRID, CalibrationCurve, RecordCounts, RocCurve, ThresholdScore
 from simulations.report.document import run_document
@@ -31,6 +32,7 @@ from simulations.report.model import (
     encode_report,
 )
 from simulations.report.validated import Recalibrated, Told, ValidatedBin, ValidationReport
+from simulations.run import mean_of
 from simulations.scenario import at_epsilon, load_scenario, read_epsilons
 
 
@@ -59,24 +61,22 @@ def repeat(seed, n=200, share=0.2, signal=1.0):
     return labels, np.column_stack([1 - risk, risk])
 
 
-def tally(*seeds, **options):
-    found = RankedTally()
-    for seed in seeds:
-        labels, probabilities = repeat(seed, **options)
-        found.model.append(ranked(labels, probabilities, [0.5, "10%"], 0.2))
-        found.ceiling.append(ranked(labels, np.column_stack([1 - labels, labels]).astype(float)))
-    return found
+def scored(labels, probabilities):
+    """A score of one repeat of a rare outcome."""
+    best = Answers(labels, labels, np.column_stack([1 - labels, labels]).astype(float))
+    found = ranked(Answers(labels, labels, probabilities), [0.5, "10%"], 0.2)
+    fields = clinical_fields(found, ranked(best), curves=True)
+    return Score(accuracy=0.81, accuracy_se=0.03, majority=0.8, ceiling=0.9, **fields)
 
 
 @cache
 def five():
-    return clinical_fields(tally(*range(5)), curves=True)
+    """The score of five repeats."""
+    return mean_of([scored(*repeat(seed)) for seed in range(5)])
 
 
 def pooled(**options):
-    """A score of five repeats of a rare outcome."""
-    score = Score(accuracy=0.81, accuracy_se=0.004, majority=0.8, ceiling=0.9, **five())
-    return msgspec.structs.replace(score, **options)
+    return msgspec.structs.replace(five(), **{"accuracy_se": 0.004} | options)
 
 
 def report(score=None, **options):
@@ -112,52 +112,56 @@ def test_means_and_errors_are_those_of_the_repeats():
     each = [
         clinical_scores(labels, probabilities[:, 1], [0.5, "10%"]) for labels, probabilities in map(repeat, range(5))
     ]
-    fields = five()
+    found = five()
     aucs = [one.auc for one in each]
-    assert fields["auc"] == pytest.approx(np.mean(aucs))
-    assert fields["auc_se"] == pytest.approx(np.std(aucs, ddof=1) / np.sqrt(5))
-    assert fields["brier"] == pytest.approx(np.mean([one.brier for one in each]))
-    assert fields["average_precision"] == pytest.approx(np.mean([one.average_precision for one in each]))
-    assert (fields["prevalence"], fields["auc_ceiling"], fields["brier_ceiling"]) == (0.2, 1.0, 0.0)
-    half, tenth = fields["operating_points"]
+    assert found.auc == pytest.approx(np.mean(aucs))
+    assert found.auc_se == pytest.approx(np.std(aucs, ddof=1) / np.sqrt(5))
+    assert found.brier == pytest.approx(np.mean([one.brier for one in each]))
+    assert found.average_precision == pytest.approx(np.mean([one.average_precision for one in each]))
+    assert (found.accuracy, found.accuracy_se) == pytest.approx((0.81, 0))
+    assert (found.prevalence, found.auc_ceiling, found.brier_ceiling) == (0.2, 1.0, 0.0)
+    half, tenth = found.operating_points
     assert half.sensitivity == pytest.approx(np.mean([one.operating_points[0].sensitivity for one in each]))
     assert half.ppv_se == pytest.approx(np.std([one.operating_points[0].ppv for one in each], ddof=1) / np.sqrt(5))
     assert (tenth.rule, tenth.flagged) == ("highest 10 %", 0.1)
-    assert fields["calibration"].counts == (100,) * 10
-    assert np.mean(fields["calibration"].observed) == pytest.approx(0.2)
+    assert found.calibration.counts == (100,) * 10
+    assert np.mean(found.calibration.observed) == pytest.approx(0.2)
+    bins = [one.calibration.observed[-1] for one in each]
+    assert found.calibration.observed_se[-1] == pytest.approx(np.std(bins, ddof=1) / np.sqrt(5))
 
 
 def test_the_mean_curve_has_the_mean_area():
     """On the grid the trapezoids miss less than half of one step of either axis."""
-    fields = five()
-    area = np.trapezoid(fields["roc"].sensitivity, GRID)
-    assert area == pytest.approx(fields["auc"], abs=0.01)
+    area = np.trapezoid(five().roc.sensitivity, GRID)
+    assert area == pytest.approx(five().auc, abs=0.01)
+    curves = [scored(*repeat(seed)).roc.sensitivity for seed in range(5)]
+    np.testing.assert_allclose(five().roc.sensitivity_se, np.std(curves, axis=0, ddof=1) / np.sqrt(5), atol=1e-15)
 
 
 def test_one_repeat_has_the_error_of_its_records_and_no_band():
     labels, probabilities = repeat(3)
-    fields = clinical_fields(tally(3), curves=True)
-    assert fields["auc_se"] == clinical_scores(labels, probabilities[:, 1]).auc_error
-    assert fields["roc"].sensitivity_se is None
-    assert fields["operating_points"][0].sensitivity_se is None
-    assert all(error is not None for error in fields["calibration"].observed_se)
+    found = scored(labels, probabilities)
+    assert mean_of([found]) == found
+    assert found.auc_se == clinical_scores(labels, probabilities[:, 1]).auc_error
+    assert found.roc.sensitivity_se is None
+    assert found.operating_points[0].sensitivity_se is None
+    assert all(error is not None for error in found.calibration.observed_se)
 
 
 def test_repeats_without_both_classes_have_no_auc_and_do_not_count():
-    found = tally(1)
-    found.model.append(ranked(np.zeros(20, np.uint8), np.full((20, 2), 0.5), [0.5, "10%"]))
-    fields = clinical_fields(found, curves=True)
-    assert fields["auc"] == tally(1).model[0].auc
-    assert fields["operating_points"][0].sensitivity == tally(1).model[0].operating_points[0].sensitivity
-    only = RankedTally(model=[found.model[1]])
-    assert clinical_fields(only, curves=True)["auc"] is None
-    assert clinical_fields(only, curves=True)["roc"] is None
-    assert clinical_fields(RankedTally(), curves=True) == {}
+    one, only = scored(*repeat(1)), scored(np.zeros(20, np.uint8), np.full((20, 2), 0.5))
+    found = mean_of([one, only])
+    assert (found.auc, found.auc_se, found.roc) == (one.auc, one.auc_se, one.roc)
+    assert found.operating_points[0].sensitivity == one.operating_points[0].sensitivity
+    assert (only.auc, only.roc) == (None, None)
+    assert clinical_fields(None, None, curves=True) == {}
 
 
 @pytest.mark.parametrize("probabilities", [None, np.full((4, 3), 1 / 3)])
 def test_there_are_no_clinical_scores_of_numbers_and_of_three_classes(probabilities):
-    assert ranked(np.array([0, 1, 2, 0]), probabilities) is None
+    labels = np.array([0, 1, 2, 0])
+    assert ranked(Answers(labels, labels, probabilities)) is None
+    assert ranked(None) is None
 
 
 def test_auc_leads_where_the_smaller_class_is_rare():
@@ -293,12 +297,10 @@ def estimate(auc, low, high):
 def test_the_expected_auc_is_held_against_the_one_on_test_records():
     assert within(0.7, 0.6, 0.8, 0.81, 0.05)
     assert not within(0.7, 0.6, 0.8, 0.81, 0.001)
-    found = expected(
-        [(estimate(0.7, 0.65, 0.75), 0.8, 500)] * 2,
-        [(estimate(0.7, 0.65, 0.75), 0.72, 0.001), (estimate(0.7, 0.65, 0.75), 0.9, 0.001)],
-    )
+    told = [estimate(0.7, 0.65, 0.75), 0.8, 500]
+    found = mean_of([expected(*told, SimpleNamespace(auc=auc, auc_error=0.001)) for auc in (0.72, 0.9)])
     assert (found.auc, found.auc_low, found.auc_high, found.ranks, found.auc_coverage) == (0.7, 0.65, 0.75, 1.0, 0.5)
-    assert expected([(estimate(0.7, 0.65, 0.75), 0.8, 500)]).auc_coverage is None
+    assert expected(*told).auc_coverage is None
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,6 @@ def test_one_that_was_charged_was_not_given_up(folder, tmp_path):
     forger = Forger(folder[0], tmp_path / "copy")
     for line in forger.transcripts(learner="bob", curator="north"):
         line["study"] = {0: GIVEN_UP, GIVEN_UP: 0}.get(line.get("study", 0), line.get("study", 0))
-    forger.relist(folder[1].evidence.signers)
+    forger.relist(folder[1].signers)
     (proof,) = recompute(forger.folder).runs
     assert "is of a study that was given up for another, and may have been charged" in "\n".join(proof.wrong)

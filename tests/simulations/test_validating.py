@@ -17,11 +17,14 @@ from expril.report.page import as_page
 from protocol.errors import ConfigurationError
 from protocol.ledger.entries import EntryKind
 from run_forger import Forger, make_run
+from simulations.campaign.store import Store, read_cells
 from simulations.records import load_records
 from simulations.report.document import run_document
 from simulations.report.model import decode_report, encode_report
 from simulations.report.validated import Told, joined
 from simulations.run import run_scenario, summary
+from simulations.run_cells import Order, RepeatCell
+from simulations.run_origin import Chosen
 from simulations.scenario import Scenario, load_scenario
 from simulations.spending import spent_by_round
 
@@ -61,6 +64,15 @@ def test_what_is_told_stands_beside_what_is_so(finished):
 @pytest.mark.slow
 def terminal_tables(document):
     return list(tables(block for section in document.in_medium("terminal") for block in section.shown))
+
+
+def test_a_cell_is_read_back_as_it_was_to_the_last_bit(finished, tmp_path):
+    cells = finished[1].cells
+    assert all(learner.scores[""].last.roc for learner in cells[0].learners.values())
+    with Store(tmp_path / "cells.jsonl", {}, RepeatCell) as store:
+        for cell in cells:
+            store.add(cell)
+    assert read_cells(tmp_path / "cells.jsonl", RepeatCell) == cells
 
 
 def test_report_page_table_and_json_have_it(finished):
@@ -103,7 +115,7 @@ def test_another_cost_of_the_validation_is_noticed(finished, tmp_path):
     for number, (key, value) in enumerate([("epsilon_spent", "1/8"), ("epsilon_claimed", "1/3")]):
         forger = Forger(folder, tmp_path / str(number))
         forger.report(lambda told, key=key, value=value: told["learners"][0]["validation"].update({key: value}))
-        forger.relist(run.evidence.signers)
+        forger.relist(run.signers)
         assert "the validation of ada" in "\n".join(recompute(forger.folder).runs[0].wrong)
 
 
@@ -131,7 +143,7 @@ def test_another_cost_of_all_studies_is_noticed(finished, tmp_path, change, said
     folder, run = finished
     forger = Forger(folder, tmp_path / "copy")
     forger.report(lambda told: told["learners"][0].update(change))
-    forger.relist(run.evidence.signers)
+    forger.relist(run.signers)
     assert said in "\n".join(recompute(forger.folder).runs[0].wrong)
 
 
@@ -139,7 +151,7 @@ def test_a_report_of_an_earlier_version_which_told_the_models_cost_alone_is_prov
     folder, run = finished
     forger = Forger(folder, tmp_path / "copy")
     forger.report(lambda told: told["learners"][0].update(studies=[], epsilon_spent="1/2", epsilon_claimed="1/2"))
-    forger.relist(run.evidence.signers)
+    forger.relist(run.signers)
     assert recompute(forger.folder).runs[0].wrong == []
 
 
@@ -147,7 +159,7 @@ def test_a_validation_left_out_of_the_list_is_noticed(finished, tmp_path):
     folder, run = finished
     forger = Forger(folder, tmp_path / "copy")
     forger.remove([line for line in forger.transcripts(learner="ada", curator="west") if line.get("study")])
-    forger.relist(run.evidence.signers)
+    forger.relist(run.signers)
     assert "of which the run has no transcript" in "\n".join(recompute(forger.folder).runs[0].wrong)
 
 
@@ -176,7 +188,7 @@ def test_several_classes_cannot_be_validated_and_nothing_is_asked(tmp_path):
     except ConfigurationError as error:
         pytest.skip(f"set EXPRIL_DATA_DIR to a folder with the data set: {error}")
     with pytest.raises(ConfigurationError, match="validate is for a label of two classes"):
-        run_scenario(changed, records, text=text, command="", version="test", created="2026-01-01")
+        run_scenario(Order(Chosen(changed, text, folder, {}), records, ""))
 
 
 @pytest.mark.parametrize("epsilon", ["0", "-1", "much", 100])

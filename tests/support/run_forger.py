@@ -2,18 +2,18 @@
 
 import json
 import shutil
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
 from learner_node.result.listing import listed_digests, save_index
 from protocol.envelopes import SigningKey
-from protocol.run_index import INDEX, LEDGERS, SIGNATURES, TRANSCRIPTS, Index
+from protocol.run_index import INDEX, LOCAL, SIGNATURES, TRANSCRIPTS, Index
 from protocol.transcript import Transcript, replay
 from simulations.records import load_records
 from simulations.run import Run, run_scenario
-from simulations.run_folder import NewFolder, save_run
+from simulations.run_cells import NONE, Order, UnfinishedRun
+from simulations.run_origin import choose
 from simulations.scenario import load_scenario
 
 
@@ -35,18 +35,12 @@ def make_run_of(text: str, base: Path) -> tuple[Path, Run]:
     """A run of a scenario's text; as `make_run`."""
     base.mkdir(parents=True, exist_ok=True)
     (base / "own.toml").write_text(text)
-    scenario, text, folder = load_scenario(str(base / "own.toml"))
-    with NewFolder(base, scenario.title) as made:
-        run = run_scenario(
-            scenario,
-            load_records(scenario, folder),
-            text=text,
-            command="expril simulate own.toml",
-            version="test",
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
-            ledgers=made.path / LEDGERS,
-        )
-        save_run(run, made.path)
+    chosen = choose(str(base / "own.toml"), {})
+    order = Order(chosen, load_records(chosen.scenario, chosen.folder), "expril simulate own.toml", models=NONE)
+    with UnfinishedRun(base, order) as made:
+        run = run_scenario(order, made)
+        shutil.rmtree(made.path / LOCAL)
+        run.save(made.path)
     return made.path, run
 
 

@@ -92,21 +92,16 @@ PATH = (
     "report",
     "federation",
     "harness",
-    "ranked",
-    "expectations",
     "references",
-    "scoring",
     "clinical",
+    "expectations",
+    "scoring",
     "notes",
-    "predictions",
-    "gathered",
-    "run",
-    "epsilon_runs",
-    "run_page",
     "run_folder",
-    "progress_file",
-    "unfinished",
-    "again",
+    "run_page",
+    "run_origin",
+    "run_cells",
+    "run",
 )
 """A scenario's way from its file to its report; each of these imports only earlier ones."""
 IMPURE = {"time", "datetime", "os", "random", "secrets", "socket", "pathlib", "subprocess", "requests", "uuid"}
@@ -162,7 +157,7 @@ def test_a_scenario_s_way_to_its_report_never_turns_back():
 def test_what_is_reported_comes_from_outside_of_curators():
     """Deployed curators can be put under the harness: it imports nothing that is inside of one, or opens one."""
     inside = {f"curator_node.{name}" for name in ("curator", "dataset", "site", "ledger.Ledger", "ledger.book")}
-    outside = ("harness", "scoring", "clinical", "expectations", "notes", "gathered", "run", "run_folder", "unfinished")
+    outside = ("harness", "scoring", "clinical", "expectations", "notes", "run", "run_folder", "run_cells")
     for name in outside:
         assert not modules(ROOT / "simulations" / f"{name}.py") & inside, name
 

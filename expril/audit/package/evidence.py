@@ -22,7 +22,7 @@ from expril.audit.recompute.evidence import read_plain
 from protocol.errors import ConfigurationError, printable
 from protocol.plans import Plan
 from protocol.run_index import COST, INDEX, LEDGERS, REPORT, SCENARIO, SIGNATURES, TRANSCRIPTS, decode_index
-from simulations.epsilon_runs import epsilon_runs
+from simulations.run_folder import epsilon_runs
 
 EVIDENCE, INVENTORY = "evidence", "inventory.json"
 Tick = Callable[[str, int, int], None]

@@ -30,7 +30,7 @@ from protocol.messages import Query
 from protocol.query_kind import Kinds
 from protocol.rationals import parse_amount
 from protocol.run_index import TRANSCRIPTS
-from simulations.epsilon_runs import epsilon_runs
+from simulations.run_folder import epsilon_runs
 
 
 def recompute(

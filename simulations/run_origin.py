@@ -4,11 +4,8 @@ What the run needs of its own it keeps: the scenario, what the command changed o
 copied. Where they are is written in the run's folder `local`, which is handed on to nobody.
 """
 
-import hashlib
 import os
-import re
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,15 +13,13 @@ from typing import Annotated, Any
 import msgspec
 
 from learner_node.private_files import private_folder, write_private
+from learner_node.result.listing import file_digest
 from protocol.errors import ConfigurationError
 from protocol.run_index import AGAIN, LOCAL, REPORT, SCENARIO, SCHEMA, TRANSCRIPTS
 from simulations.carriers import PROCESS
 from simulations.scenario import Scenario, at_epsilon, load_scenario
 from simulations.scenario_data import read_schema
 
-LATEST = "latest"
-"""Folder of links to the newest run of each title."""
-_STAMP = re.compile(r"-[0-9]{8}-[0-9]{6}(-[0-9]+)?$")
 ORIGIN = "origin.json"
 FORMAT = 1
 CHANGED = frozenset({"repeats", "seed", "epsilon"})
@@ -126,7 +121,7 @@ def keep_origin(folder: Path, chosen: Chosen, carrier: str) -> None:
         return
     (folder / SCHEMA).write_bytes((chosen.folder / str(data.schema)).read_bytes())
     records = (chosen.folder / data.path).resolve()
-    origin = Origin(records=_way(folder, records), sha256=_digest(records))
+    origin = Origin(records=_way(folder, records), sha256=file_digest(records))
     write_private(private_folder(folder / LOCAL) / ORIGIN, msgspec.json.encode(origin))
 
 
@@ -146,11 +141,8 @@ def _with_own_records(run: Path, chosen: Chosen, base: Path | None) -> Chosen:
             "scenario's paths start from: --base FOLDER"
         )
     notes = chosen.notes
-    if origin is not None and _digest(records) != origin.sha256:
-        notes = (
-            *notes,
-            f"{data.path} has changed since {run.name} was made: this run has other records.",
-        )
+    if origin is not None and file_digest(records) != origin.sha256:
+        notes = (*notes, f"{data.path} has changed since {run.name} was made: this run has other records.")
     schema = run / SCHEMA if (run / SCHEMA).is_file() else (base or run) / str(data.schema)
     moved = msgspec.structs.replace(data, path=_way(run, records), schema=_way(run, schema))
     return replace(chosen, scenario=msgspec.structs.replace(chosen.scenario, data=moved), notes=notes)
@@ -197,31 +189,3 @@ def _read(path: Path, kind: Any, absent: Any) -> Any:
         return absent
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         raise ConfigurationError(f"{path} cannot be read, so the run cannot be run again from its folder") from None
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def name_newest(folder: Path) -> None:
-    """Let `LATEST`/title beside a run's folder lead to it; where no link can be made there is none."""
-    title = _STAMP.sub("", folder.name)
-    link = folder.parent / LATEST / title
-    fresh = link.with_name(f".{title}.{folder.name}")
-    with suppress(OSError):
-        link.parent.mkdir(exist_ok=True)
-        fresh.symlink_to(Path("..", folder.name), target_is_directory=True)
-        try:
-            fresh.replace(link)
-        except OSError:
-            fresh.unlink()
-
-
-def of_newest(name: str) -> str:
-    """A path under a run's folder, with the folder's own name where it is reached by a link of `name_newest`."""
-    path = Path(name)
-    for part in (path, *path.parents):
-        if part.parent.name == LATEST and part.is_symlink():
-            return os.path.normpath(part.parent / part.readlink() / path.relative_to(part))
-    return name
