@@ -1,4 +1,4 @@
-"""What a curator's learners have spent and may still spend: policy and ledger, nothing of the records."""
+"""What a curator's learners have spent and may still spend, by policy and ledger; `ledger/account.py` keeps it."""
 
 import math
 from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""Answers `counts`: exact integer counts plus exact discrete Laplace noise."""
+"""Answers `counts`: what `dataset.py` counts exactly, plus exact discrete Laplace noise."""
 
 import numpy as np
 from numpy.typing import NDArray

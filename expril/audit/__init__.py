@@ -1,6 +1,6 @@
 """An auditor's tools: nothing here believes what is claimed.
 
-* `results`, `files`: what each part of an attack found, in one form for tables, JSON and page; its JSON
+* `results`, `files`: what each part of an attack found, and its verdict, `AuditResult.passed`; its JSON
 * `document`, `tables`: all that is said of an audit: its page, and tables for the terminal
 * `attack`: the attack on all that is installed, and on all that is broken on purpose
 * `kinds`: what an auditor knows of each query kind: its exact loss, invented records, a transcript to read

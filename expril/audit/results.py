@@ -1,4 +1,4 @@
-"""What the parts of an audit found, in one form for tables, JSON and the page. No computation here."""
+"""What the parts of an attack found, and its verdict: `AuditResult.passed`. One form for tables, JSON and the page."""
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""A whole audit of what is installed: every release, every broken mechanism, every check, every attack, one result."""
+"""A whole audit of what is installed: releases, broken mechanisms, checks, attacks; `AuditResult.passed` is its verdict."""
 
 import platform
 import time

@@ -15,7 +15,7 @@ Secure sums: what a learner and its colluders see of the sum of several sites' s
 Laplace noise of scale 3; colluders tell the learner theirs.
 
 Models fitted in site take the number of records, or what classes there are, for public. Of the four, the first, the
-second and the last have the faults that `expril audit peers` finds in diffprivlib 0.6.6. The third is Chaudhuri,
+second and the last have the faults that `expril-lab peers` finds in diffprivlib 0.6.6. The third is Chaudhuri,
 Monteleoni and Sarwate's own setting (2011, Algorithm 2), whose neighbours have the same number of records.
 """
 
