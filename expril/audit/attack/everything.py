@@ -1,4 +1,4 @@
-"""A whole audit of what is installed: releases, broken mechanisms, checks, attacks; `AuditResult.passed` is its verdict."""
+"""A whole audit of what is installed: releases, broken mechanisms, checks, attacks; `AuditResult.passed` judges it."""
 
 import platform
 import time
