@@ -315,13 +315,13 @@ def _learner_report(learner: LearnerScenario, repeats: Sequence[LearnerCell]) ->
 
 
 def _score(found: Sequence[RepeatScore]) -> Score:
-    """Of all repeats; records count alike in the prevalence."""
-    joined_ = mean_of([one.last for one in found])
+    """Of all repeats; in the prevalence each record counts alike."""
+    score = mean_of([one.last for one in found])
     told = [(one.last.prevalence, one.tested) for one in found if one.last.prevalence is not None]
-    if not told:
-        return joined_
-    shares, records = zip(*told, strict=True)
-    return msgspec.structs.replace(joined_, prevalence=float(np.average(shares, weights=records)))
+    if told:
+        shares, records = zip(*told, strict=True)
+        score = msgspec.structs.replace(score, prevalence=float(np.average(shares, weights=records)))
+    return score
 
 
 def _curve(found: Sequence[RepeatScore]) -> Iterator[CurvePoint]:
