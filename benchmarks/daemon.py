@@ -30,7 +30,7 @@ from protocol.hypotheses import Constant
 from protocol.kinds.counts import CountsBody, PlannedCounts
 from protocol.plans import Plan
 from protocol.rationals import Rational
-from simulations.superlink import SuperLink
+from simulations.carriers.superlink import SuperLink
 
 RECORDS, ATTRIBUTES, BINS = 100_000, 22, 10
 REPEATS = 5

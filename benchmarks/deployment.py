@@ -32,9 +32,9 @@ from protocol.plans import Plan
 from protocol.rationals import Rational
 from simulations.carriers import Serve, folder, ray_engine
 from simulations.carriers.deploy import Deployment
+from simulations.carriers.guarded import guarded
 from simulations.carriers.sites import Simulated, SiteOrder, make_folder
-from simulations.guarded import guarded
-from simulations.superlink import SuperLink, free_port
+from simulations.carriers.superlink import SuperLink, free_port
 
 CURATORS, RECORDS, ATTRIBUTES, BINS = 3, 10_000, 22, 10
 ROUNDS, STOCK_ROUNDS, OTHER_ROUNDS = 60, 8, 20

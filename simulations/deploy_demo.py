@@ -30,15 +30,15 @@ from expril.report.terminal import rich_table
 from learner_node.model_files import load_model
 from protocol.errors import ConfigurationError, ExprilError
 from simulations.carriers.deploy import online
+from simulations.carriers.guarded import guarded
 from simulations.carriers.processes import Processes, environment
 from simulations.carriers.sites import as_toml
-from simulations.guarded import guarded
+from simulations.carriers.superlink import SuperLink
 from simulations.records import SiteRecords, load_records, split_records
 from simulations.references import Answers, labelled, references
 from simulations.run_folder import claim_folder, stamped
 from simulations.scenario import load_scenario
 from simulations.scoring import score
-from simulations.superlink import SuperLink
 
 SCENARIO, HOSPITALS, NEWCOMER = "wdbc-faults", ("north", "east", "south"), "west"
 """Only who holds which records is taken from the scenario."""

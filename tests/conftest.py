@@ -70,7 +70,7 @@ def superlink(tmp_path_factory):
     It takes seconds to start, so all tests share it: nodes and runs of others may be there. A test that stops one makes
     a `SuperLink` of its own.
     """
-    from simulations.superlink import SuperLink
+    from simulations.carriers.superlink import SuperLink
 
     with SuperLink(tmp_path_factory.mktemp("superlink")) as running:
         yield running

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from expril.report.provenance import versions
 from protocol.errors import ConfigurationError
+from simulations.campaign.cluster import Job, LostProcessError, cluster
 from simulations.campaign.workers import AHEAD, LISTEN_SECONDS, Found, Task
-from simulations.cluster import Job, LostProcessError, cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("protocol", "curator_node", "learner_node", "simulations", "expril", "lab")

@@ -18,7 +18,7 @@ from learner_node.superlink_run import SuperLinkAddress
 from protocol.envelopes import SigningKey
 from simulations.carriers.processes import Processes
 from simulations.carriers.sites import Simulated, simulated_of
-from simulations.superlink import SuperLink, free_port
+from simulations.carriers.superlink import SuperLink, free_port
 
 CA = "ca.crt"
 TIMEOUT_SECONDS, IMPATIENT_SECONDS = 60.0, 10.0

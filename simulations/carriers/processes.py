@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from protocol.errors import ConfigurationError, printable
-from simulations.guarded import guarded
+from simulations.carriers.guarded import guarded
 
 START_SECONDS = 300.0
 """A curator is ready within seconds; a machine that is busy with many of them takes longer."""

@@ -21,9 +21,9 @@ from curator_node.client_app import make_client_app
 from learner_node.server_app import FlowerCarrier, make_server_app
 from learner_node.study import Carrier
 from protocol.carriage import ACTION, FIELD, RECORD
+from simulations.campaign.cluster import Host, cluster
 from simulations.carriers import Handle
 from simulations.carriers.sites import open_simulated
-from simulations.cluster import Host, cluster
 
 PARTITION = "partition-id"
 """Key of a node's configuration under which the engine says which of the nodes it is, from 0."""

@@ -21,7 +21,7 @@ from curator_node.site import KEY, LEDGER, POLICY, open_site
 from curator_node.steward import SCHEMA
 from curator_node.templates import daemon_template, policy_template
 from protocol.errors import ConfigurationError
-from simulations.superlink import make_certificates
+from simulations.carriers.superlink import make_certificates
 
 
 def toml(value):

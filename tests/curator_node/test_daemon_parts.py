@@ -25,7 +25,7 @@ from curator_node.daemon.watch import Watch, describe
 from protocol.envelopes import LABEL
 from protocol.errors import ConfigurationError
 from protocol.refusals import RefusalCode
-from simulations.superlink import free_port
+from simulations.carriers.superlink import free_port
 
 CANARY = "canary-7f3a"
 

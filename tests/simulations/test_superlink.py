@@ -8,7 +8,7 @@ import pytest
 
 from curator_node.daemon.node_key import read_node_key, write_node_key
 from protocol.errors import ConfigurationError
-from simulations.superlink import SuperLink, make_certificates
+from simulations.carriers.superlink import SuperLink, make_certificates
 
 
 def test_a_certificate_of_the_folder_is_taken_and_no_other(tmp_path):

@@ -22,7 +22,7 @@ from curator_node.new_site import init_site
 from curator_node.site import POLICY, open_site
 from curator_node.steward import SCHEMA
 from protocol.carriage import FIELD, MESSAGE_TYPE, RECORD
-from simulations.superlink import free_port
+from simulations.carriers.superlink import free_port
 from waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]

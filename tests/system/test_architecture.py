@@ -62,7 +62,7 @@ PINNED = {
         "curator_node/daemon/calls.py",
         "curator_node/daemon/node_key.py",
         "curator_node/ledger/sealing.py",
-        "simulations/superlink.py",
+        "simulations/carriers/superlink.py",
     },
     "flwr": {
         "curator_node/client_app.py",
@@ -77,7 +77,7 @@ PINNED = {
     "fastexcel": {"simulations/datasets/ctg.py"},
     "safetensors": {"protocol/hypotheses.py", "learner_node/model_files.py"},
     "mbi": {"lab/peers/graphical.py"},
-    "ray": {"simulations/cluster.py"},
+    "ray": {"simulations/campaign/cluster.py"},
     "jinja2": {"expril/report/templates.py"},
     "jsonschema": {"expril/audit/package/deployment.py"},
     "yaml": {"expril/audit/package/deployment.py"},

@@ -19,7 +19,7 @@ from curator_node.status import read_status
 from deployed import Daemon, Remote, Run, app_bundle, ledger_of, make_site, now, toml
 from protocol.carriage import FIELD, MESSAGE_TYPE, RECORD
 from protocol.messages import Card, Refusal, Release, StudyAccepted, StudyClosed
-from simulations.superlink import SuperLink
+from simulations.carriers.superlink import SuperLink
 from waiting import wait_for
 
 CANARY = "canary-7f3a-0b1c"

@@ -13,7 +13,7 @@ import expril
 from deployed import Daemon, app_bundle
 from expril.audit.recompute import recompute
 from protocol.flower_internals import Fab, StartRunRequest
-from simulations.superlink import SuperLink
+from simulations.carriers.superlink import SuperLink
 from studies import LearnerFolder, make_hospitals
 from waiting import wait_for
 

@@ -68,7 +68,7 @@ def test_somebody_who_takes_every_task_is_told_of(superlink, monkeypatch):
 def test_a_wrong_secret_or_authority_is_said_at_once(superlink, tmp_path):
     with pytest.raises(ConfigurationError, match="does not take the secret"):
         start_run(address(superlink, secret=b"x" * 32))
-    from simulations.superlink import make_certificates
+    from simulations.carriers.superlink import make_certificates
 
     other = make_certificates(tmp_path).read_bytes()
     with pytest.raises(ConfigurationError, match="certificate"):
@@ -83,7 +83,7 @@ def test_nobody_there_is_no_reply(superlink):
 
 
 def test_a_superlink_that_is_away_is_waited_for_and_then_told(superlink):
-    from simulations.superlink import free_port
+    from simulations.carriers.superlink import free_port
 
     nowhere = SuperLinkAddress(f"127.0.0.1:{free_port()}", superlink.ca.read_bytes(), b"x")
     said = []

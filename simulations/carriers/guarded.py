@@ -1,6 +1,7 @@
-"""Becomes another program that ends with the process that started it, however that ends: python -m simulations.guarded.
+"""Becomes another program that ends with the process that started it: `python -m simulations.carriers.guarded`.
 
-Linux sends SIGTERM for it. Elsewhere a program is only stopped by who started it, as all of them do where they can.
+It ends however that process ends. Linux sends SIGTERM for it. Elsewhere a program is only stopped by who started it,
+as all of them do where they can.
 """
 
 import os
@@ -12,7 +13,7 @@ PR_SET_PDEATHSIG = 1
 
 def guarded(*command: str) -> list[str]:
     """The command line of a program that ends with this process; start it in the main thread."""
-    return [sys.executable, "-m", "simulations.guarded", str(os.getpid()), *command]
+    return [sys.executable, "-m", "simulations.carriers.guarded", str(os.getpid()), *command]
 
 
 def main(parent: str, *command: str) -> None:

@@ -30,7 +30,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from protocol.errors import ConfigurationError
 from protocol.flower_internals import ControlHttpClient, ListNodesRequest, RegisterNodeRequest
-from simulations.guarded import guarded
+from simulations.carriers.guarded import guarded
 
 LOOPBACK = "127.0.0.1"
 CA, CERTIFICATE, KEY, SECRET, LOG = "ca.crt", "server.pem", "server.key", "superexec.secret", "superlink.log"
