@@ -15,12 +15,13 @@ from sklearn.metrics import roc_auc_score
 from expril.report.document import Document, Section, Text
 from expril.report.provenance import Provenance
 from expril.report.table import Table
-from lab.averages import RUNS, Averages, Run, averages, mean, names, number, plain, summary
+from lab.averages import RUNS, Averages, averages, mean, names, number, plain
+from lab.cells import Run, epsilon_order
 from lab.comparison.contestants import LACE_OR_HOSPITAL, OF_READMISSION
 from lab.comparison.studies import make_study
-from lab.epsilons import epsilon_order
 from lab.problems import PROBLEMS, load_split
 from lab.splits import Options, Split
+from lab.studies import document_of
 from simulations.campaign.store import Task
 from simulations.campaign.study import Order, Part, Size, Study
 
@@ -76,7 +77,7 @@ NUMBERS = {
 def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Averages:
     """Of each problem, epsilon and way."""
     named = (((run.problem, run.epsilon, run.maker), run) for run in cells["runs"])
-    return averages(named, NUMBERS, (list(PROBLEMS).index, epsilon_order, list(WAYS).index), provenance)
+    return averages(named, NUMBERS, (list(PROBLEMS), epsilon_order, list(WAYS)), provenance)
 
 
 def document(found: Averages) -> Document:
@@ -89,7 +90,7 @@ def document(found: Averages) -> Document:
         RUNS,
     ]
     section = Section("Accuracy and AUC", [Text(READING), Table.of("Accuracy and AUC", columns, found.rows)])
-    return summary("additive", "An additive question beside cells", "strategies.md", [section], found.provenance)
+    return document_of("additive", [section], found.provenance)
 
 
 def tasks(order: Order) -> list[Task]:

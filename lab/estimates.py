@@ -4,7 +4,6 @@ Runs are made with their own labels, and with coin flips of the same share in th
 then no model can beat the majority class or rank. No curator is involved: see `exact_counts`.
 """
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
@@ -30,14 +29,14 @@ from lab.averages import (
     names,
     number,
     plain,
-    summary,
 )
+from lab.cells import TaskCell, epsilon_order
 from lab.comparison.measures import measure
-from lab.epsilons import epsilon_order
 from lab.exact_counts import NOISE, learn_from_counts
 from lab.hospitals import scenario_split
 from lab.problems import PROBLEMS, load_halves
 from lab.splits import Split
+from lab.studies import document_of
 from learner_node.source import coordinates
 from learner_node.strategies.base import Problem, SourceEstimate
 from learner_node.strategies.cells import CellsModel, CellsStrategy
@@ -74,36 +73,29 @@ READING = (
 )
 
 
-class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Estimate(TaskCell, frozen=True):
     """What one learner said of itself, and what was so; shares, not percent.
 
     Attributes:
-        dataset: key of `DATASETS`.
-        labels: `OWN` or `COIN`.
-        epsilon: text.
-        seed: of the split.
+        problem: key of `DATASETS`.
+        maker: of the labels, `OWN` or `COIN`.
         accuracy: on the test records; with coin flips the exact one.
         majority: share of the private records' more frequent class.
         expected: accuracy that the learner expects.
-        low: of its interval.
-        high: of its interval.
+        low, high: of its interval.
         holds: whether interval and accuracy agree, give or take the test records' chance error (by unit).
         verdict: whether the learner says that it beats the majority class.
         auc: on the test records; with coin flips 1/2.
         expected_auc: that the learner expects.
-        auc_low: of its interval.
-        auc_high: of its interval.
+        auc_low, auc_high: of its interval.
         auc_holds: as `holds`.
         ranks: whether the learner says that it ranks better than chance.
         error_before: expected calibration error on the test records, before the model's mean is matched.
         error_after: the same after it.
-        seconds: that the run took.
     """
 
-    dataset: str
-    labels: str
-    epsilon: str
-    seed: int
+    problem: str = msgspec.field(name="dataset")
+    maker: str = msgspec.field(name="labels")
     accuracy: float
     majority: float
     expected: float
@@ -119,17 +111,11 @@ class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ranks: bool
     error_before: float
     error_after: float
-    seconds: float
-
-    @property
-    def key(self) -> Task:
-        """Which run it is."""
-        return Task(self.dataset, self.labels, self.epsilon, self.seed)
+    seconds: float = 0.0
 
 
 def compute(task: Task) -> Estimate:
     """One run."""
-    start = time.monotonic()
     coin = task.maker == COIN
     split = DATASETS[task.problem](task.seed)
     rng = np.random.default_rng([99, task.seed, int(1000 * float(Fraction(task.epsilon))), int(coin)])
@@ -142,10 +128,7 @@ def compute(task: Task) -> Estimate:
     raw, after = model.unshifted(coordinates(model.features, split.test)), model.probability(split.test)
     accuracy, error, auc, spread = _exact(after, share) if coin else _tested(after, test_labels, split)
     return Estimate(
-        dataset=task.problem,
-        labels=task.maker,
-        epsilon=task.epsilon,
-        seed=task.seed,
+        *task,
         accuracy=accuracy,
         majority=max(share, 1 - share),
         expected=told.accuracy,
@@ -161,7 +144,6 @@ def compute(task: Task) -> Estimate:
         ranks=told.ranks,
         error_before=measure(raw, test_labels).reliability.error / 100,
         error_after=measure(after, test_labels).reliability.error / 100,
-        seconds=round(time.monotonic() - start, 3),
     )
 
 
@@ -238,8 +220,8 @@ NUMBERS = {
 
 def findings(cells: Mapping[str, Sequence[Estimate]], provenance: Provenance | None = None) -> Averages:
     """Of each sort of labels and epsilon, all data sets together and each."""
-    named = (((run.labels, run.epsilon, name), run) for run in cells["runs"] for name in (ALL, run.dataset))
-    return averages(named, NUMBERS, ((OWN, COIN).index, epsilon_order, [ALL, *sorted(DATASETS)].index), provenance)
+    named = (((run.maker, run.epsilon, name), run) for run in cells["runs"] for name in (ALL, run.problem))
+    return averages(named, NUMBERS, ((OWN, COIN), epsilon_order, [ALL, *sorted(DATASETS)]), provenance)
 
 
 def document(found: Averages) -> Document:
@@ -252,8 +234,7 @@ def document(found: Averages) -> Document:
         measures = [number(name.replace("_", " "), f"mean_{name}", ".3f") for name in MEASURES]
         means = Table.of(f"Means, labels: {labels}", [*names("epsilon; data set", 1), *measures, RUNS], rows)
         sections.append(Section(f"Labels: {labels}", [Text(READING), coverage, means]))
-    headline = "How often the learners' intervals hold"
-    return summary("estimates", headline, "uncertainty.md", sections, found.provenance)
+    return document_of("estimates", sections, found.provenance)
 
 
 def _columns(bias: str, score: str) -> list[Column[Average]]:

@@ -14,10 +14,11 @@ import numpy as np
 from expril.report.document import Document, Section, Text
 from expril.report.provenance import Provenance
 from expril.report.table import Column, Table
-from lab.averages import Average, Averages, Summary, averages, mean, number, summary
+from lab.averages import Average, Averages, Summary, averages, mean, number
+from lab.cells import TaskCell, epsilon_order
 from lab.comparison.studies import run_study
-from lab.epsilons import epsilon_order
 from lab.problems import PAPER_DATASETS, load_split
+from lab.studies import document_of
 from simulations.campaign.store import Task
 from simulations.campaign.study import Part, Size, Study
 
@@ -48,31 +49,20 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-class Screening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One finished study.
+class Screening(TaskCell, frozen=True):
+    """One finished study: the problem is a key of `PAPER_DATASETS`, the maker one of `SETTINGS`.
 
     Attributes:
-        dataset: key of `PAPER_DATASETS`.
-        seed: of the split and of the learner.
-        epsilon: exact text.
-        setting: key of `SETTINGS`.
         accuracy: on the test records, in percent.
         log_loss: in nats a record.
         seconds: of the processor.
     """
 
-    dataset: str
-    seed: int
-    epsilon: str
-    setting: str
+    problem: str = msgspec.field(name="dataset")
+    maker: str = msgspec.field(name="setting")
     accuracy: float
     log_loss: float
     seconds: float
-
-    @property
-    def key(self) -> Task:
-        """Which study it is."""
-        return Task(self.dataset, self.setting, self.epsilon, self.seed)
 
 
 def compute(task: Task) -> Screening:
@@ -87,7 +77,7 @@ def compute(task: Task) -> Screening:
     seconds = time.process_time() - start
     right = (probability > 0.5) == split.test_labels
     log_loss = -float(np.mean(np.log(np.where(split.test_labels, probability, 1 - probability))))
-    return Screening(task.problem, task.seed, task.epsilon, task.maker, 100 * float(np.mean(right)), log_loss, seconds)
+    return Screening(*task, 100 * float(np.mean(right)), log_loss, seconds)
 
 
 NUMBERS: dict[str, Summary] = {
@@ -102,15 +92,15 @@ def findings(cells: Mapping[str, Sequence[Screening]], provenance: Provenance | 
     known = {cell.key: cell.accuracy for cell in cells["runs"]}
 
     def above(cell: Screening) -> float:
-        return cell.accuracy - (0.0 if cell.setting == BASELINE else known[cell.key._replace(maker=BASELINE)])
+        return cell.accuracy - (0.0 if cell.maker == BASELINE else known[cell.key._replace(maker=BASELINE)])
 
     named = (
-        ((cell.epsilon, cell.setting, name), (cell, above(cell)))
+        ((cell.epsilon, cell.maker, name), (cell, above(cell)))
         for cell in cells["runs"]
         if cell.key._replace(maker=BASELINE) in known
-        for name in (ALL, cell.dataset)
+        for name in (ALL, cell.problem)
     )
-    order = (epsilon_order, list(SETTINGS).index, [ALL, *PAPER_DATASETS].index)
+    order = (epsilon_order, list(SETTINGS), [ALL, *PAPER_DATASETS])
     return averages(named, NUMBERS, order, provenance)
 
 
@@ -127,8 +117,7 @@ def document(found: Averages) -> Document:
         ]
         tables.append(Table.of(f"Accuracy at epsilon {epsilon}", columns, rows))
     section = Section("Accuracy", [Text(READING), *tables])
-    headline = "The strategies of the paper's perspectives against cells"
-    return summary("perspectives", headline, "strategies.md", [section], found.provenance)
+    return document_of("perspectives", [section], found.provenance)
 
 
 def _accuracy(by: Mapping[tuple[str, ...], Average], name: str) -> Column[Average]:

@@ -14,6 +14,7 @@ from lab.paper.cardiotocography import CTG_A_ORACLE, draw_ctg_a, draw_ctg_b, dra
 from lab.paper.draws import Draw
 from lab.paper.synthetic import draw_a, draw_b, draw_c, draw_d, draw_e
 from lab.splits import PaperDataset, Problem, Split, Training, split_of
+from simulations.campaign.study import Order
 
 KEPT_SPLITS = 4
 """Splits that a process keeps, so that the strategies of one run do not each make it anew."""
@@ -125,3 +126,10 @@ def load_halves(problem: str, seed: int) -> Split:
     if problem not in HOSPITALS:
         return load_split(problem, seed)
     return hospital_split(problem, seed, np.random.default_rng([1, seed]), parts=HALVES, wdbc_sites=WDBC_UNEQUAL)
+
+
+def check_problems(order: Order) -> None:
+    """Stop an order before any work where a problem's records are not to be had: raises DataUnavailableError."""
+    axes = order.size.axes
+    for problem in axes.get("problems", axes.get("datasets", ())):
+        load_split(problem, order.seed)

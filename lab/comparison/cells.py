@@ -5,23 +5,19 @@ from collections.abc import Sequence
 
 import msgspec
 
+from lab.cells import INFINITE, TaskCell, shortest
 from lab.comparison.contestants import CONTESTANTS, Contestant
 from lab.comparison.measures import Measures, measure
-from lab.epsilons import INFINITE, shortest
 from lab.problems import PROBLEMS, load_split
 from protocol.rationals import parse_rational
 from simulations.campaign.store import Task
 from simulations.campaign.study import Order
 
 
-class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One cell.
+class Outcome(TaskCell, frozen=True):
+    """One cell: the problem is a key of `PROBLEMS`, the maker one of `CONTESTANTS`.
 
     Attributes:
-        problem: key of `PROBLEMS`.
-        strategy: key of `CONTESTANTS`.
-        epsilon: as asked for, an exact decimal or rational such as "0.3"; "inf" where nothing is private.
-        seed: of the split and of the strategy's own random choices, never of noise.
         measures: on the test records.
         seconds: from the records to the predictions.
         spent: exact epsilon by the ledger of the costliest curator, "" for a peer, whose library accounts for it, and
@@ -30,19 +26,11 @@ class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             itself claims, in percent.
     """
 
-    problem: str
-    strategy: str
-    epsilon: str
-    seed: int
+    maker: str = msgspec.field(name="strategy")
     measures: Measures
     seconds: float
     spent: str = ""
-    extras: dict[str, float] = {}
-
-    @property
-    def key(self) -> Task:
-        """Which cell it is."""
-        return Task(self.problem, self.strategy, self.epsilon, self.seed)
+    extras: dict[str, float] = msgspec.field(default_factory=dict)
 
 
 def tasks(order: Order) -> list[Task]:
@@ -93,13 +81,5 @@ def compute(task: Task) -> Outcome:
     answer = CONTESTANTS[task.maker].solve(split, None if task.epsilon == INFINITE else parse_rational(task.epsilon))
     seconds = time.monotonic() - start if answer.seconds is None else answer.seconds
     charged = answer.spent is not None and task.epsilon != INFINITE
-    return Outcome(
-        problem=task.problem,
-        strategy=task.maker,
-        epsilon=task.epsilon,
-        seed=task.seed,
-        measures=measure(answer.probability, split.test_labels),
-        seconds=round(seconds, 3),
-        spent=str(answer.spent) if charged else "",
-        extras=dict(answer.extras),
-    )
+    spent = str(answer.spent) if charged else ""
+    return Outcome(*task, measure(answer.probability, split.test_labels), round(seconds, 3), spent, dict(answer.extras))

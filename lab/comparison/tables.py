@@ -8,10 +8,10 @@ from statistics import fmean
 
 from expril.report.numbers import decimal, points, signed, with_error
 from expril.report.table import Cell, Column, Group, Table, Written, attributes, text_table
+from lab.cells import INFINITE
 from lab.comparison.bars import Standing, standings
 from lab.comparison.contestants import GROUP_TITLES, SECURE_DEFAULT
 from lab.comparison.findings import Average, Comparison, Row, averages
-from lab.epsilons import INFINITE
 
 # --- files
 

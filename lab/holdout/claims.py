@@ -8,17 +8,15 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from lab.averages import COVERAGE, Interval
 from lab.holdout.draws import BLOG, SETTINGS
 from lab.holdout.runs import LARGE, NAIVE, THRESHOLDOUT, Run
-from lab.means import Mean
 
 Verdict = Literal["holds", "possible", "not seen", "open"]
 HOLDS: Verdict = "holds"
 POSSIBLE: Verdict = "possible"
 NOT_SEEN: Verdict = "not seen"
 OPEN: Verdict = "open"
-COVERAGE = 0.95
-"""Of the interval of a mean and of a share, and of the central part of data sets."""
 MOST = 50.0
 """Percentage of data sets above which a statement without a number holds."""
 EARLY = 10
@@ -65,7 +63,7 @@ class Claim(msgspec.Struct, frozen=True):
     says: str
     made_exact: str
     claimed: float | None
-    mean: Mean
+    mean: Interval
     low: float
     high: float
     verdict: Verdict
@@ -91,7 +89,7 @@ def bias(run: Run) -> float:
 
 def _near_chance(runs: Runs) -> float:
     run = runs[NAIVE]
-    return float(run.percent("fresh")[-1] < (50 + SETTINGS[run.setting].ceiling) / 2)
+    return float(run.percent("fresh")[-1] < (50 + SETTINGS[run.problem].ceiling) / 2)
 
 
 def _estimates_well(runs: Runs) -> float:
@@ -194,8 +192,8 @@ def claims_of(runs: Sequence[Run]) -> tuple[Claim, ...]:
     """Each statement beside the data sets of the blog's setting that all three of its procedures have."""
     by_seed: dict[int, dict[str, Run]] = {}
     for run in runs:
-        if run.setting == BLOG and run.procedure in (NAIVE, THRESHOLDOUT, LARGE):
-            by_seed.setdefault(run.seed, {})[run.procedure] = run
+        if run.problem == BLOG and run.maker in (NAIVE, THRESHOLDOUT, LARGE):
+            by_seed.setdefault(run.seed, {})[run.maker] = run
     whole = [found for _, found in sorted(by_seed.items()) if len(found) == 3]
     return tuple(hold(statement, whole) for statement in STATEMENTS) if whole else ()
 
@@ -204,11 +202,11 @@ def hold(statement: Statement, data_sets: Sequence[Runs]) -> Claim:
     """A statement beside at least one data set."""
     values = [statement.value(runs) for runs in data_sets]
     if statement.claimed is None:
-        mean = Mean.of(100 * value for value in values)
+        mean = Interval.of(100 * value for value in values)
         low, high = wilson(sum(values), len(values))
         verdict = _verdict(low, high, MOST, 100.0, happened=any(values))
     else:
-        mean = Mean.of(values)
+        mean = Interval.of(values)
         low, high = (float(end) for end in np.quantile(values, [(1 - COVERAGE) / 2, (1 + COVERAGE) / 2]))
         near = statement.rounding
         error = mean.error if mean.runs > 1 else math.inf

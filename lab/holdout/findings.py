@@ -7,11 +7,12 @@ import msgspec
 import numpy as np
 
 from expril.report.provenance import Provenance
+from lab.averages import Interval
+from lab.cells import INFINITE, by_seed, grouped
 from lab.holdout.blog import TOLERANCE, blog_cost, questions
 from lab.holdout.claims import Claim, bias, claims_of, peak_at
 from lab.holdout.draws import BLOG, SETTINGS, VARIABLES
-from lab.holdout.runs import LARGE, NAIVE, NO_EPSILON, PROCEDURES, SOURCE, THRESHOLDOUT, Run
-from lab.means import Mean
+from lab.holdout.runs import LARGE, NAIVE, PROCEDURES, SOURCE, THRESHOLDOUT, Run
 
 SPREAD = (0.1, 0.9)
 """Quantiles between which a band lies: eight of ten data sets."""
@@ -50,12 +51,12 @@ class Reported(msgspec.Struct, frozen=True):
         off: mean distance of belief and truth over all steps asked about, in points.
     """
 
-    believed: Mean
-    true: Mean
-    excess: Mean
-    variables: Mean
-    signals: Mean
-    off: Mean
+    believed: Interval
+    true: Interval
+    excess: Interval
+    variables: Interval
+    signals: Interval
+    off: Interval
 
 
 class Procedure(msgspec.Struct, frozen=True):
@@ -87,14 +88,14 @@ class Procedure(msgspec.Struct, frozen=True):
     fresh: Band
     believed: Band
     found: Band
-    peak: Mean
-    peak_at: Mean
-    final: Mean
-    bias: Mean
-    signals: Mean
+    peak: Interval
+    peak_at: Interval
+    final: Interval
+    bias: Interval
+    signals: Interval
     reported: Reported
-    asked: Mean | None
-    counted: Mean | None
+    asked: Interval | None
+    counted: Interval | None
     charged: tuple[str, str]
     seconds: float
 
@@ -102,7 +103,7 @@ class Procedure(msgspec.Struct, frozen=True):
     def title(self) -> str:
         """In words."""
         title = TITLES.get(self.procedure, self.procedure)
-        return title if self.epsilon == NO_EPSILON else f"{title}, epsilon {self.epsilon}"
+        return title if self.epsilon == INFINITE else f"{title}, epsilon {self.epsilon}"
 
 
 class Cost(msgspec.Struct, frozen=True):
@@ -152,18 +153,16 @@ class Findings(msgspec.Struct, frozen=True):
 def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Findings:
     """All that the runs show, whatever is still missing."""
     runs = cells["runs"]
-    grouped: dict[tuple[str, str, str], list[Run]] = {}
-    for run in runs:
-        grouped.setdefault((run.setting, run.procedure, run.epsilon), []).append(run)
-    settings = list(SETTINGS)
-
-    def order(key: tuple[str, str, str]) -> tuple[int, int, Fraction]:
-        setting, procedure, epsilon = key
-        return settings.index(setting), PROCEDURES.index(procedure), Fraction(0 if epsilon == NO_EPSILON else epsilon)
-
-    variants = [run for run in runs if run.procedure == THRESHOLDOUT and run.setting == BLOG]
+    groups = grouped(
+        by_seed(runs),
+        lambda run: (run.problem, run.maker, run.epsilon),
+        list(SETTINGS),
+        PROCEDURES,
+        lambda epsilon: Fraction(0 if epsilon == INFINITE else epsilon),
+    )
+    variants = [run for run in runs if run.maker == THRESHOLDOUT and run.problem == BLOG]
     return Findings(
-        tuple(_procedure(key, sorted(grouped[key], key=lambda run: run.seed)) for key in sorted(grouped, key=order)),
+        tuple(_procedure(key, held) for key, held in groups.items()),
         claims_of(runs),
         Cost.of(variants[0]) if variants else None,
         provenance,
@@ -181,14 +180,14 @@ def _procedure(key: tuple[str, str, str], runs: Sequence[Run]) -> Procedure:
         fresh=Band.of([run.percent("fresh") for run in runs]),
         believed=Band.of([run.believed for run in runs]),
         found=Band.of([run.found for run in runs]),
-        peak=Mean.of(max(run.percent("fresh")) for run in runs),
-        peak_at=Mean.of(peak_at(run) for run in runs),
-        final=Mean.of(run.percent("fresh")[-1] for run in runs),
-        bias=Mean.of(bias(run) for run in runs),
-        signals=Mean.of(sum(run.signal) for run in runs),
+        peak=Interval.of(max(run.percent("fresh")) for run in runs),
+        peak_at=Interval.of(peak_at(run) for run in runs),
+        final=Interval.of(run.percent("fresh")[-1] for run in runs),
+        bias=Interval.of(bias(run) for run in runs),
+        signals=Interval.of(sum(run.signal) for run in runs),
         reported=_reported(runs),
-        asked=Mean.of(run.asked for run in runs) if asks else None,
-        counted=Mean.of(run.counted for run in runs) if asks else None,
+        asked=Interval.of(run.asked for run in runs) if asks else None,
+        counted=Interval.of(run.counted for run in runs) if asks else None,
         charged=(str(charged[0]), str(charged[-1])) if asks else ("", ""),
         seconds=round(float(np.mean([run.seconds for run in runs])), 2),
     )
@@ -203,12 +202,12 @@ def _reported(runs: Sequence[Run]) -> Reported:
         for run, said, true in zip(runs, believed, fresh, strict=True)
     ]
     return Reported(
-        believed=Mean.of(said[step] for said, step in zip(believed, kept, strict=True)),
-        true=Mean.of(true[step] for true, step in zip(fresh, kept, strict=True)),
-        excess=Mean.of(said[step] - true[step] for said, true, step in zip(believed, fresh, kept, strict=True)),
-        variables=Mean.of(step + 1 for step in kept),
-        signals=Mean.of(run.found[step] for run, step in zip(runs, kept, strict=True)),
-        off=Mean.of(off),
+        believed=Interval.of(said[step] for said, step in zip(believed, kept, strict=True)),
+        true=Interval.of(true[step] for true, step in zip(fresh, kept, strict=True)),
+        excess=Interval.of(said[step] - true[step] for said, true, step in zip(believed, fresh, kept, strict=True)),
+        variables=Interval.of(step + 1 for step in kept),
+        signals=Interval.of(run.found[step] for run, step in zip(runs, kept, strict=True)),
+        off=Interval.of(off),
     )
 
 

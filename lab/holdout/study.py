@@ -9,6 +9,8 @@ from expril.report.chart import Figure, Key, Level, Place, Series, Stage, line_c
 from expril.report.document import PAPER, Charts, Document, Heading, Section, Text
 from expril.report.numbers import decimal, points, signed
 from expril.report.table import Cell, Column, Group, Table, Written, text_table
+from lab.averages import mean_text
+from lab.cells import INFINITE, grouped
 from lab.holdout.claims import Claim, Verdict
 from lab.holdout.curator import SOLVERS
 from lab.holdout.draws import BLOG, SETTINGS, SIGNALS, Sizes
@@ -19,13 +21,12 @@ from lab.holdout.runs import (
     FREE,
     LARGE,
     NAIVE,
-    NO_EPSILON,
     SOURCE,
     THRESHOLDOUT,
     Run,
     compute_run,
 )
-from lab.means import mean_text
+from lab.studies import document_of
 from simulations.campaign.store import Task
 from simulations.campaign.study import Order, Part, Size, Study
 
@@ -111,17 +112,9 @@ def document(found: Findings) -> Document:
             ),
         ]
     sections += [Section("Other strengths of the signal", [_settings(found.shown)])]
-    return Document(
-        kind="ExPriL: the reusable holdout",
-        subject="a blog's experiment, on many data sets and with a holdout that keeps its promise",
-        headline="The blog's holdout, on many data sets",
-        summary=[SETUP],
-        sections=sections if found.claims else [section for section in sections if section.title != title],
-        note="[docs/holdout.md](../../holdout.md#a-blogs-experiment-run-again) says what it found; report.html shows "
-        "the same, curves.csv and results.json hold the numbers.",
-        sources=[("Study of holdouts", found.provenance)],
-        files={"curves.csv": _steps_table(found.shown)},
-    )
+    shown = sections if found.claims else [section for section in sections if section.title != title]
+    files = {"curves.csv": _steps_table(found.shown)}
+    return document_of("holdout", shown, found.provenance, files, summary=[SETUP])
 
 
 def _claims(claims: Sequence[Claim]) -> Table[Claim]:
@@ -135,9 +128,6 @@ def _claims(claims: Sequence[Claim]) -> Table[Claim]:
             return f"share {claim.low:.0f} to {claim.high:.0f} %"
         return f"{decimal(claim.low)} to {decimal(claim.high)}"
 
-    groups: dict[str, list[Claim]] = {}
-    for claim in claims:
-        groups.setdefault(claim.procedure, []).append(claim)
     return Table(
         "What the blog says, and what many data sets say",
         [
@@ -148,7 +138,7 @@ def _claims(claims: Sequence[Claim]) -> Table[Claim]:
             Column("95 % of data sets", spread, number=True),
             Column("verdict", lambda claim: VERDICTS[claim.verdict]),
         ],
-        [Group(rows, TITLES[name]) for name, rows in groups.items()],
+        [Group(rows, TITLES[name]) for name, rows in grouped(claims, lambda claim: claim.procedure).items()],
     )
 
 
@@ -156,7 +146,7 @@ def _curves(procedures: Sequence[Procedure]) -> Charts:
     """Accuracy against the number of variables, one panel a procedure, all on one axis."""
 
     def bands(shown: Procedure) -> list[tuple[Key, Band]]:
-        middle = (TEST_KEY, shown.test) if shown.epsilon == NO_EPSILON else (BELIEVED_KEY, shown.believed)
+        middle = (TEST_KEY, shown.test) if shown.epsilon == INFINITE else (BELIEVED_KEY, shown.believed)
         return [(TRAIN_KEY, shown.train), middle, (FRESH_KEY, shown.fresh)]
 
     every = [band for shown in procedures for _, band in bands(shown)]
@@ -180,7 +170,7 @@ def _signals(procedures: Sequence[Procedure]) -> Charts | None:
     rows = [shown for shown in procedures if shown.procedure != EACH_STEP]
     if not rows:
         return None
-    free, asked = ([shown.title for shown in rows if (shown.epsilon != NO_EPSILON) == asks] for asks in (False, True))
+    free, asked = ([shown.title for shown in rows if (shown.epsilon != INFINITE) == asks] for asks in (False, True))
     keys = [
         Key(n, hollow, title) for hollow, titles in ((False, free), (True, asked)) for n, title in enumerate(titles)
     ]
@@ -271,10 +261,7 @@ def _cost(cost: Cost | None) -> Written:
 
 def _settings(procedures: Sequence[Procedure]) -> Table[Procedure]:
     """How much hangs on the strength of the signal and on the order of the variables, where no curator is asked."""
-    groups: dict[str, list[Procedure]] = {}
-    for shown in procedures:
-        if shown.epsilon == NO_EPSILON:
-            groups.setdefault(shown.setting, []).append(shown)
+    groups = grouped((each for each in procedures if each.epsilon == INFINITE), lambda shown: shown.setting)
     return Table(
         "Other strengths of the signal",
         [
@@ -326,7 +313,7 @@ def tasks(order: Order) -> list[Task]:
     settings = order.size.axes["settings"]
     procedures = [CHOICES[name] for name in order.size.axes["procedures"]]
     free = [
-        Task(setting, maker, NO_EPSILON, seed)
+        Task(setting, maker, INFINITE, seed)
         for setting in settings
         for seed in order.seeds[: None if setting == BLOG else OTHER_REPEATS]
         for maker in FREE

@@ -1,6 +1,5 @@
 """One method on one split: a whole study with real curators over real records, their noise and their ledgers."""
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,10 +14,10 @@ from sklearn.linear_model import LinearRegression
 
 from curator_node.site import temporary_site
 from curator_node.steward import StewardFile
+from lab.cells import INFINITE, TaskCell
 from lab.comparison.measures import scores
 from lab.comparison.studies import WrongCostError, run_study
 from lab.comparison.trained import train_peer
-from lab.epsilons import INFINITE
 from lab.problems import load_split
 from lab.splits import Options, Split
 from learner_node.kinds.models.unsupervised import ask_clusters, ask_components
@@ -66,54 +65,31 @@ class Way:
     run: Callable[[Split, Fraction], tuple[float, float, Fraction]]
 
 
-class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One method in one study.
+class Fitted(TaskCell, frozen=True):
+    """One method in one study: `maker` is a key of `WAYS`.
 
     Attributes:
-        problem: key of `lab.problems.PROBLEMS`.
-        way: key of `WAYS`.
-        epsilon: as asked for, an exact text; "inf" without privacy.
-        seed: of the split and of the learner's own choices, never of noise.
         score: in percent, see `Way`.
         auc: area under the ROC curve in percent; 0 where no classes are predicted.
         charged: exact epsilon by the costliest curator's ledger; "" without privacy.
         sites: curators.
-        seconds: of the study.
     """
 
-    problem: str
-    way: str
-    epsilon: str
-    seed: int
+    maker: str = msgspec.field(name="way")
     score: float
     auc: float
     charged: str
     sites: int
-    seconds: float
-
-    @property
-    def key(self) -> Task:
-        """Which one it is."""
-        return Task(self.problem, self.way, self.epsilon, self.seed)
+    seconds: float = 0.0
 
 
 def compute(task: Task) -> Fitted:
     """One study."""
     split, way = load_split(task.problem, task.seed), WAYS[task.maker]
     private = task.epsilon != INFINITE
-    start = time.monotonic()
     score, auc, charged = way.run(split, parse_rational(task.epsilon) if private else Fraction(0))
-    return Fitted(
-        problem=task.problem,
-        way=task.maker,
-        epsilon=task.epsilon,
-        seed=task.seed,
-        score=round(max(score, 0.0), 4),
-        auc=round(auc, 4),
-        charged=str(charged) if private else "",
-        sites=len(split.sites),
-        seconds=round(time.monotonic() - start, 3),
-    )
+    told = str(charged) if private else ""
+    return Fitted(*task, round(max(score, 0.0), 4), round(auc, 4), told, len(split.sites))
 
 
 def classifier(

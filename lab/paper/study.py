@@ -8,9 +8,10 @@ from typing import Any
 
 from expril.commands.terminal import MOST_SEED
 from expril.report.chart import Axis, Figure, Key, Place, Series, Stage, Strip, Tick, count_axis, line_chart, make_axis
-from expril.report.document import PAGE, PAPER, Block, Charts, Document, Fold, Medium, Section, Text
+from expril.report.document import PAGE, PAPER, TERMINAL, Block, Charts, Document, Fold, Medium, Section, Text
 from expril.report.numbers import decimal, points, signed, with_error
 from expril.report.table import Cell, Column, Group, Table, Tone, Written, attributes, text_table
+from lab.cells import grouped
 from lab.paper.experiments import EXPERIMENTS, FIGURE, LEARNERS, TABLE
 from lab.paper.findings import CELLS, Counts, Gap, change, findings, gaps, setting_counts, table_counts
 from lab.paper.model import (
@@ -30,13 +31,13 @@ from lab.paper.model import (
 )
 from lab.paper.runs import Finished, chunks, compute, task_of
 from lab.problems import PAPER_DATASETS
+from lab.studies import document_of
 from protocol.errors import ConfigurationError
 from simulations.campaign.runner import Batch
 from simulations.campaign.store import Task, read_settings
 from simulations.campaign.study import Order, Part, Size, Study
 
 MARKDOWN: frozenset[Medium] = frozenset({"markdown"})
-TERMINAL: frozenset[Medium] = frozenset({"terminal"})
 
 # --- numbers in words
 
@@ -141,10 +142,7 @@ _DATASET: Column[Any] = Column("data set", _strong, names=True, quiet=True)
 
 
 def _by_dataset(rows: Iterable[Any]) -> dict[str, list[Any]]:
-    groups: dict[str, list[Any]] = {}
-    for row in rows:
-        groups.setdefault(row.dataset, []).append(row)
-    return groups
+    return grouped(rows, lambda row: row.dataset)
 
 
 # --- Table 2
@@ -498,8 +496,8 @@ def _some_points(found: Reproduction) -> Written:
 # --- the document
 
 SUMMARY = (
-    "The paper’s seven data sets through the same curator, learner and messages as any study: without privacy, with "
-    "the mechanism as the paper prints it, and with the valid one at the same epsilon."
+    "Lacombe, Jetley and Sebag, full paper: its seven data sets through the same curator, learner and messages as any "
+    "study: without privacy, with the mechanism as the paper prints it, and with the valid one at the same epsilon."
 )
 
 
@@ -516,12 +514,9 @@ def document(found: Reproduction) -> Document:
         [setting, *(found.settings[name].get(setting, "–") for name in names)]
         for setting in dict.fromkeys(setting for name in names for setting in found.settings[name])
     ]
-    return Document(
-        kind="ExPriL reproduced",
-        subject="Lacombe, Jetley and Sebag: Table 2 and Figure 1 of the full paper",
-        headline="Table 2 and Figure 1 of the paper, made again",
-        summary=[SUMMARY],
-        sections=[
+    return document_of(
+        "reproduction",
+        [
             Section("Beside the paper", _led(COUNTS_READING, _where(found))),
             Section("Table 2: accuracy", _led(READING, _pictured(found)), PAGE),
             Section("Table 2: accuracy", _led(READING_BESIDE, _beside(found)), MARKDOWN),
@@ -539,10 +534,10 @@ def document(found: Reproduction) -> Document:
             ),
             Section("Figure 1", [_some_points(found)], TERMINAL),
         ],
-        note="[docs/reproduction.md](../reproduction.md) says what was found; report.html has the curves.",
-        sources=[(title, found.provenance.get(name)) for name, title in ((TABLE, "Table 2"), (FIGURE, "Figure 1"))],
+        {title: found.provenance.get(name) for name, title in ((TABLE, "Table 2"), (FIGURE, "Figure 1"))},
+        files(found),
+        summary=[SUMMARY],
         settings=text_table("Settings by data set", ("setting", *names), rows, quiet=True),
-        files=files(found),
     )
 
 

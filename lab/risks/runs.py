@@ -1,6 +1,5 @@
 """One run of one setting: what a model says of a population that is known exactly."""
 
-import time
 from fractions import Fraction
 
 import msgspec
@@ -9,6 +8,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 
+from lab.cells import TaskCell
 from lab.exact_counts import learn_from_counts
 from lab.risks.design import DIMENSIONS, POPULATION, SITES, Population, Setting, design, population
 from learner_node.areas import expected_auc
@@ -31,13 +31,12 @@ TUNED_UP_TO = 20_000
 SUREST = 1e-6
 
 
-class RiskRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RiskRun(TaskCell, frozen=True):
     """What one model says of a population. Of two classes the second's; of more, each class's in turn.
 
     Attributes:
-        setting: its name.
+        problem: name of the setting.
         maker: of `MAKERS`.
-        epsilon: text.
         seed: of source, private records and noise.
         truth: mean probabilities of the population.
         said: means of the model's.
@@ -47,13 +46,9 @@ class RiskRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         auc: expected, of the last class against the rest.
         brier: expected mean squared error of the last class's probability.
         accuracy: expected share of records whose likeliest class is right.
-        seconds: that the run took.
     """
 
-    setting: str
-    maker: str
-    epsilon: str
-    seed: int
+    problem: str = msgspec.field(name="setting")
     truth: tuple[float, ...]
     said: tuple[float, ...]
     low: tuple[float, ...]
@@ -63,17 +58,11 @@ class RiskRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     auc: float
     brier: float
     accuracy: float
-    seconds: float
-
-    @property
-    def key(self) -> Task:
-        """Which run it is."""
-        return Task(self.setting, self.maker, self.epsilon, self.seed)
+    seconds: float = 0.0
 
 
 def compute(task: Task) -> RiskRun:
     """One run."""
-    start = time.monotonic()
     setting = design()[task.problem]
     known = population(setting)
     rng = np.random.default_rng([711, task.seed])
@@ -89,10 +78,7 @@ def compute(task: Task) -> RiskRun:
     true = known.probabilities[:, -1]
     right = known.probabilities[np.arange(POPULATION), probabilities.argmax(axis=1)]
     return RiskRun(
-        setting=task.problem,
-        maker=task.maker,
-        epsilon=task.epsilon,
-        seed=task.seed,
+        *task,
         truth=tuple(float(known.probabilities[:, c].mean()) for c in shown),
         said=tuple(float(probabilities[:, c].mean()) for c in shown),
         low=tuple(each.low for each in counted),
@@ -102,7 +88,6 @@ def compute(task: Task) -> RiskRun:
         auc=expected_auc(last, true),
         brier=float(np.mean((last - true) ** 2 + true * (1.0 - true))),
         accuracy=float(right.mean()),
-        seconds=round(time.monotonic() - start, 3),
     )
 
 

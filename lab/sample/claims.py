@@ -202,9 +202,9 @@ def _spread(found: Findings) -> Told:
 
 
 def _ratio(theirs: Row, ours: Row) -> float:
-    if min(theirs.nll.runs, ours.nll.runs) < 2 or not ours.nll.deviation:
+    if min(theirs.nll.runs, ours.nll.runs) < 2 or not ours.nll.error:
         return 0.0
-    return theirs.nll.deviation / ours.nll.deviation
+    return theirs.nll.error / ours.nll.error
 
 
 def _coverage(found: Findings) -> Told:

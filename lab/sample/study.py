@@ -3,19 +3,23 @@
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
 import msgspec
 
 from expril.report.document import PAPER, Block, Document, Fold, Heading, Section, Text
-from expril.report.numbers import decimal, with_error
+from expril.report.numbers import decimal
 from expril.report.table import Cell, Column, Group, Table, Tone, attributes
+from lab.averages import mean_text
+from lab.cells import epsilon_number
 from lab.sample import boosting
 from lab.sample import cells as sampled
 from lab.sample.cells import DPB, DPGAN, GAN_SETTINGS, MBDE, REPEATS, WHOLE, Sampled, compute_cell, lattices
 from lab.sample.claims import Claim, claims_of
 from lab.sample.domains import MIXTURE, MOST_RANDOM, RANDOM_1D, RANDOM_2D, RING, WIDE_RING
 from lab.sample.figures import figures
-from lab.sample.findings import BEST, METHODS, NAMES, Check, Findings, Mean, Row, findings, number
+from lab.sample.findings import BEST, METHODS, NAMES, Check, Findings, Row, findings
+from lab.studies import document_of
 from protocol.rationals import parse_rational
 from simulations.campaign.store import Task
 from simulations.campaign.study import Order, Part, Size, Study
@@ -92,17 +96,8 @@ def document(found: Findings) -> Document:
         Section("Figures", [Text(FIGURES), *drawn] if drawn else []),
         Section("Numbers", [Text(NUMBERS), *numbers] if found.rows else []),
     ]
-    return Document(
-        kind="ExPriL: sampling",
-        subject="MBDE, DPB and DPGAN, as in the paper's figures",
-        headline="Sampling from mollifier densities, run again",
-        summary=[PAPER_TITLE],
-        sections=sections,
-        note="[docs/integral-privacy.md](../../integral-privacy.md#the-papers-figures-run-again) says how it was run "
-        "and what it found; report.html shows the same.",
-        sources=[("Study of sampling", found.provenance)],
-        files={"measures.csv": _row_file(found.rows), "theory.csv": _check_file(found.checks)},
-    )
+    files: dict[str, Table[Any]] = {"measures.csv": _row_file(found.rows), "theory.csv": _check_file(found.checks)}
+    return document_of("sample", sections, found.provenance, files, summary=[PAPER_TITLE])
 
 
 def _claims(claims: Sequence[Claim]) -> Table[Claim]:
@@ -140,8 +135,7 @@ def _measures(found: Findings, domains: Sequence[str]) -> Table[Row]:
     )
 
 
-def _mean(mean: Mean) -> str:
-    return with_error(decimal(mean.value, DIGITS), mean.deviation if mean.runs > 1 else None, DIGITS)
+_mean = partial(mean_text, form=partial(decimal, digits=DIGITS), digits=DIGITS)
 
 
 def _lines(found: Findings, method: str) -> Table[str]:
@@ -166,7 +160,7 @@ def _lines(found: Findings, method: str) -> Table[str]:
 def _checked(checks: Sequence[Check]) -> dict[str, list[Check]]:
     """Checks by domain, and by method where that is not the usual one, epsilon upwards."""
     groups: dict[str, list[Check]] = {}
-    for check in sorted(checks, key=lambda each: (METHODS.index(each.method), number(each.epsilon))):
+    for check in sorted(checks, key=lambda each: (METHODS.index(each.method), epsilon_number(each.epsilon))):
         title = title_of(check.domain) + ("" if check.method == MBDE else f"; {NAMES[check.method]}")
         groups.setdefault(title, []).append(check)
     return groups
@@ -204,7 +198,7 @@ def _row_file(rows: Sequence[Row]) -> Table[Row]:
     """A row for each domain, method and epsilon; `_deviation` is the standard deviation over the repeats, in nats."""
 
     def of(measure: str, part: str) -> Callable[[Row], str]:
-        return lambda row: _six(getattr(getattr(row, measure), part))
+        return lambda row: _six(getattr(getattr(row, measure), "error" if part == "deviation" else part))
 
     columns = (
         *attributes("domain method variant epsilon"),

@@ -1,20 +1,26 @@
-"""The methods that are compared, each as a curator does it but for the noise, which is numpy's: nobody's records."""
+"""The methods that are compared, each as a curator does it but for the noise, which is numpy's: nobody's records.
+
+A cell is records drawn once, and every method's error on them over many draws of its noise.
+"""
 
 import math
 from collections.abc import Callable
 from fractions import Fraction
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from curator_node.kinds.statistics import quantiles
 from curator_node.kinds.statistics.columns import FINE_STEPS
 from curator_node.kinds.statistics.estimates import Block, estimate
+from lab.statistic.populations import POPULATIONS
 from protocol.kinds.statistics.asked import Grid
 from protocol.kinds.statistics.methods import AggregateMean, AggregateMedian, Exponential, Smooth, SmoothLaplace
 from protocol.kinds.statistics.tails import Degrees
 from protocol.noise import DiscreteLaplace, NoisyMax
 from protocol.rationals import Rational
+from simulations.campaign.store import Task
 
 ESTIMANDS: dict[str, tuple[int, int]] = {"median": (1, 1), "upper_quartile": (3, 1)}
 """Estimator -> (a, b) of the quantile a / (a + b)."""
@@ -130,3 +136,51 @@ METHODS: dict[str, tuple[str, Callable[[Sample], Drawn]]] = {
     "none": ("no noise", no_noise),
 }
 """Name -> title, and what draws indices of the grid."""
+
+
+class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Errors of all methods on one sample.
+
+    Attributes:
+        population: key of `POPULATIONS`.
+        estimand: key of `ESTIMANDS`.
+        records: n.
+        epsilon: exact text.
+        seed: of the sample and of all noise.
+        errors: method -> mean absolute distance from the population's quantile, in percent of its interquartile range.
+    """
+
+    population: str
+    estimand: str
+    records: int
+    epsilon: str
+    seed: int
+    errors: dict[str, float]
+    seconds: float = 0.0
+
+    @property
+    def key(self) -> Task:
+        """Which cell it is."""
+        return task_of(self.population, self.estimand, self.records, self.epsilon, self.seed)
+
+
+def task_of(population: str, estimand: str, records: int, epsilon: str, seed: int) -> Task:
+    """The task of a cell; its maker names estimand and records."""
+    return Task(population, f"{estimand} {records}", epsilon, seed)
+
+
+def compute(task: Task) -> Measured:
+    """One cell."""
+    estimand, records = task.maker.split()
+    population = POPULATIONS[task.problem]
+    rng = np.random.default_rng([task.seed, int(records), list(ESTIMANDS).index(estimand)])
+    values = population.draw(rng, int(records))
+    sample = Sample(values, population.grid, estimand, Fraction(task.epsilon), rng)
+    above, below = ESTIMANDS[estimand]
+    truth = population.quantile(above / (above + below))
+    spread = population.quantile(0.75) - population.quantile(0.25)
+    errors = {}
+    for name, (_, draw) in METHODS.items():
+        found = population.grid.lower + draw(sample) * (population.grid.value(1) - population.grid.lower)
+        errors[name] = round(float(np.abs(found - truth).mean() / spread * 100), 6)
+    return Measured(task.problem, estimand, int(records), task.epsilon, task.seed, errors)

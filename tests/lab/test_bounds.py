@@ -336,11 +336,11 @@ def test_the_published_file_is_that_of_its_runs(published):
 
 def test_docs_bounds_tells_what_the_runs_say(published):
     def mean(setting, dataset):
-        return published.accuracies[setting][dataset].mean
+        return published.accuracies[setting][dataset].value
 
     def cost(epsilon, part, dataset):
         (found,) = (each for each in published.costs if each.epsilon == epsilon and each.what.startswith(part))
-        return found.amounts[dataset].mean
+        return found.amounts[dataset].value
 
     bars = published.bars
     # At epsilon 0.1, noise.

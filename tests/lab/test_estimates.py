@@ -45,11 +45,11 @@ def test_bounded_readmissions_have_at_most_so_many_records_a_patient():
 def estimate(dataset, seed, expected, **changes):
     """A run whose accuracy is .8 and whose AUC is as it was told."""
     known = {
-        "labels": OWN, "epsilon": "0.3", "accuracy": 0.8, "majority": 0.6, "low": expected - 0.1,
+        "maker": OWN, "epsilon": "0.3", "accuracy": 0.8, "majority": 0.6, "low": expected - 0.1,
         "high": expected + 0.1, "holds": True, "verdict": True, "auc": 0.9, "expected_auc": 0.9, "auc_low": 0.8,
         "auc_high": 1.0, "auc_holds": True, "ranks": True, "error_before": 0.1, "error_after": 0.05, "seconds": 1.0,
     }  # fmt: skip
-    return Estimate(dataset=dataset, seed=seed, expected=expected, **known | changes)
+    return Estimate(problem=dataset, seed=seed, expected=expected, **known | changes)
 
 
 def test_bias_and_coverage_are_those_of_the_runs_and_marked_where_they_miss():

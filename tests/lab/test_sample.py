@@ -421,7 +421,7 @@ def test_the_best_lattice_is_that_of_the_least_mean():
     assert found.of("ring", "dpb")[1.0].nll.value == 2.5
     best = found.of("ring", BEST)[1.0]
     assert (best.variant, best.nll.value) == ("k 10, order 1, cut off", 2.25)
-    assert best.nll.deviation == pytest.approx(1.5 / 2**0.5)
+    assert best.nll.error == pytest.approx(1.5 / 2**0.5)
 
 
 def test_verdicts_follow_the_measures():
