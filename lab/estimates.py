@@ -33,8 +33,7 @@ from lab.averages import (
 from lab.cells import TaskCell, epsilon_order
 from lab.comparison.measures import measure
 from lab.exact_counts import NOISE, learn_from_counts
-from lab.hospitals import scenario_split
-from lab.problems import PROBLEMS, load_halves
+from lab.problems import PROBLEMS, load_halves, scenario_split
 from lab.splits import Split
 from lab.studies import document_of
 from learner_node.source import coordinates

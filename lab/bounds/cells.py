@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.cells import INFINITE, shortest
-from lab.comparison.trained import network
-from lab.paper.draws import Draw
-from lab.paper.synthetic import draw_a, draw_b, draw_c, draw_d, draw_e
+from lab.comparison.studies import network
+from lab.paper.datasets import Draw, draw_a, draw_b, draw_c, draw_d, draw_e
 from lab.problems import PAPER_DATASETS, draw, load_split
 from lab.splits import split_of
 from learner_node.label_model import Observation, cell_count_rule, fit_with_cell_posterior

@@ -9,8 +9,17 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Literal
 
-from lab.comparison.studies import SILENT_EPSILON, Answer, Claims, accuracy_claims, claims_nothing, run_study
-from lab.comparison.trained import delta_of, network, train_peer
+from lab.comparison.studies import (
+    SILENT_EPSILON,
+    Answer,
+    Claims,
+    accuracy_claims,
+    claims_nothing,
+    delta_of,
+    network,
+    run_study,
+    train_peer,
+)
 from lab.paper.experiments import MOST_BINS
 from lab.peers import PEERS, PeerKind
 from lab.problems import PROBLEMS

@@ -16,8 +16,7 @@ from curator_node.site import temporary_site
 from curator_node.steward import StewardFile
 from lab.cells import INFINITE, TaskCell
 from lab.comparison.measures import scores
-from lab.comparison.studies import WrongCostError, run_study
-from lab.comparison.trained import train_peer
+from lab.comparison.studies import WrongCostError, run_study, train_peer
 from lab.problems import load_split
 from lab.splits import Options, Split
 from learner_node.kinds.models.unsupervised import ask_clusters, ask_components

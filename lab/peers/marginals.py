@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from lab.peers.ceilings import logistic_regression
 from lab.peers.discrete import Attribute, Clique, Codes, attributes_of, discretise, marginal, restore
 from lab.peers.graphical import Measured, Model, components, fits
 from lab.peers.odometer import Odometer
+from lab.peers.preparation import logistic_regression
 from lab.peers.task import Labels, Matrix, PeerTask, Vector
 
 MOST_MEGABYTES = 1.0

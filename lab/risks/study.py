@@ -16,8 +16,7 @@ from expril.report.table import Column, Table
 from lab.averages import Mean, covers, marked
 from lab.cells import by_seed, grouped
 from lab.exact_counts import NOISE
-from lab.risks.design import design
-from lab.risks.runs import CELLS, MAKERS, REGRESSION, SMOOTH, RiskRun, compute
+from lab.risks.runs import CELLS, MAKERS, REGRESSION, SMOOTH, RiskRun, compute, design
 from lab.studies import document_of
 from simulations.campaign.store import Task
 from simulations.campaign.study import Order, Part, Size, Study

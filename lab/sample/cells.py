@@ -15,8 +15,7 @@ from lab.peers.task import PeerTask
 from lab.sample import bernstein, boosting
 from lab.sample.bernstein import Lattice
 from lab.sample.domains import Box, Target, target_of
-from lab.sample.metrics import coverage, negative_log_likelihood
-from lab.sample.theory import Theory, check_theory
+from lab.sample.theory import Theory, check_theory, coverage, negative_log_likelihood
 from protocol.rationals import parse_rational
 from simulations.campaign.store import Task
 

@@ -19,11 +19,11 @@ from lab.statistic.methods import (
     LEAST_BLOCKS,
     METHODS,
     MOST_BLOCKS,
+    POPULATIONS,
     Measured,
     compute,
     task_of,
 )
-from lab.statistic.populations import POPULATIONS
 from lab.studies import document_of
 from simulations.campaign.store import Task
 from simulations.campaign.study import Order, Part, Size, Study

@@ -367,7 +367,7 @@ def test_every_published_number_on_the_page_is_the_papers():
     for cells in rows[start + 1 :]:
         if len(cells) == 1:
             dataset = cells[0]
-        elif cells[0] not in names or len(cells) != 6:
+        elif cells[0] not in names or len(cells) != 7:
             break
         elif cells[3] != "–":
             seen[dataset, names[cells[0]]] = tuple(map(float, cells[3].split(" ± ")))

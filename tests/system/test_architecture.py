@@ -54,7 +54,7 @@ PINNED = {
         "lab/peers/opacus_models.py",
     },
     "opacus": {"lab/peers/gan_models.py", "lab/peers/opacus_models.py"},
-    "diffprivlib": {"lab/peers/diffprivlib_games.py", "lab/peers/diffprivlib_models.py"},
+    "diffprivlib": {"lab/peers/diffprivlib_models.py"},
     "cryptography": {
         "protocol/envelopes.py",
         "protocol/secure_sum/graph.py",
