@@ -8,7 +8,7 @@ from functools import partial
 from expril.report.chart import Figure, Key, Level, Place, Series, Stage, line_chart, make_axis
 from expril.report.document import PAPER, Charts, Document, Heading, Section, Text
 from expril.report.numbers import decimal, points, signed
-from expril.report.table import Cell, Column, Group, Table, Written, text_table
+from expril.report.table import Cell, Column, Group, Table, Written, numbers, text_table
 from lab.averages import mean_text
 from lab.cells import INFINITE, grouped
 from lab.holdout.claims import Claim, Verdict
@@ -54,6 +54,7 @@ VERDICTS: dict[Verdict, Cell] = {
 }
 TRAIN_KEY, TEST_KEY, FRESH_KEY = Key(2, False, "training"), Key(1, False, "test"), Key(3, False, "fresh: the truth")
 BELIEVED_KEY = Key(1, True, "what the learner believes")
+SIGNED = partial(mean_text, form=signed)
 HEIGHT, MARKED = 270, 5
 """Of a chart in pixels; every fifth step has a mark."""
 
@@ -210,12 +211,10 @@ def _reported_table(procedures: Sequence[Procedure]) -> Table[Procedure]:
         "The model that is kept: what its user believes, and what is true",
         [
             Column("procedure", lambda shown: shown.title, names=True),
-            Column("variables", lambda shown: mean_text(shown.reported.variables), number=True),
-            Column("with signal", lambda shown: mean_text(shown.reported.signals), number=True),
-            Column("believed %", lambda shown: mean_text(shown.reported.believed), number=True),
-            Column("true %", lambda shown: mean_text(shown.reported.true), number=True),
-            Column("too high by", lambda shown: mean_text(shown.reported.excess, signed), number=True),
-            Column("data sets", lambda shown: shown.runs, number=True),
+            *numbers("variables = reported.variables; with signal = reported.signals", mean_text),
+            *numbers("believed % = reported.believed; true % = reported.true", mean_text),
+            *numbers("too high by = reported.excess", SIGNED),
+            *numbers("data sets = runs"),
         ],
         procedures,
     )
@@ -266,12 +265,10 @@ def _settings(procedures: Sequence[Procedure]) -> Table[Procedure]:
         "Other strengths of the signal",
         [
             Column("procedure", lambda shown: shown.title, names=True),
-            Column("signals of 10", lambda shown: mean_text(shown.signals), number=True),
-            Column("largest true %", lambda shown: mean_text(shown.peak), number=True),
-            Column("at variables", lambda shown: mean_text(shown.peak_at), number=True),
-            Column("true % at the end", lambda shown: mean_text(shown.final), number=True),
-            Column("test too high by", lambda shown: mean_text(shown.bias, signed), number=True),
-            Column("data sets", lambda shown: shown.runs, number=True),
+            *numbers("signals of 10 = signals; largest true % = peak; at variables = peak_at", mean_text),
+            *numbers("true % at the end = final", mean_text),
+            *numbers("test too high by = bias", SIGNED),
+            *numbers("data sets = runs"),
         ],
         [
             Group(rows, f"{SETTINGS[name].title}; the best rule is right for {decimal(SETTINGS[name].ceiling)} %")

@@ -10,7 +10,7 @@ from expril.commands.terminal import MOST_SEED
 from expril.report.chart import Axis, Figure, Key, Place, Series, Stage, Strip, Tick, count_axis, line_chart, make_axis
 from expril.report.document import PAGE, Block, Charts, Document, Fold, Medium, Section, Text
 from expril.report.numbers import decimal, points, signed, with_error
-from expril.report.table import Cell, Column, Group, Table, Tone, Written, attributes, text_table
+from expril.report.table import Cell, Column, Group, Table, Tone, Written, attributes, numbers, text_table
 from lab.cells import grouped
 from lab.paper.experiments import EXPERIMENTS, FIGURE, LEARNERS, TABLE
 from lab.paper.findings import CELLS, Counts, Gap, change, findings, gaps, setting_counts, table_counts
@@ -162,7 +162,7 @@ def _counts_columns(what: str) -> list[Column[Counts]]:
 
     return [
         Column(what, lambda row: row.title, names=True),
-        Column("runs", lambda row: row.runs, number=True),
+        *numbers("runs = runs"),
         Column("compared", lambda row: len(row.sides), number=True),
         *(Column[Counts](side, partial(many, side), number=True) for side in STANDING_TITLES),
     ]
@@ -271,11 +271,10 @@ def _tests(found: Reproduction) -> Table[Wilcoxon]:
     columns: list[Column[Wilcoxon]] = [
         _DATASET,
         Column("noise", lambda row: NOISE_TITLES[row.noise]),
-        Column("C − I", lambda row: signed(row.difference), number=True),
-        Column("p value", lambda row: probability(row.p_value), number=True),
+        *numbers("C − I = difference", signed),
+        *numbers("p value = p_value", probability),
         Column("runs", lambda row: row.runs, number=True, page=True),
-        Column("ours", lambda row: row.ours),
-        Column("paper", lambda row: row.paper),
+        *attributes("ours paper"),
         Column("verdict", lambda row: Cell(row.agreement, tone=AGREEMENTS.get(row.agreement, ""))),
     ]
     return Table.of("C-ExPriL against I-ExPriL", columns, found.wilcoxon)

@@ -12,7 +12,7 @@ import numpy as np
 
 from expril.report.document import Document, Section, Text
 from expril.report.provenance import Provenance
-from expril.report.table import Column, Table
+from expril.report.table import Column, Table, numbers
 from lab.averages import Mean, covers, marked
 from lab.cells import by_seed, grouped
 from lab.exact_counts import NOISE
@@ -160,8 +160,8 @@ def document(found: Findings) -> Document:
         Column("setting", lambda row: row.setting, names=True),
         Column("class", lambda row: row.place),
         Column("runs", lambda row: row.runs, number=True, page=True),
-        Column("prevalence", lambda row: f"{row.truth:.3f}", number=True),
-        Column("implied error", lambda row: f"{row.error:.4f}", number=True),
+        *numbers("prevalence = truth", "{:.3f}".format),
+        *numbers("implied error = error", "{:.4f}".format),
         Column("bias / error", lambda row: marked(row.bias.text("+.2f"), fine=row.unbiased), number=True),
         Column("holds", lambda row: marked(f"{row.holds:.3f}", fine=row.covers), number=True),
         Column("slope", _slope_text, number=True),

@@ -1,6 +1,6 @@
 """The study of sampling: the MBDE paper's figures and claims (Husain, Cranko and Nock), run again."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -9,7 +9,7 @@ import msgspec
 
 from expril.report.document import PAPER, Block, Document, Fold, Heading, Section, Text
 from expril.report.numbers import decimal
-from expril.report.table import Cell, Column, Group, Table, Tone, attributes
+from expril.report.table import Cell, Column, Group, Table, Tone, attributes, numbers
 from lab.averages import mean_text
 from lab.cells import epsilon_number
 from lab.sample import boosting
@@ -105,8 +105,7 @@ def _claims(claims: Sequence[Claim]) -> Table[Claim]:
         "The paper's claims beside what was measured",
         [
             Column("the paper", lambda claim: claim.says, names=True),
-            Column("where", lambda claim: claim.where),
-            Column("measured", lambda claim: claim.measured),
+            *attributes("where measured"),
             Column("verdict", lambda claim: Cell(claim.verdict, strong=True, tone=TONES.get(claim.verdict, ""))),
         ],
         claims,
@@ -124,18 +123,17 @@ def _measures(found: Findings, domains: Sequence[str]) -> Table[Row]:
         "Negative log-likelihood in nats and mode coverage",
         [
             Column("method", lambda row: NAMES[row.method], names=True),
-            Column("epsilon", lambda row: row.epsilon, number=True),
-            Column("NLL", lambda row: _mean(row.nll), number=True),
-            Column("coverage", lambda row: _mean(row.coverage), number=True),
-            Column("as printed", lambda row: _mean(row.printed), number=True),
-            Column("repeats", lambda row: row.nll.runs, number=True),
+            *numbers("epsilon = epsilon"),
+            *numbers("NLL = nll; coverage = coverage; as printed = printed", _mean),
+            *numbers("repeats = nll.runs"),
             Column("lattice", lambda row: row.variant or "–"),
         ],
         groups,
     )
 
 
-_mean = partial(mean_text, form=partial(decimal, digits=DIGITS), digits=DIGITS)
+digits = partial(decimal, digits=DIGITS)
+_mean = partial(mean_text, form=digits, digits=DIGITS)
 
 
 def _lines(found: Findings, method: str) -> Table[str]:
@@ -169,23 +167,24 @@ def _checked(checks: Sequence[Check]) -> dict[str, list[Check]]:
 def _checks(caption: str, groups: Mapping[str, Sequence[Check]]) -> Table[Check]:
     """How often each theorem was kept."""
 
-    def of(part: str, whole: str) -> Callable[[Check], str]:
-        return lambda check: f"{getattr(check, part)} of {getattr(check, whole)}"
+    def of(whole: str, parts: str) -> Iterator[Column[Check]]:
+        for heading, _, part in (text.rpartition(" = ") for text in parts.split("; ")):
+            yield Column(heading, partial(share, part, whole), number=True)
+
+    def share(part: str, whole: str, check: Check) -> str:
+        return f"{getattr(check, part)} of {getattr(check, whole)}"
 
     return Table(
         caption,
         [
             Column("epsilon", lambda check: check.epsilon, names=True),
-            Column("largest log ratio over ε/2", lambda check: decimal(check.furthest, DIGITS), number=True),
-            Column("in the mollifier", of("in_range", "densities"), number=True),
-            Column("gain Δ, mean", lambda check: decimal(check.gain, DIGITS), number=True),
-            Column("at most ε/2 (10)", of("below_most", "densities"), number=True),
-            Column("high regime", of("high", "densities"), number=True),
-            Column("(11) as printed", of("above_least", "high"), number=True),
-            Column("as proved", of("above_least_proved", "high"), number=True),
-            Column("weak learners", of("weak", "steps"), number=True),
-            Column("Theorem 6 as printed", of("above_printed", "weak"), number=True),
-            Column("as proved", of("above_proved", "weak"), number=True),
+            *numbers("largest log ratio over ε/2 = furthest", digits),
+            *of("densities", "in the mollifier = in_range"),
+            *numbers("gain Δ, mean = gain", digits),
+            *of("densities", "at most ε/2 (10) = below_most; high regime = high"),
+            *of("high", "(11) as printed = above_least; as proved = above_least_proved"),
+            *of("steps", "weak learners = weak"),
+            *of("weak", "Theorem 6 as printed = above_printed; as proved = above_proved"),
         ],
         [Group(rows, title) for title, rows in groups.items()],
     )

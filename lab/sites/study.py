@@ -6,7 +6,7 @@ from functools import partial
 from expril.report.chart import Figure, Key, Level, Place, Series
 from expril.report.document import PAGE, Charts, Document, Facts, Fold, Section, Text
 from expril.report.numbers import count, decimal, signed
-from expril.report.table import Cell, Column, Group, Table, attributes
+from expril.report.table import Cell, Column, Group, Table, attributes, numbers
 from lab.averages import Interval, log_chart, mean_columns, mean_text
 from lab.cells import grouped
 from lab.problems import check_problems
@@ -110,10 +110,8 @@ def _accuracies(epsilon: str, points: Sequence[Point], *, first: bool) -> Sectio
     problems = grouped(points, lambda point: _title(point.problem))
     columns: list[Column[Point]] = [
         Column("sites", lambda point: point.sites, names=True),
-        Column("noise at each site", lambda point: mean_text(point.local), number=True),
-        Column("summed securely", lambda point: mean_text(point.secure), number=True),
-        Column("gain", lambda point: _gain(point.gain), number=True),
-        Column("gain in AUC", lambda point: _gain(point.auc_gain), number=True),
+        *numbers("noise at each site = local; summed securely = secure", mean_text),
+        *numbers("gain = gain; gain in AUC = auc_gain", _gain),
         Column("repeats", _runs, number=True),
     ]
     title = f"Accuracy at epsilon {epsilon}"
@@ -130,8 +128,8 @@ def _accuracies(epsilon: str, points: Sequence[Point], *, first: bool) -> Sectio
     )
 
 
-def _gain(gain: Interval | None) -> Cell:
-    return Cell(mean_text(gain, signed), tone="" if gain is None else gain.tone)
+def _gain(gain: Interval) -> Cell:
+    return Cell(mean_text(gain, signed), tone=gain.tone)
 
 
 def _runs(point: Point) -> int:
@@ -172,11 +170,8 @@ def _noises(opened: Sequence[Opened]) -> Table[Opened]:
         "Variance of an opened number, in variances of one noise",
         [
             Column("sites n", lambda row: row.sites, names=True),
-            Column("colluders t", lambda row: row.colluders, number=True),
-            Column("dropouts u", lambda row: row.dropouts, number=True),
-            Column("shares h", lambda row: row.shares, number=True),
-            Column("bound n/h", lambda row: f"{row.bound:.3f}", number=True),
-            Column("measured", lambda row: f"{row.measured:.3f}", number=True),
+            *numbers("colluders t = colluders; dropouts u = dropouts; shares h = shares"),
+            *numbers("bound n/h = bound; measured = measured", "{:.3f}".format),
             Column("99.9 % interval", lambda row: f"{row.low:.3f} to {row.high:.3f}", number=True),
             Column("bound", _kept, number=True),
             Column("noise at each site", lambda row: decimal(row.local) if row.local else "–", number=True),
@@ -248,8 +243,7 @@ def _lost(fates: Sequence[Fate]) -> Table[Fate]:
         Column("silent", silent, names=True),
         Column("from the step", lambda fate: STEP_WORDS[fate.step] if fate.silent else "–"),
         Column("the sum", result),
-        Column("sites in it", lambda fate: fate.summed, number=True),
-        Column("sites charged", lambda fate: fate.charged, number=True),
+        *numbers("sites in it = summed; sites charged = charged"),
         Column("variance", lambda fate: f"{fate.noise:.2f}" if fate.opened else "–", number=True),
         Column("lost", lost),
     ]
