@@ -10,8 +10,7 @@ import numpy as np
 from expril.report.provenance import Provenance
 from lab.averages import Deviation, Mean
 from lab.cells import INFINITE, by_seed, differences, epsilon_order, grouped, place
-from lab.comparison.cells import Outcome
-from lab.comparison.contestants import CONTESTANTS, DEFAULT, Group
+from lab.comparison.contestants import CONTESTANTS, DEFAULT, Group, Outcome
 from lab.comparison.measures import Reliability
 from lab.problems import PROBLEMS
 from simulations.expectations import agrees

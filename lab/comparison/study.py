@@ -20,8 +20,7 @@ from expril.report.document import (
 )
 from expril.report.table import Table
 from lab.cells import INFINITE, epsilon_number
-from lab.comparison.cells import Outcome, cells_file, compute, file_settings, tasks
-from lab.comparison.contestants import CONTESTANTS
+from lab.comparison.contestants import CONTESTANTS, Outcome, cells_file, compute, file_settings, tasks
 from lab.comparison.findings import Claims, Comparison, Row, ShareBin, findings
 from lab.comparison.tables import (
     DETAILS,

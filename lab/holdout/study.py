@@ -11,10 +11,9 @@ from expril.report.numbers import decimal, points, signed
 from expril.report.table import Cell, Column, Group, Table, Written, numbers, text_table
 from lab.averages import mean_text
 from lab.cells import INFINITE, grouped
-from lab.holdout.claims import Claim, Verdict
 from lab.holdout.curator import SOLVERS
 from lab.holdout.draws import BLOG, SETTINGS, SIGNALS, Sizes
-from lab.holdout.findings import TITLES, Band, Cost, Findings, Procedure, findings
+from lab.holdout.findings import TITLES, Band, Claim, Cost, Findings, Procedure, Verdict, findings
 from lab.holdout.runs import (
     EACH_CANDIDATE,
     EACH_STEP,

@@ -24,8 +24,17 @@ from lab import problems as problems_module
 from lab.__main__ import app
 from lab.cells import epsilon_text, shortest
 from lab.comparison.bars import LEAST, REFERENCE, standings
-from lab.comparison.cells import Outcome, asked_epsilons, cells_file, file_settings, runs_of, tasks
-from lab.comparison.contestants import CONTESTANTS, DEFAULT, paper_options
+from lab.comparison.contestants import (
+    CONTESTANTS,
+    DEFAULT,
+    Outcome,
+    asked_epsilons,
+    cells_file,
+    file_settings,
+    paper_options,
+    runs_of,
+    tasks,
+)
 from lab.comparison.findings import averages, findings, holds
 from lab.comparison.matrices import make_matrices
 from lab.comparison.measures import measure

@@ -21,8 +21,7 @@ from lab import problems
 from lab.__main__ import app
 from lab.averages import Interval, mean_text
 from lab.comparison import contestants
-from lab.comparison.cells import file_settings
-from lab.comparison.contestants import CONTESTANTS, SEVERAL_SITES
+from lab.comparison.contestants import CONTESTANTS, SEVERAL_SITES, file_settings
 from lab.comparison.studies import make_study, run_study
 from lab.problems import PROBLEMS
 from lab.sites import accuracy, study

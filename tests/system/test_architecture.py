@@ -46,7 +46,7 @@ PINNED = {
         "curator_node/ledger/migrations/versions/r0001_as_expril_0_2.py",
         "curator_node/ledger/migrations/versions/r0002_held_proposals.py",
     },
-    "opendp": {"curator_node/mechanisms.py", "lab/peers/odometer.py"},
+    "opendp": {"curator_node/mechanisms.py", "lab/peers/marginals.py"},
     "torch": {
         "learner_node/label_model/cell_networks.py",
         "learner_node/networks.py",
