@@ -116,14 +116,22 @@ Summary = Callable[[Sequence[Any]], Mean | float]
 """Runs -> a number of them."""
 
 
-def mean(value: Callable[[Any], float]) -> Summary:
+Value = Callable[[Any], float] | str
+"""A run -> a number of it, or the name of one of a `Run`."""
+
+
+def mean(value: Value) -> Summary:
     """The mean of a number of each run, with its error."""
-    return lambda runs: Mean.of(map(value, runs))
+    return lambda runs: Mean.of(_values(value, runs))
 
 
-def plain(value: Callable[[Any], float]) -> Summary:
+def plain(value: Value) -> Summary:
     """The mean alone."""
-    return lambda runs: float(np.mean([value(run) for run in runs]))
+    return lambda runs: float(np.mean(_values(value, runs)))
+
+
+def _values(value: Value, runs: Iterable[Any]) -> list[float]:
+    return [run.numbers[value] if isinstance(value, str) else value(run) for run in runs]
 
 
 class Average(msgspec.Struct, frozen=True):
@@ -190,6 +198,7 @@ def number(
     form: str,
     factor: float = 1.0,
     fine: Callable[[Average], bool] = lambda _row: True,
+    title: str = "",
 ) -> Column[Average]:
     """A column of a number, times a factor; marked with (!) where it is not `fine`."""
 
@@ -199,7 +208,7 @@ def number(
             value.text(form, factor) if isinstance(value, Mean) else f"{factor * value:{form}}", fine=fine(row)
         )
 
-    return Column(heading, show, number=True)
+    return Column(heading, show, number=True, title=title)
 
 
 def covers(share: float, runs: int, forgiven: float) -> bool:

@@ -7,9 +7,7 @@ then no model can beat the majority class or rank. No curator is involved: see `
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
-from operator import attrgetter
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
@@ -30,7 +28,7 @@ from lab.averages import (
     number,
     plain,
 )
-from lab.cells import TaskCell, epsilon_order
+from lab.cells import Run, epsilon_order
 from lab.comparison.measures import measure
 from lab.exact_counts import NOISE, learn_from_counts
 from lab.problems import PROBLEMS, load_halves, scenario_split
@@ -58,11 +56,23 @@ DATASETS: dict[str, Callable[[int], Split]] = {
     },
 }
 """Name -> split of a seed; "c" is the contribution bound, 1 where none is named."""
-MEASURES = (
-    "accuracy", "expected", "low", "high", "holds", "verdict",
-    "auc", "expected_auc", "auc_low", "auc_high", "auc_holds", "ranks", "error_before", "error_after",
-)  # fmt: skip
-"""Attributes of a run of which means are shown."""
+MEASURES = {
+    "accuracy": "on the test records; with coin flips the exact one",
+    "expected": "accuracy that the learner expects",
+    "low": "of its interval",
+    "high": "of its interval",
+    "holds": "interval and accuracy agree, give or take the test records' chance error (by unit)",
+    "verdict": "the learner says that it beats the majority class",
+    "auc": "on the test records; with coin flips 1/2",
+    "expected_auc": "that the learner expects",
+    "auc_low": "of its interval",
+    "auc_high": "of its interval",
+    "auc_holds": "as with accuracy",
+    "ranks": "the learner says that it ranks better than chance",
+    "error_before": "expected calibration error on the test records, before the model's mean is matched",
+    "error_after": "the same after it",
+}
+"""Numbers of a run, what a learner said of itself and what was so; shares, not percent."""
 ALL = "all"
 READING = (
     "Bias is what is expected less what the test records say, in points, with its standard error. Holds: the interval "
@@ -72,49 +82,8 @@ READING = (
 )
 
 
-class Estimate(TaskCell, frozen=True):
-    """What one learner said of itself, and what was so; shares, not percent.
-
-    Attributes:
-        problem: key of `DATASETS`.
-        maker: of the labels, `OWN` or `COIN`.
-        accuracy: on the test records; with coin flips the exact one.
-        majority: share of the private records' more frequent class.
-        expected: accuracy that the learner expects.
-        low, high: of its interval.
-        holds: whether interval and accuracy agree, give or take the test records' chance error (by unit).
-        verdict: whether the learner says that it beats the majority class.
-        auc: on the test records; with coin flips 1/2.
-        expected_auc: that the learner expects.
-        auc_low, auc_high: of its interval.
-        auc_holds: as `holds`.
-        ranks: whether the learner says that it ranks better than chance.
-        error_before: expected calibration error on the test records, before the model's mean is matched.
-        error_after: the same after it.
-    """
-
-    problem: str = msgspec.field(name="dataset")
-    maker: str = msgspec.field(name="labels")
-    accuracy: float
-    majority: float
-    expected: float
-    low: float
-    high: float
-    holds: bool
-    verdict: bool
-    auc: float
-    expected_auc: float
-    auc_low: float
-    auc_high: float
-    auc_holds: bool
-    ranks: bool
-    error_before: float
-    error_after: float
-    seconds: float = 0.0
-
-
-def compute(task: Task) -> Estimate:
-    """One run."""
+def compute(task: Task) -> Run:
+    """One run: `MEASURES`, and the share of the private records' more frequent class."""
     coin = task.maker == COIN
     split = DATASETS[task.problem](task.seed)
     rng = np.random.default_rng([99, task.seed, int(1000 * float(Fraction(task.epsilon))), int(coin)])
@@ -126,24 +95,24 @@ def compute(task: Task) -> Estimate:
     model, told = learnt(split, labels, Fraction(task.epsilon), rng)
     raw, after = model.unshifted(coordinates(model.features, split.test)), model.probability(split.test)
     accuracy, error, auc, spread = _exact(after, share) if coin else _tested(after, test_labels, split)
-    return Estimate(
-        *task,
-        accuracy=accuracy,
-        majority=max(share, 1 - share),
-        expected=told.accuracy,
-        low=told.low,
-        high=told.high,
-        holds=within(told.accuracy, told.low, told.high, accuracy, error),
-        verdict=told.beats_majority,
-        auc=auc,
-        expected_auc=told.auc,
-        auc_low=told.auc_low,
-        auc_high=told.auc_high,
-        auc_holds=within(told.auc, told.auc_low, told.auc_high, auc, spread),
-        ranks=told.ranks,
-        error_before=measure(raw, test_labels).reliability.error / 100,
-        error_after=measure(after, test_labels).reliability.error / 100,
-    )
+    numbers = {
+        "accuracy": accuracy,
+        "expected": told.accuracy,
+        "low": told.low,
+        "high": told.high,
+        "holds": within(told.accuracy, told.low, told.high, accuracy, error),
+        "verdict": told.beats_majority,
+        "auc": auc,
+        "expected_auc": told.auc,
+        "auc_low": told.auc_low,
+        "auc_high": told.auc_high,
+        "auc_holds": within(told.auc, told.auc_low, told.auc_high, auc, spread),
+        "ranks": told.ranks,
+        "error_before": measure(raw, test_labels).reliability.error / 100,
+        "error_after": measure(after, test_labels).reliability.error / 100,
+        "majority": max(share, 1 - share),
+    }
+    return Run(*task, {name: float(number) for name, number in numbers.items()})
 
 
 def learnt(
@@ -197,15 +166,15 @@ SCORES = {
     "accuracy": ("expected", "accuracy", "low", "high", "holds"),
     "auc": ("expected_auc", "auc", "auc_low", "auc_high", "auc_holds"),
 }
-"""Score -> attributes of a run: expected, found, low, high, holds."""
+"""Score -> numbers of a run: expected, found, low, high, holds."""
 
 
 def _coverage(score: str) -> dict[str, Summary]:
     """Bias and half-width in points, and how often the intervals hold."""
-    expected, found, low, high, holds = map(attrgetter, SCORES[score])
+    expected, found, low, high, holds = SCORES[score]
     return {
-        f"{score}_bias": mean(lambda run: 100.0 * (expected(run) - found(run))),
-        f"{score}_half_width": plain(lambda run: 50.0 * (high(run) - low(run))),
+        f"{score}_bias": mean(lambda run: 100.0 * (run.numbers[expected] - run.numbers[found])),
+        f"{score}_half_width": plain(lambda run: 50.0 * (run.numbers[high] - run.numbers[low])),
         f"{score}_holds": plain(holds),
     }
 
@@ -213,11 +182,11 @@ def _coverage(score: str) -> dict[str, Summary]:
 NUMBERS = {
     **_coverage("accuracy"),
     **_coverage("auc"),
-    **{f"mean_{name}": plain(attrgetter(name)) for name in MEASURES},
+    **{f"mean_{name}": plain(name) for name in MEASURES},
 }
 
 
-def findings(cells: Mapping[str, Sequence[Estimate]], provenance: Provenance | None = None) -> Averages:
+def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Averages:
     """Of each sort of labels and epsilon, all data sets together and each."""
     named = (((run.maker, run.epsilon, name), run) for run in cells["runs"] for name in (ALL, run.problem))
     return averages(named, NUMBERS, ((OWN, COIN), epsilon_order, [ALL, *sorted(DATASETS)]), provenance)
@@ -230,7 +199,7 @@ def document(found: Averages) -> Document:
         rows = [row for row in found.rows if row.names[0] == labels]
         columns = [*names("epsilon; data set", 1), *_columns("bias", "accuracy"), *_columns("bias of AUC", "auc")]
         coverage = Table.of(f"Bias and coverage, labels: {labels}", columns, rows)
-        measures = [number(name.replace("_", " "), f"mean_{name}", ".3f") for name in MEASURES]
+        measures = [number(name.replace("_", " "), f"mean_{name}", ".3f", title=it) for name, it in MEASURES.items()]
         means = Table.of(f"Means, labels: {labels}", [*names("epsilon; data set", 1), *measures, RUNS], rows)
         sections.append(Section(f"Labels: {labels}", [Text(READING), coverage, means]))
     return document_of("estimates", sections, found.provenance)
@@ -254,7 +223,7 @@ def _columns(bias: str, score: str) -> list[Column[Average]]:
 
 STUDY = Study(
     name="estimates",
-    parts=[Part("runs", Estimate, lambda order: order.tasks("datasets", "labels"), compute)],
+    parts=[Part("runs", Run, lambda order: order.tasks("datasets", "labels"), compute)],
     findings=findings,
     document=document,
     choices={"datasets": tuple(DATASETS), "labels": (OWN, COIN)},

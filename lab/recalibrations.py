@@ -167,8 +167,8 @@ NUMBERS = {
     **{f"{rule}: on": _on(least) for rule, least in RULES.items()},
     **{f"{rule}: log loss": _gain("log_loss", least) for rule, least in RULES.items()},
     **{f"{rule}: Brier": _gain("brier", least) for rule, least in RULES.items()},
-    "slope held": plain(lambda run: run.numbers["slope_held"]),
-    "intercept held": plain(lambda run: run.numbers["intercept_held"]),
+    "slope held": plain("slope_held"),
+    "intercept held": plain("intercept_held"),
 }
 
 

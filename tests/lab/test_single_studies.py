@@ -227,7 +227,7 @@ def test_a_validation_holds_what_it_says(part):
 
 def test_differences_of_perspectives_are_paired():
     def cell(setting, seed, accuracy, dataset="A"):
-        return perspectives.Screening(dataset, setting, "1/10", seed, accuracy, 0.5, 2.0)
+        return Run(dataset, setting, "1/10", seed, {"accuracy": accuracy, "log_loss": 0.5}, 2.0)
 
     cells = [cell("cells", 1, 80.0), cell("cells", 2, 90.0), cell("informative", 1, 81.0), cell("informative", 2, 93.0)]
     alone = cell("informative", 9, 50.0, "B")
@@ -241,8 +241,8 @@ def test_differences_of_perspectives_are_paired():
 def test_a_study_of_a_perspective_is_made():
     cell = perspectives.compute(Task("A", "adaptive-cells, tree", "1", 5000))
     assert cell.key == Task("A", "adaptive-cells, tree", "1", 5000)
-    assert 50 < cell.accuracy <= 100
-    assert 0 < cell.log_loss < 1
+    assert 50 < cell.numbers["accuracy"] <= 100
+    assert 0 < cell.numbers["log_loss"] < 1
 
 
 # An additive question, and many attributes.
