@@ -318,15 +318,11 @@ class Outcome(TaskCell, frozen=True):
 
 def tasks(order: Order) -> list[Task]:
     """All cells, the first run of everything before the second of anything."""
-    size = order.size
-    epsilons = shortest(size.epsilons)
+    epsilons = shortest(order.size.epsilons)
     return [
-        Task(problem, name, epsilon, order.seed + run)
-        for run in range(size.repeats)
-        for problem in size.axes["datasets"]
-        for name in size.axes["strategies"]
-        if run < runs_of(CONTESTANTS[name], problem, size.repeats)
-        for epsilon in asked_epsilons(CONTESTANTS[name], epsilons)
+        task
+        for task in order.tasks("datasets", "strategies", lambda name: asked_epsilons(CONTESTANTS[name], epsilons))
+        if task.seed - order.seed < runs_of(CONTESTANTS[task.maker], task.problem, order.size.repeats)
     ]
 
 

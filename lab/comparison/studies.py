@@ -5,7 +5,7 @@ is the distance: messages are handed over by direct calls. What is trained in si
 what is not.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from types import MappingProxyType
@@ -18,11 +18,12 @@ from curator_node.site import temporary_site
 from lab.paper.laboratory import train_in_site
 from lab.peers import PeerKind, PeerTask, run_peer
 from lab.problems import PROBLEMS
-from lab.splits import Options, Split
+from lab.splits import Options, Site, Split
 from learner_node.learn import Learned, learn
 from learner_node.pooling import POOLED, SECURE, Pooling
 from learner_node.strategies.base import SourceEstimate, class_probabilities, train_alone
 from learner_node.strategies.paper import NetworkModel
+from learner_node.study import Federation
 from protocol.envelopes import SigningKey
 from simulations.campaign.curators import roomy_policy, spent
 from simulations.carriers.direct import direct_federation
@@ -73,6 +74,20 @@ def accuracy_claims(learned: Learned) -> Mapping[str, float]:
     }
 
 
+def federated(
+    sites: Sequence[Site], pooling: Pooling = "sum", kinds: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+) -> tuple[Federation, Callable[[], Fraction]]:
+    """Curators of these sites, and what the costliest of them was charged by its ledger; else as `make_study`."""
+    learner = SigningKey.generate()
+    keys = {site.name: SigningKey.generate() for site in sites}
+    members = [key.public for key in keys.values()] if pooling == SECURE else []
+    held = {}
+    for site in sites:
+        policy = roomy_policy(learner, name=site.name, members=members, kinds=kinds)
+        held[site.name] = temporary_site(site.frame, site.steward, policy, key=keys[site.name])
+    return direct_federation(held, learner), lambda: max(spent(each, learner) for each in held.values())
+
+
 def make_study(
     split: Split,
     strategy: str,
@@ -97,20 +112,9 @@ def make_study(
         ConfigurationError: the strategy does not take these options.
         NoCuratorError: a curator refused.
     """
-    learner = SigningKey.generate()
-    keys = {site.name: SigningKey.generate() for site in split.sites}
-    members = [key.public for key in keys.values()] if pooling == SECURE else []
-    held = {
-        site.name: temporary_site(
-            site.frame,
-            site.steward,
-            roomy_policy(learner, name=site.name, members=members, kinds=kinds),
-            key=keys[site.name],
-        )
-        for site in split.sites
-    }
+    federation, charged = federated(split.sites, pooling, kinds)
     learned = learn(
-        direct_federation(held, learner),
+        federation,
         lambda _schema: split.source,
         strategy=strategy,
         options=options,
@@ -118,10 +122,9 @@ def make_study(
         pooling=pooling,
         seed=split.seed,
     )
-    charged = max(spent(each, learner) for each in held.values())
-    if not charged == learned.epsilon_claimed == epsilon:
+    if not charged() == learned.epsilon_claimed == epsilon:
         raise WrongCostError(
-            f"{strategy} on {split.problem}: asked for {epsilon}, claimed {learned.epsilon_claimed}, spent {charged}"
+            f"{strategy} on {split.problem}: asked for {epsilon}, claimed {learned.epsilon_claimed}, spent {charged()}"
         )
     return learned
 

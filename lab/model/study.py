@@ -189,14 +189,8 @@ def _chart(found: Findings, problem: str) -> Figure:
 
 
 def tasks(order: Order) -> list[Task]:
-    """All studies, the first repeat of everything before the second of anything; what is not private has no epsilon."""
-    return [
-        Task(problem, name, epsilon, seed)
-        for seed in order.seeds
-        for problem in order.size.axes["problems"]
-        for name in order.size.axes["methods"]
-        for epsilon in (order.size.epsilons if WAYS[name].ceiling else (INFINITE,))
-    ]
+    """All studies; what is not private has no epsilon."""
+    return order.tasks("problems", "methods", lambda name: order.size.epsilons if WAYS[name].ceiling else (INFINITE,))
 
 
 def _settings(order: Order) -> dict[str, object]:

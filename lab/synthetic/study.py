@@ -67,13 +67,8 @@ class Findings(msgspec.Struct, frozen=True):
 
 def tasks(order: Order) -> list[Task]:
     """All cells, the first run of everything before the second of anything; what is not private is made once a run."""
-    return [
-        Task(problem, name, epsilon, seed)
-        for seed in order.seeds
-        for problem in order.size.axes["datasets"]
-        for name in order.size.axes["generators"]
-        for epsilon in (shortest(order.size.epsilons) if GENERATORS[name].private else (INFINITE,))
-    ]
+    private = shortest(order.size.epsilons)
+    return order.tasks("datasets", "generators", lambda name: private if GENERATORS[name].private else (INFINITE,))
 
 
 def compute(task: Task) -> Finished:
