@@ -8,6 +8,7 @@ are paired: the recalibrated model less the same model as it is, in the populati
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import islice, product
 
 import numpy as np
@@ -159,12 +160,12 @@ def _gain(score: str, least: float) -> Summary:
     return mean(lambda run: 1000.0 * run.numbers[score] if run.numbers["factor"] > least else 0.0)
 
 
-def _on(least: float) -> Summary:
-    return plain(lambda run: run.numbers["factor"] > least)
+def _on(least: float, run: Run) -> bool:
+    return run.numbers["factor"] > least
 
 
 NUMBERS = {
-    **{f"{rule}: on": _on(least) for rule, least in RULES.items()},
+    **{f"{rule}: on": plain(partial(_on, least)) for rule, least in RULES.items()},
     **{f"{rule}: log loss": _gain("log_loss", least) for rule, least in RULES.items()},
     **{f"{rule}: Brier": _gain("brier", least) for rule, least in RULES.items()},
     "slope held": plain("slope_held"),

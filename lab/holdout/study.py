@@ -1,9 +1,10 @@
 """The study of holdouts: a blog's experiment on many data sets, beside a curator that answers by the query kind."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from fractions import Fraction
 from functools import partial
+from operator import attrgetter
 
 from expril.report.chart import Figure, Key, Level, Place, Series, Stage, line_chart, make_axis
 from expril.report.document import PAPER, Charts, Document, Heading, Section, Text
@@ -276,31 +277,23 @@ def _settings(procedures: Sequence[Procedure]) -> Table[Procedure]:
     )
 
 
-@dataclass(frozen=True)
-class _Step:
-    """One step of one procedure."""
-
-    shown: Procedure
-    step: int
-
-
-def _steps_table(procedures: Sequence[Procedure]) -> Table[_Step]:
+def _steps_table(procedures: Sequence[Procedure]) -> Table[tuple[Procedure, int]]:
     """A row for each setting, procedure, epsilon and step; `_low` and `_high` hold eight of ten data sets."""
 
-    def of_procedure(name: str) -> Callable[[_Step], object]:
-        return lambda row: getattr(row.shown, name)
+    def of_procedure(name: str) -> Callable[[tuple[Procedure, int]], object]:
+        return lambda row: getattr(row[0], name)
 
-    def of_band(part: str, name: str) -> Callable[[_Step], str]:
-        return lambda row: points(getattr(getattr(row.shown, part), name)[row.step])
+    def of_band(name: str) -> Callable[[tuple[Procedure, int]], str]:
+        return lambda row: points(attrgetter(name)(row[0])[row[1]])
 
     columns = [Column(name, of_procedure(name)) for name in ("setting", "procedure", "epsilon", "runs")]
-    columns += [Column("variables", lambda row: row.step + 1)]
+    columns += [Column("variables", lambda row: row[1] + 1)]
     columns += [
-        Column(part if name == "mean" else f"{part}_{name}", of_band(part, name))
+        Column(part if name == "mean" else f"{part}_{name}", of_band(f"{part}.{name}"))
         for part in ("train", "test", "fresh", "believed", "found")
         for name in ("mean", "low", "high")
     ]
-    rows = [_Step(shown, step) for shown in procedures for step in range(len(shown.fresh.mean))]
+    rows = [(shown, step) for shown in procedures for step in range(len(shown.fresh.mean))]
     return Table.of("curves", columns, rows)
 
 

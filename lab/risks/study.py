@@ -6,6 +6,7 @@ Private records are drawn from it, with replacement; no curator is involved: see
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -156,6 +157,13 @@ def _pairs(runs: Sequence[RiskRun]) -> tuple[Pairs, ...]:
 
 def document(found: Findings) -> Document:
     """Each setting and class, how many meet each bar, and the paired differences."""
+
+    def slope(row: Row) -> str:
+        return "–" if row.slope is None else marked(row.slope.text(".2f"), fine=row.calibrated is not False)
+
+    def difference(name: str, means: Mapping[str, Mean]) -> str:
+        return means[name].text("+.3f", 100.0)
+
     columns: list[Column[Row]] = [
         Column("setting", lambda row: row.setting, names=True),
         Column("class", lambda row: row.place),
@@ -164,8 +172,8 @@ def document(found: Findings) -> Document:
         *numbers("implied error = error", "{:.4f}".format),
         Column("bias / error", lambda row: marked(row.bias.text("+.2f"), fine=row.unbiased), number=True),
         Column("holds", lambda row: marked(f"{row.holds:.3f}", fine=row.covers), number=True),
-        Column("slope", _slope_text, number=True),
-        Column("regression", lambda row: f"{row.regression.value:.2f}" if row.regression else "-", number=True),
+        Column("slope", slope, number=True),
+        *numbers("regression = regression", lambda regression: f"{regression.value:.2f}"),
     ]
     judged = {
         "unbiased": [row.unbiased for row in found.rows],
@@ -180,7 +188,7 @@ def document(found: Findings) -> Document:
     pairs: list[Column[Pairs]] = [
         Column("epsilon", lambda row: row.epsilon, names=True),
         Column("pairs", lambda row: row.differences["auc"].runs, number=True),
-        *map(_difference, MEASURES),
+        *(numbers(f"{name} = differences", partial(difference, name))[0] for name in MEASURES),
     ]
     counts = Table.of("Bars met", counted, tuple(judged) if found.rows else ())
     differences = Table.of("Against the model without networks", pairs, found.pairs)
@@ -190,14 +198,6 @@ def document(found: Findings) -> Document:
         Section("Against the model without networks", [Text(READING_PAIRS), differences]),
     ]
     return document_of("risks", sections, found.provenance)
-
-
-def _slope_text(row: Row) -> str:
-    return "-" if row.slope is None else marked(row.slope.text(".2f"), fine=row.calibrated is not False)
-
-
-def _difference(name: str) -> Column[Pairs]:
-    return Column(name, lambda row: row.differences[name].text("+.3f", 100.0), number=True)
 
 
 def tasks(order: Order) -> list[Task]:
