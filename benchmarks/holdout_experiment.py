@@ -14,8 +14,9 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.common import Result, at_most
 from expril.report.provenance import cores
+from lab.cells import INFINITE
 from lab.holdout.draws import BLOG, Sizes
-from lab.holdout.runs import LARGE, NAIVE, NO_EPSILON, THRESHOLDOUT, Run, compute_run
+from lab.holdout.runs import LARGE, NAIVE, THRESHOLDOUT, Run, compute_run
 from simulations.campaign.runner import run_missing
 from simulations.campaign.store import Task
 
@@ -26,7 +27,7 @@ MINUTES = 10
 def run() -> list[Result]:
     """See the module."""
     jobs = min(MOST_CORES, cores())
-    tasks = [Task(BLOG, name, NO_EPSILON, seed) for seed in range(REPEATS) for name in (NAIVE, THRESHOLDOUT, LARGE)]
+    tasks = [Task(BLOG, name, INFINITE, seed) for seed in range(REPEATS) for name in (NAIVE, THRESHOLDOUT, LARGE)]
     with TemporaryDirectory() as folder:
         path = Path(folder) / "runs.jsonl"
         start, before = time.perf_counter(), _processor()

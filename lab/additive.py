@@ -10,17 +10,18 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
-from sklearn.metrics import roc_auc_score
 
 from expril.report.document import Document, Section, Text
 from expril.report.provenance import Provenance
 from expril.report.table import Table
-from lab.averages import RUNS, Averages, Run, averages, mean, names, number, plain, summary
+from lab.averages import RUNS, Averages, averages, mean, names, number, plain
+from lab.cells import Run, epsilon_order
 from lab.comparison.contestants import LACE_OR_HOSPITAL, OF_READMISSION
+from lab.comparison.measures import scores
 from lab.comparison.studies import make_study
-from lab.epsilons import epsilon_order
 from lab.problems import PROBLEMS, load_split
 from lab.splits import Options, Split
+from lab.studies import document_of
 from simulations.campaign.store import Task
 from simulations.campaign.study import Order, Part, Size, Study
 
@@ -58,25 +59,17 @@ OF_READMISSION_ALONE = {"named", "published"}
 def compute(task: Task) -> Run:
     """One run: accuracy and area on the test records, in percent."""
     split, begun = load_split(task.problem, task.seed), time.process_time()
-    probability, truth = WAYS[task.maker](split, Fraction(task.epsilon)), split.test_labels
-    scores = {
-        "accuracy": 100 * float(np.mean((probability > 0.5) == truth)),
-        "auc": 100 * float(roc_auc_score(truth, probability)),
-    }
-    return Run(*task, scores, time.process_time() - begun)
+    accuracy, area = scores(WAYS[task.maker](split, Fraction(task.epsilon)), split.test_labels)
+    return Run(*task, {"accuracy": accuracy, "auc": area}, time.process_time() - begun)
 
 
-NUMBERS = {
-    "accuracy": mean(lambda run: run.numbers["accuracy"]),
-    "auc": mean(lambda run: run.numbers["auc"]),
-    "seconds": plain(lambda run: run.seconds),
-}
+NUMBERS = {"accuracy": mean("accuracy"), "auc": mean("auc"), "seconds": plain(lambda run: run.seconds)}
 
 
 def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Averages:
     """Of each problem, epsilon and way."""
     named = (((run.problem, run.epsilon, run.maker), run) for run in cells["runs"])
-    return averages(named, NUMBERS, (list(PROBLEMS).index, epsilon_order, list(WAYS).index), provenance)
+    return averages(named, NUMBERS, (list(PROBLEMS), epsilon_order, list(WAYS)), provenance)
 
 
 def document(found: Averages) -> Document:
@@ -89,7 +82,7 @@ def document(found: Averages) -> Document:
         RUNS,
     ]
     section = Section("Accuracy and AUC", [Text(READING), Table.of("Accuracy and AUC", columns, found.rows)])
-    return summary("additive", "An additive question beside cells", "strategies.md", [section], found.provenance)
+    return document_of("additive", [section], found.provenance)
 
 
 def tasks(order: Order) -> list[Task]:

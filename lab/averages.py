@@ -1,43 +1,24 @@
-"""What most studies of the laboratory find: averages over runs that share some names, and tables of them."""
+"""What most studies of the laboratory find: means of runs, averages over those that share names, and tables of them."""
 
-from collections import defaultdict
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Self
 
 import msgspec
 import numpy as np
-from numpy.typing import ArrayLike
+from scipy.stats import t
 
-from expril.report.document import Document, Section
+from expril.report.chart import Figure, Place, Series, line_chart, log_axis
+from expril.report.numbers import decimal, points, with_error
 from expril.report.provenance import Provenance
-from expril.report.table import Column
-from simulations.campaign.store import Task
+from expril.report.table import Column, Tone
+from lab.cells import Item, Rank, grouped
 
-Item = TypeVar("Item")
+COVERAGE = 0.95
+"""Of an interval."""
 WANTED = 0.93
 """Of intervals of 95 %, this share shall hold."""
-
-
-class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A cell that is numbers alone.
-
-    Attributes:
-        problem, maker, epsilon, seed: as of its task.
-        numbers: by name.
-        seconds: that it took.
-    """
-
-    problem: str
-    maker: str
-    epsilon: str
-    seed: int
-    numbers: dict[str, float]
-    seconds: float
-
-    @property
-    def key(self) -> Task:
-        """Which run it is."""
-        return Task(self.problem, self.maker, self.epsilon, self.seed)
 
 
 class Mean(msgspec.Struct, frozen=True):
@@ -54,11 +35,26 @@ class Mean(msgspec.Struct, frozen=True):
     runs: int
 
     @classmethod
-    def of(cls, values: ArrayLike) -> "Mean":
+    def of(cls, values: Iterable[float]) -> Self:
         """Of at least one value."""
-        array = np.asarray(values, float)
-        count = len(array)
-        return cls(float(array.mean()), float(array.std(ddof=1) / np.sqrt(count)) if count > 1 else 0.0, count)
+        known = np.array(list(values), float)
+        return cls(float(known.mean()), cls.spread(known) if len(known) > 1 else 0.0, len(known))
+
+    @classmethod
+    def of_any(cls, values: Iterable[float]) -> Self | None:
+        """None of none."""
+        known = list(values)
+        return cls.of(known) if known else None
+
+    @staticmethod
+    def spread(values: Any) -> float:
+        """The error of at least two values."""
+        return float(values.std(ddof=1) / math.sqrt(len(values)))
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The value less the error, and more."""
+        return self.value - self.error, self.value + self.error
 
     def text(self, form: str, factor: float = 1.0) -> str:
         """Value ± error, both times a factor; the value alone of a single run. The error has no sign."""
@@ -66,18 +62,76 @@ class Mean(msgspec.Struct, frozen=True):
         return f"{value} ± {factor * self.error:{form.removeprefix('+')}}" if self.runs > 1 else value
 
 
+class Interval(Mean, frozen=True):
+    """A mean of runs, with the half width of its interval by Student's t."""
+
+    @staticmethod
+    def spread(values: Any) -> float:
+        """Half of the interval."""
+        runs = len(values)
+        return float(t.ppf((1 + COVERAGE) / 2, runs - 1) * values.std(ddof=1) / math.sqrt(runs))
+
+    @property
+    def tone(self) -> Tone:
+        """Of a difference: whether its interval lies above 0 or below it; "" where neither, or one run has none."""
+        if self.runs < 2 or abs(self.value) <= self.error:
+            return ""
+        return "above" if self.value > 0 else "below"
+
+
+class Deviation(Mean, frozen=True):
+    """A mean of runs, with their standard deviation."""
+
+    error: float = msgspec.field(name="deviation")
+
+    @staticmethod
+    def spread(values: Any) -> float:
+        """The deviation of a sample."""
+        return float(values.std(ddof=1))
+
+
+def mean_text(mean: Mean | None, form: Callable[[float], str] = decimal, digits: int = 1) -> str:
+    """A mean with its error, where there are several runs; "–" for None."""
+    return "–" if mean is None else with_error(form(mean.value), mean.error if mean.runs > 1 else None, digits)
+
+
+def mean_columns(names: str) -> list[Column[Any]]:
+    """Of a file, three for each attribute of these names, apart by spaces: its value, `_error` and `_runs`.
+
+    What is None is left empty.
+    """
+    return [
+        Column(name if part == "value" else f"{name}_{part}", partial(_filed, name, part))
+        for name in names.split()
+        for part in ("value", "error", "runs")
+    ]
+
+
+def _filed(name: str, part: str, item: Any) -> str:
+    mean: Mean | None = getattr(item, name)
+    return "" if mean is None else str(mean.runs) if part == "runs" else points(getattr(mean, part))
+
+
 Summary = Callable[[Sequence[Any]], Mean | float]
 """Runs -> a number of them."""
 
 
-def mean(value: Callable[[Any], float]) -> Summary:
+Value = Callable[[Any], float] | str
+"""A run -> a number of it, or the name of one of a `Run`."""
+
+
+def mean(value: Value) -> Summary:
     """The mean of a number of each run, with its error."""
-    return lambda runs: Mean.of([value(run) for run in runs])
+    return lambda runs: Mean.of(_values(value, runs))
 
 
-def plain(value: Callable[[Any], float]) -> Summary:
+def plain(value: Value) -> Summary:
     """The mean alone."""
-    return lambda runs: float(np.mean([value(run) for run in runs]))
+    return lambda runs: float(np.mean(_values(value, runs)))
+
+
+def _values(value: Value, runs: Iterable[Any]) -> list[float]:
+    return [run.numbers[value] if isinstance(value, str) else value(run) for run in runs]
 
 
 class Average(msgspec.Struct, frozen=True):
@@ -109,7 +163,7 @@ class Averages(msgspec.Struct, frozen=True):
 def averages(
     named: Iterable[tuple[tuple[str, ...], Item]],
     numbers: Mapping[str, Summary],
-    order: Sequence[Callable[[str], Any]],
+    order: Sequence[Rank],
     provenance: Provenance | None,
 ) -> Averages:
     """Average runs by their names.
@@ -117,17 +171,13 @@ def averages(
     Args:
         named: names and run, once for each row that it is in.
         numbers: name -> what is made of a row's runs.
-        order: of each name, a key that sorts it.
+        order: of each name, what sorts it.
         provenance: of the runs.
     """
-    groups: dict[tuple[str, ...], list[Item]] = defaultdict(list)
-    for names, item in named:
-        groups[names].append(item)
-    ordered = sorted(groups, key=lambda names: [rank(name) for rank, name in zip(order, names, strict=True)])
-    rows = (
-        Average(names, len(groups[names]), {name: make(groups[names]) for name, make in numbers.items()})
-        for names in ordered
-    )
+    rows = []
+    for names, pairs in grouped(named, lambda pair: pair[0], *order).items():
+        runs = [run for _, run in pairs]
+        rows.append(Average(names, len(runs), {name: make(runs) for name, make in numbers.items()}))
     return Averages(tuple(rows), provenance)
 
 
@@ -148,6 +198,7 @@ def number(
     form: str,
     factor: float = 1.0,
     fine: Callable[[Average], bool] = lambda _row: True,
+    title: str = "",
 ) -> Column[Average]:
     """A column of a number, times a factor; marked with (!) where it is not `fine`."""
 
@@ -157,7 +208,7 @@ def number(
             value.text(form, factor) if isinstance(value, Mean) else f"{factor * value:{form}}", fine=fine(row)
         )
 
-    return Column(heading, show, number=True)
+    return Column(heading, show, number=True, title=title)
 
 
 def covers(share: float, runs: int, forgiven: float) -> bool:
@@ -170,15 +221,14 @@ def marked(text: str, *, fine: bool) -> str:
     return text if fine else f"{text} (!)"
 
 
-def summary(
-    study: str, headline: str, page: str, sections: Sequence[Section], provenance: Provenance | None
-) -> Document:
-    """The document of a study whose tables a page of docs explains."""
-    return Document(
-        kind=f"ExPriL: {study}",
-        subject=f"docs/{page}",
-        headline=headline,
-        sections=sections,
-        note=f"docs/{page} says what the tables show.",
-        sources=[(f"Study of {study}", provenance)],
-    )
+def log_chart(
+    name: str, lines: Sequence[Series], steps: Iterable[float], across: str, *, left: float = 14.0, **more: Any
+) -> Figure:
+    """Lines over a logarithmic axis of what is named, which begins `left`; `more` as of `line_chart`."""
+    axis = log_axis((place.x for line in lines for place in line.places), left=left, right=108 - left)
+    return line_chart(name, lines, axis, steps, across=f"{across}, logarithmic", **more)
+
+
+def mean_place(x: float, mean: Mean, text: str) -> Place:
+    """A mean in a chart."""
+    return Place(x, mean.value, mean.ends, text)

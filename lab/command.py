@@ -59,7 +59,7 @@ def study(  # noqa: PLR0913, PLR0917 - the options of a command
         from simulations.scenario import read_epsilons
 
         if not name:
-            sys.stdout.write("".join(f"{known:<15} {title}\n" for known, (_, title) in STUDIES.items()))
+            sys.stdout.write("".join(f"{known:<15} {it.headline} ({it.page})\n" for known, it in STUDIES.items()))
             return
         chosen = load_study(name)
         epsilons = read_epsilons(epsilon)[::-1] if epsilon else ()

@@ -4,13 +4,10 @@ Runs are made with their own labels, and with coin flips of the same share in th
 then no model can beat the majority class or rank. No curator is involved: see `exact_counts`.
 """
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
-from operator import attrgetter
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
@@ -30,14 +27,13 @@ from lab.averages import (
     names,
     number,
     plain,
-    summary,
 )
+from lab.cells import Run, epsilon_order
 from lab.comparison.measures import measure
-from lab.epsilons import epsilon_order
 from lab.exact_counts import NOISE, learn_from_counts
-from lab.hospitals import scenario_split
-from lab.problems import PROBLEMS, load_halves
+from lab.problems import PROBLEMS, load_halves, scenario_split
 from lab.splits import Split
+from lab.studies import document_of
 from learner_node.source import coordinates
 from learner_node.strategies.base import Problem, SourceEstimate
 from learner_node.strategies.cells import CellsModel, CellsStrategy
@@ -60,11 +56,23 @@ DATASETS: dict[str, Callable[[int], Split]] = {
     },
 }
 """Name -> split of a seed; "c" is the contribution bound, 1 where none is named."""
-MEASURES = (
-    "accuracy", "expected", "low", "high", "holds", "verdict",
-    "auc", "expected_auc", "auc_low", "auc_high", "auc_holds", "ranks", "error_before", "error_after",
-)  # fmt: skip
-"""Attributes of a run of which means are shown."""
+MEASURES = {
+    "accuracy": "on the test records; with coin flips the exact one",
+    "expected": "accuracy that the learner expects",
+    "low": "of its interval",
+    "high": "of its interval",
+    "holds": "interval and accuracy agree, give or take the test records' chance error (by unit)",
+    "verdict": "the learner says that it beats the majority class",
+    "auc": "on the test records; with coin flips 1/2",
+    "expected_auc": "that the learner expects",
+    "auc_low": "of its interval",
+    "auc_high": "of its interval",
+    "auc_holds": "as with accuracy",
+    "ranks": "the learner says that it ranks better than chance",
+    "error_before": "expected calibration error on the test records, before the model's mean is matched",
+    "error_after": "the same after it",
+}
+"""Numbers of a run, what a learner said of itself and what was so; shares, not percent."""
 ALL = "all"
 READING = (
     "Bias is what is expected less what the test records say, in points, with its standard error. Holds: the interval "
@@ -74,62 +82,8 @@ READING = (
 )
 
 
-class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one learner said of itself, and what was so; shares, not percent.
-
-    Attributes:
-        dataset: key of `DATASETS`.
-        labels: `OWN` or `COIN`.
-        epsilon: text.
-        seed: of the split.
-        accuracy: on the test records; with coin flips the exact one.
-        majority: share of the private records' more frequent class.
-        expected: accuracy that the learner expects.
-        low: of its interval.
-        high: of its interval.
-        holds: whether interval and accuracy agree, give or take the test records' chance error (by unit).
-        verdict: whether the learner says that it beats the majority class.
-        auc: on the test records; with coin flips 1/2.
-        expected_auc: that the learner expects.
-        auc_low: of its interval.
-        auc_high: of its interval.
-        auc_holds: as `holds`.
-        ranks: whether the learner says that it ranks better than chance.
-        error_before: expected calibration error on the test records, before the model's mean is matched.
-        error_after: the same after it.
-        seconds: that the run took.
-    """
-
-    dataset: str
-    labels: str
-    epsilon: str
-    seed: int
-    accuracy: float
-    majority: float
-    expected: float
-    low: float
-    high: float
-    holds: bool
-    verdict: bool
-    auc: float
-    expected_auc: float
-    auc_low: float
-    auc_high: float
-    auc_holds: bool
-    ranks: bool
-    error_before: float
-    error_after: float
-    seconds: float
-
-    @property
-    def key(self) -> Task:
-        """Which run it is."""
-        return Task(self.dataset, self.labels, self.epsilon, self.seed)
-
-
-def compute(task: Task) -> Estimate:
-    """One run."""
-    start = time.monotonic()
+def compute(task: Task) -> Run:
+    """One run: `MEASURES`, and the share of the private records' more frequent class."""
     coin = task.maker == COIN
     split = DATASETS[task.problem](task.seed)
     rng = np.random.default_rng([99, task.seed, int(1000 * float(Fraction(task.epsilon))), int(coin)])
@@ -141,28 +95,24 @@ def compute(task: Task) -> Estimate:
     model, told = learnt(split, labels, Fraction(task.epsilon), rng)
     raw, after = model.unshifted(coordinates(model.features, split.test)), model.probability(split.test)
     accuracy, error, auc, spread = _exact(after, share) if coin else _tested(after, test_labels, split)
-    return Estimate(
-        dataset=task.problem,
-        labels=task.maker,
-        epsilon=task.epsilon,
-        seed=task.seed,
-        accuracy=accuracy,
-        majority=max(share, 1 - share),
-        expected=told.accuracy,
-        low=told.low,
-        high=told.high,
-        holds=within(told.accuracy, told.low, told.high, accuracy, error),
-        verdict=told.beats_majority,
-        auc=auc,
-        expected_auc=told.auc,
-        auc_low=told.auc_low,
-        auc_high=told.auc_high,
-        auc_holds=within(told.auc, told.auc_low, told.auc_high, auc, spread),
-        ranks=told.ranks,
-        error_before=measure(raw, test_labels).reliability.error / 100,
-        error_after=measure(after, test_labels).reliability.error / 100,
-        seconds=round(time.monotonic() - start, 3),
-    )
+    numbers = {
+        "accuracy": accuracy,
+        "expected": told.accuracy,
+        "low": told.low,
+        "high": told.high,
+        "holds": within(told.accuracy, told.low, told.high, accuracy, error),
+        "verdict": told.beats_majority,
+        "auc": auc,
+        "expected_auc": told.auc,
+        "auc_low": told.auc_low,
+        "auc_high": told.auc_high,
+        "auc_holds": within(told.auc, told.auc_low, told.auc_high, auc, spread),
+        "ranks": told.ranks,
+        "error_before": measure(raw, test_labels).reliability.error / 100,
+        "error_after": measure(after, test_labels).reliability.error / 100,
+        "majority": max(share, 1 - share),
+    }
+    return Run(*task, {name: float(number) for name, number in numbers.items()})
 
 
 def learnt(
@@ -216,15 +166,15 @@ SCORES = {
     "accuracy": ("expected", "accuracy", "low", "high", "holds"),
     "auc": ("expected_auc", "auc", "auc_low", "auc_high", "auc_holds"),
 }
-"""Score -> attributes of a run: expected, found, low, high, holds."""
+"""Score -> numbers of a run: expected, found, low, high, holds."""
 
 
 def _coverage(score: str) -> dict[str, Summary]:
     """Bias and half-width in points, and how often the intervals hold."""
-    expected, found, low, high, holds = map(attrgetter, SCORES[score])
+    expected, found, low, high, holds = SCORES[score]
     return {
-        f"{score}_bias": mean(lambda run: 100.0 * (expected(run) - found(run))),
-        f"{score}_half_width": plain(lambda run: 50.0 * (high(run) - low(run))),
+        f"{score}_bias": mean(lambda run: 100.0 * (run.numbers[expected] - run.numbers[found])),
+        f"{score}_half_width": plain(lambda run: 50.0 * (run.numbers[high] - run.numbers[low])),
         f"{score}_holds": plain(holds),
     }
 
@@ -232,14 +182,14 @@ def _coverage(score: str) -> dict[str, Summary]:
 NUMBERS = {
     **_coverage("accuracy"),
     **_coverage("auc"),
-    **{f"mean_{name}": plain(attrgetter(name)) for name in MEASURES},
+    **{f"mean_{name}": plain(name) for name in MEASURES},
 }
 
 
-def findings(cells: Mapping[str, Sequence[Estimate]], provenance: Provenance | None = None) -> Averages:
+def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Averages:
     """Of each sort of labels and epsilon, all data sets together and each."""
-    named = (((run.labels, run.epsilon, name), run) for run in cells["runs"] for name in (ALL, run.dataset))
-    return averages(named, NUMBERS, ((OWN, COIN).index, epsilon_order, [ALL, *sorted(DATASETS)].index), provenance)
+    named = (((run.maker, run.epsilon, name), run) for run in cells["runs"] for name in (ALL, run.problem))
+    return averages(named, NUMBERS, ((OWN, COIN), epsilon_order, [ALL, *sorted(DATASETS)]), provenance)
 
 
 def document(found: Averages) -> Document:
@@ -249,11 +199,10 @@ def document(found: Averages) -> Document:
         rows = [row for row in found.rows if row.names[0] == labels]
         columns = [*names("epsilon; data set", 1), *_columns("bias", "accuracy"), *_columns("bias of AUC", "auc")]
         coverage = Table.of(f"Bias and coverage, labels: {labels}", columns, rows)
-        measures = [number(name.replace("_", " "), f"mean_{name}", ".3f") for name in MEASURES]
+        measures = [number(name.replace("_", " "), f"mean_{name}", ".3f", title=it) for name, it in MEASURES.items()]
         means = Table.of(f"Means, labels: {labels}", [*names("epsilon; data set", 1), *measures, RUNS], rows)
         sections.append(Section(f"Labels: {labels}", [Text(READING), coverage, means]))
-    headline = "How often the learners' intervals hold"
-    return summary("estimates", headline, "uncertainty.md", sections, found.provenance)
+    return document_of("estimates", sections, found.provenance)
 
 
 def _columns(bias: str, score: str) -> list[Column[Average]]:
@@ -274,7 +223,7 @@ def _columns(bias: str, score: str) -> list[Column[Average]]:
 
 STUDY = Study(
     name="estimates",
-    parts=[Part("runs", Estimate, lambda order: order.tasks("datasets", "labels"), compute)],
+    parts=[Part("runs", Run, lambda order: order.tasks("datasets", "labels"), compute)],
     findings=findings,
     document=document,
     choices={"datasets": tuple(DATASETS), "labels": (OWN, COIN)},

@@ -4,7 +4,6 @@ The tables are those of docs/importance-weights.md. The published mechanism of J
 outside of any curator: it is a reference for the weights alone.
 """
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,17 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
-from scipy.stats import t as student
 
 from expril.report.document import Document, Section, Text
 from expril.report.provenance import Provenance
 from expril.report.table import Column, Table
-from lab.averages import summary
+from lab.averages import Interval
+from lab.cells import by_seed, grouped
 from lab.comparison.contestants import paper_options
 from lab.comparison.studies import SILENT_EPSILON, make_study
 from lab.paper.experiments import MOST_BINS
 from lab.problems import PAPER_DATASETS, PROBLEMS, load_split
 from lab.splits import Split
+from lab.studies import document_of
 from learner_node.kinds.counts import CountsAnswer
 from learner_node.learn import Learned
 from learner_node.pooling import POOLED
@@ -265,7 +265,7 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     regulariser: float
     shrinkage: float
     measures: dict[str, dict[str, float]]
-    seconds: float
+    seconds: float = 0.0
 
     @property
     def key(self) -> Task:
@@ -280,7 +280,7 @@ def task_of(problem: str, seed: int) -> Task:
 
 def compute(task: Task) -> Run:
     """One run."""
-    start, name, seed = time.monotonic(), task.problem, task.seed
+    name, seed = task.problem, task.seed
     regulariser, shrinkage = _choices(name)
     split = load_split(name, seed)
     source, private, test = _points(split)
@@ -306,7 +306,7 @@ def compute(task: Task) -> Run:
         BEST_ALPHA: _least_squares_distance(name, seed, shrinkage),
     }.items():
         measures[method] = {"distance": away, "effective": size}
-    return Run(name, seed, regulariser, shrinkage, measures, round(time.monotonic() - start, 3))
+    return Run(name, seed, regulariser, shrinkage, measures)
 
 
 class Findings(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -330,8 +330,8 @@ class Findings(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Findings:
     """All that the runs show, whatever is still missing."""
-    grouped = {name: [run for run in cells["runs"] if run.problem == name] for name in NAMES}
-    runs = {name: sorted(own, key=lambda run: run.seed) for name, own in grouped.items() if own}
+    groups = grouped(by_seed(cells["runs"]), lambda run: (run.problem,), NAMES)
+    runs = {name: own for (name,), own in groups.items()}
     return Findings(
         {name: own[0].regulariser for name, own in runs.items()},
         {name: [run.measures for run in own] for name, own in runs.items()},
@@ -342,11 +342,7 @@ def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None =
 
 def interval(values: Sequence[float], form: str = ".1f") -> str:
     """Mean, and half the width of its 95 % interval (Student's); "" of fewer than two."""
-    count = len(values)
-    if count < 2:
-        return ""
-    half = float(student.ppf(0.975, count - 1) * np.std(values, ddof=1) / np.sqrt(count))
-    return f"{np.mean(values):{form}} ± {half:.1f}"
+    return Interval.of(values).text(form) if len(values) > 1 else ""
 
 
 def document(found: Findings) -> Document:
@@ -363,8 +359,7 @@ def document(found: Findings) -> Document:
         ]
         table = Table.of(title, columns, methods if found.runs else ())
         sections.append(Section(title.capitalize(), [Text(READING) if not sections else None, table]))
-    headline = "Importance weights: a second way to weigh the source"
-    return summary("importance", headline, "importance-weights.md", sections, found.provenance)
+    return document_of("importance", sections, found.provenance)
 
 
 def _column(found: Findings, name: str, what: str) -> Column[str]:

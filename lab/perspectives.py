@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from expril.report.document import Document, Section, Text
 from expril.report.provenance import Provenance
 from expril.report.table import Column, Table
-from lab.averages import Average, Averages, Summary, averages, mean, number, summary
+from lab.averages import Average, Averages, Summary, averages, mean, number
+from lab.cells import Run, epsilon_order
 from lab.comparison.studies import run_study
-from lab.epsilons import epsilon_order
 from lab.problems import PAPER_DATASETS, load_split
+from lab.studies import document_of
 from simulations.campaign.store import Task
 from simulations.campaign.study import Part, Size, Study
 
@@ -48,35 +48,8 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-class Screening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One finished study.
-
-    Attributes:
-        dataset: key of `PAPER_DATASETS`.
-        seed: of the split and of the learner.
-        epsilon: exact text.
-        setting: key of `SETTINGS`.
-        accuracy: on the test records, in percent.
-        log_loss: in nats a record.
-        seconds: of the processor.
-    """
-
-    dataset: str
-    seed: int
-    epsilon: str
-    setting: str
-    accuracy: float
-    log_loss: float
-    seconds: float
-
-    @property
-    def key(self) -> Task:
-        """Which study it is."""
-        return Task(self.dataset, self.setting, self.epsilon, self.seed)
-
-
-def compute(task: Task) -> Screening:
-    """Make one study."""
+def compute(task: Task) -> Run:
+    """One study: accuracy on the test records in percent, log loss in nats a record, seconds of the processor."""
     split = load_split(task.problem, task.seed)
     strategy, options = SETTINGS[task.maker]
     if strategy.startswith("paper-"):
@@ -87,7 +60,7 @@ def compute(task: Task) -> Screening:
     seconds = time.process_time() - start
     right = (probability > 0.5) == split.test_labels
     log_loss = -float(np.mean(np.log(np.where(split.test_labels, probability, 1 - probability))))
-    return Screening(task.problem, task.seed, task.epsilon, task.maker, 100 * float(np.mean(right)), log_loss, seconds)
+    return Run(*task, {"accuracy": 100 * float(np.mean(right)), "log_loss": log_loss}, seconds)
 
 
 NUMBERS: dict[str, Summary] = {
@@ -97,20 +70,20 @@ NUMBERS: dict[str, Summary] = {
 """Of pairs (study, accuracy of the baseline, or how far above it)."""
 
 
-def findings(cells: Mapping[str, Sequence[Screening]], provenance: Provenance | None = None) -> Averages:
+def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Averages:
     """Of what has a baseline on the same split; the rest has none yet."""
-    known = {cell.key: cell.accuracy for cell in cells["runs"]}
+    known = {cell.key: cell.numbers["accuracy"] for cell in cells["runs"]}
 
-    def above(cell: Screening) -> float:
-        return cell.accuracy - (0.0 if cell.setting == BASELINE else known[cell.key._replace(maker=BASELINE)])
+    def above(cell: Run) -> float:
+        return cell.numbers["accuracy"] - (0.0 if cell.maker == BASELINE else known[cell.key._replace(maker=BASELINE)])
 
     named = (
-        ((cell.epsilon, cell.setting, name), (cell, above(cell)))
+        ((cell.epsilon, cell.maker, name), (cell, above(cell)))
         for cell in cells["runs"]
         if cell.key._replace(maker=BASELINE) in known
-        for name in (ALL, cell.dataset)
+        for name in (ALL, cell.problem)
     )
-    order = (epsilon_order, list(SETTINGS).index, [ALL, *PAPER_DATASETS].index)
+    order = (epsilon_order, list(SETTINGS), [ALL, *PAPER_DATASETS])
     return averages(named, NUMBERS, order, provenance)
 
 
@@ -127,8 +100,7 @@ def document(found: Averages) -> Document:
         ]
         tables.append(Table.of(f"Accuracy at epsilon {epsilon}", columns, rows))
     section = Section("Accuracy", [Text(READING), *tables])
-    headline = "The strategies of the paper's perspectives against cells"
-    return summary("perspectives", headline, "strategies.md", [section], found.provenance)
+    return document_of("perspectives", [section], found.provenance)
 
 
 def _accuracy(by: Mapping[tuple[str, ...], Average], name: str) -> Column[Average]:
@@ -143,7 +115,7 @@ def _accuracy(by: Mapping[tuple[str, ...], Average], name: str) -> Column[Averag
 
 STUDY = Study(
     name="perspectives",
-    parts=[Part("runs", Screening, lambda order: order.tasks("datasets", "settings"), compute)],
+    parts=[Part("runs", Run, lambda order: order.tasks("datasets", "settings"), compute)],
     findings=findings,
     document=document,
     choices={"datasets": tuple(PAPER_DATASETS), "settings": tuple(SETTINGS)},

@@ -6,7 +6,6 @@ scenarios are run here, on exact counts with seeded noise, without their faults,
 """
 
 import json
-import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,10 +25,11 @@ from sklearn.metrics import roc_auc_score
 from expril.report.document import Document, Section, Text
 from expril.report.provenance import Provenance
 from expril.report.table import Column, Table
-from lab.averages import Average, Averages, Run, Summary, averages, mean, names, plain, summary
-from lab.epsilons import epsilon_order
+from lab.averages import Average, Averages, Summary, averages, mean, names, plain
+from lab.cells import Run, epsilon_order
 from lab.exact_counts import NOISE, last_model
 from lab.problems import PROBLEMS, load_split
+from lab.studies import document_of
 from learner_node.label_model.prior import Belief
 from learner_node.quote import quote
 from learner_node.quoting import Request
@@ -155,7 +155,7 @@ def request_for(data: str) -> Request:
 
 def foretell(task: Task) -> Run:
     """The ranges of one quote, of the rule's number of cells."""
-    start, epsilon, data = time.monotonic(), parse_rational(task.epsilon), data_of(task.problem, 0)
+    epsilon, data = parse_rational(task.epsilon), data_of(task.problem, 0)
     problem = Problem(data.source, epsilon, data.quoted_sites, data.size, data.most, 0)
     (row,) = quote(
         data.source,
@@ -169,14 +169,14 @@ def foretell(task: Task) -> Run:
     if row.simulated is None:
         raise ValueError("the label is not of two classes")
     numbers = {f"{name}_{end}": getattr(getattr(row.simulated, name), end) for name in SCORES for end in ENDS}
-    return Run(*task, numbers, round(time.monotonic() - start, 3))
+    return Run(*task, numbers)
 
 
 def come_true(task: Task) -> Run:
     """Accuracy and AUC of one run of a scenario; of a problem what the comparison has."""
-    start, epsilon = time.monotonic(), parse_rational(task.epsilon)
+    epsilon = parse_rational(task.epsilon)
     if not task.problem.startswith(SCENARIO):
-        return Run(*task, measured()[task.problem][epsilon, task.seed], 0.0)
+        return Run(*task, measured()[task.problem][epsilon, task.seed])
     data = data_of(task.problem, task.seed)
     problem = Problem(data.source, epsilon, data.sites, data.size, data.most, task.seed)
     rng = np.random.default_rng([task.seed, epsilon.numerator, epsilon.denominator])
@@ -186,7 +186,7 @@ def come_true(task: Task) -> Run:
         "accuracy": float(np.mean((positive > 0.5) == data.test_labels)),
         "auc": float(roc_auc_score(data.test_labels, positive)),
     }
-    return Run(*task, numbers, round(time.monotonic() - start, 3))
+    return Run(*task, numbers)
 
 
 def _numbers(name: str) -> dict[str, Summary]:
@@ -212,7 +212,7 @@ def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None =
         for stated in STATED
         if (key := Task(run.problem, stated, run.epsilon, 0)) in ranges
     )
-    return averages(named, NUMBERS, (DATA.index, epsilon_order, STATED.index), provenance)
+    return averages(named, NUMBERS, (DATA, epsilon_order, STATED), provenance)
 
 
 def document(found: Averages) -> Document:
@@ -242,7 +242,7 @@ def document(found: Averages) -> Document:
         Section("How often the range holds", [Text(READING_HELD), Table.of("Ranges that hold", held, ways)]),
         Section("By data", [Text(READING), Table.of("By data", columns, nothing)]),
     ]
-    return summary("quotes", "Quotes against what came true", "quote.md", sections, found.provenance)
+    return document_of("quotes", sections, found.provenance)
 
 
 def _range(row: Average, name: str) -> str:

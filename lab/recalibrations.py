@@ -5,10 +5,10 @@ other ones, logit P = (truth - m) / slope + m + shift, m their mean, so an inter
 are paired: the recalibrated model less the same model as it is, in the population's expected log loss and Brier score.
 """
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import islice, product
 
 import numpy as np
@@ -19,8 +19,10 @@ from scipy.special import expit, xlogy
 from expril.report.document import Document, Section, Text
 from expril.report.provenance import Provenance
 from expril.report.table import Column, Table
-from lab.averages import Average, Averages, Run, Summary, averages, mean, number, plain, summary
+from lab.averages import Average, Averages, Summary, averages, mean, number, plain
+from lab.cells import Run
 from lab.exact_counts import NOISE
+from lab.studies import document_of
 from learner_node.recalibration import LEAST_FACTOR, recalibrate
 from learner_node.scored import bin_count
 from protocol.noise import DiscreteLaplace
@@ -129,7 +131,7 @@ def task_of(setting: str, seed: int) -> Task:
 
 def compute(task: Task) -> Run:
     """One trial, if it recalibrates: the draws of a setting are one stream, in which the seed is the place."""
-    start, setting = time.monotonic(), SETTINGS[task.problem]
+    setting = SETTINGS[task.problem]
     answer = next(islice(setting.answers(), task.seed, None))
     source, scale = answer.source, float(1 / setting.epsilon)
     fitted = recalibrate(answer.counts, expit(source), np.searchsorted(answer.edges, source), scale=scale, noises=SITES)
@@ -142,7 +144,7 @@ def compute(task: Task) -> Run:
         "slope_held": float(setting.slope in fitted.slope),
         "intercept_held": float(mean_logit - setting.slope * (mean_logit + setting.shift) in fitted.intercept),
     }
-    return Run(*task, numbers, round(time.monotonic() - start, 3))
+    return Run(*task, numbers)
 
 
 def _log_loss(risks: Floats, said: Floats) -> float:
@@ -158,22 +160,22 @@ def _gain(score: str, least: float) -> Summary:
     return mean(lambda run: 1000.0 * run.numbers[score] if run.numbers["factor"] > least else 0.0)
 
 
-def _on(least: float) -> Summary:
-    return plain(lambda run: run.numbers["factor"] > least)
+def _on(least: float, run: Run) -> bool:
+    return run.numbers["factor"] > least
 
 
 NUMBERS = {
-    **{f"{rule}: on": _on(least) for rule, least in RULES.items()},
+    **{f"{rule}: on": plain(partial(_on, least)) for rule, least in RULES.items()},
     **{f"{rule}: log loss": _gain("log_loss", least) for rule, least in RULES.items()},
     **{f"{rule}: Brier": _gain("brier", least) for rule, least in RULES.items()},
-    "slope held": plain(lambda run: run.numbers["slope_held"]),
-    "intercept held": plain(lambda run: run.numbers["intercept_held"]),
+    "slope held": plain("slope_held"),
+    "intercept held": plain("intercept_held"),
 }
 
 
 def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Averages:
     """Of each setting."""
-    return averages((((run.problem,), run) for run in cells["trials"]), NUMBERS, (list(SETTINGS).index,), provenance)
+    return averages((((run.problem,), run) for run in cells["trials"]), NUMBERS, (list(SETTINGS),), provenance)
 
 
 def document(found: Averages) -> Document:
@@ -195,8 +197,7 @@ def document(found: Averages) -> Document:
         number("intercept held", "intercept held", ".2f"),
     ]
     section = Section("Rules", [Text(READING), Table.of("Rules", columns, found.rows)])
-    headline = "What recalibration gains and loses"
-    return summary("recalibrations", headline, "validation.md", [section], found.provenance)
+    return document_of("recalibrations", [section], found.provenance)
 
 
 def tasks(order: Order) -> list[Task]:

@@ -1,62 +1,79 @@
 """The studies by name. Nothing of them is loaded here."""
 
+from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from expril.report.document import Document, Section
+from expril.report.provenance import Provenance
+from expril.report.table import Table, Written
 from protocol.errors import ConfigurationError
 from protocol.strict_toml import suggest
 
 if TYPE_CHECKING:
     from simulations.campaign.study import Study
 
+
+class Entry(NamedTuple):
+    """What is said of a study.
+
+    Attributes:
+        module: of its `STUDY`.
+        headline: what it shows.
+        link: to the page of docs that explains it, from the folder of its published results.
+    """
+
+    module: str
+    headline: str
+    link: str
+
+    @property
+    def page(self) -> str:
+        """The page as a path: "docs/sites.md"."""
+        return f"docs/{self.link.rpartition('/')[2].partition('#')[0]}"
+
+
 STUDIES = {
-    "additive": ("lab.additive", "An additive question beside cells (docs/strategies.md)."),
-    "bounds": (
-        "lab.bounds.study",
-        "What bounds the accuracy of `cells`: one thing at a time made ideal (docs/bounds.md).",
+    "additive": Entry("lab.additive", "An additive question beside cells", "../strategies.md"),
+    "bounds": Entry("lab.bounds.study", "What bounds the accuracy of cells", "../../bounds.md"),
+    "comparison": Entry(
+        "lab.comparison.study", "Strategies and peers on the same records", "../strategies.md#what-was-measured"
     ),
-    "comparison": (
-        "lab.comparison.study",
-        "Every strategy and every peer on the same records at the same epsilon (docs/strategies.md).",
-    ),
-    "estimates": ("lab.estimates", "How often the learners' intervals of accuracy and AUC hold (docs/uncertainty.md)."),
-    "holdout": (
+    "estimates": Entry("lab.estimates", "How often the learners' intervals hold", "../uncertainty.md"),
+    "holdout": Entry(
         "lab.holdout.study",
-        "A blog's experiment on Thresholdout, beside a holdout that is valid (docs/holdout.md).",
+        "The blog's holdout, on many data sets",
+        "../../holdout.md#a-blogs-experiment-run-again",
     ),
-    "importance": (
-        "lab.importance",
-        "Importance weights beside the least squares of Eq. 2 (docs/importance-weights.md).",
+    "importance": Entry(
+        "lab.importance", "Importance weights: a second way to weigh the source", "../importance-weights.md"
     ),
-    "model": ("lab.model.study", "Every model that curators fit in site, beside cells (docs/in-site-learning.md)."),
-    "perspectives": (
-        "lab.perspectives",
-        "The strategies of the paper's perspectives against cells (docs/strategies.md).",
+    "model": Entry(
+        "lab.model.study", "Models that curators fit in site, beside counts of cells", "../../in-site-learning.md"
     ),
-    "quotes": ("lab.quotes", "What a quote foretells of cells, and what came true (docs/quote.md)."),
-    "recalibrations": (
-        "lab.recalibrations",
-        "What recalibration gains where risks are wrong, or right (docs/validation.md).",
+    "perspectives": Entry(
+        "lab.perspectives", "The strategies of the paper's perspectives against cells", "../strategies.md"
     ),
-    "reproduction": ("lab.paper.study", "The paper's Table 2 and Figure 1, made again (docs/reproduction.md)."),
-    "risks": ("lab.risks.study", "How right the stated risks are, of populations that are known (docs/risks.md)."),
-    "sample": (
+    "quotes": Entry("lab.quotes", "Quotes against what came true", "../quote.md"),
+    "recalibrations": Entry("lab.recalibrations", "What recalibration gains and loses", "../validation.md"),
+    "reproduction": Entry("lab.paper.study", "Table 2 and Figure 1 of the paper, made again", "../reproduction.md"),
+    "risks": Entry("lab.risks.study", "Are the risks right?", "../risks.md"),
+    "sample": Entry(
         "lab.sample.study",
-        "Figures of the MBDE paper: sampling under integral privacy (docs/integral-privacy.md).",
+        "Sampling from mollifier densities, run again",
+        "../../integral-privacy.md#the-papers-figures-run-again",
     ),
-    "sites": ("lab.sites.study", "Accuracy, noise and bytes with 1 to 100 sites (docs/sites.md)."),
-    "statistic": (
-        "lab.statistic.study",
-        "Private quantiles by every method, against the number of records (docs/statistics.md).",
+    "sites": Entry(
+        "lab.sites.study",
+        "Noise at each site, or one sum over all: accuracy, noise and traffic against the number of sites",
+        "../sites.md",
     ),
-    "synthetic": (
-        "lab.synthetic.study",
-        "Our synthetic data beside AIM's and MST's, on the same records (docs/synthetic.md).",
-    ),
-    "validations": ("lab.validations", "How often the intervals of a validation hold (docs/validation.md)."),
-    "wide": ("lab.wide", "Many attributes of which ten carry the signal (docs/strategies.md)."),
+    "statistic": Entry("lab.statistic.study", "Private quantiles, method by method", "../statistics.md"),
+    "synthetic": Entry("lab.synthetic.study", "Synthetic data sets: what they are worth", "../../synthetic.md"),
+    "validations": Entry("lab.validations", "How often the intervals of a validation hold", "../validation.md"),
+    "wide": Entry("lab.wide", "Many attributes of which few carry the signal", "../strategies.md"),
 }
-"""Name -> the module of its `STUDY`, and what it shows."""
+"""By name."""
 
 
 def load_study(name: str) -> "Study":
@@ -67,5 +84,38 @@ def load_study(name: str) -> "Study":
     """
     if name not in STUDIES:
         raise ConfigurationError(f"no study {name!r}{suggest(name, list(STUDIES))}; there are {', '.join(STUDIES)}")
-    study: Study = import_module(STUDIES[name][0]).STUDY
+    study: Study = import_module(STUDIES[name].module).STUDY
     return study
+
+
+def document_of(
+    study: str,
+    sections: Sequence[Section],
+    sources: Mapping[str, Provenance | None] | Provenance | None,
+    files: Mapping[str, Table[Any]] | None = None,
+    *,
+    summary: Sequence[str] = (),
+    settings: Written | None = None,
+) -> Document:
+    """The document of a study.
+
+    Args:
+        study: its name.
+        sections: all that it says.
+        sources: where its numbers come from, by title where there are several.
+        files: name -> table.
+        summary: sentences below its headline.
+        settings: see `Document`.
+    """
+    entry = STUDIES[study]
+    return Document(
+        kind=f"ExPriL: study {study}",
+        subject=entry.page,
+        headline=entry.headline,
+        summary=summary,
+        sections=sections,
+        note=f"[{entry.page}]({entry.link}) says what they show; report.html has charts.",
+        sources=list(sources.items()) if isinstance(sources, Mapping) else [(f"Study {study}", sources)],
+        settings=settings,
+        files=files or {},
+    )

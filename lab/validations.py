@@ -6,7 +6,6 @@ and the noise. The score is a logistic regression on the test records, of which 
 should be. No curator is involved: exact counts and seeded noise, in the form that curators answer.
 """
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,8 +23,10 @@ from sklearn.metrics import roc_auc_score
 from expril.report.document import Document, Section, Text
 from expril.report.provenance import Provenance
 from expril.report.table import Table
-from lab.averages import Averages, Summary, averages, names, number, plain, summary
+from lab.averages import Averages, Summary, averages, names, number, plain
+from lab.cells import TaskCell
 from lab.exact_counts import NOISE
+from lab.studies import document_of
 from learner_node.performance import Interval, Performance, performance
 from learner_node.score_posterior import draw_counts
 from learner_node.score_trend import Bins
@@ -65,39 +66,29 @@ REPEATS = {"pooled": 4, "site": 1}
 """Answers to one split and one score; there are several sites."""
 
 
-class Held(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Held(TaskCell, frozen=True):
     """What the intervals of one split held, over a few answers.
 
     Attributes:
-        dataset: a scenario, or a key of `INVENTED`.
-        part: "pooled" or "site".
-        epsilon: text.
-        seed: of the split.
+        problem: a scenario, or a key of `INVENTED`.
+        maker: "pooled" or "site".
         bins: of the score.
         area: of the exact curve; the mean, where there are several sites.
         held: quantity -> intervals that held the exact value.
         made: quantity -> intervals.
         width: quantity -> sum of their widths.
         bias: sum of estimated areas less exact ones.
-        seconds: that it took.
     """
 
-    dataset: str
-    part: str
-    epsilon: str
-    seed: int
+    problem: str = msgspec.field(name="dataset")
+    maker: str = msgspec.field(name="part")
     bins: int
     area: float
     held: dict[str, int]
     made: dict[str, int]
     width: dict[str, float]
     bias: float
-    seconds: float
-
-    @property
-    def key(self) -> Task:
-        """Which run it is."""
-        return Task(self.dataset, self.part, self.epsilon, self.seed)
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -202,7 +193,6 @@ def _logistic(source: Records, records: Records, labels: NDArray[np.bool_], sure
 
 def compute(task: Task) -> Held:
     """One run."""
-    start = time.monotonic()
     split, epsilon = load(task.problem, task.seed), Fraction(task.epsilon)
     scale = split.most / epsilon
     pooled = task.maker == "pooled"
@@ -247,19 +237,7 @@ def compute(task: Task) -> Held:
                 width[name] += interval.high - interval.low
             bias += told.auc - truth[0]
     areas = [truth[0] for truth in truths if truth is not None]
-    return Held(
-        dataset=task.problem,
-        part=task.maker,
-        epsilon=task.epsilon,
-        seed=task.seed,
-        bins=k,
-        area=float(np.mean(areas)),
-        held=dict(held),
-        made=dict(made),
-        width=dict(width),
-        bias=bias,
-        seconds=round(time.monotonic() - start, 3),
-    )
+    return Held(*task, k, float(np.mean(areas)), dict(held), dict(made), dict(width), bias)
 
 
 Truth = tuple[float, NDArray[np.float64]]
@@ -325,8 +303,8 @@ NUMBERS = {
 
 def findings(cells: Mapping[str, Sequence[Held]], provenance: Provenance | None = None) -> Averages:
     """Of each sort of answers and epsilon, all data sets together and each."""
-    named = (((run.part, run.epsilon, name), run) for run in cells["runs"] for name in (ALL, run.dataset))
-    return averages(named, NUMBERS, (str, parse_rational, [ALL, *DATASETS].index), provenance)
+    named = (((run.maker, run.epsilon, name), run) for run in cells["runs"] for name in (ALL, run.problem))
+    return averages(named, NUMBERS, (str, parse_rational, [ALL, *DATASETS]), provenance)
 
 
 def document(found: Averages) -> Document:
@@ -345,8 +323,7 @@ def document(found: Averages) -> Document:
         Section("All data sets", [Text(READING), Table.of("Over all data sets", columns, whole)]),
         Section("By data set", [Table.of("By data set", columns, apart)]),
     ]
-    headline = "How often the intervals of a validation hold"
-    return summary("validations", headline, "validation.md", sections, found.provenance)
+    return document_of("validations", sections, found.provenance)
 
 
 DATASETS = (*SCENARIOS, *INVENTED)

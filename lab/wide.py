@@ -22,11 +22,12 @@ from curator_node.steward import StewardFile
 from expril.report.document import Document, Section, Text
 from expril.report.provenance import Provenance
 from expril.report.table import Table
-from lab.averages import RUNS, Averages, Run, averages, mean, names, number, plain, summary
+from lab.averages import RUNS, Averages, averages, mean, names, number, plain
+from lab.cells import Run, epsilon_order
 from lab.comparison.contestants import SELECTING
 from lab.comparison.studies import make_study
-from lab.epsilons import epsilon_order
 from lab.splits import BOUND, CLASSES, LABEL_COLUMN, Site, Split
+from lab.studies import document_of
 from protocol.record_frames import encode_frame
 from protocol.schema import NumericAttribute
 from simulations.campaign.store import Task
@@ -161,7 +162,7 @@ def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None =
         for run in cells["runs"]
         if run.maker != IN_SITE and (run.problem, run.seed) in ceilings
     )
-    order = (list(KINDS).index, int, int, int, epsilon_order, list(WAYS).index)
+    order = (list(KINDS), int, int, int, epsilon_order, list(WAYS))
     return averages(named, NUMBERS, order, provenance)
 
 
@@ -177,8 +178,7 @@ def document(found: Averages) -> Document:
     ]
     title = "Area under the ROC curve"
     section = Section(title, [Text(READING), Table.of(title, columns, found.rows)])
-    headline = "Many attributes of which few carry the signal"
-    return summary("wide", headline, "strategies.md", [section], found.provenance)
+    return document_of("wide", [section], found.provenance)
 
 
 PROBLEM = ("kinds", "columns", "sites", "sizes")

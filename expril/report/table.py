@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Generic, Literal, Self, TypeVar
 
 from expril.report.chart import Axis, Key, Strip
@@ -105,6 +105,17 @@ def attributes(names: str, form: Callable[[Any], str] = str) -> tuple[Column[Any
         return "" if value is None else form(value)
 
     return tuple(Column(name, partial(show, name)) for name in names.split())
+
+
+def numbers(attributes: str, form: Callable[[Any], object] = str) -> tuple[Column[Any], ...]:
+    """Columns of numbers, "heading = attribute" each, apart by semicolons; "a.b" is an attribute's own, "–" a None."""
+
+    def show(path: str, item: Any) -> object:
+        value = attrgetter(path)(item)
+        return "–" if value is None else form(value)
+
+    pairs = (text.rpartition(" = ") for text in attributes.split("; "))
+    return tuple(Column(heading, partial(show, path), number=True) for heading, _, path in pairs)
 
 
 @dataclass(frozen=True)

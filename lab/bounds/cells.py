@@ -4,7 +4,6 @@ No curator is involved: exact counts and seeded noise, in the form and of the la
 `cells` without its networks, but for two settings; `tests/lab/test_bounds.py` holds it against the strategy itself.
 """
 
-import time
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -14,10 +13,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.comparison.trained import network
-from lab.epsilons import INFINITE, shortest
-from lab.paper.draws import Draw
-from lab.paper.synthetic import draw_a, draw_b, draw_c, draw_d, draw_e
+from lab.cells import INFINITE, shortest
+from lab.comparison.studies import network
+from lab.paper.datasets import Draw, draw_a, draw_b, draw_c, draw_d, draw_e
 from lab.problems import PAPER_DATASETS, draw, load_split
 from lab.splits import split_of
 from learner_node.label_model import Observation, cell_count_rule, fit_with_cell_posterior
@@ -299,7 +297,7 @@ def exact_label_signal(points: Floats, labels: Bools, test: Floats, seed: int) -
 
 def compute(task: Task) -> Run:
     """One run, its accuracy to three decimals."""
-    start, setting, cells = time.monotonic(), SETTINGS[task.maker], 0
+    setting, cells = SETTINGS[task.maker], 0
     if setting.kind == "h*":
         split = load_split(task.problem, task.seed)
         share = float(np.mean((network(split).probability > 0.5) == split.test_labels))
@@ -312,8 +310,7 @@ def compute(task: Task) -> Run:
             share = float(np.mean((signal > 0) == data.test_labels))
         else:
             cells, share = cells_accuracy(data, setting, task.seed)
-    seconds = round(time.monotonic() - start, 3)
-    return Run(task.problem, task.maker, cells, task.seed, round(100 * share, 3), seconds)
+    return Run(task.problem, task.maker, cells, task.seed, round(100 * share, 3))
 
 
 def tasks(order: Order) -> list[Task]:

@@ -1,18 +1,20 @@
 """The study `bounds`: accuracies with one thing at a time made ideal, what each thing costs, bars in reach."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 
 import msgspec
-import numpy as np
 
 from expril.report.chart import Axis, Strip, make_axis
 from expril.report.document import PAGE, Block, Document, Facts, Legend, Section, Text
 from expril.report.numbers import decimal, signed, with_error
 from expril.report.provenance import Provenance
-from expril.report.table import Cell, Column, Group, Table, Written, text_table
+from expril.report.table import Cell, Column, Group, Table, Written, attributes, text_table
+from lab.averages import Mean
 from lab.bounds.cells import DATASETS, SETTINGS, Run, compute, tasks
+from lab.cells import INFINITE, differences, grouped
 from lab.comparison.bars import least
-from lab.epsilons import INFINITE
+from lab.studies import document_of
 from simulations.campaign.study import Part, Size, Study
 
 DIFFERENCES = (
@@ -103,26 +105,15 @@ BAR = (
 )
 
 
-class Amount(msgspec.Struct, frozen=True):
+class Amount(Mean, frozen=True):
     """A mean over runs with its standard error, 0 for one run."""
 
-    mean: float
-    error: float
-    runs: int
-
-    @classmethod
-    def of(cls, values: Iterable[float]) -> "Amount | None":
-        """Of values; None of none."""
-        array = np.fromiter(values, dtype=np.float64)
-        if not len(array):
-            return None
-        error = float(array.std(ddof=1) / np.sqrt(len(array))) if len(array) > 1 else 0.0
-        return cls(float(array.mean()), error, len(array))
+    value: float = msgspec.field(name="mean")
 
     @property
     def resolved(self) -> bool:
         """Whether it is far enough from 0."""
-        return self.runs > 1 and abs(self.mean) > RESOLVED_ERRORS * self.error
+        return self.runs > 1 and abs(self.value) > RESOLVED_ERRORS * self.error
 
 
 class Cost(msgspec.Struct, frozen=True):
@@ -153,22 +144,22 @@ class Findings(msgspec.Struct, frozen=True):
 
 def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Findings:
     """Means over seeds, and differences seed by seed over those that both settings have."""
-    found: dict[tuple[str, str], dict[int, float]] = {}
-    for run in cells["cells"]:
-        found.setdefault((run.setting, run.dataset), {})[run.seed] = run.accuracy
+    found = grouped(cells["cells"], lambda run: (run.setting, run.dataset))
 
     def known(amounts: Iterable[tuple[str, Amount | None]]) -> dict[str, Amount]:
         return {dataset: amount for dataset, amount in amounts if amount is not None}
 
     def difference(dataset: str, better: str, plain: str) -> Amount | None:
-        first, second = found.get((better, dataset), {}), found.get((plain, dataset), {})
-        return Amount.of(first[seed] - second[seed] for seed in sorted(first.keys() & second.keys()))
+        first, second = (found.get((name, dataset), ()) for name in (better, plain))
+        return Amount.of_any(differences(first, second, attrgetter("accuracy")))
 
     accuracies = {
-        name: known((dataset, Amount.of(found.get((name, dataset), {}).values())) for dataset in DATASETS)
+        name: known(
+            (dataset, Amount.of_any(run.accuracy for run in found.get((name, dataset), ()))) for dataset in DATASETS
+        )
         for name in SETTINGS
     }
-    in_site = {dataset: amount.mean for dataset, amount in accuracies["h*"].items()}
+    in_site = {dataset: amount.value for dataset, amount in accuracies["h*"].items()}
     return Findings(
         tuple(cells["cells"]),
         {name: amounts for name, amounts in accuracies.items() if amounts},
@@ -192,29 +183,24 @@ def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None =
 def document(found: Findings) -> Document:
     """Accuracies, what each thing costs, and the bars."""
     accuracies, costs, bars = _accuracies(found), _costs(found), list(_bars(found))
-    return Document(
-        kind="ExPriL: bounds",
-        subject="what bounds the accuracy of cells",
-        headline="What bounds the accuracy of cells",
-        sections=[
+    return document_of(
+        "bounds",
+        [
             Section("Accuracies", [Text(READING), accuracies, Facts(MEANINGS, "reading")] if accuracies else []),
             Section("The same, drawn", _drawn(found) if accuracies else [], PAGE),
             Section("What each thing costs", [Text(COST), costs] if costs else []),
             *(Section(bar.caption, [Text(BAR) if bar is bars[0] else None, bar]) for bar in bars),
         ],
-        note="[docs/bounds.md](../../bounds.md) says what they show, and what was tried.",
-        sources=[("Bounds", found.provenance)],
-        files={"bounds.csv": Table.of("runs", COLUMNS, found.runs)},
+        found.provenance,
+        {"bounds.csv": Table.of("runs", COLUMNS, found.runs)},
     )
 
 
 COLUMNS: tuple[Column[Run], ...] = (
-    Column("dataset", lambda run: run.dataset),
-    Column("setting", lambda run: run.setting),
+    *attributes("dataset setting"),
     Column("epsilon", lambda run: run.key.epsilon),
-    Column("cells", lambda run: run.cells),
-    Column("seed", lambda run: run.seed),
-    Column("accuracy", lambda run: f"{run.accuracy:.3f}"),
+    *attributes("cells seed"),
+    *attributes("accuracy", "{:.3f}".format),
 )
 BAR_MARKS = (("ceiling", "bar at epsilon 1"), ("majority", "bar at epsilon 0.1"))
 
@@ -237,7 +223,7 @@ def _accuracies(found: Findings) -> Written:
 
 
 def _accuracy(amount: Amount | None) -> str:
-    return "" if amount is None else f"{with_error(decimal(amount.mean), amount.error)} ({amount.runs})"
+    return "" if amount is None else f"{with_error(decimal(amount.value), amount.error)} ({amount.runs})"
 
 
 def _drawn(found: Findings) -> list[Block]:
@@ -245,7 +231,7 @@ def _drawn(found: Findings) -> list[Block]:
 
     def column(dataset: str) -> Column[str]:
         bars = [numbers[dataset] for numbers in found.bars.values() if dataset in numbers]
-        means = [amounts[dataset].mean for amounts in found.accuracies.values() if dataset in amounts]
+        means = [amounts[dataset].value for amounts in found.accuracies.values() if dataset in amounts]
         axis = make_axis(min([*means, *bars]), max([*means, *bars]), (1.0, 2.0, 5.0, 10.0, 20.0), left=8, right=92)
         return Column(dataset, lambda name: _strip(found, name, dataset, axis), drawn=True, axis=axis)
 
@@ -262,20 +248,20 @@ def _strip(found: Findings, name: str, dataset: str, axis: Axis) -> Strip | None
     amount = found.accuracies[name].get(dataset)
     if amount is None:
         return None
-    error = amount.mean - amount.error, amount.mean + amount.error
     marks = [
         (found.bars[epsilon][dataset], style)
         for epsilon, (style, _) in zip(OURS, BAR_MARKS, strict=True)
         if dataset in found.bars[epsilon]
     ]
-    return Strip(axis, [(0, amount.mean, error, f"{dataset}: {_accuracy(amount)}")], marks=marks)
+    return Strip(axis, [(0, amount.value, amount.ends, f"{dataset}: {_accuracy(amount)}")], marks=marks)
 
 
 def _costs(found: Findings) -> Table[Cost]:
     def column(dataset: str) -> Column[Cost]:
         def show(cost: Cost) -> Cell:
             amount = cost.amounts.get(dataset)
-            return Cell("") if amount is None else Cell(_signed(amount), strong=amount.resolved)
+            text = amount and with_error(signed(amount.value), amount.error)
+            return Cell(text or "", strong=amount is not None and amount.resolved)
 
         return Column(dataset, show, number=True)
 
@@ -284,10 +270,6 @@ def _costs(found: Findings) -> Table[Cost]:
         Column[Cost]("epsilon", lambda cost: _epsilon(cost.epsilon), number=True),
     ]
     return Table.of("What each thing costs", [*columns, *map(column, DATASETS)], found.costs)
-
-
-def _signed(amount: Amount) -> str:
-    return with_error(signed(amount.mean), amount.error)
 
 
 def _bars(found: Findings) -> Iterator[Written]:
@@ -306,9 +288,9 @@ def _bars(found: Findings) -> Iterator[Written]:
 def _reached(amount: Amount | None, bar: float) -> Cell:
     if amount is None:
         return Cell("")
-    reached = amount.mean >= bar
+    reached = amount.value >= bar
     return Cell(
-        decimal(amount.mean), strong=reached, tone="within" if reached else "", title="reached" if reached else ""
+        decimal(amount.value), strong=reached, tone="within" if reached else "", title="reached" if reached else ""
     )
 
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from lab.cells import INFINITE
 from lab.comparison.findings import Comparison, Row
-from lab.epsilons import INFINITE
 
 IN_SITE = "h*"
 REFERENCE = {"A": 95.2, "B": 78.8, "C": 95.6, "D": 91.0, "E": 80.9, "CTG-A": 91.4, "CTG-B": 93.0}

@@ -1,25 +1,43 @@
-"""Everything that is compared, one line each: our strategies, the peers, and what is trained in site.
+"""Everything that is compared, one line each: our strategies, the peers, what is trained in site; and a cell of it.
 
-A strategy of ours asks real curators. What is trained in site, and every peer, sees the private records themselves.
+A strategy of ours asks real curators. What is trained in site, and every peer, sees the private records themselves. A
+cell is what one of them gave on one run of one problem at one epsilon.
 """
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Literal
 
-from lab.comparison.studies import SILENT_EPSILON, Answer, Claims, accuracy_claims, claims_nothing, run_study
-from lab.comparison.trained import delta_of, network, train_peer
+import msgspec
+
+from lab.cells import INFINITE, TaskCell, shortest
+from lab.comparison.measures import Measures, measure
+from lab.comparison.studies import (
+    SILENT_EPSILON,
+    Answer,
+    Claims,
+    accuracy_claims,
+    claims_nothing,
+    delta_of,
+    network,
+    run_study,
+    train_peer,
+)
 from lab.paper.experiments import MOST_BINS
 from lab.peers import PEERS, PeerKind
-from lab.problems import PROBLEMS
+from lab.problems import PROBLEMS, load_split
 from lab.splits import Options, Split
 from learner_node.pooling import SECURE, Pooling
 from learner_node.source import paper_bin_count
 from learner_node.strategies import DEFAULT_STRATEGY
 from protocol.kinds.model import MODEL
 from protocol.kinds.statistic import STATISTIC
+from protocol.rationals import parse_rational
+from simulations.campaign.store import Task
+from simulations.campaign.study import Order
 
 Group = Literal["ours", "peer", "ceiling"]
 LACE_OR_HOSPITAL = (
@@ -277,3 +295,70 @@ CONTESTANTS: dict[str, Contestant] = {
     )
 }
 """By name, in the order of the tables."""
+
+
+class Outcome(TaskCell, frozen=True):
+    """One cell: the problem is a key of `PROBLEMS`, the maker one of `CONTESTANTS`.
+
+    Attributes:
+        measures: on the test records.
+        seconds: from the records to the predictions.
+        spent: exact epsilon by the ledger of the costliest curator, "" for a peer, whose library accounts for it, and
+            for what is not private.
+        extras: further numbers by name. `estimated_accuracy`, `interval_low` and `interval_high` are what the learner
+            itself claims, in percent.
+    """
+
+    maker: str = msgspec.field(name="strategy")
+    measures: Measures
+    seconds: float
+    spent: str = ""
+    extras: dict[str, float] = msgspec.field(default_factory=dict)
+
+
+def tasks(order: Order) -> list[Task]:
+    """All cells, the first run of everything before the second of anything."""
+    epsilons = shortest(order.size.epsilons)
+    return [
+        task
+        for task in order.tasks("datasets", "strategies", lambda name: asked_epsilons(CONTESTANTS[name], epsilons))
+        if task.seed - order.seed < runs_of(CONTESTANTS[task.maker], task.problem, order.size.repeats)
+    ]
+
+
+def runs_of(contestant: Contestant, problem: str, runs: int) -> int:
+    """How many of `runs` a contestant gets on a problem: the least of its own cap, the problem's, and that of both."""
+    if not contestant.speaks_of(problem):
+        return 0
+    big = PROBLEMS[problem].most_runs
+    caps = (contestant.most_runs, big, None if big is None else contestant.big_runs)
+    return min([runs, *(cap for cap in caps if cap is not None)])
+
+
+def asked_epsilons(contestant: Contestant, epsilons: Sequence[str]) -> tuple[str, ...]:
+    """At which epsilons a contestant is run."""
+    if contestant.group == "ceiling":
+        return (INFINITE,)
+    private = tuple(epsilon for epsilon in epsilons if parse_rational(epsilon) >= contestant.lowest_epsilon)
+    return (*private, INFINITE) if contestant.silent else private
+
+
+def cells_file(task: Task) -> str:
+    """The file of a strategy's cells, so that new strategies are added without touching the others."""
+    return f"cells/{task.maker.replace('*', '_star')}.jsonl"
+
+
+def file_settings(name: str, seed: int) -> dict[str, object]:
+    """What a strategy's file begins with."""
+    return {"strategy": name, "seed": seed, "settings": CONTESTANTS[name].settings}
+
+
+def compute(task: Task) -> Outcome:
+    """One cell."""
+    split = load_split(task.problem, task.seed)
+    start = time.monotonic()
+    answer = CONTESTANTS[task.maker].solve(split, None if task.epsilon == INFINITE else parse_rational(task.epsilon))
+    seconds = time.monotonic() - start if answer.seconds is None else answer.seconds
+    charged = answer.spent is not None and task.epsilon != INFINITE
+    spent = str(answer.spent) if charged else ""
+    return Outcome(*task, measure(answer.probability, split.test_labels), round(seconds, 3), spent, dict(answer.extras))

@@ -2,23 +2,22 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from operator import attrgetter
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from expril.report.provenance import Provenance
-from lab.comparison.cells import Outcome
-from lab.comparison.contestants import CONTESTANTS, DEFAULT, Group
+from lab.averages import Deviation, Mean
+from lab.cells import INFINITE, by_seed, differences, epsilon_order, grouped, place
+from lab.comparison.contestants import CONTESTANTS, DEFAULT, Group, Outcome
 from lab.comparison.measures import Reliability
-from lab.epsilons import INFINITE, epsilon_order
 from lab.problems import PROBLEMS
 from simulations.expectations import agrees
 
 CLAIMED = ("estimated_accuracy", "interval_low", "interval_high")
 SHARE_BINS = 10
-Groups = Mapping[tuple[str, str, str], Mapping[int, Outcome]]
+Groups = Mapping[tuple[str, str, str], Sequence[Outcome]]
 
 
 class Claims(msgspec.Struct, frozen=True):
@@ -189,22 +188,17 @@ def averages(found: Comparison, epsilon: str) -> tuple[Average, ...]:
 
 def findings(cells: Mapping[str, Sequence[Outcome]], provenance: Provenance | None = None) -> Comparison:
     """All rows of these cells, whatever is still missing."""
-    grouped: dict[tuple[str, str, str], dict[int, Outcome]] = {}
-    for outcome in cells["cells"]:
-        grouped.setdefault((outcome.problem, outcome.strategy, outcome.epsilon), {})[outcome.seed] = outcome
     names, problems = list(CONTESTANTS), list(PROBLEMS)
-
-    def order(key: tuple[str, str, str]) -> tuple[object, ...]:
-        dataset, strategy, epsilon = key
-        return epsilon_order(epsilon), _place(names, strategy), strategy, _place(problems, dataset), dataset
-
-    rows = tuple(_row(key, grouped) for key in sorted(grouped, key=order))
-    used = sorted({row.strategy for row in rows}, key=lambda name: (_place(names, name), name))
-    datasets = sorted({row.dataset for row in rows}, key=lambda name: (_place(problems, name), name))
+    groups = grouped(
+        by_seed(cells["cells"]), lambda cell: (cell.epsilon, cell.maker, cell.problem), epsilon_order, names, problems
+    )
+    rows = tuple(_row(*key, groups) for key in groups)
+    used = sorted({row.strategy for row in rows}, key=lambda name: (place(names, name), name))
+    datasets = sorted({row.dataset for row in rows}, key=lambda name: (place(problems, name), name))
     predictions: dict[str, dict[str, list[Reliability]]] = {name: {} for name in used}
     for row in rows:
         parts = predictions[row.strategy].setdefault(row.epsilon, [])
-        parts += [cell.measures.reliability for cell in grouped[row.key].values()]
+        parts += [cell.measures.reliability for cell in groups[row.epsilon, row.strategy, row.dataset]]
     return Comparison(
         rows=rows,
         strategies=tuple(_heading(name) for name in used),
@@ -235,41 +229,31 @@ def by_share(parts: Iterable[Reliability]) -> tuple[ShareBin, ...]:
     )
 
 
-def _place(names: Sequence[str], name: str) -> int:
-    """Its place in a table of names; what is no longer there comes last."""
-    return names.index(name) if name in names else len(names)
-
-
 def _heading(name: str) -> Strategy:
     contestant = CONTESTANTS.get(name)
     return Strategy(name, name, "ours") if contestant is None else Strategy(name, contestant.title, contestant.group)
 
 
-def _row(key: tuple[str, str, str], grouped: Groups) -> Row:
-    dataset, strategy, epsilon = key
-    cells = [grouped[key][seed] for seed in sorted(grouped[key])]
-    accuracies = np.array([cell.measures.accuracy for cell in cells])
-    areas = np.array([cell.measures.auc for cell in cells])
-    default = grouped.get((dataset, DEFAULT, epsilon), {})
-    differences = np.array(
-        [cell.measures.accuracy - default[cell.seed].measures.accuracy for cell in cells if cell.seed in default]
-    )
-    paired = strategy != DEFAULT and len(differences) > 0
+def _row(epsilon: str, strategy: str, dataset: str, groups: Groups) -> Row:
+    cells = groups[epsilon, strategy, dataset]
+    accuracies, areas = (Deviation.of(getattr(cell.measures, name) for cell in cells) for name in ("accuracy", "auc"))
+    default = () if strategy == DEFAULT else groups.get((epsilon, DEFAULT, dataset), ())
+    gain = Mean.of_any(differences(cells, default, attrgetter("measures.accuracy")))
     return Row(
         dataset=dataset,
         strategy=strategy,
         epsilon=epsilon,
-        mean=float(accuracies.mean()),
-        std=_deviation(accuracies),
+        mean=accuracies.value,
+        std=accuracies.error,
         runs=len(cells),
-        auc=float(areas.mean()),
-        auc_std=_deviation(areas),
+        auc=areas.value,
+        auc_std=areas.error,
         brier=_mean(cell.measures.brier for cell in cells),
         ece=_mean(cell.measures.reliability.error for cell in cells),
         seconds=_mean(cell.seconds for cell in cells),
-        difference=float(differences.mean()) if paired else None,
-        difference_error=_deviation(differences) / len(differences) ** 0.5 if paired else None,
-        pairs=len(differences) if paired else 0,
+        difference=gain.value if gain else None,
+        difference_error=gain.error if gain else None,
+        pairs=gain.runs if gain else 0,
         spent=", ".join(dict.fromkeys(cell.spent for cell in cells if cell.spent)),
         claims=_claims([cell for cell in cells if all(name in cell.extras for name in CLAIMED)]),
     )
@@ -292,7 +276,3 @@ def holds(cell: Outcome) -> bool:
 
 def _mean(values: Iterable[float]) -> float:
     return float(np.mean(list(values)))
-
-
-def _deviation(values: NDArray[Any]) -> float:
-    return float(values.std(ddof=1)) if len(values) > 1 else 0.0

@@ -1,9 +1,11 @@
-"""One study of ours on one split: real curators over every site's records, real noise, signed messages, a real ledger.
+"""What is learnt on one split: a study of ours, and what is trained in site on all private records and their labels.
 
-What is missing is the distance: messages are handed over by direct calls.
+A study of ours has real curators over every site's records, real noise, signed messages, a real ledger. What is missing
+is the distance: messages are handed over by direct calls. What is trained in site are peers, which are private, and
+what is not.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from types import MappingProxyType
@@ -13,10 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curator_node.site import temporary_site
-from lab.splits import Options, Split
+from lab.paper.laboratory import train_in_site
+from lab.peers import PeerKind, PeerTask, run_peer
+from lab.problems import PROBLEMS
+from lab.splits import Options, Site, Split
 from learner_node.learn import Learned, learn
 from learner_node.pooling import POOLED, SECURE, Pooling
-from learner_node.strategies.base import SourceEstimate, class_probabilities
+from learner_node.strategies.base import SourceEstimate, class_probabilities, train_alone
+from learner_node.strategies.paper import NetworkModel
+from learner_node.study import Federation
 from protocol.envelopes import SigningKey
 from simulations.campaign.curators import roomy_policy, spent
 from simulations.carriers.direct import direct_federation
@@ -67,6 +74,20 @@ def accuracy_claims(learned: Learned) -> Mapping[str, float]:
     }
 
 
+def federated(
+    sites: Sequence[Site], pooling: Pooling = "sum", kinds: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+) -> tuple[Federation, Callable[[], Fraction]]:
+    """Curators of these sites, and what the costliest of them was charged by its ledger; else as `make_study`."""
+    learner = SigningKey.generate()
+    keys = {site.name: SigningKey.generate() for site in sites}
+    members = [key.public for key in keys.values()] if pooling == SECURE else []
+    held = {}
+    for site in sites:
+        policy = roomy_policy(learner, name=site.name, members=members, kinds=kinds)
+        held[site.name] = temporary_site(site.frame, site.steward, policy, key=keys[site.name])
+    return direct_federation(held, learner), lambda: max(spent(each, learner) for each in held.values())
+
+
 def make_study(
     split: Split,
     strategy: str,
@@ -91,20 +112,9 @@ def make_study(
         ConfigurationError: the strategy does not take these options.
         NoCuratorError: a curator refused.
     """
-    learner = SigningKey.generate()
-    keys = {site.name: SigningKey.generate() for site in split.sites}
-    members = [key.public for key in keys.values()] if pooling == SECURE else []
-    held = {
-        site.name: temporary_site(
-            site.frame,
-            site.steward,
-            roomy_policy(learner, name=site.name, members=members, kinds=kinds),
-            key=keys[site.name],
-        )
-        for site in split.sites
-    }
+    federation, charged = federated(split.sites, pooling, kinds)
     learned = learn(
-        direct_federation(held, learner),
+        federation,
         lambda _schema: split.source,
         strategy=strategy,
         options=options,
@@ -112,10 +122,9 @@ def make_study(
         pooling=pooling,
         seed=split.seed,
     )
-    charged = max(spent(each, learner) for each in held.values())
-    if not charged == learned.epsilon_claimed == epsilon:
+    if not charged() == learned.epsilon_claimed == epsilon:
         raise WrongCostError(
-            f"{strategy} on {split.problem}: asked for {epsilon}, claimed {learned.epsilon_claimed}, spent {charged}"
+            f"{strategy} on {split.problem}: asked for {epsilon}, claimed {learned.epsilon_claimed}, spent {charged()}"
         )
     return learned
 
@@ -144,3 +153,54 @@ def run_study(
     learned = make_study(split, strategy, options, epsilon, pooling=pooling, kinds=kinds)
     extras = dict(claims(learned))
     return Answer(class_probabilities(learned.model(), split.test)[:, 1], epsilon, extras)
+
+
+DELTA = 1e-6
+"""Of the peers that have no pure guarantee, or do better without one. Ours is 0."""
+
+
+def network(split: Split) -> Answer:
+    """The reproduction's h*: the problem's network, trained on the private records without privacy."""
+    hypothesis = train_in_site(split, PROBLEMS[split.problem].network, train_alone)
+    return Answer(NetworkModel(hypothesis).probability(split.test))
+
+
+def delta_of(kind: PeerKind) -> float:
+    """0 for a peer with a pure guarantee."""
+    return 0.0 if kind.delta == "zero" else DELTA
+
+
+def peer_task(split: Split, name: str, epsilon: Fraction | None, delta: float) -> PeerTask:
+    """A peer's task: the pooled private records, with the source's range as their bounds.
+
+    Args:
+        split: the records.
+        name: key of `lab.peers.PEERS`.
+        epsilon: of its guarantee; None for what is not private.
+        delta: of its guarantee.
+    """
+    matrices = split.matrices
+    return PeerTask(
+        peer=name,
+        epsilon=None if epsilon is None else float(epsilon),
+        delta=delta,
+        seed=split.seed,
+        train=matrices.train,
+        labels=matrices.labels,
+        test=matrices.test,
+        lower=matrices.lower,
+        upper=matrices.upper,
+        source=matrices.source,
+        columns=matrices.columns,
+    )
+
+
+def train_peer(split: Split, epsilon: Fraction | None, name: str, delta: float) -> Answer:
+    """Train a peer; see `peer_task`.
+
+    Raises:
+        PeerUnavailableError: its environment is not installed; the text says how to get it.
+        PeerFailedError: it gave no answer.
+    """
+    result = run_peer(peer_task(split, name, epsilon, delta))
+    return Answer(result.probability, seconds=result.seconds)

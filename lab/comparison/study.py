@@ -19,8 +19,8 @@ from expril.report.document import (
     Text,
 )
 from expril.report.table import Table
-from lab.comparison.cells import Outcome, cells_file, compute, file_settings, tasks
-from lab.comparison.contestants import CONTESTANTS
+from lab.cells import INFINITE, epsilon_number
+from lab.comparison.contestants import CONTESTANTS, Outcome, cells_file, compute, file_settings, tasks
 from lab.comparison.findings import Claims, Comparison, Row, ShareBin, findings
 from lab.comparison.tables import (
     DETAILS,
@@ -34,10 +34,9 @@ from lab.comparison.tables import (
     measure_tables,
     other_measures,
 )
-from lab.epsilons import INFINITE
 from lab.peers import peer_versions
-from lab.problems import PROBLEMS, load_split
-from protocol.rationals import parse_rational
+from lab.problems import PROBLEMS, check_problems
+from lab.studies import document_of
 from simulations.campaign.study import Order, Part, Size, Study
 
 LEADERS = (
@@ -121,11 +120,9 @@ def document(found: Comparison) -> Document:
         Facts(named[1], "glossary"),
     ]
     skipped = found.provenance.skipped if found.provenance else {}
-    return Document(
-        kind="ExPriL compared",
-        subject="strategies and peers on the same records",
-        headline="Strategies and peers on the same records",
-        sections=[
+    return document_of(
+        "comparison",
+        [
             Section(leaders.caption, [Text(LEADERS), leaders] if leaders else []),
             Section("The bars", [Text(BARS), bars] if bars else [], PAPER),
             *shown,
@@ -138,10 +135,8 @@ def document(found: Comparison) -> Document:
             Section("", [brief(table) for tables in measures.values() for table in tables.values()], TERMINAL),
             Section("", [Notes([Note(f"{name} was left out: {why}") for name, why in skipped.items()])], TERMINAL),
         ],
-        note="[docs/strategies.md](../strategies.md#what-was-measured) says what they show; [report.html](report.html) "
-        "has charts, `results.csv` and `details.csv` the numbers.",
-        sources=[("Comparison", found.provenance)],
-        files={
+        found.provenance,
+        {
             "results.csv": Table.of("results", RESULTS, found.rows),
             "details.csv": Table.of("details", DETAILS, found.rows),
         },
@@ -178,17 +173,16 @@ def curve_charts(found: Comparison) -> list[Figure]:
 
 def _curves(found: Comparison, dataset: str) -> Figure:
     measure = auc(found) if dataset in found.rare else accuracy(found)
-    epsilons = {epsilon: float(parse_rational(epsilon)) for epsilon in found.private}
-    axis = log_axis(epsilons.values(), reversed(list(epsilons)), left=15.0)
+    axis = log_axis(map(epsilon_number, found.private), reversed(found.private), left=15.0)
 
     def place(row: Row) -> Place:
         mean, error = measure.value(row), measure.error(row)
         text = f"{measure.spread(row)} at epsilon {row.epsilon}"
-        return Place(epsilons[row.epsilon], mean, (mean - error, mean + error), text)
+        return Place(epsilon_number(row.epsilon), mean, (mean - error, mean + error), text)
 
     series = []
     for key in strategy_keys(found):
-        rows = [found.find(dataset, key.name, epsilon) for epsilon in reversed(epsilons)]
+        rows = [found.find(dataset, key.name, epsilon) for epsilon in reversed(found.private)]
         default = key.name == found.default
         series.append(Series(key, [place(row) for row in rows if row is not None], errors=default))
     series.sort(key=lambda one: one.key.name == found.default)  # drawn last, above the others
@@ -256,12 +250,6 @@ def _square(name: str, series: Sequence[Series], axis: Axis, across: str) -> Fig
 # --- the study
 
 
-def check(order: Order) -> None:
-    """Records that are not to be had stop an order before any work."""
-    for problem in order.size.axes["datasets"]:
-        load_split(problem, order.seed)
-
-
 def read_versions(order: Order) -> Mapping[str, str]:
     """Of the peers' environment, where a peer is asked for."""
     asked = any(CONTESTANTS[name].group == "peer" for name in order.size.axes["strategies"])
@@ -300,7 +288,7 @@ STUDY = Study(
     ),
     seed=1000,
     width=200,
-    check=check,
+    check=check_problems,
     read_versions=read_versions,
 )
 """Seeds from 5000 on are for development: no choice is made on those that are reported."""

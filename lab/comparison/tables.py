@@ -7,11 +7,11 @@ from functools import partial
 from statistics import fmean
 
 from expril.report.numbers import decimal, points, signed, with_error
-from expril.report.table import Cell, Column, Group, Table, Written, attributes, text_table
+from expril.report.table import Cell, Column, Group, Table, Written, attributes, numbers, text_table
+from lab.cells import INFINITE
 from lab.comparison.bars import Standing, standings
 from lab.comparison.contestants import GROUP_TITLES, SECURE_DEFAULT
 from lab.comparison.findings import Average, Comparison, Row, averages
-from lab.epsilons import INFINITE
 
 # --- files
 
@@ -34,9 +34,10 @@ DETAILS: tuple[Column[Row], ...] = (
     *attributes("seconds", "{:.3f}".format),
     *attributes("difference difference_error", points),
     *attributes("pairs"),
-    Column("estimated_accuracy", partial(_claimed, "estimated")),
-    Column("interval_low", partial(_claimed, "low")),
-    Column("interval_high", partial(_claimed, "high")),
+    *(
+        Column(heading, partial(_claimed, name))
+        for heading, name in (("estimated_accuracy", "estimated"), ("interval_low", "low"), ("interval_high", "high"))
+    ),
     *attributes("coverage", points),
     Column("epsilon_spent", lambda row: row.spent),
 )
@@ -110,17 +111,13 @@ def leaders_table(found: Comparison) -> Table[Leaders]:
         f"Where {found.default} stands",
         [
             Column("epsilon", lambda line: line.epsilon, names=True),
-            Column("accuracy", lambda line: decimal(line.default.mean if line.default else None), number=True),
+            *numbers("accuracy = default", lambda default: decimal(default.mean)),
             Column("best peer", lambda line: line.peer.strategy.name if line.peer else "–"),
-            Column("its accuracy", lambda line: decimal(line.peer.mean if line.peer else None), number=True),
-            Column("AUC", lambda line: decimal(line.default.auc if line.default else None), number=True),
-            Column("bars met", lambda line: _of([bar.met for bar in line.bars]), number=True),
-            Column("within a point of h*", lambda line: _of([bar.aim for bar in line.bars]), number=True),
-            Column(
-                "gain by secure sums",
-                lambda line: "–" if line.gain is None else with_error(signed(line.gain[0]), line.gain[1]),
-                number=True,
-            ),
+            *numbers("its accuracy = peer", lambda peer: decimal(peer.mean)),
+            *numbers("AUC = default", lambda default: decimal(default.auc)),
+            *numbers("bars met = bars", lambda bars: _of(bar.met for bar in bars)),
+            *numbers("within a point of h* = bars", lambda bars: _of(bar.aim for bar in bars)),
+            *numbers("gain by secure sums = gain", lambda gain: with_error(signed(gain[0]), gain[1])),
         ],
         leaders(found),
     )
@@ -137,10 +134,10 @@ def bars_table(found: Comparison) -> Table[Standing]:
         "Bars, and whether they are met",
         [
             Column("data set", lambda bar: Cell(bar.dataset, strong=True), names=True, quiet=True),
-            Column("epsilon", lambda bar: bar.epsilon, number=True),
+            *numbers("epsilon = epsilon"),
             Column("bar", needed, number=True),
-            Column("h*", lambda bar: decimal(bar.in_site), number=True),
-            Column(found.default, lambda bar: spread(bar.default), number=True),
+            *numbers("h* = in_site", decimal),
+            *numbers(f"{found.default} = default", spread),
             Column("bar", lambda bar: _met(bar.met)),
             Column("aim", lambda bar: "–" if bar.aim is None else _met(bar.aim)),
             Column(

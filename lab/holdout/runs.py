@@ -1,6 +1,5 @@
 """One run: one data set, one way to choose variables, and how good each step's model is."""
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from fractions import Fraction
@@ -8,6 +7,7 @@ from fractions import Fraction
 import msgspec
 import numpy as np
 
+from lab.cells import TaskCell
 from lab.holdout.blog import by_blog
 from lab.holdout.draws import SETTINGS, Drawn, Sizes, draw
 from lab.holdout.regression import Grown, by_likelihood, by_test, grow
@@ -16,25 +16,21 @@ from simulations.campaign.store import Task
 NAIVE, THRESHOLDOUT, LARGE, SOURCE = "naive", "thresholdout", "naive, large test", "training likelihood"
 EACH_STEP, EACH_CANDIDATE = "holdout, each step", "holdout, each candidate"
 """Procedures that ask a curator; the first chooses as `SOURCE` does."""
-NO_EPSILON = "inf"
 FREE = (NAIVE, THRESHOLDOUT, LARGE, SOURCE)
 """Procedures that no curator answers; what the test records lose is not accounted."""
 PROCEDURES = (*FREE, EACH_STEP, EACH_CANDIDATE)
 """All, in the order in which they are shown."""
 
 
-class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One run.
+class Run(TaskCell, frozen=True):
+    """One run: the problem is a key of `SETTINGS`, the maker the procedure that chose.
 
     Attributes:
-        setting: key of `SETTINGS`.
-        procedure: that chose.
         epsilon: exact text of what the curator may charge; "inf" where none is asked.
         seed: of the data set, and of noise where it is seeded.
         sizes: records of training, test and fresh.
         signal: of each step, whether its variable carries signal.
         train, test, fresh: of each step, how many records its model predicts correctly.
-        seconds: of the run.
         estimates: of each step, the accuracy that the learner believes in, in percent; empty where it is the test's.
         asked: questions to the curator.
         counted: how many of them were answered by counts.
@@ -42,26 +38,19 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         charged: exact epsilon by the curator's ledger; "" where none was asked.
     """
 
-    setting: str
-    procedure: str
-    epsilon: str
-    seed: int
+    problem: str = msgspec.field(name="setting")
+    maker: str = msgspec.field(name="procedure")
     sizes: tuple[int, int, int]
     signal: tuple[bool, ...]
     train: tuple[int, ...]
     test: tuple[int, ...]
     fresh: tuple[int, ...]
-    seconds: float
+    seconds: float = 0.0
     estimates: tuple[float, ...] = ()
     asked: int = 0
     counted: int = 0
     last: int = -1
     charged: str = ""
-
-    @property
-    def key(self) -> Task:
-        """Which run it is."""
-        return Task(self.setting, self.procedure, self.epsilon, self.seed)
 
     def percent(self, part: str) -> "list[float]":
         """Accuracy of each step on "train", "test" or "fresh" records."""
@@ -96,7 +85,6 @@ Solve = Callable[[Drawn, Sizes, Fraction], tuple[Grown, Answers]]
 
 def compute_run(sizes: Sizes, solvers: Mapping[str, Solve], task: Task) -> Run:
     """One run; `solvers` are the procedures that ask a curator."""
-    start = time.monotonic()
     drawn = draw(SETTINGS[task.problem], task.seed, sizes)
     test = drawn.large if task.maker == LARGE else drawn.test
     answers: Answers | None = None
@@ -114,6 +102,5 @@ def compute_run(sizes: Sizes, solvers: Mapping[str, Solve], task: Task) -> Run:
         train=grown.train,
         test=grown.test,
         fresh=grown.fresh,
-        seconds=round(time.monotonic() - start, 3),
         **told,
     )

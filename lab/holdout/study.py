@@ -1,31 +1,32 @@
 """The study of holdouts: a blog's experiment on many data sets, beside a curator that answers by the query kind."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from fractions import Fraction
 from functools import partial
+from operator import attrgetter
 
 from expril.report.chart import Figure, Key, Level, Place, Series, Stage, line_chart, make_axis
 from expril.report.document import PAPER, Charts, Document, Heading, Section, Text
 from expril.report.numbers import decimal, points, signed
-from expril.report.table import Cell, Column, Group, Table, Written, text_table
-from lab.holdout.claims import Claim, Verdict
+from expril.report.table import Cell, Column, Group, Table, Written, numbers, text_table
+from lab.averages import mean_text
+from lab.cells import INFINITE, grouped
 from lab.holdout.curator import SOLVERS
 from lab.holdout.draws import BLOG, SETTINGS, SIGNALS, Sizes
-from lab.holdout.findings import TITLES, Band, Cost, Findings, Procedure, findings
+from lab.holdout.findings import TITLES, Band, Claim, Cost, Findings, Procedure, Verdict, findings
 from lab.holdout.runs import (
     EACH_CANDIDATE,
     EACH_STEP,
     FREE,
     LARGE,
     NAIVE,
-    NO_EPSILON,
     SOURCE,
     THRESHOLDOUT,
     Run,
     compute_run,
 )
-from lab.means import mean_text
+from lab.studies import document_of
 from simulations.campaign.store import Task
 from simulations.campaign.study import Order, Part, Size, Study
 
@@ -53,6 +54,7 @@ VERDICTS: dict[Verdict, Cell] = {
 }
 TRAIN_KEY, TEST_KEY, FRESH_KEY = Key(2, False, "training"), Key(1, False, "test"), Key(3, False, "fresh: the truth")
 BELIEVED_KEY = Key(1, True, "what the learner believes")
+SIGNED = partial(mean_text, form=signed)
 HEIGHT, MARKED = 270, 5
 """Of a chart in pixels; every fifth step has a mark."""
 
@@ -111,17 +113,9 @@ def document(found: Findings) -> Document:
             ),
         ]
     sections += [Section("Other strengths of the signal", [_settings(found.shown)])]
-    return Document(
-        kind="ExPriL: the reusable holdout",
-        subject="a blog's experiment, on many data sets and with a holdout that keeps its promise",
-        headline="The blog's holdout, on many data sets",
-        summary=[SETUP],
-        sections=sections if found.claims else [section for section in sections if section.title != title],
-        note="[docs/holdout.md](../../holdout.md#a-blogs-experiment-run-again) says what it found; report.html shows "
-        "the same, curves.csv and results.json hold the numbers.",
-        sources=[("Study of holdouts", found.provenance)],
-        files={"curves.csv": _steps_table(found.shown)},
-    )
+    shown = sections if found.claims else [section for section in sections if section.title != title]
+    files = {"curves.csv": _steps_table(found.shown)}
+    return document_of("holdout", shown, found.provenance, files, summary=[SETUP])
 
 
 def _claims(claims: Sequence[Claim]) -> Table[Claim]:
@@ -135,9 +129,6 @@ def _claims(claims: Sequence[Claim]) -> Table[Claim]:
             return f"share {claim.low:.0f} to {claim.high:.0f} %"
         return f"{decimal(claim.low)} to {decimal(claim.high)}"
 
-    groups: dict[str, list[Claim]] = {}
-    for claim in claims:
-        groups.setdefault(claim.procedure, []).append(claim)
     return Table(
         "What the blog says, and what many data sets say",
         [
@@ -148,7 +139,7 @@ def _claims(claims: Sequence[Claim]) -> Table[Claim]:
             Column("95 % of data sets", spread, number=True),
             Column("verdict", lambda claim: VERDICTS[claim.verdict]),
         ],
-        [Group(rows, TITLES[name]) for name, rows in groups.items()],
+        [Group(rows, TITLES[name]) for name, rows in grouped(claims, lambda claim: claim.procedure).items()],
     )
 
 
@@ -156,7 +147,7 @@ def _curves(procedures: Sequence[Procedure]) -> Charts:
     """Accuracy against the number of variables, one panel a procedure, all on one axis."""
 
     def bands(shown: Procedure) -> list[tuple[Key, Band]]:
-        middle = (TEST_KEY, shown.test) if shown.epsilon == NO_EPSILON else (BELIEVED_KEY, shown.believed)
+        middle = (TEST_KEY, shown.test) if shown.epsilon == INFINITE else (BELIEVED_KEY, shown.believed)
         return [(TRAIN_KEY, shown.train), middle, (FRESH_KEY, shown.fresh)]
 
     every = [band for shown in procedures for _, band in bands(shown)]
@@ -180,7 +171,7 @@ def _signals(procedures: Sequence[Procedure]) -> Charts | None:
     rows = [shown for shown in procedures if shown.procedure != EACH_STEP]
     if not rows:
         return None
-    free, asked = ([shown.title for shown in rows if (shown.epsilon != NO_EPSILON) == asks] for asks in (False, True))
+    free, asked = ([shown.title for shown in rows if (shown.epsilon != INFINITE) == asks] for asks in (False, True))
     keys = [
         Key(n, hollow, title) for hollow, titles in ((False, free), (True, asked)) for n, title in enumerate(titles)
     ]
@@ -220,12 +211,10 @@ def _reported_table(procedures: Sequence[Procedure]) -> Table[Procedure]:
         "The model that is kept: what its user believes, and what is true",
         [
             Column("procedure", lambda shown: shown.title, names=True),
-            Column("variables", lambda shown: mean_text(shown.reported.variables), number=True),
-            Column("with signal", lambda shown: mean_text(shown.reported.signals), number=True),
-            Column("believed %", lambda shown: mean_text(shown.reported.believed), number=True),
-            Column("true %", lambda shown: mean_text(shown.reported.true), number=True),
-            Column("too high by", lambda shown: mean_text(shown.reported.excess, signed), number=True),
-            Column("data sets", lambda shown: shown.runs, number=True),
+            *numbers("variables = reported.variables; with signal = reported.signals", mean_text),
+            *numbers("believed % = reported.believed; true % = reported.true", mean_text),
+            *numbers("too high by = reported.excess", SIGNED),
+            *numbers("data sets = runs"),
         ],
         procedures,
     )
@@ -271,20 +260,15 @@ def _cost(cost: Cost | None) -> Written:
 
 def _settings(procedures: Sequence[Procedure]) -> Table[Procedure]:
     """How much hangs on the strength of the signal and on the order of the variables, where no curator is asked."""
-    groups: dict[str, list[Procedure]] = {}
-    for shown in procedures:
-        if shown.epsilon == NO_EPSILON:
-            groups.setdefault(shown.setting, []).append(shown)
+    groups = grouped((each for each in procedures if each.epsilon == INFINITE), lambda shown: shown.setting)
     return Table(
         "Other strengths of the signal",
         [
             Column("procedure", lambda shown: shown.title, names=True),
-            Column("signals of 10", lambda shown: mean_text(shown.signals), number=True),
-            Column("largest true %", lambda shown: mean_text(shown.peak), number=True),
-            Column("at variables", lambda shown: mean_text(shown.peak_at), number=True),
-            Column("true % at the end", lambda shown: mean_text(shown.final), number=True),
-            Column("test too high by", lambda shown: mean_text(shown.bias, signed), number=True),
-            Column("data sets", lambda shown: shown.runs, number=True),
+            *numbers("signals of 10 = signals; largest true % = peak; at variables = peak_at", mean_text),
+            *numbers("true % at the end = final", mean_text),
+            *numbers("test too high by = bias", SIGNED),
+            *numbers("data sets = runs"),
         ],
         [
             Group(rows, f"{SETTINGS[name].title}; the best rule is right for {decimal(SETTINGS[name].ceiling)} %")
@@ -293,31 +277,23 @@ def _settings(procedures: Sequence[Procedure]) -> Table[Procedure]:
     )
 
 
-@dataclass(frozen=True)
-class _Step:
-    """One step of one procedure."""
-
-    shown: Procedure
-    step: int
-
-
-def _steps_table(procedures: Sequence[Procedure]) -> Table[_Step]:
+def _steps_table(procedures: Sequence[Procedure]) -> Table[tuple[Procedure, int]]:
     """A row for each setting, procedure, epsilon and step; `_low` and `_high` hold eight of ten data sets."""
 
-    def of_procedure(name: str) -> Callable[[_Step], object]:
-        return lambda row: getattr(row.shown, name)
+    def of_procedure(name: str) -> Callable[[tuple[Procedure, int]], object]:
+        return lambda row: getattr(row[0], name)
 
-    def of_band(part: str, name: str) -> Callable[[_Step], str]:
-        return lambda row: points(getattr(getattr(row.shown, part), name)[row.step])
+    def of_band(name: str) -> Callable[[tuple[Procedure, int]], str]:
+        return lambda row: points(attrgetter(name)(row[0])[row[1]])
 
     columns = [Column(name, of_procedure(name)) for name in ("setting", "procedure", "epsilon", "runs")]
-    columns += [Column("variables", lambda row: row.step + 1)]
+    columns += [Column("variables", lambda row: row[1] + 1)]
     columns += [
-        Column(part if name == "mean" else f"{part}_{name}", of_band(part, name))
+        Column(part if name == "mean" else f"{part}_{name}", of_band(f"{part}.{name}"))
         for part in ("train", "test", "fresh", "believed", "found")
         for name in ("mean", "low", "high")
     ]
-    rows = [_Step(shown, step) for shown in procedures for step in range(len(shown.fresh.mean))]
+    rows = [(shown, step) for shown in procedures for step in range(len(shown.fresh.mean))]
     return Table.of("curves", columns, rows)
 
 
@@ -326,7 +302,7 @@ def tasks(order: Order) -> list[Task]:
     settings = order.size.axes["settings"]
     procedures = [CHOICES[name] for name in order.size.axes["procedures"]]
     free = [
-        Task(setting, maker, NO_EPSILON, seed)
+        Task(setting, maker, INFINITE, seed)
         for setting in settings
         for seed in order.seeds[: None if setting == BLOG else OTHER_REPEATS]
         for maker in FREE

@@ -3,19 +3,20 @@
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
+from operator import attrgetter
 
 import msgspec
 
-from expril.report.chart import Figure, Key, Level, Place, Series, line_chart, log_axis
+from expril.report.chart import Figure, Key, Level, Series
 from expril.report.document import Charts, Document, Section, Text
 from expril.report.numbers import decimal, signed
 from expril.report.provenance import Provenance
 from expril.report.table import Cell, Column, Group, Table, attributes
-from lab.epsilons import INFINITE, epsilon_order
-from lab.means import Mean, mean_columns, mean_text
+from lab.averages import Interval, log_chart, mean_columns, mean_place, mean_text
+from lab.cells import INFINITE, by_seed, differences, epsilon_number, epsilon_order, grouped
 from lab.model.ways import CLASSES, LABELS, NOTHING, NUMBER, WAYS, Fitted, compute
-from lab.problems import PROBLEMS, load_split
-from protocol.rationals import parse_rational
+from lab.problems import PROBLEMS, check_problems
+from lab.studies import document_of
 from simulations.campaign.store import Task
 from simulations.campaign.study import Order, Part, Size, Study
 
@@ -56,9 +57,9 @@ class Point(msgspec.Struct, frozen=True):
     problem: str
     way: str
     epsilon: str
-    score: Mean
-    auc: Mean | None
-    gain: Mean | None
+    score: Interval
+    auc: Interval | None
+    gain: Interval | None
     charged: str
     sites: int
 
@@ -89,28 +90,28 @@ class Findings(msgspec.Struct, frozen=True):
 
 def findings(cells: Mapping[str, Sequence[Fitted]], provenance: Provenance | None = None) -> Findings:
     """All that these cells show, whatever is still missing."""
-    grouped: dict[tuple[str, str, str], dict[int, Fitted]] = {}
-    for one in cells["studies"]:
-        grouped.setdefault((one.problem, one.epsilon, one.way), {})[one.seed] = one
-    problems, ways = list(PROBLEMS), list(WAYS)
-    ordered = sorted(grouped, key=lambda key: (problems.index(key[0]), epsilon_order(key[1]), ways.index(key[2])))
-    return Findings(tuple(_point(key, grouped) for key in ordered), provenance)
+    held = grouped(
+        by_seed(cells["studies"]),
+        lambda one: (one.problem, one.epsilon, one.maker),
+        list(PROBLEMS),
+        epsilon_order,
+        list(WAYS),
+    )
+    return Findings(tuple(_point(*key, held) for key in held), provenance)
 
 
-def _point(key: tuple[str, str, str], grouped: dict[tuple[str, str, str], dict[int, Fitted]]) -> Point:
-    problem, epsilon, way = key
-    runs, beside = grouped[key], grouped.get((problem, epsilon, "cells"), {})
+def _point(problem: str, epsilon: str, way: str, held: Mapping[tuple[str, str, str], Sequence[Fitted]]) -> Point:
+    runs, beside = held[problem, epsilon, way], held.get((problem, epsilon, "cells"), ())
     classes = WAYS[way].predicts == CLASSES
-    both = sorted(runs.keys() & beside.keys()) if classes and way != "cells" else []
     return Point(
         problem,
         way,
         epsilon,
-        Mean.of(one.score for one in runs.values()),
-        Mean.of(one.auc for one in runs.values()) if classes else None,
-        Mean.of(runs[seed].score - beside[seed].score for seed in both) if both else None,
-        max((one.charged for one in runs.values()), key=len),
-        next(iter(runs.values())).sites,
+        Interval.of(one.score for one in runs),
+        Interval.of(one.auc for one in runs) if classes else None,
+        Interval.of_any(differences(runs, beside, attrgetter("score"))) if classes and way != "cells" else None,
+        max((one.charged for one in runs), key=len),
+        runs[0].sites,
     )
 
 
@@ -119,18 +120,11 @@ def document(found: Findings) -> Document:
     classified = _table(found, "Accuracy on the test records, in percent", [CLASSES])
     others = _table(found, "Explained variance on the test records, in percent", [NUMBER, NOTHING])
     columns = [*attributes("problem way epsilon sites charged"), *mean_columns("score auc gain")]
-    return Document(
-        kind="ExPriL: in-site models",
-        subject="accuracy over epsilon, beside cells",
-        headline="Models that curators fit in site, beside counts of cells",
-        sections=[
-            Section(classified.caption, [Text(READING), _charts(found), classified] if classified else []),
-            Section(others.caption, [Text(OTHERS), others] if others else []),
-        ],
-        note="[docs/in-site-learning.md](../../in-site-learning.md) says what they show; report.html has charts.",
-        sources=[("Study of in-site models", found.provenance)],
-        files={"scores.csv": Table.of("scores", columns, found.points)},
-    )
+    sections = [
+        Section(classified.caption, [Text(READING), _charts(found), classified] if classified else []),
+        Section(others.caption, [Text(OTHERS), others] if others else []),
+    ]
+    return document_of("model", sections, found.provenance, {"scores.csv": Table.of("scores", columns, found.points)})
 
 
 def _table(found: Findings, caption: str, predicted: Iterable[str]) -> Table[tuple[str, str]]:
@@ -178,54 +172,30 @@ def _charts(found: Findings) -> Charts | None:
 
 
 def _chart(found: Findings, problem: str) -> Figure:
-    places = {epsilon: float(parse_rational(epsilon)) for epsilon in reversed(found.epsilons)}
-
-    def series(way: str) -> list[Place]:
-        points = [found.point(problem, way, epsilon) for epsilon in places]
-        return [
-            Place(
-                places[point.epsilon],
-                point.score.value,
-                point.score.ends,
-                f"{mean_text(point.score)} % at epsilon {point.epsilon}",
-            )
-            for point in points
-            if point is not None
+    def series(key: Key, way: str) -> Series:
+        points = [point for each in reversed(found.epsilons) if (point := found.point(problem, way, each))]
+        texts = [f"{mean_text(point.score)} % at epsilon {point.epsilon}" for point in points]
+        places = [
+            mean_place(epsilon_number(point.epsilon), point.score, text)
+            for point, text in zip(points, texts, strict=True)
         ]
+        return Series(key, places, errors=False)
 
     free = found.point(problem, "logistic", INFINITE)
     level = free and Level("ceiling", free.score.value, f"no privacy: {decimal(free.score.value)}")
-    return line_chart(
-        problem,
-        [Series(key, series(way), errors=False) for way, key in KEYS.items()],
-        log_axis(places.values(), places),
-        (0.5, 1.0, 2.0, 5.0, 10.0, 20.0),
-        levels=[level] if level else [],
-        unit="%",
-        across="epsilon, logarithmic",
-    )
+    lines = [series(key, way) for way, key in KEYS.items()]
+    steps = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
+    return log_chart(problem, lines, steps, "epsilon", levels=[level] if level else [], unit="%")
 
 
 def tasks(order: Order) -> list[Task]:
-    """All studies, the first repeat of everything before the second of anything; what is not private has no epsilon."""
-    return [
-        Task(problem, name, epsilon, seed)
-        for seed in order.seeds
-        for problem in order.size.axes["problems"]
-        for name in order.size.axes["methods"]
-        for epsilon in (order.size.epsilons if WAYS[name].ceiling else (INFINITE,))
-    ]
+    """All studies; what is not private has no epsilon."""
+    return order.tasks("problems", "methods", lambda name: order.size.epsilons if WAYS[name].ceiling else (INFINITE,))
 
 
 def _settings(order: Order) -> dict[str, object]:
     """As files of cells have always begun."""
     return {"experiment": "insite", "seed": order.seed, "ways": {name: way.title for name, way in WAYS.items()}}
-
-
-def _check(order: Order) -> None:
-    """Raise DataUnavailableError where a problem's records are not to be had."""
-    for problem in order.size.axes["problems"]:
-        load_split(problem, order.seed)
 
 
 ALL = {"problems": tuple(LABELS), "methods": tuple(WAYS)}
@@ -240,5 +210,5 @@ STUDY = Study(
     short=SIZE,
     full=SIZE,
     seed=1000,
-    check=_check,
+    check=check_problems,
 )

@@ -1,8 +1,7 @@
 """One method on one split: a whole study with real curators over real records, their noise and their ledgers."""
 
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import msgspec
@@ -13,12 +12,10 @@ from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LinearRegression
 
-from curator_node.site import temporary_site
 from curator_node.steward import StewardFile
+from lab.cells import INFINITE, TaskCell
 from lab.comparison.measures import scores
-from lab.comparison.studies import WrongCostError, run_study
-from lab.comparison.trained import train_peer
-from lab.epsilons import INFINITE
+from lab.comparison.studies import WrongCostError, federated, run_study, train_peer
 from lab.problems import load_split
 from lab.splits import Options, Split
 from learner_node.kinds.models.unsupervised import ask_clusters, ask_components
@@ -26,17 +23,13 @@ from learner_node.learn import learn
 from learner_node.source import coordinates
 from learner_node.strategies.base import NumberModel
 from learner_node.strategies.in_site import unit_map
-from learner_node.study import Federation
-from protocol.envelopes import SigningKey
 from protocol.feature_map import FeatureMap
 from protocol.kinds.model import MODEL
 from protocol.rationals import parse_rational
 from protocol.record_frames import encode_frame
 from protocol.records import Records
 from protocol.schema import NumericAttribute
-from simulations.campaign.curators import roomy_policy, spent
 from simulations.campaign.store import Task
-from simulations.carriers.direct import direct_federation
 
 CLASSES, NUMBER, NOTHING = "classes", "a number", "nothing"
 """What a method predicts."""
@@ -66,54 +59,31 @@ class Way:
     run: Callable[[Split, Fraction], tuple[float, float, Fraction]]
 
 
-class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One method in one study.
+class Fitted(TaskCell, frozen=True):
+    """One method in one study: `maker` is a key of `WAYS`.
 
     Attributes:
-        problem: key of `lab.problems.PROBLEMS`.
-        way: key of `WAYS`.
-        epsilon: as asked for, an exact text; "inf" without privacy.
-        seed: of the split and of the learner's own choices, never of noise.
         score: in percent, see `Way`.
         auc: area under the ROC curve in percent; 0 where no classes are predicted.
         charged: exact epsilon by the costliest curator's ledger; "" without privacy.
         sites: curators.
-        seconds: of the study.
     """
 
-    problem: str
-    way: str
-    epsilon: str
-    seed: int
+    maker: str = msgspec.field(name="way")
     score: float
     auc: float
     charged: str
     sites: int
-    seconds: float
-
-    @property
-    def key(self) -> Task:
-        """Which one it is."""
-        return Task(self.problem, self.way, self.epsilon, self.seed)
+    seconds: float = 0.0
 
 
 def compute(task: Task) -> Fitted:
     """One study."""
     split, way = load_split(task.problem, task.seed), WAYS[task.maker]
     private = task.epsilon != INFINITE
-    start = time.monotonic()
     score, auc, charged = way.run(split, parse_rational(task.epsilon) if private else Fraction(0))
-    return Fitted(
-        problem=task.problem,
-        way=task.maker,
-        epsilon=task.epsilon,
-        seed=task.seed,
-        score=round(max(score, 0.0), 4),
-        auc=round(auc, 4),
-        charged=str(charged) if private else "",
-        sites=len(split.sites),
-        seconds=round(time.monotonic() - start, 3),
-    )
+    told = str(charged) if private else ""
+    return Fitted(*task, round(max(score, 0.0), 4), round(auc, 4), told, len(split.sites))
 
 
 def classifier(
@@ -131,7 +101,8 @@ def classifier(
 def regression(split: Split, epsilon: Fraction) -> tuple[float, float, Fraction]:
     """Strategy `site-linear`, with an attribute for its label."""
     steward, frames, source, test, truth = numbered(split)
-    federation, charged = federated(split, steward, frames)
+    sites = [replace(site, frame=frame, steward=steward) for site, frame in zip(split.sites, frames, strict=True)]
+    federation, charged = federated(sites, kinds=KINDS)
     learned = learn(federation, source, strategy="site-linear", epsilon=epsilon, seed=split.seed)
     model = learned.model()
     if not isinstance(model, NumberModel):
@@ -141,7 +112,7 @@ def regression(split: Split, epsilon: Fraction) -> tuple[float, float, Fraction]
 
 def clustered(split: Split, epsilon: Fraction) -> tuple[float, float, Fraction]:
     """Private k-means at every site: the mean over the sites of what each one's clusters explain."""
-    federation, charged = federated(split, split.sites[0].steward, [site.frame for site in split.sites])
+    federation, charged = federated(split.sites, kinds=KINDS)
     found, _ = ask_clusters(federation, lambda _: split.source, clusters=CLUSTERS, epsilon=epsilon, seed=split.seed)
     points = points_of(found.features, split.test)
     each = [near(points, centres) for centres in np.split(found.centres, len(split.sites))]
@@ -150,7 +121,7 @@ def clustered(split: Split, epsilon: Fraction) -> tuple[float, float, Fraction]:
 
 def projected(split: Split, epsilon: Fraction) -> tuple[float, float, Fraction]:
     """Private principal components of all sites."""
-    federation, charged = federated(split, split.sites[0].steward, [site.frame for site in split.sites])
+    federation, charged = federated(split.sites, kinds=KINDS)
     found, _ = ask_components(federation, lambda _: split.source, epsilon=epsilon)
     score = along(points_of(found.features, split.test), found.axes[:COMPONENTS])
     return score, 0.0, _all_of(epsilon, charged())
@@ -229,18 +200,6 @@ def numbered(
         test,
         np.asarray(split.test.column(name), np.float64),
     )
-
-
-def federated(
-    split: Split, steward: StewardFile, frames: list[pl.DataFrame]
-) -> tuple[Federation, Callable[[], Fraction]]:
-    """Curators over these frames, and what the costliest of them was charged by its ledger."""
-    learner = SigningKey.generate()
-    held = {
-        site.name: temporary_site(frame, steward, roomy_policy(learner, name=site.name, kinds=KINDS))
-        for site, frame in zip(split.sites, frames, strict=True)
-    }
-    return direct_federation(held, learner), lambda: max(spent(each, learner) for each in held.values())
 
 
 def points_of(features: FeatureMap, records: Records) -> Floats:

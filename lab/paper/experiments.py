@@ -1,7 +1,7 @@
 """Table 2, also with one setting changed, and Figure 1: the studies of each run, and the numbers it keeps of them."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Literal
@@ -292,25 +292,24 @@ class Experiment:
         return {name: SETTINGS[self.setting].change(setup) for name, setup in plain.items()} if self.setting else plain
 
 
-def _table_networks(setup: Setup) -> int:
-    return 1 + sum(each.rounds for each in table_studies(setup).values())
-
-
-def _printed_networks(setup: Setup) -> int:
-    return 1 + sum(each.rounds for each in table_studies(setup).values() if each.noise != "valid")
-
-
-def _curve_networks(setup: Setup) -> int:
-    return 1 + sum(each.rounds for _, each in curve_studies(setup))
+def _networks(studies: Iterable[StudySettings]) -> int:
+    return 1 + sum(each.rounds for each in studies)
 
 
 TABLE, FIGURE = "table2", "figure1"
 EXPERIMENTS = {
-    TABLE: Experiment(table_run, _table_networks, dict.fromkeys(ALL, 100)),
+    TABLE: Experiment(table_run, lambda setup: _networks(table_studies(setup).values()), dict.fromkeys(ALL, 100)),
     **{
-        f"{TABLE}-{name}": Experiment(printed_run, _printed_networks, setting.published, name)
+        f"{TABLE}-{name}": Experiment(
+            printed_run,
+            lambda setup: _networks(each for each in table_studies(setup).values() if each.noise != "valid"),
+            setting.published,
+            name,
+        )
         for name, setting in SETTINGS.items()
     },
-    FIGURE: Experiment(curve_run, _curve_networks, dict.fromkeys(ALL, 5)),
+    FIGURE: Experiment(
+        curve_run, lambda setup: _networks(each for _, each in curve_studies(setup)), dict.fromkeys(ALL, 5)
+    ),
 }
 """Name, of its file of cells and in the provenance -> what it is."""

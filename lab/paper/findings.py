@@ -8,6 +8,7 @@ import numpy as np
 from scipy.stats import wilcoxon
 
 from expril.report.provenance import Provenance
+from lab.cells import grouped
 from lab.paper.experiments import (
     CURVES,
     EXPERIMENTS,
@@ -104,8 +105,9 @@ def _entry(dataset: str, column: str, values: Sequence[float], setting: str = ""
 def _by_dataset(finished: Iterable[Finished]) -> dict[str, list[Finished]]:
     """Finished cells by data set, in the order of the paper, each in the order of the runs."""
     cells = sorted(finished, key=lambda cell: cell.run)
-    grouped = {name: [cell for cell in cells if cell.dataset == name] for name in PAPER_DATASETS}
-    return {name: group for name, group in grouped.items() if group}
+    return {
+        name: group for (name,), group in grouped(cells, lambda cell: (cell.dataset,), list(PAPER_DATASETS)).items()
+    }
 
 
 @dataclass(frozen=True)
@@ -125,9 +127,7 @@ class Gap:
 
 def gaps(found: Reproduction) -> list[Gap]:
     """The entries outside, in the order of the table."""
-    tried: dict[tuple[str, str], list[Entry]] = {}
-    for closure in found.closures:
-        tried.setdefault((closure.dataset, closure.column), []).append(closure)
+    tried = grouped(found.closures, lambda closure: (closure.dataset, closure.column))
     return [
         Gap(entry, min(tried.get((entry.dataset, entry.column), ()), key=_distance, default=None))
         for entry in found.table

@@ -8,9 +8,10 @@ from typing import Any
 
 from expril.commands.terminal import MOST_SEED
 from expril.report.chart import Axis, Figure, Key, Place, Series, Stage, Strip, Tick, count_axis, line_chart, make_axis
-from expril.report.document import PAGE, PAPER, Block, Charts, Document, Fold, Medium, Section, Text
+from expril.report.document import PAGE, Block, Charts, Document, Fold, Medium, Section, Text
 from expril.report.numbers import decimal, points, signed, with_error
-from expril.report.table import Cell, Column, Group, Table, Tone, Written, attributes, text_table
+from expril.report.table import Cell, Column, Group, Table, Tone, Written, attributes, numbers, text_table
+from lab.cells import grouped
 from lab.paper.experiments import EXPERIMENTS, FIGURE, LEARNERS, TABLE
 from lab.paper.findings import CELLS, Counts, Gap, change, findings, gaps, setting_counts, table_counts
 from lab.paper.model import (
@@ -30,13 +31,13 @@ from lab.paper.model import (
 )
 from lab.paper.runs import Finished, chunks, compute, task_of
 from lab.problems import PAPER_DATASETS
+from lab.studies import document_of
 from protocol.errors import ConfigurationError
 from simulations.campaign.runner import Batch
 from simulations.campaign.store import Task, read_settings
 from simulations.campaign.study import Order, Part, Size, Study
 
-MARKDOWN: frozenset[Medium] = frozenset({"markdown"})
-TERMINAL: frozenset[Medium] = frozenset({"terminal"})
+UNDRAWN: frozenset[Medium] = frozenset({"markdown", "terminal"})
 
 # --- numbers in words
 
@@ -46,19 +47,6 @@ STANDING_TITLES: dict[Standing, str] = {
     "below": "below the paper by more than two standard errors",
 }
 AGREEMENTS: dict[str, Tone] = {"agrees": "within", "differs": "apart"}
-SHORT = {
-    "h_star": "h*",
-    "C-ExPriL": "C",
-    "I-ExPriL": "I",
-    "1DP-C-ExPriL": "1DP-C",
-    "1DP-I-ExPriL": "1DP-I",
-    "valid-1DP-C-ExPriL": "valid C",
-    "valid-1DP-I-ExPriL": "valid I",
-    "h0_star": "h0*",
-}
-"""Columns that the terminal has room for."""
-SOME_ROUNDS = (1, 2, 5, 10)
-"""Points of a curve that it has room for."""
 STYLES: dict[tuple[Noise, bool], tuple[int, str]] = {
     ("printed", False): (0, "printed mechanism, noise that fits the plan"),
     ("valid", False): (2, "valid mechanism, noise that fits the plan"),
@@ -141,10 +129,7 @@ _DATASET: Column[Any] = Column("data set", _strong, names=True, quiet=True)
 
 
 def _by_dataset(rows: Iterable[Any]) -> dict[str, list[Any]]:
-    groups: dict[str, list[Any]] = {}
-    for row in rows:
-        groups.setdefault(row.dataset, []).append(row)
-    return groups
+    return grouped(rows, lambda row: row.dataset)
 
 
 # --- Table 2
@@ -156,10 +141,6 @@ READING = (
     "errors added): = within two, ▲ above, ▼ below. C-ExPriL keeps all answers, I-ExPriL only the last. h* is trained "
     "on the target itself, h0* answers its most frequent class; neither asks the curator anything. Ratio is "
     "(h* − C-ExPriL) / h*, without privacy; the paper gives no deviation for it, so it is not counted."
-)
-READING_BESIDE = (
-    "Percent, mean ± standard deviation over the runs; in brackets the paper's. "
-    "= within two standard errors of the paper, ▲ above, ▼ below, with the number of standard errors."
 )
 COUNTS_READING = (
     "Of the accuracies that the paper reports with a deviation, how many of ours lie within two standard errors of "
@@ -181,7 +162,7 @@ def _counts_columns(what: str) -> list[Column[Counts]]:
 
     return [
         Column(what, lambda row: row.title, names=True),
-        Column("runs", lambda row: row.runs, number=True),
+        *numbers("runs = runs"),
         Column("compared", lambda row: len(row.sides), number=True),
         *(Column[Counts](side, partial(many, side), number=True) for side in STANDING_TITLES),
     ]
@@ -202,6 +183,7 @@ def _pictured(found: Reproduction) -> Table[Entry] | None:
         Column("paper", lambda entry: spread(entry.column, entry.published), number=True),
         Column("difference", _difference, number=True),
         Column("in std. errors", _standing, number=True),
+        Column("runs", lambda entry: entry.runs, number=True),
     ]
     return Table("Table 2, ours and the paper’s", columns, [Group(g, name) for name, g in _by_dataset(shown).items()])
 
@@ -230,46 +212,6 @@ def _strip(axis: Axis, entry: Entry) -> Strip | None:
 def _places(found: Reproduction) -> dict[str, dict[str, Entry]]:
     """Data set -> column -> entry."""
     return {name: {each.column: each for each in group} for name, group in _by_dataset(found.table).items()}
-
-
-def _beside(found: Reproduction) -> Written:
-    """Table 2 in short: a row a data set, in each place ours, the paper's, and how far they are apart."""
-
-    def place(entry: Entry | None) -> str:
-        if entry is None:
-            return "–"
-        text, errors = spread(entry.column, entry), _standing(entry)
-        if entry.published is not None:
-            text += f" ({spread(entry.column, entry.published)})"
-        return f"{text} {errors.mark} {errors.text}" if errors.tone else text
-
-    columns = [column for column in TABLE_COLUMNS if any(each.column == column for each in found.table)]
-    rows = [
-        [Cell(name, strong=True), *(place(places.get(column)) for column in columns)]
-        for name, places in _places(found).items()
-    ]
-    headings = ["data set", *(COLUMNS[column] for column in columns)]
-    return text_table("Table 2: accuracy", headings, rows if columns else (), quiet=True)
-
-
-def _compact(found: Reproduction) -> Written:
-    """Table 2 for the terminal: ours, and the paper's below."""
-    groups: list[Group[Sequence[object]]] = []
-    for name, places in _places(found).items():
-        runs = max(entry.runs for entry in places.values())
-        at_data = places.get("epsilon_printed_at_data")
-        ours = [spread(column, places.get(column)) for column in SHORT]
-        paper = [spread(column, entry.published if (entry := places.get(column)) else None) for column in SHORT]
-        epsilon = "–" if at_data is None else epsilon_text(at_data.median)
-        groups.append(Group([[Cell(f"{name} ({runs})", strong=True), *ours, epsilon], ["", *paper, "1"]]))
-    empty = text_table(
-        "Table 2, percent: ours, and the paper's below",
-        ["data set", *SHORT.values(), "epsilon"],
-        (),
-        numbers=True,
-    )
-    note = "epsilon: of the printed mechanism at the run's records, median; its worst case is infinite, its claim 1"
-    return replace(empty, groups=groups, note=note)
 
 
 # --- privacy, tests, gaps
@@ -319,7 +261,9 @@ def _epsilons(found: Reproduction) -> Written:
         "at the records of each run, by the formula for errors",
         "the query for the masses, by its own formula",
     )
-    return replace(text_table("Privacy loss of the printed mechanism", headings, rows, quiet=True), note=EPSILON_NOTE)
+    return text_table(
+        "Privacy loss of the printed mechanism", headings, rows, quiet=True, note=EPSILON_NOTE, wraps=headings[1:]
+    )
 
 
 def _tests(found: Reproduction) -> Table[Wilcoxon]:
@@ -327,11 +271,10 @@ def _tests(found: Reproduction) -> Table[Wilcoxon]:
     columns: list[Column[Wilcoxon]] = [
         _DATASET,
         Column("noise", lambda row: NOISE_TITLES[row.noise]),
-        Column("C − I", lambda row: signed(row.difference), number=True),
-        Column("p value", lambda row: probability(row.p_value), number=True),
+        *numbers("C − I = difference", signed),
+        *numbers("p value = p_value", probability),
         Column("runs", lambda row: row.runs, number=True, page=True),
-        Column("ours", lambda row: row.ours),
-        Column("paper", lambda row: row.paper),
+        *attributes("ours paper"),
         Column("verdict", lambda row: Cell(row.agreement, tone=AGREEMENTS.get(row.agreement, ""))),
     ]
     return Table.of("C-ExPriL against I-ExPriL", columns, found.wilcoxon)
@@ -348,30 +291,12 @@ def _gaps(found: Reproduction) -> Table[Gap]:
         Column("column", lambda gap: COLUMNS.get(gap.entry.column, gap.entry.column)),
         Column("paper", lambda gap: spread(gap.entry.column, gap.entry.published), number=True),
         Column("ours", lambda gap: spread(gap.entry.column, gap.entry), number=True),
-        Column("setting changed", near(lambda entry: change(found, entry.setting))),
+        Column("setting changed", near(lambda entry: change(found, entry.setting)), wraps=True),
         Column("with it", near(lambda entry: spread(entry.column, entry)), number=True),
         Column("runs", near(lambda entry: entry.runs), number=True),
         Column("outcome", lambda gap: Cell(gap.outcome, tone="within" if gap.outcome == "closed" else "apart")),
     ]
     return Table.of("Entries that differ from the paper", columns, gaps(found))
-
-
-def _changed(found: Reproduction) -> Written:
-    """Every entry with a setting changed, as it is by default, and the paper's."""
-    places = _places(found)
-    rows = [
-        (
-            each.setting,
-            f"{each.dataset} ({each.runs})",
-            COLUMNS.get(each.column, each.column),
-            spread(each.column, each),
-            spread(each.column, places.get(each.dataset, {}).get(each.column)),
-            spread(each.column, each.published),
-        )
-        for each in found.closures
-    ]
-    headings = ("setting", "data set", "column", "as set", "by default", "paper")
-    return text_table("Table 2 with one setting changed", headings, rows)
 
 
 # --- Figure 1
@@ -485,21 +410,11 @@ def _curve_ends(found: Reproduction) -> Written:
     )
 
 
-def _some_points(found: Reproduction) -> Written:
-    rows = []
-    for curve in found.curves:
-        means = {point.rounds: signed(point.mean) for point in curve.points}
-        head = (curve.dataset, curve.learner, curve.noise, scale(curve))
-        rows.append((*head, *(means.get(number, "") for number in SOME_ROUNDS)))
-    headings = ("data set", "learner", "mechanism", "scale", *(f"t = {number}" for number in SOME_ROUNDS))
-    return text_table("Figure 1: acc(h_t) - acc(h*), percentage points", headings, rows)
-
-
 # --- the document
 
 SUMMARY = (
-    "The paper’s seven data sets through the same curator, learner and messages as any study: without privacy, with "
-    "the mechanism as the paper prints it, and with the valid one at the same epsilon."
+    "Lacombe, Jetley and Sebag, full paper: its seven data sets through the same curator, learner and messages as any "
+    "study: without privacy, with the mechanism as the paper prints it, and with the valid one at the same epsilon."
 )
 
 
@@ -516,33 +431,22 @@ def document(found: Reproduction) -> Document:
         [setting, *(found.settings[name].get(setting, "–") for name in names)]
         for setting in dict.fromkeys(setting for name in names for setting in found.settings[name])
     ]
-    return Document(
-        kind="ExPriL reproduced",
-        subject="Lacombe, Jetley and Sebag: Table 2 and Figure 1 of the full paper",
-        headline="Table 2 and Figure 1 of the paper, made again",
-        summary=[SUMMARY],
-        sections=[
+    return document_of(
+        "reproduction",
+        [
             Section("Beside the paper", _led(COUNTS_READING, _where(found))),
-            Section("Table 2: accuracy", _led(READING, _pictured(found)), PAGE),
-            Section("Table 2: accuracy", _led(READING_BESIDE, _beside(found)), MARKDOWN),
-            Section("Table 2", [_compact(found)], TERMINAL),
-            Section("Privacy of the printed mechanism", _led(PRIVACY_READING, _epsilons(found)), PAPER),
-            Section("C-ExPriL against I-ExPriL", _led(TESTS_READING, _tests(found)), PAPER),
-            Section("Entries that differ, and what closes them", _led(CLOSING, _gaps(found)), PAPER),
+            Section("Table 2: accuracy", _led(READING, _pictured(found))),
+            Section("Privacy of the printed mechanism", _led(PRIVACY_READING, _epsilons(found))),
+            Section("C-ExPriL against I-ExPriL", _led(TESTS_READING, _tests(found))),
+            Section("Entries that differ, and what closes them", _led(CLOSING, _gaps(found))),
             Section("One setting for all entries", _led(ONE_SETTING, counts)),
-            Section("With one setting changed", [_changed(found)], TERMINAL),
             Section("Figure 1: learning curves", _figure1(found), PAGE),
-            Section(
-                "Figure 1: first and last points of the learning curves",
-                _led(ENDS_READING, _curve_ends(found)),
-                MARKDOWN,
-            ),
-            Section("Figure 1", [_some_points(found)], TERMINAL),
+            Section("Figure 1: first and last points", _led(ENDS_READING, _curve_ends(found)), UNDRAWN),
         ],
-        note="[docs/reproduction.md](../reproduction.md) says what was found; report.html has the curves.",
-        sources=[(title, found.provenance.get(name)) for name, title in ((TABLE, "Table 2"), (FIGURE, "Figure 1"))],
+        {title: found.provenance.get(name) for name, title in ((TABLE, "Table 2"), (FIGURE, "Figure 1"))},
+        files(found),
+        summary=[SUMMARY],
         settings=text_table("Settings by data set", ("setting", *names), rows, quiet=True),
-        files=files(found),
     )
 
 

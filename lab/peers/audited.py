@@ -40,7 +40,7 @@ class PeerGame:
     """One release of a library, and two sets of records of which one has a record more.
 
     Attributes:
-        release: key of `diffprivlib_games.GAMES`.
+        release: key of `diffprivlib_models.GAMES`.
         first, second: the records.
         most: the largest absolute value that the library is told a record has.
         neighbours: the two, in words.

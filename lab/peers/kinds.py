@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from lab.peers.ceilings import gradient_boosting, logistic_regression, majority
 from lab.peers.histogram import histogram_naive_bayes
 from lab.peers.linear import adassp, public_covariance
+from lab.peers.preparation import gradient_boosting, logistic_regression, majority
 from lab.peers.task import PeerTask, Vector
 from protocol.errors import ConfigurationError
 

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from lab.peers.gaussian import noise_multiplier
-from lab.peers.preparation import standardise
+from lab.peers.preparation import noise_multiplier, standardise
 from lab.peers.task import Matrix, PeerTask, Vector
 from protocol.noise import DiscreteLaplace
 

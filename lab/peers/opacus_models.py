@@ -13,8 +13,7 @@ from opacus import GradSampleModule
 from opacus.optimizers import DPOptimizer
 from torch import nn
 
-from lab.peers.gaussian import noise_multiplier
-from lab.peers.preparation import clipped
+from lab.peers.preparation import clipped, noise_multiplier
 from lab.peers.task import Labels, Matrix, PeerTask, Vector
 
 LIBRARIES = {name: version(name) for name in ("opacus", "torch", "numpy", "scipy")}

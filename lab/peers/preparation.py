@@ -1,10 +1,23 @@
-"""Scaling that costs no privacy: all of it is decided on the learner's source, which is public."""
+"""What several peers share: scaling that costs no privacy, the exact guarantee of DP-SGD, and models without privacy.
 
+All of the scaling is decided on the learner's source, which is public. The guarantee is of T steps of DP-SGD that take
+all records each. Without sampling there is nothing to amplify: T Gaussian mechanisms with noise multiplier z are one
+with multiplier z / sqrt(T), also when a step depends on the answers before it. What is trained on the private records
+without any privacy is the most that privacy can cost.
+"""
+
+import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
+from scipy.special import log_ndtr, ndtr
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from lab.peers.task import Matrix
+from lab.peers.task import Matrix, PeerTask, Vector
 
 DEVIATIONS = 3.0
 """Standardised values are clipped to this many."""
@@ -42,3 +55,45 @@ def attribute_columns(columns: Sequence[str]) -> list[tuple[int, ...]]:
         attribute, is_level, _ = name.partition("=")
         found.setdefault((attribute, -1) if is_level else (name, place), []).append(place)
     return [tuple(places) for places in found.values()]
+
+
+def gaussian_delta(epsilon: float, multiplier: float) -> float:
+    """The delta of a Gaussian mechanism whose noise is `multiplier` times the L2 sensitivity, at epsilon; Theorem 8."""
+    half, shift = 1 / (2 * multiplier), epsilon * multiplier
+    return float(ndtr(half - shift) - math.exp(epsilon + log_ndtr(-half - shift)))
+
+
+@lru_cache
+def noise_multiplier(epsilon: float, delta: float, steps: int) -> float:
+    """Least noise per step, rounded up by at most 1e-9 of it, of that many steps with all records."""
+    low = high = 1.0
+    while gaussian_delta(epsilon, high) > delta:
+        high *= 2
+    while gaussian_delta(epsilon, low) <= delta:
+        low /= 2
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if gaussian_delta(epsilon, middle) <= delta else (middle, high)
+    return high * math.sqrt(steps)
+
+
+def logistic_regression(task: PeerTask) -> Vector:
+    """scikit-learn's, on columns standardised by the private records: (m,) probabilities of class 1."""
+    return _fitted(task, make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000)))
+
+
+def gradient_boosting(task: PeerTask) -> Vector:
+    """scikit-learn's histogram gradient boosting, as it comes: (m,) probabilities of class 1."""
+    return _fitted(task, HistGradientBoostingClassifier(random_state=task.entropy()))
+
+
+def majority(task: PeerTask) -> Vector:
+    """The private records' share of class 1, for every test record: (m,)."""
+    return np.full(len(task.test), float(task.labels.mean()))
+
+
+def _fitted(task: PeerTask, model: LogisticRegression) -> Vector:
+    if len(np.unique(task.labels)) < 2:
+        return majority(task)
+    probability: Vector = model.fit(task.train, task.labels).predict_proba(task.test)[:, 1]
+    return probability

@@ -60,12 +60,12 @@ def _gans() -> tuple[Models, dict[str, str]]:
 
 
 def _games() -> tuple[Models, dict[str, str]]:
-    from lab.peers import diffprivlib_games  # noqa: PLC0415 - as above
+    from lab.peers import diffprivlib_models  # noqa: PLC0415 - as above
 
     def play(task: PeerTask) -> Arrays:
-        return {OUTCOMES: diffprivlib_games.GAMES[task.peer](task)}
+        return {OUTCOMES: diffprivlib_models.GAMES[task.peer](task)}
 
-    return dict.fromkeys(diffprivlib_games.GAMES, play), {}
+    return dict.fromkeys(diffprivlib_models.GAMES, play), {}
 
 
 FAMILIES: dict[str, Callable[[], tuple[Models, dict[str, str]]]] = {

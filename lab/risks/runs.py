@@ -1,7 +1,10 @@
-"""One run of one setting: what a model says of a population that is known exactly."""
+"""The settings of the sweep, and one run of one: what a model says of a population that is known exactly."""
 
-import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
+from itertools import combinations
 
 import msgspec
 import numpy as np
@@ -9,11 +12,11 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 
+from lab.cells import TaskCell
 from lab.exact_counts import learn_from_counts
-from lab.risks.design import DIMENSIONS, POPULATION, SITES, Population, Setting, design, population
 from learner_node.areas import expected_auc
 from learner_node.pooling import SecurePool
-from learner_node.prevalence import Prevalence
+from learner_node.prevalence import Prevalence, matching_factors, rescaled
 from learner_node.strategies.base import ClassesEstimate, Problem, SourceEstimate, class_probabilities
 from learner_node.strategies.cells_by_label import CellsByLabel
 from protocol.records import Records
@@ -21,6 +24,100 @@ from protocol.schema import NumericAttribute, Schema
 from simulations.campaign.store import Task
 
 Floats = NDArray[np.float64]
+
+FACTORS = {
+    "prevalence": (0.02, 0.05, 0.10, 0.17, 0.25, 0.50, 0.80, 0.98),
+    "records a site": (30, 300, 3_000, 30_000, 100_000),
+    "epsilon": ("0.1", "0.3", "1", "3"),
+    "classes": (2, 3),
+    "pooling": ("sum", "secure"),
+    "records a unit": (1, 3),
+    "signal": ("weak", "strong"),
+}
+"""Factor -> its levels. The prevalence is that of the last class; others share the rest evenly."""
+POPULATION, DIMENSIONS = 20_000, 6
+STRENGTH = {"weak": 0.5, "strong": 1.6}
+"""Of the signal, by which the log odds vary: areas under the ROC curve of about .63 and .83 at a prevalence of .25."""
+SITES = 3
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One row of the design; fields in the order of `FACTORS`."""
+
+    prevalence: float
+    records: int
+    epsilon: str
+    classes: int
+    pooling: str
+    most: int
+    signal: str
+
+    @property
+    def name(self) -> str:
+        """For people, and key of the results."""
+        unit = "" if self.most == 1 else f", {self.most} a unit"
+        return (
+            f"{self.prevalence:g} of {self.classes}, {SITES} x {self.records:,}{unit}, {self.signal}, {self.pooling}, "
+            f"epsilon {self.epsilon}"
+        )
+
+
+@lru_cache(1)
+def design() -> dict[str, Setting]:
+    """Every prevalence with every size; the other factors' levels are chosen one row after the other.
+
+    Of the candidates for a row that is taken which meets most pairs of levels that have not met.
+    """
+    factors = list(FACTORS.values())
+    sizes = [len(levels) for levels in factors]
+    met: set[tuple[int, int, int, int]] = set()
+    rest = np.stack(np.meshgrid(*map(np.arange, sizes[2:]), indexing="ij"), axis=-1).reshape(-1, len(sizes) - 2)
+    settings = []
+    for number in range(sizes[0] * sizes[1]):
+        first = (number % sizes[0], (number // sizes[0] + number) % sizes[1])
+        shifted = np.roll(rest, 37 * number, axis=0)
+        rows = [(*first, *map(int, row)) for row in shifted]
+        row = max(rows, key=lambda row: len(_pairs(row) - met))
+        met |= _pairs(row)
+        settings.append(Setting(*(levels[at] for levels, at in zip(factors, row, strict=True))))  # type: ignore[arg-type]
+    return {setting.name: setting for setting in settings}
+
+
+def _pairs(row: Sequence[int]) -> set[tuple[int, int, int, int]]:
+    return {(i, row[i], j, row[j]) for i, j in combinations(range(len(row)), 2)}
+
+
+@dataclass(frozen=True)
+class Population:
+    """Records whose class probabilities are known.
+
+    Attributes:
+        records: (20,000, 6).
+        probabilities: (20,000, C) of each class.
+    """
+
+    records: Floats
+    probabilities: Floats
+
+
+@lru_cache(2)
+def population(setting: Setting) -> Population:
+    """The same for all seeds; log odds have a linear part, a bend and a product of two attributes."""
+    rng = np.random.default_rng([710, list(design()).index(setting.name)])
+    records = rng.standard_normal((POPULATION, DIMENSIONS))
+    records[:, 1] += 0.5 * records[:, 0]
+    scores = np.zeros((POPULATION, setting.classes))
+    for number in range(1, setting.classes):
+        x = np.roll(records, -2 * (setting.classes - 1 - number), axis=1)
+        score = 0.8 * x[:, 0] + 0.5 * x[:, 1] - 0.4 * x[:, 2] * x[:, 3] + 0.3 * np.abs(x[:, 4])
+        scores[:, number] = STRENGTH[setting.signal] * score
+    wanted = [(1.0 - setting.prevalence) / (setting.classes - 1)] * (setting.classes - 1) + [setting.prevalence]
+    apart = np.exp(scores - scores.max(axis=1, keepdims=True))
+    apart /= apart.sum(axis=1, keepdims=True)
+    factors = matching_factors(apart, np.ones(POPULATION), wanted)
+    return Population(records, rescaled(apart, factors))
+
 
 SOURCE = 900
 CELLS, SMOOTH, REGRESSION = "cells", "cells-smooth", "regression"
@@ -31,13 +128,12 @@ TUNED_UP_TO = 20_000
 SUREST = 1e-6
 
 
-class RiskRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RiskRun(TaskCell, frozen=True):
     """What one model says of a population. Of two classes the second's; of more, each class's in turn.
 
     Attributes:
-        setting: its name.
+        problem: name of the setting.
         maker: of `MAKERS`.
-        epsilon: text.
         seed: of source, private records and noise.
         truth: mean probabilities of the population.
         said: means of the model's.
@@ -47,13 +143,9 @@ class RiskRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         auc: expected, of the last class against the rest.
         brier: expected mean squared error of the last class's probability.
         accuracy: expected share of records whose likeliest class is right.
-        seconds: that the run took.
     """
 
-    setting: str
-    maker: str
-    epsilon: str
-    seed: int
+    problem: str = msgspec.field(name="setting")
     truth: tuple[float, ...]
     said: tuple[float, ...]
     low: tuple[float, ...]
@@ -63,17 +155,11 @@ class RiskRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     auc: float
     brier: float
     accuracy: float
-    seconds: float
-
-    @property
-    def key(self) -> Task:
-        """Which run it is."""
-        return Task(self.setting, self.maker, self.epsilon, self.seed)
+    seconds: float = 0.0
 
 
 def compute(task: Task) -> RiskRun:
     """One run."""
-    start = time.monotonic()
     setting = design()[task.problem]
     known = population(setting)
     rng = np.random.default_rng([711, task.seed])
@@ -89,10 +175,7 @@ def compute(task: Task) -> RiskRun:
     true = known.probabilities[:, -1]
     right = known.probabilities[np.arange(POPULATION), probabilities.argmax(axis=1)]
     return RiskRun(
-        setting=task.problem,
-        maker=task.maker,
-        epsilon=task.epsilon,
-        seed=task.seed,
+        *task,
         truth=tuple(float(known.probabilities[:, c].mean()) for c in shown),
         said=tuple(float(probabilities[:, c].mean()) for c in shown),
         low=tuple(each.low for each in counted),
@@ -102,7 +185,6 @@ def compute(task: Task) -> RiskRun:
         auc=expected_auc(last, true),
         brier=float(np.mean((last - true) ** 2 + true * (1.0 - true))),
         accuracy=float(right.mean()),
-        seconds=round(time.monotonic() - start, 3),
     )
 
 

@@ -5,19 +5,20 @@ records whose class probabilities are known, so that means, slopes and scores ar
 Private records are drawn from it, with replacement; no curator is involved: see `exact_counts`.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import msgspec
 import numpy as np
 
 from expril.report.document import Document, Section, Text
 from expril.report.provenance import Provenance
-from expril.report.table import Column, Table
-from lab.averages import Mean, covers, marked, summary
+from expril.report.table import Column, Table, numbers
+from lab.averages import Mean, covers, marked
+from lab.cells import by_seed, grouped
 from lab.exact_counts import NOISE
-from lab.risks.design import design
-from lab.risks.runs import CELLS, MAKERS, REGRESSION, SMOOTH, RiskRun, compute
+from lab.risks.runs import CELLS, MAKERS, REGRESSION, SMOOTH, RiskRun, compute, design
+from lab.studies import document_of
 from simulations.campaign.store import Task
 from simulations.campaign.study import Order, Part, Size, Study
 
@@ -106,13 +107,11 @@ class Findings(msgspec.Struct, frozen=True):
 
 def findings(cells: Mapping[str, Sequence[RiskRun]], provenance: Provenance | None = None) -> Findings:
     """Every setting and class of which there are runs of `cells`."""
-    by: dict[tuple[str, str], list[RiskRun]] = defaultdict(list)
-    for run in cells["runs"]:
-        by[run.setting, run.maker].append(run)
+    by = grouped(cells["runs"], lambda run: (run.problem, run.maker))
     rows = [
-        _row(name, place, own, by[name, REGRESSION])
+        _row(name, place, own, by.get((name, REGRESSION), ()))
         for name in design()
-        if (own := by[name, CELLS])
+        if (own := by.get((name, CELLS)))
         for place in range(len(own[0].truth))
     ]
     return Findings(tuple(rows), _pairs(cells["runs"]), provenance)
@@ -135,39 +134,46 @@ def _row(name: str, place: int, own: Sequence[RiskRun], other: Sequence[RiskRun]
 
 def _slope(runs: Sequence[RiskRun], place: int) -> Mean | None:
     """Of the first runs by seed, those that have one."""
-    first = sorted(runs, key=lambda run: run.seed)[:SLOPE_RUNS]
-    slopes = [slope for run in first if (slope := run.slope[place]) is not None]
-    return Mean.of(slopes) if slopes else None
+    return Mean.of_any(slope for run in by_seed(runs)[:SLOPE_RUNS] if (slope := run.slope[place]) is not None)
 
 
 def _pairs(runs: Sequence[RiskRun]) -> tuple[Pairs, ...]:
     by = {run.key: run for run in runs}
-    groups: dict[str, list[tuple[RiskRun, RiskRun]]] = defaultdict(list)
-    for run in runs:
-        if run.maker == SMOOTH and (own := by.get(run.key._replace(maker=CELLS))):
-            for key in (run.epsilon, "all"):
-                groups[key].append((own, run))
+    pairs = [
+        (key, (own, run))
+        for run in runs
+        if run.maker == SMOOTH and (own := by.get(run.key._replace(maker=CELLS)))
+        for key in (run.epsilon, "all")
+    ]
+    groups = grouped(pairs, lambda pair: pair[0])
     return tuple(
         Pairs(
             key,
-            {name: Mean.of([getattr(one, name) - getattr(other, name) for one, other in pairs]) for name in MEASURES},
+            {name: Mean.of(getattr(one, name) - getattr(other, name) for _, (one, other) in held) for name in MEASURES},
         )
-        for key, pairs in sorted(groups.items())
+        for key, held in sorted(groups.items())
     )
 
 
 def document(found: Findings) -> Document:
     """Each setting and class, how many meet each bar, and the paired differences."""
+
+    def slope(row: Row) -> str:
+        return "–" if row.slope is None else marked(row.slope.text(".2f"), fine=row.calibrated is not False)
+
+    def difference(name: str, means: Mapping[str, Mean]) -> str:
+        return means[name].text("+.3f", 100.0)
+
     columns: list[Column[Row]] = [
         Column("setting", lambda row: row.setting, names=True),
         Column("class", lambda row: row.place),
         Column("runs", lambda row: row.runs, number=True, page=True),
-        Column("prevalence", lambda row: f"{row.truth:.3f}", number=True),
-        Column("implied error", lambda row: f"{row.error:.4f}", number=True),
+        *numbers("prevalence = truth", "{:.3f}".format),
+        *numbers("implied error = error", "{:.4f}".format),
         Column("bias / error", lambda row: marked(row.bias.text("+.2f"), fine=row.unbiased), number=True),
         Column("holds", lambda row: marked(f"{row.holds:.3f}", fine=row.covers), number=True),
-        Column("slope", _slope_text, number=True),
-        Column("regression", lambda row: f"{row.regression.value:.2f}" if row.regression else "-", number=True),
+        Column("slope", slope, number=True),
+        *numbers("regression = regression", lambda regression: f"{regression.value:.2f}"),
     ]
     judged = {
         "unbiased": [row.unbiased for row in found.rows],
@@ -182,7 +188,7 @@ def document(found: Findings) -> Document:
     pairs: list[Column[Pairs]] = [
         Column("epsilon", lambda row: row.epsilon, names=True),
         Column("pairs", lambda row: row.differences["auc"].runs, number=True),
-        *map(_difference, MEASURES),
+        *(numbers(f"{name} = differences", partial(difference, name))[0] for name in MEASURES),
     ]
     counts = Table.of("Bars met", counted, tuple(judged) if found.rows else ())
     differences = Table.of("Against the model without networks", pairs, found.pairs)
@@ -191,15 +197,7 @@ def document(found: Findings) -> Document:
         Section("Bars met", [counts]),
         Section("Against the model without networks", [Text(READING_PAIRS), differences]),
     ]
-    return summary("risks", "Are the risks right?", "risks.md", sections, found.provenance)
-
-
-def _slope_text(row: Row) -> str:
-    return "-" if row.slope is None else marked(row.slope.text(".2f"), fine=row.calibrated is not False)
-
-
-def _difference(name: str) -> Column[Pairs]:
-    return Column(name, lambda row: row.differences[name].text("+.3f", 100.0), number=True)
+    return document_of("risks", sections, found.provenance)
 
 
 def tasks(order: Order) -> list[Task]:

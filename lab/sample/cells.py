@@ -1,6 +1,5 @@
 """One cell of the study: a method's density for one domain, epsilon and repeat, and what is measured of it."""
 
-import time
 import zlib
 from collections.abc import Callable, Iterator
 from functools import lru_cache
@@ -10,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
+from lab.cells import TaskCell
 from lab.peers.environment import points_in_environment
 from lab.peers.task import PeerTask
 from lab.sample import bernstein, boosting
 from lab.sample.bernstein import Lattice
 from lab.sample.domains import Box, Target, target_of
-from lab.sample.metrics import coverage, negative_log_likelihood
-from lab.sample.theory import Theory, check_theory
+from lab.sample.theory import Theory, check_theory, coverage, negative_log_likelihood
 from protocol.rationals import parse_rational
 from simulations.campaign.store import Task
 
@@ -85,12 +84,12 @@ class Picture(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return found
 
 
-class Sampled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Sampled(TaskCell, frozen=True):
     """One cell.
 
     Attributes:
-        domain: as of `target_of`.
-        method: "mbde", "mbde-one-batch", "dpb" or "dpgan".
+        problem: as of `target_of`.
+        maker: "mbde", "mbde-one-batch", "dpb" or "dpgan".
         epsilon: exact text: of one sampled record and integral with MBDE, of the whole density with DPB, of the whole
             training, with delta, with DPGAN.
         seed: of the target's places, the records and the method's own choices and, as this is a simulation, noise.
@@ -99,26 +98,18 @@ class Sampled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         base: negative log-likelihood of Q_0.
         theory: of MBDE alone.
         picture: of the first variant, in two dimensions.
-        seconds: that it took.
         settings: of the method, in words: what was chosen by the records, and how much was trained.
     """
 
-    domain: str
-    method: str
-    epsilon: str
-    seed: int
+    problem: str = msgspec.field(name="domain")
+    maker: str = msgspec.field(name="method")
     variants: tuple[Variant, ...]
     entropy: float
     base: float
-    theory: Theory | None
-    picture: Picture | None
-    seconds: float
-    settings: str
-
-    @property
-    def key(self) -> Task:
-        """Which cell it is."""
-        return Task(self.domain, self.method, self.epsilon, self.seed)
+    theory: Theory | None = None
+    picture: Picture | None = None
+    seconds: float = 0.0
+    settings: str = ""
 
 
 def compute_cell(task: Task) -> Sampled:
@@ -127,7 +118,6 @@ def compute_cell(task: Task) -> Sampled:
     Raises:
         ConfigurationError: no such domain; PeerUnavailableError: DPGAN's environment is not there.
     """
-    start = time.monotonic()
     target = target_of(task.problem, task.seed)
     box, cells = target.box, CELLS[target.box.dimensions]
     records = records_of(task.problem, task.seed)
@@ -135,10 +125,7 @@ def compute_cell(task: Task) -> Sampled:
     masses = target.masses(cells)
     on_base = target.masses(cells, target.base)
     return Sampled(
-        task.problem,
-        task.maker,
-        task.epsilon,
-        task.seed,
+        *task,
         made.variants,
         entropy=negative_log_likelihood(masses, masses, box.volume / len(masses)),
         base=negative_log_likelihood(
@@ -146,7 +133,6 @@ def compute_cell(task: Task) -> Sampled:
         ),
         theory=made.theory,
         picture=made.picture,
-        seconds=round(time.monotonic() - start, 3),
         settings=made.settings,
     )
 

@@ -3,6 +3,7 @@
 import itertools
 import statistics
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Literal
 
 import msgspec
@@ -25,7 +26,8 @@ FLAT = 0.1
 NEAR_ONE = (0.5, 2.0)
 FLAT_COVERAGE = 0.005
 LEAST_EPSILONS = 3
-_NOT_RUN = "not measured"
+PRINTED = attrgetter("printed.value")
+_NOT_RUN: tuple[str, Verdict] = ("not measured", "not measured")
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -72,7 +74,7 @@ def _times(found: Findings) -> Told:
     for name, method in (("plain", DPB), ("at its best lattice", BEST)):
         ours, theirs = found.of(RING, MBDE), found.of(RING, method)
         if not ours or not theirs:
-            return _NOT_RUN, "not measured"
+            return _NOT_RUN
         parts, ratios = [], []
         for epsilon, row in ours.items():
             reached = next((other for other in theirs if theirs[other].nll.value <= row.nll.value), None)
@@ -93,7 +95,7 @@ def _better(domain: str) -> Callable[[Findings], Told]:
             theirs = found.of(domain, method)
             both = [epsilon for epsilon in ours if epsilon in theirs]
             if not both:
-                return _NOT_RUN, "not measured"
+                return _NOT_RUN
             here = [epsilon for epsilon in both if ours[epsilon].nll.value < theirs[epsilon].nll.value]
             won.append(len(here) / len(both))
             told.append(f"against DPB {name} at epsilon {_listed(here)} of {_listed(both)}")
@@ -112,7 +114,7 @@ def _falls(found: Findings) -> Told:
             if any(later >= before for before, later in itertools.pairwise(values)):
                 rising.append(domain)
     if not tried:
-        return _NOT_RUN, "not measured"
+        return _NOT_RUN
     kept = tried - len(rising)
     but = f"; not on {', '.join(rising)}" if rising else ""
     return f"at every step of epsilon on {kept} of {tried} domains{but}.", _share([kept / tried])
@@ -129,7 +131,7 @@ def _sharply(found: Findings) -> Told:
             if domain in (RING, WIDE_RING, RANDOM_2D, MIXTURE):
                 told.append(f"{domain} {decimal(below, 2)} and {decimal(above, 2)}")
     if not faster:
-        return _NOT_RUN, "not measured"
+        return _NOT_RUN
     said = (
         f"nats an epsilon below 2 and from 2 to 10: {', '.join(told)}. Faster below 2 on {sum(faster)} of "
         f"{len(faster)} domains; by Theorem 7 (10) no more than 0.5 is possible."
@@ -149,7 +151,7 @@ def _plateau(found: Findings) -> Told:
             whole = rows[SMALL].nll.value - rows[LARGE].nll.value
             shares.append((rows[PLATEAU].nll.value - rows[LARGE].nll.value) / whole if whole > 0 else 0.0)
     if not shares:
-        return _NOT_RUN, "not measured"
+        return _NOT_RUN
     flat = sum(share <= FLAT for share in shares)
     said = (
         f"of what DPB (plain) gains between epsilon 0.1 and 10, {decimal(100 * statistics.median(shares), 0)} % "
@@ -168,7 +170,7 @@ def _beats_far(found: Findings) -> Told:
                 tried += 1
                 won += ours[epsilon].nll.value < theirs[epsilon].nll.value
     if not tried:
-        return _NOT_RUN, "not measured"
+        return _NOT_RUN
     return f"lower negative log-likelihood than DPB (plain) in {won} of {tried} cases.", _share([won / tried])
 
 
@@ -182,7 +184,7 @@ def _spread(found: Findings) -> Told:
         elif domain != RANDOM_2D:
             fixed += [ratio for ratio in here if ratio > 0]
     if not ratios:
-        return _NOT_RUN, "not measured"
+        return _NOT_RUN
     often, smaller = sum(ratio >= SPREAD for ratio in ratios), sum(ratio > 1 for ratio in ratios)
     said = (
         f"standard deviation of the NLL over the repeats on random Gaussians on a line, DPB (plain) over MBDE: median "
@@ -202,22 +204,22 @@ def _spread(found: Findings) -> Told:
 
 
 def _ratio(theirs: Row, ours: Row) -> float:
-    if min(theirs.nll.runs, ours.nll.runs) < 2 or not ours.nll.deviation:
+    if min(theirs.nll.runs, ours.nll.runs) < 2 or not ours.nll.error:
         return 0.0
-    return theirs.nll.deviation / ours.nll.deviation
+    return theirs.nll.error / ours.nll.error
 
 
 def _coverage(found: Findings) -> Told:
     told, near, tried = [], 0, 0
-    for name, measure in (("as printed", _printed), ("of the densest region", _dense)):
+    for name, measure in (("as printed", PRINTED), ("of the densest region", attrgetter("coverage.value"))):
         lowest, flat = _lowest(found, measure)
         if not lowest and not flat:
-            return _NOT_RUN, "not measured"
+            return _NOT_RUN
         places = ", ".join(f"{epsilon:g} on {lowest[epsilon]}" for epsilon in sorted(lowest))
         parts = [f"is lowest at epsilon {places} domains"] if places else []
         parts += [f"moves by less than {FLAT_COVERAGE} on {flat}"] if flat else []
         told.append(f"coverage {name} {' and '.join(parts)}")
-        if measure is _printed:
+        if measure is PRINTED:
             near = sum(count for epsilon, count in lowest.items() if NEAR_ONE[0] <= epsilon <= NEAR_ONE[1])
             tried = sum(lowest.values()) + flat
     return "; ".join(told) + ". Rule: as printed, lowest between 0.5 and 2.", _share([near / tried])
@@ -239,14 +241,6 @@ def _lowest(found: Findings, measure: Callable[[Row], float]) -> tuple[dict[floa
     return lowest, flat
 
 
-def _printed(row: Row) -> float:
-    return row.printed.value
-
-
-def _dense(row: Row) -> float:
-    return row.coverage.value
-
-
 def _gan(found: Findings) -> Told:
     rows = found.of(RING, DPGAN)
     lost, told = [], []
@@ -261,7 +255,7 @@ def _gan(found: Findings) -> Told:
                 f"{decimal(row.coverage.value, 2)}"
             )
     if not lost:
-        return _NOT_RUN, "not measured"
+        return _NOT_RUN
     said = "; ".join(told) + ", by a kernel estimate of its points. Rule: a higher negative log-likelihood than both."
     return said, _share([sum(lost) / len(lost)])
 

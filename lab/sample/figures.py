@@ -10,12 +10,14 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from expril.report.chart import Figure, Key, Level, Place, Series, line_chart, log_axis
+from expril.report.chart import Figure, Key, Level, Place, Series
 from expril.report.document import Charts, Drawing
 from expril.report.numbers import decimal
+from lab.averages import Mean, log_chart
+from lab.cells import epsilon_number
 from lab.sample.cells import DPB, DPGAN, MAP_CELLS, MBDE
 from lab.sample.domains import MIXTURE, RANDOM_1D, RANDOM_2D, RING, WIDE_RING, target_of
-from lab.sample.findings import BEST, NAMES, Density, Findings, Mean, Row, number
+from lab.sample.findings import BEST, NAMES, Density, Findings, Row
 
 Floats = NDArray[np.float64]
 SIDE, GAP, HEAD = 120, 16, 34
@@ -71,7 +73,7 @@ def figures(found: Findings) -> list[Charts | Drawing]:
 
 def _alike(found: Findings) -> Drawing | None:
     """Figure 1: the target, MBDE, DPB where it is first as likely, and DPGAN."""
-    shown = {(each.method, number(each.epsilon)): each for each in found.pictures if each.domain == RING}
+    shown = {(each.method, epsilon_number(each.epsilon)): each for each in found.pictures if each.domain == RING}
     ours = shown.get((MBDE, FIGURE_1))
     if ours is None:
         return None
@@ -88,11 +90,11 @@ def _alike(found: Findings) -> Drawing | None:
 def _rows(file: str, title: str, found: Findings, domain: str) -> Drawing | None:
     """The target and a row of densities over epsilon for each of two methods."""
     rows = []
-    largest = max((number(each.epsilon) for each in found.pictures if each.method == MBDE), default=0.0)
+    largest = max((epsilon_number(each.epsilon) for each in found.pictures if each.method == MBDE), default=0.0)
     for method in (DPB, MBDE):
         shown = [each for each in found.pictures if (each.domain, each.method) == (domain, method)]
         if shown:
-            there = [_map(found, each) for each in shown if number(each.epsilon) <= largest]
+            there = [_map(found, each) for each in shown if epsilon_number(each.epsilon) <= largest]
             rows.append([_target(domain, shown[0].seed), *there])
     return _maps(file, title, rows) if rows else None
 
@@ -103,7 +105,7 @@ def _target(domain: str, seed: int) -> Map:
 
 
 def _map(found: Findings, shown: Density) -> Map:
-    row = found.of(shown.domain, shown.method)[number(shown.epsilon)]
+    row = found.of(shown.domain, shown.method)[epsilon_number(shown.epsilon)]
     under = f"ε = {shown.epsilon}, NLL {decimal(row.nll.value, 2)}"
     return NAMES[shown.method], under, picture_uri(np.asarray(shown.picture.share))
 
@@ -180,7 +182,7 @@ def _coverage_of_lines(found: Findings) -> Charts | None:
     keys = _mode_keys(rows)
     plots = [
         _chart("MBDE: mode coverage as printed, mean", rows, partial(_alone, "printed", "value"), keys=keys),
-        _chart("MBDE: its standard deviation", rows, partial(_alone, "printed", "deviation"), keys=keys),
+        _chart("MBDE: its standard deviation", rows, partial(_alone, "printed", "error"), keys=keys),
     ] if rows else []  # fmt: skip
     return _lines_charts("figure6.svg", "Figure 6: mode coverage on m random Gaussians on a line", plots, keys)
 
@@ -195,9 +197,7 @@ def _likelihood_of_lines(found: Findings) -> Charts | None:
             every |= keys
             name = NAMES[method]
             plots.append(_chart(f"{name}: NLL in nats, mean", rows, partial(_alone, "nll", "value"), keys=keys))
-            plots.append(
-                _chart(f"{name}: its standard deviation", rows, partial(_alone, "nll", "deviation"), keys=keys)
-            )
+            plots.append(_chart(f"{name}: its standard deviation", rows, partial(_alone, "nll", "error"), keys=keys))
     return _lines_charts("figure7.svg", "Figure 7: NLL on m random Gaussians on a line", plots, every)
 
 
@@ -216,7 +216,7 @@ def _lines_charts(file: str, title: str, plots: Sequence[Figure], keys: Mapping[
 
 def _value(measure: str, row: Row) -> tuple[float, float]:
     mean: Mean = getattr(row, measure)
-    return mean.value, mean.deviation
+    return mean.value, mean.error
 
 
 def _alone(measure: str, part: str, row: Row) -> tuple[float, float]:
@@ -237,7 +237,6 @@ def _chart(
         for row in held:
             value, deviation = measure(row)
             text = f"{decimal(value, 3)} at ε = {row.epsilon}"
-            places.append(Place(number(row.epsilon), value, (value - deviation, value + deviation), text))
+            places.append(Place(epsilon_number(row.epsilon), value, (value - deviation, value + deviation), text))
         series.append(Series(keys[line], places))
-    axis = log_axis((place.x for one in series for place in one.places), left=12.0, right=96.0)
-    return line_chart(name, series, axis, STEPS, levels=levels, height=HEIGHT, across="epsilon, logarithmic")
+    return log_chart(name, series, STEPS, "epsilon", levels=levels, height=HEIGHT, left=12.0)

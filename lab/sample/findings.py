@@ -2,14 +2,16 @@
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Self
 
 import msgspec
 
 from expril.report.provenance import Provenance
+from lab.averages import Deviation
+from lab.cells import by_seed, epsilon_number, grouped, place
 from lab.sample.cells import DPB, DPGAN, MBDE, WHOLE, Picture, Sampled, Variant
 from lab.sample.domains import MIXTURE, MOST_RANDOM, RANDOM_1D, RANDOM_2D, RING, WIDE_RING
 from lab.sample.theory import Theory
-from protocol.rationals import parse_rational
 
 BEST = "dpb-best"
 """DPB at the lattice of the least mean negative log-likelihood, which is chosen with the target at hand."""
@@ -25,18 +27,14 @@ NAMES = {
 METHODS = tuple(NAMES)
 
 
-class Mean(msgspec.Struct, frozen=True):
-    """Over repeats: the mean, the standard deviation (of a sample, 0 for one repeat), and how many."""
-
-    value: float
-    deviation: float
-    runs: int
+class Exact(Deviation, frozen=True):
+    """A mean whose sums are not rounded."""
 
     @classmethod
-    def of(cls, values: Iterable[float]) -> "Mean":
+    def of(cls, values: Iterable[float]) -> Self:
         """Of at least one repeat."""
-        found = list(values)
-        return cls(statistics.fmean(found), statistics.stdev(found) if len(found) > 1 else 0.0, len(found))
+        known = list(values)
+        return cls(statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else 0.0, len(known))
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -57,9 +55,9 @@ class Row(msgspec.Struct, frozen=True):
     method: str
     epsilon: str
     variant: str
-    nll: Mean
-    coverage: Mean
-    printed: Mean
+    nll: Exact
+    coverage: Exact
+    printed: Exact
     entropy: float
     base: float
     settings: str
@@ -150,7 +148,7 @@ class Findings(msgspec.Struct, frozen=True):
 
     def of(self, domain: str, method: str) -> dict[float, Row]:
         """The rows of a method, by epsilon upwards."""
-        return {number(row.epsilon): row for row in self.rows if (row.domain, row.method) == (domain, method)}
+        return {epsilon_number(row.epsilon): row for row in self.rows if (row.domain, row.method) == (domain, method)}
 
     @property
     def domains(self) -> tuple[str, ...]:
@@ -158,18 +156,11 @@ class Findings(msgspec.Struct, frozen=True):
         return tuple(dict.fromkeys(row.domain for row in self.rows))
 
 
-def number(epsilon: str) -> float:
-    """Of an exact text, for axes and comparisons."""
-    return float(parse_rational(epsilon))
-
-
 def findings(cells: Mapping[str, Sequence[Sampled]], provenance: Provenance | None = None) -> Findings:
     """All that these cells show, whatever is still missing."""
-    grouped: dict[tuple[str, str, str], list[Sampled]] = {}
-    for cell in sorted(cells["cells"], key=lambda each: each.seed):
-        grouped.setdefault((cell.domain, cell.method, cell.epsilon), []).append(cell)
     rows, checks, pictures = [], [], []
-    for (domain, method, epsilon), held in grouped.items():
+    groups = grouped(by_seed(cells["cells"]), lambda cell: (cell.problem, cell.maker, cell.epsilon))
+    for (domain, method, epsilon), held in groups.items():
         rows.append(_row(method, 0, held))
         if method == DPB:
             rows.append(_row(BEST, _best(held), held))
@@ -180,7 +171,7 @@ def findings(cells: Mapping[str, Sequence[Sampled]], provenance: Provenance | No
             pictures.append(Density(domain, method, epsilon, held[0].seed, held[0].picture))
 
     def order(each: Row | Check | Density) -> tuple[int, int, float]:
-        return _place(DOMAINS, each.domain), _place(METHODS, each.method), number(each.epsilon)
+        return place(DOMAINS, each.domain), place(METHODS, each.method), epsilon_number(each.epsilon)
 
     return Findings(
         tuple(sorted(rows, key=order)),
@@ -190,27 +181,23 @@ def findings(cells: Mapping[str, Sequence[Sampled]], provenance: Provenance | No
     )
 
 
-def _place(names: Sequence[str], name: str) -> int:
-    return names.index(name) if name in names else len(names)
-
-
 def _best(cells: Sequence[Sampled]) -> int:
     """Place of the variant of the least mean negative log-likelihood."""
     names = range(len(cells[0].variants))
-    return min(names, key=lambda place: statistics.fmean(cell.variants[place].nll for cell in cells))
+    return min(names, key=lambda which: statistics.fmean(cell.variants[which].nll for cell in cells))
 
 
-def _row(method: str, place: int, cells: Sequence[Sampled]) -> Row:
+def _row(method: str, which: int, cells: Sequence[Sampled]) -> Row:
     first = cells[0]
-    variants: list[Variant] = [cell.variants[place] for cell in cells]
+    variants: list[Variant] = [cell.variants[which] for cell in cells]
     return Row(
-        domain=first.domain,
+        domain=first.problem,
         method=method,
         epsilon=first.epsilon,
         variant=variants[0].name,
-        nll=Mean.of(each.nll for each in variants),
-        coverage=Mean.of(each.coverage for each in variants),
-        printed=Mean.of(each.printed for each in variants),
+        nll=Exact.of(each.nll for each in variants),
+        coverage=Exact.of(each.coverage for each in variants),
+        printed=Exact.of(each.printed for each in variants),
         entropy=statistics.fmean(cell.entropy for cell in cells),
         base=statistics.fmean(cell.base for cell in cells),
         settings=first.settings,
@@ -222,8 +209,8 @@ def _check(first: Sampled, theories: Sequence[Theory]) -> Check:
     high = [theory for theory in theories if theory.least is not None]
     weak = [step for step in steps if step.weak]
     return Check(
-        domain=first.domain,
-        method=first.method,
+        domain=first.problem,
+        method=first.maker,
         epsilon=first.epsilon,
         densities=len(theories),
         in_range=sum(theory.in_range for theory in theories),

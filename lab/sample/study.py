@@ -1,21 +1,25 @@
 """The study of sampling: the MBDE paper's figures and claims (Husain, Cranko and Nock), run again."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
 import msgspec
 
 from expril.report.document import PAPER, Block, Document, Fold, Heading, Section, Text
-from expril.report.numbers import decimal, with_error
-from expril.report.table import Cell, Column, Group, Table, Tone, attributes
+from expril.report.numbers import decimal
+from expril.report.table import Cell, Column, Group, Table, Tone, attributes, numbers
+from lab.averages import mean_text
+from lab.cells import epsilon_number
 from lab.sample import boosting
 from lab.sample import cells as sampled
 from lab.sample.cells import DPB, DPGAN, GAN_SETTINGS, MBDE, REPEATS, WHOLE, Sampled, compute_cell, lattices
 from lab.sample.claims import Claim, claims_of
 from lab.sample.domains import MIXTURE, MOST_RANDOM, RANDOM_1D, RANDOM_2D, RING, WIDE_RING
 from lab.sample.figures import figures
-from lab.sample.findings import BEST, METHODS, NAMES, Check, Findings, Mean, Row, findings, number
+from lab.sample.findings import BEST, METHODS, NAMES, Check, Findings, Row, findings
+from lab.studies import document_of
 from protocol.rationals import parse_rational
 from simulations.campaign.store import Task
 from simulations.campaign.study import Order, Part, Size, Study
@@ -92,17 +96,8 @@ def document(found: Findings) -> Document:
         Section("Figures", [Text(FIGURES), *drawn] if drawn else []),
         Section("Numbers", [Text(NUMBERS), *numbers] if found.rows else []),
     ]
-    return Document(
-        kind="ExPriL: sampling",
-        subject="MBDE, DPB and DPGAN, as in the paper's figures",
-        headline="Sampling from mollifier densities, run again",
-        summary=[PAPER_TITLE],
-        sections=sections,
-        note="[docs/integral-privacy.md](../../integral-privacy.md#the-papers-figures-run-again) says how it was run "
-        "and what it found; report.html shows the same.",
-        sources=[("Study of sampling", found.provenance)],
-        files={"measures.csv": _row_file(found.rows), "theory.csv": _check_file(found.checks)},
-    )
+    files: dict[str, Table[Any]] = {"measures.csv": _row_file(found.rows), "theory.csv": _check_file(found.checks)}
+    return document_of("sample", sections, found.provenance, files, summary=[PAPER_TITLE])
 
 
 def _claims(claims: Sequence[Claim]) -> Table[Claim]:
@@ -110,8 +105,7 @@ def _claims(claims: Sequence[Claim]) -> Table[Claim]:
         "The paper's claims beside what was measured",
         [
             Column("the paper", lambda claim: claim.says, names=True),
-            Column("where", lambda claim: claim.where),
-            Column("measured", lambda claim: claim.measured),
+            *attributes("where measured"),
             Column("verdict", lambda claim: Cell(claim.verdict, strong=True, tone=TONES.get(claim.verdict, ""))),
         ],
         claims,
@@ -129,19 +123,17 @@ def _measures(found: Findings, domains: Sequence[str]) -> Table[Row]:
         "Negative log-likelihood in nats and mode coverage",
         [
             Column("method", lambda row: NAMES[row.method], names=True),
-            Column("epsilon", lambda row: row.epsilon, number=True),
-            Column("NLL", lambda row: _mean(row.nll), number=True),
-            Column("coverage", lambda row: _mean(row.coverage), number=True),
-            Column("as printed", lambda row: _mean(row.printed), number=True),
-            Column("repeats", lambda row: row.nll.runs, number=True),
+            *numbers("epsilon = epsilon"),
+            *numbers("NLL = nll; coverage = coverage; as printed = printed", _mean),
+            *numbers("repeats = nll.runs"),
             Column("lattice", lambda row: row.variant or "–"),
         ],
         groups,
     )
 
 
-def _mean(mean: Mean) -> str:
-    return with_error(decimal(mean.value, DIGITS), mean.deviation if mean.runs > 1 else None, DIGITS)
+digits = partial(decimal, digits=DIGITS)
+_mean = partial(mean_text, form=digits, digits=DIGITS)
 
 
 def _lines(found: Findings, method: str) -> Table[str]:
@@ -166,7 +158,7 @@ def _lines(found: Findings, method: str) -> Table[str]:
 def _checked(checks: Sequence[Check]) -> dict[str, list[Check]]:
     """Checks by domain, and by method where that is not the usual one, epsilon upwards."""
     groups: dict[str, list[Check]] = {}
-    for check in sorted(checks, key=lambda each: (METHODS.index(each.method), number(each.epsilon))):
+    for check in sorted(checks, key=lambda each: (METHODS.index(each.method), epsilon_number(each.epsilon))):
         title = title_of(check.domain) + ("" if check.method == MBDE else f"; {NAMES[check.method]}")
         groups.setdefault(title, []).append(check)
     return groups
@@ -175,23 +167,24 @@ def _checked(checks: Sequence[Check]) -> dict[str, list[Check]]:
 def _checks(caption: str, groups: Mapping[str, Sequence[Check]]) -> Table[Check]:
     """How often each theorem was kept."""
 
-    def of(part: str, whole: str) -> Callable[[Check], str]:
-        return lambda check: f"{getattr(check, part)} of {getattr(check, whole)}"
+    def of(whole: str, parts: str) -> Iterator[Column[Check]]:
+        for heading, _, part in (text.rpartition(" = ") for text in parts.split("; ")):
+            yield Column(heading, partial(share, part, whole), number=True)
+
+    def share(part: str, whole: str, check: Check) -> str:
+        return f"{getattr(check, part)} of {getattr(check, whole)}"
 
     return Table(
         caption,
         [
             Column("epsilon", lambda check: check.epsilon, names=True),
-            Column("largest log ratio over ε/2", lambda check: decimal(check.furthest, DIGITS), number=True),
-            Column("in the mollifier", of("in_range", "densities"), number=True),
-            Column("gain Δ, mean", lambda check: decimal(check.gain, DIGITS), number=True),
-            Column("at most ε/2 (10)", of("below_most", "densities"), number=True),
-            Column("high regime", of("high", "densities"), number=True),
-            Column("(11) as printed", of("above_least", "high"), number=True),
-            Column("as proved", of("above_least_proved", "high"), number=True),
-            Column("weak learners", of("weak", "steps"), number=True),
-            Column("Theorem 6 as printed", of("above_printed", "weak"), number=True),
-            Column("as proved", of("above_proved", "weak"), number=True),
+            *numbers("largest log ratio over ε/2 = furthest", digits),
+            *of("densities", "in the mollifier = in_range"),
+            *numbers("gain Δ, mean = gain", digits),
+            *of("densities", "at most ε/2 (10) = below_most; high regime = high"),
+            *of("high", "(11) as printed = above_least; as proved = above_least_proved"),
+            *of("steps", "weak learners = weak"),
+            *of("weak", "Theorem 6 as printed = above_printed; as proved = above_proved"),
         ],
         [Group(rows, title) for title, rows in groups.items()],
     )
@@ -204,7 +197,7 @@ def _row_file(rows: Sequence[Row]) -> Table[Row]:
     """A row for each domain, method and epsilon; `_deviation` is the standard deviation over the repeats, in nats."""
 
     def of(measure: str, part: str) -> Callable[[Row], str]:
-        return lambda row: _six(getattr(getattr(row, measure), part))
+        return lambda row: _six(getattr(getattr(row, measure), "error" if part == "deviation" else part))
 
     columns = (
         *attributes("domain method variant epsilon"),

@@ -1,18 +1,24 @@
 """How good a model is that is learnt from so many sites: whole studies with real curators, noise and ledgers."""
 
-import time
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import msgspec
+import numpy as np
+import polars as pl
 
 from lab.comparison.measures import measure
 from lab.comparison.studies import run_study
 from lab.problems import load_split
-from lab.sites.spread import LOCAL, SECURE, spread_over
-from lab.splits import Options
+from lab.splits import Options, Site, Split
 from learner_node.pooling import Pooling
 from protocol.rationals import parse_rational
 from simulations.campaign.store import Task
+
+LOCAL: Pooling = "sum"
+"""Every site adds noise of its own."""
+SECURE: Pooling = "secure"
+"""All sites together add about one noise."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,7 @@ class Studied(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         seed: of the split, of how it is dealt and of the learner's own choices, never of noise.
         accuracy: on the test records, in percent.
         auc: likewise.
-        seconds: of the study.
+        seconds: that it took.
     """
 
     problem: str
@@ -60,7 +66,7 @@ class Studied(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seed: int
     accuracy: float
     auc: float
-    seconds: float
+    seconds: float = 0.0
 
     @property
     def key(self) -> Task:
@@ -79,8 +85,47 @@ def compute(task: Task) -> Studied:
     pooling = SECURE if name == SECURE else LOCAL
     question = QUESTIONS[task.problem]
     split = spread_over(load_split(task.problem, task.seed), int(sites))
-    start = time.monotonic()
     answer = run_study(split, question.strategy, question.options, parse_rational(task.epsilon), pooling=pooling)
-    seconds = round(time.monotonic() - start, 3)
     found = measure(answer.probability, split.test_labels)
-    return Studied(task.problem, pooling, int(sites), task.epsilon, task.seed, found.accuracy, found.auc, seconds)
+    return Studied(task.problem, pooling, int(sites), task.epsilon, task.seed, found.accuracy, found.auc)
+
+
+def poolings_of(sites: int) -> tuple[Pooling, ...]:
+    """How answers of so many sites can become one model; one alone has nobody to sum with."""
+    return (LOCAL, SECURE) if sites > 1 else (LOCAL,)
+
+
+def spread_over(split: Split, sites: int) -> Split:
+    """The problem with its private records at so many sites, all of the same size but for one record.
+
+    Each site declares its share of what the problem's own sites declare. A split of the same seed is always dealt
+    alike, so studies of it differ in their noise alone.
+
+    Args:
+        split: of a problem where each record is a unit of its own.
+        sites: 1 or more.
+
+    Raises:
+        ValueError: there are fewer records than sites, or a unit has several records.
+    """
+    if split.units is not None:
+        raise ValueError(f"units of {split.problem} have several records; these would go to different sites")
+    frame = pl.concat(site.frame for site in split.sites)
+    if not 1 <= sites <= frame.height:
+        raise ValueError(f"{frame.height} records cannot be dealt to {sites} sites")
+    declared = _declared([site.steward.round_size for site in split.sites])
+    size = None if declared is None else max(1, round(declared / sites))
+    steward = msgspec.structs.replace(split.sites[0].steward, round_size=size)
+    rows = np.random.default_rng([split.seed, sites]).permutation(frame.height)
+    return replace(
+        split,
+        sites=tuple(
+            Site.of(f"site {number + 1}", frame[np.sort(part)], steward)
+            for number, part in enumerate(np.array_split(rows, sites))
+        ),
+    )
+
+
+def _declared(sizes: Sequence[int | None]) -> int | None:
+    known = [size for size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) else None

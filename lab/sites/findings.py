@@ -1,7 +1,8 @@
 """What the cells of the study of sites say: accuracies, noise, traffic, and what became of sums with silent sites."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -9,11 +10,10 @@ import numpy as np
 from scipy.stats import chi2
 
 from expril.report.provenance import Provenance
-from lab.epsilons import epsilon_order
-from lab.means import Mean
-from lab.sites.accuracy import QUESTIONS, Studied
+from lab.averages import Interval
+from lab.cells import by_seed, differences, epsilon_order, grouped
+from lab.sites.accuracy import LOCAL, QUESTIONS, SECURE, Studied
 from lab.sites.rounds import Ask, Round, one_noise
-from lab.sites.spread import LOCAL, SECURE
 from learner_node.pooling import Pooling
 from protocol.secure_sum.aggregator import STEPS
 
@@ -37,10 +37,10 @@ class Point(msgspec.Struct, frozen=True):
     problem: str
     epsilon: str
     sites: int
-    local: Mean | None
-    secure: Mean | None
-    gain: Mean | None
-    auc_gain: Mean | None
+    local: Interval | None
+    secure: Interval | None
+    gain: Interval | None
+    auc_gain: Interval | None
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -142,41 +142,29 @@ def findings(cells: Mapping[str, Sequence[Any]], provenance: Provenance | None =
 
 
 def _points(studies: Sequence[Studied]) -> tuple[Point, ...]:
-    grouped: dict[tuple[str, str, int], dict[Pooling, dict[int, Studied]]] = {}
-    for study in studies:
-        place = grouped.setdefault((study.problem, study.epsilon, study.sites), {})
-        place.setdefault(study.pooling, {})[study.seed] = study
-    problems = list(QUESTIONS)
-    ordered = sorted(grouped, key=lambda key: (problems.index(key[0]), epsilon_order(key[1]), key[2]))
-    return tuple(_point(key, grouped[key].get(LOCAL, {}), grouped[key].get(SECURE, {})) for key in ordered)
+    groups = grouped(
+        by_seed(studies), lambda study: (study.problem, study.epsilon, study.sites), list(QUESTIONS), epsilon_order, int
+    )
+    return tuple(_point(key, grouped(held, lambda study: study.pooling)) for key, held in groups.items())
 
 
-def _point(key: tuple[str, str, int], local: dict[int, Studied], secure: dict[int, Studied]) -> Point:
-    both = sorted(local.keys() & secure.keys())
-
-    def gain(measure: Callable[[Studied], float]) -> Mean | None:
-        return Mean.of(measure(secure[seed]) - measure(local[seed]) for seed in both) if both else None
-
+def _point(key: tuple[str, str, int], ways: Mapping[Pooling, Sequence[Studied]]) -> Point:
+    local, secure = (ways.get(way, ()) for way in (LOCAL, SECURE))
+    accuracy, auc = attrgetter("accuracy"), attrgetter("auc")
     return Point(
         *key,
-        local=_accuracy(local),
-        secure=_accuracy(secure),
-        gain=gain(lambda study: study.accuracy),
-        auc_gain=gain(lambda study: study.auc),
+        local=Interval.of_any(map(accuracy, local)),
+        secure=Interval.of_any(map(accuracy, secure)),
+        gain=Interval.of_any(differences(secure, local, accuracy)),
+        auc_gain=Interval.of_any(differences(secure, local, auc)),
     )
-
-
-def _accuracy(runs: dict[int, Studied]) -> Mean | None:
-    return Mean.of(runs[seed].accuracy for seed in sorted(runs)) if runs else None
 
 
 def _usual(rounds: Sequence[Round], pooling: Pooling) -> dict[int, list[Round]]:
     """Rounds of the usual plan in which nobody was silent, by sites."""
-    found: dict[int, list[Round]] = {}
-    for each in sorted(rounds, key=lambda one: (one.ask.sites, one.seed)):
-        if each.ask.pooling == pooling and not each.ask.silent and each.ask.dropouts is None and each.opened:
-            found.setdefault(each.ask.sites, []).append(each)
-    return found
+    held = sorted(rounds, key=lambda one: (one.ask.sites, one.seed))
+    usual = (each for each in held if not each.ask.silent and each.ask.dropouts is None and each.opened)
+    return grouped((each for each in usual if each.ask.pooling == pooling), lambda each: each.ask.sites)
 
 
 def _opened(rounds: Sequence[Round]) -> tuple[Opened, ...]:
@@ -233,11 +221,8 @@ def _traffic(rounds: Sequence[Round]) -> tuple[Traffic, ...]:
 
 
 def _fates(rounds: Sequence[Round]) -> tuple[Fate, ...]:
-    grouped: dict[Ask, list[Round]] = {}
-    for each in rounds:
-        if each.ask.pooling == SECURE and each.ask.dropouts is not None:
-            grouped.setdefault(each.ask, []).append(each)
-    found = [_fate(ask, held) for ask, held in grouped.items()]
+    lossy = (each for each in rounds if each.ask.pooling == SECURE and each.ask.dropouts is not None)
+    found = [_fate(ask, held) for ask, held in grouped(lossy, lambda each: each.ask).items()]
     return tuple(sorted(found, key=lambda fate: (fate.sites, fate.dropouts, STEPS.index(fate.step), fate.silent)))
 
 

@@ -5,7 +5,6 @@ that step on, and nothing comes back from it.
 """
 
 import secrets
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from curator_node.site import Site, now, temporary_site
 from curator_node.steward import StewardFile
-from lab.sites.spread import SECURE
+from lab.sites.accuracy import SECURE
 from learner_node.pooling import Pooling, SecurePool
 from learner_node.study import Federation, NoCuratorError, Study
 from protocol.envelopes import SigningKey, open_envelope
@@ -72,7 +71,7 @@ class Round(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     noise: float
     sent: tuple[float, ...]
     received: tuple[float, ...]
-    seconds: float
+    seconds: float = 0.0
 
     @property
     def key(self) -> Task:
@@ -231,7 +230,6 @@ def take_round(ask: Ask, seed: int) -> Round:
     body = CountsBody((bins_of(ask.numbers),), None)
     summed: tuple[str, ...] = ()
     noise = 0.0
-    start = time.monotonic()
     with study.closing():
         study.propose(Plan.of([query]), "a study of sites", names)
         try:
@@ -242,7 +240,6 @@ def take_round(ask: Ask, seed: int) -> Round:
             summed = done.took_part or tuple(study.survivors)
             (answer,) = study.pooled(study.survivors)
             noise = float(np.mean((answer.values.ravel() - exact_counts(curators, summed, ask.numbers)) ** 2))
-        seconds = time.monotonic() - start
     secure = query if isinstance(query, PlannedSecureCounts) else None
     return Round(
         ask=ask,
@@ -256,7 +253,6 @@ def take_round(ask: Ask, seed: int) -> Round:
         noise=round(noise, 3),
         sent=_means(carrier.sent),
         received=_means(carrier.received),
-        seconds=round(seconds, 3),
     )
 
 

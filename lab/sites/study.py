@@ -1,20 +1,20 @@
 """The study of sites: how good a model is, and what a round costs, where records lie at few or many sites."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
-from expril.report.chart import Figure, Key, Level, Place, Series, line_chart, log_axis
+from expril.report.chart import Figure, Key, Level, Place, Series
 from expril.report.document import PAGE, Charts, Document, Facts, Fold, Section, Text
 from expril.report.numbers import count, decimal, signed
-from expril.report.table import Cell, Column, Group, Table, attributes
-from lab.means import Mean, mean_columns, mean_text
-from lab.problems import load_split
+from expril.report.table import Cell, Column, Group, Table, attributes, numbers
+from lab.averages import Interval, log_chart, mean_columns, mean_text
+from lab.cells import grouped
+from lab.problems import check_problems
 from lab.sites import accuracy
-from lab.sites.accuracy import QUESTIONS, Studied, task_of
+from lab.sites.accuracy import QUESTIONS, SECURE, Studied, poolings_of, task_of
 from lab.sites.findings import Fate, Findings, Opened, Point, Traffic, findings
 from lab.sites.rounds import Ask, Round, compute_round
-from lab.sites.spread import SECURE, poolings_of
+from lab.studies import document_of
 from protocol.secure_sum.aggregator import STEPS
 from simulations.campaign.store import Task
 from simulations.campaign.study import Order, Part, Size, Study
@@ -76,11 +76,9 @@ def document(found: Findings) -> Document:
         *attributes("bound measured low high local", "{:.4f}".format),
     ]
     of_each_loss = attributes("sites dropouts silent step rounds opened failed_at summed charged")
-    return Document(
-        kind="ExPriL: secure sums",
-        subject="accuracy, noise and traffic against the number of sites",
-        headline="Noise at each site, or one sum over all: accuracy, noise and traffic against the number of sites",
-        sections=[
+    return document_of(
+        "sites",
+        [
             *(
                 _accuracies(epsilon, [point for point in found.points if point.epsilon == epsilon], first=number == 0)
                 for number, epsilon in enumerate(epsilons)
@@ -90,9 +88,8 @@ def document(found: Findings) -> Document:
             Section("Sites that fall silent", [Text(LOSSES), fates] if fates else []),
             Section("What was asked", [Facts(questions, "glossary") if questions else None], PAGE),
         ],
-        note="[docs/sites.md](../sites.md) says what they show; report.html has charts.",
-        sources=[("Study of sites", found.provenance)],
-        files={
+        found.provenance,
+        {
             "accuracy.csv": Table.of(
                 "accuracy",
                 [*attributes("problem epsilon sites"), *mean_columns("local secure gain auc_gain")],
@@ -110,15 +107,11 @@ def _title(problem: str) -> str:
 
 def _accuracies(epsilon: str, points: Sequence[Point], *, first: bool) -> Section:
     """A chart and a group of rows for each problem."""
-    problems: dict[str, list[Point]] = {}
-    for point in points:
-        problems.setdefault(_title(point.problem), []).append(point)
+    problems = grouped(points, lambda point: _title(point.problem))
     columns: list[Column[Point]] = [
         Column("sites", lambda point: point.sites, names=True),
-        Column("noise at each site", lambda point: mean_text(point.local), number=True),
-        Column("summed securely", lambda point: mean_text(point.secure), number=True),
-        Column("gain", lambda point: _gain(point.gain), number=True),
-        Column("gain in AUC", lambda point: _gain(point.auc_gain), number=True),
+        *numbers("noise at each site = local; summed securely = secure", mean_text),
+        *numbers("gain = gain; gain in AUC = auc_gain", _gain),
         Column("repeats", _runs, number=True),
     ]
     title = f"Accuracy at epsilon {epsilon}"
@@ -135,8 +128,8 @@ def _accuracies(epsilon: str, points: Sequence[Point], *, first: bool) -> Sectio
     )
 
 
-def _gain(gain: Mean | None) -> Cell:
-    return Cell(mean_text(gain, signed), tone="" if gain is None else gain.tone)
+def _gain(gain: Interval) -> Cell:
+    return Cell(mean_text(gain, signed), tone=gain.tone)
 
 
 def _runs(point: Point) -> int:
@@ -144,33 +137,28 @@ def _runs(point: Point) -> int:
 
 
 def _accuracy_chart(name: str, points: Sequence[Point]) -> Figure:
-    def series(key: Key, way: Callable[[Point], Mean | None]) -> Series:
+    def series(key: Key, way: Callable[[Point], Interval | None]) -> Series:
         means = [(point.sites, mean) for point in points if (mean := way(point)) is not None]
         return Series(key, [_place(sites, mean.value, f"{mean_text(mean)} %", mean.ends) for sites, mean in means])
 
     alone = [point.local.value for point in points if point.sites == 1 and point.local is not None]
     lines = [series(LOCAL_KEY, lambda point: point.local), series(SECURE_KEY, lambda point: point.secure)]
     levels = [Level("majority", value, f"all records at one site: {decimal(value)}") for value in alone]
-    return _chart(name, lines, (0.5, 1.0, 2.0, 5.0, 10.0, 20.0), levels=levels, most=100.0, unit="%")
+    return log_chart(name, lines, (0.5, 1.0, 2.0, 5.0, 10.0, 20.0), "sites", levels=levels, most=100.0, unit="%")
 
 
 def _place(sites: int, value: float, text: str, ends: tuple[float, float] | None = None) -> Place:
     return Place(sites, value, ends or (value, value), f"{text} at {count(sites, 'site')}")
 
 
-def _chart(name: str, lines: Sequence[Series], steps: Iterable[float], **more: Any) -> Figure:
-    """Lines over the number of sites, which is logarithmic."""
-    axis = log_axis(place.x for line in lines for place in line.places)
-    return line_chart(name, lines, axis, steps, across="sites, logarithmic", **more)
-
-
 def _noise_chart(opened: Sequence[Opened]) -> Charts:
     bound = Series(BOUND_KEY, [_place(row.sites, row.bound, f"at most {row.bound:.3f}") for row in opened])
     measured = [_place(row.sites, row.measured, f"{row.measured:.3f}", (row.low, row.high)) for row in opened]
-    chart = _chart(
+    chart = log_chart(
         "variance of an opened number",
         [bound, Series(MEASURED_KEY, measured)],
         (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 50.0),
+        "sites",
         levels=[Level("ceiling", 1.0, "one noise")],
         unit="variances of one noise",
     )
@@ -182,11 +170,8 @@ def _noises(opened: Sequence[Opened]) -> Table[Opened]:
         "Variance of an opened number, in variances of one noise",
         [
             Column("sites n", lambda row: row.sites, names=True),
-            Column("colluders t", lambda row: row.colluders, number=True),
-            Column("dropouts u", lambda row: row.dropouts, number=True),
-            Column("shares h", lambda row: row.shares, number=True),
-            Column("bound n/h", lambda row: f"{row.bound:.3f}", number=True),
-            Column("measured", lambda row: f"{row.measured:.3f}", number=True),
+            *numbers("colluders t = colluders; dropouts u = dropouts; shares h = shares"),
+            *numbers("bound n/h = bound; measured = measured", "{:.3f}".format),
             Column("99.9 % interval", lambda row: f"{row.low:.3f} to {row.high:.3f}", number=True),
             Column("bound", _kept, number=True),
             Column("noise at each site", lambda row: decimal(row.local) if row.local else "–", number=True),
@@ -208,9 +193,8 @@ def _traffic_chart(traffic: Sequence[Traffic]) -> Charts:
 
     lines = [series(LOCAL_KEY, lambda row: row.local), series(SECURE_KEY, lambda row: row.secure)]
     steps = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
-    return Charts(
-        [_chart("kilobytes of one site", lines, steps, least=0.0, unit="kB")], (LOCAL_KEY, SECURE_KEY), columns=1
-    )
+    chart = log_chart("kilobytes of one site", lines, steps, "sites", least=0.0, unit="kB")
+    return Charts([chart], (LOCAL_KEY, SECURE_KEY), columns=1)
 
 
 def _kilobytes(traffic: Sequence[Traffic]) -> Table[Traffic]:
@@ -233,10 +217,10 @@ def _kilobytes(traffic: Sequence[Traffic]) -> Table[Traffic]:
 
 def _lost(fates: Sequence[Fate]) -> Table[Fate]:
     """What is opened, charged and lost where some are silent, a group for each plan."""
-    plans: dict[str, list[Fate]] = {}
-    for fate in fates:
+
+    def plan(fate: Fate) -> str:
         share = f"{100 * fate.dropouts / fate.sites:.0f} %"
-        plans.setdefault(f"{fate.sites} sites, of which {fate.dropouts} may drop out ({share})", []).append(fate)
+        return f"{fate.sites} sites, of which {fate.dropouts} may drop out ({share})"
 
     def silent(fate: Fate) -> str:
         share = f"({100 * fate.silent / fate.sites:.0f} %)"
@@ -259,12 +243,11 @@ def _lost(fates: Sequence[Fate]) -> Table[Fate]:
         Column("silent", silent, names=True),
         Column("from the step", lambda fate: STEP_WORDS[fate.step] if fate.silent else "–"),
         Column("the sum", result),
-        Column("sites in it", lambda fate: fate.summed, number=True),
-        Column("sites charged", lambda fate: fate.charged, number=True),
+        *numbers("sites in it = summed; sites charged = charged"),
         Column("variance", lambda fate: f"{fate.noise:.2f}" if fate.opened else "–", number=True),
         Column("lost", lost),
     ]
-    groups = [Group(rows, title) for title, rows in plans.items()]
+    groups = [Group(rows, title) for title, rows in grouped(fates, plan).items()]
     return Table("What becomes of a secure sum where sites fall silent", columns, groups)
 
 
@@ -296,12 +279,6 @@ def losses() -> list[Ask]:
     return found
 
 
-def _check(order: Order) -> None:
-    """Raise DataUnavailableError where a problem's records are not to be had."""
-    for problem in order.size.axes["problems"]:
-        load_split(problem, order.seed)
-
-
 def _questions(order: Order) -> dict[str, object]:
     return {"seed": order.seed, **{problem: [each.strategy, each.options] for problem, each in QUESTIONS.items()}}
 
@@ -320,5 +297,5 @@ STUDY = Study(
     full=Size(3, ("1", "0.1"), {"problems": tuple(QUESTIONS), "sites": SITES}, "seven minutes"),
     seed=1000,
     width=150,
-    check=_check,
+    check=check_problems,
 )

@@ -1,11 +1,20 @@
-"""The methods that are compared, each as a curator does it but for the noise, which is numpy's: nobody's records."""
+"""What records are drawn from, and the methods that are compared: nobody's records.
+
+Populations are invented ones that are hard for a mean, and stays in hospital. Each method does as a curator but for the
+noise, which is numpy's. A cell is records drawn once, and every method's error on them over many draws of its noise.
+"""
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 
+import msgspec
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
+from scipy import stats
 
 from curator_node.kinds.statistics import quantiles
 from curator_node.kinds.statistics.columns import FINE_STEPS
@@ -15,6 +24,79 @@ from protocol.kinds.statistics.methods import AggregateMean, AggregateMedian, Ex
 from protocol.kinds.statistics.tails import Degrees
 from protocol.noise import DiscreteLaplace, NoisyMax
 from protocol.rationals import Rational
+from simulations.campaign.store import Task
+from simulations.datasets import load_dataset
+
+STEPS = 10_000
+Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Population:
+    """A law of one attribute.
+
+    Attributes:
+        title: in words.
+        grid: on which its quantiles are asked: the declared bounds are its ends.
+        draw: (generator, n) -> n values.
+        quantile: share -> the value below which that share lies.
+        most: records that there are; None: any number.
+    """
+
+    title: str
+    grid: Grid
+    draw: Callable[[np.random.Generator, int], Values]
+    quantile: Callable[[float], float]
+    most: int | None = None
+
+
+@cache
+def stays() -> Values:
+    """Days in hospital of the diabetes data, (99,343,), 1 to 14."""
+    frame = load_dataset("readmission").frame
+    days: Values = frame["time_in_hospital"].cast(pl.Float64).to_numpy()
+    return days
+
+
+def _contaminated(rng: np.random.Generator, count: int) -> Values:
+    drawn: Values = np.where(rng.random(count) < CONTAMINATED, rng.normal(60, 5, count), rng.normal(0, 1, count))
+    return drawn
+
+
+def _of_mixture(share: float) -> float:
+    """A quantile below the contamination, which starts far above all others."""
+    return float(stats.norm.ppf(share / (1 - CONTAMINATED)))
+
+
+CONTAMINATED = 0.1
+POPULATIONS: dict[str, Population] = {
+    "skewed": Population(
+        "log-normal, bounds 0 to 100",
+        Grid(0.0, 100.0, STEPS),
+        lambda rng, count: rng.lognormal(0.0, 1.0, count),
+        lambda share: float(stats.lognorm(1.0).ppf(share)),
+    ),
+    "heavy-tailed": Population(
+        "Student's t with 1.5 degrees of freedom, bounds -100 to 100",
+        Grid(-100.0, 100.0, STEPS),
+        lambda rng, count: rng.standard_t(1.5, count),
+        lambda share: float(stats.t(1.5).ppf(share)),
+    ),
+    "contaminated": Population(
+        "standard normal, a tenth of the records about 60 instead, bounds -100 to 100",
+        Grid(-100.0, 100.0, STEPS),
+        _contaminated,
+        _of_mixture,
+    ),
+    "stays": Population(
+        "days in hospital of 99,343 stays, 1 to 14",
+        Grid(1.0, 14.0, 13),
+        lambda rng, count: rng.choice(stays(), count, replace=False),
+        lambda share: float(np.quantile(stays(), share, method="inverted_cdf")),
+        99_343,
+    ),
+}
+
 
 ESTIMANDS: dict[str, tuple[int, int]] = {"median": (1, 1), "upper_quartile": (3, 1)}
 """Estimator -> (a, b) of the quantile a / (a + b)."""
@@ -130,3 +212,51 @@ METHODS: dict[str, tuple[str, Callable[[Sample], Drawn]]] = {
     "none": ("no noise", no_noise),
 }
 """Name -> title, and what draws indices of the grid."""
+
+
+class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Errors of all methods on one sample.
+
+    Attributes:
+        population: key of `POPULATIONS`.
+        estimand: key of `ESTIMANDS`.
+        records: n.
+        epsilon: exact text.
+        seed: of the sample and of all noise.
+        errors: method -> mean absolute distance from the population's quantile, in percent of its interquartile range.
+    """
+
+    population: str
+    estimand: str
+    records: int
+    epsilon: str
+    seed: int
+    errors: dict[str, float]
+    seconds: float = 0.0
+
+    @property
+    def key(self) -> Task:
+        """Which cell it is."""
+        return task_of(self.population, self.estimand, self.records, self.epsilon, self.seed)
+
+
+def task_of(population: str, estimand: str, records: int, epsilon: str, seed: int) -> Task:
+    """The task of a cell; its maker names estimand and records."""
+    return Task(population, f"{estimand} {records}", epsilon, seed)
+
+
+def compute(task: Task) -> Measured:
+    """One cell."""
+    estimand, records = task.maker.split()
+    population = POPULATIONS[task.problem]
+    rng = np.random.default_rng([task.seed, int(records), list(ESTIMANDS).index(estimand)])
+    values = population.draw(rng, int(records))
+    sample = Sample(values, population.grid, estimand, Fraction(task.epsilon), rng)
+    above, below = ESTIMANDS[estimand]
+    truth = population.quantile(above / (above + below))
+    spread = population.quantile(0.75) - population.quantile(0.25)
+    errors = {}
+    for name, (_, draw) in METHODS.items():
+        found = population.grid.lower + draw(sample) * (population.grid.value(1) - population.grid.lower)
+        errors[name] = round(float(np.abs(found - truth).mean() / spread * 100), 6)
+    return Measured(task.problem, estimand, int(records), task.epsilon, task.seed, errors)

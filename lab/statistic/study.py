@@ -4,16 +4,27 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
-import numpy as np
 
-from expril.report.chart import Figure, Key, Place, Series, Stage, decade_axis, line_chart, log_axis
+from expril.report.chart import Figure, Key, Place, Series, Stage, decade_axis
 from expril.report.document import Charts, Document, Section, Text
 from expril.report.provenance import Provenance
 from expril.report.table import Cell, Column, Group, Table, attributes
-from lab.epsilons import epsilon_order
-from lab.statistic.cells import Measured, compute, task_of
-from lab.statistic.methods import DEGREES, DELTA, DRAWS, ESTIMANDS, LEAST_BLOCKS, METHODS, MOST_BLOCKS
-from lab.statistic.populations import POPULATIONS
+from lab.averages import Mean, log_chart
+from lab.cells import by_seed, epsilon_order, grouped
+from lab.statistic.methods import (
+    DEGREES,
+    DELTA,
+    DRAWS,
+    ESTIMANDS,
+    LEAST_BLOCKS,
+    METHODS,
+    MOST_BLOCKS,
+    POPULATIONS,
+    Measured,
+    compute,
+    task_of,
+)
+from lab.studies import document_of
 from simulations.campaign.store import Task
 from simulations.campaign.study import Order, Part, Size, Study
 
@@ -74,57 +85,39 @@ class Findings(msgspec.Struct, frozen=True):
 
 def findings(cells: Mapping[str, Sequence[Measured]], provenance: Provenance | None = None) -> Findings:
     """All that the cells show, whatever is still missing."""
-    grouped: dict[tuple[str, str, int, str], list[Measured]] = {}
-    for cell in sorted(cells["cells"], key=lambda cell: cell.seed):
-        grouped.setdefault((cell.population, cell.estimand, cell.records, cell.epsilon), []).append(cell)
-    names, estimands = list(POPULATIONS), list(ESTIMANDS)
-    ordered = sorted(
-        grouped, key=lambda key: (estimands.index(key[1]), epsilon_order(key[3]), names.index(key[0]), key[2])
-    )
-    return Findings(tuple(_point(key, grouped[key]) for key in ordered), provenance)
-
-
-def _point(key: tuple[str, str, int, str], cells: Sequence[Measured]) -> Point:
-    errors = {name: np.array([cell.errors[name] for cell in cells]) for name in METHODS}
-    count = len(cells)
-    return Point(
-        *key,
-        errors={name: float(each.mean()) for name, each in errors.items()},
-        deviations={
-            name: float(each.std(ddof=1)) / math.sqrt(count) if count > 1 else 0.0 for name, each in errors.items()
-        },
-        samples=count,
-    )
+    points = []
+    for (estimand, epsilon, population, records), held in grouped(
+        by_seed(cells["cells"]),
+        lambda cell: (cell.estimand, cell.epsilon, cell.population, cell.records),
+        list(ESTIMANDS),
+        epsilon_order,
+        list(POPULATIONS),
+        int,
+    ).items():
+        means = {name: Mean.of(cell.errors[name] for cell in held) for name in METHODS}
+        errors = {name: mean.value for name, mean in means.items()}
+        deviations = {name: mean.error for name, mean in means.items()}
+        points.append(Point(population, estimand, records, epsilon, errors, deviations, len(held)))
+    return Findings(tuple(points), provenance)
 
 
 def document(found: Findings) -> Document:
     """A section for each estimand and epsilon, after the counts of all."""
-    panels: dict[tuple[str, str], dict[str, list[Point]]] = {}
-    for point in found.points:
-        panel = panels.setdefault((point.estimand, point.epsilon), {})
-        panel.setdefault(point.population, []).append(point)
     keys = {name: Key(index, name == "none", SHORT[name]) for index, name in enumerate(METHODS)}
     sections = [Section("Where each method errs least", [_wins(found.points)])]
-    for (estimand, epsilon), populations in panels.items():
+    for (estimand, epsilon), panel in grouped(found.points, lambda point: (point.estimand, point.epsilon)).items():
         title = f"Error of the {ESTIMATORS[estimand]} at epsilon {epsilon}, in percent of the interquartile range"
         columns: list[Column[Point]] = [Column("records", lambda point: f"{point.records:,}", number=True, names=True)]
         columns += [Column(SHORT[name], _error(name), number=True, title=METHODS[name][0]) for name in METHODS]
-        named = {f"{name}: {POPULATIONS[name].title}": points for name, points in populations.items()}
+        named = grouped(panel, lambda point: f"{point.population}: {POPULATIONS[point.population].title}")
         table = Table(title, columns, [Group(points, name) for name, points in named.items()])
         charts = [_chart(name, points, keys) for name, points in named.items()]
         lead = [Text(READING)] if len(sections) == 1 else []
         sections.append(Section(title, [*lead, Charts(charts, tuple(keys.values()), columns=2), table]))
     both = [_column(name, part) for name in METHODS for part in ("errors", "deviations")]
     columns = [*attributes("population estimand records epsilon samples"), *both]
-    return Document(
-        kind="ExPriL: statistics",
-        subject="private quantiles, method by method",
-        headline="Private quantiles, method by method",
-        sections=sections,
-        note="[docs/statistics.md](../statistics.md) says what they show; report.html has charts.",
-        sources=[("Study of statistics", found.provenance)],
-        files={"errors.csv": Table.of("errors", columns, found.points)},
-    )
+    files = {"errors.csv": Table.of("errors", columns, found.points)}
+    return document_of("statistic", sections, found.provenance, files)
 
 
 def _wins(points: Sequence[Point]) -> Table[str]:
@@ -168,8 +161,7 @@ def _chart(name: str, points: Sequence[Point], keys: Mapping[str, Key]) -> Figur
     series = [Series(keys[method], [place(point, method) for point in points]) for method in METHODS]
     values = [place.value for one in series for place in one.places]
     stage = Stage(decade_axis(min(values), max(values), "%"), 300)
-    axis = log_axis(point.records for point in points)
-    return line_chart(name, series, axis, (), stage=stage, unit="error, logarithmic", across="records, logarithmic")
+    return log_chart(name, series, (), "records", stage=stage, unit="error, logarithmic")
 
 
 def tasks(order: Order) -> list[Task]:

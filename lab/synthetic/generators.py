@@ -6,8 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from lab.comparison.studies import make_study
-from lab.comparison.trained import peer_task
+from lab.comparison.studies import make_study, peer_task
 from lab.peers.environment import generate_in_environment
 from lab.splits import Split
 from lab.synthetic.utility import WeightedRecords

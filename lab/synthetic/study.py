@@ -11,10 +11,11 @@ from expril.report.document import PAPER, Document, Facts, Section, Text
 from expril.report.numbers import points
 from expril.report.provenance import Provenance
 from expril.report.table import Column, Table, attributes
-from lab.epsilons import INFINITE, epsilon_order, shortest
+from lab.cells import INFINITE, TaskCell, by_seed, epsilon_order, grouped, shortest
 from lab.peers import discrete, graphical, marginals, peer_versions
 from lab.peers.environment import peers_python
-from lab.problems import PROBLEMS, load_split
+from lab.problems import PROBLEMS, check_problems, load_split
+from lab.studies import document_of
 from lab.synthetic.generators import DELTA, GENERATORS
 from lab.synthetic.utility import BINS, MEASURES, Columns, WeightedRecords, utility
 from protocol.rationals import parse_rational
@@ -32,29 +33,17 @@ READING = (
 )
 
 
-class Finished(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One data set that was generated and measured.
+class Finished(TaskCell, frozen=True):
+    """One data set that was generated and measured: the problem is a key of `PROBLEMS`, the maker of `GENERATORS`.
 
     Attributes:
-        problem: key of `PROBLEMS`.
-        generator: key of `GENERATORS`.
-        epsilon: as asked for, "inf" for what is not private.
-        seed: of the split.
         values: key of `MEASURES` -> value; only the `DISTANCES` where it is no training data.
         seconds: of generating.
     """
 
-    problem: str
-    generator: str
-    epsilon: str
-    seed: int
+    maker: str = msgspec.field(name="generator")
     values: dict[str, float]
     seconds: float
-
-    @property
-    def key(self) -> Task:
-        """Which cell it is."""
-        return Task(self.problem, self.generator, self.epsilon, self.seed)
 
 
 class SyntheticRow(msgspec.Struct, frozen=True):
@@ -78,13 +67,8 @@ class Findings(msgspec.Struct, frozen=True):
 
 def tasks(order: Order) -> list[Task]:
     """All cells, the first run of everything before the second of anything; what is not private is made once a run."""
-    return [
-        Task(problem, name, epsilon, seed)
-        for seed in order.seeds
-        for problem in order.size.axes["datasets"]
-        for name in order.size.axes["generators"]
-        for epsilon in (shortest(order.size.epsilons) if GENERATORS[name].private else (INFINITE,))
-    ]
+    private = shortest(order.size.epsilons)
+    return order.tasks("datasets", "generators", lambda name: private if GENERATORS[name].private else (INFINITE,))
 
 
 def compute(task: Task) -> Finished:
@@ -99,21 +83,22 @@ def compute(task: Task) -> Finished:
     test = WeightedRecords.of(matrices.test, matrices.test_labels)
     values = utility(made, private, test, Columns.of(matrices.columns, matrices.lower, matrices.upper))
     rounded = {name: round(values[name], 6) for name in (MEASURES if generator.trains else DISTANCES)}
-    return Finished(task.problem, task.maker, task.epsilon, task.seed, rounded, round(seconds, 3))
+    return Finished(*task, rounded, round(seconds, 3))
 
 
 def findings(cells: Mapping[str, Sequence[Finished]], provenance: Provenance | None = None) -> Findings:
     """Means over the runs, whatever is still missing."""
-    grouped: dict[tuple[str, str, str], list[Finished]] = {}
-    for cell in sorted(cells["cells"], key=lambda each: each.seed):
-        grouped.setdefault((cell.problem, cell.generator, cell.epsilon), []).append(cell)
-    order = {name: place for place, name in enumerate([*PROBLEMS, *GENERATORS])}
+    groups = grouped(
+        by_seed(cells["cells"]),
+        lambda cell: (cell.problem, cell.epsilon, cell.maker),
+        list(PROBLEMS),
+        epsilon_order,
+        list(GENERATORS),
+    )
     rows = []
-    for (problem, generator, epsilon), group in sorted(
-        grouped.items(), key=lambda item: (order[item[0][0]], epsilon_order(item[0][2]), order[item[0][1]])
-    ):
-        columns = {name: [cell.values[name] for cell in group] for name in MEASURES if name in group[0].values}
-        for measure, values in (columns | {SECONDS: [cell.seconds for cell in group]}).items():
+    for (problem, epsilon, generator), held in groups.items():
+        columns = {name: [cell.values[name] for cell in held] for name in MEASURES if name in held[0].values}
+        for measure, values in (columns | {SECONDS: [cell.seconds for cell in held]}).items():
             std = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
             rows.append(SyntheticRow(problem, generator, epsilon, measure, float(np.mean(values)), std, len(values)))
     return Findings(tuple(rows), provenance)
@@ -124,11 +109,9 @@ def document(found: Findings) -> Document:
     datasets = dict.fromkeys(row.dataset for row in found.rows)
     measures = [name for name in (*MEASURES, SECONDS) if any(row.measure == name for row in found.rows)]
     titles = [(name, each.title) for name, each in GENERATORS.items()]
-    return Document(
-        kind="ExPriL: synthetic data",
-        subject="synthetic data sets side by side",
-        headline="Synthetic data sets: what they are worth",
-        sections=[
+    return document_of(
+        "synthetic",
+        [
             *(
                 Section(name, [Text(READING) if name in list(datasets)[:1] else None, _table(found, name, measures)])
                 for name in datasets
@@ -136,9 +119,8 @@ def document(found: Findings) -> Document:
             Section("Measures", [Facts(list(MEASURES.items()), "glossary")], PAPER),
             Section("Generators", [Facts(titles, "glossary")], PAPER),
         ],
-        note="[docs/synthetic.md](../../synthetic.md) says what they show.",
-        sources=[("Synthetic data", found.provenance)],
-        files={
+        found.provenance,
+        {
             "synthetic.csv": Table.of(
                 "synthetic data",
                 [
@@ -183,8 +165,7 @@ def check(order: Order) -> None:
     """No environment for AIM and MST, or records that are not to be had, stop an order before any work."""
     if needs_environment(order):
         peers_python()
-    for problem in order.size.axes["datasets"]:
-        load_split(problem, order.seed)
+    check_problems(order)
 
 
 def settings(order: Order) -> Mapping[str, object]:

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
+import msgspec
 from threadpoolctl import threadpool_limits
 
 from curator_node.dataset import StewardWarning
@@ -34,7 +35,7 @@ class MadeCell(Cell, Protocol):
 
     @property
     def seconds(self) -> float:
-        """That it took."""
+        """That it took; 0 lets the runner say it."""
 
 
 class Wanted(Protocol):
@@ -340,4 +341,8 @@ def _lost(task: AnyTask, why: str) -> Computed[AnyCell]:
 
 
 def _one_cell(compute: Callable[[Task], AnyMade], task: Task) -> Computed[AnyMade]:
-    return Computed((compute(task),))
+    """A cell that does not say how long it took gets the seconds of its call."""
+    start = time.monotonic()
+    cell: Any = compute(task)
+    seconds = round(time.monotonic() - start, 3)
+    return Computed((cell if cell.seconds else msgspec.structs.replace(cell, seconds=seconds),))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import product, starmap
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -67,10 +67,20 @@ class Order:
         """One a repeat."""
         return range(self.seed, self.seed + self.size.repeats)
 
-    def tasks(self, problems: str, makers: str) -> list[Task]:
-        """One of each seed, problem, epsilon and maker; both are names of axes."""
-        axes = self.size.axes
-        return list(starmap(_task, product(self.seeds, axes[problems], self.size.epsilons, axes[makers])))
+    def tasks(self, problems: str, makers: str, epsilons: Callable[[str], Sequence[str]] | None = None) -> list[Task]:
+        """One of each seed, problem, maker and epsilon, the first seed of all before the second of any.
+
+        Args:
+            problems: name of an axis.
+            makers: likewise.
+            epsilons: of a maker; None takes those of the size.
+        """
+        pairs = product(self.seeds, self.size.axes[problems], self.size.axes[makers])
+        return [
+            Task(problem, maker, epsilon, seed)
+            for seed, problem, maker in pairs
+            for epsilon in (epsilons(maker) if epsilons else self.size.epsilons)
+        ]
 
 
 @dataclass(frozen=True)
@@ -274,10 +284,6 @@ class Study:
 
 def _singular(axis: str) -> str:
     return f"{axis.removesuffix('ies')}y" if axis.endswith("ies") else axis.removesuffix("s")
-
-
-def _task(seed: int, problem: str, epsilon: str, maker: str) -> Task:
-    return Task(problem, maker, epsilon, seed)
 
 
 def write_texts(out: Path, files: Mapping[str, str]) -> None:

@@ -289,7 +289,7 @@ def test_what_is_resolved_and_what_reaches_a_bar_is_bold():
     assert Amount(-1.0, 0.49, 5).resolved
     assert not Amount(1.0, 0.51, 5).resolved
     assert not Amount(1.0, 0.0, 1).resolved
-    assert Amount.of([]) is None
+    assert Amount.of_any([]) is None
     text = as_markdown(document(made_up()))
     assert "| cells without networks | 1 | 73.0 ± 3.0 (2) |  |  |  |" in text
     assert "| noise | 1 | +2.0 ± 1.0 |  |  |  |" in text
@@ -336,11 +336,11 @@ def test_the_published_file_is_that_of_its_runs(published):
 
 def test_docs_bounds_tells_what_the_runs_say(published):
     def mean(setting, dataset):
-        return published.accuracies[setting][dataset].mean
+        return published.accuracies[setting][dataset].value
 
     def cost(epsilon, part, dataset):
         (found,) = (each for each in published.costs if each.epsilon == epsilon and each.what.startswith(part))
-        return found.amounts[dataset].mean
+        return found.amounts[dataset].value
 
     bars = published.bars
     # At epsilon 0.1, noise.

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -67,6 +68,19 @@ def test_a_campaign_is_computed_once_and_says_where_it_comes_from(tmp_path):
     assert (path.read_bytes(), (path.parent / "provenance.json").read_bytes()) == (content, noted)
     with pytest.raises(ConfigurationError, match="other settings"):
         campaign(path.parent).run_file(path, TASKS, compute, Number, seed=1)
+
+
+def unhurried(task):
+    time.sleep(0.02)
+    return msgspec.structs.replace(compute(task), seconds=0.0)
+
+
+def test_a_cell_that_does_not_say_how_long_it_took_gets_the_seconds_of_its_call(tmp_path):
+    path = tmp_path / "cells.jsonl"
+    campaign(tmp_path).run_file(path, TASKS[:2], unhurried, Number)
+    assert all(0.02 <= cell.seconds < 5 for cell in read_cells(path, Number))
+    campaign(tmp_path).run_file(path, TASKS[:3], compute, Number)
+    assert read_cells(path, Number)[2].seconds == 0.01
 
 
 def test_what_fails_is_named_and_what_is_not_installed_is_left_out(tmp_path):

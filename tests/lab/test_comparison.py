@@ -22,16 +22,25 @@ from expril.report.files import csv_table
 from expril.report.provenance import read_provenance
 from lab import problems as problems_module
 from lab.__main__ import app
+from lab.cells import epsilon_text, shortest
 from lab.comparison.bars import LEAST, REFERENCE, standings
-from lab.comparison.cells import Outcome, asked_epsilons, cells_file, file_settings, runs_of, tasks
-from lab.comparison.contestants import CONTESTANTS, DEFAULT, paper_options
+from lab.comparison.contestants import (
+    CONTESTANTS,
+    DEFAULT,
+    Outcome,
+    asked_epsilons,
+    cells_file,
+    file_settings,
+    paper_options,
+    runs_of,
+    tasks,
+)
 from lab.comparison.findings import averages, findings, holds
 from lab.comparison.matrices import make_matrices
 from lab.comparison.measures import measure
 from lab.comparison.studies import Answer, WrongCostError, run_study
 from lab.comparison.study import STUDY, document
 from lab.comparison.tables import DETAILS
-from lab.epsilons import epsilon_text, shortest
 from lab.peers import PEERS, PeerFailedError, PeerUnavailableError
 from lab.problems import PROBLEMS, draw, load_split
 from lab.splits import Problem
@@ -352,7 +361,7 @@ def test_a_killed_run_goes_on_and_computes_nothing_twice(quick, tmp_path):
     assert ticks[-1][1] == pytest.approx(ticks[-1][2])
     cells = kept(tmp_path)
     assert len({cell.key for cell in cells}) == EVERYTHING
-    assert {cell.spent for cell in cells if cell.strategy == "cells"} == {"1", "1/10", ""}
+    assert {cell.spent for cell in cells if cell.maker == "cells"} == {"1", "1/10", ""}
     assert {path.name for path in (tmp_path / "cells").iterdir()} == {"cells.jsonl", "dp-peer.jsonl", "h_star.jsonl"}
     STUDY.run(work(tmp_path, runs=2))
     assert len(quick) == EVERYTHING
@@ -428,7 +437,7 @@ def test_two_processes_skip_a_peer_that_neither_has(tmp_path, monkeypatch):
     STUDY.run(work(out, 4, datasets=("wdbc",), strategies=("majority", "dp-logistic"), jobs=2))
 
     assert "make peers" in read_provenance(out)["comparison"].skipped["dp-logistic"]
-    assert [cell.strategy for cell in kept(out)] == ["majority"] * 4
+    assert [cell.maker for cell in kept(out)] == ["majority"] * 4
 
 
 # --- means, differences, bars -----------------------------------------------------------------------------

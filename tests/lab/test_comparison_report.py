@@ -152,7 +152,7 @@ def test_reliability_has_a_panel_a_strategy_and_a_line_an_epsilon(found):
 
 
 def test_bins_sorted_by_prediction_keep_every_record(found):
-    parts = [cell.measures.reliability for cell in outcomes() if (cell.strategy, cell.epsilon) == ("cells", "1")]
+    parts = [cell.measures.reliability for cell in outcomes() if (cell.maker, cell.epsilon) == ("cells", "1")]
     bins = by_share(parts)
 
     assert bins == found.reliability["cells"]["1"]

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from expril.report.markdown import table
-from lab.estimates import COIN, DATASETS, OWN, STUDY, Estimate, _coins, compute
+from lab.cells import Run
+from lab.estimates import COIN, DATASETS, MEASURES, OWN, STUDY, _coins, compute
 from lab.problems import PROBLEMS
 from simulations.campaign.store import Task
 
@@ -28,10 +29,12 @@ def test_every_problem_can_be_run_and_readmissions_with_larger_bounds():
 def test_a_run_says_what_was_expected_and_what_was_so():
     run = compute(Task("wdbc", COIN, "1", 5000))
     assert run.key == Task("wdbc", COIN, "1", 5000)
-    assert run.auc == 0.5
-    assert 1 - run.majority <= run.accuracy <= run.majority
-    assert run.low <= run.expected <= run.high
-    assert run.auc_low <= run.expected_auc <= run.auc_high
+    told = run.numbers
+    assert told["auc"] == 0.5
+    assert 1 - told["majority"] <= told["accuracy"] <= told["majority"]
+    assert told["low"] <= told["expected"] <= told["high"]
+    assert told["auc_low"] <= told["expected_auc"] <= told["auc_high"]
+    assert told.keys() >= MEASURES.keys()
 
 
 @pytest.mark.slow
@@ -45,11 +48,11 @@ def test_bounded_readmissions_have_at_most_so_many_records_a_patient():
 def estimate(dataset, seed, expected, **changes):
     """A run whose accuracy is .8 and whose AUC is as it was told."""
     known = {
-        "labels": OWN, "epsilon": "0.3", "accuracy": 0.8, "majority": 0.6, "low": expected - 0.1,
+        "expected": expected, "accuracy": 0.8, "majority": 0.6, "low": expected - 0.1,
         "high": expected + 0.1, "holds": True, "verdict": True, "auc": 0.9, "expected_auc": 0.9, "auc_low": 0.8,
-        "auc_high": 1.0, "auc_holds": True, "ranks": True, "error_before": 0.1, "error_after": 0.05, "seconds": 1.0,
+        "auc_high": 1.0, "auc_holds": True, "ranks": True, "error_before": 0.1, "error_after": 0.05,
     }  # fmt: skip
-    return Estimate(dataset=dataset, seed=seed, expected=expected, **known | changes)
+    return Run(dataset, OWN, "0.3", seed, known | changes, 1.0)
 
 
 def test_bias_and_coverage_are_those_of_the_runs_and_marked_where_they_miss():

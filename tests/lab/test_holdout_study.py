@@ -20,7 +20,6 @@ from expril.report.page import as_page
 from expril.report.svg import as_files
 from lab.__main__ import app
 from lab.holdout.blog import TOLERANCE, blog_cost, blog_score, edge_loss, questions
-from lab.holdout.claims import STATEMENTS, Statement, bias, claims_of, hold, peak_at, wilson
 from lab.holdout.curator import (
     SOLVERS,
     ask_each_candidate,
@@ -31,7 +30,7 @@ from lab.holdout.curator import (
     steward_of,
 )
 from lab.holdout.draws import BLOG, SETTINGS, VARIABLES, Part, Sizes, draw
-from lab.holdout.findings import findings, kept_step
+from lab.holdout.findings import STATEMENTS, Statement, bias, claims_of, findings, hold, kept_step, peak_at, wilson
 from lab.holdout.regression import Model, by_likelihood, by_test, fit, fit_each, grow, with_intercept
 from lab.holdout.runs import EACH_CANDIDATE, EACH_STEP, LARGE, NAIVE, SOURCE, THRESHOLDOUT, Run, compute_run
 from lab.holdout.study import STUDY, document, study, tasks

@@ -14,13 +14,13 @@ from expril.report.markdown import as_markdown
 from expril.report.numbers import signed
 from expril.report.page import as_page
 from lab.__main__ import app
+from lab.averages import mean_text
 from lab.comparison.contestants import CONTESTANTS
-from lab.means import mean_text
-from lab.model import study
 from lab.model.study import STUDY, Findings, document, findings
 from lab.model.ways import WAYS, Fitted, along, explained, near
 from learner_node.strategies import STRATEGIES
 from page_outline import Outline
+from protocol.rationals import parse_rational
 from simulations.campaign.study import FINDINGS, MARKDOWN, PAGE, Order
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -29,7 +29,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 def fitted(way, epsilon, seed, score, charged=None):
     return Fitted(
         problem="wdbc",
-        way=way,
+        maker=way,
         epsilon=epsilon,
         seed=seed,
         score=score,
@@ -173,7 +173,7 @@ def test_the_prose_has_the_kept_numbers(kept):
     ]
     assert kept.point("wdbc", "site-svm", "1").gain.tone == ""
     private = [point for point in kept.points if point.epsilon != "inf"]
-    assert all(point.charged == str(study.parse_rational(point.epsilon)) for point in private)
+    assert all(point.charged == str(parse_rational(point.epsilon)) for point in private)
     assert f"exactly epsilon in each of the {sum(point.score.runs for point in private)} private studies" in prose
     explains = {
         way: tuple(

@@ -228,7 +228,7 @@ def test_opacus_bounds_our_exact_accounting_from_above_and_closely():
     """Opacus's accountant of privacy loss distributions, for the noise that `gaussian` calls enough for epsilon 1."""
     import subprocess
 
-    from lab.peers.gaussian import noise_multiplier
+    from lab.peers.preparation import noise_multiplier
 
     real_peer("opacus-mlp")
     code = (

@@ -14,8 +14,8 @@ from sklearn.metrics import roc_auc_score
 
 from lab.peers import PeerTask, run_peer
 from lab.peers import linear as linear_module
-from lab.peers.gaussian import gaussian_delta, noise_multiplier
 from lab.peers.linear import GRID, probabilities, shrunk_weights, signed_sum, unit_rows, whole_rows
+from lab.peers.preparation import gaussian_delta, noise_multiplier
 from protocol.noise import DiscreteLaplace
 
 FALSE_ALARM = 1e-9

@@ -21,7 +21,7 @@ from at_length import at_length
 from expril.report.provenance import read_provenance
 from lab.__main__ import app
 from lab.paper import experiments, findings
-from lab.paper.draws import Draw
+from lab.paper.datasets import Draw
 from lab.paper.experiments import CURVES, EXPERIMENTS, PLAN_LENGTHS, Setup, curve_epsilon, curve_studies, table_studies
 from lab.paper.findings import entries, wilcoxon_tests
 from lab.paper.laboratory import Laboratory, StudySettings

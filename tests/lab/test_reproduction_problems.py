@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.paper import cardiotocography, synthetic
-from lab.paper.draws import STREAMS
+from lab.paper import datasets
+from lab.paper.datasets import STREAMS
 from lab.problems import PAPER_DATASETS, draw
 from learner_node.networks import train_network
 from seeded import nothing_unseeded
@@ -195,11 +195,11 @@ def test_labels_of_seed_0(request, name, ones):
 # --- more records of the same problem -----------------------------------------------------------------------
 
 LARGER = {
-    "A": synthetic.draw_a,
-    "B": synthetic.draw_b,
-    "C": synthetic.draw_c,
-    "D": synthetic.draw_d,
-    "E": synthetic.draw_e,
+    "A": datasets.draw_a,
+    "B": datasets.draw_b,
+    "C": datasets.draw_c,
+    "D": datasets.draw_d,
+    "E": datasets.draw_e,
 }
 
 
@@ -251,9 +251,9 @@ def test_further_records_are_of_the_same_populations_and_labels(name):
 
 def test_a_draw_is_never_smaller_than_the_frozen_one():
     with pytest.raises(ValueError, match="at least its frozen 2500 records, not 2499"):
-        synthetic.draw_b(0, source_size=2499)
+        datasets.draw_b(0, source_size=2499)
     with pytest.raises(ValueError, match="at least its frozen 5000 records, not 10"):
-        synthetic.draw_e(0, oracle_size=10)
+        datasets.draw_e(0, oracle_size=10)
 
 
 # --- A and B ----------------------------------------------------------------------------------------------
@@ -277,12 +277,12 @@ def test_records_fill_the_unit_cube(name):
 def test_half_of_the_clusters_is_labelled_one_and_a_third_of_the_target_flipped(monkeypatch, name, clusters, seed):
     fitted = []
 
-    class Recorded(synthetic.KMeans):
+    class Recorded(datasets.KMeans):
         def fit(self, *arguments, **options):
             fitted.append(super().fit(*arguments, **options))
             return fitted[-1]
 
-    monkeypatch.setattr(synthetic, "KMeans", Recorded)
+    monkeypatch.setattr(datasets, "KMeans", Recorded)
     data = draw(name, seed)
     records, labels = target(data)
     (kmeans,) = fitted
@@ -302,7 +302,7 @@ def test_half_of_the_clusters_is_labelled_one_and_a_third_of_the_target_flipped(
 def test_an_odd_number_of_clusters_is_split_either_way(monkeypatch):
     halves = set()
     monkeypatch.setattr(
-        synthetic.np.random, "default_rng", lambda words, make=np.random.default_rng: spy(make(words), halves)
+        datasets.np.random, "default_rng", lambda words, make=np.random.default_rng: spy(make(words), halves)
     )
     for seed in range(6):
         draw("A", seed)
@@ -363,8 +363,8 @@ def test_labels_follow_from_the_records(name, latent):
 @given(seed=st.integers(0, 2**32))
 @pytest.mark.usefixtures("workbook")
 def test_parts_of_ctg_are_disjoint_and_of_constant_size(seed):
-    a = cardiotocography.rows_a(seed)
-    b = cardiotocography.rows_b(seed)
+    a = datasets.rows_a(seed)
+    b = datasets.rows_b(seed)
 
     assert tuple(map(len, a)) == SIZES["CTG-A"]
     assert sorted(np.concatenate(a)) == list(range(2126))
@@ -380,7 +380,7 @@ def test_ctg_a_is_the_file_divided():
     dataset = load_ctg()
     expected = dataset.frame.select(dataset.attributes).to_numpy()
     data = draw("CTG-A", 0)
-    source = expected[cardiotocography.rows_a(0)[0]]
+    source = expected[datasets.rows_a(0)[0]]
     found = np.concatenate([unscaled(records, source) for records, _ in parts(data)])
     labels = np.concatenate([labels for _, labels in parts(data)])
 
@@ -406,7 +406,7 @@ def test_ctg_is_scaled_by_the_source_and_the_constant_column_stays_zero(name):
 
 @pytest.mark.usefixtures("workbook")
 def test_ctg_b_probability_spans_a_tenth_to_nine_tenths():
-    probability = cardiotocography.target_probability()
+    probability = datasets.target_probability()
 
     assert probability.min() == pytest.approx(0.1)
     assert probability.max() == pytest.approx(0.9)
@@ -416,10 +416,10 @@ def test_ctg_b_probability_spans_a_tenth_to_nine_tenths():
 @pytest.mark.usefixtures("workbook")
 def test_ctg_b_selects_by_that_probability():
     """Over seeds, the share of the target in the selected rows of a probability is that probability."""
-    probability = cardiotocography.target_probability()
+    probability = datasets.target_probability()
     in_target, selected = np.zeros(2126), np.zeros(2126)
     for seed in range(200):
-        source, oracle, test = cardiotocography.rows_b(seed)
+        source, oracle, test = datasets.rows_b(seed)
         in_target[oracle] += 1
         selected[source] += 1
         selected[oracle] += 1
@@ -433,5 +433,5 @@ def test_ctg_b_selects_by_that_probability():
 @pytest.mark.usefixtures("workbook")
 def test_ctg_records_are_read_once(monkeypatch):
     draw("CTG-A", 0)
-    monkeypatch.setattr(cardiotocography, "load_ctg", lambda: pytest.fail("read again"))
+    monkeypatch.setattr(datasets, "load_ctg", lambda: pytest.fail("read again"))
     draw("CTG-B", 0)

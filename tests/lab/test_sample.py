@@ -34,9 +34,18 @@ from lab.sample.claims import claims_of
 from lab.sample.domains import Box, target_of
 from lab.sample.figures import picture_uri
 from lab.sample.findings import BEST, Check, Findings, findings
-from lab.sample.metrics import coverage, divergence, negative_log_likelihood
 from lab.sample.study import STUDY, document, results, tasks
-from lab.sample.theory import HIGH, MOST_OUTPUT, check_theory, gamma_of_drop, printed_drop, proved_drop
+from lab.sample.theory import (
+    HIGH,
+    MOST_OUTPUT,
+    check_theory,
+    coverage,
+    divergence,
+    gamma_of_drop,
+    negative_log_likelihood,
+    printed_drop,
+    proved_drop,
+)
 from page_outline import Outline
 from protocol.errors import ConfigurationError
 from simulations.campaign.study import FINDINGS, MARKDOWN, PAGE, Order
@@ -421,7 +430,7 @@ def test_the_best_lattice_is_that_of_the_least_mean():
     assert found.of("ring", "dpb")[1.0].nll.value == 2.5
     best = found.of("ring", BEST)[1.0]
     assert (best.variant, best.nll.value) == ("k 10, order 1, cut off", 2.25)
-    assert best.nll.deviation == pytest.approx(1.5 / 2**0.5)
+    assert best.nll.error == pytest.approx(1.5 / 2**0.5)
 
 
 def test_verdicts_follow_the_measures():

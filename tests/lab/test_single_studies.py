@@ -15,7 +15,8 @@ from expril.report.markdown import table
 from expril.report.terminal import as_terminal
 from lab import additive, perspectives, quotes, recalibrations, validations, wide
 from lab.__main__ import app
-from lab.averages import Mean, Run, averages, covers, marked, mean, plain
+from lab.averages import Mean, averages, covers, marked, mean, plain
+from lab.cells import Run
 from lab.quotes import BOTH, NOTHING
 from lab.risks import study as risks
 from lab.studies import load_study
@@ -226,7 +227,7 @@ def test_a_validation_holds_what_it_says(part):
 
 def test_differences_of_perspectives_are_paired():
     def cell(setting, seed, accuracy, dataset="A"):
-        return perspectives.Screening(dataset, seed, "1/10", setting, accuracy, 0.5, 2.0)
+        return Run(dataset, setting, "1/10", seed, {"accuracy": accuracy, "log_loss": 0.5}, 2.0)
 
     cells = [cell("cells", 1, 80.0), cell("cells", 2, 90.0), cell("informative", 1, 81.0), cell("informative", 2, 93.0)]
     alone = cell("informative", 9, 50.0, "B")
@@ -240,8 +241,8 @@ def test_differences_of_perspectives_are_paired():
 def test_a_study_of_a_perspective_is_made():
     cell = perspectives.compute(Task("A", "adaptive-cells, tree", "1", 5000))
     assert cell.key == Task("A", "adaptive-cells, tree", "1", 5000)
-    assert 50 < cell.accuracy <= 100
-    assert 0 < cell.log_loss < 1
+    assert 50 < cell.numbers["accuracy"] <= 100
+    assert 0 < cell.numbers["log_loss"] < 1
 
 
 # An additive question, and many attributes.

@@ -17,18 +17,17 @@ from expril.report.files import csv_table
 from expril.report.markdown import as_markdown
 from expril.report.numbers import decimal
 from expril.report.page import as_page
+from lab import problems
 from lab.__main__ import app
+from lab.averages import Interval, mean_text
 from lab.comparison import contestants
-from lab.comparison.cells import file_settings
-from lab.comparison.contestants import CONTESTANTS, SEVERAL_SITES
+from lab.comparison.contestants import CONTESTANTS, SEVERAL_SITES, file_settings
 from lab.comparison.studies import make_study, run_study
-from lab.means import Mean, mean_text
 from lab.problems import PROBLEMS
 from lab.sites import accuracy, study
-from lab.sites.accuracy import Question, Studied, compute, task_of
+from lab.sites.accuracy import Question, Studied, compute, spread_over, task_of
 from lab.sites.findings import findings
 from lab.sites.rounds import Ask, Round, exact_counts, one_noise, open_curators, take_round
-from lab.sites.spread import spread_over
 from lab.sites.study import STUDY, document, losses
 from lab.splits import Units
 from page_outline import Outline
@@ -186,10 +185,10 @@ def test_gains_are_differences_of_the_same_split(found):
     assert point.gain.runs == 3
     assert point.gain.value == pytest.approx(np.mean([4, 5, 6]))
     assert point.gain.error == pytest.approx(t.ppf(0.975, 2) * np.std([4, 5, 6], ddof=1) / np.sqrt(3))
-    assert point.auc_gain == Mean(1.0, 0.0, 3)
+    assert point.auc_gain == Interval(1.0, 0.0, 3)
     assert (point.local.runs, point.secure.runs) == (3, 4)
     alone = next(point for point in found.points if point.sites == 1)
-    assert (alone.local, alone.secure, alone.gain) == (Mean(90.0, 0.0, 1), None, None)
+    assert (alone.local, alone.secure, alone.gain) == (Interval(90.0, 0.0, 1), None, None)
     assert [point.epsilon for point in found.points] == ["1", "0.1", "0.1"]
 
 
@@ -270,7 +269,7 @@ def test_nothing_is_a_page_too():
 @pytest.fixture
 def tiny(monkeypatch):
     """One problem, whose questions are small."""
-    for module in (study, accuracy):
+    for module in (problems, accuracy):
         monkeypatch.setattr(module, "load_split", lambda problem, seed: tiny_split(seed, problem))
     monkeypatch.setitem(accuracy.QUESTIONS, "tiny", Question("cells", {"cells": 3, "networks": False}, "three cells"))
     for name, value in {"NUMBERS": 4, "LOSING": 5, "SILENT": (2,), "TOLERATED": (1,)}.items():

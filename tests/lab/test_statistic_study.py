@@ -9,9 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lab.__main__ import app
-from lab.statistic.cells import compute, task_of
-from lab.statistic.methods import ESTIMANDS, METHODS, Sample
-from lab.statistic.populations import POPULATIONS
+from lab.statistic.methods import ESTIMANDS, METHODS, POPULATIONS, Sample, compute, task_of
 from lab.statistic.study import STUDY, document, findings
 from page_outline import Outline
 from simulations.campaign.study import FINDINGS, PAGE, Order

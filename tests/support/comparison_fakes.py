@@ -5,8 +5,7 @@ import polars as pl
 
 from curator_node.steward import StewardFile
 from lab.comparison import contestants
-from lab.comparison.cells import Outcome
-from lab.comparison.contestants import Contestant
+from lab.comparison.contestants import Contestant, Outcome
 from lab.comparison.measures import measure
 from lab.comparison.studies import Answer
 from lab.problems import PROBLEMS

@@ -46,7 +46,7 @@ PINNED = {
         "curator_node/ledger/migrations/versions/r0001_as_expril_0_2.py",
         "curator_node/ledger/migrations/versions/r0002_held_proposals.py",
     },
-    "opendp": {"curator_node/mechanisms.py", "lab/peers/odometer.py"},
+    "opendp": {"curator_node/mechanisms.py", "lab/peers/marginals.py"},
     "torch": {
         "learner_node/label_model/cell_networks.py",
         "learner_node/networks.py",
@@ -54,7 +54,7 @@ PINNED = {
         "lab/peers/opacus_models.py",
     },
     "opacus": {"lab/peers/gan_models.py", "lab/peers/opacus_models.py"},
-    "diffprivlib": {"lab/peers/diffprivlib_games.py", "lab/peers/diffprivlib_models.py"},
+    "diffprivlib": {"lab/peers/diffprivlib_models.py"},
     "cryptography": {
         "protocol/envelopes.py",
         "protocol/secure_sum/graph.py",

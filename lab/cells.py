@@ -1,0 +1,104 @@
+"""What the cells of all studies have in common: whose they are, their epsilons, and how they are grouped."""
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from fractions import Fraction
+from typing import Any, TypeVar
+
+import msgspec
+
+from protocol.rationals import parse_rational
+from simulations.campaign.store import Task
+
+INFINITE = "inf"
+"""Epsilon of what is not private."""
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
+Rank = Callable[[Any], Any] | Sequence[Any]
+"""What sorts names: a key, or all of them in order."""
+
+
+class TaskCell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a task gave. A subclass says how its fields are called on disk, where they are not called so.
+
+    Attributes:
+        problem: the data set.
+        maker: what made it.
+        epsilon: exact text, "inf" where nothing is private.
+        seed: of the split and of the maker's own choices, never of noise.
+    """
+
+    problem: str
+    maker: str
+    epsilon: str
+    seed: int
+
+    @property
+    def key(self) -> Task:
+        """Its task."""
+        return Task(self.problem, self.maker, self.epsilon, self.seed)
+
+
+class Run(TaskCell, frozen=True):
+    """A cell that is numbers alone, by name."""
+
+    numbers: dict[str, float]
+    seconds: float = 0.0
+
+
+def epsilon_text(epsilon: Fraction | None) -> str:
+    """The shortest exact text: a decimal where there is one, "inf" for None."""
+    if epsilon is None:
+        return INFINITE
+    decimal = f"{float(epsilon):.9f}".rstrip("0").rstrip(".")
+    return decimal if Fraction(decimal) == epsilon else str(epsilon)
+
+
+def shortest(epsilons: Iterable[str]) -> tuple[str, ...]:
+    """Epsilons as typed ("1.0", "1/2") by their shortest texts, so that cells of one epsilon are found again."""
+    return tuple(epsilon_text(parse_rational(text)) for text in epsilons)
+
+
+def epsilon_order(text: str) -> tuple[int, Fraction]:
+    """A key that sorts epsilons downwards, infinity first."""
+    return (0, Fraction(0)) if text == INFINITE else (1, -parse_rational(text))
+
+
+def epsilon_number(text: str) -> float:
+    """Of an exact text, for axes."""
+    return float(parse_rational(text))
+
+
+def place(names: Sequence[Any], name: object) -> int:
+    """Its place among names; what is no longer there comes last."""
+    return names.index(name) if name in names else len(names)
+
+
+def grouped(items: Iterable[Item], key: Callable[[Item], Key], *ranks: Rank) -> dict[Key, list[Item]]:
+    """Items by key, each group in the order of the items.
+
+    Args:
+        items: in any order.
+        key: of an item; a tuple where there are ranks.
+        ranks: of each part of a key; none leaves the groups in the order in which they begin.
+    """
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return {key: groups[key] for key in sorted(groups, key=lambda key: ranked(key, ranks))} if ranks else groups
+
+
+def ranked(key: Any, ranks: Sequence[Rank]) -> list[Any]:
+    """What sorts a key by its parts."""
+    pairs = zip(ranks, key, strict=True)
+    return [rank(part) if callable(rank) else (place(rank, part), str(part)) for rank, part in pairs]
+
+
+def by_seed(cells: Iterable[Any]) -> list[Any]:
+    """In the order of their seeds."""
+    return sorted(cells, key=lambda cell: cell.seed)
+
+
+def differences(first: Iterable[Item], second: Iterable[Item], value: Callable[[Item], float]) -> list[float]:
+    """First less second in a number, seed by seed over those that both have."""
+    left, right = ({cell.seed: value(cell) for cell in cells} for cells in (first, second))  # type: ignore[attr-defined]
+    return [left[seed] - right[seed] for seed in sorted(left.keys() & right.keys())]
