@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 
 from benchmarks.common import Result, at_most
-from lab.paper.experiments import ALL, TABLE
-from lab.paper.findings import CELLS
-from lab.paper.study import STUDY
-from simulations.campaign.study import Order
+from lab.reproduction.experiments import ALL, TABLE
+from lab.reproduction.findings import CELLS
+from lab.reproduction.study import STUDY
+from lab.study import Order
 
 RUNS, ALL_RUNS, JOBS = 20, 100, 2
 

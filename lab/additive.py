@@ -22,8 +22,8 @@ from lab.comparison.studies import make_study
 from lab.problems import PROBLEMS, load_split
 from lab.splits import Options, Split
 from lab.studies import document_of
+from lab.study import Order, Part, Size, Study
 from simulations.campaign.store import Task
-from simulations.campaign.study import Order, Part, Size, Study
 
 EPSILONS = ("1", "3/10", "1/10")
 READING = "Accuracy and area under the ROC curve of the test records in percent, mean and standard error of the runs."

@@ -53,9 +53,9 @@ def study(  # noqa: PLR0913, PLR0917 - the options of a command
     with plain_errors(part="simulations", kept=KEPT.format(folder)):
         from expril.report.terminal import as_terminal
         from lab.studies import STUDIES, load_study
+        from lab.study import PAGE, Order
         from learner_node.doubts import require_confirmed
         from protocol.rationals import parse_rational
-        from simulations.campaign.study import PAGE, Order
         from simulations.scenario import read_epsilons
 
         if not name:

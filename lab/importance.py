@@ -23,10 +23,11 @@ from lab.averages import Interval
 from lab.cells import by_seed, grouped
 from lab.comparison.contestants import paper_options
 from lab.comparison.studies import SILENT_EPSILON, make_study
-from lab.paper.experiments import MOST_BINS
 from lab.problems import PAPER_DATASETS, PROBLEMS, load_split
+from lab.reproduction.experiments import MOST_BINS
 from lab.splits import Split
 from lab.studies import document_of
+from lab.study import Order, Part, Size, Study
 from learner_node.kinds.counts import CountsAnswer
 from learner_node.learn import Learned
 from learner_node.pooling import POOLED
@@ -38,7 +39,6 @@ from learner_node.strategies.checked import LEAST_SQUARES, TILT
 from protocol.kinds.counts import CountsBody
 from protocol.noise import DiscreteLaplace
 from simulations.campaign.store import Task
-from simulations.campaign.study import Order, Part, Size, Study
 
 EPSILON = Fraction(1)
 RUNS = {"C": 20, "D": 20, "E": 12, "CTG-B": 12}

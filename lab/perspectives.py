@@ -18,8 +18,8 @@ from lab.cells import Run, epsilon_order
 from lab.comparison.studies import run_study
 from lab.problems import PAPER_DATASETS, load_split
 from lab.studies import document_of
+from lab.study import Part, Size, Study
 from simulations.campaign.store import Task
-from simulations.campaign.study import Part, Size, Study
 
 BASELINE, ALL = "cells", "all"
 READING = (

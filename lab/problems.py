@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 from curator_node.steward import read_steward_file
-from lab.paper.datasets import (
+from lab.reproduction.datasets import (
     CTG_A_ORACLE,
     Draw,
     draw_a,
@@ -33,8 +33,8 @@ from lab.paper.datasets import (
     draw_e,
 )
 from lab.splits import PaperDataset, Problem, Site, Split, Training, Units, split_of
+from lab.study import Order
 from protocol.record_frames import encode_frame, encode_labels
-from simulations.campaign.study import Order
 from simulations.datasets import load_dataset
 from simulations.datasets.splits import split_at_random, split_by_site, split_parts
 from simulations.records import Records as ScenarioRecords

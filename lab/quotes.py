@@ -30,6 +30,7 @@ from lab.cells import Run, epsilon_order
 from lab.exact_counts import NOISE, last_model
 from lab.problems import PROBLEMS, load_split
 from lab.studies import document_of
+from lab.study import Order, Part, Size, Study
 from learner_node.label_model.prior import Belief
 from learner_node.quote import quote
 from learner_node.quoting import Request
@@ -40,7 +41,6 @@ from protocol.rationals import parse_rational
 from protocol.record_frames import encode_frame, encode_labels
 from protocol.records import Records
 from simulations.campaign.store import Task
-from simulations.campaign.study import Order, Part, Size, Study
 from simulations.quoted import request_of
 from simulations.records import load_records, read_quoted, sites_of, split_records
 from simulations.scenario import builtin_scenarios, load_scenario

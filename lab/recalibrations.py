@@ -23,11 +23,11 @@ from lab.averages import Average, Averages, Summary, averages, mean, number, pla
 from lab.cells import Run
 from lab.exact_counts import NOISE
 from lab.studies import document_of
+from lab.study import Order, Part, Size, Study
 from learner_node.recalibration import LEAST_FACTOR, recalibrate
 from learner_node.scored import bin_count
 from protocol.noise import DiscreteLaplace
 from simulations.campaign.store import Task
-from simulations.campaign.study import Order, Part, Size, Study
 
 Floats = NDArray[np.float64]
 

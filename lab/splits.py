@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from curator_node.steward import StewardFile
 from lab.comparison.matrices import Matrices, make_matrices
-from lab.paper.datasets import Draw
+from lab.reproduction.datasets import Draw
 from protocol.record_frames import encode_frame, encode_labels
 from protocol.records import Records
 from protocol.schema import NumericAttribute, Schema

@@ -11,7 +11,7 @@ from protocol.errors import ConfigurationError
 from protocol.strict_toml import suggest
 
 if TYPE_CHECKING:
-    from simulations.campaign.study import Study
+    from lab.study import Study
 
 
 class Entry(NamedTuple):
@@ -56,7 +56,9 @@ STUDIES = {
     ),
     "quotes": Entry("lab.quotes", "Quotes against what came true", "../quote.md"),
     "recalibrations": Entry("lab.recalibrations", "What recalibration gains and loses", "../validation.md"),
-    "reproduction": Entry("lab.paper.study", "Table 2 and Figure 1 of the paper, made again", "../reproduction.md"),
+    "reproduction": Entry(
+        "lab.reproduction.study", "Table 2 and Figure 1 of the paper, made again", "../reproduction.md"
+    ),
     "risks": Entry("lab.risks.study", "Are the risks right?", "../risks.md"),
     "sample": Entry(
         "lab.sample.study",

@@ -27,6 +27,7 @@ from lab.averages import Averages, Summary, averages, names, number, plain
 from lab.cells import TaskCell
 from lab.exact_counts import NOISE
 from lab.studies import document_of
+from lab.study import Part, Size, Study
 from learner_node.performance import Interval, Performance, performance
 from learner_node.score_posterior import draw_counts
 from learner_node.score_trend import Bins
@@ -42,7 +43,6 @@ from protocol.record_frames import encode_frame, encode_labels
 from protocol.records import Records
 from protocol.schema import NumericAttribute, Schema
 from simulations.campaign.store import Task
-from simulations.campaign.study import Part, Size, Study
 from simulations.records import load_records, split_records
 from simulations.scenario import load_scenario
 

@@ -28,10 +28,10 @@ from lab.comparison.contestants import SELECTING
 from lab.comparison.studies import make_study
 from lab.splits import BOUND, CLASSES, LABEL_COLUMN, Site, Split
 from lab.studies import document_of
+from lab.study import Order, Part, Size, Study
 from protocol.record_frames import encode_frame
 from protocol.schema import NumericAttribute
 from simulations.campaign.store import Task
-from simulations.campaign.study import Order, Part, Size, Study
 
 READING = (
     "Area under the ROC curve on test records, and how far below logistic regression of all private records, tuned "

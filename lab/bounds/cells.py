@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from lab.cells import INFINITE, shortest
 from lab.comparison.studies import network
-from lab.paper.datasets import Draw, draw_a, draw_b, draw_c, draw_d, draw_e
 from lab.problems import PAPER_DATASETS, draw, load_split
+from lab.reproduction.datasets import Draw, draw_a, draw_b, draw_c, draw_d, draw_e
 from lab.splits import split_of
+from lab.study import Order
 from learner_node.label_model import Observation, cell_count_rule, fit_with_cell_posterior
 from learner_node.label_model.cell_networks import train_cell_networks
 from learner_node.label_model.random_features import draw_frequencies, stationary_features
@@ -28,7 +29,6 @@ from protocol.noise import DiscreteLaplace
 from protocol.partitions import NearestCentre
 from protocol.records import Records
 from simulations.campaign.store import Task
-from simulations.campaign.study import Order
 
 DATASETS = ("B", "D", "E", "CTG-A", "CTG-B")
 TIMES = 10

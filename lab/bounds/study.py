@@ -15,7 +15,7 @@ from lab.bounds.cells import DATASETS, SETTINGS, Run, compute, tasks
 from lab.cells import INFINITE, differences, grouped
 from lab.comparison.bars import least
 from lab.studies import document_of
-from simulations.campaign.study import Part, Size, Study
+from lab.study import Part, Size, Study
 
 DIFFERENCES = (
     ("1", "distance from h*", "h*", "cells-1"),

@@ -26,10 +26,11 @@ from lab.comparison.studies import (
     run_study,
     train_peer,
 )
-from lab.paper.experiments import MOST_BINS
 from lab.peers import PEERS, PeerKind
 from lab.problems import PROBLEMS, load_split
+from lab.reproduction.experiments import MOST_BINS
 from lab.splits import Options, Split
+from lab.study import Order
 from learner_node.pooling import SECURE, Pooling
 from learner_node.source import paper_bin_count
 from learner_node.strategies import DEFAULT_STRATEGY
@@ -37,7 +38,6 @@ from protocol.kinds.model import MODEL
 from protocol.kinds.statistic import STATISTIC
 from protocol.rationals import parse_rational
 from simulations.campaign.store import Task
-from simulations.campaign.study import Order
 
 Group = Literal["ours", "peer", "ceiling"]
 LACE_OR_HOSPITAL = (

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curator_node.site import temporary_site
-from lab.paper.laboratory import train_in_site
+from lab.curators import roomy_policy, spent
 from lab.peers import PeerKind, PeerTask, run_peer
 from lab.problems import PROBLEMS
+from lab.reproduction.laboratory import train_in_site
 from lab.splits import Options, Site, Split
 from learner_node.learn import Learned, learn
 from learner_node.pooling import POOLED, SECURE, Pooling
@@ -25,7 +26,6 @@ from learner_node.strategies.base import SourceEstimate, class_probabilities, tr
 from learner_node.strategies.paper import NetworkModel
 from learner_node.study import Federation
 from protocol.envelopes import SigningKey
-from simulations.campaign.curators import roomy_policy, spent
 from simulations.carriers.direct import direct_federation
 
 SILENT_EPSILON = Fraction(1000)

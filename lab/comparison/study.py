@@ -37,7 +37,7 @@ from lab.comparison.tables import (
 from lab.peers import peer_versions
 from lab.problems import PROBLEMS, check_problems
 from lab.studies import document_of
-from simulations.campaign.study import Order, Part, Size, Study
+from lab.study import Order, Part, Size, Study
 
 LEADERS = (
     "Mean accuracy over the data sets that have an average below, and mean area under the ROC curve (AUC) over all, in "

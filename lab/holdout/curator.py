@@ -16,6 +16,7 @@ import polars as pl
 
 from curator_node.site import temporary_site
 from curator_node.steward import StewardFile
+from lab.curators import roomy_policy, spent
 from lab.holdout.blog import TOLERANCE, questions
 from lab.holdout.draws import VARIABLES, Drawn, Part, Sizes
 from lab.holdout.regression import Grown, Model, Numbers, Offer, by_likelihood, grow
@@ -29,7 +30,6 @@ from protocol.kinds.holdout import HOLDOUT, HoldoutBody, PlannedHoldout
 from protocol.plans import Plan
 from protocol.rationals import Rational
 from protocol.schema import NumericAttribute
-from simulations.campaign.curators import roomy_policy, spent
 from simulations.carriers.direct import direct_federation
 
 CURATOR, LABEL, CLASSES = "holdout", "y", ("0", "1")

@@ -27,8 +27,8 @@ from lab.holdout.runs import (
     compute_run,
 )
 from lab.studies import document_of
+from lab.study import Order, Part, Size, Study
 from simulations.campaign.store import Task
-from simulations.campaign.study import Order, Part, Size, Study
 
 CHOICES = {
     "naive": NAIVE,

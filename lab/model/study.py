@@ -17,8 +17,8 @@ from lab.cells import INFINITE, by_seed, differences, epsilon_number, epsilon_or
 from lab.model.ways import CLASSES, LABELS, NOTHING, NUMBER, WAYS, Fitted, compute
 from lab.problems import PROBLEMS, check_problems
 from lab.studies import document_of
+from lab.study import Order, Part, Size, Study
 from simulations.campaign.store import Task
-from simulations.campaign.study import Order, Part, Size, Study
 
 KEYS = {
     name: Key(number, False, way.title)

@@ -19,8 +19,8 @@ from lab.cells import by_seed, grouped
 from lab.exact_counts import NOISE
 from lab.risks.runs import CELLS, MAKERS, REGRESSION, SMOOTH, RiskRun, compute, design
 from lab.studies import document_of
+from lab.study import Order, Part, Size, Study
 from simulations.campaign.store import Task
-from simulations.campaign.study import Order, Part, Size, Study
 
 SLOPES = (0.8, 1.25)
 SLOPE_RUNS = 40

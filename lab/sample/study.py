@@ -20,9 +20,9 @@ from lab.sample.domains import MIXTURE, MOST_RANDOM, RANDOM_1D, RANDOM_2D, RING,
 from lab.sample.figures import figures
 from lab.sample.findings import BEST, METHODS, NAMES, Check, Findings, Row, findings
 from lab.studies import document_of
+from lab.study import Order, Part, Size, Study
 from protocol.rationals import parse_rational
 from simulations.campaign.store import Task
-from simulations.campaign.study import Order, Part, Size, Study
 
 LINES = (MIXTURE, *(f"{RANDOM_1D}-{modes}" for modes in range(1, MOST_RANDOM + 1)))
 PLANES = (RING, RANDOM_2D, WIDE_RING)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from curator_node.site import Site, now, temporary_site
 from curator_node.steward import StewardFile
+from lab.curators import roomy_policy, spent
 from lab.sites.accuracy import SECURE
 from learner_node.pooling import Pooling, SecurePool
 from learner_node.study import Federation, NoCuratorError, Study
@@ -29,7 +30,6 @@ from protocol.plans import Plan
 from protocol.rationals import Rational
 from protocol.schema import NumericAttribute
 from protocol.secure_sum.aggregator import STEPS
-from simulations.campaign.curators import roomy_policy, spent
 from simulations.campaign.store import Task
 from simulations.carriers.direct import DirectCarrier
 

@@ -15,9 +15,9 @@ from lab.sites.accuracy import QUESTIONS, SECURE, Studied, poolings_of, task_of
 from lab.sites.findings import Fate, Findings, Opened, Point, Traffic, findings
 from lab.sites.rounds import Ask, Round, compute_round
 from lab.studies import document_of
+from lab.study import Order, Part, Size, Study
 from protocol.secure_sum.aggregator import STEPS
 from simulations.campaign.store import Task
-from simulations.campaign.study import Order, Part, Size, Study
 
 NUMBERS = 1000
 """In a question whose noise and bytes are measured."""

@@ -25,8 +25,8 @@ from lab.statistic.methods import (
     task_of,
 )
 from lab.studies import document_of
+from lab.study import Order, Part, Size, Study
 from simulations.campaign.store import Task
-from simulations.campaign.study import Order, Part, Size, Study
 
 REAL = tuple(name for name in METHODS if name != "none")
 """Methods that are private."""

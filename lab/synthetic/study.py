@@ -16,11 +16,11 @@ from lab.peers import discrete, graphical, marginals, peer_versions
 from lab.peers.environment import peers_python
 from lab.problems import PROBLEMS, check_problems, load_split
 from lab.studies import document_of
+from lab.study import Order, Part, Size, Study
 from lab.synthetic.generators import DELTA, GENERATORS
 from lab.synthetic.utility import BINS, MEASURES, Columns, WeightedRecords, utility
 from protocol.rationals import parse_rational
 from simulations.campaign.store import Task
-from simulations.campaign.study import Order, Part, Size, Study
 
 DISTANCES = ("marginal-tv", "wasserstein", "pair-tv", "label-gap")
 SECONDS = "seconds"

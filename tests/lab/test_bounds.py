@@ -35,6 +35,7 @@ from lab.comparison.bars import LEAST, standings
 from lab.comparison.findings import findings as comparison_of
 from lab.comparison.study import STUDY as COMPARISON
 from lab.problems import draw
+from lab.study import Order
 from learner_node.kinds.counts import CountsAnswer
 from learner_node.label_model.random_features import draw_frequencies, stationary_features
 from learner_node.source import kmeans_cells, standardising_map
@@ -42,7 +43,6 @@ from learner_node.strategies import make_strategy
 from learner_node.strategies.base import Conversation, Problem
 from page_outline import Outline
 from simulations.campaign.store import Task
-from simulations.campaign.study import Order
 
 DOCS = Path(__file__).parents[2] / "docs"
 RESULTS = DOCS / "learning" / "bounds"

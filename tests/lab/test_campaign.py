@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from expril.report.provenance import read_provenance
+from lab.names import parse_seeds
 from lab.peers import PeerUnavailableError
 from protocol.errors import ConfigurationError
-from simulations.campaign.names import parse_seeds
 from simulations.campaign.runner import Campaign
 from simulations.campaign.store import Task, read_cells
 from simulations.campaign.workers import FailedRunsError

@@ -44,6 +44,7 @@ from lab.comparison.tables import DETAILS
 from lab.peers import PEERS, PeerFailedError, PeerUnavailableError
 from lab.problems import PROBLEMS, draw, load_split
 from lab.splits import Problem
+from lab.study import Order, Size
 from learner_node.strategies import STRATEGIES
 from learner_node.strategies.cells import CellsStrategy
 from protocol.errors import ConfigurationError
@@ -51,7 +52,6 @@ from protocol.kinds.counts import PlannedCounts
 from protocol.plans import Plan
 from protocol.record_frames import encode_frame
 from simulations.campaign.store import read_cells, read_settings
-from simulations.campaign.study import Order, Size
 from simulations.campaign.workers import FailedRunsError
 
 ROOT = Path(__file__).parents[2]
@@ -653,7 +653,7 @@ def test_a_full_disk_is_one_sentence_and_what_was_computed_is_kept(number, monke
     def fail(*_args, **_options):
         raise OSError(number, os.strerror(number), "results.csv")
 
-    monkeypatch.setattr("simulations.campaign.study.write_texts", fail)
+    monkeypatch.setattr("lab.study.write_texts", fail)
     only = ["--only", "datasets=wdbc", "--only", "strategies=majority", "--repeats", 1, "--jobs", 1]
     done = study(*only, "--out", tmp_path, "--json")
     found = json.loads(done.stdout)

@@ -34,12 +34,12 @@ from lab.holdout.findings import STATEMENTS, Statement, bias, claims_of, finding
 from lab.holdout.regression import Model, by_likelihood, by_test, fit, fit_each, grow, with_intercept
 from lab.holdout.runs import EACH_CANDIDATE, EACH_STEP, LARGE, NAIVE, SOURCE, THRESHOLDOUT, Run, compute_run
 from lab.holdout.study import STUDY, document, study, tasks
+from lab.study import FINDINGS, MARKDOWN, PAGE, Order
 from page_outline import Outline
 from protocol.errors import ConfigurationError
 from protocol.kinds.holdout import cost
 from protocol.record_frames import encode_frame
 from simulations.campaign.store import Task
-from simulations.campaign.study import FINDINGS, MARKDOWN, PAGE, Order
 
 DOCS = Path(__file__).parents[2] / "docs"
 TINY = Sizes(train=80, test=60, large=90, fresh=100, steps=3)

@@ -10,7 +10,7 @@ import pytest
 from expril.report.document import tables
 from expril.report.markdown import table
 from lab.importance import RUNS, STUDY, Plane, discriminator, distance, effective, published_weights, tasks
-from simulations.campaign.study import FINDINGS, Order
+from lab.study import FINDINGS, Order
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

@@ -18,10 +18,10 @@ from lab.averages import mean_text
 from lab.comparison.contestants import CONTESTANTS
 from lab.model.study import STUDY, Findings, document, findings
 from lab.model.ways import WAYS, Fitted, along, explained, near
+from lab.study import FINDINGS, MARKDOWN, PAGE, Order
 from learner_node.strategies import STRATEGIES
 from page_outline import Outline
 from protocol.rationals import parse_rational
-from simulations.campaign.study import FINDINGS, MARKDOWN, PAGE, Order
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -20,26 +20,34 @@ from typer.testing import CliRunner
 from at_length import at_length
 from expril.report.provenance import read_provenance
 from lab.__main__ import app
-from lab.paper import experiments, findings
-from lab.paper.datasets import Draw
-from lab.paper.experiments import CURVES, EXPERIMENTS, PLAN_LENGTHS, Setup, curve_epsilon, curve_studies, table_studies
-from lab.paper.findings import entries, wilcoxon_tests
-from lab.paper.laboratory import Laboratory, StudySettings
-from lab.paper.lockstep import Lockstep, StoppedError, run_together
-from lab.paper.model import ACCURACIES, COLUMNS
-from lab.paper.printed_privacy import error_ratio_epsilon, loss_at_bins, mass_ratio_epsilon
-from lab.paper.runs import Chunk, Finished, chunks, compute, task_of
-from lab.paper.study import STUDY, part_of
+from lab.names import parse_names
 from lab.problems import PAPER_DATASETS
+from lab.reproduction import experiments, findings
+from lab.reproduction.datasets import Draw
+from lab.reproduction.experiments import (
+    CURVES,
+    EXPERIMENTS,
+    PLAN_LENGTHS,
+    Setup,
+    curve_epsilon,
+    curve_studies,
+    table_studies,
+)
+from lab.reproduction.findings import entries, wilcoxon_tests
+from lab.reproduction.laboratory import Laboratory, StudySettings
+from lab.reproduction.lockstep import Lockstep, StoppedError, run_together
+from lab.reproduction.model import ACCURACIES, COLUMNS
+from lab.reproduction.printed_privacy import error_ratio_epsilon, loss_at_bins, mass_ratio_epsilon
+from lab.reproduction.runs import Chunk, Finished, chunks, compute, task_of
+from lab.reproduction.study import STUDY, part_of
 from lab.splits import split_of
+from lab.study import FINDINGS, Order
 from learner_node.networks import TrainingSet, train_network
 from learner_node.strategies.base import train_alone
 from learner_node.training_options import TrainingOptions
 from protocol.errors import ConfigurationError
-from simulations.campaign.names import parse_names
 from simulations.campaign.runner import run_batches
 from simulations.campaign.store import Store, read_cells, read_settings
-from simulations.campaign.study import FINDINGS, Order
 from simulations.campaign.workers import FailedRunsError
 
 SMALL = TrainingOptions(hidden=(4,), epochs=2, batch_size=16)
@@ -100,7 +108,7 @@ def test_an_interrupt_stops_every_study_at_its_next_network(monkeypatch):
         begun.append(len(sets))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lab.paper.lockstep.train_networks", interrupted)
+    monkeypatch.setattr("lab.reproduction.lockstep.train_networks", interrupted)
     meeting = Lockstep(1)
     with pytest.raises(KeyboardInterrupt), meeting.turn():
         meeting.trainer(0)(training_set(0), SMALL)
@@ -128,7 +136,7 @@ def test_networks_are_trained_together_whichever_thread_comes_first(monkeypatch)
         sizes.append([data.seed for data in sets])
         return [real(data, options) for data in sets]
 
-    monkeypatch.setattr("lab.paper.lockstep.train_networks", counting)
+    monkeypatch.setattr("lab.reproduction.lockstep.train_networks", counting)
 
     def work(item, train):
         train(training_set(item), SMALL)

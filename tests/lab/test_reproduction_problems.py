@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.paper import datasets
-from lab.paper.datasets import STREAMS
 from lab.problems import PAPER_DATASETS, draw
+from lab.reproduction import datasets
+from lab.reproduction.datasets import STREAMS
 from learner_node.networks import train_network
 from seeded import nothing_unseeded
 from simulations.datasets.ctg import WORKBOOK, load_ctg

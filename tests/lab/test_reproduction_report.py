@@ -21,10 +21,10 @@ from expril.report.markdown import as_markdown, plain
 from expril.report.page import as_page
 from expril.report.provenance import Provenance
 from expril.report.terminal import as_terminal
-from lab.paper import study
-from lab.paper.findings import gaps, setting_counts, table_counts
-from lab.paper.model import COLUMNS, NOT_SIGNIFICANT, TABLE_2, Curve, Entry, Point, Reproduction, Wilcoxon
-from lab.paper.study import STUDY, document
+from lab.reproduction import study
+from lab.reproduction.findings import gaps, setting_counts, table_counts
+from lab.reproduction.model import COLUMNS, NOT_SIGNIFICANT, TABLE_2, Curve, Entry, Point, Reproduction, Wilcoxon
+from lab.reproduction.study import STUDY, document
 from page_outline import Outline
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -46,9 +46,9 @@ from lab.sample.theory import (
     printed_drop,
     proved_drop,
 )
+from lab.study import FINDINGS, MARKDOWN, PAGE, Order
 from page_outline import Outline
 from protocol.errors import ConfigurationError
-from simulations.campaign.study import FINDINGS, MARKDOWN, PAGE, Order
 
 SVG = "{http://www.w3.org/2000/svg}"
 DOCS = Path(__file__).parents[2] / "docs"

@@ -17,13 +17,13 @@ from lab import additive, perspectives, quotes, recalibrations, validations, wid
 from lab.__main__ import app
 from lab.averages import Mean, averages, covers, marked, mean, plain
 from lab.cells import Run
+from lab.names import parse_names, typable
 from lab.quotes import BOTH, NOTHING
 from lab.risks import study as risks
 from lab.studies import load_study
+from lab.study import FINDINGS, PAGE, Order
 from protocol.errors import ConfigurationError
-from simulations.campaign.names import parse_names, typable
 from simulations.campaign.store import Task
-from simulations.campaign.study import FINDINGS, PAGE, Order
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 NAMES = (

@@ -30,9 +30,9 @@ from lab.sites.findings import findings
 from lab.sites.rounds import Ask, Round, exact_counts, one_noise, open_curators, take_round
 from lab.sites.study import STUDY, document, losses
 from lab.splits import Units
+from lab.study import FINDINGS, MARKDOWN, PAGE, Order, Size
 from page_outline import Outline
 from protocol.secure_sum.aggregator import STEPS
-from simulations.campaign.study import FINDINGS, MARKDOWN, PAGE, Order, Size
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from expril.report.provenance import read_provenance
-from lab.paper.model import ACCURACIES
+from lab.reproduction.model import ACCURACIES
 from protocol.errors import ConfigurationError
 from simulations.campaign.store import read_cells
 from simulations.campaign.workers import ray_address

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from lab.__main__ import app
 from lab.statistic.methods import ESTIMANDS, METHODS, POPULATIONS, Sample, compute, task_of
 from lab.statistic.study import STUDY, document, findings
+from lab.study import FINDINGS, PAGE, Order
 from page_outline import Outline
-from simulations.campaign.study import FINDINGS, PAGE, Order
 
 
 @pytest.mark.parametrize("name", ["skewed", "heavy-tailed", "contaminated"])

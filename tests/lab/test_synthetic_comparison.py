@@ -15,13 +15,13 @@ from expril.report.page import as_page
 from lab.__main__ import app
 from lab.peers.environment import PYTHON_VARIABLE, peers_python
 from lab.problems import load_split
+from lab.study import Order
 from lab.synthetic.generators import GENERATORS
 from lab.synthetic.study import DISTANCES, STUDY, Finished, compute, document, findings, tasks
 from lab.synthetic.utility import MEASURES
 from page_outline import Outline
 from protocol.errors import ConfigurationError
 from simulations.campaign.store import Task
-from simulations.campaign.study import Order
 
 OURS = "cells"
 SEED = 5000

@@ -14,6 +14,7 @@ from sklearn.naive_bayes import CategoricalNB, GaussianNB
 from curator_node.kinds.models import EXACT, sums_about
 from curator_node.site import temporary_site
 from curator_node.steward import StewardFile
+from lab.curators import roomy_policy, spent
 from learner_node.estimator import ExPriLClassifier
 from learner_node.kinds.model import MODEL, ModelAnswer, complaint_about, together
 from learner_node.kinds.models.forest import forest
@@ -50,7 +51,6 @@ from protocol.partitions import FeatureBins
 from protocol.rationals import Rational
 from protocol.record_frames import encode_frame
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
-from simulations.campaign.curators import roomy_policy, spent
 from simulations.carriers.direct import direct_federation
 
 SITE = sorted(name for name in STRATEGIES if name.startswith("site-"))

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from curator_node.ledger import memory_ledger
 from curator_node.site import assemble_site, hold_records
-from lab.paper.model import Noise
+from lab.curators import roomy_policy, spent
+from lab.reproduction.model import Noise
 from lab.splits import Options, Split
 from learner_node.learn import learn
 from learner_node.networks import TrainingSet
@@ -25,7 +26,6 @@ from learner_node.strategies.checked import PaperOptions
 from protocol.envelopes import SigningKey
 from protocol.hypotheses import Mlp
 from protocol.partitions import FeatureBins, Partition
-from simulations.campaign.curators import roomy_policy, spent
 from simulations.carriers.direct import direct_federation
 from simulations.seeded_noise import SeededNoise
 

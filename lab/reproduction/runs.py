@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import msgspec
 
-from lab.paper.experiments import EXPERIMENTS, Setup
-from lab.paper.lockstep import run_together
+from lab.reproduction.experiments import EXPERIMENTS, Setup
+from lab.reproduction.lockstep import run_together
 from learner_node.strategies.base import Trainer
 from simulations.campaign.runner import Computed
 from simulations.campaign.store import Task

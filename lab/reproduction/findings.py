@@ -9,7 +9,8 @@ from scipy.stats import wilcoxon
 
 from expril.report.provenance import Provenance
 from lab.cells import grouped
-from lab.paper.experiments import (
+from lab.problems import PAPER_DATASETS
+from lab.reproduction.experiments import (
     CURVES,
     EXPERIMENTS,
     FIGURE,
@@ -19,9 +20,8 @@ from lab.paper.experiments import (
     Setup,
     curve_epsilon,
 )
-from lab.paper.model import CHOSEN, COLUMNS, Curve, Entry, Noise, Point, Reproduction, Standing, Wilcoxon
-from lab.paper.runs import Finished
-from lab.problems import PAPER_DATASETS
+from lab.reproduction.model import CHOSEN, COLUMNS, Curve, Entry, Noise, Point, Reproduction, Standing, Wilcoxon
+from lab.reproduction.runs import Finished
 
 CELLS = "cells"
 """Folder of the finished cells, one file per experiment."""

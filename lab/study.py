@@ -16,8 +16,8 @@ from expril.report.markdown import as_markdown
 from expril.report.page import as_page
 from expril.report.provenance import read_provenance
 from expril.report.svg import as_files
+from lab.names import parse_names
 from protocol.errors import ConfigurationError
-from simulations.campaign.names import parse_names
 from simulations.campaign.runner import Batch, Campaign, Finish, run_batches, run_missing, says_nothing
 from simulations.campaign.store import Task, read_cells
 from simulations.campaign.workers import FailedRunsError, Jobs, Progress

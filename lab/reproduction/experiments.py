@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Literal
 
-from lab.paper.laboratory import Laboratory, StudySettings
-from lab.paper.model import Noise
-from lab.paper.printed_privacy import loss_at_bins, mass_ratio_epsilon
 from lab.problems import PAPER_DATASETS
+from lab.reproduction.laboratory import Laboratory, StudySettings
+from lab.reproduction.model import Noise
+from lab.reproduction.printed_privacy import loss_at_bins, mass_ratio_epsilon
 from lab.splits import Options, PaperDataset, split_of
 from learner_node.source import paper_bin_count
 from learner_node.strategies.base import Trainer

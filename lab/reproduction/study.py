@@ -12,9 +12,10 @@ from expril.report.document import PAGE, Block, Charts, Document, Fold, Medium, 
 from expril.report.numbers import decimal, points, signed, with_error
 from expril.report.table import Cell, Column, Group, Table, Tone, Written, attributes, numbers, text_table
 from lab.cells import grouped
-from lab.paper.experiments import EXPERIMENTS, FIGURE, LEARNERS, TABLE
-from lab.paper.findings import CELLS, Counts, Gap, change, findings, gaps, setting_counts, table_counts
-from lab.paper.model import (
+from lab.problems import PAPER_DATASETS
+from lab.reproduction.experiments import EXPERIMENTS, FIGURE, LEARNERS, TABLE
+from lab.reproduction.findings import CELLS, Counts, Gap, change, findings, gaps, setting_counts, table_counts
+from lab.reproduction.model import (
     ACCURACIES,
     COLUMNS,
     EPSILON_COLUMNS,
@@ -29,13 +30,12 @@ from lab.paper.model import (
     Standing,
     Wilcoxon,
 )
-from lab.paper.runs import Finished, chunks, compute, task_of
-from lab.problems import PAPER_DATASETS
+from lab.reproduction.runs import Finished, chunks, compute, task_of
 from lab.studies import document_of
+from lab.study import Order, Part, Size, Study
 from protocol.errors import ConfigurationError
 from simulations.campaign.runner import Batch
 from simulations.campaign.store import Task, read_settings
-from simulations.campaign.study import Order, Part, Size, Study
 
 UNDRAWN: frozenset[Medium] = frozenset({"markdown", "terminal"})
 
