@@ -347,7 +347,7 @@ def share_strip(row: KindResult) -> Strip:
     """A shipped mechanism's loss on `SHARE_AXIS`."""
     exact = [] if row.exact is None else [(0.5, of_claim(row.attack.claimed, row.exact), None, "exactly")]
     proven = (0, of_claim(row.attack.claimed, row.attack.lower_bound), None, "proven at least")
-    return Strip(SHARE_AXIS, dots=[*exact, proven], marks=[(1.0, "ceiling")])
+    return Strip(SHARE_AXIS, dots=[*exact, proven], marks=[(1.0, "solid")])
 
 
 def ratio_axis(attacks: Iterable[Attack]) -> Axis:
@@ -361,7 +361,7 @@ def ratio_axis(attacks: Iterable[Attack]) -> Axis:
 def ratio_strip(axis: Axis, row: ControlResult) -> Strip:
     """A mechanism that is broken on purpose, on the axis of `ratio_axis`; what proves little is at its end."""
     ratio = max(of_claim(row.attack.claimed, row.attack.lower_bound), axis.low)
-    return Strip(axis, dots=[(1, ratio, None, "proven at least")], marks=[(1.0, "ceiling")])
+    return Strip(axis, dots=[(1, ratio, None, "proven at least")], marks=[(1.0, "solid")])
 
 
 def _kinds(kinds: Sequence[KindResult]) -> list[Section]:
@@ -375,7 +375,7 @@ def _kinds(kinds: Sequence[KindResult]) -> list[Section]:
         return _verdict(row.violation, "VIOLATION", "holds", row.verdict)
 
     columns = _attacked("release", "exactly", SHARE_AXIS, share_strip, exactly, verdict)
-    legend = Legend([Key(0, False, "proven at least"), Key(0, True, "exactly")], [("ceiling", "claimed")])
+    legend = Legend([Key(0, False, "proven at least"), Key(0, True, "exactly")], [("solid", "claimed")])
     pictures = [
         Drawing(
             picture(row.attack.spread, row.attack.shares),
@@ -420,7 +420,7 @@ def _controls(controls: Sequence[ControlResult]) -> list[Section]:
     blocks: list[Block] = [
         Text(lead),
         *_paper(controls),
-        Legend([Key(1, False, "proven at least, in units of the claim, logarithmic")], [("ceiling", "claimed")]),
+        Legend([Key(1, False, "proven at least, in units of the claim, logarithmic")], [("solid", "claimed")]),
         Table.of(title, columns, controls),
         Grid([[one] for one in pictures], 4),
     ]

@@ -202,7 +202,7 @@ COLUMNS: tuple[Column[Run], ...] = (
     *attributes("cells seed"),
     *attributes("accuracy", "{:.3f}".format),
 )
-BAR_MARKS = (("ceiling", "bar at epsilon 1"), ("majority", "bar at epsilon 0.1"))
+BAR_MARKS = (("solid", "bar at epsilon 1"), ("dashes", "bar at epsilon 0.1"))
 
 
 def _epsilon(text: str) -> str:

@@ -83,7 +83,7 @@ OTHERS = (
     "data set."
 )
 STEPS = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
-RULES = {"h*": "ceiling", "majority": "majority"}
+RULES = {"h*": "solid", "majority": "dashes"}
 """Ceilings that are drawn as horizontal rules, and their style."""
 SQUARE = 260
 """Height of a diagram whose axes are one, in pixels."""

@@ -159,7 +159,7 @@ def _curves(procedures: Sequence[Procedure]) -> Charts:
             for shown in procedures
         ],
         (TRAIN_KEY, TEST_KEY, BELIEVED_KEY, FRESH_KEY),
-        rules=[("majority", "the best rule")],
+        rules=[("dashes", "the best rule")],
         size=0.45,
         file="curves.svg",
         name="Accuracy against the number of variables",
@@ -197,7 +197,7 @@ def _chart(name: str, stage: Stage, series: Sequence[Series], unit: str, setting
         series,
         make_axis(0, len(series[0].places), (1.0, 2.0, 5.0, 10.0), left=9.0, right=97.0),
         (),
-        levels=[Level("majority", ceiling, f"the best rule: {ceiling:.1f} %")] if setting else (),
+        levels=[Level("dashes", ceiling, f"the best rule: {ceiling:.1f} %")] if setting else (),
         stage=stage,
         unit=unit,
         across="variables",

@@ -168,7 +168,7 @@ def _charts(found: Findings) -> Charts | None:
         return None
     problems = dict.fromkeys(point.problem for point in found.points if point.way in KEYS)
     charts = [_chart(found, problem) for problem in problems]
-    return Charts(charts, tuple(KEYS.values()), [("ceiling", WAYS["logistic"].title)])
+    return Charts(charts, tuple(KEYS.values()), [("solid", WAYS["logistic"].title)])
 
 
 def _chart(found: Findings, problem: str) -> Figure:

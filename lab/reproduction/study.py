@@ -205,7 +205,7 @@ def _strip(axis: Axis, entry: Entry) -> Strip | None:
         axis,
         dots=[(0, entry.mean, _ends(entry), f"ours: {spread(entry.column, entry)}")],
         spans=[(*_ends(paper), "track", f"paper: {spread(entry.column, paper)}")] if paper else (),
-        marks=[(paper.mean, "majority")] if paper else (),
+        marks=[(paper.mean, "dashes")] if paper else (),
     )
 
 

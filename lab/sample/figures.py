@@ -163,15 +163,15 @@ def _measures(found: Findings) -> Charts | None:
         held = {method: list(found.of(domain, method).values()) for method in KEYS}
         first = held[MBDE][0]
         levels = [
-            Level("majority", first.base, f"Q0: {decimal(first.base, 2)}"),
-            Level("ceiling", first.entropy, f"the target: {decimal(first.entropy, 2)}"),
+            Level("dashes", first.base, f"Q0: {decimal(first.base, 2)}"),
+            Level("solid", first.entropy, f"the target: {decimal(first.entropy, 2)}"),
         ]
         plots.append(_chart(f"{title}: NLL in nats", held, partial(_value, "nll"), levels))
         plots.append(_chart(f"{title}: coverage as printed", held, partial(_value, "printed")))
         plots.append(_chart(f"{title}: coverage, densest region", held, partial(_value, "coverage")))
     if not plots:
         return None
-    rules = [("majority", "Q0"), ("ceiling", "the target's own entropy")]
+    rules = [("dashes", "Q0"), ("solid", "the target's own entropy")]
     title = "Figure 5: negative log-likelihood and mode coverage, both ways"
     return Charts(plots, tuple(KEYS.values()), rules, file="figure5.svg", name=title)
 

@@ -117,7 +117,7 @@ def _accuracies(epsilon: str, points: Sequence[Point], *, first: bool) -> Sectio
     title = f"Accuracy at epsilon {epsilon}"
     table = Table(title, columns, [Group(rows, name) for name, rows in problems.items()])
     charts = [_accuracy_chart(name, rows) for name, rows in problems.items()]
-    rules = [("majority", "all records at one site")]
+    rules = [("dashes", "all records at one site")]
     return Section(
         title,
         [
@@ -143,7 +143,7 @@ def _accuracy_chart(name: str, points: Sequence[Point]) -> Figure:
 
     alone = [point.local.value for point in points if point.sites == 1 and point.local is not None]
     lines = [series(LOCAL_KEY, lambda point: point.local), series(SECURE_KEY, lambda point: point.secure)]
-    levels = [Level("majority", value, f"all records at one site: {decimal(value)}") for value in alone]
+    levels = [Level("dashes", value, f"all records at one site: {decimal(value)}") for value in alone]
     return log_chart(name, lines, (0.5, 1.0, 2.0, 5.0, 10.0, 20.0), "sites", levels=levels, most=100.0, unit="%")
 
 
@@ -159,10 +159,10 @@ def _noise_chart(opened: Sequence[Opened]) -> Charts:
         [bound, Series(MEASURED_KEY, measured)],
         (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 50.0),
         "sites",
-        levels=[Level("ceiling", 1.0, "one noise")],
+        levels=[Level("solid", 1.0, "one noise")],
         unit="variances of one noise",
     )
-    return Charts([chart], (MEASURED_KEY, BOUND_KEY), [("ceiling", "one noise")], columns=1)
+    return Charts([chart], (MEASURED_KEY, BOUND_KEY), [("solid", "one noise")], columns=1)
 
 
 def _noises(opened: Sequence[Opened]) -> Table[Opened]:

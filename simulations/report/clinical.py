@@ -119,7 +119,7 @@ def calibration_figure(report: RunReport) -> Figure | None:
     if not any(one.places for one in series):
         return None
     share = report.prevalence
-    levels = [] if share is None else [Level("majority", share, f"prevalence {digits(share)}", named=True)]
+    levels = [] if share is None else [Level("dashes", share, f"prevalence {digits(share)}", named=True)]
     return _square("Calibration curve", series, f"observed share of “{report.positive}”", levels)
 
 

@@ -264,7 +264,7 @@ def _sites(report: RunReport, rows: Sequence[Sequence[Row]]) -> Iterator[Block]:
         return
     words = WORDS[report.lead]
     axis = score_axis(row.shown for learner in rows for row in learner)
-    marks = [("majority", words.constant_named.removeprefix("the ")), ("ceiling", "in-site ceiling")]
+    marks = [("dashes", words.constant_named.removeprefix("the ")), ("solid", "in-site ceiling")]
     bars = [("bar c0", "± 1 standard error")] if report.repeats > 1 else []
     yield Legend(marks=[*marks, ("track", "room to learn"), *bars])
     names = list(dict.fromkeys(row.site for row in sites))
@@ -386,7 +386,7 @@ def budget_strip(curator: CuratorReport, indices: dict[str, int], axis: Axis) ->
             style = f"block c{indices[point.learner] % COLOURS}"
             spans.append((float(here), float(here + spent), style, words))
         here += spent
-    return Strip(axis, spans=spans, marks=[(float(cap), "ceiling")])
+    return Strip(axis, spans=spans, marks=[(float(cap), "solid")])
 
 
 def _budgets(report: RunReport) -> list[Block | None]:

@@ -171,7 +171,7 @@ def place_of(x: float, score: Score | CurvePoint, where: str) -> Place:
 
 def yardsticks(words: Words, scores: Sequence[Score]) -> list[Level]:
     """The constants and ceilings of some scores as levels of a chart."""
-    named = (("majority", words.constant, "majority"), ("ceiling", "ceiling", "ceiling"))
+    named = (("dashes", words.constant, "majority"), ("solid", "ceiling", "ceiling"))
     levels = {
         (style, title, round(value, 3))
         for style, title, name in named

@@ -314,7 +314,7 @@ def test_the_page_draws_each_setting_of_each_data_set():
     assert [column.heading for column in drawn.columns] == ["setting", "B"]
     strips = [drawn.columns[1].drawing(name) for name in drawn.groups[0].rows]
     assert [strip.dots[0][1] for strip in strips] == [73.0, 75.0, 90.0, 79.5]
-    assert strips[0].marks == [(75.0, "ceiling")]
+    assert strips[0].marks == [(75.0, "solid")]
     assert not document(findings({"cells": []})).in_medium("page")
 
 

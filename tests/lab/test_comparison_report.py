@@ -134,7 +134,7 @@ def test_every_strategy_has_its_own_mark_and_every_data_set_its_panel(found):
         assert {line.title for line in figure.lines} == {key.name for key in marks}
         assert figure.lines[-1].title == "cells"
         assert [bool(line.band) for line in figure.lines] == [False, False, False, False, True]
-        assert [rule.style for rule in figure.rules] == ["ceiling", "majority"]
+        assert [rule.style for rule in figure.rules] == ["solid", "dashes"]
         top, height = figure.stage.box
         for line in figure.lines:
             assert all(top <= mark.y <= top + height for mark in line.marks)

@@ -272,7 +272,7 @@ def test_one_round_has_no_curve_and_ten_rounds_have_one():
         (False, True, True),
     ]
     assert [tick.label for tick in curve.ticks] == [str(n) for n in range(1, 11)]
-    assert [rule.style for rule in curve.rules] == ["ceiling", "majority", "alone c0"]
+    assert [rule.style for rule in curve.rules] == ["dashes", "solid", "alone c0"]
 
 
 def test_many_curators_are_drawn_sorted_and_not_named_one_by_one():

@@ -2,6 +2,7 @@
 
 import ast
 import graphlib
+import re
 import sys
 from functools import cache
 from pathlib import Path
@@ -379,3 +380,10 @@ def test_the_core_is_the_core():
     """Power: a file of one kind would be noticed."""
     for name in ("protocol/kinds/counts.py", "learner_node/kinds/counts.py", "curator_node/kinds/counts.py"):
         assert kinds_in(ROOT / name)
+
+
+def test_what_writes_documents_knows_no_word_of_any_study():
+    words = r"learner|curator|epsilon|hospital|patient|accurac|\bstud(?:y|ies)\b|majority|ceiling|\bsites?\b"
+    for path in sorted((ROOT / "expril" / "report").iterdir()):
+        if path.is_file():
+            assert not re.findall(words, path.read_text(encoding="utf-8"), re.IGNORECASE), path.name
