@@ -55,7 +55,7 @@ def folder(tmp_path):
     (tmp_path / "one.json").write_text("{}\n")
     (tmp_path / "empty").write_bytes(b"")
     (tmp_path / "deep" / "er" / "two.msgpack").write_bytes(bytes(range(64)))
-    seal_folder(tmp_path, KEY, expril="0.2.0", created="2026-11-22T15:00:00+00:00")
+    seal_folder(tmp_path, KEY, expril="0.3.0", created="2026-11-22T15:00:00+00:00")
     return tmp_path
 
 
@@ -94,7 +94,7 @@ def test_what_is_missing_added_or_linked_is_named(folder):
 def test_whose_key_it_is_can_be_demanded(folder):
     other = SigningKey.from_seed(bytes([1] * 32))
     assert any("not by the key" in text for text in check_folder(folder, key=other.public.hex())[1])
-    seal_folder(folder, other, expril="0.2.0", created="later")  # anybody can sign anew, under another key
+    seal_folder(folder, other, expril="0.3.0", created="later")  # anybody can sign anew, under another key
     assert check_folder(folder)[1] == []
     assert any("not by the key" in text for text in check_folder(folder, key=KEY.public.hex())[1])
 

@@ -76,7 +76,7 @@ def checked(folder, **more):
 def signed_anew(folder):
     (folder / "manifest.json").unlink()
     (folder / "manifest.sig").unlink()
-    seal_folder(folder, SigningKey.from_seed(bytes([7] * 32)), expril="0.2.0", created="now")
+    seal_folder(folder, SigningKey.from_seed(bytes([7] * 32)), expril="0.3.0", created="now")
     return folder
 
 

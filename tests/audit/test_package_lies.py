@@ -138,9 +138,9 @@ def copy(package, tmp_path):
     return shutil.copytree(package, tmp_path / "copy")
 
 
-def found_in(folder, version="0.2.0"):
+def found_in(folder, version="0.3.0"):
     """What a check finds after the author signed the folder anew."""
-    version = json.loads((folder / "manifest.json").read_bytes())["expril"] if version == "0.2.0" else version
+    version = json.loads((folder / "manifest.json").read_bytes())["expril"] if version == "0.3.0" else version
     (folder / "manifest.json").unlink()
     (folder / "manifest.sig").unlink()
     seal_folder(folder, KEY, expril=version, created="now")

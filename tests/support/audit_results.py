@@ -152,7 +152,7 @@ def audit(**changed):
         ),
         "blog": blog(),
         "seconds": 99.0,
-        "versions": {"expril": "0.2.0", "opendp": "0.14.1"},
+        "versions": {"expril": "0.3.0", "opendp": "0.14.1"},
     }
     return AuditResult(**(told | changed))
 
