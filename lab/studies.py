@@ -1,4 +1,4 @@
-"""The studies by name. Nothing of them is loaded here."""
+"""The studies by name; `study.py` says what one is. Nothing of them is loaded here."""
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
