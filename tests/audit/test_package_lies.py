@@ -269,6 +269,8 @@ def test_an_attack_is_judged_by_its_numbers():
     assert "no violation" in told_of(full_audit(kinds=(kind(bound=float("inf")),)))
     assert "draws prove nothing" in told_of(full_audit(kinds=(kind(draws=1),)))
     assert "wrong more often" in told_of(full_audit(kinds=(kind(error_rate=1.0),)))
+    assert told_of(full_audit(kinds=(kind("holdout", draws=2_000),))) == ""  # as many as an audit of this kind takes
+    assert "draws prove nothing" in told_of(full_audit(kinds=(kind("holdout", draws=1_999),)))
     assert "no number" in told_of(full_audit(kinds=(kind(claimed="much"),)))
     first, *others = full_audit().controls
     weak = msgspec.structs.replace(first, attack=msgspec.structs.replace(first.attack, lower_bound=0.0))

@@ -16,7 +16,7 @@ from protocol.kinds import QUERY_KINDS
 from protocol.plans import Plan
 
 LEAST_DRAWS = 10_000
-"""From each of two inputs: those of expril audit all --quick."""
+"""From each of two inputs: those of expril audit all --quick. A kind whose answers take long is attacked with fewer."""
 MOST_ALARMS = 0.05
 
 
@@ -33,13 +33,13 @@ def judge(result: AuditResult, plans: Iterable[Plan]) -> tuple[list[str], list[s
     wrong = []
     for kind in result.kinds:
         name = printable(kind.kind)
-        above, problem = _above(kind.attack, kind.exact)
+        above, problem = _above(kind.attack, kind.exact, least=_least_draws(kind.kind))
         wrong += [f"{name}: {problem}"] if problem else []
         if above and not kind.violation:
             wrong.append(f"{name} is said to be no violation, and its bound or its exact loss is above the claim")
     for control in result.controls:
         name = printable(control.name)
-        above, problem = _above(control.attack, None)
+        above, problem = _above(control.attack, None, least=1)
         wrong += [f"{name}: {problem}"] if problem else []
         if control.caught and not above:
             wrong.append(f"the control {name} is said to be caught, and its bound is not above the claim")
@@ -64,8 +64,18 @@ def judge(result: AuditResult, plans: Iterable[Plan]) -> tuple[list[str], list[s
     return wrong, [name for name in (*CONTROLS, *PATH_CONTROLS) if name not in there]
 
 
-def _above(attack: Attack, exact: float | None) -> tuple[bool, str]:
-    """Whether an attack proves more than is claimed, in exact rationals; and why it proves nothing."""
+def _least_draws(name: str) -> int:
+    """Draws that an attack on a kind needs: `LEAST_DRAWS`, or what this version's own audit takes, if that is less."""
+    kind, _, thing = name.partition("/")
+    examples = QUERY_KINDS[kind].examples().get(thing, ()) if kind in QUERY_KINDS else ()
+    return min([LEAST_DRAWS, *(example.draws or LEAST_DRAWS for example in examples)])
+
+
+def _above(attack: Attack, exact: float | None, *, least: int) -> tuple[bool, str]:
+    """Whether an attack proves more than is claimed, in exact rationals; and why it proves nothing.
+
+    A control that is caught by few draws is caught: its bound counts them.
+    """
     try:
         claimed = Fraction(claimed_epsilon(attack.claimed[:2000]))
     except (ConfigurationError, ValueError):
@@ -74,8 +84,8 @@ def _above(attack: Attack, exact: float | None) -> tuple[bool, str]:
     if any(math.isnan(loss) for loss, _ in losses):
         return True, "its bound is no number"
     above = any(math.isinf(loss) or Fraction(loss) > claimed * (1 + slack) for loss, slack in losses)
-    if attack.draws < LEAST_DRAWS:
-        return above, f"{attack.draws} draws prove nothing; there must be {LEAST_DRAWS:,}"
+    if attack.draws < least:
+        return above, f"{attack.draws} draws prove nothing; there must be {least:,}"
     if not 0 < attack.error_rate <= MOST_ALARMS:
         return above, f"its bound may be wrong more often than {MOST_ALARMS}"
     return above, ""
