@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from protocol.kinds import QUERY_KINDS
+
 DRAWS = 100_000
 """From each of two inputs, of an audit that may be relied on."""
 
@@ -193,6 +195,18 @@ class BlogGame(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 AuditPart = KindResult | ControlResult | Check | StudyAttack | ColluderLoss | BlogGame
 
 
+def whole_draws(name: str, most: int) -> int:
+    """Draws that an audit of this version takes of a kind: as many as asked, or fewer where an answer takes long.
+
+    Args:
+        name: of the kind, or "kind/thing"; one that this version does not know takes all.
+        most: draws of the other kinds.
+    """
+    kind, _, thing = name.partition("/")
+    examples = QUERY_KINDS[kind].examples().get(thing, ()) if kind in QUERY_KINDS else ()
+    return min([most, *(example.draws or most for example in examples)])
+
+
 class AuditResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A whole audit of what is installed.
 
@@ -240,7 +254,7 @@ class AuditResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     @property
     def quick(self) -> bool:
         """Whether a release was attacked with fewer draws than an audit has that may be relied on."""
-        return any(one.attack.draws < DRAWS for one in self.kinds)
+        return any(one.attack.draws < whole_draws(one.kind, DRAWS) for one in self.kinds)
 
     @property
     def passed(self) -> bool:

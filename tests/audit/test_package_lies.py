@@ -271,6 +271,8 @@ def test_an_attack_is_judged_by_its_numbers():
     assert "wrong more often" in told_of(full_audit(kinds=(kind(error_rate=1.0),)))
     assert told_of(full_audit(kinds=(kind("holdout", draws=2_000),))) == ""  # as many as an audit of this kind takes
     assert "draws prove nothing" in told_of(full_audit(kinds=(kind("holdout", draws=1_999),)))
+    assert not full_audit(kinds=(kind(), kind("holdout", draws=2_000))).quick
+    assert full_audit(kinds=(kind(draws=10_000), kind("holdout", draws=2_000))).quick
     assert "no number" in told_of(full_audit(kinds=(kind(claimed="much"),)))
     first, *others = full_audit().controls
     weak = msgspec.structs.replace(first, attack=msgspec.structs.replace(first.attack, lower_bound=0.0))

@@ -10,7 +10,7 @@ from expril.audit.attack.controls.mechanisms import CONTROLS
 from expril.audit.attack.game import claimed_epsilon
 from expril.audit.attack.kinds import names_of
 from expril.audit.kinds.exact import ROUNDING
-from expril.audit.results import Attack, AuditResult
+from expril.audit.results import Attack, AuditResult, whole_draws
 from protocol.errors import ConfigurationError, printable
 from protocol.kinds import QUERY_KINDS
 from protocol.plans import Plan
@@ -33,7 +33,7 @@ def judge(result: AuditResult, plans: Iterable[Plan]) -> tuple[list[str], list[s
     wrong = []
     for kind in result.kinds:
         name = printable(kind.kind)
-        above, problem = _above(kind.attack, kind.exact, least=_least_draws(kind.kind))
+        above, problem = _above(kind.attack, kind.exact, least=whole_draws(kind.kind, LEAST_DRAWS))
         wrong += [f"{name}: {problem}"] if problem else []
         if above and not kind.violation:
             wrong.append(f"{name} is said to be no violation, and its bound or its exact loss is above the claim")
@@ -62,13 +62,6 @@ def judge(result: AuditResult, plans: Iterable[Plan]) -> tuple[list[str], list[s
         wrong.append("it holds no check")
     there = {control.name for control in result.controls}
     return wrong, [name for name in (*CONTROLS, *PATH_CONTROLS) if name not in there]
-
-
-def _least_draws(name: str) -> int:
-    """Draws that an attack on a kind needs: `LEAST_DRAWS`, or what this version's own audit takes, if that is less."""
-    kind, _, thing = name.partition("/")
-    examples = QUERY_KINDS[kind].examples().get(thing, ()) if kind in QUERY_KINDS else ()
-    return min([LEAST_DRAWS, *(example.draws or LEAST_DRAWS for example in examples)])
 
 
 def _above(attack: Attack, exact: float | None, *, least: int) -> tuple[bool, str]:
