@@ -625,7 +625,7 @@ def test_the_command_writes_its_report_and_goes_on(tiny, tmp_path, monkeypatch):
     assert (folder / MARKDOWN).read_text() == first
     assert (folder / "cells.jsonl").read_bytes() == before
     cells = STUDY.cells(folder)["cells"]
-    assert {(c.domain, c.method, c.epsilon) for c in cells} == {
+    assert {(c.problem, c.maker, c.epsilon) for c in cells} == {
         *(("mixture", method, epsilon) for method in ("mbde", "dpb") for epsilon in ("0.5", "2")),
         *(("ring", method, epsilon) for method in ("mbde", "mbde-one-batch", "dpb") for epsilon in ("0.5", "2")),
         ("ring", "dpb", "20"),
