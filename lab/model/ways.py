@@ -22,7 +22,7 @@ from learner_node.kinds.models.unsupervised import ask_clusters, ask_components
 from learner_node.learn import learn
 from learner_node.source import coordinates
 from learner_node.strategies.base import NumberModel
-from learner_node.strategies.in_site import unit_map
+from learner_node.strategies.models import unit_map
 from protocol.feature_map import FeatureMap
 from protocol.kinds.model import MODEL
 from protocol.rationals import parse_rational

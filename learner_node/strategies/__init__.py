@@ -28,12 +28,12 @@ STRATEGIES: "dict[str, str | Callable[..., Strategy]]" = {
     "paper-i": f"{HERE}.paper:independent",
     "random-subsets": f"{HERE}.bins:RandomSubsetsStrategy",
     "selected-cells": f"{HERE}.selected:SelectedCellsStrategy",
-    "site-forest": f"{HERE}.in_site:ForestStrategy",
-    "site-kernel-svm": f"{HERE}.in_site:KernelSvmStrategy",
-    "site-linear": f"{HERE}.in_site:LinearRegressionStrategy",
-    "site-logistic": f"{HERE}.in_site:LogisticStrategy",
-    "site-naive-bayes": f"{HERE}.in_site:NaiveBayesStrategy",
-    "site-svm": f"{HERE}.in_site:SvmStrategy",
+    "site-forest": f"{HERE}.models:ForestStrategy",
+    "site-kernel-svm": f"{HERE}.models:KernelSvmStrategy",
+    "site-linear": f"{HERE}.models:LinearRegressionStrategy",
+    "site-logistic": f"{HERE}.models:LogisticStrategy",
+    "site-naive-bayes": f"{HERE}.models:NaiveBayesStrategy",
+    "site-svm": f"{HERE}.models:SvmStrategy",
     "varying-bins": f"{HERE}.bins:VaryingBinsStrategy",
 }
 """Name -> what makes one, as "module:name", or itself."""

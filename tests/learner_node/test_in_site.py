@@ -27,7 +27,7 @@ from learner_node.model_files import StudyModel, encode_model, load_model
 from learner_node.source import coordinates, standardising_map
 from learner_node.strategies import STRATEGIES, make_strategy
 from learner_node.strategies.base import NumberModel, Problem, class_probabilities
-from learner_node.strategies.in_site import unit_map
+from learner_node.strategies.models import unit_map
 from margins import DEVIATIONS, surely_above, surely_ahead
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError

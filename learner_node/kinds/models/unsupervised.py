@@ -15,7 +15,7 @@ from learner_node.kinds.model import ModelAnswer
 from learner_node.kinds.models.moments import Components, components
 from learner_node.learn import admit
 from learner_node.source import kmeans_cells
-from learner_node.strategies.in_site import unit_map
+from learner_node.strategies.models import unit_map
 from learner_node.study import Federation, Study
 from protocol.feature_map import FeatureMap
 from protocol.kinds.model import ModelBody, PlannedModel
