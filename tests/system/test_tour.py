@@ -69,7 +69,8 @@ SHOWN = {
     "expril report runs/latest/own": ("runs/latest/own/report.html",),
     "expril simulate runs/latest/own": ("own: # repeats", RUN_TABLE, "report: runs/own-"),
     "expril-lab study reproduction --only datasets=C": (
-        "data set h* C I #DP-C #DP-I valid C valid I h#* epsilon ─ C (#) # ± # # ± #",
+        "Table #, ours and the paper’s: C column ours paper difference in std. errors runs ─ h* # ± # # ± #",
+        "Privacy loss of the printed mechanism",
         "report: runs/reproduction/report.html",
     ),
 }
