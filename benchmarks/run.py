@@ -24,7 +24,7 @@ NAMES = (
     "deployment",
     "timing",
     "noise_shares",
-    "mollifier",
+    "sample",
     "statistic",
     "secure_sum",
     "holdout",
