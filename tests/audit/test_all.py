@@ -50,6 +50,7 @@ def pid():
     return kind(str(os.getpid()))
 
 
+@pytest.mark.slow
 def test_two_processes_share_the_work():
     found = play([Attempt(str(n), pid, 1.0) for n in range(4)], workers=2)
     assert len(found.kinds) == 4
