@@ -1,22 +1,10 @@
-"""Lists of names and seeds from a command line."""
+"""Lists of names from a command line."""
 
 import re
 from collections.abc import Collection
 
 from protocol.errors import ConfigurationError
 from protocol.strict_toml import suggest
-
-
-def parse_seeds(text: str) -> range:
-    """Seeds as "first:end", the end left out.
-
-    Raises:
-        ConfigurationError: something else.
-    """
-    first, colon, end = text.partition(":")
-    if not (colon and first.isdecimal() and end.isdecimal()):
-        raise ConfigurationError(f"name seeds as first:end, such as 1000:1005, not {text!r}")
-    return range(int(first), int(end))
 
 
 def typable(name: str) -> str:

@@ -14,6 +14,7 @@ from expril.audit.attack.everything import FALSE_ALARMS, Attempt, play, tasks_of
 from expril.audit.files import read_result
 from expril.commands.app import app
 from protocol.errors import ConfigurationError
+from simulations.campaign.store import Store
 from simulations.campaign.workers import FailedRunsError
 
 
@@ -89,6 +90,15 @@ def test_other_draws_or_other_software_begin_anew(tmp_path, monkeypatch):
                 **settings,
             )
         assert "0" in done
+
+
+def test_what_another_audit_works_on_is_left_to_it(tmp_path):
+    cells = tmp_path / "cells.jsonl"
+    with Store(cells, {"draws": 1}, everything.Cell):
+        before = cells.read_bytes()
+        with pytest.raises(ConfigurationError, match="another process works on"):
+            play(tasks_for(kind("a")), workers=1, cells=cells, draws=2)
+        assert cells.read_bytes() == before
 
 
 def test_the_parts_of_false_alarms_add_up_to_the_budget():

@@ -11,7 +11,6 @@ import msgspec
 import pytest
 
 from expril.report.provenance import read_provenance
-from lab.names import parse_seeds
 from lab.peers import PeerUnavailableError
 from protocol.errors import ConfigurationError
 from simulations.campaign.runner import Campaign
@@ -132,10 +131,3 @@ def test_a_killed_campaign_goes_on_with_what_it_had(tmp_path):
     campaign(tmp_path).run_file(path, TASKS, noting, Number)
     assert made == TASKS[len(had) :]
     assert read_cells(path, Number) == [compute(task) for task in TASKS]
-
-
-def test_seeds_from_the_command_line():
-    assert parse_seeds("1000:1003") == range(1000, 1003)
-    for text in ("5", "a:b", "1:", ""):
-        with pytest.raises(ConfigurationError, match="first:end"):
-            parse_seeds(text)

@@ -25,7 +25,7 @@ from expril.audit.kinds.exact import colluder_losses
 from expril.audit.results import AuditPart, AuditResult
 from simulations.campaign.runner import Computed, run_tasks, says_nothing
 from simulations.campaign.spread import installed
-from simulations.campaign.store import Store, read_settings
+from simulations.campaign.store import Store, is_held, read_settings
 from simulations.campaign.workers import Progress
 
 FALSE_ALARMS = 0.05
@@ -145,7 +145,7 @@ def play(
 
 
 def _store(path: Path, settings: dict[str, object]) -> Store[Cell]:
-    if path.exists() and read_settings(path) != settings:
+    if path.exists() and not is_held(path) and read_settings(path) != settings:
         path.unlink()
     return Store(path, settings, Cell)
 
