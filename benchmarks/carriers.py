@@ -23,7 +23,7 @@ from benchmarks.common import (
 )
 from benchmarks.study import make_study
 from curator_node.mechanisms import Stamp
-from learner_node.study import Carrier
+from learner_node.study.study import Carrier
 from protocol.envelopes import SigningKey
 from protocol.noise import DiscreteLaplace
 from simulations.carriers.direct import DirectCarrier

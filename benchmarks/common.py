@@ -17,13 +17,13 @@ os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
 import numpy as np
 import polars as pl
 
-from curator_node.dataset import PrivateDataset
 from curator_node.ledger import memory_ledger
 from curator_node.mechanisms import OpenDPNoise
 from curator_node.policy import LearnerPolicy, Policy
+from curator_node.records.dataset import PrivateDataset
+from curator_node.records.schema_file import StewardFile
 from curator_node.site import Site, assemble_site, hold_records
-from curator_node.steward import StewardFile
-from learner_node.study import Carrier, Federation
+from learner_node.study.study import Carrier, Federation
 from protocol.envelopes import SigningKey
 from protocol.hypotheses import Constant
 from protocol.kinds.counts import CountsBody, PlannedCounts

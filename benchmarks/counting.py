@@ -11,7 +11,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from benchmarks.common import Result, at_least, at_most, bins_of, interleaved, median, schema_of, seconds, spread
-from curator_node.workloads import encode_workload
+from curator_node.records.workloads import encode_workload
 from protocol.feature_map import STEPS, FeatureMap, NumericFeature
 from protocol.partitions import NearestCentre
 from protocol.records import Records

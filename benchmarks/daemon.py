@@ -18,13 +18,13 @@ import numpy as np
 import polars as pl
 
 from benchmarks.common import Result, at_most, bins_of, schema_of, spread, steward_of
-from curator_node.new_site import init_site
 from curator_node.policy import LearnerPolicy, Policy
+from curator_node.records.schema_file import SCHEMA, StewardFile
 from curator_node.site import POLICY
-from curator_node.steward import SCHEMA, StewardFile
-from learner_node.study import Federation, Study
-from learner_node.superlink import SuperLinkCarrier
-from learner_node.superlink_run import SuperLinkAddress
+from curator_node.steward.new_site import init_site
+from learner_node.carriers.superlink import SuperLinkCarrier
+from learner_node.carriers.superlink_run import SuperLinkAddress
+from learner_node.study.study import Federation, Study
 from protocol.envelopes import SigningKey
 from protocol.hypotheses import Constant
 from protocol.kinds.counts import CountsBody, PlannedCounts

@@ -15,7 +15,7 @@ from benchmarks.common import NOW, Result, at_most, median, open_bench, spread
 from curator_node.ledger import memory_ledger
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.site import assemble_site
-from learner_node.session import Session
+from learner_node.study.session import Session
 from protocol.codec import encode
 from protocol.envelopes import SigningKey
 from protocol.hypotheses import Constant

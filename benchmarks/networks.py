@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 from benchmarks.common import Result, at_least, median, spread
-from learner_node.networks import TrainingSet, train_network, train_networks
-from learner_node.training_options import TrainingOptions
+from learner_node.models.networks import TrainingSet, train_network, train_networks
+from learner_node.models.training_options import TrainingOptions
 
 EPOCHS, STUDY_EPOCHS = 3, 40
 REPEATS = 3

@@ -18,9 +18,9 @@ from sklearn.tree import DecisionTreeRegressor
 from threadpoolctl import threadpool_limits
 
 from benchmarks.common import Result, interleaved, machine, median, schema_of, seconds, spread
-from curator_node.workloads import WorkloadCache, encode_workload
-from learner_node.partitions import product_bins, random_projection_bins, score_bins, tree_leaves
-from learner_node.source import attribute_bins
+from curator_node.records.workloads import WorkloadCache, encode_workload
+from learner_node.models.partitions import product_bins, random_projection_bins, score_bins, tree_leaves
+from learner_node.models.source import attribute_bins
 from protocol.feature_map import STEPS, FeatureMap, NumericFeature
 from protocol.hypotheses import Mlp
 from protocol.partitions import FeatureBins, NearestCentre, Partition, ProductBins, ProjectionBins, TreeLeaves

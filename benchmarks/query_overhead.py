@@ -31,7 +31,7 @@ from curator_node.client_app import make_client_app
 from curator_node.ledger import Caps, Reservation, StudyKey, memory_ledger
 from learner_node.kinds import READERS
 from learner_node.server_app import FlowerCarrier
-from learner_node.session import Session
+from learner_node.study.session import Session
 from protocol.codec import encode
 from protocol.envelopes import SigningKey, open_envelope, open_receipt, verify
 from protocol.kinds import QUERY_KINDS, counts

@@ -26,7 +26,7 @@ import scipy.sparse
 from scipy.sparse.linalg import svds
 
 from benchmarks.common import Result, at_least, at_most, median, seconds, spread
-from learner_node.label_model import Observation, fit_label_model
+from learner_node.models.label_model import Observation, fit_label_model
 from learner_node.solvers import Solution, label_system, solve_labels, solve_weights
 from learner_node.strategies.paper import SHRINKAGE
 

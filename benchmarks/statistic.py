@@ -10,10 +10,10 @@ import polars as pl
 
 from benchmarks.common import Result, at_most, median, spread
 from curator_node.answering import Question, Seat
-from curator_node.dataset import PrivateDataset
 from curator_node.kinds import ANSWERERS
 from curator_node.mechanisms import OpenDPNoise, Stamp
-from curator_node.steward import StewardFile
+from curator_node.records.dataset import PrivateDataset
+from curator_node.records.schema_file import StewardFile
 from protocol.envelopes import LABEL, SigningKey
 from protocol.kinds.statistic import PlannedStatistic, StatisticBody
 from protocol.kinds.statistics.asked import Estimate, Grid, Item, Quantile, Selection

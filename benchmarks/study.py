@@ -16,7 +16,7 @@ from benchmarks.common import (
     spread,
 )
 from curator_node.site import Site
-from learner_node.study import Carrier, Study
+from learner_node.study.study import Carrier, Study
 from protocol.envelopes import SigningKey
 from simulations.carriers.in_process import carry
 

@@ -18,7 +18,7 @@ from benchmarks.common import Result, at_least, bins_of, median, schema_of, spre
 from curator_node.ledger.files import create_ledger_file, open_ledger_file
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.site import Site, assemble_site, hold_records, now
-from learner_node.study import Study
+from learner_node.study.study import Study
 from protocol.envelopes import SigningKey
 from protocol.hypotheses import Constant
 from protocol.kinds.counts import CountsBody, PlannedCounts

@@ -18,9 +18,9 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.common import NOW, Result, at_most
 from curator_node.policy import LearnerPolicy, Policy
+from curator_node.records.schema_file import StewardFile
 from curator_node.site import temporary_site
-from curator_node.steward import StewardFile
-from learner_node.session import Session
+from learner_node.study.session import Session
 from protocol.codec import encode
 from protocol.envelopes import SigningKey
 from protocol.feature_map import CategoricalFeature, FeatureMap, NumericFeature

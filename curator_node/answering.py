@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from curator_node.dataset import PrivateDataset
 from curator_node.mechanisms import NoiseSource, Stamp
+from curator_node.records.dataset import PrivateDataset
 from protocol.envelopes import SigningKey, statement_bytes
 from protocol.errors import ConfigurationError
 from protocol.limits import Limits

@@ -12,9 +12,9 @@ from curator_node.ledger import Account, Ledger, NotApprovedError, Reservation, 
 from curator_node.ledger.storing import Held, LedgerStore
 from curator_node.ledger.studies import Decision
 from curator_node.policy import Policy
-from curator_node.refusing import caps_of
+from curator_node.records.schema_file import StewardFile
+from curator_node.refusals import caps_of
 from curator_node.requests import check_plan, check_time
-from curator_node.steward import StewardFile
 from protocol.errors import RemoteProtocolError
 from protocol.messages import NO_STUDY, Message, StudyProposal
 from protocol.query_kind import Kinds

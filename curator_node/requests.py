@@ -5,7 +5,7 @@ from typing import Any
 
 from curator_node.ledger import StudyAccount
 from curator_node.policy import Policy
-from curator_node.steward import StewardFile
+from curator_node.records.schema_file import StewardFile
 from protocol.errors import RemoteProtocolError
 from protocol.messages import Message, Query
 from protocol.plans import Plan

@@ -28,12 +28,9 @@ from warnings import catch_warnings, simplefilter
 
 import polars as pl
 
-from curator_node import enrolment, keyring
 from curator_node.answering import Answerer
 from curator_node.budgets import Standing, standing_of
 from curator_node.curator import Curator
-from curator_node.data_versions import version_of_data
-from curator_node.dataset import PrivateDataset, StewardWarning
 from curator_node.identities import FormerKey, Keys
 from curator_node.key_files import read_key, write_key
 from curator_node.kinds import ANSWERERS
@@ -43,9 +40,12 @@ from curator_node.ledger.files import create_ledger_file, open_ledger_file
 from curator_node.mechanisms import NoiseSource, OpenDPNoise
 from curator_node.policy import Policy, doubts_about, read_policy
 from curator_node.proposals import undecided
-from curator_node.record_databases import SOURCE
-from curator_node.record_files import read_records
-from curator_node.steward import SCHEMA, StewardFile, read_steward_file, steward_of
+from curator_node.records.data_versions import version_of_data
+from curator_node.records.databases import SOURCE
+from curator_node.records.dataset import PrivateDataset, StewardWarning
+from curator_node.records.files import read_records
+from curator_node.records.schema_file import SCHEMA, StewardFile, read_steward_file, steward_of
+from curator_node.steward import enrolment, keyring
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 from protocol.ledger.entries import LedgerCorruptError

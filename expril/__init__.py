@@ -8,7 +8,7 @@ from typing import Any
 
 __all__ = ["load"]
 
-NAMES = {"load": "learner_node.model_files:load"}
+NAMES = {"load": "learner_node.models.files:load"}
 """Name -> "module:attribute"."""
 
 

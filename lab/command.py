@@ -54,7 +54,7 @@ def study(  # noqa: PLR0913, PLR0917 - the options of a command
         from expril.report.terminal import as_terminal
         from lab.studies import STUDIES, load_study
         from lab.study import PAGE, Order
-        from learner_node.doubts import require_confirmed
+        from learner_node.study.doubts import require_confirmed
         from protocol.rationals import parse_rational
         from simulations.scenario import read_epsilons
 

@@ -35,10 +35,10 @@ from lab.problems import PROBLEMS, load_halves, scenario_split
 from lab.splits import Split
 from lab.studies import document_of
 from lab.study import Part, Size, Study
-from learner_node.source import coordinates
+from learner_node.models.source import coordinates
+from learner_node.scores.uncertainty import AccuracyEstimate
 from learner_node.strategies.base import Problem, SourceEstimate
 from learner_node.strategies.cells import CellsModel, CellsStrategy
-from learner_node.uncertainty import AccuracyEstimate
 from simulations.campaign.store import Task
 from simulations.chance_errors import auc_error, share_error
 from simulations.expectations import within

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from curator_node.steward import read_steward_file
+from curator_node.records.schema_file import read_steward_file
 from lab.reproduction.datasets import (
     CTG_A_ORACLE,
     Draw,

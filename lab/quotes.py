@@ -31,10 +31,10 @@ from lab.exact_counts import NOISE, last_model
 from lab.problems import PROBLEMS, load_split
 from lab.studies import document_of
 from lab.study import Order, Part, Size, Study
-from learner_node.label_model.prior import Belief
-from learner_node.quote import quote
-from learner_node.quoting import Request
-from learner_node.source import coordinates, standardising_map
+from learner_node.models.label_model.prior import Belief
+from learner_node.models.source import coordinates, standardising_map
+from learner_node.questions.quote import quote
+from learner_node.questions.quote_report import Request
 from learner_node.strategies.base import Problem, assumed_size, class_probabilities
 from learner_node.strategies.cells import CellsStrategy
 from protocol.rationals import parse_rational

@@ -24,8 +24,8 @@ from lab.cells import Run
 from lab.exact_counts import NOISE
 from lab.studies import document_of
 from lab.study import Order, Part, Size, Study
-from learner_node.recalibration import LEAST_FACTOR, recalibrate
-from learner_node.scored import bin_count
+from learner_node.questions.score_question import bin_count
+from learner_node.scores.recalibration import LEAST_FACTOR, recalibrate
 from protocol.noise import DiscreteLaplace
 from simulations.campaign.store import Task
 

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from curator_node.steward import StewardFile
+from curator_node.records.schema_file import StewardFile
 from lab.comparison.matrices import Matrices, make_matrices
 from lab.reproduction.datasets import Draw
 from protocol.record_frames import encode_frame, encode_labels
@@ -27,7 +27,7 @@ rows (12 in 20 draws) have an attribute beyond; it counts as the bound."""
 
 @dataclass(frozen=True)
 class Training:
-    """Options of ``learner_node.networks.train_network``, by its names; AdamW, ReLU, linearly falling rate."""
+    """Options of ``learner_node.models.networks.train_network``, by its names; AdamW, ReLU, linearly falling rate."""
 
     epochs: int
     batch_size: int

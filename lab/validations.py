@@ -28,13 +28,13 @@ from lab.cells import TaskCell
 from lab.exact_counts import NOISE
 from lab.studies import document_of
 from lab.study import Part, Size, Study
-from learner_node.performance import Interval, Performance, performance
-from learner_node.score_posterior import draw_counts
-from learner_node.score_trend import Bins
-from learner_node.scored import bin_count, probability_of, settled_thresholds, validation_bins
-from learner_node.source import coordinates, standardising_map
-from learner_node.thresholds import DEFAULT_THRESHOLDS, read_thresholds
-from learner_node.validation import DRAWS
+from learner_node.models.source import coordinates, standardising_map
+from learner_node.questions.score_question import bin_count, probability_of, settled_thresholds, validation_bins
+from learner_node.questions.validation import DRAWS
+from learner_node.scores.performance import Interval, Performance, performance
+from learner_node.scores.score_posterior import draw_counts
+from learner_node.scores.score_trend import Bins
+from learner_node.scores.thresholds import DEFAULT_THRESHOLDS, read_thresholds
 from protocol.hypotheses import Mlp
 from protocol.noise import DiscreteLaplace
 from protocol.partitions import ScoreBins

@@ -18,7 +18,7 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegressionCV
 from sklearn.metrics import roc_auc_score
 
-from curator_node.steward import StewardFile
+from curator_node.records.schema_file import StewardFile
 from expril.report.document import Document, Section, Text
 from expril.report.provenance import Provenance
 from expril.report.table import Table

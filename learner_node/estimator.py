@@ -17,21 +17,21 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from learner_node.clinical import ClinicalScores, clinical_scores, positive_of
-from learner_node.doubts import StudyWarning, doubts_about, require_confirmed
-from learner_node.learn import Learned, learn
-from learner_node.performance import Interval
-from learner_node.pooling import POOLED, Pooling
-from learner_node.recalibration import Recalibration
-from learner_node.source_frame import as_frame, height_of
+from learner_node.models.source_frame import as_frame, height_of
+from learner_node.models.synthetic import MixedModel, held_columns, mixed, pooled_estimate, synthetic_frame, write_frame
+from learner_node.questions.validation import Validation
+from learner_node.scores.clinical import ClinicalScores, clinical_scores, positive_of
+from learner_node.scores.performance import Interval
+from learner_node.scores.recalibration import Recalibration
+from learner_node.scores.thresholds import DEFAULT_THRESHOLDS, Threshold
+from learner_node.scores.uncertainty import AccuracyEstimate
 from learner_node.strategies import ANY_LABEL, DEFAULT_STRATEGY
 from learner_node.strategies.base import AnyEstimate, AnyModel, ClassesEstimate, SourceEstimate, class_probabilities
 from learner_node.strategies.selected import ManyAttributesWarning
-from learner_node.study import Federation, Study
-from learner_node.synthetic import MixedModel, held_columns, mixed, pooled_estimate, synthetic_frame, write_frame
-from learner_node.thresholds import DEFAULT_THRESHOLDS, Threshold
-from learner_node.uncertainty import AccuracyEstimate
-from learner_node.validation import Validation
+from learner_node.study.doubts import StudyWarning, doubts_about, require_confirmed
+from learner_node.study.learn import Learned, learn
+from learner_node.study.pooling import POOLED, Pooling
+from learner_node.study.study import Federation, Study
 from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
 from protocol.record_frames import encode_frame
@@ -54,7 +54,7 @@ class StudyEstimator(BaseEstimator):
         epsilon: to spend at each curator: 1, "1/3", 0.7 (taken as the decimal that it prints as) or a Fraction.
         pooling: "sum": one model of the summed answers; "site": one model per curator; "secure": one model of sums that
             curators open together, see docs/learner.md.
-        colluders, dropouts: with "secure", as in `learner_node.learn.learn`.
+        colluders, dropouts: with "secure", as in `learner_node.study.learn.learn`.
         purpose: what the stewards read about the study.
         validation: epsilon of a `validate` that is to follow, at most: the stewards read of both at once.
         large_epsilon: confirms an epsilon of 100 or more, which protects nothing; without it, such a one is refused as
@@ -70,7 +70,7 @@ class StudyEstimator(BaseEstimator):
             ones, with an interval and the verdict whether it beats the majority class, from the same answers; None
             with pooling "site" (see `estimates_`) or where the strategy's answers cannot tell.
         population_: which records the curators count, in words, by their cards; "" where each record is a privacy unit.
-            A source that holds many records of a unit is reduced to as many by `learner_node.population.counted`.
+            A source that holds many records of a unit is reduced to as many by `learner_node.study.population.counted`.
         study_, learned_: the study with its transcripts, and all that it gave; not kept in a pickle.
         epsilon_claimed_: exact cost of the plan at the costliest curator.
         epsilon_spent_: curator -> exact epsilon that its receipts charge to this study.
@@ -305,7 +305,7 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
         Args:
             X: records, in either form that `fit` takes.
             y: (n,) their classes, each one of `classes_`; the second of these is the positive one.
-            thresholds: as in `learner_node.clinical.clinical_scores`; "prevalence" is what the answers tell of it.
+            thresholds: as in `clinical_scores`; "prevalence" is what the answers tell of it.
             curator: as in `predict_proba`.
 
         Raises:
@@ -335,7 +335,7 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
         Args:
             epsilon: to spend at each curator.
             curator: whose model, as in `predict_proba`; all curators are asked about it.
-            thresholds: as in `learner_node.validation.validate`.
+            thresholds: as in `learner_node.questions.validation.validate`.
             bins: as there.
             purpose: as there.
             recalibrate: whether the answers recalibrate the model, too, at no further cost, see `recalibrated_`.

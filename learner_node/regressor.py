@@ -6,9 +6,9 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from learner_node.estimator import Floats, StudyEstimator
-from learner_node.learn import Learned
+from learner_node.models.synthetic import mixed_numbers
 from learner_node.strategies.base import ErrorEstimate, NumberModel
-from learner_node.synthetic import mixed_numbers
+from learner_node.study.learn import Learned
 from protocol.errors import ConfigurationError
 from protocol.schema import Schema
 

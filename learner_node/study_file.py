@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import msgspec
 
-from learner_node.doubts import require_confirmed
-from learner_node.federation import LIFETIME
-from learner_node.pooling import SECURE, Pooling, check_pooling
-from learner_node.purposes import MOST_PURPOSE
 from learner_node.strategies import DEFAULT_STRATEGY, check_options
+from learner_node.study.doubts import require_confirmed
+from learner_node.study.federation import LIFETIME
+from learner_node.study.pooling import SECURE, Pooling, check_pooling
+from learner_node.study.purposes import MOST_PURPOSE
 from protocol.codec import encode
 from protocol.envelopes import check_public_key, digest
 from protocol.errors import ConfigurationError

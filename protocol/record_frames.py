@@ -1,6 +1,6 @@
 """Data frames into records: which values a column may hold, what is missing, and the label as a class or a number.
 
-Reading files is not done here; see `curator_node.record_files`. It is apart from `protocol.records`, so that whoever
+Reading files is not done here; see `curator_node.records.files`. It is apart from `protocol.records`, so that whoever
 reads no records waits for no library of data frames.
 """
 

@@ -71,7 +71,7 @@ class TranscriptEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
         envelopes: how many.
         state: of the study at the end.
         study: which of the learner's studies in the repeat: `FIT` or `VALIDATION`; from `GIVEN_UP` on those that were
-            given up for one of them before anything was asked (`learner_node.study.Study.retired`).
+            given up for one of them before anything was asked (`learner_node.study.study.Study.retired`).
     """
 
     file: FileName

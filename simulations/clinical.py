@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from learner_node.clinical import Calibration, ClinicalScores, clinical_scores
-from learner_node.thresholds import Threshold
+from learner_node.scores.clinical import Calibration, ClinicalScores, clinical_scores
+from learner_node.scores.thresholds import Threshold
 from protocol.record_frames import encode_labels
 from simulations.records import SiteRecords
 from simulations.references import Answers

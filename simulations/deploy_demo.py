@@ -23,11 +23,11 @@ import polars as pl
 from rich.console import Console
 
 from curator_node.daemon.settings import NODE_PUBLIC
+from curator_node.records.schema_file import SCHEMA
 from curator_node.site import POLICY
-from curator_node.steward import SCHEMA
 from expril.report.table import text_table
 from expril.report.terminal import rich_table
-from learner_node.model_files import load_model
+from learner_node.models.files import load_model
 from protocol.errors import ConfigurationError, ExprilError
 from simulations.carriers.deploy import online
 from simulations.carriers.guarded import guarded

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from fractions import Fraction
 
-from curator_node.dataset import complaints_about
-from learner_node.doubts import doubts_about
+from curator_node.records.dataset import complaints_about
+from learner_node.study.doubts import doubts_about
 from protocol.rationals import parse_rational, written
 from protocol.record_frames import encode_and_count_moved
 from simulations.records import Records, SiteRecords, require_classes, site_doubts, sites_of, split_records

@@ -4,11 +4,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from learner_node.clinical import ClinicalScores
-from learner_node.performance import Interval
-from learner_node.prevalence import Prevalence
+from learner_node.scores.clinical import ClinicalScores
+from learner_node.scores.performance import Interval
+from learner_node.scores.prevalence import Prevalence
+from learner_node.scores.uncertainty import LEVEL, AccuracyEstimate
 from learner_node.strategies.base import ErrorEstimate
-from learner_node.uncertainty import LEVEL, AccuracyEstimate
 from simulations.report.expected import ClassRecall, ClassShare, Expected
 
 Floats = NDArray[np.float64]

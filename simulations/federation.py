@@ -14,11 +14,11 @@ import polars as pl
 
 from curator_node.ledger.checks import CheckedLedger
 from curator_node.site import now
-from learner_node.learn import Learned, learn
-from learner_node.purposes import validation_purpose
-from learner_node.study import Carrier, Federation, NoCuratorError, Study
-from learner_node.thresholds import DEFAULT_THRESHOLDS
-from learner_node.validation import Validation
+from learner_node.questions.validation import Validation
+from learner_node.scores.thresholds import DEFAULT_THRESHOLDS
+from learner_node.study.learn import Learned, learn
+from learner_node.study.purposes import validation_purpose
+from learner_node.study.study import Carrier, Federation, NoCuratorError, Study
 from protocol.envelopes import LABEL, SigningKey
 from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from learner_node.session import Session
-from learner_node.study import Study
+from learner_node.study.session import Session
+from learner_node.study.study import Study
 from protocol.envelopes import SigningKey
 from protocol.errors import ExprilError
 from protocol.run_index import (

@@ -17,14 +17,14 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from curator_node.policy import LearnerPolicy, Policy
+from curator_node.records.schema_file import StewardFile
 from curator_node.site import Site, temporary_site
-from curator_node.steward import StewardFile
-from learner_node.doubts import StudyWarning
 from learner_node.estimator import ExPriLClassifier
-from learner_node.pooling import SECURE, Pooling
-from learner_node.source_frame import as_frame
+from learner_node.models.source_frame import as_frame
 from learner_node.strategies import ANY_LABEL, DEFAULT_STRATEGY
-from learner_node.study import Federation
+from learner_node.study.doubts import StudyWarning
+from learner_node.study.pooling import SECURE, Pooling
+from learner_node.study.study import Federation
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 from protocol.kinds import QUERY_KINDS

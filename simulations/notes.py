@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from learner_node.fates import LEFT_OUT
-from learner_node.study import Study
+from learner_node.study.outcomes import LEFT_OUT
+from learner_node.study.study import Study
 from protocol.kinds import QUERY_KINDS
 from protocol.run_index import FIT
 from simulations.federation import Outcome, Repeat

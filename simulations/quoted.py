@@ -3,10 +3,10 @@
 Nothing private is read: a scenario's source records are public, and of its curators only what they declare is used.
 """
 
-from learner_node.quoting import Request
+from learner_node.questions.quote_report import Request
 from learner_node.strategies import DEFAULT_STRATEGY, selected
 from learner_node.strategies.base import assumed_size
-from learner_node.together import Together
+from learner_node.study.together import Together
 from protocol.limits import Limits
 from simulations.records import Quoted
 

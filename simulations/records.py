@@ -9,10 +9,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from curator_node.dataset import complaints_about, unit_names
-from curator_node.record_files import read_records
-from curator_node.steward import StewardFile, read_steward_file
-from learner_node.population import counted
+from curator_node.records.dataset import complaints_about, unit_names
+from curator_node.records.files import read_records
+from curator_node.records.schema_file import StewardFile, read_steward_file
+from learner_node.study.population import counted
 from protocol.errors import ConfigurationError
 from protocol.limits import Limits
 from protocol.mistakes import did_you_mean

@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from learner_node.source import coordinates, standardising_map
+from learner_node.models.source import coordinates, standardising_map
 from protocol.record_frames import encode_frame, encode_labels, encode_numbers
 from protocol.records import Records
 from simulations.records import SiteRecords

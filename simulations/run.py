@@ -13,9 +13,9 @@ import numpy as np
 import polars as pl
 from threadpoolctl import threadpool_limits
 
-from learner_node.pooling import POOLED
 from learner_node.result.listing import listed_digests, save_index
-from learner_node.study import NoCuratorError
+from learner_node.study.pooling import POOLED
+from learner_node.study.study import NoCuratorError
 from protocol.envelopes import SigningKey
 from protocol.run_index import FORMAT, LEDGERS, METRICS, REPORT, SCENARIO, Index
 from simulations.carriers.table import stage_of

@@ -22,12 +22,12 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from learner_node.learn import Learned
-from learner_node.model_files import SUFFIX, StudyModel, encode_model, kept_in_files
-from learner_node.pooling import POOLED
+from learner_node.models.files import SUFFIX, StudyModel, encode_model, kept_in_files
+from learner_node.models.shape_functions import ShapeBin
 from learner_node.private_files import PRIVATE, private_folder, write_private
-from learner_node.shape_functions import ShapeBin
 from learner_node.strategies.additive import AdditiveModel
+from learner_node.study.learn import Learned
+from learner_node.study.pooling import POOLED
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError, ExprilError
 from protocol.run_index import (
@@ -81,7 +81,7 @@ class LearnerCell(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
         scores: by site; the key "" stands for all sites together.
         costs: of each of its studies, and of all.
         failures: study that brought nothing -> why.
-        outcomes, left_out: see `learner_node.study.Study`.
+        outcomes, left_out: see `learner_node.study.study.Study`.
         parts: what the model adds up, in the first repeat.
         validation: what it told.
     """

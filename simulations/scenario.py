@@ -14,10 +14,10 @@ import msgspec
 from curator_node.enrolled import Written, check_rational
 from curator_node.policy import LearnerPolicy, Policy, settled_limits
 from curator_node.text_files import read_text_file
-from learner_node.doubts import is_large, require_confirmed
-from learner_node.pooling import Pooling, check_pooling
+from learner_node.scores.thresholds import DEFAULT_THRESHOLDS, Threshold, read_thresholds
 from learner_node.strategies import DEFAULT_STRATEGY, check_options
-from learner_node.thresholds import DEFAULT_THRESHOLDS, Threshold, read_thresholds
+from learner_node.study.doubts import is_large, require_confirmed
+from learner_node.study.pooling import Pooling, check_pooling
 from protocol.errors import ConfigurationError
 from protocol.kinds import QUERY_KINDS
 from protocol.limits import Limits
@@ -101,7 +101,7 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         strategy: a name of `learner_node.strategies`.
         options: of the strategy.
         pooling: "sum" for one model, "site" for one per curator, "secure" for one model from securely opened sums.
-        colluders, dropouts: with "secure", as in `learner_node.learn.learn`; None takes the usual ones.
+        colluders, dropouts: with "secure", as in `learner_node.study.learn.learn`; None takes the usual ones.
         all_or_none: its studies are opened at all curators that it asks, or at none.
         source: sites whose unlabelled records it holds; empty: all.
         curators: whom it asks; empty: all.
@@ -179,7 +179,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         repeats: independent repetitions (splits, curators' keys, ledgers and noise are new each time; a
             learner keeps its key).
         seed: of splits and the learners' own choices; never of noise.
-        thresholds: where probabilities of two classes become decisions, see `learner_node.thresholds`.
+        thresholds: where probabilities of two classes become decisions, see `learner_node.scores.thresholds`.
         noise_seed: if given, noise comes from this seed, nothing is private, and every report says so.
     """
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from curator_node.steward import StewardFile, read_steward_file
+from curator_node.records.schema_file import StewardFile, read_steward_file
 from curator_node.text_files import read_text_file
 from protocol.errors import ConfigurationError
 from protocol.mistakes import did_you_mean, twice

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
-from learner_node.clinical import ClinicalScores
-from learner_node.learn import Learned
-from learner_node.pooling import POOLED
+from learner_node.models.synthetic import pooled_estimate
+from learner_node.scores.clinical import ClinicalScores
+from learner_node.scores.thresholds import DEFAULT_THRESHOLDS, Threshold
 from learner_node.strategies.base import (
     AnyModel,
     ClassesEstimate,
@@ -23,8 +23,8 @@ from learner_node.strategies.base import (
     SourceEstimate,
     class_probabilities,
 )
-from learner_node.synthetic import pooled_estimate
-from learner_node.thresholds import DEFAULT_THRESHOLDS, Threshold
+from learner_node.study.learn import Learned
+from learner_node.study.pooling import POOLED
 from protocol.record_frames import encode_labels
 from simulations.clinical import binomial_error, clinical_fields, ranked
 from simulations.expectations import class_recall, class_share, expected, expected_of_number

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from curator_node.ledger.account import Account
 from curator_node.ledger.studies import StudyKey
-from learner_node.study import Study
+from learner_node.study.study import Study
 from protocol.ledger.entries import Entry, EntryKind
 from protocol.rationals import parse_amount, parse_rational
 from protocol.run_index import FIT, VALIDATION

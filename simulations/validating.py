@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
-from learner_node.performance import Interval, Performance
+from learner_node.questions.validation import Validation
+from learner_node.scores.performance import Interval, Performance
 from learner_node.strategies.base import AnyModel, class_probabilities
-from learner_node.validation import Validation
 from protocol.record_frames import encode_frame, encode_labels
 from protocol.records import Records
 from protocol.run_index import VALIDATION

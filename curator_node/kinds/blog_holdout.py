@@ -3,8 +3,8 @@
 import numpy as np
 
 from curator_node.answering import Answered, Answerer, Question
-from curator_node.dataset import PrivateDataset
 from curator_node.mechanisms import NoiseSource
+from curator_node.records.dataset import PrivateDataset
 from protocol.codec import encode
 from protocol.hypotheses import Hypothesis
 from protocol.kinds import blog_holdout

@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curator_node.answering import Answered, Answerer, Question
-from curator_node.dataset import PrivateDataset
 from curator_node.mechanisms import NoiseSource
+from curator_node.records.dataset import PrivateDataset
 from protocol.codec import encode
 from protocol.kinds import counts
 from protocol.kinds.counts import CountsRelease

@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 
 from curator_node.answering import Answered, Answerer, Question
-from curator_node.dataset import PrivateDataset
 from curator_node.mechanisms import NoiseSource
+from curator_node.records.dataset import PrivateDataset
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
 from protocol.kinds import holdout

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curator_node.answering import Answered, Answerer, Question
-from curator_node.dataset import PrivateDataset
 from curator_node.kinds.models import EXACT, MOST_RECORDS, sums_about
 from curator_node.mechanisms import NoiseSource
+from curator_node.records.dataset import PrivateDataset
 from protocol.codec import encode
 from protocol.kinds import model
 from protocol.kinds.model import ModelLimits, ModelRelease, PlannedModel

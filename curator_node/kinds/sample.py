@@ -4,9 +4,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curator_node.answering import Answered, Answerer, Question
-from curator_node.dataset import PrivateDataset
 from curator_node.kinds.samples.learning import Density, NaiveBayesLearner, NetworkLearner, WeakLearner, learn_density
 from curator_node.mechanisms import NoiseSource
+from curator_node.records.dataset import PrivateDataset
 from protocol.codec import encode
 from protocol.grids import BaseLaw
 from protocol.kinds import sample

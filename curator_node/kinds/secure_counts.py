@@ -5,8 +5,8 @@ vectors of 64-bit words for who does not know the masks; what is opened later fo
 """
 
 from curator_node.answering import Answered, Answerer, Question
-from curator_node.dataset import PrivateDataset
 from curator_node.mechanisms import NoiseSource
+from curator_node.records.dataset import PrivateDataset
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
 from protocol.kinds import counts, secure_counts

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curator_node.answering import Answered, Answerer, Question
-from curator_node.dataset import PrivateDataset
 from curator_node.kinds.statistics import blocks, columns, quantiles, selection
 from curator_node.kinds.statistics.heavy_tails import draw_rounded
 from curator_node.mechanisms import NoiseSource, Stamp
+from curator_node.records.dataset import PrivateDataset
 from protocol.codec import encode
 from protocol.kinds import statistic
 from protocol.kinds.statistic import StatisticRelease

@@ -8,7 +8,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from curator_node.enrolment import LEARNERS, POLICY, read_policy_of
 from curator_node.ledger import Account, Ledger
 from curator_node.ledger.checks import Finding, check_evidence
 from curator_node.ledger.engines import require_sqlite
@@ -18,6 +17,7 @@ from curator_node.ledger.places import Place, read_evidence, told_place
 from curator_node.ledger.store import DatabaseStore, sqlite_url
 from curator_node.ledger.studies import Restored, StudyKey
 from curator_node.policy import Policy, read_policy
+from curator_node.steward.enrolment import LEARNERS, POLICY, read_policy_of
 from curator_node.text_files import read_text_file
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError

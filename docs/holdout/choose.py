@@ -7,8 +7,8 @@ import numpy as np
 import polars as pl
 
 from curator_node.policy import LearnerPolicy, Policy
+from curator_node.records.schema_file import read_steward_file
 from curator_node.site import temporary_site
-from curator_node.steward import read_steward_file
 from learner_node.estimator import ExPriLClassifier
 from protocol.envelopes import SigningKey
 from protocol.limits import Limits

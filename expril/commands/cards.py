@@ -79,8 +79,8 @@ def curator_card(
 ) -> None:
     """Make the card that learners pin, with the word of former keys; and the fingerprint to read out."""
     with plain_errors():
-        from curator_node import keyring
-        from curator_node.enrolment import read_policy_of
+        from curator_node.steward import keyring
+        from curator_node.steward.enrolment import read_policy_of
         from protocol.identity import write_identity
 
         named = name or read_policy_of(folder, kinds=None).name

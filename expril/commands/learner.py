@@ -18,9 +18,9 @@ import typer
 from expril.commands.terminal import MOST_SEED, Json, LargeEpsilon, bars, plain_errors, print_json, print_table, say
 
 if TYPE_CHECKING:
-    from learner_node.journal import Journal
+    from learner_node.carriers.journal import Journal
     from learner_node.result.folder import Kept
-    from learner_node.study import Carrier
+    from learner_node.study.study import Carrier
     from learner_node.study_file import StudyFile
 
 learner_app = typer.Typer(no_args_is_help=True, help="A learner's studies with deployed curators: prepare, run.")
@@ -64,7 +64,7 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
     with plain_errors(part="learner"):
         from dataclasses import asdict
 
-        from learner_node.doubts import doubts_about, require_confirmed
+        from learner_node.study.doubts import doubts_about, require_confirmed
         from protocol.rationals import parse_rational
 
         asked = [parse_rational(item.strip()) for item in epsilons.split(",")]
@@ -85,7 +85,7 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
             quoted = read_quoted(source, schema=schema, learner=learner)
             from threadpoolctl import threadpool_limits
 
-            from learner_node import quoting
+            from learner_node.questions import quote_report as quoting
             from simulations.quoted import request_of
         request = request_of(quoted).changed(
             sites=sites,
@@ -178,11 +178,11 @@ def _run(path: Path, target: Path, how: _How, *, again: bool, quiet: bool) -> di
 
     from threadpoolctl import threadpool_limits
 
-    from learner_node.deployed import keep_receipts, run_study
-    from learner_node.doubts import doubts_about
-    from learner_node.federation import UnfinishedError
+    from learner_node.result.deployed import keep_receipts, run_study
     from learner_node.result.folder import Kept, save_result
-    from learner_node.study import NoCuratorError
+    from learner_node.study.doubts import doubts_about
+    from learner_node.study.federation import UnfinishedError
+    from learner_node.study.study import NoCuratorError
     from protocol.errors import ConfigurationError
 
     study = read["study"]
@@ -252,7 +252,7 @@ def _read(path: Path) -> dict[str, Any]:
     study = read_study(text, where=str(path))
     key = read_key(path.parent / study.key)
     curators = curator_keys(study, path.parent, now=_now(), where=str(path))
-    from curator_node.record_files import read_records
+    from curator_node.records.files import read_records
 
     source = read_records(path.parent / study.source)
     return {"study": study, "text": text, "source": source, "key": key, "curators": curators}
@@ -265,8 +265,8 @@ def _now() -> int:
 def _journal(path: Path, target: Path, kept: "Kept", *, again: bool) -> "Journal":
     import hashlib
 
-    from learner_node.deployed import read_receipts
-    from learner_node.journal import Journal, Settings
+    from learner_node.carriers.journal import Journal, Settings
+    from learner_node.result.deployed import read_receipts
     from learner_node.result.folder import prepare_result
     from learner_node.study_file import about
 
@@ -284,8 +284,8 @@ def _journal(path: Path, target: Path, kept: "Kept", *, again: bool) -> "Journal
 
 
 def _carrier(study: "StudyFile", kept: "Kept", path: Path, how: _How, stack: ExitStack, *, quiet: bool) -> "Carrier":
-    from learner_node.folder_carrier import FolderCarrier
-    from learner_node.held import HeldCarrier
+    from learner_node.carriers.folder import FolderCarrier
+    from learner_node.carriers.waiting import HeldCarrier
     from protocol.errors import ConfigurationError
     from protocol.strict_toml import suggest
 
@@ -309,8 +309,8 @@ def _carrier(study: "StudyFile", kept: "Kept", path: Path, how: _How, stack: Exi
 
 
 def _superlink(study: "StudyFile", kept: "Kept", path: Path, how: _How, told: Any) -> Any:
-    from learner_node.superlink import SuperLinkCarrier
-    from learner_node.superlink_run import SuperLinkAddress
+    from learner_node.carriers.superlink import SuperLinkCarrier
+    from learner_node.carriers.superlink_run import SuperLinkAddress
     from protocol.errors import ConfigurationError
 
     link = study.superlink

@@ -182,7 +182,7 @@ def report(runs: Annotated[list[Path], typer.Argument(help="Folders of runs.", m
 
 
 def _require_confirmed(epsilons: Iterable[str], confirmed: bool) -> None:
-    from learner_node.doubts import require_confirmed
+    from learner_node.study.doubts import require_confirmed
     from protocol.rationals import parse_rational
 
     if not confirmed:

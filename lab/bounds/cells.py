@@ -19,11 +19,11 @@ from lab.problems import PAPER_DATASETS, draw, load_split
 from lab.reproduction.datasets import Draw, draw_a, draw_b, draw_c, draw_d, draw_e
 from lab.splits import split_of
 from lab.study import Order
-from learner_node.label_model import Observation, cell_count_rule, fit_with_cell_posterior
-from learner_node.label_model.cell_networks import train_cell_networks
-from learner_node.label_model.random_features import draw_frequencies, stationary_features
-from learner_node.prevalence import estimate_prevalences
-from learner_node.source import coordinates, kmeans_cells, standardising_map
+from learner_node.models.label_model import Observation, cell_count_rule, fit_with_cell_posterior
+from learner_node.models.label_model.cell_networks import train_cell_networks
+from learner_node.models.label_model.random_features import draw_frequencies, stationary_features
+from learner_node.models.source import coordinates, kmeans_cells, standardising_map
+from learner_node.scores.prevalence import estimate_prevalences
 from learner_node.strategies.cells import CellsModel
 from protocol.noise import DiscreteLaplace
 from protocol.partitions import NearestCentre

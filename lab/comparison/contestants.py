@@ -31,9 +31,9 @@ from lab.problems import PROBLEMS, load_split
 from lab.reproduction.experiments import MOST_BINS
 from lab.splits import Options, Split
 from lab.study import Order
-from learner_node.pooling import SECURE, Pooling
-from learner_node.source import paper_bin_count
+from learner_node.models.source import paper_bin_count
 from learner_node.strategies import DEFAULT_STRATEGY
+from learner_node.study.pooling import SECURE, Pooling
 from protocol.kinds.model import MODEL
 from protocol.kinds.statistic import STATISTIC
 from protocol.rationals import parse_rational

@@ -5,7 +5,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
-from learner_node.clinical import calibration
+from learner_node.scores.clinical import calibration
 
 BINS = 15
 DIGITS = 6

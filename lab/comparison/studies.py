@@ -20,11 +20,11 @@ from lab.peers import PeerKind, PeerTask, run_peer
 from lab.problems import PROBLEMS
 from lab.reproduction.laboratory import train_in_site
 from lab.splits import Options, Site, Split
-from learner_node.learn import Learned, learn
-from learner_node.pooling import POOLED, SECURE, Pooling
 from learner_node.strategies.base import SourceEstimate, class_probabilities, train_alone
 from learner_node.strategies.paper import NetworkModel
-from learner_node.study import Federation
+from learner_node.study.learn import Learned, learn
+from learner_node.study.pooling import POOLED, SECURE, Pooling
+from learner_node.study.study import Federation
 from protocol.envelopes import SigningKey
 from simulations.carriers.direct import direct_federation
 

@@ -14,14 +14,14 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 
+from curator_node.records.schema_file import StewardFile
 from curator_node.site import temporary_site
-from curator_node.steward import StewardFile
 from lab.curators import roomy_policy, spent
 from lab.holdout.blog import TOLERANCE, questions
 from lab.holdout.draws import VARIABLES, Drawn, Part, Sizes
 from lab.holdout.regression import Grown, Model, Numbers, Offer, by_likelihood, grow
 from lab.holdout.runs import EACH_CANDIDATE, EACH_STEP, Answers
-from learner_node.study import Study
+from learner_node.study.study import Study
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 from protocol.feature_map import FeatureMap, NumericFeature

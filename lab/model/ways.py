@@ -12,17 +12,17 @@ from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LinearRegression
 
-from curator_node.steward import StewardFile
+from curator_node.records.schema_file import StewardFile
 from lab.cells import INFINITE, TaskCell
 from lab.comparison.measures import scores
 from lab.comparison.studies import WrongCostError, federated, run_study, train_peer
 from lab.problems import load_split
 from lab.splits import Options, Split
 from learner_node.kinds.models.unsupervised import ask_clusters, ask_components
-from learner_node.learn import learn
-from learner_node.source import coordinates
+from learner_node.models.source import coordinates
 from learner_node.strategies.base import NumberModel
 from learner_node.strategies.models import unit_map
+from learner_node.study.learn import learn
 from protocol.feature_map import FeatureMap
 from protocol.kinds.model import MODEL
 from protocol.rationals import parse_rational

@@ -11,7 +11,7 @@ from lab.reproduction.laboratory import Laboratory, StudySettings
 from lab.reproduction.model import Noise
 from lab.reproduction.printed_privacy import loss_at_bins, mass_ratio_epsilon
 from lab.splits import Options, PaperDataset, split_of
-from learner_node.source import paper_bin_count
+from learner_node.models.source import paper_bin_count
 from learner_node.strategies.base import Trainer
 from learner_node.strategies.paper import SHRINKAGE
 

@@ -17,12 +17,12 @@ from curator_node.site import assemble_site, hold_records
 from lab.curators import roomy_policy, spent
 from lab.reproduction.model import Noise
 from lab.splits import Options, Split
-from learner_node.learn import learn
-from learner_node.networks import TrainingSet
-from learner_node.pooling import POOLED
-from learner_node.source import coordinates, standardising_map
+from learner_node.models.networks import TrainingSet
+from learner_node.models.source import coordinates, standardising_map
 from learner_node.strategies.base import Trainer, class_probabilities
 from learner_node.strategies.checked import PaperOptions
+from learner_node.study.learn import learn
+from learner_node.study.pooling import POOLED
 from protocol.envelopes import SigningKey
 from protocol.hypotheses import Mlp
 from protocol.partitions import FeatureBins, Partition

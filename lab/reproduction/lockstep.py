@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-from learner_node.networks import TrainedNetwork, TrainingSet, train_networks
+from learner_node.models.networks import TrainedNetwork, TrainingSet, train_networks
+from learner_node.models.training_options import TrainingOptions
 from learner_node.strategies.base import Trainer
-from learner_node.training_options import TrainingOptions
 from simulations.campaign.workers import LISTEN_SECONDS
 
 Item = TypeVar("Item")

@@ -14,11 +14,11 @@ from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 
 from lab.cells import TaskCell
 from lab.exact_counts import learn_from_counts
-from learner_node.areas import expected_auc
-from learner_node.pooling import SecurePool
-from learner_node.prevalence import Prevalence, matching_factors, rescaled
+from learner_node.scores.auc import expected_auc
+from learner_node.scores.prevalence import Prevalence, matching_factors, rescaled
 from learner_node.strategies.base import ClassesEstimate, Problem, SourceEstimate, class_probabilities
 from learner_node.strategies.cells_by_label import CellsByLabel
+from learner_node.study.pooling import SecurePool
 from protocol.records import Records
 from protocol.schema import NumericAttribute, Schema
 from simulations.campaign.store import Task

@@ -11,7 +11,7 @@ from lab.comparison.measures import measure
 from lab.comparison.studies import run_study
 from lab.problems import load_split
 from lab.splits import Options, Site, Split
-from learner_node.pooling import Pooling
+from learner_node.study.pooling import Pooling
 from protocol.rationals import parse_rational
 from simulations.campaign.store import Task
 

@@ -14,7 +14,7 @@ from lab.averages import Interval
 from lab.cells import by_seed, differences, epsilon_order, grouped
 from lab.sites.accuracy import LOCAL, QUESTIONS, SECURE, Studied
 from lab.sites.rounds import Ask, Round, one_noise
-from learner_node.pooling import Pooling
+from learner_node.study.pooling import Pooling
 from protocol.secure_sum.aggregator import STEPS
 
 NOISE_COVERAGE = 0.999

@@ -10,9 +10,9 @@ from lab.comparison.studies import make_study, peer_task
 from lab.peers.environment import generate_in_environment
 from lab.splits import Split
 from lab.synthetic.utility import WeightedRecords
-from learner_node.pooling import POOLED
 from learner_node.strategies import DEFAULT_STRATEGY
 from learner_node.strategies.base import SourceEstimate
+from learner_node.study.pooling import POOLED
 
 DELTA = 1e-6
 """Of AIM and MST, whose guarantee is (epsilon, delta); ours is pure."""

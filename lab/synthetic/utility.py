@@ -1,6 +1,6 @@
 """What a synthetic data set is worth: measured against real records, so by a harness alone, never by a learner.
 
-Rows may be weighted and softly labelled, as those of `learner_node.synthetic` are; a row of weight 2 counts as two
+Rows may be weighted and softly labelled, as those of `models.synthetic` are; a row of weight 2 counts as two
 rows, and one of class 1 with probability p as p of a row of class 1 and 1 - p of one of class 0.
 """
 

@@ -10,7 +10,7 @@ from learner_node.kinds.model import MODEL
 from learner_node.kinds.sample import SAMPLE
 from learner_node.kinds.secure_counts import SECURE_COUNTS
 from learner_node.kinds.statistic import STATISTIC
-from learner_node.reading import Reader
+from learner_node.study.reading import Reader
 
 _SHIPPED = (
     COUNTS,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learner_node.reading import Reader
+from learner_node.study.reading import Reader
 from protocol.kinds import blog_holdout
 from protocol.kinds.blog_holdout import BlogHoldoutBody
 from protocol.query_kind import Turn

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from learner_node.plausibility import FALSE_ALARM, GROWTH, MOST_RECORDS
-from learner_node.reading import Reader
+from learner_node.study.plausibility import FALSE_ALARM, GROWTH, MOST_RECORDS
+from learner_node.study.reading import Reader
 from protocol.codec import decode
 from protocol.kinds import holdout
 from protocol.kinds.holdout import HoldoutBody, HoldoutRelease, PlannedHoldout

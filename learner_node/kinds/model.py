@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from learner_node.plausibility import FALSE_ALARM, GROWTH, MOST_RECORDS
-from learner_node.reading import Reader
+from learner_node.study.plausibility import FALSE_ALARM, GROWTH, MOST_RECORDS
+from learner_node.study.reading import Reader
 from protocol.kinds import model
 from protocol.kinds.model import ModelBody, PlannedModel
 from protocol.kinds.models import Forest, NaiveBayes

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from learner_node.reading import Reader
+from learner_node.study.reading import Reader
 from protocol.grids import BaseLaw, LevelAxis, levels_of
 from protocol.kinds import sample
 from protocol.kinds.sample import SampleBody

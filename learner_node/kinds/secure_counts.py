@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from learner_node.decided import decided
 from learner_node.kinds.counts import CountsAnswer, add, beyond, complaint_about, exact_answer, precision_with
-from learner_node.plausibility import MOST_RECORDS
-from learner_node.reading import Leading, Led, Pooled, Precision, QueryFailedError, Reader
+from learner_node.study.decided import decided
+from learner_node.study.plausibility import MOST_RECORDS
+from learner_node.study.reading import Leading, Led, Pooled, Precision, QueryFailedError, Reader
 from protocol.codec import decode, encode
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.kinds import secure_counts

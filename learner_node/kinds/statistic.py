@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from learner_node.plausibility import FALSE_ALARM
-from learner_node.reading import Reader, not_foreseen
+from learner_node.study.plausibility import FALSE_ALARM
+from learner_node.study.reading import Reader, not_foreseen
 from protocol.kinds import statistic
 from protocol.kinds.statistic import StatisticBody
 from protocol.kinds.statistics.asked import Estimate, Item, Quantile, Selection

@@ -15,20 +15,20 @@ import numpy as np
 import polars as pl
 
 from expril.report.page import as_page
-from learner_node.deployed import Finding
-from learner_node.learn import Learned
-from learner_node.model_files import SUFFIX, StudyModel, encode_model, kept_in_files
-from learner_node.pooling import POOLED
+from learner_node.models.files import SUFFIX, StudyModel, encode_model, kept_in_files
+from learner_node.models.synthetic import held_columns, pooled_estimate, synthetic_frame
 from learner_node.private_files import PRIVATE_FOLDER, write_private
+from learner_node.questions.validation import Validation
+from learner_node.result.deployed import Finding
 from learner_node.result.document import study_document
 from learner_node.result.listing import listed_digests, save_index
-from learner_node.session import Session
+from learner_node.scores.uncertainty import AccuracyEstimate
 from learner_node.strategies.base import ClassesEstimate, NumberModel, SourceEstimate
-from learner_node.study import Study
+from learner_node.study.learn import Learned
+from learner_node.study.pooling import POOLED
+from learner_node.study.session import Session
+from learner_node.study.study import Study
 from learner_node.study_file import StudyFile
-from learner_node.synthetic import held_columns, pooled_estimate, synthetic_frame
-from learner_node.uncertainty import AccuracyEstimate
-from learner_node.validation import Validation
 from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL, SigningKey, digest
 from protocol.errors import ConfigurationError
 from protocol.run_index import (

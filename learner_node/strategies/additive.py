@@ -14,11 +14,11 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from learner_node.attribute_bins import bin_kernel, named_attributes, tied_bins
 from learner_node.kinds.counts import CountsAnswer
-from learner_node.label_model.additive import AdditiveFit, fit_additive
-from learner_node.label_model.bin_counts import BinCounts
-from learner_node.shape_functions import ShapeFunction, shape_functions
+from learner_node.models.attribute_bins import bin_kernel, named_attributes, tied_bins
+from learner_node.models.label_model.additive import AdditiveFit, fit_additive
+from learner_node.models.label_model.bin_counts import BinCounts
+from learner_node.models.shape_functions import ShapeFunction, shape_functions
 from learner_node.strategies import checked
 from learner_node.strategies.base import Asking, Problem, SourceEstimate
 from learner_node.strategies.bins import asked_attributes

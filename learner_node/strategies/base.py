@@ -11,16 +11,16 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from learner_node.decided import Decide, as_found, decided
-from learner_node.label_model import MOST_CELLS, cell_count_rule
-from learner_node.model_codec import pack, unpack
-from learner_node.networks import TrainedNetwork, TrainingSet, train_networks
-from learner_node.performance import Interval
-from learner_node.pooling import SecurePool
-from learner_node.prevalence import Prevalence
-from learner_node.source import affordable_cells, standardising_map
-from learner_node.training_options import TrainingOptions
-from learner_node.uncertainty import AccuracyEstimate
+from learner_node.models.codec import pack, unpack
+from learner_node.models.label_model import MOST_CELLS, cell_count_rule
+from learner_node.models.networks import TrainedNetwork, TrainingSet, train_networks
+from learner_node.models.source import affordable_cells, standardising_map
+from learner_node.models.training_options import TrainingOptions
+from learner_node.scores.performance import Interval
+from learner_node.scores.prevalence import Prevalence
+from learner_node.scores.uncertainty import AccuracyEstimate
+from learner_node.study.decided import Decide, as_found, decided
+from learner_node.study.pooling import SecurePool
 from protocol.errors import ConfigurationError
 from protocol.kinds.counts import CountsLimits, PlannedCounts
 from protocol.kinds.secure_counts import TURNS, PlannedSecureCounts

@@ -6,8 +6,8 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from learner_node.consistency import make_consistent, make_nonnegative
 from learner_node.kinds.counts import CountsAnswer
+from learner_node.models.consistency import make_consistent, make_nonnegative
 from learner_node.solvers.tilt import solve_tilt
 from protocol.partitions import Partition
 from protocol.records import Records

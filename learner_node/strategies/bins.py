@@ -11,8 +11,8 @@ from itertools import combinations, islice
 import numpy as np
 from numpy.typing import NDArray
 
-from learner_node.partitions import product_bins
-from learner_node.source import even_bins, kmeans_cells, standardising_map
+from learner_node.models.partitions import product_bins
+from learner_node.models.source import even_bins, kmeans_cells, standardising_map
 from learner_node.strategies import checked
 from learner_node.strategies.base import Problem
 from learner_node.strategies.options import Share

@@ -17,15 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learner_node.kinds.counts import CountsAnswer
-from learner_node.label_model import LabelModel, Observation, fit_with_cell_posterior, most_cells
-from learner_node.label_model.cell_networks import CellNetworks, train_cell_networks
-from learner_node.label_model.likelihood import shrunken_ratios
-from learner_node.prevalence import Prevalence, estimate_prevalences, matching_intercept, shifted
-from learner_node.source import coordinates, held_apart, kmeans_cells, standardising_map
+from learner_node.models.label_model import LabelModel, Observation, fit_with_cell_posterior, most_cells
+from learner_node.models.label_model.cell_networks import CellNetworks, train_cell_networks
+from learner_node.models.label_model.likelihood import shrunken_ratios
+from learner_node.models.source import coordinates, held_apart, kmeans_cells, standardising_map
+from learner_node.scores.prevalence import Prevalence, estimate_prevalences, matching_intercept, shifted
+from learner_node.scores.uncertainty import estimate_accuracy
 from learner_node.strategies import checked
 from learner_node.strategies.base import Asking, Problem, SourceEstimate
 from learner_node.strategies.options import Share
-from learner_node.uncertainty import estimate_accuracy
 from protocol.feature_map import FeatureMap
 from protocol.hypotheses import Constant
 from protocol.kinds.counts import CountsBody

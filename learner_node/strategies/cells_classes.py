@@ -9,10 +9,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from learner_node.class_recall import class_recalls
-from learner_node.label_model.one_against_rest import ClassesLabelModel, fit_classes_label_model
-from learner_node.prevalence import estimate_prevalences, matching_factors, rescaled
-from learner_node.source import coordinates, held_apart, kmeans_cells, standardising_map
+from learner_node.models.label_model.one_against_rest import ClassesLabelModel, fit_classes_label_model
+from learner_node.models.source import coordinates, held_apart, kmeans_cells, standardising_map
+from learner_node.scores.class_recall import class_recalls
+from learner_node.scores.prevalence import estimate_prevalences, matching_factors, rescaled
 from learner_node.strategies.base import Asking, ClassesEstimate, Problem
 from learner_node.strategies.options import whole_or_none
 from protocol.feature_map import FeatureMap

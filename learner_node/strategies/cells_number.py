@@ -18,11 +18,11 @@ from math import isqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from learner_node.distillation import distil
 from learner_node.kinds.counts import CountsAnswer
-from learner_node.label_model.number_model import fit_number_model
-from learner_node.label_model.summed_noise import noise_law
-from learner_node.source import coordinates, kmeans_cells, standardising_map
+from learner_node.models.distillation import distil
+from learner_node.models.label_model.number_model import fit_number_model
+from learner_node.models.label_model.summed_noise import noise_law
+from learner_node.models.source import coordinates, kmeans_cells, standardising_map
 from learner_node.strategies import checked
 from learner_node.strategies.base import Asking, ErrorEstimate, NumberEstimate, Problem
 from learner_node.strategies.options import Share

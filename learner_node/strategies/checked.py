@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from learner_node.models.training_options import TrainingOptions
 from learner_node.strategies.options import (
     Share,
     exact_shares,
@@ -19,7 +20,6 @@ from learner_node.strategies.options import (
     whole_or_none,
     widths,
 )
-from learner_node.training_options import TrainingOptions
 from protocol.plans import MOST_QUERIES
 
 Rounds = tuple[int, tuple[Fraction, ...]]

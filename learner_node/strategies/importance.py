@@ -12,8 +12,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from learner_node.networks import TrainingSet
-from learner_node.source import coordinates, even_bins, paper_bin_count, standardising_map
+from learner_node.models.networks import TrainingSet
+from learner_node.models.source import coordinates, even_bins, paper_bin_count, standardising_map
 from learner_node.strategies import checked
 from learner_node.strategies.base import Asking, Problem, SourceEstimate
 from learner_node.strategies.bin_workload import BinWorkload, tilted

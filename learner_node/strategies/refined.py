@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.extmath import randomized_svd
 
-from learner_node.label_model import LabelModel
-from learner_node.networks import TrainingSet
-from learner_node.partitions import projection_bins, score_bins, tree_leaves
-from learner_node.source import kmeans_cells
+from learner_node.models.label_model import LabelModel
+from learner_node.models.networks import TrainingSet
+from learner_node.models.partitions import projection_bins, score_bins, tree_leaves
+from learner_node.models.source import kmeans_cells
 from learner_node.strategies import checked
 from learner_node.strategies.base import Problem
 from learner_node.strategies.options import Share

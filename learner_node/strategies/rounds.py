@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learner_node.kinds.counts import CountsAnswer
-from learner_node.label_model import LabelModel, Observation, fit_label_model
-from learner_node.source import coordinates, standardising_map
+from learner_node.models.label_model import LabelModel, Observation, fit_label_model
+from learner_node.models.source import coordinates, standardising_map
 from learner_node.strategies.base import Asking, Problem, SourceEstimate
 from learner_node.strategies.cells import CellsModel
 from protocol.feature_map import FeatureMap

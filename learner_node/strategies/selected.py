@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learner_node.kinds.statistic import StatisticAnswer
-from learner_node.source import standardising_map
+from learner_node.models.source import standardising_map
 from learner_node.strategies import checked
 from learner_node.strategies.base import Asking, Problem, Strategy, Willing
 from learner_node.strategies.options import Share

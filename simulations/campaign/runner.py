@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 from threadpoolctl import threadpool_limits
 
-from curator_node.dataset import StewardWarning
+from curator_node.records.dataset import StewardWarning
 from expril.report.provenance import Provenance, commit_of, cores, note_provenance, now, versions
 from simulations.campaign.store import AnyCell, Cell, Store, Task
 from simulations.campaign.workers import FailedRunsError, Jobs, Progress, UnavailableError, computed_by

@@ -11,10 +11,10 @@ from typing import Self
 
 from curator_node.daemon.node_key import write_node_key
 from curator_node.daemon.settings import DAEMON, NODE_KEY, NODE_PUBLIC
-from curator_node.templates import daemon_template
-from learner_node.study import Carrier
-from learner_node.superlink import SuperLinkCarrier
-from learner_node.superlink_run import SuperLinkAddress
+from curator_node.steward.templates import daemon_template
+from learner_node.carriers.superlink import SuperLinkCarrier
+from learner_node.carriers.superlink_run import SuperLinkAddress
+from learner_node.study.study import Carrier
 from protocol.envelopes import SigningKey
 from simulations.carriers.processes import Processes
 from simulations.carriers.sites import Simulated, simulated_of

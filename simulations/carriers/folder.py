@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from learner_node.federation import UnfinishedError
-from learner_node.folder_carrier import FolderCarrier
-from learner_node.study import Carrier
+from learner_node.carriers.folder import FolderCarrier
+from learner_node.study.federation import UnfinishedError
+from learner_node.study.study import Carrier
 from protocol.carriage import envelope_file
 from protocol.envelopes import digest
 from simulations.carriers.launch import LOST, READY
@@ -37,7 +37,7 @@ class _Exchange:
         self._names = {key: folder.name for key, folder in folders.items()}
 
     def exchange(self, requests: Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:
-        """See `learner_node.study.Carrier`."""
+        """See `learner_node.study.study.Carrier`."""
         lost = {key: self._folders[key] / LOST / envelope_file(digest(data)) for key, data in requests.items()}
         for marker in lost.values():
             marker.unlink(missing_ok=True)

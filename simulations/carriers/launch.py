@@ -10,9 +10,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from curator_node.daemon.folder import answer_folder
 from curator_node.daemon.process import serve
 from curator_node.daemon.settings import read_settings
-from curator_node.folder import answer_folder
 from curator_node.site import Site
 from protocol.carriage import REQUESTS, envelope_file
 from protocol.envelopes import digest

@@ -19,7 +19,7 @@ from flwr.simulation import run_simulation
 
 from curator_node.client_app import make_client_app
 from learner_node.server_app import FlowerCarrier, make_server_app
-from learner_node.study import Carrier
+from learner_node.study.study import Carrier
 from protocol.carriage import ACTION, FIELD, RECORD
 from simulations.campaign.cluster import Host, cluster
 from simulations.carriers import Handle

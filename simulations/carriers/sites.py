@@ -18,9 +18,9 @@ from curator_node.ledger.files import create_ledger_file, open_ledger_file
 from curator_node.ledger.reading import read_ledger_file
 from curator_node.ledger.store import backup
 from curator_node.policy import LearnerPolicy, Policy
+from curator_node.records.schema_file import StewardFile
 from curator_node.site import LEDGER, Site, assemble_site, create_site, hold_records, now, open_site, policy_of
-from curator_node.steward import StewardFile
-from learner_node.pooling import SECURE
+from learner_node.study.pooling import SECURE
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 from protocol.kinds import QUERY_KINDS

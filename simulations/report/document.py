@@ -29,7 +29,7 @@ from expril.report.document import (
 )
 from expril.report.numbers import count
 from expril.report.table import Cell, Column, Group, Squares, Table, text_table
-from learner_node.pooling import SECURE
+from learner_node.study.pooling import SECURE
 from protocol.rationals import written
 from simulations.report.budget import CuratorReport, exact
 from simulations.report.clinical import (

@@ -22,8 +22,8 @@ from curator_node.ledger import Ledger, create_ledger
 from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import MemoryStore
 from curator_node.policy import read_policy
+from curator_node.records.schema_file import read_steward_file
 from curator_node.site import assemble_site, hold_records, temporary_site
-from curator_node.steward import read_steward_file
 from expril.audit.attack.controls.rounded_counts import CountService
 from expril.audit.attack.studies import counting, membership
 from expril.audit.attack.studies.attacks import ATTACKS, attack_study, false_alarm_share, to_play

@@ -21,9 +21,9 @@ from curator_fakes import (
     release_of,
     steward_file,
 )
-from curator_node.dataset import PrivateDataset, StewardWarning, bounded_rows
 from curator_node.mechanisms import Stamp
-from curator_node.workloads import KEY_BYTES, WorkloadCache
+from curator_node.records.dataset import PrivateDataset, StewardWarning, bounded_rows
+from curator_node.records.workloads import KEY_BYTES, WorkloadCache
 from generators import trees_over
 from oracles import AT_A_POINT, oracle_bin
 from protocol.codec import decode, encode
@@ -38,7 +38,7 @@ from protocol.record_frames import encode_frame, encode_labels
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import Schema
 
-pytestmark = pytest.mark.filterwarnings("ignore::curator_node.dataset.StewardWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::curator_node.records.dataset.StewardWarning")
 
 SCHEMA = Schema(attributes=ATTRIBUTES, label="sick", classes=("no", "yes"))
 STAMP = Stamp("ann", 0, 1)

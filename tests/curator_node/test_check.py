@@ -12,14 +12,14 @@ import pytest
 
 from curator_fakes import ROWS, frame_of, policy, steward_file
 from curator_fakes import key as curator_key
-from curator_node.check import check_site
 from curator_node.daemon.settings import DAEMON, DaemonSettings
-from curator_node.enrolment import LEARNERS
-from curator_node.new_site import init_site
 from curator_node.policy import read_policy
+from curator_node.records.schema_file import SCHEMA
 from curator_node.site import KEY, LEDGER, POLICY, open_site
-from curator_node.steward import SCHEMA
-from curator_node.templates import daemon_template, policy_template
+from curator_node.steward.check import check_site
+from curator_node.steward.enrolment import LEARNERS
+from curator_node.steward.new_site import init_site
+from curator_node.steward.templates import daemon_template, policy_template
 from protocol.errors import ConfigurationError
 from simulations.carriers.superlink import make_certificates
 

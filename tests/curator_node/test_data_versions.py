@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from test_site import DECLARED, RULES, toml
 
 from curator_fakes import ROWS, Clock, Learner, dataset, frame_of, hold, key, plan_of, steward_file
-from curator_node.data_versions import version_of_data
 from curator_node.ledger.checks import check
+from curator_node.records.data_versions import version_of_data
 from curator_node.site import create_site, open_site
 from protocol.errors import ConfigurationError
 from protocol.ledger.entries import DATA_VERSION

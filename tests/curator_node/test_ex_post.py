@@ -21,7 +21,7 @@ from curator_fakes import hold, key
 from curator_node.kinds import ANSWERERS
 from curator_node.ledger.checks import load
 from curator_node.ledger.marks import Marked
-from curator_node.steward import StewardFile
+from curator_node.records.schema_file import StewardFile
 from expril.audit.attack.calibration import MISSED_ALARM, pass_probability, suspicious_centre, suspicious_scale
 from generators import ATTRIBUTES, queries_of
 from protocol.codec import encode

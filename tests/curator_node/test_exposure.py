@@ -18,8 +18,8 @@ from curator_fakes import (
     policy,
     steward_file,
 )
-from curator_node.exposure import exposure, most, rows, short, spent
 from curator_node.kinds.sample import points_of
+from curator_node.steward.exposure import exposure, most, rows, short, spent
 from protocol.codec import encode
 from protocol.grids import BaseLaw, NumberAxis
 from protocol.hypotheses import Constant

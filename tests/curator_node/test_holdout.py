@@ -17,7 +17,7 @@ from curator_node.site import assemble_site
 from generators import hypotheses_of, records_of, schemas
 from generators_holdout import holdout_bodies_of, planned_holdouts
 from holdouts import HOLDOUT, NO, ROWS, STAMP, YES, Scripted, asked, body, planned
-from learner_node.session import Session
+from learner_node.study.session import Session
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
 from protocol.hypotheses import Constant

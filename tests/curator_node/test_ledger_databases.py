@@ -23,7 +23,7 @@ from curator_node.ledger.store import DatabaseStore, backup
 from curator_node.ledger.storing import AppendConflictError, LedgerUnavailableError, Row
 from curator_node.ledger.tables import ENTRIES
 from curator_node.site import KEY, create_site, now, open_site
-from curator_node.standing import join
+from curator_node.steward.standing import join
 from postgres import carried_programs, postgres_server
 from protocol.errors import ConfigurationError
 from protocol.ledger.checkpoints import CheckpointError

@@ -13,7 +13,7 @@ import curator_node.enrolled
 import curator_node.mechanisms
 from curator_fakes import NOW, key, mass_body, message_of, open_curator, opened, plan_of, policy
 from curator_node.policy import LearnerPolicy, Policy, read_policy
-from learner_node.session import Session
+from learner_node.study.session import Session
 from protocol.codec import decode, encode
 from protocol.envelopes import LABEL, Envelope, is_signed, open_envelope, open_receipt, seal, verify
 from protocol.errors import ConfigurationError, RemoteProtocolError

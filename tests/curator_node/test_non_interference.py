@@ -24,7 +24,7 @@ from curator_fakes import NOW
 from curator_node.answering import Answered
 from curator_node.kinds import ANSWERERS
 from curator_node.policy import read_policy
-from curator_node.steward import StewardFile
+from curator_node.records.schema_file import StewardFile
 from generators import (
     ATTRIBUTES,
     HYPOTHESES,

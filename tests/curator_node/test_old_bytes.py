@@ -28,10 +28,10 @@ from curator_fakes import (
     policy,
     steward_file,
 )
-from curator_node.approval import waiting
 from curator_node.enrolled import EnrolledKey, EnrolledLearner
 from curator_node.ledger.store import MemoryStore
 from curator_node.meters import Meter
+from curator_node.steward.approval import waiting
 from protocol.codec import decode, encode
 from protocol.envelopes import Envelope, digest, open_envelope, seal
 from protocol.kinds import QUERY_KINDS

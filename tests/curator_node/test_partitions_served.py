@@ -12,7 +12,7 @@ from curator_fakes import (
     opened,
     planned,
 )
-from curator_node import workloads
+from curator_node.records import workloads
 from protocol.codec import encode
 from protocol.feature_map import CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Mlp

@@ -6,7 +6,7 @@ import pytest
 
 from curator_fakes import key, open_curator, policy
 from curator_node.policy import LearnerPolicy, Policy, read_policy, settled_limits
-from curator_node.steward import read_steward_file
+from curator_node.records.schema_file import read_steward_file
 from limits_told import limits_with
 from protocol.codec import decode, encode
 from protocol.envelopes import NOT_PRIVATE_LABEL

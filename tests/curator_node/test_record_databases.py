@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from test_site import DECLARED, RULES, toml
 
 from curator_fakes import ROWS, Clock, frame_of
-from curator_node.record_databases import read_database
-from curator_node.record_files import read_records
+from curator_node.records.databases import read_database
+from curator_node.records.files import read_records
 from curator_node.site import RECORDS, create_site, open_site
 from protocol.errors import ConfigurationError
 from protocol.record_frames import column_texts

@@ -22,16 +22,16 @@ from curator_fakes import (
     plan_of,
     steward_file,
 )
-from curator_node.dataset import PrivateDataset, StewardWarning
-from curator_node.record_files import read_records
+from curator_node.records.dataset import PrivateDataset, StewardWarning
+from curator_node.records.files import read_records
 from protocol.errors import ConfigurationError
 from protocol.messages import Card, Release, StudyAccepted, StudyClosed
 from protocol.partitions import FeatureBins
 
 # five records: a single undeclared level is more than a tenth
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:more than a tenth:curator_node.dataset.StewardWarning"),
-    pytest.mark.filterwarnings("ignore:the declared round_size:curator_node.dataset.StewardWarning"),
+    pytest.mark.filterwarnings("ignore:more than a tenth:curator_node.records.dataset.StewardWarning"),
+    pytest.mark.filterwarnings("ignore:the declared round_size:curator_node.records.dataset.StewardWarning"),
 ]
 
 CANARY = "canary-7f3a"

@@ -22,8 +22,7 @@ from curator_fakes import (
     steward_file,
 )
 from curator_fakes import policy as policy_for
-from curator_node import keyring
-from curator_node.folder import answer_folder
+from curator_node.daemon.folder import answer_folder
 from curator_node.ledger import HandedOverError, Ledger, create_ledger
 from curator_node.ledger.acts import hand_over
 from curator_node.ledger.checks import check, load
@@ -31,6 +30,7 @@ from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import DatabaseStore, MemoryStore, sqlite_url
 from curator_node.ledger.storing import Row
 from curator_node.site import create_site, open_site
+from curator_node.steward import keyring
 from protocol.carriage import REQUESTS, SUFFIX
 from protocol.envelopes import SigningKey, digest, open_envelope, open_receipt, verify
 from protocol.errors import ConfigurationError

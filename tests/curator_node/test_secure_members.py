@@ -4,16 +4,16 @@ import msgspec
 import pytest
 
 from curator_fakes import NOW, ROWS, frame_of, key, ledger_over, policy, steward_file
-from curator_node.approval import summary, waiting
-from curator_node.check import check_site
 from curator_node.key_files import read_key
-from curator_node.keyring import rotate
 from curator_node.ledger.files import create_ledger_file, open_ledger_file
 from curator_node.ledger.view import read
-from curator_node.new_site import init_site
 from curator_node.policy import read_policy
+from curator_node.records.schema_file import SCHEMA
 from curator_node.site import KEY, POLICY
-from curator_node.steward import SCHEMA
+from curator_node.steward.approval import summary, waiting
+from curator_node.steward.check import check_site
+from curator_node.steward.keyring import rotate
+from curator_node.steward.new_site import init_site
 from pooled import KIND, Pool, rules_of, site_of
 from protocol.errors import ConfigurationError
 from protocol.kinds import QUERY_KINDS

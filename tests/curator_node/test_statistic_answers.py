@@ -14,7 +14,6 @@ from sklearn.linear_model import LogisticRegression
 from at_length import at_length
 from curator_fakes import NOW, UNIT_KEY, ZeroNoise, key, ledger_over
 from curator_node.answering import Question, Seat
-from curator_node.dataset import PrivateDataset
 from curator_node.kinds import ANSWERERS
 from curator_node.kinds.statistics.blocks import SPLIT, block_values
 from curator_node.kinds.statistics.columns import FINE_STEPS
@@ -22,10 +21,11 @@ from curator_node.kinds.statistics.estimates import RIDGE, Block, estimate, solv
 from curator_node.kinds.statistics.selection import class_scores
 from curator_node.mechanisms import OpenDPNoise, Stamp
 from curator_node.policy import LearnerPolicy, Policy
+from curator_node.records.dataset import PrivateDataset
+from curator_node.records.schema_file import StewardFile
 from curator_node.site import assemble_site
-from curator_node.steward import StewardFile
 from learner_node.kinds import READERS
-from learner_node.session import Session
+from learner_node.study.session import Session
 from protocol.codec import encode
 from protocol.envelopes import LABEL
 from protocol.kinds import QUERY_KINDS
@@ -49,7 +49,7 @@ from protocol.rationals import Rational
 from protocol.schema import CategoricalAttribute, NumericAttribute
 from simulations.seeded_noise import SeededNoise
 
-pytestmark = pytest.mark.filterwarnings("ignore::curator_node.dataset.StewardWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::curator_node.records.dataset.StewardWarning")
 
 STEWARD = StewardFile(
     label="y",

@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 from curator_fakes import UNIT_KEY, Learner, error_body, open_curator, plan_of, steward_file
-from curator_node import dataset
-from curator_node.dataset import PrivateDataset, StewardWarning
+from curator_node.records import dataset
+from curator_node.records.dataset import PrivateDataset, StewardWarning
 from protocol.messages import Release, StudyAccepted
 
 CANARY = "canary-7f3a"

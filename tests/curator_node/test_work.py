@@ -14,7 +14,7 @@ from at_length import at_length
 from curator_fakes import release_of
 from curator_node.mechanisms import OpenDPNoise, Stamp
 from generators import bodies, partitions_of, schemas
-from learner_node.source import standardising_map
+from learner_node.models.source import standardising_map
 from learner_node.strategies.base import Problem
 from learner_node.strategies.cells import CellsStrategy
 from protocol.codec import encode

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curator_node import workloads
-from curator_node.workloads import KEY_BYTES, StreamedWorkload, WorkloadCache, encode_workload
+from curator_node.records import workloads
+from curator_node.records.workloads import KEY_BYTES, StreamedWorkload, WorkloadCache, encode_workload
 from protocol.feature_map import FeatureMap, NumericFeature
 from protocol.partitions import FeatureBins, NearestCentre, Partition
 from protocol.records import MISSING_CODE, Records

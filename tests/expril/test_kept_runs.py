@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 import expril
 from expril.commands.app import app
-from learner_node.model_files import KINDS
+from learner_node.models.files import KINDS
 from protocol.envelopes import open_envelope
 from protocol.messages import Release
 from simulations.campaign.store import Store

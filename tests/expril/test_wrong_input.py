@@ -618,7 +618,7 @@ def test_the_estimators_refuse_infinity_and_a_large_epsilon_that_is_not_confirme
 
 def test_a_column_that_is_missing_throughout_or_a_level_that_never_occurs_is_told_and_no_error(tour):
     """A steward's business: the curator warns it, and a simulation, which owns all records, goes on."""
-    from curator_node.dataset import StewardWarning
+    from curator_node.records.dataset import StewardWarning
     from simulations.carriers import direct
     from simulations.carriers.table import here
     from simulations.federation import run_repeat
@@ -635,7 +635,7 @@ def test_a_column_that_is_missing_throughout_or_a_level_that_never_occurs_is_tol
     from simulations.records import split_records
 
     site = split_records(scenario, load_records(scenario, folder), 0)["surgery"]
-    from curator_node.dataset import PrivateDataset
+    from curator_node.records.dataset import PrivateDataset
 
     with pytest.warns(StewardWarning, match="'systolic' is missing in every record"):
         PrivateDataset(site.private, site.steward, unit_key=bytes(32), cache_bytes=10**6)

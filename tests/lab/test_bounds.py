@@ -37,8 +37,8 @@ from lab.comparison.study import STUDY as COMPARISON
 from lab.problems import draw
 from lab.study import Order
 from learner_node.kinds.counts import CountsAnswer
-from learner_node.label_model.random_features import draw_frequencies, stationary_features
-from learner_node.source import kmeans_cells, standardising_map
+from learner_node.models.label_model.random_features import draw_frequencies, stationary_features
+from learner_node.models.source import kmeans_cells, standardising_map
 from learner_node.strategies import make_strategy
 from learner_node.strategies.base import Conversation, Problem
 from page_outline import Outline

@@ -11,13 +11,13 @@ from scipy.stats import binom
 
 from at_length import at_length
 from learner_fakes import NoNoise, federate, open_curator, ring, silent_from, steward
-from learner_node.learn import learn
-from learner_node.source import coordinates, even_bins, kmeans_cells, standardising_map
+from learner_node.models.source import coordinates, even_bins, kmeans_cells, standardising_map
 from learner_node.strategies import check_options, make_strategy
 from learner_node.strategies.base import Problem
 from learner_node.strategies.bins import asked_attributes, information
 from learner_node.strategies.options import exact_shares
 from learner_node.strategies.refined import gradient_directions
+from learner_node.study.learn import learn
 from limits_told import limits_with
 from protocol.errors import ConfigurationError
 from protocol.feature_map import STEPS

@@ -42,9 +42,9 @@ from lab.reproduction.runs import Chunk, Finished, chunks, compute, task_of
 from lab.reproduction.study import STUDY, part_of
 from lab.splits import split_of
 from lab.study import FINDINGS, Order
-from learner_node.networks import TrainingSet, train_network
+from learner_node.models.networks import TrainingSet, train_network
+from learner_node.models.training_options import TrainingOptions
 from learner_node.strategies.base import train_alone
-from learner_node.training_options import TrainingOptions
 from protocol.errors import ConfigurationError
 from simulations.campaign.runner import run_batches
 from simulations.campaign.store import Store, read_cells, read_settings

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lab.problems import PAPER_DATASETS, draw
 from lab.reproduction import datasets
 from lab.reproduction.datasets import STREAMS
-from learner_node.networks import train_network
+from learner_node.models.networks import train_network
 from seeded import nothing_unseeded
 from simulations.datasets.ctg import WORKBOOK, load_ctg
 from simulations.datasets.files import DATA_DIRECTORY_VARIABLE

@@ -9,14 +9,14 @@ import pytest
 from scipy.special import expit
 
 from curator_node.policy import LearnerPolicy, Policy
+from curator_node.records.schema_file import StewardFile
 from curator_node.site import temporary_site
-from curator_node.steward import StewardFile
 from learner_fakes import NoNoise, key
 from learner_node.estimator import ExPriLClassifier
-from learner_node.learn import learn
-from learner_node.shape_functions import BAND
+from learner_node.models.shape_functions import BAND
 from learner_node.strategies import make_strategy
 from learner_node.strategies.base import Problem
+from learner_node.study.learn import learn
 from limits_told import limits_with
 from margins import DEVIATIONS
 from protocol.errors import ConfigurationError

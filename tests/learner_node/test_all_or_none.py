@@ -32,12 +32,12 @@ from learner_fakes import (
     ring,
     silent_from,
 )
-from learner_node.federation import UnfinishedError
-from learner_node.held import HeldCarrier
-from learner_node.journal import Journal, Settings
-from learner_node.learn import learn
-from learner_node.selection import select
-from learner_node.study import NoCuratorError, Study
+from learner_node.carriers.journal import Journal, Settings
+from learner_node.carriers.waiting import HeldCarrier
+from learner_node.questions.selection import select
+from learner_node.study.federation import UnfinishedError
+from learner_node.study.learn import learn
+from learner_node.study.study import NoCuratorError, Study
 from limits_told import limits_with
 from protocol.envelopes import open_envelope
 from protocol.hypotheses import Constant

@@ -14,9 +14,9 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import auc, precision_score, recall_score
 
 from learner_fakes import NoNoise, federate, open_curator, ring
-from learner_node.clinical import clinical_scores
 from learner_node.estimator import ExPriLClassifier
-from learner_node.thresholds import DEFAULT_THRESHOLDS, read_thresholds
+from learner_node.scores.clinical import clinical_scores
+from learner_node.scores.thresholds import DEFAULT_THRESHOLDS, read_thresholds
 from margins import DEVIATIONS
 from protocol.errors import ConfigurationError
 

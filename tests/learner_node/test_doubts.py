@@ -2,8 +2,8 @@
 
 import pytest
 
-from learner_node.doubts import doubts_about
-from learner_node.pooling import SecurePool
+from learner_node.study.doubts import doubts_about
+from learner_node.study.pooling import SecurePool
 from protocol.errors import ConfigurationError
 
 

@@ -17,9 +17,9 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 from learner_fakes import NoNoise, account, federate, open_curator, ring, silent_from
-from learner_node.doubts import StudyWarning
 from learner_node.estimator import ExPriLClassifier
-from learner_node.study import NoCuratorError
+from learner_node.study.doubts import StudyWarning
+from learner_node.study.study import NoCuratorError
 from margins import surely_above
 from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL, open_envelope
 from protocol.errors import ConfigurationError

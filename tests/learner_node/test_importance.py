@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from learner_fakes import NoNoise, federate, open_curator, ring
-from learner_node.learn import learn
 from learner_node.solvers import NotConvergedError
 from learner_node.solvers import tilt as tilt_module
 from learner_node.solvers.tilt import solve_tilt
 from learner_node.strategies import make_strategy
+from learner_node.study.learn import learn
 from margins import DEVIATIONS, surely_ahead
 from protocol.errors import ConfigurationError
 

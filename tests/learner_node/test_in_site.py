@@ -12,8 +12,8 @@ from sklearn.linear_model import LinearRegression as LeastSquares
 from sklearn.naive_bayes import CategoricalNB, GaussianNB
 
 from curator_node.kinds.models import EXACT, sums_about
+from curator_node.records.schema_file import StewardFile
 from curator_node.site import temporary_site
-from curator_node.steward import StewardFile
 from lab.curators import roomy_policy, spent
 from learner_node.estimator import ExPriLClassifier
 from learner_node.kinds.model import MODEL, ModelAnswer, complaint_about, together
@@ -22,12 +22,12 @@ from learner_node.kinds.models.linear import linear
 from learner_node.kinds.models.moments import components, ridge
 from learner_node.kinds.models.naive_bayes import naive_bayes
 from learner_node.kinds.models.unsupervised import ask_clusters, ask_components, clusters
-from learner_node.learn import learn
-from learner_node.model_files import StudyModel, encode_model, load_model
-from learner_node.source import coordinates, standardising_map
+from learner_node.models.files import StudyModel, encode_model, load_model
+from learner_node.models.source import coordinates, standardising_map
 from learner_node.strategies import STRATEGIES, make_strategy
 from learner_node.strategies.base import NumberModel, Problem, class_probabilities
 from learner_node.strategies.models import unit_map
+from learner_node.study.learn import learn
 from margins import DEVIATIONS, surely_above, surely_ahead
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError

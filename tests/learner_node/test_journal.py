@@ -21,9 +21,9 @@ from learner_fakes import (
     plan_of,
     silent_from,
 )
-from learner_node.federation import Federation, UnfinishedError
-from learner_node.journal import HEAD, Journal, Settings
-from learner_node.study import NoCuratorError, Study
+from learner_node.carriers.journal import HEAD, Journal, Settings
+from learner_node.study.federation import Federation, UnfinishedError
+from learner_node.study.study import NoCuratorError, Study
 from protocol.errors import ConfigurationError
 from protocol.transcript import replay
 

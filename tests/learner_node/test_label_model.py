@@ -13,7 +13,7 @@ from scipy.integrate import quad
 from scipy.stats import dlaplace, gamma, norm, poisson, skellam, t
 from sklearn.cluster import KMeans
 
-from learner_node.label_model import (
+from learner_node.models.label_model import (
     LabelModel,
     Observation,
     cell_count_rule,
@@ -21,8 +21,8 @@ from learner_node.label_model import (
     fit_with_cell_posterior,
     gaussian_process,
 )
-from learner_node.label_model.expectation_propagation import approximate_posterior, fit_sites, tilted_moments
-from learner_node.label_model.likelihood import (
+from learner_node.models.label_model.expectation_propagation import approximate_posterior, fit_sites, tilted_moments
+from learner_node.models.label_model.likelihood import (
     PROBIT,
     SIGNAL_NODES,
     MassPrior,
@@ -33,7 +33,7 @@ from learner_node.label_model.likelihood import (
     signed_site_table,
     site_table,
 )
-from learner_node.label_model.random_features import average_over_cells, draw_frequencies, stationary_features
+from learner_node.models.label_model.random_features import average_over_cells, draw_frequencies, stationary_features
 from margins import DEVIATIONS, surely_above, surely_ahead
 from protocol.noise import DiscreteLaplace
 

@@ -8,15 +8,15 @@ from sklearn.tree import DecisionTreeRegressor
 
 from at_length import at_length
 from generators import records_of, schemas
-from learner_node import splits
-from learner_node.partitions import (
+from learner_node.models import source_splits as splits
+from learner_node.models.partitions import (
     product_bins,
     projection_bins,
     random_projection_bins,
     score_bins,
     tree_leaves,
 )
-from learner_node.source import attribute_bins, coordinates, even_bins, standardising_map
+from learner_node.models.source import attribute_bins, coordinates, even_bins, standardising_map
 from protocol.errors import ConfigurationError
 from protocol.feature_map import FeatureMap, NumericFeature
 from protocol.hypotheses import Mlp

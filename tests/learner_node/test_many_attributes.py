@@ -12,11 +12,8 @@ from lab.wide import private, wide_split
 from learner_fakes import NoNoise, federate, open_curator, steward
 from learner_node.kinds import READERS
 from learner_node.kinds.statistic import StatisticAnswer
-from learner_node.learn import learn
-from learner_node.objections import complaint_about_question
-from learner_node.pooling import SecurePool
-from learner_node.quote import many_attributes, quote
-from learner_node.source import affordable_cells, standardising_map
+from learner_node.models.source import affordable_cells, standardising_map
+from learner_node.questions.quote import many_attributes, quote
 from learner_node.strategies import make_strategy
 from learner_node.strategies.base import Conversation, Problem, Willing
 from learner_node.strategies.selected import (
@@ -29,7 +26,10 @@ from learner_node.strategies.selected import (
     why_not_chosen,
     willing,
 )
-from learner_node.study import Study
+from learner_node.study.card_checks import complaint_about_question
+from learner_node.study.learn import learn
+from learner_node.study.pooling import SecurePool
+from learner_node.study.study import Study
 from limits_told import limits_with
 from protocol.errors import ConfigurationError
 from protocol.kinds import QUERY_KINDS

@@ -20,15 +20,15 @@ from learner_node.kinds.models.forest import ForestModel
 from learner_node.kinds.models.linear import LinearInSite
 from learner_node.kinds.models.moments import RidgeModel
 from learner_node.kinds.models.naive_bayes import NaiveBayesModel
-from learner_node.label_model.additive import AdditiveFit
-from learner_node.label_model.cell_networks import CellNetworks
-from learner_node.label_model.mixture import Component, LabelModel
-from learner_node.label_model.one_against_rest import ClassesLabelModel
-from learner_node.label_model.random_features import Kernel
-from learner_node.model_codec import pack, put_together, take_apart, unpack
-from learner_node.model_files import KINDS, METADATA, StudyModel, encode_model, load_model
-from learner_node.shape_functions import ShapeBin, ShapeFunction
-from learner_node.source import standardising_map
+from learner_node.models.codec import pack, put_together, take_apart, unpack
+from learner_node.models.files import KINDS, METADATA, StudyModel, encode_model, load_model
+from learner_node.models.label_model.additive import AdditiveFit
+from learner_node.models.label_model.cell_networks import CellNetworks
+from learner_node.models.label_model.mixture import Component, LabelModel
+from learner_node.models.label_model.one_against_rest import ClassesLabelModel
+from learner_node.models.label_model.random_features import Kernel
+from learner_node.models.shape_functions import ShapeBin, ShapeFunction
+from learner_node.models.source import standardising_map
 from learner_node.strategies.additive import AdditiveModel
 from learner_node.strategies.base import ErrorEstimate, class_probabilities
 from learner_node.strategies.cells import CellsModel

@@ -1,4 +1,4 @@
-"""`learner_node.networks` against torch's own differentiation and optimiser, and against what training must achieve."""
+"""`models.networks` against torch's own differentiation and optimiser, and against what training must achieve."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,8 @@ import torch
 from scipy.special import expit, rel_entr
 from sklearn.linear_model import LogisticRegression
 
-from learner_node import networks
-from learner_node.networks import (
+from learner_node.models import networks
+from learner_node.models.networks import (
     WEIGHT_LIMIT,
     TrainedNetwork,
     TrainingOptions,

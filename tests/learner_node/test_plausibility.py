@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from learner_fakes import NoNoise, account, federate, key, mass_body, open_curator, rewrites, ring, silent_from
-from learner_node import plausibility
-from learner_node.drafts import Setting, settle
 from learner_node.estimator import ExPriLClassifier
 from learner_node.kinds.counts import CountsAnswer, complaint_about
-from learner_node.learn import learn
-from learner_node.plausibility import GROWTH, MOST_LOSS, common_schema, implausible_cards
 from learner_node.strategies.base import Problem
-from learner_node.study import NoCuratorError
-from learner_node.together import Together
+from learner_node.study import plausibility
+from learner_node.study.learn import learn
+from learner_node.study.plan import Setting, settle
+from learner_node.study.plausibility import GROWTH, MOST_LOSS, common_schema, implausible_cards
+from learner_node.study.study import NoCuratorError
+from learner_node.study.together import Together
 from limits_told import card_limits, limits_with
 from margins import surely_above, surely_ahead
 from protocol.codec import decode, encode

@@ -10,7 +10,8 @@ from scipy.optimize import brentq
 from scipy.stats import binomtest, norm, t
 
 from learner_node.kinds.counts import CountsAnswer
-from learner_node.prevalence import (
+from learner_node.models.source import coordinates, held_apart
+from learner_node.scores.prevalence import (
     LEAST,
     LEAST_IN_ERRORS,
     TOLERATED_ERRORS,
@@ -22,7 +23,6 @@ from learner_node.prevalence import (
     rescaled,
     shifted,
 )
-from learner_node.source import coordinates, held_apart
 from learner_node.strategies.base import Problem
 from learner_node.strategies.cells import CellsStrategy
 from learner_node.strategies.cells_classes import CellsClassesStrategy

@@ -18,12 +18,12 @@ from learner_fakes import (
     ring,
     silent_from,
 )
-from learner_node.deployed import run_study
+from learner_node.carriers.journal import Journal, Settings
 from learner_node.estimator import ExPriLClassifier
-from learner_node.journal import Journal, Settings
-from learner_node.learn import learn
-from learner_node.purposes import MOST_PURPOSE, MOST_WORDS
-from learner_node.study import NoCuratorError
+from learner_node.result.deployed import run_study
+from learner_node.study.learn import learn
+from learner_node.study.purposes import MOST_PURPOSE, MOST_WORDS
+from learner_node.study.study import NoCuratorError
 from learner_node.study_file import StudyFile
 from protocol.announcements import Notice, read_notice
 from protocol.envelopes import open_envelope

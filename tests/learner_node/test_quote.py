@@ -12,18 +12,18 @@ from typer.testing import CliRunner
 
 from expril.commands.app import app
 from learner_fakes import ring, steward
-from learner_node import quoting
 from learner_node.kinds import READERS
 from learner_node.kinds import counts as counts_reader
-from learner_node.label_model import cell_count_rule
-from learner_node.label_model.prior import DIFFICULTIES, Belief, draw_prior_problems
-from learner_node.pooling import SecurePool
-from learner_node.quote import MOST_SITES, MOST_TARGET_SIZE, _suggested, quote
-from learner_node.reading import questions
-from learner_node.rehearsal import CellsForeseen, rehearse
-from learner_node.source import coordinates, kmeans_cells, standardising_map
+from learner_node.models.label_model import cell_count_rule
+from learner_node.models.label_model.prior import DIFFICULTIES, Belief, draw_prior_problems
+from learner_node.models.source import coordinates, kmeans_cells, standardising_map
+from learner_node.questions import quote_report as quoting
+from learner_node.questions.quote import MOST_SITES, MOST_TARGET_SIZE, _suggested, quote
+from learner_node.questions.rehearsal import CellsForeseen, rehearse
 from learner_node.strategies import make_strategy
 from learner_node.strategies.base import Conversation, Problem
+from learner_node.study.pooling import SecurePool
+from learner_node.study.reading import questions
 from margins import DEVIATIONS
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Constant

@@ -11,9 +11,9 @@ from sklearn.linear_model import LogisticRegression
 
 from learner_fakes import federate, open_curator, ring
 from learner_node.estimator import ExPriLClassifier
-from learner_node.model_files import StudyModel, encode_model, load_model
-from learner_node.performance import Interval
-from learner_node.recalibration import Recalibration, _Likelihood, recalibrate
+from learner_node.models.files import StudyModel, encode_model, load_model
+from learner_node.scores.performance import Interval
+from learner_node.scores.recalibration import Recalibration, _Likelihood, recalibrate
 from protocol.errors import ConfigurationError
 from protocol.noise import DiscreteLaplace
 

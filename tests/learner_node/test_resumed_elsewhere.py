@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 
 from learner_fakes import LEARNER, Clock, Entropy, NoNoise, Scripted, account, journalled, key, open_curator, ring
-from learner_node.deployed import run_study
-from learner_node.journal import HEAD, Begun, Decided, Journal, Record, Settings
-from learner_node.learn import learn
+from learner_node.carriers.journal import HEAD, Begun, Decided, Journal, Record, Settings
+from learner_node.result.deployed import run_study
 from learner_node.strategies.base import NumberModel, class_probabilities, train_alone
+from learner_node.study.learn import learn
 from learner_node.study_file import StudyFile
 from limits_told import limits_with
 from moved_floats import Moved

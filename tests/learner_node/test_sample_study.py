@@ -8,9 +8,9 @@ import pytest
 from scipy.spatial import KDTree
 
 from learner_fakes import account, federate, open_curator, ring
-from learner_node.learn import learn
 from learner_node.strategies import STRATEGIES
 from learner_node.strategies.base import SourceEstimate
+from learner_node.study.learn import learn
 from protocol.grids import LevelAxis, NumberAxis
 from protocol.kinds.sample import PlannedSample, SampleBody
 from protocol.limits import Limits

@@ -20,11 +20,11 @@ from learner_fakes import (
     ring,
     silent_from,
 )
-from learner_node.agreeing import ATTEMPTS
-from learner_node.journal import Journal, Settings
-from learner_node.learn import learn
-from learner_node.study import NoCuratorError, Study
-from learner_node.validation import validate
+from learner_node.carriers.journal import Journal, Settings
+from learner_node.questions.validation import validate
+from learner_node.study.learn import learn
+from learner_node.study.replan import ATTEMPTS
+from learner_node.study.study import NoCuratorError, Study
 from moved_floats import Moved
 from protocol.messages import CardRequest, Query, StudyClose, StudyProposal
 from protocol.secure_sum import participant

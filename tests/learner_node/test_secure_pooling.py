@@ -23,15 +23,15 @@ from learner_fakes import (
     ring,
     silent_from,
 )
-from learner_node.doubts import StudyWarning
+from learner_node.carriers.journal import Journal, Settings
 from learner_node.estimator import ExPriLClassifier
-from learner_node.federation import Federation
-from learner_node.journal import Journal, Settings
-from learner_node.learn import learn
-from learner_node.plausibility import FALSE_ALARM
-from learner_node.pooling import SecurePool
-from learner_node.study import NoCuratorError, Study
-from learner_node.together import Together, strangers
+from learner_node.study.doubts import StudyWarning
+from learner_node.study.federation import Federation
+from learner_node.study.learn import learn
+from learner_node.study.plausibility import FALSE_ALARM
+from learner_node.study.pooling import SecurePool
+from learner_node.study.study import NoCuratorError, Study
+from learner_node.study.together import Together, strangers
 from margins import surely_above
 from protocol.codec import decode, encode
 from protocol.errors import ConfigurationError

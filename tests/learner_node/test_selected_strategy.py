@@ -7,10 +7,10 @@ import polars as pl
 import pytest
 
 from learner_fakes import NoNoise, federate, open_curator, ring, steward
-from learner_node.learn import learn
 from learner_node.strategies import make_strategy
 from learner_node.strategies.base import Conversation, Problem
 from learner_node.strategies.selected import candidates_of, restricted
+from learner_node.study.learn import learn
 from limits_told import limits_with
 from margins import surely_above
 from protocol.errors import ConfigurationError

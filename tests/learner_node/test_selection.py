@@ -7,13 +7,13 @@ import pytest
 from scipy.stats import binom
 
 from learner_fakes import NoNoise, account, federate, open_curator, ring, silent_from
-from learner_node.holdout_plan import plan_holdout
 from learner_node.kinds import READERS
 from learner_node.kinds.holdout import HoldoutAnswer
-from learner_node.selection import select
-from learner_node.source import standardising_map
-from learner_node.study import NoCuratorError
-from learner_node.uncertainty import AccuracyEstimate
+from learner_node.models.source import standardising_map
+from learner_node.questions.holdout_plan import plan_holdout
+from learner_node.questions.selection import select
+from learner_node.scores.uncertainty import AccuracyEstimate
+from learner_node.study.study import NoCuratorError
 from limits_told import limits_with
 from margins import FALSE_ALARM
 from protocol.codec import encode

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from learner_fakes import LEARNER, NOW, key, mass_body, plan_of
-from learner_node.session import Session
+from learner_node.study.session import Session
 from obedient_curator import ObedientCurator
 from protocol.codec import encode
 from protocol.envelopes import NOT_PRIVATE_LABEL, digest, open_envelope, open_receipt, seal, seal_receipt

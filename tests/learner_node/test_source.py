@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
-from curator_node.dataset import PrivateDataset
+from curator_node.records.dataset import PrivateDataset
 from learner_fakes import NoNoise, federate, key, open_curator, ring, steward
-from learner_node.learn import learn
-from learner_node.source import (
+from learner_node.models.source import (
     coordinates,
     even_bins,
     held_apart,
@@ -20,6 +19,7 @@ from learner_node.source import (
     paper_bin_count,
     standardising_map,
 )
+from learner_node.study.learn import learn
 from margins import surely_ahead
 from protocol.feature_map import STEPS, CategoricalFeature, NumericFeature
 from protocol.hypotheses import Constant

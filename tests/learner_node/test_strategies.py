@@ -8,12 +8,12 @@ import polars as pl
 import pytest
 
 from learner_fakes import NoNoise, federate, open_curator, ring, steward
-from learner_node.learn import learn
-from learner_node.source import even_bins
+from learner_node.models.source import even_bins
 from learner_node.strategies import STRATEGIES, make_strategy
 from learner_node.strategies import paper as paper_module
 from learner_node.strategies.base import Conversation, Problem
-from learner_node.study import NoCuratorError
+from learner_node.study.learn import learn
+from learner_node.study.study import NoCuratorError
 from limits_told import limits_with
 from margins import DEVIATIONS, surely_above
 from protocol.errors import ConfigurationError

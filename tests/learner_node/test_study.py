@@ -28,11 +28,11 @@ from learner_fakes import (
     ring,
     silent_from,
 )
-from learner_node.learn import learn
 from learner_node.strategies import STRATEGIES
 from learner_node.strategies.checked import PaperOptions
 from learner_node.strategies.paper import PaperStrategy
-from learner_node.study import Federation, NoCuratorError, Study
+from learner_node.study.learn import learn
+from learner_node.study.study import Federation, NoCuratorError, Study
 from limits_told import limits_with
 from obedient_curator import ObedientCurator
 from protocol.codec import encode

@@ -5,10 +5,10 @@ import itertools
 import pytest
 
 from learner_fakes import LEARNER, NOW, key, open_curator
-from learner_node import superlink
-from learner_node.session import Session
-from learner_node.superlink import SuperLinkCarrier
-from learner_node.superlink_run import Arrival, AwayError, RunLostError, SuperLinkError
+from learner_node.carriers import superlink
+from learner_node.carriers.superlink import SuperLinkCarrier
+from learner_node.carriers.superlink_run import Arrival, AwayError, RunLostError, SuperLinkError
+from learner_node.study.session import Session
 from protocol.envelopes import open_envelope, seal
 from protocol.messages import NOBODY, Card
 

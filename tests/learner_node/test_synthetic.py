@@ -6,8 +6,8 @@ import pytest
 
 from learner_fakes import NoNoise, federate, open_curator, ring
 from learner_node.estimator import ExPriLClassifier
+from learner_node.models.synthetic import held_columns, mixed, pooled_estimate, synthetic_frame, write_frame
 from learner_node.strategies.base import SourceEstimate
-from learner_node.synthetic import held_columns, mixed, pooled_estimate, synthetic_frame, write_frame
 from protocol.errors import ConfigurationError
 from protocol.record_frames import encode_frame
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema

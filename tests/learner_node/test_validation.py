@@ -10,11 +10,11 @@ from sklearn.metrics import roc_auc_score
 
 from learner_fakes import NoNoise, account, federate, open_curator, ring, silent_from
 from learner_node.estimator import ExPriLClassifier
-from learner_node.learn import learn
-from learner_node.scored import as_hypothesis, bin_count, edge_of, probability_of, validation_bins
-from learner_node.source import coordinates, standardising_map
+from learner_node.models.source import coordinates, standardising_map
+from learner_node.questions.score_question import as_hypothesis, bin_count, edge_of, probability_of, validation_bins
 from learner_node.strategies.paper import NetworkModel
-from learner_node.study import NoCuratorError, Study
+from learner_node.study.learn import learn
+from learner_node.study.study import NoCuratorError, Study
 from limits_told import limits_with
 from margins import DEVIATIONS, within_its_error
 from protocol.envelopes import LABEL

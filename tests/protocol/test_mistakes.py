@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from curator_node.enrolled import EnrolledLearner
 from curator_node.policy import Policy
-from curator_node.steward import StewardFile
+from curator_node.records.schema_file import StewardFile
 from learner_node.study_file import StudyFile
 from protocol.errors import ConfigurationError
 from protocol.mistakes import twice, where_is

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curator_node import workloads
+from curator_node.records import workloads
 from generators import PARTITIONS, raw_frames_of, records_of, schemas
 from oracles import oracle_cell
 from protocol import feature_map

@@ -13,10 +13,10 @@ from test_answerers import MAP, partitions, records, slow_cell, slow_point, weig
 
 from at_length import at_length
 from curator_fakes import ATTRIBUTES, ROWS, UNIT_KEY, Learner, ZeroNoise, open_curator, opened, release_of, steward_file
-from curator_node.dataset import PrivateDataset, StewardWarning
 from curator_node.mechanisms import Stamp
+from curator_node.records.dataset import PrivateDataset, StewardWarning
 from learner_node.kinds.counts import add, read
-from learner_node.objections import complaint_about_plan
+from learner_node.study.card_checks import complaint_about_plan
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
 from protocol.hypotheses import Constant, Mlp
@@ -33,7 +33,7 @@ from protocol.refusals import RefusalCode
 from protocol.release_kinds import MOST_SQUARED_ERROR, MOST_STEPS, RELEASE_KINDS
 from protocol.schema import Schema
 
-pytestmark = pytest.mark.filterwarnings("ignore::curator_node.dataset.StewardWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::curator_node.records.dataset.StewardWarning")
 
 CLASSES = ("none", "some", "much", "all")
 BOUNDS = (-2.0, 6.0)
@@ -404,7 +404,7 @@ def test_a_numeric_answer_is_charged_and_read():
         ("classes", list(CLASSES), None),
     ],
 )
-@pytest.mark.filterwarnings("always::curator_node.dataset.StewardWarning")
+@pytest.mark.filterwarnings("always::curator_node.records.dataset.StewardWarning")
 def test_labels_that_do_not_fit_are_told_to_the_steward(label, values, text, recwarn):
     held([("p", 1.0, 1.0, "f", value) for value in values], SCHEMAS[label])
     heard = [str(each.message) for each in recwarn if each.category is StewardWarning]

@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from expril.report.page import as_page
-from learner_node.pooling import POOLED
-from learner_node.prevalence import Prevalence
+from learner_node.scores.prevalence import Prevalence
+from learner_node.study.pooling import POOLED
 from page_outline import Outline
 from protocol.strict_toml import read_toml
 from secure_scenario import FAULTS, SECURE

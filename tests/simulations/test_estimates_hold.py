@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom
 from sklearn.metrics import roc_auc_score
 
-from learner_node.pooling import POOLED
+from learner_node.study.pooling import POOLED
 from simulations.chance_errors import auc_error, share_error
 from simulations.datasets.files import DataUnavailableError
 from simulations.expectations import within

@@ -12,15 +12,15 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from at_length import at_length
-from curator_node.dataset import PrivateDataset
 from curator_node.ledger import Ledger, StudyKey, create_ledger
 from curator_node.ledger.checks import load
 from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import MemoryStore
 from curator_node.policy import LearnerPolicy, Policy
+from curator_node.records.dataset import PrivateDataset
+from curator_node.records.schema_file import StewardFile
 from curator_node.site import assemble_site
-from curator_node.steward import StewardFile
-from learner_node.session import Session
+from learner_node.study.session import Session
 from protocol.codec import encode
 from protocol.envelopes import SigningKey, open_envelope
 from protocol.hypotheses import Constant

@@ -15,7 +15,7 @@ import numpy as np
 from curator_node.client_app import make_client_app
 from curator_node.key_files import read_key
 from curator_node.site import now, open_site
-from learner_node.session import Session
+from learner_node.study.session import Session
 from protocol.codec import decode, encode
 from protocol.kinds.counts import CountsBody, CountsRelease, PlannedCounts
 from protocol.partitions import FeatureBins

@@ -3,7 +3,7 @@
 import numpy as np
 import polars as pl
 
-from curator_node.steward import StewardFile
+from curator_node.records.schema_file import StewardFile
 from lab.comparison import contestants
 from lab.comparison.contestants import Contestant, Outcome
 from lab.comparison.measures import measure

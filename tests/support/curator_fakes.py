@@ -13,16 +13,16 @@ import polars as pl
 
 from curator_node.answering import Question, Seat
 from curator_node.curator import Curator
-from curator_node.dataset import PrivateDataset, StewardWarning
 from curator_node.kinds import ANSWERERS
 from curator_node.ledger import Ledger, create_ledger
 from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import LedgerUnavailableError, MemoryStore
 from curator_node.mechanisms import OpenDPNoise
 from curator_node.policy import LearnerPolicy, Policy
+from curator_node.records.dataset import PrivateDataset, StewardWarning
+from curator_node.records.schema_file import StewardFile
 from curator_node.site import assemble_site
-from curator_node.steward import StewardFile
-from learner_node.session import Session
+from learner_node.study.session import Session
 from protocol.codec import decode, encode
 from protocol.envelopes import LABEL, SigningKey, open_envelope
 from protocol.hypotheses import Constant

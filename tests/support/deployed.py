@@ -18,9 +18,9 @@ from flwr.app import ConfigRecord, Message, RecordDict
 
 from curator_fakes import ROWS, frame_of, policy, steward_file
 from curator_node.daemon.settings import DAEMON
-from curator_node.new_site import init_site
+from curator_node.records.schema_file import SCHEMA
 from curator_node.site import POLICY, open_site
-from curator_node.steward import SCHEMA
+from curator_node.steward.new_site import init_site
 from protocol.carriage import FIELD, MESSAGE_TYPE, RECORD
 from simulations.carriers.superlink import free_port
 from waiting import wait_for

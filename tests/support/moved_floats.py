@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from learner_node import distillation, partitions, source
+from learner_node.models import distillation, partitions, source
 from learner_node.strategies import additive, base, refined
 from learner_node.strategies import models as in_site
 

@@ -10,7 +10,7 @@ from curator_fakes import MARKS, NOW, ZeroNoise, dataset, key, ledger_over, poli
 from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import MemoryStore
 from curator_node.site import assemble_site
-from learner_node.session import Session
+from learner_node.study.session import Session
 from protocol.codec import decode, encode
 from protocol.envelopes import LABEL, open_envelope, seal
 from protocol.hypotheses import Constant

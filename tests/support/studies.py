@@ -10,10 +10,10 @@ from pathlib import Path
 import polars as pl
 
 from curator_node.key_files import read_key, write_key
-from curator_node.new_site import init_site
 from curator_node.policy import LearnerPolicy, Policy
+from curator_node.records.schema_file import SCHEMA
 from curator_node.site import KEY, POLICY, open_site
-from curator_node.steward import SCHEMA
+from curator_node.steward.new_site import init_site
 from deployed import ROOT, toml
 from protocol.limits import Limits
 from simulations.records import load_records, split_records

@@ -39,7 +39,7 @@ PINNED = {
         "curator_node/ledger/upgrading.py",
         "curator_node/ledger/migrations/versions/r0001_as_expril_0_2.py",
         "curator_node/ledger/migrations/versions/r0002_held_proposals.py",
-        "curator_node/record_databases.py",
+        "curator_node/records/databases.py",
     },
     "alembic": {
         "curator_node/ledger/upgrading.py",
@@ -49,8 +49,8 @@ PINNED = {
     },
     "opendp": {"curator_node/mechanisms.py", "lab/peers/marginals.py"},
     "torch": {
-        "learner_node/label_model/cell_networks.py",
-        "learner_node/networks.py",
+        "learner_node/models/label_model/cell_networks.py",
+        "learner_node/models/networks.py",
         "lab/peers/gan_models.py",
         "lab/peers/opacus_models.py",
     },
@@ -69,14 +69,14 @@ PINNED = {
         "curator_node/client_app.py",
         "curator_node/daemon/fleet.py",
         "learner_node/server_app.py",
-        "learner_node/superlink_run.py",
+        "learner_node/carriers/superlink_run.py",
         "simulations/carriers/in_process.py",
         "simulations/carriers/ray_engine.py",
     },
-    "httpx": {"curator_node/daemon/calls.py", "curator_node/daemon/fleet.py", "learner_node/superlink_run.py"},
+    "httpx": {"curator_node/daemon/calls.py", "curator_node/daemon/fleet.py", "learner_node/carriers/superlink_run.py"},
     "pooch": {"simulations/datasets/files.py"},
     "fastexcel": {"simulations/datasets/ctg.py"},
-    "safetensors": {"protocol/hypotheses.py", "learner_node/model_files.py"},
+    "safetensors": {"protocol/hypotheses.py", "learner_node/models/files.py"},
     "mbi": {"lab/peers/graphical.py"},
     "ray": {"simulations/campaign/cluster.py"},
     "jinja2": {"expril/report/templates.py"},
@@ -291,7 +291,10 @@ def test_no_module_imports_itself_through_others():
     assert sorter.is_active()
 
 
-LEARNERS = {"agreeing", "drafts", "exchange", "federation", "learn", "selection", "sessions", "study", "validation"}
+LEARNERS = {
+    *(f"study.{name}" for name in ("exchange", "federation", "learn", "plan", "replan", "sessions", "study")),
+    *(f"questions.{name}" for name in ("selection", "validation")),
+}
 CIRCLES = {
     *(
         frozenset({f"protocol.kinds.{kind}", f"protocol.kinds.{kind}_examples"})
@@ -340,11 +343,11 @@ CORE = [
     *(ROOT / "protocol" / f"{name}.py" for name in ("plans", "query_kind", "limits", "messages", "spending")),
     *(ROOT / "protocol" / f"{name}.py" for name in ("transcript", "transitions", "envelopes", "refusals", "identity")),
     *(ROOT / "curator_node" / f"{name}.py" for name in ("answering", "curator", "policy", "receipts")),
-    *(ROOT / "curator_node" / f"{name}.py" for name in ("refusing", "requests", "enrolled")),
+    *(ROOT / "curator_node" / f"{name}.py" for name in ("refusals", "requests", "enrolled")),
     *(ROOT / "curator_node" / f"{name}.py" for name in ("identities", "proposals")),
     *sorted((ROOT / "curator_node" / "ledger").glob("*.py")),
-    *(ROOT / "learner_node" / f"{name}.py" for name in ("learn", "objections", "quote", "reading", "session", "study")),
-    *(ROOT / "learner_node" / f"{name}.py" for name in ("exchange", "fates")),
+    *sorted((ROOT / "learner_node" / "study").glob("*.py")),
+    ROOT / "learner_node" / "questions" / "quote.py",
 ]
 """What holds for every query kind."""
 TABLES = {"protocol.kinds", "curator_node.kinds", "learner_node.kinds"}

@@ -44,7 +44,7 @@ from curator_node.ledger import Ledger
 from curator_node.ledger.checks import load
 from curator_node.ledger.store import DatabaseStore, LedgerUnavailableError, MemoryStore, sqlite_url
 from curator_node.mechanisms import OpenDPNoise
-from curator_node.refusing import caps_of
+from curator_node.refusals import caps_of
 from limits_told import limits_with
 from protocol.codec import decode, encode
 from protocol.envelopes import NOT_PRIVATE_LABEL, Envelope, open_envelope, open_receipt, seal, verify
@@ -1189,14 +1189,14 @@ def test_refusals_of_a_curator_are_the_same_whatever_its_records():
 def test_curator_opens_no_file_and_runs_no_code_it_was_sent():
     """The room that answers imports nothing that could: no pickle, eval, exec or import by name."""
     import curator_node.curator
-    import curator_node.dataset
     import curator_node.kinds.counts
+    import curator_node.records.dataset
     import protocol.codec
     import protocol.hypotheses
 
     for module in (
         curator_node.curator,
-        curator_node.dataset,
+        curator_node.records.dataset,
         curator_node.kinds.counts,
         protocol.codec,
         protocol.hypotheses,

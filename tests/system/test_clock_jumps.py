@@ -9,7 +9,7 @@ from at_length import at_length
 from curator_fakes import NOW, Clock, CountingNoise, key, mass_body, message_of, open_curator, plan_of, policy
 from curator_node.ledger.checks import check
 from curator_node.ledger.store import MemoryStore
-from learner_node.session import Session
+from learner_node.study.session import Session
 from protocol.errors import LocalProtocolError
 from protocol.messages import Refusal, Release
 from protocol.refusals import RefusalCode

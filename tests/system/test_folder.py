@@ -7,15 +7,15 @@ from fractions import Fraction
 import pytest
 
 from curator_node.curator import Curator
-from curator_node.folder import ANSWERED, IGNORED, REFUSED, answer_folder
+from curator_node.daemon.folder import ANSWERED, IGNORED, REFUSED, answer_folder
 from curator_node.ledger import Ledger
 from curator_node.site import Site
 from learner_fakes import LEARNER, NOW, Clock, Entropy, account, key, mass_body, open_curator, plan_of
-from learner_node.federation import Federation, UnfinishedError
-from learner_node.folder_carrier import FolderCarrier
-from learner_node.held import HeldCarrier
-from learner_node.journal import Journal, Settings
-from learner_node.study import NoCuratorError, Study
+from learner_node.carriers.folder import FolderCarrier
+from learner_node.carriers.journal import Journal, Settings
+from learner_node.carriers.waiting import HeldCarrier
+from learner_node.study.federation import Federation, UnfinishedError
+from learner_node.study.study import NoCuratorError, Study
 from protocol.codec import MOST_ENVELOPE_BYTES
 from protocol.envelopes import digest
 from protocol.errors import ConfigurationError

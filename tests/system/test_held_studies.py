@@ -9,11 +9,11 @@ from curator_node.policy import LearnerPolicy, Policy
 from curator_node.proposals import undecided
 from curator_node.site import temporary_site
 from learner_fakes import LEARNER, Clock, Entropy, NoNoise, Scripted, account, key, mass_body, plan_of, ring, steward
-from learner_node import held
-from learner_node.federation import Federation, UnfinishedError
-from learner_node.held import HeldCarrier
-from learner_node.journal import Journal, Settings
-from learner_node.study import Study
+from learner_node.carriers import waiting as held
+from learner_node.carriers.journal import Journal, Settings
+from learner_node.carriers.waiting import HeldCarrier
+from learner_node.study.federation import Federation, UnfinishedError
+from learner_node.study.study import Study
 from protocol.envelopes import digest, open_envelope
 
 PLAN = plan_of(10, 5)

@@ -12,7 +12,7 @@ from curator_node.ledger.checks import check
 from curator_node.ledger.store import DatabaseStore, sqlite_url
 from curator_node.site import create_site, now
 from curator_process import CuratorProcess, Nursery
-from learner_node.session import Session
+from learner_node.study.session import Session
 from protocol.messages import Refusal, Release, StudyAccepted
 from protocol.plans import Plan
 from protocol.refusals import RefusalCode

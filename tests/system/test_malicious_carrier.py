@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from at_length import at_length
 from learner_fakes import LEARNER, Clock, Entropy, NoNoise, account, key, mass_body, open_curator, plan_of
-from learner_node.federation import Federation
-from learner_node.study import NoCuratorError, Study
+from learner_node.study.federation import Federation
+from learner_node.study.study import NoCuratorError, Study
 from protocol.envelopes import open_envelope
 from protocol.messages import Release
 from protocol.transcript import replay

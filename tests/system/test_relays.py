@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from at_length import at_length
 from learner_fakes import LEARNER, NOW, key, mass_body, plan_of
-from learner_node.session import Session
+from learner_node.study.session import Session
 from obedient_curator import RESERVATION, ObedientCurator
 from protocol.codec import encode
 from protocol.envelopes import open_envelope

@@ -32,8 +32,8 @@ def test_no_file_belongs_to_two_kinds():
 
 def test_a_file_that_names_a_kind_is_noticed():
     """Power: the first two kinds are named outside of their files, by import and by name."""
-    assert "curator_node/dataset.py" in taken("counts").named_elsewhere
-    assert "curator_node/check.py" in taken("secure_counts").named_elsewhere
+    assert "curator_node/records/dataset.py" in taken("counts").named_elsewhere
+    assert "curator_node/steward/check.py" in taken("secure_counts").named_elsewhere
 
 
 def test_the_worked_example_of_contributing_is_there():

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import expril
-from curator_node.folder import answer_folder
+from curator_node.daemon.folder import answer_folder
 from curator_node.site import open_site
 from expril.audit.recompute import recompute
 from expril.commands.app import app

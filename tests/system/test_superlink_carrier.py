@@ -8,9 +8,9 @@ import pytest
 
 from deployed import app_bundle
 from learner_fakes import LEARNER, key
-from learner_node import superlink_run
-from learner_node.superlink import SuperLinkCarrier
-from learner_node.superlink_run import SuperLinkAddress, SuperLinkError, empty_app, start_run
+from learner_node.carriers import superlink_run
+from learner_node.carriers.superlink import SuperLinkCarrier
+from learner_node.carriers.superlink_run import SuperLinkAddress, SuperLinkError, empty_app, start_run
 from protocol import flower_internals as flower
 from protocol.errors import ConfigurationError
 from waiting import wait_for

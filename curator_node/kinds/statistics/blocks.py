@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from curator_node.dataset import PrivateDataset
 from curator_node.kinds.statistics.columns import bounds_of, fine_columns
 from curator_node.kinds.statistics.estimates import Block, estimate
+from curator_node.records.dataset import PrivateDataset
 from protocol.kinds.statistics.asked import Estimate
 
 SPLIT = b"statistic"

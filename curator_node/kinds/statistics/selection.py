@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from curator_node.dataset import PrivateDataset
+from curator_node.records.dataset import PrivateDataset
 from protocol.kinds.statistics.asked import Selection
 
 

@@ -16,11 +16,11 @@ from scipy.special import betainc, expit
 
 from curator_node.mechanisms import NoiseSource
 from curator_node.policy import LearnerPolicy, Policy
+from curator_node.records.schema_file import StewardFile
 from curator_node.site import now, temporary_site
-from curator_node.steward import StewardFile
 from expril.audit.attack.controls.parts import HalfNoise
 from expril.audit.results import Check
-from learner_node.session import Session
+from learner_node.study.session import Session
 from protocol.codec import decode, encode
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError

@@ -13,18 +13,18 @@ from scipy import stats
 
 from curator_node.answering import Answered, Answerer, Question
 from curator_node.curator import Curator
-from curator_node.dataset import PrivateDataset
 from curator_node.kinds import ANSWERERS
 from curator_node.ledger import memory_ledger
 from curator_node.mechanisms import NoiseSource, OpenDPNoise
 from curator_node.policy import LearnerPolicy, Policy
+from curator_node.records.dataset import PrivateDataset
 from curator_node.site import assemble_site
 from expril.audit.attack.kinds import examples_of, names_of
 from expril.audit.attack.pairs import search
 from expril.audit.kinds.invented import Neighbours, Unit, held, plain_record
 from expril.audit.kinds.path import Numbers, Path, lead_of, led
 from expril.audit.results import Check
-from learner_node.session import Session
+from learner_node.study.session import Session
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 from protocol.examples import Asking, Example, Lead, Seen

@@ -7,8 +7,8 @@ from warnings import catch_warnings, simplefilter
 
 import polars as pl
 
-from curator_node.dataset import PrivateDataset, StewardWarning
-from curator_node.steward import StewardFile
+from curator_node.records.dataset import PrivateDataset, StewardWarning
+from curator_node.records.schema_file import StewardFile
 from protocol.errors import ConfigurationError
 from protocol.examples import Example, Value
 from protocol.schema import NumericAttribute, Schema

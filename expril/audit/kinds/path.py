@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curator_node.answering import Answerer, Question, Seat
-from curator_node.dataset import PrivateDataset
 from curator_node.mechanisms import NoiseSource, OpenDPNoise, Stamp
+from curator_node.records.dataset import PrivateDataset
 from expril.audit.kinds.invented import Neighbours, Unit, held, plain_record
 from protocol.envelopes import LABEL, SigningKey
 from protocol.errors import ConfigurationError

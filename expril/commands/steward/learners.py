@@ -17,9 +17,9 @@ from expril.report.table import text_table
 from protocol.errors import ConfigurationError, printable
 
 if TYPE_CHECKING:
-    from curator_node.desk import Desk
     from curator_node.enrolled import EnrolledKey
-    from curator_node.steward import StewardFile
+    from curator_node.records.schema_file import StewardFile
+    from curator_node.steward.desk import Desk
     from protocol.identity import IdentityCard
     from protocol.query_kind import Kinds
 
@@ -49,8 +49,8 @@ def curator_enrol(
 ) -> None:
     """Let a learner ask, once its fingerprint was compared; its budget belongs to its name, whatever key it has."""
     with plain_errors():
-        from curator_node.desk import open_desk
-        from curator_node.enrolment import plan_enrolment
+        from curator_node.steward.desk import open_desk
+        from curator_node.steward.enrolment import plan_enrolment
         from protocol.identity import compare_fingerprints, same_fingerprint
 
         shown, now = read_card(card), int(time.time())
@@ -84,7 +84,7 @@ def curator_revoke(
 ) -> None:
     """Take a learner's keys back: whoever signs with them is a stranger. What was spent stays spent."""
     with plain_errors():
-        from curator_node.enrolment import revoke
+        from curator_node.steward.enrolment import revoke
 
         ended = revoke(folder, name, now=int(time.time()), key=key)
         sys.stdout.write("".join(f"revoked {each}\n" for each in ended) or "revoked before\n")
@@ -102,8 +102,8 @@ def curator_rotate(
 ) -> None:
     """Give the curator a new key; its ledger goes over to it. Stop what serves first; the same command ends a crash."""
     with plain_errors(kept="what was begun is ended by the same command"):
-        from curator_node.desk import places_of
-        from curator_node.keyring import rotate
+        from curator_node.steward.desk import places_of
+        from curator_node.steward.keyring import rotate
 
         where, own = places_of(folder, ledger, mark)
         now = int(time.time())
@@ -116,8 +116,8 @@ def curator_learners(folder: Folder, ledger: LedgerOption = "") -> None:
     """Who may ask: caps, what is spent and left, and every key with its fingerprint."""
     with plain_errors():
         from curator_node.budgets import standing_of
-        from curator_node.desk import open_desk
         from curator_node.enrolled import EnrolledLearner
+        from curator_node.steward.desk import open_desk
         from protocol.identity import fingerprint
         from protocol.rationals import written
 
@@ -150,9 +150,9 @@ def _may_sign(entry: "EnrolledKey | None", now: int) -> str:
 def curator_studies(folder: Folder, ledger: LedgerOption = "", json_: Json = False) -> None:
     """What waits for the steward's word, where the policy says approval = "manual"."""
     with plain_errors():
-        from curator_node.approval import as_object, readable, waiting
-        from curator_node.desk import open_desk
-        from curator_node.exposure import short
+        from curator_node.steward.approval import as_object, readable, waiting
+        from curator_node.steward.desk import open_desk
+        from curator_node.steward.exposure import short
         from protocol.rationals import written
 
         with open_desk(folder, ledger) as desk:
@@ -208,8 +208,8 @@ def curator_decline(
 
 
 def _decide(folder: Path, study: str, *, approve: bool, yes: bool, note: str, ledger: str) -> None:
-    from curator_node.approval import find, readable, summary, waiting
-    from curator_node.desk import open_desk
+    from curator_node.steward.approval import find, readable, summary, waiting
+    from curator_node.steward.desk import open_desk
 
     with open_desk(folder, ledger) as desk:
         now = int(time.time())
@@ -239,7 +239,7 @@ def _decide(folder: Path, study: str, *, approve: bool, yes: bool, note: str, le
 
 def _terms(desk: "Desk") -> "tuple[Kinds, StewardFile]":
     """The query kinds that are installed, and the site's schema file."""
-    from curator_node.steward import SCHEMA, read_steward_file
+    from curator_node.records.schema_file import SCHEMA, read_steward_file
     from curator_node.text_files import read_text_file
     from protocol.kinds import QUERY_KINDS
 
@@ -249,7 +249,7 @@ def _terms(desk: "Desk") -> "tuple[Kinds, StewardFile]":
 
 def _may_learn(desk: "Desk", cap: object) -> str:
     """What a learner's whole budget may change, in words; "" where the schema is not written yet."""
-    from curator_node.exposure import most
+    from curator_node.steward.exposure import most
     from protocol.odds import at_most
     from protocol.rationals import parse_rational
 

@@ -86,9 +86,9 @@ def ledger_verify(
 ) -> None:
     """Check every entry's place, content and signature, and every stored reply. Exit 1: not in order."""
     with plain_errors():
-        from curator_node import standing
         from curator_node.ledger import view as ledger_view
         from curator_node.ledger.places import ledger_place, told_place
+        from curator_node.steward import standing
 
         pinned = ledger_view.public_key(curator, "--curator") if curator else None
         wrong = []
@@ -158,7 +158,7 @@ def ledger_export(
     """Write entries, signatures and the digests of stored replies to a file that `verify` and `show` read."""
     with plain_errors():
         from curator_node.ledger.places import ledger_place
-        from curator_node.standing import write_export
+        from curator_node.steward.standing import write_export
 
         where = ledger_place(ledger)
         path = out or _beside(where, "export")
@@ -180,7 +180,7 @@ def ledger_receipt(
         from curator_node.key_files import read_key
         from curator_node.ledger.places import ledger_place
         from curator_node.ledger.view import public_key
-        from curator_node.standing import study_identity, write_receipt
+        from curator_node.steward.standing import study_identity, write_receipt
 
         where = ledger_place(ledger)
         path = out or _beside(where, "receipt")
@@ -209,9 +209,9 @@ def ledger_mark(
     """Make the mark of a further process, which will serve from a ledger that others serve from."""
     with plain_errors():
         from curator_node.key_files import read_key
-        from curator_node.keyring import first_key
         from curator_node.ledger.places import ledger_place
-        from curator_node.standing import join, newest_of
+        from curator_node.steward.keyring import first_key
+        from curator_node.steward.standing import join, newest_of
 
         where, owner = ledger_place(ledger), read_key(key)
         if beside is None and not confirm:
@@ -254,9 +254,9 @@ def ledger_checkpoint(
     """Sign how many entries a ledger has and the root over them, for a witness. Exit 1: halted, rolled back, edited."""
     with plain_errors():
         from curator_node.key_files import read_key
-        from curator_node.keyring import first_key
         from curator_node.ledger.checkpointing import write_checkpoint
         from curator_node.ledger.places import ledger_place
+        from curator_node.steward.keyring import first_key
         from protocol.ledger.checkpoints import CheckpointError
         from protocol.ledger.notes import PLAIN, verifier_key
 

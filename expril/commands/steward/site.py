@@ -13,7 +13,7 @@ from expril.commands.terminal import Json, exit_unless, plain_errors, print_json
 from expril.report.table import Written, strong, text_table
 
 if TYPE_CHECKING:
-    from curator_node.check import SiteCheck
+    from curator_node.steward.check import SiteCheck
 
 Folder = Annotated[Path, typer.Argument(help="The site's folder.")]
 
@@ -30,7 +30,7 @@ def curator_init(
 ) -> None:
     """Make a site's folder: keys, ledger, mark, and the steward's files. Never overwrites anything."""
     with plain_errors(kept="what was made so far is kept; remove it before you try again"):
-        from curator_node.new_site import init_site
+        from curator_node.steward.new_site import init_site
 
         made = init_site(folder, name, superlink=superlink, ca=ca, schema=schema)
         steps = "".join(f"  {number}. {step}\n" for number, step in enumerate(made.todo, start=1))
@@ -53,7 +53,7 @@ def curator_serve(
     """Serve until SIGTERM; SIGHUP reads policy and learners anew. One line of JSON an event on standard error."""
     with plain_errors(kept="the ledger holds what was answered"):
         from curator_node.daemon.settings import read_settings
-        from curator_node.enrolment import check_written
+        from curator_node.steward.enrolment import check_written
 
         changes = {"superlink": superlink, "ca": None if ca is None else str(ca.resolve()), "health_port": health_port}
         settings = read_settings(folder, changes)
@@ -73,9 +73,9 @@ def curator_check(folder: Folder, json_: Json = False) -> None:
     with plain_errors():
         import msgspec
 
-        from curator_node.check import check_site
         from curator_node.daemon.calls import reached
         from curator_node.daemon.settings import inside
+        from curator_node.steward.check import check_site
 
         found = check_site(folder, lambda told: reached(told.superlink, inside(folder, told.ca)))
         if json_:
@@ -92,7 +92,7 @@ def curator_check(folder: Folder, json_: Json = False) -> None:
 def curator_status(folder: Folder, json_: Json = False) -> None:
     """Ask the daemon how it is; where none runs, read the ledger. Exit 1: it is not answering learners."""
     with plain_errors():
-        from curator_node.status import read_status
+        from curator_node.steward.status import read_status
 
         status = read_status(folder)
         if json_:
@@ -120,12 +120,12 @@ def curator_answer(
         from dataclasses import asdict
 
         from curator_node.daemon.settings import DAEMON, inside, ledger_of, read_settings
-        from curator_node.enrolment import check_written
+        from curator_node.steward.enrolment import check_written
 
         settings = read_settings(site) if (site / DAEMON).is_file() else None
         if site.is_dir():
             check_written(site)
-        from curator_node.folder import answer_folder
+        from curator_node.daemon.folder import answer_folder
         from curator_node.site import open_site
 
         ledger = None if settings is None else ledger_of(settings)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from learner_node.reading import Pooled, QueryFailedError, Reader
+from learner_node.study.reading import Pooled, QueryFailedError, Reader
 from protocol.codec import decode
 from toy.kind import TOY, ToyBody, ToyRelease
 

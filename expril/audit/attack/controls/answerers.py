@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curator_node.answering import Answered, Question
-from curator_node.dataset import PrivateDataset
 from curator_node.kinds import ANSWERERS
 from curator_node.kinds.holdout import COMPARISON
 from curator_node.kinds.sample import density_of, points_of
@@ -25,6 +24,7 @@ from curator_node.kinds.statistics.columns import grid_counts
 from curator_node.kinds.statistics.heavy_tails import draw_rounded
 from curator_node.kinds.statistics.quantiles import quantile
 from curator_node.mechanisms import NoiseSource, Stamp
+from curator_node.records.dataset import PrivateDataset
 from expril.audit.attack.controls.parts import QuickNoise
 from expril.audit.kinds.exact import loss_of_shares
 from expril.audit.kinds.invented import Neighbours, Record, held

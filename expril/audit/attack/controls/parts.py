@@ -13,9 +13,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from curator_node.dataset import PrivateDataset
 from curator_node.mechanisms import OpenDPNoise, Stamp
-from curator_node.steward import StewardFile
+from curator_node.records.dataset import PrivateDataset
+from curator_node.records.schema_file import StewardFile
 from expril.audit.kinds.invented import Unit
 from expril.audit.kinds.path import Numbers, Path
 from protocol.feature_map import STEPS

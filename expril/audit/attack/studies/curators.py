@@ -21,8 +21,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from curator_node.policy import read_policy
+from curator_node.records.schema_file import StewardFile, read_steward_file
 from curator_node.site import Site, create_site, open_site, temporary_site
-from curator_node.steward import StewardFile, read_steward_file
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 from protocol.partitions import FeatureBins

@@ -15,14 +15,14 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy.special import logit
 
+from curator_node.records.schema_file import read_steward_file
 from curator_node.site import now
-from curator_node.steward import read_steward_file
 from expril.audit.attack.studies.curators import INVENTED, Opening, in_memory, policy_text, real_records
 from expril.audit.attack.studies.games import Guesses, Terms, half_in
-from learner_node.learn import Learned, learn
+from learner_node.models.synthetic import synthetic_frame
 from learner_node.strategies.base import class_probabilities
-from learner_node.study import Federation
-from learner_node.synthetic import synthetic_frame
+from learner_node.study.learn import Learned, learn
+from learner_node.study.study import Federation
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 from protocol.record_frames import encode_frame

@@ -1,0 +1,315 @@
+"""A steward's dry run: what a site's folder holds, and what would stop it. It writes nothing, and nothing leaves.
+
+It is for the steward's eyes only: it may name numbers of records, which no learner is ever told.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from curator_node.answering import check_size
+from curator_node.budgets import Standing, standing_of
+from curator_node.daemon.node_key import read_node_key
+from curator_node.daemon.settings import (
+    DAEMON,
+    NODE_KEY,
+    NODE_PUBLIC,
+    DaemonSettings,
+    inside,
+    ledger_of,
+    read_settings,
+)
+from curator_node.identities import Keys
+from curator_node.kinds import ANSWERERS
+from curator_node.ledger.checks import check as check_ledger
+from curator_node.ledger.files import mark_path
+from curator_node.ledger.marks import read_mark
+from curator_node.ledger.places import read_store, told_place
+from curator_node.policy import Policy, doubts_about
+from curator_node.records.dataset import unit_names
+from curator_node.records.files import read_records
+from curator_node.records.schema_file import StewardFile, steward_of
+from curator_node.site import KEY, LEDGER, hold_records, now, policy_of, records_of
+from curator_node.steward.keyring import check_keys_of, read_keys
+from curator_node.steward.typical import Typical, typical_questions
+from protocol.envelopes import LABEL
+from protocol.errors import ExprilError
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.secure_counts import SECURE_COUNTS, SecureCountsLimits
+from protocol.ledger.terms import ledger_terms
+from protocol.messages import NOBODY
+from protocol.record_frames import UnknownClassError
+
+T = TypeVar("T")
+Level = Literal["stop", "look", "fine"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was checked.
+
+    Attributes:
+        level: "stop" where the curator would not start or answer, "look" for the steward to think about, else "fine".
+        about: policy, schema, records, keys, ledger, approval, superlink.
+        text: a sentence.
+    """
+
+    level: Level
+    about: str
+    text: str
+
+
+@dataclass
+class SiteCheck:
+    """What was found.
+
+    Attributes:
+        findings: in the order in which things were checked.
+        questions: what the default strategy would ask.
+        standing: of ledger and policy; None where one of them cannot be read.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    questions: list[Typical] = field(default_factory=list)
+    standing: Standing | None = None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the curator would not start, or would refuse whatever is asked."""
+        return any(finding.level == "stop" for finding in self.findings)
+
+    def say(self, level: Level, about: str, text: str) -> None:
+        """Add a finding."""
+        self.findings.append(Finding(level, about, text))
+
+    @contextmanager
+    def stops(self, about: str) -> Iterator[None]:
+        """What cannot be read would stop the curator."""
+        try:
+            yield
+        except ExprilError as error:
+            self.say("stop", about, _told(error))
+
+    def of(self, about: str, make: Callable[[], T]) -> T | None:
+        """What `make` gives; None where it would stop the curator."""
+        try:
+            return make()
+        except ExprilError as error:
+            self.say("stop", about, _told(error))
+            return None
+
+
+def _told(error: ExprilError) -> str:
+    """The error, with what the steward alone may know of a record."""
+    return f"{error}{error.likeness}" if isinstance(error, UnknownClassError) else str(error)
+
+
+def check_site(folder: Path, probe: Callable[[DaemonSettings], str] | None = None) -> SiteCheck:
+    """Check a site's folder.
+
+    Args:
+        folder: the site's.
+        probe: asks the SuperLink of these settings whether it answers: "" or why not; None asks nobody.
+    """
+    found = SiteCheck()
+    policy = found.of("policy", lambda: policy_of(folder))
+    steward = found.of("schema", lambda: steward_of(folder))
+    keys = found.of("keys", lambda: _keys(found, folder))
+    settings = found.of("superlink", lambda: read_settings(folder))
+    if policy is not None:
+        _policy(found, policy)
+    if policy is not None and keys is not None:
+        _members(found, policy, keys)
+    with found.stops("records"):
+        path = records_of(folder)
+        if policy is not None and steward is not None and keys is not None:
+            _records(found, path, steward, policy, keys)
+    if policy is not None and steward is not None:
+        found.questions = typical_questions(steward, policy)
+        _questions(found, policy)
+    if keys is not None:
+        with found.stops("ledger"):
+            _ledger(found, folder, settings, keys, policy, steward)
+    if settings is not None and policy is not None:
+        _waiting(found, settings, policy)
+    if settings is not None:
+        _superlink(found, folder, settings, probe)
+    return found
+
+
+def _keys(found: SiteCheck, folder: Path) -> Keys:
+    keys = read_keys(folder)
+    for path in (folder / KEY, folder / NODE_KEY):
+        if path.is_file() and path.stat().st_mode & 0o077:
+            found.say("look", "keys", f"others on this machine may read {path}; chmod 600 {path}")
+    if folder.stat().st_mode & 0o007:
+        found.say("look", "keys", f"everybody on this machine may look into {folder}; chmod 700 {folder}")
+    found.say("fine", "keys", f"the curator signs as {keys.current.public.hex()}")
+    return keys
+
+
+def _policy(found: SiteCheck, policy: Policy) -> None:
+    for doubt in doubts_about(policy):
+        found.say("look", "policy", doubt)
+    if policy.simulation:
+        found.say("look", "policy", "simulation = true is for simulations: what is answered need not be private")
+    today = now()
+    caps_of = {each.name: policy.cap_of(key) for key, each in policy.keys.items() if policy.admits(key, today)}
+    remedy = "let a learner in by its card, with expril curator enrol"
+    if not policy.keys:  # a new site
+        found.say("fine", "policy", f"nobody may ask yet: {remedy}")
+        return
+    if not caps_of:
+        found.say("look", "policy", f"nobody may ask any more: every key has ended, or was revoked; {remedy}")
+        return
+    caps = sum(caps_of.values(), Fraction(0))
+    shared = "" if caps <= policy.total_cap else ": first come, first served, and a study may be cut off midway"
+    found.say(
+        "look" if shared else "fine",
+        "policy",
+        f"{len(caps_of)} may ask; their caps add up to {caps}, and the cap over all is {policy.total_cap}{shared}",
+    )
+
+
+def _members(found: SiteCheck, policy: Policy, keys: Keys) -> None:
+    """With whom the curator sums, by the policy."""
+    name = SECURE_COUNTS.name
+    if name not in QUERY_KINDS.allowed(policy.limits):
+        return
+    limits: SecureCountsLimits = QUERY_KINDS.limits(policy.limits, name)
+    own, place = keys.current.public.hex(), f"limits.kinds.{name}.members"
+    others = [key for key in limits.members if key != own]
+    if not limits.members:
+        text = "is empty, so no secure sum is accepted; write every curator's public key there, this one's among them"
+        found.say("look", "policy", f"{place} {text}")
+        return
+    if own not in limits.members:
+        text = f"lacks this curator's own key {own}, so no secure sum with it is accepted; add it"
+        found.say("look", "policy", f"{place} {text}")
+    former = {each.key.public.hex() for each in keys.former} & set(others)
+    if former and own in limits.members:
+        text = (
+            f"holds a former key of this curator beside its own ({min(former)[:16]}): one would pass for two; remove it"
+        )
+        found.say("look", "policy", f"{place} {text}")
+    told = ", ".join(key[:16] for key in others)
+    found.say(
+        "fine",
+        "policy",
+        f"secure sums with {len(others)} other curators ({told}), of whom a plan assumes at least "
+        f"{limits.least_colluders} to collude with the learner",
+    )
+
+
+def _records(found: SiteCheck, path: Path, steward: StewardFile, policy: Policy, keys: Keys) -> None:
+    frame = read_records(path)
+    dataset = hold_records(frame, steward, policy, keys.first)
+    read = kept = len(frame)
+    if steward.unit is None:
+        found.say("fine", "records", f"{path}: {read} records; each is a privacy unit by itself")
+    else:
+        sizes = Counter(unit_names(frame[steward.unit]))
+        units, bound = len(sizes), steward.most_records_per_unit
+        kept = sum(min(size, bound) for size in sizes.values())
+        lost = read - kept
+        found.say(
+            "look" if lost * 10 > read else "fine",
+            "records",
+            f"{path}: {read} records of {units} units of {steward.unit!r}; at most {bound} of a unit count, so {kept} "
+            f"are kept and {lost} ({lost / read:.1%}) are not",
+        )
+    if steward.round_size == kept and kept % 10:
+        text = "round_size is the exact number of records that count, and every learner reads it; round it"
+        found.say("look", "records", text)
+    check_size(QUERY_KINDS.settle(policy.limits, where="policy"), ANSWERERS, len(dataset.records))
+    for warning in dataset.warnings:
+        found.say("look", "records", warning)
+
+
+def _questions(found: SiteCheck, policy: Policy) -> None:
+    refused = [each for each in found.questions if each.refused]
+    if len(refused) == len(found.questions):
+        found.say("look", "policy", "every question of the default strategy would be refused; see the table")
+    longest = max(each.size for each in found.questions)
+    if longest > policy.limits.message_bytes:
+        found.say("look", "policy", f"limits.message_bytes is below the {longest} bytes of the longest of them")
+
+
+def _ledger(
+    found: SiteCheck,
+    folder: Path,
+    settings: DaemonSettings | None,
+    keys: Keys,
+    policy: Policy | None,
+    steward: StewardFile | None,
+) -> None:
+    url = None if settings is None else ledger_of(settings)
+    told = None if settings is None else inside(folder, settings.mark)
+    where = url or folder / LEDGER
+    with read_store(where) as store:
+        checked = check_ledger(store)
+    account, name = checked.account, told_place(where)
+    check_keys_of(account, keys)
+    for finding in checked.findings:
+        found.say("stop", "ledger", f"{name}: {finding.text}")
+    if account.halted:
+        found.say("stop", "ledger", f"{name} is halted; expril ledger resume, once you know why")
+    if steward is not None and policy is not None and not policy.simulation:
+        terms = ledger_terms(steward.unit, LABEL)
+        if account.terms not in ("", terms):
+            found.say("stop", "ledger", f"{name} was kept for other terms ({account.terms}); now: {terms}")
+    mark = told or mark_path(folder / LEDGER)
+    marked = read_mark(mark, keys.first.derive("ledger mark")) if mark.is_file() else None
+    if marked is None:
+        found.say("stop", "ledger", f"the mark {mark} is missing or damaged: the curator would halt until you resume")
+    elif not all(account.knows(lost) for lost in marked.branches(b"", account.hashes)):
+        found.say("stop", "ledger", f"{name} lacks the entry that {mark} names: it was rolled back, or replaced")
+    if policy is None:
+        return
+    found.standing = standing_of(account, policy)
+    named = {each.name for each in policy.keys.values()}
+    strangers = [learner for learner in account.spent if learner not in policy.keys and learner != NOBODY]
+    gone = [learner for learner in strangers if account.name_of(learner) not in named]
+    if gone:
+        found.say("look", "ledger", f"{len(gone)} learners of the ledger are in no policy; what they spent stays spent")
+    left = f"spent {found.standing.spent} of {found.standing.cap}, left {found.standing.left}"
+    found.say("fine", "ledger", f"{name}: entries to {found.standing.entry}, {left}")
+    for learner, own in found.standing.learners.items():
+        if own.left == "0":
+            found.say("look", "ledger", f"{learner} has nothing left to ask for")
+
+
+def _waiting(found: SiteCheck, settings: DaemonSettings, policy: Policy) -> None:
+    """Whether somebody is told where each proposal is read."""
+    if policy.approval != "manual":
+        return
+    if not settings.waiting_command:
+        text = f"approval is manual and {DAEMON} has no waiting_command: look at `expril curator studies` yourself"
+        found.say("look", "approval", text)
+    elif not os.access(settings.waiting_command[0], os.X_OK) or Path(settings.waiting_command[0]).is_dir():
+        found.say("look", "approval", f"waiting_command of {DAEMON}: no program {settings.waiting_command[0]}")
+    else:
+        found.say("fine", "approval", f"{settings.waiting_command[0]} is run when a study begins to wait")
+
+
+def _superlink(
+    found: SiteCheck, folder: Path, settings: DaemonSettings, probe: Callable[[DaemonSettings], str] | None
+) -> None:
+    with found.stops("keys"):
+        read_node_key(folder / NODE_KEY)
+    if settings.insecure:
+        found.say("look", "superlink", f"{DAEMON} says insecure = true: nothing between daemon and SuperLink is hidden")
+    if probe is None:
+        return
+    with found.stops("superlink"):
+        why = probe(settings)
+        if why:
+            remedy = f"or send {folder / NODE_PUBLIC} to who keeps it"
+            found.say("look", "superlink", f"{settings.superlink}: {why}; the daemon tries again for ever, {remedy}")
+        else:
+            found.say("fine", "superlink", f"{settings.superlink} answers")

@@ -1,0 +1,273 @@
+"""Who may ask at a site: its policy file, and a file in the folder `learners` for each learner enrolled by its card.
+
+    policy.toml          the steward writes it
+    learners/ann.toml    expril curator enrol writes it: name, cap, and every key that the learner ever had
+
+Removing a file keeps its learner out, and refills nothing: the ledger knows its keys, and what they spent, by its name.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from curator_node.enrolled import EnrolledKey, EnrolledLearner, Written, instant, written_instant
+from curator_node.new_files import replace_text
+from curator_node.policy import Policy, read_policy
+from curator_node.records.schema_file import steward_of
+from curator_node.text_files import read_text_file
+from protocol.errors import ConfigurationError
+from protocol.identity import IdentityCard
+from protocol.kinds import QUERY_KINDS
+from protocol.query_kind import Kinds
+from protocol.rationals import parse_rational
+from protocol.strict_toml import read_toml
+
+POLICY, LEARNERS = "policy.toml", "learners"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
+"""Of an enrolled learner: its file is named after it."""
+
+
+def read_policy_of(folder: Path, *, kinds: Kinds | None = QUERY_KINDS) -> Policy:
+    """The policy of a site's folder, with the learners that are enrolled in it.
+
+    Args:
+        folder: the site's.
+        kinds: the query kinds that it may allow; None leaves what it says of them unread.
+
+    Raises:
+        ConfigurationError: a file is absent or wrong, or two of them name one learner or one key.
+    """
+    path = folder / POLICY
+    text = read_text_file(path, "policy file", remedy="its steward writes it, as docs/policy.md says")
+    policy = read_policy(text, where=str(path), kinds=kinds)
+    enrolled = tuple(_read(each) for each in _files(folder))
+    if not enrolled:
+        return policy
+    try:
+        return msgspec.structs.replace(policy, enrolled=(*policy.enrolled, *enrolled))
+    except ValueError as error:
+        where = f"{path} and {folder / LEARNERS}" if policy.learners or policy.enrolled else folder / LEARNERS
+        raise ConfigurationError(f"{where}: {error}") from None
+
+
+def check_written(folder: Path) -> None:
+    """Read what people wrote in a site's folder: what is wrong in it is told before what serves is loaded.
+
+    Raises:
+        ConfigurationError: its policy or schema file is absent or wrong.
+    """
+    read_policy_of(folder, kinds=None)
+    steward_of(folder)
+
+
+@dataclass(frozen=True)
+class Enrolment:
+    """What enrolling a card changes; nothing is written yet.
+
+    Attributes:
+        folder: the site's.
+        learner: as its file will say.
+        before: as its file says; None for a new one.
+        ends: the key that gives way, and until when it may sign; None where none does.
+    """
+
+    folder: Path
+    learner: EnrolledLearner
+    before: EnrolledLearner | None
+    ends: EnrolledKey | None
+
+    def write(self) -> Path:
+        """Write the learner's file; OSError names it where that fails."""
+        return _write(self.folder, self.learner)
+
+
+def plan_enrolment(
+    folder: Path,
+    card: IdentityCard,
+    *,
+    now: int,
+    name: str = "",
+    cap: Written = "",
+    overlap: int = 0,
+    add: bool = False,
+) -> Enrolment:
+    """What enrolling a learner's card would change.
+
+    A card whose key takes the place of an enrolled one belongs to the same learner: it keeps name and cap, and the old
+    key may sign until the overlap ends.
+
+    Args:
+        folder: the site's.
+        card: checked by `read_identity`.
+        now: the time.
+        name: under which it is enrolled; "" takes the name on the card, or of the key that gives way.
+        cap: most epsilon that it may ever spend; "" keeps what an enrolled learner has.
+        overlap: seconds for which the key that gives way may still sign.
+        add: add the key to the learner that is enrolled under this name, although no key of it gave its word.
+
+    Raises:
+        ConfigurationError: the card is not a learner's, not valid now, known, or does not fit what is enrolled.
+    """
+    check_card(card, "learner", now)
+    policy = read_policy_of(folder, kinds=None)
+    known = policy.learner(card.key)
+    if known is not None:
+        raise ConfigurationError(f"this key is enrolled already, as {known.name!r}; a key that was revoked stays so")
+    before, ends = _predecessor(policy, card, now, add=add)
+    chosen = name or (before.name if before else card.name)
+    if before is not None and chosen != before.name:
+        raise ConfigurationError(f"the card's key takes the place of one of {before.name!r}; it keeps that name")
+    if not NAME.match(chosen):
+        raise ConfigurationError(
+            f"a learner is enrolled under a name of letters, digits, '.', '_' and '-', not {chosen!r}; say: --name"
+        )
+    if before is None:
+        before = _namesake(policy, chosen, add=add)
+    if before is not None and before.name not in {path.stem for path in _files(folder)}:
+        raise ConfigurationError(
+            f"{before.name!r} is in {POLICY}; move its entry to {LEARNERS}/{before.name}.toml first"
+        )
+    if before is None and cap == "":
+        raise ConfigurationError("say how much it may ever spend here: --cap")
+    parse_rational(cap or 1)
+    last = instant(now + overlap)
+    keys = [_ending(key, ends, last) for key in before.keys] if before else []
+    until = instant(card.until) if card.until else None
+    learner = EnrolledLearner(
+        name=chosen,
+        cap=before.cap if cap == "" and before else cap,
+        keys=(*keys, EnrolledKey(card.key.hex(), instant(now), until)),
+        organisation=card.organisation or (before.organisation if before else ""),
+        contact=card.contact or (before.contact if before else ""),
+    )
+    return Enrolment(folder, learner, before, _ending(ends, ends, last) if ends else None)
+
+
+def revoke(folder: Path, name: str, *, now: int, key: str = "") -> list[str]:
+    """Take an enrolled learner's keys back: they may sign no more. Its budget stays as it is.
+
+    Args:
+        folder: the site's.
+        name: of the learner.
+        now: the time.
+        key: the first digits of one public key, or "" for all of them.
+
+    Returns:
+        The keys that were valid and are no more.
+
+    Raises:
+        ConfigurationError: no such learner or key.
+    """
+    learner = next((each for each in map(_read, _files(folder)) if each.name == name), None)
+    if learner is None:
+        raise ConfigurationError(
+            f"nobody is enrolled as {name!r} in {folder / LEARNERS}; a learner of {POLICY} is taken out there"
+        )
+    meant = [each.key for each in learner.keys if each.key.startswith(key.lower())]
+    if not meant or (key and len(meant) > 1):
+        raise ConfigurationError(f"{len(meant)} keys of {name!r} begin with {key!r}; say more digits of one")
+    ended = [each.key for each in learner.keys if each.key in meant and each.revoked is None]
+    keys = tuple(
+        msgspec.structs.replace(each, revoked=instant(now)) if each.key in ended else each for each in learner.keys
+    )
+    _write(folder, msgspec.structs.replace(learner, keys=keys))
+    return ended
+
+
+def check_card(card: IdentityCard, role: str, now: int) -> None:
+    """Raise ConfigurationError for a card in another role, or that is not valid at a time."""
+    if card.role != role:
+        raise ConfigurationError(f"this is the card of a {card.role}; ask for the {role}'s")
+    if card.expired(now):
+        raise ConfigurationError(f"the card was valid until {written_instant(instant(card.until))}; ask for a new one")
+    if card.premature(now):
+        issued = written_instant(instant(card.issued))
+        raise ConfigurationError(f"the card was issued at {issued}, which is to come; check the clock on both sides")
+
+
+def _predecessor(
+    policy: Policy, card: IdentityCard, now: int, *, add: bool
+) -> tuple[EnrolledLearner | None, EnrolledKey | None]:
+    """The learner whose valid key gave the card's its word, and that key."""
+    found = [each.previous for each in card.successions if policy.learner(each.previous) is not None]
+    if not found:
+        return None, None
+    learner = policy.learner(found[-1])
+    if not isinstance(learner, EnrolledLearner):
+        raise ConfigurationError(
+            f"the card's key takes the place of one in {POLICY}; take that entry out, and enrol the card under the "
+            "same name: its budget stays with the name"
+        )
+    key = next(each for each in learner.keys if each.key == found[-1].hex())
+    if not key.valid(now):
+        if add:
+            return None, None
+        raise ConfigurationError(
+            f"the key that gave this card its word is not valid any more; if it is {learner.name!r} who asks, say "
+            f"--name {learner.name} --add"
+        )
+    return learner, key
+
+
+def _namesake(policy: Policy, name: str, *, add: bool) -> EnrolledLearner | None:
+    """The enrolled learner of this name, if the steward means it."""
+    for each in policy.keys.values():
+        if each.name.lower() != name.lower():
+            continue
+        if each.name != name:
+            raise ConfigurationError(f"{each.name!r} is enrolled; a name that differs in its case alone would confuse")
+        if not isinstance(each, EnrolledLearner):
+            raise ConfigurationError(
+                f"{name!r} stands in {POLICY}; take that entry out, its budget stays with the name"
+            )
+        if not add:
+            raise ConfigurationError(
+                f"{name!r} is enrolled with another key, which did not give this card its word; if it is the same "
+                "learner, with the same budget, say --add; another learner takes another --name"
+            )
+        return each
+    return None
+
+
+def _ending(key: EnrolledKey, ends: EnrolledKey | None, last: datetime) -> EnrolledKey:
+    if ends is None or key.key != ends.key:
+        return key
+    return msgspec.structs.replace(key, until=last if key.until is None else min(key.until, last))
+
+
+def _files(folder: Path) -> list[Path]:
+    """The learners' files; one whose name begins with a dot is being written."""
+    return sorted(path for path in (folder / LEARNERS).glob("*.toml") if not path.name.startswith("."))
+
+
+def _read(path: Path) -> EnrolledLearner:
+    learner = read_toml(read_text_file(path, "learner's file"), EnrolledLearner, where=str(path))
+    if learner.name != path.stem:
+        raise ConfigurationError(f"{path} is of {learner.name!r}; a learner's file is named after it, for ever")
+    return learner
+
+
+def _write(folder: Path, learner: EnrolledLearner) -> Path:
+    lines = [
+        "# Made by expril curator enrol; see docs/enrolment.md.",
+        f"name = {_quoted(learner.name)}",
+        f"cap = {_quoted(learner.cap)}",
+    ]
+    lines += [f"{what} = {_quoted(told)}" for what in ("organisation", "contact") if (told := getattr(learner, what))]
+    for key in learner.keys:
+        lines += ["", "[[keys]]", f"key = {_quoted(key.key)}"]
+        times = {"from": key.start, "until": key.until, "revoked": key.revoked}
+        lines += [f"{what} = {written_instant(at)}" for what, at in times.items() if at is not None]
+    path = folder / LEARNERS / f"{learner.name}.toml"
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    replace_text(path, "\n".join(lines) + "\n")
+    return path
+
+
+def _quoted(told: Written) -> str:
+    """As TOML: its basic strings take the escapes of JSON, and DEL as well, which JSON leaves alone."""
+    return json.dumps(told, ensure_ascii=False).replace("\x7f", "\\u007f")

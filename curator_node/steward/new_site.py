@@ -1,0 +1,126 @@
+"""A new site's folder, made once: keys, ledger and mark, and the files that its steward writes on."""
+
+import secrets
+import socket
+from pathlib import Path
+from typing import NamedTuple
+
+from curator_node.daemon.node_key import write_node_key
+from curator_node.daemon.settings import DAEMON, NODE_KEY, NODE_PUBLIC, read_settings
+from curator_node.key_files import read_key, write_key
+from curator_node.ledger.files import create_ledger_file, mark_path
+from curator_node.new_files import write_new
+from curator_node.policy import read_policy
+from curator_node.records.schema_file import SCHEMA, read_steward_file
+from curator_node.site import KEY, LEDGER, POLICY, RECORDS, now
+from curator_node.steward.templates import SCHEMA_TEMPLATE, daemon_template, policy_template
+from curator_node.text_files import read_text_file
+from protocol.errors import ConfigurationError
+from protocol.identity import MOST_NAME, check_said
+
+CA = "ca.crt"
+PLACEHOLDER = "superlink.example.org:8000"
+RULE = "a site is made once; nothing is overwritten"
+
+
+class NewSite(NamedTuple):
+    """What was made.
+
+    Attributes:
+        identity: the curator's public key.
+        node: file of the node's public key.
+        todo: what its steward does next, in sentences.
+    """
+
+    identity: bytes
+    node: Path
+    todo: tuple[str, ...]
+
+
+def init_site(
+    folder: Path, name: str, *, superlink: str = "", ca: Path | None = None, schema: Path | None = None
+) -> NewSite:
+    """Make a site's folder, for its owner's eyes only; records and a schema file may be in it already.
+
+    Args:
+        folder: made where there is none.
+        name: the curator's.
+        superlink: "host:port"; empty leaves it to be written later.
+        ca: file of the authority that certifies it; copied.
+        schema: a schema file; copied. None leaves one that is there, or writes a template.
+
+    Raises:
+        ConfigurationError: something that would be made exists, or a file given is wrong; nothing was made.
+    """
+    mark = mark_path(folder / LEDGER)
+    fresh = [folder / each for each in (POLICY, KEY, LEDGER, NODE_KEY, NODE_PUBLIC, DAEMON)] + [mark]
+    fresh += [folder / CA] if ca else []
+    fresh += [folder / SCHEMA] if schema else []
+    there = [path for path in fresh if path.exists() or path.is_symlink()]
+    if there:
+        raise ConfigurationError(f"{', '.join(map(str, there))}: there already; {RULE}")
+    check_said("--name", name, least=1, most=MOST_NAME)
+    policy = policy_template(name)
+    read_policy(policy, where="--name")
+    declared = SCHEMA_TEMPLATE if schema is None else read_text_file(schema, "schema file")
+    if schema is not None:
+        read_steward_file(declared, where=str(schema))
+    authority = None if ca is None else _certificate(ca)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"cannot make the folder {folder}: {error.strerror}; choose another") from None
+    write_new(folder / DAEMON, daemon_template(superlink or PLACEHOLDER, _quiet_port()).encode(), rule=RULE)
+    try:
+        read_settings(folder)
+    except ConfigurationError:
+        (folder / DAEMON).unlink()
+        raise
+    if authority is not None:
+        write_new(folder / CA, authority, rule=RULE)
+    write_new(folder / POLICY, policy.encode(), rule=RULE)
+    if not (folder / SCHEMA).exists():
+        write_new(folder / SCHEMA, declared.encode(), rule=RULE)
+    identity = bytes.fromhex(write_key(folder / KEY))
+    write_node_key(folder / NODE_KEY, folder / NODE_PUBLIC)
+    create_ledger_file(folder / LEDGER, read_key(folder / KEY), now=now())
+    return NewSite(identity, folder / NODE_PUBLIC, _todo(folder, superlink=superlink, ca=ca, schema=schema))
+
+
+def _todo(folder: Path, *, superlink: str, ca: Path | None, schema: Path | None) -> tuple[str, ...]:
+    steps = []
+    if schema is None:
+        steps.append(f"write {folder / SCHEMA}: what is public about the records; docs/policy.md helps")
+    if not any((folder / name).is_file() for name in RECORDS):
+        steps.append(f"put the records there: {' or '.join(str(folder / name) for name in RECORDS[:2])}")
+    if not superlink:
+        steps.append(f"write the SuperLink's address into {folder / DAEMON}")
+    if ca is None:
+        steps.append(f"put the certificate of the SuperLink's authority there: {folder / CA}")
+    steps += [
+        f"send {folder / NODE_PUBLIC} to who keeps the SuperLink, who lets it in by: flwr supernode register node.pub",
+        f"set the cap over all in {folder / POLICY}",
+        f"let each learner in by its card: expril curator enrol {folder} CARD --cap 1",
+        f"look at what would happen: expril curator check {folder}",
+        f"serve: expril curator serve {folder}",
+    ]
+    return tuple(steps)
+
+
+def _certificate(ca: Path) -> bytes:
+    text = read_text_file(ca, "certificate file", remedy="ask who keeps the SuperLink for it")
+    if "-----BEGIN CERTIFICATE-----" not in text:
+        raise ConfigurationError(f"{ca} is no certificate in PEM format; ask who keeps the SuperLink for it")
+    return text.encode()
+
+
+def _quiet_port() -> int:
+    """A port of the loopback that nobody listens on, and that no outgoing connection will have: a site of its own."""
+    while True:
+        port = 20_000 + secrets.randbelow(10_000)
+        with socket.socket() as sock:
+            try:
+                sock.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return port

@@ -1,0 +1,101 @@
+"""A carrier over a folder: envelopes as files, brought to curators and back by any means, for sites without a network.
+
+    FOLDER/<curator's public key>/requests/<SHA-256 of the request>.envelope
+    FOLDER/<curator's public key>/replies/<SHA-256 of the request>.envelope
+
+A share that both sides see, an e-mail or a memory stick carry such a folder, or parts of it, in either direction. Files
+appear whole or not at all, and are never changed; a repeat is a file that is there already.
+"""
+
+import os
+import stat
+import time
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from learner_node.private_files import write_private
+from learner_node.study.federation import UnfinishedError
+from protocol.carriage import REPLIES, REQUESTS, envelope_file
+from protocol.codec import MOST_ENVELOPE_BYTES
+from protocol.envelopes import digest
+from protocol.errors import ConfigurationError
+
+LOOK_SECONDS = 0.2
+"""Between two looks for replies."""
+
+
+class FolderCarrier:
+    """Writes requests into a folder and reads the replies that lie there. See `learner_node.study.study.Carrier`.
+
+    Args:
+        folder: made where it is absent.
+        names: curator's public key -> the learner's name of it, of all that may be asked.
+        wait: seconds to wait for replies where one is missing.
+        without: public keys of curators that are not waited for.
+    """
+
+    def __init__(
+        self, folder: Path, names: Mapping[bytes, str], *, wait: float = 0.0, without: Collection[bytes] = ()
+    ) -> None:
+        self._folder = folder
+        self._names = dict(names)
+        self._wait = wait
+        self._without = frozenset(without)
+
+    def exchange(self, requests: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+        """See `learner_node.study.study.Carrier`.
+
+        Raises:
+            UnfinishedError: a reply is not there yet; the text says whose.
+            ConfigurationError: a file cannot be written.
+        """
+        for key, data in requests.items():
+            self._send(key, data)
+        end = time.monotonic() + self._wait
+        while True:
+            found = {key: self._reply(key, data) for key, data in requests.items()}
+            replies = {key: data for key, data in found.items() if data is not None}
+            missing = requests.keys() - replies.keys() - self._without
+            if not missing:
+                return replies
+            if time.monotonic() >= end:
+                raise UnfinishedError(self._awaited(missing))
+            time.sleep(LOOK_SECONDS)
+
+    def _send(self, key: bytes, data: bytes) -> None:
+        path = self._folder / key.hex() / REQUESTS / envelope_file(digest(data))
+        if path.is_file():
+            return
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_private(path, data)
+        except OSError as error:
+            raise ConfigurationError(f"cannot write {path}: {error.strerror}; choose another folder") from None
+
+    def _reply(self, key: bytes, data: bytes) -> bytes | None:
+        return read_small_file(self._folder / key.hex() / REPLIES / envelope_file(digest(data)), MOST_ENVELOPE_BYTES)
+
+    def _awaited(self, missing: Collection[bytes]) -> str:
+        names = ", ".join(sorted(self._names.get(key, key.hex()) for key in missing))
+        return (
+            f"no reply yet from {names}: bring the requests in {self._folder} there, and the replies back (there: "
+            f"expril curator answer FOLDER); then the same command goes on"
+        )
+
+
+def read_small_file(path: Path, most: int) -> bytes | None:
+    """A plain file of at most `most` bytes; None for one that is absent, larger, or anything else, such as a link."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        told = os.fstat(handle)
+        if not stat.S_ISREG(told.st_mode) or told.st_size > most:
+            return None
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            return file.read(most)
+    except OSError:
+        return None
+    finally:
+        os.close(handle)

@@ -1,0 +1,342 @@
+"""A study's journal: what the learner read, drew, decided, sent and got, so that another process can go on.
+
+Each request is on the disk before it is sent, and each reply before anything follows from it. So is what was computed
+and later messages depend on: plans, questions, models, in the order in which they were decided. A process that goes on
+takes from the journal what the one before it saw and decided, in the same order, and so comes to send the very
+same bytes, on whatever processor: a curator answers them from what it stored, and charges nothing twice. Where the
+requests differ all the same, nothing is sent.
+
+The file is a list of records: length (4 bytes, big-endian), the first 4 bytes of the SHA-256 of the length, the first 8
+of the SHA-256 of the value, and the value in MessagePack. A last record that is not whole was being written when the
+process ended; nothing followed from it. Anything else that does not fit is damage, and the journal is not read on.
+"""
+
+import fcntl
+import os
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Self, TypeVar
+
+import msgspec
+
+from learner_node.study.federation import Carrier
+from protocol.codec import decode, encode
+from protocol.envelopes import digest, open_envelope
+from protocol.errors import ConfigurationError, RemoteProtocolError, printable
+from protocol.messages import Digest, Key, Seconds, StudyProposal
+
+FORMAT, OLDEST = 2, 1
+"""That is written, and the oldest one that is gone on with: it holds no decisions, so they are computed again."""
+HEAD = 4 + 4 + 8
+MOST_RECORD = 2**31
+"""Bytes of a record, at most: an exchange with 100 curators at the protocol's largest message."""
+
+
+class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="what"):
+    pass
+
+
+class Begun(_Record, frozen=True, tag="begun"):
+    """What the study is.
+
+    Attributes:
+        format: `FORMAT`, or an older one.
+        expril: version that began it.
+        about: digest of what is asked, of whom, with which source and key.
+        receipts: curator's public key -> the newest receipt that the learner held.
+    """
+
+    format: Annotated[int, msgspec.Meta(ge=OLDEST, le=FORMAT)]
+    expril: str
+    about: Digest
+    receipts: dict[Key, bytes]
+
+
+class Read(_Record, frozen=True, tag="read"):
+    """The clock was read."""
+
+    seconds: Seconds
+
+
+class Drew(_Record, frozen=True, tag="drew"):
+    """Random bytes were drawn."""
+
+    data: bytes
+
+
+class Decided(_Record, frozen=True, tag="decided"):
+    """Something was computed that later messages depend on; who asks for it knows what it is."""
+
+    data: bytes
+
+
+class Asked(_Record, frozen=True, tag="asked"):
+    """Requests that were about to be sent: curator's public key -> envelope."""
+
+    requests: dict[Key, bytes]
+
+
+class Answered(_Record, frozen=True, tag="answered"):
+    """What they brought, where it was waited for to the end."""
+
+    replies: dict[Key, bytes]
+
+
+Record = Begun | Read | Drew | Decided | Asked | Answered
+R = TypeVar("R", Begun, Read, Drew, Decided, Asked, Answered)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a journal is kept for.
+
+    Attributes:
+        version: of ExPriL.
+        about: digest of what is asked, of whom, with which source and key; one journal is of one of these.
+        receipts: curator's public key -> newest receipt, as the study begins.
+    """
+
+    version: str
+    about: bytes
+    receipts: Mapping[bytes, bytes]
+
+
+class Journal:
+    """A study's journal in a file that only its owner may read; a context manager.
+
+    Args:
+        path: of the file; made where there is none, gone on with where there is one.
+        settings: of the study.
+        clock: seconds since 1970 as an int.
+        entropy: n -> n random bytes.
+
+    Attributes:
+        receipts: those with which the study began.
+        resumed: whether an earlier process began the study.
+
+    Raises:
+        ConfigurationError: another process writes it, it is damaged, or is of another study.
+    """
+
+    def __init__(
+        self, path: Path, settings: Settings, *, clock: Callable[[], int], entropy: Callable[[int], bytes]
+    ) -> None:
+        self._path = path
+        self._version = settings.version
+        self._clock = clock
+        self._entropy = entropy
+        self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._begun, self._past = self._open(settings)
+        except BaseException:
+            os.close(self._handle)
+            raise
+        self.receipts = dict(self._begun.receipts)
+        self._proposed = any(map(_binds, self._past))
+
+    @property
+    def replaying(self) -> bool:
+        """Whether what an earlier process saw is not used up yet."""
+        return bool(self._past)
+
+    def clock(self) -> int:
+        """Seconds since 1970: as an earlier process read them, or now."""
+        if self._past:
+            return self._next(Read).seconds
+        now = self._clock()
+        self._write(Read(now))
+        return now
+
+    def entropy(self, size: int) -> bytes:
+        """Random bytes: as an earlier process drew them, or new ones."""
+        if self._past:
+            drawn = self._next(Drew).data
+            if len(drawn) != size:
+                raise self._other()
+            return drawn
+        drawn = self._entropy(size)
+        self._write(Drew(drawn))
+        return drawn
+
+    def decided(self, found: T, write: Callable[[T], bytes], read: Callable[[bytes], T]) -> T:
+        """What an earlier process decided here, or what was computed now; see `learner_node.study.decided`.
+
+        Raises:
+            ConfigurationError: another version of ExPriL decided something else: it may mean something else by it.
+        """
+        data = write(found)
+        if not self._past:
+            self._write(Decided(data))
+            return found
+        if self._begun.format == OLDEST and not isinstance(self._past[0], Decided):
+            return found
+        kept = self._next(Decided).data
+        if kept == data:
+            return found
+        if self._begun.expril != self._version:
+            raise self._other()
+        try:
+            return read(kept)
+        except RemoteProtocolError:
+            raise self._other() from None
+
+    def through(self, carrier: Carrier) -> Carrier:
+        """A carrier whose exchanges are kept here; what an earlier process was answered is not asked again."""
+        return _Kept(self, carrier)
+
+    def exchange(self, carrier: Carrier, requests: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+        """Send requests, unless an earlier process was answered.
+
+        Raises:
+            ConfigurationError: an earlier process sent others here; nothing is sent.
+        """
+        asked = Asked(dict(requests))
+        if self._past:
+            if self._next(Asked).requests != asked.requests:
+                raise self._other()
+            if self._past:
+                return dict(self._next(Answered).replies)
+        else:
+            self._write(asked, sync=True)
+            self._proposed = self._proposed or _binds(asked)
+        replies = {key: data for key, data in carrier.exchange(asked.requests).items() if key in asked.requests}
+        self._write(Answered(replies), sync=True)
+        return replies
+
+    def forget(self) -> None:
+        """Forget the study: the next process begins another one. For one that cost nothing and will not go on."""
+        self._cut(0)
+        self._past.clear()
+
+    @property
+    def proposed(self) -> bool:
+        """Whether a plan was ever proposed: from then on a curator may hold a reservation, and charge."""
+        return self._proposed
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._handle)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _open(self, settings: Settings) -> tuple[Begun, deque[Record]]:
+        """What the study is, and what an earlier process saw."""
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            text = f"another process runs this study: it writes {self._path}; wait for it"
+            raise ConfigurationError(text) from None
+        records = self._read()
+        self.resumed = bool(records)
+        if not records:
+            records = [Begun(FORMAT, settings.version, settings.about, dict(settings.receipts))]
+            self._write(records[0], sync=True)
+            _sync_folder(self._path.parent)
+        begun, *rest = records
+        if not isinstance(begun, Begun):
+            raise ConfigurationError(f"{self._path} is damaged: it does not begin with what the study is")
+        if begun.about != settings.about and not any(map(_binds, rest)):
+            self._cut(0)
+            return self._open(settings)
+        if begun.about != settings.about:
+            raise ConfigurationError(
+                f"{self._path} is of a study with other settings, another source or another key: put them back, or let "
+                "this study have a folder of its own"
+            )
+        return begun, deque(rest)
+
+    def _next(self, kind: type[R]) -> R:
+        record = self._past.popleft()
+        if not isinstance(record, kind):
+            self._past.appendleft(record)
+            raise self._other()
+        return record
+
+    def _other(self) -> ConfigurationError:
+        machine = ", on the same machine" if self._begun.format == OLDEST else ""
+        return ConfigurationError(
+            f"the study of {self._path} cannot go on: it would now ask something else than before, so nothing was "
+            f"sent. ExPriL {printable(self._begun.expril)} began it: go on with that version{machine}; or begin "
+            "another study in another folder"
+        )
+
+    def _read(self) -> list[Record]:
+        """All whole records; a last one that is not whole is cut off."""
+        os.lseek(self._handle, 0, os.SEEK_SET)
+        with os.fdopen(os.dup(self._handle), "rb") as file:
+            content = file.read()
+        records: list[Record] = []
+        place = 0
+        while place < len(content):
+            head = content[place : place + HEAD]
+            end = place + HEAD + int.from_bytes(head[:4], "big")
+            data = content[place + HEAD : end]
+            true = head[4:8] == digest(head[:4])[:4]
+            if not true or len(content) < end or digest(data)[:8] != head[8:]:
+                whole = len(head) == HEAD and any(content[place:])
+                if whole and (not true or len(content) > end):
+                    raise ConfigurationError(f"{self._path} is damaged after {place} bytes; put a copy of it back")
+                break
+            try:
+                records.append(decode(data, Record, limit=MOST_RECORD))  # type: ignore[arg-type]
+            except RemoteProtocolError:
+                raise ConfigurationError(
+                    f"{self._path} was written by another version of ExPriL, or is damaged, after {place} bytes"
+                ) from None
+            place = end
+        self._cut(place)
+        return records
+
+    def _cut(self, place: int) -> None:
+        os.ftruncate(self._handle, place)
+        os.lseek(self._handle, place, os.SEEK_SET)
+
+    def _write(self, record: Record, *, sync: bool = False) -> None:
+        """Append; where the disk is full, nothing of it stays."""
+        data = encode(record)
+        place = os.lseek(self._handle, 0, os.SEEK_CUR)
+        length = len(data).to_bytes(4, "big")
+        left = memoryview(length + digest(length)[:4] + digest(data)[:8] + data)
+        try:
+            while left:
+                left = left[os.write(self._handle, left) :]
+            if sync:
+                os.fsync(self._handle)
+        except OSError as error:
+            self._cut(place)
+            raise OSError(error.errno, error.strerror, str(self._path)) from None
+
+
+@dataclass(frozen=True)
+class _Kept:
+    _journal: Journal
+    _carrier: Carrier
+
+    def exchange(self, requests: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+        """See `learner_node.study.study.Carrier`."""
+        return self._journal.exchange(self._carrier, requests)
+
+
+def _binds(record: Record) -> bool:
+    """Whether a record is of requests that propose a plan."""
+    if not isinstance(record, Asked):
+        return False
+    return any(isinstance(open_envelope(data)[1], StudyProposal) for data in record.requests.values())
+
+
+def _sync_folder(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

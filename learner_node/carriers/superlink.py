@@ -1,0 +1,303 @@
+"""A carrier over a SuperLink: envelopes to curators' daemons and back, from the learner's own process.
+
+Which node is which curator is asked of the nodes themselves: one card request goes to every node, and each signed reply
+names its curator. A relay that answers in a curator's place can hold back messages, and no more: sessions take nothing
+that the curator did not sign.
+"""
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from learner_node.carriers.superlink_run import (
+    AwayError,
+    LearnerRun,
+    RunLostError,
+    SuperLinkAddress,
+    SuperLinkError,
+    start_run,
+)
+from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL, SigningKey, digest, open_envelope, seal, verify
+from protocol.errors import RemoteProtocolError
+from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY, CardRequest
+
+SHORTEST, LONGEST, GROWTH = 0.1, 0.2, 1.1
+"""Seconds between two looks for replies, at first and in the end, and how they grow."""
+LOOK_SECONDS = 1.0
+"""Between two looks for new nodes, while a curator's is not known."""
+PROBE_SECONDS = 5.0
+"""After which a node that did not say who it is, is asked once more."""
+TRY_AGAIN_SECONDS = 0.5
+"""After a node's failure, or before a SuperLink that is away is tried again."""
+PROBE_LIFETIME = 600
+MOST_RUNS = 20
+"""That are started for one exchange."""
+
+
+@dataclass
+class _Wanted:
+    """A request that waits for its reply."""
+
+    data: bytes
+    sent_to: int = 0
+    not_before: float = 0.0
+
+
+@dataclass
+class _Nodes:
+    """Which nodes are there, and whose they are.
+
+    Attributes:
+        of: curator -> its nodes, the one to try first in front.
+        whose: the other way round.
+        asked: node -> when it was asked whose it is.
+        strangers: node that named another curator -> the curators that it was asked by name.
+        looked: when the nodes were listed.
+    """
+
+    of: dict[bytes, list[int]] = field(default_factory=dict)
+    whose: dict[int, bytes] = field(default_factory=dict)
+    asked: dict[int, float] = field(default_factory=dict)
+    strangers: dict[int, set[bytes]] = field(default_factory=dict)
+    looked: float = float("-inf")
+
+    def found(self, node: int, curator: bytes) -> None:
+        """A node said whose it is; the newest is tried first."""
+        self.whose[node] = curator
+        self.of.setdefault(curator, []).insert(0, node)
+
+    def failed(self, node: int) -> None:
+        """A node did not answer: others of its curator come first, and it is asked anew who it is."""
+        curator = self.whose.pop(node, None)
+        if curator is not None:
+            self.of[curator].remove(node)
+        self.asked.pop(node, None)
+        self.strangers.pop(node, None)
+        self.looked = float("-inf")
+
+    def later(self, curator: bytes) -> None:
+        """A curator did not answer in time: another node of it comes first."""
+        nodes = self.of.get(curator, [])
+        nodes[:] = [*nodes[1:], *nodes[:1]]
+
+
+class SuperLinkCarrier:
+    """Carries envelopes over a SuperLink; a context manager. See `learner_node.study.study.Carrier`.
+
+    A SuperLink that is started anew has forgotten the run: another one is started, nodes are asked anew, and what waits
+    for a reply is sent again. Curators answer a repeat from what they stored.
+
+    Args:
+        link: where it is.
+        key: the learner's; signs the question who a node is.
+        curators: public keys of those that may be asked; nodes of others are left alone.
+        timeout: seconds that an exchange waits for replies; a curator that misses it is left out of it.
+        patience: seconds that an exchange waits for a SuperLink that is away.
+        clock: seconds since 1970 as an int.
+        told: is told, in words, what a person waits for.
+    """
+
+    def __init__(
+        self,
+        link: SuperLinkAddress,
+        key: SigningKey,
+        curators: Collection[bytes],
+        *,
+        timeout: float = 60.0,
+        patience: float = 300.0,
+        clock: Callable[[], int] = lambda: int(time.time()),
+        told: Callable[[str], None] = lambda text: None,  # noqa: ARG005
+    ) -> None:
+        self._link = link
+        self._key = key
+        self._curators = frozenset(curators)
+        self._timeout = timeout
+        self._patience = patience
+        self._clock = clock
+        self._told = told
+        self._run: LearnerRun | None = None
+        self._nodes = _Nodes()
+        self._probes: dict[str, tuple[int, bytes]] = {}
+        self._sent: dict[str, tuple[bytes, bytes]] = {}
+
+    def exchange(self, requests: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+        """See `learner_node.study.study.Carrier`.
+
+        Raises:
+            SuperLinkError: the SuperLink was away for longer than the patience, or does not do what is asked.
+            ConfigurationError: its certificate or the secret is wrong.
+        """
+        wanted = {key: _Wanted(data) for key, data in requests.items() if key in self._curators}
+        replies: dict[bytes, bytes] = {}
+        end = time.monotonic() + self._timeout
+        away_since: float | None = None
+        anew = 0
+        while True:
+            try:
+                run = self._reach()
+                if away_since is not None:
+                    end, away_since = time.monotonic() + self._timeout, None
+                self._work(run, wanted, replies, end)
+            except RunLostError:
+                anew += 1
+                if anew > MOST_RUNS:
+                    raise SuperLinkError(
+                        f"the SuperLink {self._link.address} gives up every run that is started; read its log"
+                    ) from None
+                self._told("the SuperLink no longer knows this study's run; another is started")
+                self._forget()
+                time.sleep(TRY_AGAIN_SECONDS)
+            except AwayError:
+                now = time.monotonic()
+                if away_since is None:
+                    away_since = now
+                    self._told(f"the SuperLink {self._link.address} cannot be reached; waiting")
+                if now - away_since > self._patience:
+                    raise SuperLinkError(
+                        f"the SuperLink {self._link.address} cannot be reached; see that it runs and that its address "
+                        "is right"
+                    ) from None
+                time.sleep(TRY_AGAIN_SECONDS)
+            else:
+                return replies
+
+    def close(self) -> None:
+        """End the run."""
+        if self._run is not None:
+            self._run.finish()
+            self._run = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _reach(self) -> LearnerRun:
+        """The run, started where there is none."""
+        if self._run is not None and self._run.lost:
+            raise RunLostError
+        if self._run is None:
+            self._run = start_run(self._link)
+        return self._run
+
+    def _forget(self) -> None:
+        if self._run is not None:
+            self._run.drop()
+        self._run, self._nodes = None, _Nodes()
+        self._probes.clear()
+        self._sent.clear()
+
+    def _work(self, run: LearnerRun, wanted: Mapping[bytes, _Wanted], replies: dict[bytes, bytes], end: float) -> None:
+        """Send what waits and take what comes, until all has come or the time is up."""
+        for each in wanted.values():
+            each.sent_to = 0
+        pause = SHORTEST
+        while True:
+            missing = {key: each for key, each in wanted.items() if key not in replies}
+            if not missing:
+                return
+            if run.lost:
+                raise RunLostError
+            now = time.monotonic()
+            if now > end:
+                for key in missing:
+                    self._nodes.later(key)
+                return
+            unplaced = [key for key in missing if not self._nodes.of.get(key)]
+            if unplaced and now - self._nodes.looked > LOOK_SECONDS:
+                self._look(run, now, unplaced)
+            self._send(run, missing, now)
+            came = self._take(run, wanted, replies)
+            pause = SHORTEST if came else min(pause * GROWTH, LONGEST)
+            if not came:
+                time.sleep(pause)
+
+    def _look(self, run: LearnerRun, now: float, unplaced: Sequence[bytes]) -> None:
+        """Ask every node that is there, and has not said so yet, whose it is.
+
+        A curator with a new key names that one, unless it is asked by the key that the learner knows.
+        """
+        there = run.nodes()
+        known = self._nodes.whose.keys() | self._nodes.strangers.keys()
+        for node in known - there:
+            self._nodes.failed(node)
+        self._nodes.looked = now
+        silent = [
+            node for node in sorted(there - known) if now - self._nodes.asked.get(node, -PROBE_SECONDS) >= PROBE_SECONDS
+        ]
+        probes = [(node, self._probe(NOBODY)) for node in silent]
+        for node in there & self._nodes.strangers.keys():
+            probes += [(node, self._probe(key)) for key in unplaced if key not in self._nodes.strangers[node]]
+            self._nodes.strangers[node].update(unplaced)
+        for probe, name in zip(probes, run.push(probes, ttl=self._timeout), strict=True):
+            self._nodes.asked[probe[0]] = now
+            if name:
+                self._probes[name] = probe
+
+    def _probe(self, recipient: bytes) -> bytes:
+        request = CardRequest(
+            study=NO_STUDY,
+            sender=self._key.public,
+            recipient=recipient,
+            sequence=0,
+            answers=NO_DIGEST,
+            expires_at=self._clock() + PROBE_LIFETIME,
+        )
+        return seal(request, self._key)
+
+    def _send(self, run: LearnerRun, missing: Mapping[bytes, _Wanted], now: float) -> None:
+        ready = {
+            key: nodes[0]
+            for key, each in missing.items()
+            if not each.sent_to and now >= each.not_before and (nodes := self._nodes.of.get(key))
+        }
+        names = run.push([(node, missing[key].data) for key, node in ready.items()], ttl=self._timeout)
+        for (key, node), name in zip(ready.items(), names, strict=True):
+            if name:
+                missing[key].sent_to = node
+                self._sent[name] = (key, missing[key].data)
+            else:
+                missing[key].not_before = now + TRY_AGAIN_SECONDS
+
+    def _take(self, run: LearnerRun, wanted: Mapping[bytes, _Wanted], replies: dict[bytes, bytes]) -> bool:
+        """Whether anything came."""
+        arrived = run.pull([*self._probes, *self._sent])
+        for each in arrived:
+            if each.message in self._probes:
+                self._place(*self._probes.pop(each.message), each.data)
+            elif each.message in self._sent:
+                key, asked = self._sent.pop(each.message)
+                request = wanted.get(key)
+                if request is None or request.data != asked or key in replies:
+                    continue  # an earlier request's, brought late
+                if each.data is not None:
+                    replies[key] = each.data
+                else:
+                    self._nodes.failed(request.sent_to)
+                    request.sent_to, request.not_before = 0, time.monotonic() + TRY_AGAIN_SECONDS
+        return bool(arrived)
+
+    def _place(self, node: int, request: bytes, reply: bytes | None) -> None:
+        """Take a node's word whose it is, where that curator signed it."""
+        if reply is None:
+            return
+        try:
+            envelope, message = open_envelope(reply)
+            if message.answers != digest(request):
+                return
+            label = NOT_PRIVATE_LABEL if envelope.label == NOT_PRIVATE_LABEL else LABEL
+            verify(envelope, message.sender, label=label)
+        except RemoteProtocolError:
+            return
+        if node in self._nodes.whose:
+            return
+        if message.sender in self._curators:
+            self._nodes.found(node, message.sender)
+        else:
+            self._nodes.strangers.setdefault(node, set())
+        self._nodes.looked = float("-inf")

@@ -1,0 +1,358 @@
+"""A learner's run on a SuperLink, driven by the learner's own process: nothing of it is executed anywhere else.
+
+Flower starts a run from an app bundle (FAB) and has a task of it fetched by whoever holds the SuperLink's secret. Our
+bundle holds no code, and a random text, so its hash names this run and no other. A task is fetched by that hash alone.
+So a learner is never handed the task of another learner or of a foreign app, and takes none away from anybody.
+"""
+
+import hashlib
+import io
+import secrets
+import ssl
+import threading
+import time
+import zipfile
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import httpx
+from flwr.app import ConfigRecord, Message, Metadata, RecordDict
+
+from learner_node.study.federation import UnfinishedError
+from protocol import flower_internals as flower
+from protocol.carriage import FIELD, MESSAGE_TYPE, RECORD
+from protocol.errors import ConfigurationError, printable
+
+ACQUIRE = "/flwr.proto.Runtime/AcquireTask"
+HEARTBEAT_SECONDS = 10.0
+"""Flower gives a task up after 60 seconds without one."""
+TAKEN_SECONDS = 20.0
+"""How long a task may stay away from its learner before somebody else must have taken it."""
+SECOND = 1.0
+PULLING = {"initial_backoff": 0.02, "backoff_cap": 0.2}
+"""Seconds between two tries to fetch what a sender has not sent yet; Flower's own first wait is a second."""
+_DENIED = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+Answer = TypeVar("Answer")
+
+
+class AwayError(Exception):
+    """The SuperLink cannot be reached just now."""
+
+
+class RunLostError(Exception):
+    """The SuperLink no longer knows this run; it was started anew, or gave the run up."""
+
+
+class SuperLinkError(UnfinishedError):
+    """The SuperLink does not do what was asked; the text says what to do."""
+
+    kind = "network"
+
+
+@dataclass(frozen=True)
+class SuperLinkAddress:
+    """Where a SuperLink is, and what a learner needs there.
+
+    Attributes:
+        address: "host:port".
+        ca: PEM of the authority that certifies it; None takes the public ones.
+        secret: under which the tasks of runs are fetched (`--superexec-auth-secret-file` of the SuperLink).
+    """
+
+    address: str
+    ca: bytes | None
+    secret: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """What came back for a message.
+
+    Attributes:
+        message: identity of the message that it answers.
+        data: the reply's bytes; None where the node failed, or sent no envelope.
+    """
+
+    message: str
+    data: bytes | None
+
+
+def empty_app(nonce: str) -> bytes:
+    """An app bundle without code: what Flower asks of one, and `nonce`, so that its hash is this run's alone."""
+    text = f"""[build-system]
+requires = []
+build-backend = "none"
+
+[project]
+name = "expril-study"
+version = "1.0.0"
+description = "Holds no code: the learner drives this run from its own machine. {nonce}"
+license = "Apache-2.0"
+
+[tool.flwr.app]
+publisher = "expril"
+
+[tool.flwr.app.components]
+serverapp = "expril_holds_no_code:app"
+clientapp = "expril_holds_no_code:app"
+
+[tool.flwr.app.config]
+"""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as bundle:
+        bundle.writestr(zipfile.ZipInfo("pyproject.toml", _EPOCH), text)
+    return made.getvalue()
+
+
+class LearnerRun:
+    """A run whose task is this process's. Made by `start_run`; `finish` it in the end.
+
+    Attributes:
+        run_id: Flower's number.
+        lost: the SuperLink said that it does not know the task any more.
+    """
+
+    def __init__(self, client: Any, run_id: int, task_id: int, node_id: int) -> None:
+        self.run_id = run_id
+        self.lost = False
+        self._client = client
+        self._task_id = task_id
+        self._node_id = node_id
+        self._node = flower.Node(node_id=flower.SUPERLINK_NODE_ID)
+        self._unconfirmed: list[str] = []
+        self._done = threading.Event()
+        self._beats = threading.Thread(target=self._beat, name="superlink heartbeat", daemon=True)
+        self._beats.start()
+
+    def nodes(self) -> set[int]:
+        """The nodes that are online."""
+        found = _call(lambda: self._client.GetNodes(flower.GetNodesRequest()))
+        return {int(node.node_id) for node in found.nodes}
+
+    def push(self, envelopes: Sequence[tuple[int, bytes]], *, ttl: float) -> list[str]:
+        """Send envelopes to nodes, all at once.
+
+        Args:
+            envelopes: each with the node that it goes to.
+            ttl: seconds after which nobody delivers them any more.
+
+        Returns:
+            The messages' identities, under which their replies arrive; empty where the SuperLink did not take one.
+
+        Raises:
+            AwayError, RunLostError, SuperLinkError: they were not sent.
+        """
+        messages = [self._message(node, data, ttl) for node, data in envelopes]
+        return _call(lambda: self._push(messages)) if messages else []
+
+    def pull(self, messages: Collection[str]) -> list[Arrival]:
+        """What has arrived for some messages, once each.
+
+        Raises:
+            AwayError, RunLostError, SuperLinkError: nothing could be fetched.
+        """
+        if not messages:
+            return []
+        return _call(lambda: self._pull(list(messages)))
+
+    def finish(self) -> None:
+        """Say that the run is over; a SuperLink that is away finds out by itself."""
+        self._done.set()
+        try:
+            output = flower.PushTaskOutputRequest(sub_status=flower.SubStatus.COMPLETED, details="")
+            if not self.lost:
+                _call(self._confirm)
+                _call(lambda: self._client.PushTaskOutput(output))
+        except (AwayError, RunLostError, SuperLinkError):
+            pass
+        finally:
+            self._beats.join()
+            self._client.close()
+
+    def drop(self) -> None:
+        """Let go of a run that is lost."""
+        self.lost = True
+        self.finish()
+
+    def _message(self, node: int, data: bytes, ttl: float) -> Message:
+        metadata = Metadata(
+            run_id=self.run_id,
+            message_id="",
+            src_node_id=self._node_id,
+            dst_node_id=node,
+            reply_to_message_id="",
+            group_id="",
+            created_at=time.time(),
+            ttl=ttl,
+            message_type=MESSAGE_TYPE,
+            src_task_id=self._task_id,
+        )
+        metadata.delivered_at = ""
+        return Message(metadata=metadata, content=RecordDict({RECORD: ConfigRecord({FIELD: data})}))
+
+    def _push(self, messages: list[Message]) -> list[str]:
+        with flower.no_object_id_recompute():
+            objects: dict[str, Any] = {}
+            for message in messages:
+                message.metadata.__dict__["_message_id"] = message.object_id
+                objects |= flower.get_all_nested_objects(message)
+            request = flower.PushAppMessagesRequest(
+                messages_list=[flower.message_to_proto(flower.remove_content_from_message(each)) for each in messages],
+                message_object_trees=[flower.get_object_tree(each) for each in messages],
+            )
+            taken = self._client.PushMessages(request)
+            send = flower.make_push_object_fn_protobuf(
+                push_object_protobuf=self._client.PushObject,
+                node=self._node,
+                run_id=self.run_id,
+                session_id=taken.session_id,
+            )
+            flower.push_objects(objects, send, object_ids_to_push=set(taken.objects_to_push))
+        return [str(name) for name in taken.message_ids]
+
+    def _pull(self, messages: list[str]) -> list[Arrival]:
+        found = self._client.PullMessages(flower.PullAppMessagesRequest(message_ids=messages))
+        fetch = flower.make_pull_object_fn_protobuf(
+            pull_object_protobuf=self._client.PullObject, node=self._node, run_id=self.run_id
+        )
+        if not found.messages_list:
+            self._confirm()  # while there is nothing better to do
+            return []
+        trees = [[part.object_id for part in flower.iterate_object_tree(tree)] for tree in found.message_object_trees]
+        parts: dict[str, bytes] = {}
+        with suppress(flower.ObjectPullError):  # one sender died before it had sent all; the others are asked for apart
+            parts = flower.pull_objects([name for names in trees for name in names], fetch, **PULLING)
+        arrived = []
+        for proto, names in zip(found.messages_list, trees, strict=True):
+            asked = str(proto.metadata.reply_to_message_id)
+            try:
+                own = {name: parts[name] for name in names} if parts else flower.pull_objects(names, fetch, **PULLING)
+            except flower.ObjectPullError:
+                arrived.append(Arrival(asked, None))
+                continue
+            message = flower.inflate_object_from_contents(proto.metadata.message_id, own)
+            self._unconfirmed.append(proto.metadata.message_id)
+            arrived.append(Arrival(asked, _envelope(message)))
+        return arrived
+
+    def _confirm(self) -> None:
+        """Let the SuperLink drop what has arrived."""
+        while self._unconfirmed:
+            done = flower.ConfirmMessageReceivedRequest(
+                node=self._node, run_id=self.run_id, message_object_id=self._unconfirmed.pop()
+            )
+            self._client.ConfirmMessageReceived(done)
+
+    def _beat(self) -> None:
+        while not self._done.wait(HEARTBEAT_SECONDS):
+            try:
+                known = _call(lambda: self._client.SendTaskHeartbeat(flower.SendTaskHeartbeatRequest()))
+                self.lost = not known.success
+            except RunLostError:
+                self.lost = True
+            except (AwayError, SuperLinkError):
+                continue
+            if self.lost:
+                return
+
+
+def start_run(link: SuperLinkAddress) -> LearnerRun:
+    """Start a run and take its task.
+
+    Raises:
+        AwayError: the SuperLink cannot be reached just now.
+        ConfigurationError: its certificate or the secret is wrong.
+        SuperLinkError: it starts no run, or another program takes the run's task.
+    """
+    bundle = empty_app(secrets.token_hex(16))
+    name = hashlib.sha256(bundle).hexdigest()
+    with flower.ControlHttpClient.from_server_address(link.address, False, link.ca, ()) as control:
+        request = flower.StartRunRequest(fab=flower.Fab(hash_str=name, content=bundle))
+        try:
+            run_id = int(_call(lambda: control.StartRun(request)).run_id)
+        except RunLostError:
+            raise SuperLinkError(
+                f"the SuperLink {link.address} starts runs for its own accounts only; ask who keeps it for one without "
+                "(curators know a learner by its signature)"
+            ) from None
+    if not run_id:
+        raise SuperLinkError(f"the SuperLink {link.address} starts no run; ask who keeps it")
+    token = _take(link, run_id, name)
+    client = flower.RuntimeHttpClient.from_server_address(
+        link.address, False, link.ca, [flower.RuntimeTokenHttpInterceptor(token)]
+    )
+    try:
+        given = _call(lambda: client.PullTaskInput(flower.PullTaskInputRequest()))
+    except BaseException:
+        client.close()
+        raise
+    return LearnerRun(client, run_id, int(given.task_id), int(given.context.node_id))
+
+
+def _take(link: SuperLinkAddress, run_id: int, bundle: str) -> str:
+    """The token of the run's task.
+
+    A task that is not of this run is left alone: unless its input is pulled, Flower gives it to somebody else after
+    half a minute.
+    """
+    sign = flower.SuperExecAuthHttpInterceptor(master_secret=link.secret, protected_methods=frozenset({ACQUIRE}))
+    request = flower.AcquireTaskRequest(agentapp_fab_hashes=[bundle])
+    end = time.monotonic() + TAKEN_SECONDS
+    with flower.RuntimeHttpClient.from_server_address(link.address, False, link.ca, [sign]) as client:
+        while True:
+            try:
+                found = _call(lambda: client.AcquireTask(request))
+            except RunLostError:
+                raise ConfigurationError(
+                    f"the SuperLink {link.address} does not take the secret; ask who keeps it for its "
+                    "--superexec-auth-secret-file"
+                ) from None
+            if found.HasField("task") and found.token and found.task.run_id == run_id:
+                return str(found.token)
+            if time.monotonic() > end:
+                raise SuperLinkError(
+                    f"another program took the task of this study's run on the SuperLink {link.address}; no SuperExec "
+                    "may run beside it (flower-superlink --isolation process)"
+                )
+            time.sleep(0.1)
+
+
+def _envelope(message: Message) -> bytes | None:
+    if message.has_error():
+        return None
+    data = message.content.get(RECORD, {}).get(FIELD)
+    return data if isinstance(data, bytes) else None
+
+
+def _call(ask: Callable[[], Answer]) -> Answer:
+    """Ask the SuperLink something; Flower's and HTTP's errors become ours."""
+    try:
+        return ask()
+    except httpx.HTTPStatusError as error:
+        status = error.response.status_code
+        if status in _DENIED:
+            raise RunLostError from None
+        if status >= httpx.codes.INTERNAL_SERVER_ERROR:
+            raise AwayError from None
+        raise SuperLinkError(
+            f"the SuperLink says no ({status}): {printable(error.response.text)}; both sides need Flower 1.41"
+        ) from None
+    except httpx.TransportError as error:
+        if _not_certified(error):
+            raise ConfigurationError(
+                "the SuperLink's certificate is not by the authority that was named, or not for this host; ask who "
+                "keeps it for its CA file"
+            ) from None
+        raise AwayError from None
+
+
+def _not_certified(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

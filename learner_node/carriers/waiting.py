@@ -1,0 +1,101 @@
+"""A curator that says "later": the study waits, or goes on in another process, instead of going on without it."""
+
+import time
+from collections.abc import Callable, Collection, Mapping
+
+from learner_node.study.federation import Carrier, UnfinishedError
+from learner_node.study.requests import stays
+from protocol.envelopes import digest, open_envelope, verify
+from protocol.errors import RemoteProtocolError, printable
+from protocol.messages import Refusal, StudyProposal
+from protocol.refusals import EXPLANATIONS, RefusalCode
+
+POLL_SECONDS = 5.0
+APPROVAL = frozenset({RefusalCode.AWAITING_APPROVAL})
+"""What a person must act on, and may take days for."""
+
+
+class HeldCarrier:
+    """A carrier whose curators may say "later". See `learner_node.study.study.Carrier`.
+
+    Args:
+        carrier: carries.
+        names: curator's public key -> the learner's name of it.
+        waits: whether a refusal, which may pass, is waited for; any other is the study's affair.
+        without: public keys of curators that are not waited for.
+        all_or_none: a proposal that one curator refuses for good is waited for at none.
+        poll: ask again until nobody says "later", instead of leaving it to another process.
+        told: is told, in words, who is waited for.
+    """
+
+    def __init__(
+        self,
+        carrier: Carrier,
+        names: Mapping[bytes, str],
+        *,
+        waits: Callable[[Refusal], bool] = lambda refusal: refusal.code in APPROVAL,
+        without: Collection[bytes] = (),
+        all_or_none: bool = False,
+        poll: bool = False,
+        told: Callable[[str], None] = lambda text: None,  # noqa: ARG005
+    ) -> None:
+        self._carrier = carrier
+        self._names = dict(names)
+        self._waits = waits
+        self._without = frozenset(without)
+        self._all_or_none = all_or_none
+        self._poll = poll
+        self._told = told
+
+    def exchange(self, requests: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+        """See `learner_node.study.study.Carrier`.
+
+        Raises:
+            UnfinishedError: a curator says "later"; the text says who, and why.
+        """
+        replies = dict(self._carrier.exchange(requests))
+        told = ""
+        while held := self._held(requests, replies):
+            text = self._awaited(held)
+            if not self._poll:
+                raise UnfinishedError(f"{text}; then the same command goes on")
+            if text != told:
+                self._told(text)
+                told = text
+            time.sleep(POLL_SECONDS)
+            replies |= self._carrier.exchange({key: requests[key] for key in held})
+        return replies
+
+    def _held(self, requests: Mapping[bytes, bytes], replies: Mapping[bytes, bytes]) -> dict[bytes, Refusal]:
+        said = {key: refusal_of(data, key, requests[key]) for key, data in replies.items() if key in requests}
+        if self._all_or_none and any(_ends_all(requests[key], refusal) for key, refusal in said.items()):
+            return {}
+        return {
+            key: refusal
+            for key, refusal in said.items()
+            if refusal is not None and not refusal.final and key not in self._without and self._waits(refusal)
+        }
+
+    def _awaited(self, held: Mapping[bytes, Refusal]) -> str:
+        return "; ".join(
+            f"{self._names.get(key, key.hex())}: {EXPLANATIONS[RefusalCode(refusal.code)]}"
+            f"{f' ({printable(refusal.limit)})' if refusal.limit else ''}"
+            for key, refusal in held.items()
+        )
+
+
+def refusal_of(reply: bytes, curator: bytes, request: bytes) -> Refusal | None:
+    """A curator's own refusal of this request; None for anything else."""
+    try:
+        envelope, message = open_envelope(reply)
+        verify(envelope, curator, label=envelope.label)
+    except RemoteProtocolError:
+        return None
+    if not isinstance(message, Refusal) or message.answers != digest(request):
+        return None
+    return message if message.code in EXPLANATIONS and message.sender == curator else None
+
+
+def _ends_all(request: bytes, refusal: Refusal | None) -> bool:
+    """Whether a study for all or none is over by this reply."""
+    return refusal is not None and stays(refusal) and isinstance(open_envelope(request)[1], StudyProposal)

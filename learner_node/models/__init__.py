@@ -1,0 +1,1 @@
+"""What a learner fits: the label model, networks, models in files, synthetic records."""

@@ -1,0 +1,308 @@
+"""What a study learnt, in a file: it loads in Python and predicts, and holds no pickle and no code.
+
+A file is a safetensors file: arrays, and one JSON text with the schema and with everything of the models that is no
+array (`model_codec`). The kind of each model is a key of `KINDS`; a class that is not in this table is never made.
+"""
+
+import pkgutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import safetensors.numpy
+from numpy.typing import NDArray
+
+from learner_node.models.codec import Arrays, put_together, take_apart
+from learner_node.models.source_frame import as_frame
+from learner_node.models.synthetic import mixed, mixed_numbers
+from learner_node.scores.recalibration import Recalibration
+from learner_node.strategies.base import AnyModel, NumberModel, class_probabilities
+from learner_node.study.learn import Learned
+from learner_node.study.pooling import POOLED
+from protocol.errors import ConfigurationError, ExprilError, printable
+from protocol.record_frames import encode_frame
+from protocol.records import MISSING_CODE, Records
+from protocol.schema import NumericAttribute, Schema
+
+FORMAT = 1
+METADATA = "expril model"
+"""Under which the JSON text is in the file."""
+SUFFIX = ".safetensors"
+MODELS = "models"
+"""Folder of a run's models."""
+KINDS = {
+    "additive": "learner_node.strategies.additive:AdditiveModel",
+    "cells by probit": "learner_node.strategies.cells:CellsModel",
+    "cells of classes by probit": "learner_node.strategies.cells_classes:CellsClassesModel",
+    "in-site forest": "learner_node.kinds.models.forest:ForestModel",
+    "in-site linear": "learner_node.kinds.models.linear:LinearInSite",
+    "in-site naive Bayes": "learner_node.kinds.models.naive_bayes:NaiveBayesModel",
+    "in-site regression": "learner_node.kinds.models.moments:RidgeModel",
+    "network": "learner_node.strategies.paper:NetworkModel",
+    "network of a number": "learner_node.strategies.cells_number:NetworkNumberModel",
+}
+"""Kind of a model -> its class, as "module:name". A name never changes its meaning; a new class is a new name."""
+
+Floats = NDArray[np.float64]
+
+
+class _Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One model: its kind, the private records behind it, and its state."""
+
+    kind: str
+    mass: float
+    state: Any
+
+
+class _Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The JSON text of a file."""
+
+    format: int
+    schema: Schema
+    models: dict[str, _Stored]
+    about: dict[str, str] = {}
+    recalibration: Recalibration | msgspec.UnsetType = msgspec.UNSET
+
+
+@dataclass(frozen=True)
+class StudyModel:
+    """The models of one study, and what their records look like.
+
+    Attributes:
+        schema: attributes, label and classes, as on the curators' cards.
+        models: under "" the pooled model, or under each curator's name its own.
+        masses: under the same keys, estimated number of private records behind each.
+        about: what the writer says of it (strategy, learner ...); text for people.
+        recalibration: by a validation's answers, which `recalibrated_` applies; None where none was asked for.
+        recalibrates: whether `predict_proba` applies it.
+    """
+
+    schema: Schema
+    models: dict[str, AnyModel]
+    masses: dict[str, float]
+    about: dict[str, str] = field(default_factory=dict)
+    recalibration: Recalibration | None = None
+    recalibrates: bool = False
+
+    @classmethod
+    def of(
+        cls, learned: Learned, about: Mapping[str, str] | None = None, recalibration: Recalibration | None = None
+    ) -> "StudyModel":
+        """Of a study that was run: `StudyModel.of(estimator.learned_)`, for one."""
+        return cls(
+            schema=learned.schema,
+            models={name: learned.model(name) for name in learned.estimates},
+            masses={name: float(estimate.weights.sum()) for name, estimate in learned.estimates.items()},
+            about=dict(about or {}),
+            recalibration=recalibration,
+        )
+
+    @property
+    def recalibrated_(self) -> "StudyModel":
+        """The same with risks that fit the validation's answers, or as they are where these do not speak against them.
+
+        Raises:
+            ConfigurationError: the study asked for no recalibration.
+        """
+        if self.recalibration is None:
+            raise ConfigurationError(
+                "this model was not recalibrated: write validate and recalibrate = true in STUDY.toml or the scenario"
+            )
+        return replace(self, recalibrates=True)
+
+    @cached_property
+    def classes_(self) -> NDArray[np.str_]:
+        """(C,) class names; of two, the second is the positive one. Empty where the label is a number."""
+        return np.array(self.schema.classes, np.str_)
+
+    def predict_proba(self, X: Any, curator: str | None = None) -> Floats:
+        """Class probabilities, (n, C) in the order of `classes_`.
+
+        Args:
+            X: a table whose columns include the schema's attributes (polars, or anything with `columns` and `[name]`),
+                or a 2-d array whose columns are the attributes in order.
+            curator: whose model, where there is one a curator; None mixes them by their masses.
+
+        Raises:
+            ConfigurationError: no model of that curator, a label that is a number, or records that do not fit.
+        """
+        if self.schema.label_bounds is not None:
+            raise ConfigurationError(f"the label {self.schema.label!r} is a number: it has no class probabilities")
+        names, records = self._names(curator), self._records(X)
+        rows = [class_probabilities(self.models[name], records) for name in names]
+        found = rows[0] if len(rows) == 1 else mixed([self.masses[name] for name in names], rows)
+        if self.recalibration is None or not self.recalibrates:
+            return found
+        positive = self.recalibration.probability(found[:, 1])
+        return np.column_stack([1.0 - positive, positive])
+
+    def predict(self, X: Any, curator: str | None = None) -> NDArray[Any]:
+        """The likeliest class of each record, the first of equals, or the expected label where it is a number, (n,).
+
+        Arguments and errors are those of `predict_proba`.
+        """
+        if self.schema.label_bounds is None:
+            likeliest: NDArray[Any] = self.classes_[self.predict_proba(X, curator).argmax(axis=1)]
+            return likeliest
+        names, records = self._names(curator), self._records(X)
+        models = [self.models[name] for name in names]
+        rows = [model.predict_number(records) for model in models if isinstance(model, NumberModel)]
+        return rows[0] if len(rows) == 1 else mixed_numbers([self.masses[name] for name in names], rows)
+
+    def _records(self, X: Any) -> Records:
+        return encode_frame(as_frame(X, self.schema), self.schema)
+
+    def _names(self, curator: str | None) -> list[str]:
+        if curator is None:
+            return list(self.models)
+        if curator == POOLED or curator not in self.models:
+            known = ", ".join(name for name in self.models if name) or "none, since the answers were pooled"
+            raise ConfigurationError(f"no model of a curator {curator!r}; models of their own: {known}")
+        return [curator]
+
+
+def kept_in_files(model: AnyModel) -> bool:
+    """Whether a file can hold a model: whether its class is in `KINDS`."""
+    return type(model) in {_class_of(kind) for kind in KINDS}
+
+
+def encode_model(model: StudyModel) -> bytes:
+    """The bytes of a model's file; equal models give equal bytes.
+
+    Raises:
+        TypeError: a model's class is not in `KINDS`.
+    """
+    arrays: Arrays = {}
+    kinds = {_class_of(kind): kind for kind in KINDS}
+    stored = {}
+    for name, one in model.models.items():
+        if type(one) not in kinds:
+            raise TypeError(f"{type(one).__name__} is no kind of model that is kept in a file: it is not in KINDS")
+        state = take_apart(one, type(one), arrays)
+        stored[name] = _Stored(kinds[type(one)], model.masses[name], state)
+    header = _Header(FORMAT, model.schema, stored, model.about, model.recalibration or msgspec.UNSET)
+    return safetensors.numpy.save(arrays, metadata={METADATA: msgspec.json.encode(header).decode()})
+
+
+def load(path: str | Path, learner: str | None = None, repeat: int = 0) -> StudyModel:
+    """The model in a file, or in the folder of a run: `expril.load("runs/wdbc-20261121-191915").predict_proba(table)`.
+
+    Args:
+        path: a model file, or a folder with a folder `models` of them.
+        learner: of a folder: whose; None where it holds those of one learner only.
+        repeat: of a folder: of which repeat.
+
+    Raises:
+        ConfigurationError: no such model, or a file that is none or damaged; says which there are.
+    """
+    where = Path(path)
+    return load_model(find_model(where, learner, repeat) if where.is_dir() else where)
+
+
+def load_model(path: str | Path) -> StudyModel:
+    """Read what `encode_model` wrote: `load_model(path).predict_proba(table)`.
+
+    Everything is checked before it is returned, down to one prediction; no code in the file is run, as it has none.
+
+    Raises:
+        ConfigurationError: no such file, another format, a kind of model that this version does not know, or damage.
+    """
+    where = Path(path)
+    if not where.is_file():
+        raise ConfigurationError(f"no model file {where}")
+    header, arrays = _read(where)
+    unknown = sorted({stored.kind for stored in header.models.values()} - KINDS.keys())
+    if unknown:
+        raise ConfigurationError(
+            f"{where} holds a kind of model that this ExPriL does not know ({printable(', '.join(unknown))}); "
+            "load it with the version that wrote it, or a newer one"
+        )
+    try:
+        models = {
+            name: put_together(stored.state, _class_of(stored.kind), arrays) for name, stored in header.models.items()
+        }
+        masses = {name: one.mass for name, one in header.models.items()}
+        found = StudyModel(header.schema, models, masses, header.about, header.recalibration or None)
+        _check(found)
+    except Exception as error:  # noqa: BLE001 - a damaged array may fail in whatever computes with it
+        said = printable(str(error)) if isinstance(error, ExprilError) else type(error).__name__
+        raise ConfigurationError(f"{where} is damaged: its models cannot be made from it ({said})") from None
+    return found
+
+
+def find_model(folder: Path, learner: str | None = None, repeat: int = 0) -> Path:
+    """The model file of a learner and repeat in a folder, or in its folder `models`, told by what each says of itself.
+
+    Raises:
+        ConfigurationError: there is none, or more than one; says whose there are.
+    """
+    files = sorted(folder.glob(f"*{SUFFIX}")) or sorted((folder / MODELS).glob(f"*{SUFFIX}"))
+    told = [(path, _read(path)[0].about) for path in files]
+    here = [(path, about) for path, about in told if about.get("repeat", "0") == str(repeat)]
+    found = [path for path, about in here if learner is None or about.get("learner") == learner]
+    if len(found) == 1:
+        return found[0]
+    there = ", ".join(f"{about.get('learner', path.name)} in repeat {about.get('repeat', 0)}" for path, about in told)
+    if not told:
+        raise ConfigurationError(f"{folder} holds no models; simulate keeps those of the first repeat (--models)")
+    if not found:
+        raise ConfigurationError(f"{folder} holds no such model; it holds those of {printable(there, 1000)}")
+    raise ConfigurationError(f"{folder} holds several models; say whose: learner=... of {printable(there, 1000)}")
+
+
+def _read(path: Path) -> tuple[_Header, Arrays]:
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            text = (file.metadata() or {}).get(METADATA)
+            arrays = {} if text is None else {name: np.array(file.get_tensor(name)) for name in file.offset_keys()}
+    except (OSError, safetensors.SafetensorError, TypeError, ValueError):
+        raise ConfigurationError(f"{path} is no model file, or is damaged") from None
+    if text is None:
+        raise ConfigurationError(f"{path} is no model file of ExPriL: it does not say what its arrays are")
+    try:
+        plain = msgspec.json.decode(text)
+        if not isinstance(plain, dict) or plain.get("format") != FORMAT:
+            raise ConfigurationError(f"{path} is not of format {FORMAT}, the one that this ExPriL reads")
+        return msgspec.convert(plain, _Header), arrays
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise ConfigurationError(f"{path} is damaged: {printable(str(error))}") from None
+
+
+def _check(model: StudyModel) -> None:
+    """One record of which nothing is known must get a prediction: arrays that do not fit each other raise."""
+    if not model.models:
+        raise ConfigurationError("there is none")
+    if model.recalibration is not None:
+        _check_recalibration(model.recalibration, model.schema)
+    numbers = sum(isinstance(attribute, NumericAttribute) for attribute in model.schema.attributes)
+    record = Records(
+        model.schema,
+        np.full((1, numbers), np.nan),
+        np.full((1, len(model.schema.attributes) - numbers), MISSING_CODE, np.int16),
+    )
+    shape: tuple[int, ...]
+    for one in model.models.values():
+        if model.schema.label_bounds is None:
+            said, shape = class_probabilities(one, record), (1, len(model.schema.classes))
+        elif isinstance(one, NumberModel):
+            said, shape = one.predict_number(record), (1,)
+        else:
+            raise ConfigurationError("a model of classes, but the label is a number")
+        if said.shape != shape or not np.isfinite(said).all():
+            raise ConfigurationError("a prediction is no number")
+
+
+def _class_of(kind: str) -> type[Any]:
+    found: type[Any] = pkgutil.resolve_name(KINDS[kind])
+    return found
+
+
+def _check_recalibration(found: Recalibration, schema: Schema) -> None:
+    """Raise ConfigurationError for a map that does not keep the order of risks, or a label that has not two classes."""
+    numbers = (found.intercept.value, found.slope.value, found.factor)
+    if len(schema.classes) != 2 or not np.isfinite(numbers).all() or found.slope.value <= 0.0:
+        raise ConfigurationError("its recalibration is none of two classes")

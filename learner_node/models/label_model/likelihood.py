@@ -1,0 +1,271 @@
+"""What the noisy counts of a cell say about its label signal and its mass.
+
+A cell holds `M` private records; a share `p = (1 + f) / 2` of them carries label 1. Its counts are
+modelled as Poisson, its answers as counts plus the noise that the mechanism is known to add, and `M`
+is integrated out under a Gamma prior. Nothing here knows about features or about the other cells' `f`.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.special import gammaincinv, gammaln, log_ndtr, logsumexp, ndtr
+
+from learner_node.models.label_model.summed_noise import (
+    SMALLEST_SCALE,
+    Floats,
+    Noises,
+    noise_law,
+    noise_log_pmf,
+    noises_by_label,
+    pair_variance,
+)
+
+SIGNAL_NODES: Floats = np.linspace(-1.0, 1.0, 81)
+"""The values of f, float64 (81,), on which site tables are given."""
+
+PROBIT = 2.0
+"""A record of latent g has P(label 1) = Phi(PROBIT g). Beyond g = -1 and 1 answers tell no more: P is .023, .977."""
+
+_MASS_NODES = 24
+_MASS_DEVIATIONS = 4.0
+# From this many records on, a Poisson count is taken as normal (its skewness is then 0.02).
+_LARGEST_EXACT_MASS = 3000.0
+_LARGEST_EXACT_COUNT = 6000
+_SQRT_RATE_STEP = 0.05
+_SMALLEST_LIKELIHOOD = 1e-300
+_MASS_SPREADS = (0.02, 0.1, 0.3, 0.8, 2.0)
+_MASS_REGIONS = 40
+
+
+@dataclass(frozen=True)
+class MassPrior:
+    """Independent Gamma priors of the cell masses.
+
+    Attributes:
+        mean: Expected number of target records, float64 (K,), positive.
+        shape: Gamma shape, float64 (K,), positive; the variance is `mean**2 / shape`.
+    """
+
+    mean: Floats
+    shape: Floats
+
+    def of(self, cells: NDArray[np.int64]) -> "MassPrior":
+        """Those of some cells."""
+        return MassPrior(self.mean[cells], self.shape[cells])
+
+
+@dataclass(frozen=True)
+class SiteTable:
+    """The likelihood of every cell's answer as a function of its label signal.
+
+    Attributes:
+        log_likelihood: log P(answer | f), float64 (K, 81), at `SIGNAL_NODES`; taken as constant outside.
+        mass: E[M | answer, f], float64 (K, 81), non-negative.
+    """
+
+    log_likelihood: Floats
+    mass: Floats
+
+
+def fit_mass_prior(
+    source_counts: Floats, totals: Floats, centres: Floats, *, total: float, variance: float
+) -> MassPrior:
+    """Choose a prior of the cell masses from the source's counts and the noisy totals (empirical Bayes).
+
+    The mean of a cell is its source count times the ratio of the two data sets' sizes, corrected, where
+    that is likelier, by shrunken ratios of forty regions of neighbouring cells. The spread has a part that
+    shrinks with the source count and one that does not, picked from five values. "Likelier" is by the
+    normal likelihood of the totals.
+
+    Args:
+        source_counts: Source records of the cells, float64 (K,), at least 1.
+        totals: Noisy number of target records of the cells, float64 (K,).
+        centres: Mean features of the cells, float64 (K, d).
+        total: Estimated number of target records, positive.
+        variance: Variance of the noise in one total.
+    """
+    ratio = total / float(source_counts.sum())
+    means = [ratio * source_counts]
+    if len(totals) > 2 * _MASS_REGIONS:
+        regional = _regional_ratios(totals, means[0], centres, variance)
+        means.append(np.maximum(regional * means[0], 0.3 * ratio))
+    best, best_fit = None, -np.inf
+    for mean in means:
+        for spread in _MASS_SPREADS:
+            prior = MassPrior(mean, 1.0 / (1.0 / source_counts + spread))
+            v = mean + mean**2 / prior.shape + variance
+            fit = -0.5 * float(np.sum((totals - mean) ** 2 / v + np.log(v)))
+            if best is None or fit > best_fit:
+                best, best_fit = prior, fit
+    assert best is not None  # noqa: S101 - the loops are never empty
+    return best
+
+
+def site_table(counts: Floats, prior: MassPrior, *, scale: float, noises: Noises) -> SiteTable:
+    """Return the exact likelihood of every cell's two noisy counts, the mass integrated out.
+
+    t_c(f) = integral of p(M) [Poisson(M p) * noise](n1) [Poisson(M (1-p)) * noise](n0) dM, where `*` is
+    convolution and p = (1 + f) / 2. The integral is a midpoint sum over 24 values of sqrt(M), placed where
+    the prior and the total put M. A cell of more than 3,000 records is taken as normal instead of Poisson.
+
+    Args:
+        counts: Noisy counts, float64 (K, 2), column 1 is label 1; rounded to integers, |count| <= 1e12.
+        prior: Priors of the K masses.
+        scale: Scale of one site's discrete Laplace noise; 0 is none.
+        noises: Number of noises in every count, or in those of label 0 and of label 1.
+    """
+    by_label = noises_by_label(noises)
+    mass, log_weight = _mass_quadrature(counts.sum(axis=1), prior, pair_variance(scale, noises), scale)
+    share = 0.5 * (1.0 + SIGNAL_NODES)
+    large = mass[:, -1] > _LARGEST_EXACT_MASS
+    joint = np.empty((len(counts), _MASS_NODES, len(share)))
+    for rows, count_log_likelihood in ((large, _normal_log_likelihood), (~large, _exact_log_likelihood)):
+        if rows.any():
+            rates = mass[rows][:, :, None] * np.stack([1.0 - share, share])[:, None, None, :]
+            joint[rows] = log_weight[rows][:, :, None]
+            for label in (0, 1):
+                joint[rows] += count_log_likelihood(counts[rows, label], rates[label], scale, by_label[label])
+    top = joint.max(axis=1)
+    weight = np.exp(joint - top[:, None, :])
+    normaliser = weight.sum(axis=1)
+    return SiteTable(
+        log_likelihood=top + np.log(normaliser),
+        mass=np.einsum("kmf,km->kf", weight, mass) / normaliser,
+    )
+
+
+def expected_mass_prior(source_counts: Floats, masses: Floats, spread: float) -> MassPrior:
+    """Prior of the masses of cells that were not counted themselves.
+
+    Args:
+        source_counts: Source records of the cells, float64 (K,), at least 1.
+        masses: Expected target records of the cells, float64 (K,), positive.
+        spread: Variance of a mass relative to its square, beside what the source's counts leave open; positive.
+    """
+    return MassPrior(masses, 1.0 / (1.0 / source_counts + spread))
+
+
+def signed_site_table(differences: Floats, prior: MassPrior, *, scale: float, noises: float) -> SiteTable:
+    """Return the likelihood of every cell's noisy signed count, the mass integrated out under its prior.
+
+    Given M and f, label 1 less label 0 is a difference of two Poisson counts: mean M f, variance M, here taken as
+    normal. Of the noises one keeps its exponential tails and the others add their variance to the normal's.
+
+    Args:
+        differences: float64 (K,), label 1 less label 0.
+        prior: Priors of the K masses.
+        scale: Scale of one site's discrete Laplace noise; 0 is none.
+        noises: Number of noises in every difference.
+    """
+    position = (np.arange(_MASS_NODES) + 0.5) / _MASS_NODES
+    quantiles = gammaincinv(prior.shape[:, None], position)
+    mass: Floats = np.maximum(quantiles * (prior.mean / prior.shape)[:, None], 1e-3)
+    variance = np.maximum(mass, 1.0)[:, :, None] + (noises - 1) * noise_law(scale).variance()
+    error = differences[:, None, None] - mass[:, :, None] * SIGNAL_NODES
+    joint = _normal_and_laplace_log_density(error, variance, max(scale, SMALLEST_SCALE))
+    log_likelihood: Floats = logsumexp(joint, axis=1) - np.log(_MASS_NODES)
+    # What a signed count says of the mass hangs on f; where f is shrunk, it would say too much.
+    return SiteTable(log_likelihood, np.broadcast_to(prior.mean[:, None], log_likelihood.shape))
+
+
+def _normal_and_laplace_log_density(x: Floats, variance: Floats, scale: float) -> Floats:
+    """Log density at x of a normal with mean 0 plus a Laplace variable of that scale, in closed form."""
+    deviation = np.sqrt(variance)
+    reach = variance / scale
+    sides = [sign * x / scale + log_ndtr((-sign * x - reach) / deviation) for sign in (-1.0, 1.0)]
+    density: Floats = np.logaddexp(*sides) + 0.5 * variance / scale**2 - np.log(2.0 * scale)
+    return density
+
+
+def _regional_ratios(totals: Floats, expected: Floats, centres: Floats, variance: float) -> Floats:
+    """Target-to-expected ratio of each cell's region, shrunk to 1 by its own noise, float64 (K,)."""
+    region = fcluster(linkage(centres, "ward"), _MASS_REGIONS, criterion="maxclust") - 1
+    foreseen: Floats = np.bincount(region, weights=expected).astype(np.float64)
+    observed: Floats = np.bincount(region, weights=totals).astype(np.float64)
+    noise: Floats = np.bincount(region).astype(np.float64) * variance
+    ratios: Floats = shrunken_ratios(observed, foreseen, noise)[region]
+    return ratios
+
+
+def shrunken_ratios(observed: Floats, foreseen: Floats, variance: Floats) -> Floats:
+    """Ratios of noisy masses to foreseen ones, shrunk to 1 by what noise and sampling explain of their spread.
+
+    Args:
+        observed: Noisy numbers of target records of G regions, float64 (G,).
+        foreseen: The numbers that the source foretells, float64 (G,), non-negative.
+        variance: Of the noise in each, float64 (G,).
+
+    Returns:
+        float64 (G,), at least 0.05.
+    """
+    foreseen = np.maximum(foreseen, 1e-9)
+    error = (np.maximum(observed, 1.0) + variance) / np.maximum(foreseen, 1.0) ** 2
+    excess = observed / foreseen - 1.0
+    signal = max(float(np.mean(excess**2 - error)), 0.0)
+    ratios: Floats = np.maximum(1.0 + excess * signal / (signal + error), 0.05)
+    return ratios
+
+
+def _mass_quadrature(totals: Floats, prior: MassPrior, variance: float, scale: float) -> tuple[Floats, Floats]:
+    """Masses (K, 24), ascending, and log of prior density times spacing, of a midpoint rule in sqrt(M)."""
+    prior_variance = prior.mean**2 / prior.shape
+    surprise = np.abs(totals - prior.mean)
+    # The Laplace law's tails are linear: far out, |x| * scale is the variance of the normal as steep.
+    total_variance = np.maximum(variance + np.maximum(totals, prior.mean), surprise * scale)
+    both = prior_variance + total_variance
+    centre = (totals * prior_variance + prior.mean * total_variance) / both
+    reach = _MASS_DEVIATIONS * np.sqrt(prior_variance * total_variance / both)
+    high = np.sqrt(np.maximum(centre + reach, 0.1 * prior.mean))
+    low = np.minimum(np.sqrt(np.maximum(centre - reach, 0.0)), 0.9 * high)
+    step = (high - low) / _MASS_NODES
+    root = low[:, None] + step[:, None] * (np.arange(_MASS_NODES) + 0.5)
+    mass: Floats = root**2
+    rate, shape = (prior.shape / prior.mean)[:, None], prior.shape[:, None]
+    log_density = shape * np.log(rate) - gammaln(shape) + (shape - 1.0) * np.log(mass) - rate * mass
+    log_weight: Floats = log_density + np.log(2.0 * root * step[:, None])
+    return mass, log_weight
+
+
+def _normal_log_likelihood(counts: Floats, rates: Floats, scale: float, noises: float) -> Floats:
+    """Log density of counts (k,) at rates (k, m, f), as normal and no sharper than the nodes of f."""
+    variance = np.maximum(rates, 1.0) + noise_law(scale).variance(noises) + (rates / 64.0) ** 2
+    values: Floats = -0.5 * ((counts[:, None, None] - rates) ** 2 / variance + np.log(2.0 * np.pi * variance))
+    return values
+
+
+def _exact_log_likelihood(counts: Floats, rates: Floats, scale: float, noises: float) -> Floats:
+    """Log of (Poisson * noise)(count) for counts (k,) at rates (k, m, f), interpolated in sqrt(rate)."""
+    top = float(rates.max())
+    roots = np.arange(np.ceil(np.sqrt(top) / _SQRT_RATE_STEP) + 2.0) * _SQRT_RATE_STEP
+    true_counts = np.arange(int(top + 8.0 * np.sqrt(top) + 16.0))
+    grid_rates = np.maximum(roots**2, 1e-12)[:, None]
+    poisson = np.exp(true_counts * np.log(grid_rates) - grid_rates - gammaln(true_counts + 1.0))
+    bounded = np.clip(np.rint(counts), -_LARGEST_EXACT_COUNT, _LARGEST_EXACT_COUNT).astype(np.int64)
+    difference = np.abs(bounded - true_counts[:, None])
+    log_noise = noise_log_pmf(np.arange(difference.max() + 1), scale, noises)[difference]
+    largest = log_noise.max(axis=0)
+    likelihood = poisson @ np.exp(log_noise - largest)
+    table = (np.log(np.maximum(likelihood, _SMALLEST_LIKELIHOOD)) + largest).T.ravel()
+    position = np.sqrt(rates) / _SQRT_RATE_STEP
+    cell = position.astype(np.int64)
+    fraction = position - cell
+    cell += np.arange(len(counts))[:, None, None] * len(roots)
+    values: Floats = table[cell] * (1.0 - fraction) + table[cell + 1] * fraction
+    return values
+
+
+def at_latent_nodes(rows: Floats) -> Floats:
+    """Rows at `SIGNAL_NODES` of f, float64 (K, 81), as rows at the same nodes of g: f = 2 Phi(PROBIT g) - 1."""
+    position = ndtr(PROBIT * SIGNAL_NODES) * (len(SIGNAL_NODES) - 1)
+    index = np.minimum(position.astype(np.int64), len(SIGNAL_NODES) - 2)
+    fraction = position - index
+    moved: Floats = rows[:, index] * (1.0 - fraction) + rows[:, index + 1] * fraction
+    return moved
+
+
+def expected_share(mean: Floats, variance: Floats) -> Floats:
+    """E[Phi(PROBIT g)] for normal g, float64 (n,) (Rasmussen & Williams 2006, Eq. 3.82)."""
+    share: Floats = ndtr(PROBIT * mean / np.sqrt(1.0 + PROBIT**2 * variance))
+    return share

@@ -1,0 +1,118 @@
+"""More than two classes: one label model a class, of that class against the rest, brought to a common scale.
+
+Of a cell's C counts, each with m noises, the model of class c sees two: its own, and the sum of the others with
+(C - 1) m noises. All C models see the same total, so they agree on the masses.
+
+What each says apart, p_c, becomes p_c / (1 - p_c)^t, over the sum of these. With t = 1 that is how likely one model is
+right and all others are wrong, if they err independently; with t = 0 what they say is only scaled. Of ten classes each
+model sees little, and all of them together know more; of three, what one knows the others repeat. So t is told by how
+well held-out cells are foretold.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learner_node.models.label_model.cell_posterior import CellPosterior
+from learner_node.models.label_model.gaussian_process import fit_with_cell_posterior
+from learner_node.models.label_model.mixture import LabelModel
+from learner_node.models.label_model.observations import Observation
+
+Floats = NDArray[np.float64]
+
+LEAST_PROBABILITY = 1e-3
+"""No class is ruled out, and none is certain, by a model that was fitted to that class alone."""
+_EXCLUSIONS: Floats = np.linspace(0.0, 1.0, 21)
+
+
+@dataclass(frozen=True)
+class ClassesLabelModel:
+    """P(class c | instance) as inferred from noisy counts.
+
+    Attributes:
+        source_mass: estimated number of target records that each source record stands for, float64 (n_s,).
+        models: one a class.
+        exclusion: t, how far one class's evidence is evidence against the others, in [0, 1].
+    """
+
+    source_mass: Floats
+    models: tuple[LabelModel, ...]
+    exclusion: float = 0.0
+
+    def probabilities(self, features: Floats) -> Floats:
+        """Return the class probabilities, float64 (n, C); each row is positive and adds up to 1.
+
+        Args:
+            features: Instances on the scale of the fit, float64 (n, d), finite.
+
+        Raises:
+            ValueError: `features` has another shape or holds infinities or NaNs.
+        """
+        return together(np.column_stack([model.probability(features) for model in self.models]), self.exclusion)
+
+
+def together(apart: Floats, exclusion: float) -> Floats:
+    """Class probabilities, float64 (n, C), rows adding up to 1, from each class's against the rest; see the module.
+
+    Args:
+        apart: P(class c) as its own model says it, float64 (n, C), in [0, 1].
+        exclusion: t, in [0, 1].
+    """
+    positive = relative(apart, exclusion)
+    result: Floats = positive / positive.sum(axis=1, keepdims=True)
+    return result
+
+
+def relative(apart: Floats, exclusion: float) -> Floats:
+    """Odds p / (1 - p)^t of `together`, before it is divided by the sum: float64 of any one shape, positive."""
+    sure = np.clip(apart, LEAST_PROBABILITY, 1.0 - LEAST_PROBABILITY)
+    result: Floats = sure / (1.0 - sure) ** exclusion
+    return result
+
+
+def fit_classes_label_model(
+    features: Floats, cells: NDArray[np.int64], counts: Floats, *, scale: float, noises: float, seed: int
+) -> tuple[ClassesLabelModel, tuple[CellPosterior, ...]]:
+    """Infer class probabilities from the noisy class counts of cells.
+
+    Args:
+        features: Source records, standardised, float64 (n_s, d), n_s >= 2, d >= 1, finite.
+        cells: Cell of each source record, integer (n_s,), in [0, K).
+        counts: Noisy counts, float64 (K, C), finite, C >= 2: target records of each class, summed over the sites.
+        scale: Scale of the discrete Laplace noise of one site; 0 is no noise.
+        noises: Number of independent noises in each count, at least 1.
+        seed: Seed of the random features, non-negative; one for all classes.
+
+    Returns:
+        The model, and the cells' posterior of each class against the rest, which are large and predict nothing; a pure
+        function of the arguments.
+
+    Raises:
+        ValueError: A shape, type or range is not as above.
+    """
+    numbers = np.asarray(counts, dtype=np.float64)
+    if numbers.ndim != 2 or numbers.shape[1] < 2:
+        raise ValueError(f"counts must have shape (K, C) with at least two classes, not {numbers.shape}")
+    total = numbers.sum(axis=1)
+    by_label = (noises * (numbers.shape[1] - 1), noises)
+    observed = [Observation(cells, np.column_stack([total - own, own]), scale, by_label) for own in numbers.T]
+    models, posteriors = zip(*(fit_with_cell_posterior(features, each, seed=seed) for each in observed), strict=True)
+    mass = np.mean([model.source_mass for model in models], axis=0)
+    return ClassesLabelModel(mass, models, _exclusion(posteriors)), posteriors
+
+
+def _exclusion(posteriors: tuple[CellPosterior, ...]) -> float:
+    """Posterior mean of t, uniform before, from how likely the shares that it makes of held-out ones make all answers.
+
+    C answers of a cell share their total, so they count for C - 1.
+    """
+    held = np.column_stack([posterior.held_out_share() for posterior in posteriors])
+    found = np.array(
+        [
+            sum(each.log_likelihood(own) for each, own in zip(posteriors, together(held, t).T, strict=True))
+            for t in _EXCLUSIONS
+        ]
+    )
+    weight = np.exp((found - found.max()) * (1.0 - 1.0 / len(posteriors)))
+    return float(weight @ _EXCLUSIONS / weight.sum())

@@ -1,0 +1,205 @@
+"""Label problems that a learner must reckon with before it knows any label, for quotes.
+
+No unlabelled record tells how common label 1 is, how much of the label the attributes explain, or how simply they do.
+The prior is spread over all three, so that real problems lie within it; what is known of the first two may be stated.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaincinv, ndtr
+from scipy.stats import qmc
+
+from learner_node.models.label_model.random_features import blocks, bounded, draw_frequencies, stationary_features
+from learner_node.scores.auc import expected_auc
+from protocol.errors import ConfigurationError
+
+Floats = NDArray[np.float64]
+Range = tuple[float, float]
+
+DIFFICULTIES = ("easy", "middling", "hard")
+"""Thirds of the problems: linear along the records' main axes, bent, and of many regions across all axes."""
+_PREVALENCE_SHAPES = (1.5, 1.5)
+"""Of the Beta law of the share of label 1; its 5 and 95 % points are .10 and .90."""
+_UNEXPLAINED_POWER = 3.0
+"""The unexplained share of the latent variance is the cube of an even draw; see `Belief`."""
+_MOST_EXPLAINED = 0.9999
+_ALIGNMENTS = (4.0, 2.0, 1.0, 0.0)
+"""Powers of a principal component's variance, on top of its own, by which it counts; the simplest problem's first."""
+_LENGTH_SCALES = (4.0, 2.0, 1.0, 0.5, 0.25)
+_HALVINGS = 30
+_HALVINGS_OF_AUC = 12
+_QUANTILES = 300
+_OWN_STREAM = 1_000_003
+
+
+@dataclass(frozen=True)
+class Belief:
+    """What is known of the labels before anything is asked; each is drawn evenly from its range.
+
+    Attributes:
+        prevalence: share of label 1 among the private records; None knows nothing and takes Beta(3/2, 3/2).
+        best_auc: area under the ROC curve of perfect knowledge of P(label 1 | record); None knows nothing. The
+            attributes then explain a share r of the latent variance, 1 - r being the cube of an even draw: the 5, 50
+            and 95 % points of r are .14, .88 and .9999.
+
+    Raises:
+        ConfigurationError: a range beyond what can be, or with its ends exchanged.
+    """
+
+    prevalence: Range | None = None
+    best_auc: Range | None = None
+
+    def __post_init__(self) -> None:
+        for name, ends, least, most in (
+            ("prevalence", self.prevalence, 0.001, 0.999),
+            ("best AUC", self.best_auc, 0.51, 0.999),
+        ):
+            if ends is not None and not least <= ends[0] <= ends[1] <= most:
+                raise ConfigurationError(
+                    f"{name} must be a number or a range from {least} to {most}, such as {least + 0.2:.2f} or "
+                    f"{least + 0.2:.2f}-{least + 0.3:.2f}"
+                )
+
+
+@dataclass(frozen=True)
+class PriorProblems:
+    """Problems on the same source records.
+
+    Attributes:
+        probability: P(label 1) of each source record in each problem, float64 (n_s, P), in [0, 1].
+        difficulty: place in `DIFFICULTIES` of each, int64 (P,).
+        majority: what always answering the likelier class scores, float64 (P,).
+        best: what knowing `probability` scores, float64 (P,).
+        best_auc: the area under the ROC curve that knowing `probability` has, float64 (P,).
+    """
+
+    probability: Floats
+    difficulty: NDArray[np.int64]
+    majority: Floats
+    best: Floats
+    best_auc: Floats
+
+
+def draw_prior_problems(
+    features: Floats | Sequence[Floats], count: int, seed: int, belief: Belief | None = None
+) -> PriorProblems:
+    """Draw problems that cover the prior evenly: a Halton sequence, its digits shuffled (Owen 2017).
+
+    A record has label 1 where sqrt(r) g + sqrt(1 - r) e exceeds a threshold: g is a standardised signal, e standard
+    normal, r the explained share; the threshold gives the prevalence. g is sqrt(a) times a linear function plus
+    sqrt(1 - a) times a draw from the label model's stationary kernel. One number u, even on [0, 1], says how far g is
+    from simple: a falls from 1 (for a third of all u) to 0, the length-scale from 4 to 1/4, and the power by which g
+    prefers the records' main axes from 4 to 0. The random features are not those of any fit.
+
+    Args:
+        features: Source records, standardised, float64 (n_s, d), n_s >= 2; or, for each problem, those of their
+            coordinates that carry its signal.
+        count: Number of problems P, at least 1; of any three on end, each is of another difficulty.
+        seed: Non-negative; equal arguments give equal problems, and fewer are the first of more.
+        belief: What is known; None is nothing.
+    """
+    known = belief or Belief()
+    # Base 3 for u: its thirds come in turn.
+    share, u, ones = qmc.Halton(3, scramble=True, rng=np.random.default_rng([_OWN_STREAM, seed])).random(count).T
+    prevalence = _within(known.prevalence, ones) if known.prevalence else betaincinv(*_PREVALENCE_SHAPES, ones)
+    if isinstance(features, np.ndarray):
+        signal = _signals(bounded(features), u, seed)
+    else:
+        each = (_signals(bounded(one), u[at : at + 1], seed + at) for at, one in enumerate(features))
+        signal = np.concatenate(list(each), axis=1)
+    if known.best_auc:
+        explained = _explained_of(signal, prevalence, _within(known.best_auc, share))
+    else:
+        explained = np.minimum(1.0 - share**_UNEXPLAINED_POWER, _MOST_EXPLAINED)
+    probability = _probability(signal, explained, prevalence)
+    means = probability.mean(axis=0)
+    return PriorProblems(
+        probability=probability,
+        difficulty=np.minimum((u * len(DIFFICULTIES)).astype(np.int64), len(DIFFICULTIES) - 1),
+        majority=np.maximum(means, 1.0 - means),
+        best=np.maximum(probability, 1.0 - probability).mean(axis=0),
+        best_auc=_own_auc(probability),
+    )
+
+
+def _within(ends: Range, place: Floats) -> Floats:
+    return ends[0] + (ends[1] - ends[0]) * place
+
+
+def _signals(rows: Floats, u: Floats, seed: int) -> Floats:
+    """Standardised signals, float64 (n_s, P)."""
+    frequencies = draw_frequencies(rows.shape[1], int(np.random.default_rng([_OWN_STREAM, seed, 1]).integers(2**31)))
+    draws = [np.random.default_rng([_OWN_STREAM, seed, 2, number]) for number in range(len(u))]
+    slopes = np.column_stack([rng.standard_normal(rows.shape[1]) for rng in draws])
+    weights = np.column_stack([rng.standard_normal(2 * frequencies.shape[1]) for rng in draws]).astype(np.float32)
+    straight, bent = np.empty((2, len(rows), len(u)))
+    aligned, scale = (
+        np.minimum((u * len(each)).astype(np.int64), len(each) - 1) for each in (_ALIGNMENTS, _LENGTH_SCALES)
+    )
+    for which, power in enumerate(_ALIGNMENTS):
+        turned = _aligned(rows, power)
+        straight[:, aligned == which] = turned @ slopes[:, aligned == which]
+        scales = np.unique(scale[aligned == which])
+        for block in blocks(len(rows)):
+            phases = turned[block] @ frequencies
+            for number in scales:
+                chosen = (scale == number) & (aligned == which)
+                bent[block, chosen] = stationary_features(phases / _LENGTH_SCALES[number]) @ weights[:, chosen]
+    linear = np.clip(1.5 * (1.0 - u), 0.0, 1.0)
+    return _standardised(np.sqrt(linear) * _standardised(straight) + np.sqrt(1.0 - linear) * _standardised(bent))
+
+
+def _aligned(rows: Floats, power: float) -> Floats:
+    """Principal components, each times its variance to the power of a half of `power`, brought to mean square 1."""
+    centred = rows - rows.mean(axis=0)
+    variance, axes = np.linalg.eigh(centred.T @ centred / len(rows))
+    turned: Floats = centred @ axes * np.maximum(variance, 0.0) ** (0.5 * power)
+    size = float(np.sqrt(np.mean(turned**2)))
+    return turned / size if size > 0 else turned
+
+
+def _standardised(columns: Floats) -> Floats:
+    spread = columns.std(axis=0)
+    result: Floats = (columns - columns.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    return result
+
+
+def _probability(signal: Floats, explained: Floats, prevalence: Floats) -> Floats:
+    """P(label 1) of (n_s, P) signals, whose means over the records are the prevalences, float64 (n_s, P)."""
+    slopes = signal * np.sqrt(explained / (1.0 - explained))
+    few = _thinned(slopes)
+    high = np.abs(few).max(axis=0) + 8.0
+    low = -high
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        below = ndtr(few + middle).mean(axis=0) < prevalence
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    result: Floats = ndtr(slopes + 0.5 * (low + high))
+    return result
+
+
+def _explained_of(signal: Floats, prevalence: Floats, wanted: Floats) -> Floats:
+    """The explained shares whose best AUC is `wanted`, or the nearest that the source allows, float64 (P,)."""
+    few = _thinned(signal)
+    low, high = np.zeros(len(wanted)), np.full(len(wanted), _MOST_EXPLAINED)
+    for _ in range(_HALVINGS_OF_AUC):
+        middle = 0.5 * (low + high)
+        below = _own_auc(_probability(few, middle, prevalence)) < wanted
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    explained: Floats = 0.5 * (low + high)
+    return explained
+
+
+def _thinned(columns: Floats) -> Floats:
+    """Quantiles that stand for each column, float64 (at most 300, P): a tenth of the time, and as good here."""
+    if len(columns) <= _QUANTILES:
+        return columns
+    places = ((np.arange(_QUANTILES) + 0.5) / _QUANTILES * len(columns)).astype(np.int64)
+    return np.asarray(np.sort(columns, axis=0)[places])
+
+
+def _own_auc(probability: Floats) -> Floats:
+    return np.array([expected_auc(column, column) for column in probability.T])

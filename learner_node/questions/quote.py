@@ -1,0 +1,385 @@
+"""What a study would bring, before anything is asked: noise, cost, scores to reckon with, from the source alone.
+
+Labels are drawn from a broad prior, a synthetic target of the declared size is drawn from the source, the strategy asks
+it as it would ask curators, and its model is scored on the source. How well a model can do at all hangs on what no
+unlabelled record tells; what the noise takes away from it hangs on that much less. Both are told apart.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learner_node.kinds import READERS
+from learner_node.models.label_model import MOST_CELLS
+from learner_node.models.label_model.prior import DIFFICULTIES, Belief, PriorProblems, draw_prior_problems
+from learner_node.questions.rehearsal import CARRIERS, CellsForeseen, Rehearsal, carriers, rehearse
+from learner_node.strategies import ANY_LABEL, make_strategy, option_names
+from learner_node.strategies.base import UNWILLING, Conversation, Problem, Willing, assumed_size
+from learner_node.strategies.cells import CellsStrategy
+from learner_node.strategies.options import exact_shares, names_of
+from learner_node.strategies.selected import choice_of, chosen_by_rule, is_wide, why_not_chosen
+from learner_node.study.pooling import SecurePool
+from learner_node.study.reading import Precision, not_foreseen, questions
+from protocol.errors import ConfigurationError
+from protocol.kinds import QUERY_KINDS
+from protocol.plans import Plan
+from protocol.records import Records
+
+Floats = NDArray[np.float64]
+Progress = Callable[[str, int, int], None]
+
+CELLS_STRATEGY = "cells"
+CHOSEN, NETWORKS = "chosen", "networks"
+"""Options of it."""
+MOST_SITES = 1000
+MOST_TARGET_SIZE = 10_000_000
+FORESEEN, REHEARSED = 300, 12
+"""Problems unless told otherwise: where all fits are foreseen at once, and where each is made."""
+KEPT_RECORDS, KEPT_PER_CELL = 2000, 4
+"""Source records on which studies are simulated; more move no score by as much as another seed does."""
+NO_NOISE = Fraction(10**6)
+"""Epsilon whose noise is 0 in every draw."""
+WHAT = "simulated studies"
+_FACTORS = (Fraction(1, 2), Fraction(1), Fraction(2))
+_SHARES = ((1, 1), (1, 3), (3, 1))
+"""Of the budget for two rounds, where a strategy takes any."""
+_OUTSIDE = 0.025
+"""Share of the problems beyond each end of a range that is quoted as one of 90 %; see docs/quote.md."""
+_LEAST_GAIN = 0.005
+"""Mean accuracy by which another plan must be better to be suggested."""
+_STUDIES = 60
+"""Rehearsed studies that a quote of several rows makes, about, unless the number of problems is given."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """One score over the simulated problems; all in [0, 1] but `lost`, which is in [-1, 1].
+
+    Attributes:
+        mean: over the problems.
+        low, high: the range to reckon with, rounded outwards to hundredths: 95 % of the problems lie in it, and it is
+            quoted as one of 90 %, since real problems differ from the prior's.
+        best: mean of what knowing P(label | record) exactly would score.
+        without_noise: mean of what the same strategy would learn from exact answers.
+        lost: mean of what noise takes from that.
+        lost_low, lost_high: range of it, as above.
+    """
+
+    mean: float
+    low: float
+    high: float
+    best: float
+    without_noise: float
+    lost: float
+    lost_low: float
+    lost_high: float
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """What one plan brings over the simulated problems.
+
+    Attributes:
+        problems: how many.
+        accuracy: share of records whose label is predicted.
+        auc: area under the ROC curve: how well the model ranks, however rare a label is.
+        majority: mean of what the majority class would score in accuracy.
+        beats_majority: share of problems whose model's accuracy beats the majority class.
+        by_difficulty: mean accuracy of the easy, middling and hard problems.
+    """
+
+    problems: int
+    accuracy: Scores
+    auc: Scores
+    majority: float
+    beats_majority: float
+    by_difficulty: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class QuoteRow:
+    """One way to spend one epsilon.
+
+    Attributes:
+        epsilon: at each curator, exact.
+        cost: of the plan at a curator, exact; equals epsilon.
+        options: of the strategy.
+        split: share of epsilon of each question, exact; they sum to 1.
+        precision: of the question that has the most cells, the first of such.
+        simulated: scores; None where the label is not of two classes: there is no prior of such labels.
+        accuracies: of the simulated problems, (problems,), in the same order in every row.
+        usual: what the strategy does when it is not told otherwise.
+        suggested: the usual one, unless another is better on these problems by more than two standard errors and half a
+            point of accuracy.
+        chosen: attributes that each curator chooses first.
+    """
+
+    epsilon: Fraction
+    cost: Fraction
+    options: Mapping[str, Any]
+    split: tuple[Fraction, ...]
+    precision: Precision
+    simulated: Simulated | None
+    accuracies: tuple[float, ...]
+    usual: bool
+    suggested: bool = False
+    chosen: int = 0
+
+    @property
+    def queries(self) -> int:
+        """Number of questions."""
+        return len(self.split)
+
+
+def quote(  # noqa: PLR0913 - each is stated alone
+    source: Records,
+    *,
+    strategy: str = CELLS_STRATEGY,
+    options: Mapping[str, Any] | None = None,
+    epsilons: Sequence[Fraction],
+    sites: int = 1,
+    target_size: int | None = None,
+    most_records_per_unit: int = 1,
+    pool: SecurePool | None = None,
+    willing: Willing = UNWILLING,
+    belief: Belief | None = None,
+    problems: int | None = None,
+    seed: int = 0,
+    progress: Progress = lambda what, done, total: None,  # noqa: ARG005
+) -> list[QuoteRow]:
+    """Quote plans at several epsilons with several numbers of cells (`cells`) or splits of the budget (two rounds).
+
+    Every row is simulated on the same problems, so that rows of one epsilon differ by the plan and not by luck. With a
+    label that is not of two classes, rows have costs, noise and precision alone, of the usual plan.
+
+    Args:
+        source: the learner's encoded records, at least two; of the population that curators count.
+        strategy: key of `STRATEGIES`.
+        options: of the strategy; with "cells" among them (strategy `cells`) only that number is tried, else the
+            strategy's rule, half of it and twice it. With "shares" among them only those are tried, else, for
+            strategies of two rounds, equal ones, 1 to 3 and 3 to 1.
+        epsilons: to spend at each curator, positive, exact, distinct.
+        sites: curators whose answers are summed, at most MOST_SITES.
+        target_size: private records that count at all of them together, at most MOST_TARGET_SIZE; None: each has as
+            many as the source.
+        most_records_per_unit: contribution bound c.
+        pool: of these curators, where they sum securely; None: each adds noise of its own.
+        willing: what the curators do beyond counting.
+        belief: what is known of the labels; None is nothing.
+        problems: simulated problems per row, at least 3; None takes 300 for `cells`, for other strategies 12 or, with
+            many rows, as few as 4.
+        seed: of everything random here; equal arguments give equal rows.
+        progress: called with (what, done, total).
+
+    Returns:
+        Rows by epsilon, then number of cells or split.
+
+    Raises:
+        ConfigurationError: an argument out of its range, or a strategy or option that does not exist.
+    """
+    size = assumed_size([None] * sites, len(source)) if target_size is None else target_size
+    _check(source, strategy, epsilons, sites, size, most_records_per_unit, problems)
+    told = dict(options or {})
+    at = {
+        epsilon: Problem(source, epsilon, sites, size, most_records_per_unit, seed, pool=pool, willing=willing)
+        for epsilon in (*epsilons, NO_NOISE)
+    }
+    if len(source.schema.classes) != 2:
+        return [_unlabelled_row(at[epsilon], strategy, told) for epsilon in epsilons]
+    choices = {epsilon: _choices(problem, strategy, told) for epsilon, problem in at.items()}
+    # Exact answers first: what all rows are held against.
+    asked = [(at[NO_NOISE], *next(each for each in choices[NO_NOISE] if each[1]))]
+    asked += [(at[epsilon], *choice) for epsilon in epsilons for choice in choices[epsilon]]
+    kept = _kept(source, max(each.get("cells") or 0 for _, each, _ in asked), seed)
+    asked = [(replace(problem, source=kept), each, usual) for problem, each, usual in asked]
+    at_once = [_at_once(problem, strategy, chosen) for problem, chosen, _ in asked]
+    slow = len(asked) - sum(at_once)
+    number = problems or (max(4, min(REHEARSED, _STUDIES // slow)) if slow else FORESEEN)
+    progress(WHAT, 0, len(asked) * number)
+    drawn = draw_prior_problems(carriers(kept, number, seed), number, seed, belief)
+    foreseen = CellsForeseen(kept, drawn, seed=seed) if any(at_once) else None
+    found: list[Rehearsal] = []
+    for place, (problem, chosen, _) in enumerate(asked):
+        if foreseen and at_once[place]:
+            found.append(foreseen.rehearse(problem, {name: chosen[name] for name in chosen if name != CHOSEN}))
+        else:
+            own = {NETWORKS: False, **chosen} if strategy == CELLS_STRATEGY else chosen
+            tick = partial(_tick, progress, place * number, len(asked) * number)
+            found.append(rehearse(problem, strategy, own, drawn, seed=seed, tick=tick))
+        progress(WHAT, (place + 1) * number, len(asked) * number)
+    rows = [_row(*each, strategy, drawn, here, found[0]) for each, here in zip(asked[1:], found[1:], strict=True)]
+    chosen_rows = [_suggested([row for row in rows if row.epsilon == epsilon]) for epsilon in epsilons]
+    return [replace(row, suggested=any(row is best for best in chosen_rows)) for row in rows]
+
+
+def many_attributes(problem: Problem, strategy: str, options: Mapping[str, Any]) -> list[str]:
+    """What a quote says of a source so wide that attributes are chosen first; nothing of another."""
+    if strategy != CELLS_STRATEGY or not is_wide(problem.source):
+        return []
+    first = choice_of(problem, options.get(CHOSEN))
+    told = f"each curator first chooses {first.chosen} attributes at {first.share} of epsilon" if first else ""
+    lines = f"simulated: {CARRIERS} of the source's many attributes carry the signal", told
+    return [line for line in (*lines, "" if CHOSEN in options else why_not_chosen(problem)) if line]
+
+
+def _at_once(problem: Problem, strategy: str, options: Mapping[str, Any]) -> bool:
+    """Whether the fits of all problems are foreseen together: of `cells`, unless attributes are chosen first."""
+    return strategy == CELLS_STRATEGY and choice_of(problem, options.get(CHOSEN)) is None
+
+
+def _tick(progress: Progress, before: int, total: int, done: int) -> None:
+    progress(WHAT, before + done, total)
+
+
+def _check(
+    source: Records, strategy: str, epsilons: Sequence[Fraction], sites: int, size: int, most: int, problems: int | None
+) -> None:
+    """Raise ConfigurationError for what cannot be quoted, before anything is drawn."""
+    least = {"epsilons": len(epsilons), "sites": sites, "most_records_per_unit": most, "target_size": size}
+    for name, value in least.items():
+        if value < 1:
+            raise ConfigurationError(f"{name} must be at least 1, not {value}")
+    for name, value, limit in (("sites", sites, MOST_SITES), ("target_size", size, MOST_TARGET_SIZE)):
+        if value > limit:
+            raise ConfigurationError(f"{name} is {value}, and a quote simulates at most {limit}; state a smaller one")
+    lawful = all(epsilon > 0 for epsilon in epsilons) and len(set(epsilons)) == len(epsilons)
+    fewest = len(DIFFICULTIES)
+    if (problems is not None and problems < fewest) or len(source) < 2 or not lawful:
+        raise ConfigurationError(
+            f"a quote needs distinct positive epsilons, at least two source records and at least {fewest} problems"
+        )
+    option_names(strategy)  # says so where there is no such strategy
+    if len(source.schema.classes) != 2 and strategy not in ANY_LABEL:
+        raise ConfigurationError(
+            f"strategy {strategy!r} is for a label of two classes, and {source.schema.label!r} is another; "
+            f"quote {' or '.join(sorted(ANY_LABEL))}"
+        )
+
+
+def _kept(source: Records, cells: int, seed: int) -> Records:
+    """The source, or a random part of it that is large enough for the cells."""
+    most = max(KEPT_RECORDS, KEPT_PER_CELL * cells)
+    if len(source) <= most:
+        return source
+    return source.take(np.sort(np.random.default_rng(seed).choice(len(source), most, replace=False)))
+
+
+def _suggested(rows: Sequence[QuoteRow]) -> QuoteRow:
+    """Of the rows of one epsilon; differences are paired, as the problems are the same."""
+    usual = next(row for row in rows if row.usual)
+    best = max(rows, key=lambda row: float(np.mean(row.accuracies)))
+    gain = np.array(best.accuracies) - np.array(usual.accuracies)
+    least = max(_LEAST_GAIN, 2.0 * float(gain.std(ddof=1)) / len(gain) ** 0.5)
+    return best if gain.mean() > least else usual
+
+
+def _choices(problem: Problem, strategy: str, options: dict[str, Any]) -> list[tuple[dict[str, Any], bool]]:
+    """The options to try, and whether they are the usual ones."""
+    plan = make_strategy(strategy, options).plan(problem)
+    if "shares" in option_names(strategy) and len(plan.queries) == 2 and options.get("shares") is None:
+        usual = _split(plan, problem)
+        return [({**options, "shares": list(pair)}, exact_shares(2, pair) == usual) for pair in _SHARES]
+    if strategy != CELLS_STRATEGY or options.get("cells") is not None:
+        return [(options, True)]
+    if choice_of(problem, options.get(CHOSEN)):
+        return [(options, True)] if CHOSEN in options else [(options, True), ({**options, CHOSEN: 0}, False)]
+    n_source = len(problem.source)
+    known = names_of(CellsStrategy)
+    rule = CellsStrategy(**{name: value for name, value in options.items() if name in known}).cell_count(problem)
+    most = min(n_source, max(rule, MOST_CELLS))
+    numbers = {max(2, min(most, round(rule * factor))) for factor in _FACTORS} | {rule}
+    rows = [({**options, "cells": number}, number == rule) for number in sorted(numbers)]
+    if CHOSEN not in options and is_wide(problem.source) and (could := chosen_by_rule(problem)):
+        rows.append(({**options, CHOSEN: could}, False))
+    return rows
+
+
+def _split(plan: Plan, problem: Problem) -> tuple[Fraction, ...]:
+    """Share of each question of the plan's cost."""
+    costs = QUERY_KINDS.costs(plan, problem.most_records_per_unit)
+    return tuple(cost / sum(costs) for cost in costs)
+
+
+def _unlabelled_row(problem: Problem, strategy: str, options: Mapping[str, Any]) -> QuoteRow:
+    """Cost, noise and precision of the first question; what comes after it hangs on answers."""
+    choice = choice_of(problem, options.get(CHOSEN)) if strategy == CELLS_STRATEGY else None
+    plan = make_strategy(strategy, options).plan(problem)
+    # What is asked after a choice hangs on it; how precisely does not.
+    rest = replace(problem, epsilon=problem.epsilon * _split(plan, problem)[-1]) if choice else problem
+    last = make_strategy(strategy, {**options, CHOSEN: 0} if choice else options)
+    turn, *_ = questions(QUERY_KINDS.turns(last.plan(rest)), READERS)
+    body = Conversation(last, rest).body
+    return QuoteRow(
+        epsilon=problem.epsilon,
+        cost=QUERY_KINDS.plan_cost(plan, problem.most_records_per_unit),
+        options=dict(options),
+        split=_split(plan, problem),
+        precision=READERS[turn.planned.kind].precision(
+            body, turn, problem.source.schema, problem.target_size, problem.sites
+        ),
+        simulated=None,
+        accuracies=(),
+        usual=True,
+        suggested=True,
+        chosen=choice.chosen if choice else 0,
+    )
+
+
+def _row(
+    problem: Problem,
+    options: Mapping[str, Any],
+    usual: bool,
+    strategy: str,
+    drawn: PriorProblems,
+    found: Rehearsal,
+    exact: Rehearsal,
+) -> QuoteRow:
+    plan = make_strategy(strategy, options).plan(problem)
+    turns = questions(QUERY_KINDS.turns(plan), READERS)
+    precisions = [
+        READERS[turn.planned.kind].precision(body, turn, problem.source.schema, problem.target_size, problem.sites)
+        for turn, body in zip(turns[-len(found.bodies) :], found.bodies, strict=True)
+        if READERS[turn.planned.kind].precision is not not_foreseen
+    ]
+    choice = choice_of(problem, options.get(CHOSEN)) if strategy == CELLS_STRATEGY else None
+    return QuoteRow(
+        epsilon=problem.epsilon,
+        cost=QUERY_KINDS.plan_cost(plan, problem.most_records_per_unit),
+        options=dict(options),
+        split=_split(plan, problem),
+        precision=max(precisions, key=lambda precision: precision.cells),
+        simulated=Simulated(
+            problems=len(found.accuracy),
+            accuracy=_told(found.accuracy, exact.accuracy, drawn.best),
+            auc=_told(found.auc, exact.auc, drawn.best_auc),
+            majority=float(drawn.majority.mean()),
+            beats_majority=float(np.mean(found.accuracy > drawn.majority)),
+            by_difficulty={
+                name: float(found.accuracy[drawn.difficulty == number].mean())
+                for number, name in enumerate(DIFFICULTIES)
+            },
+        ),
+        accuracies=tuple(map(float, found.accuracy)),
+        usual=usual,
+        chosen=choice.chosen if choice else 0,
+    )
+
+
+def _told(score: Floats, exact: Floats, best: Floats) -> Scores:
+    lost = exact - score
+    low, high = _range(score)
+    return Scores(
+        float(score.mean()), max(low, 0.0), min(high, 1.0), float(best.mean()), float(exact.mean()),
+        float(lost.mean()), *_range(lost),
+    )  # fmt: skip
+
+
+def _range(values: Floats) -> tuple[float, float]:
+    """What all but `_OUTSIDE` of the values at each end lie between, rounded outwards to hundredths."""
+    low, high = np.quantile(values, (_OUTSIDE, 1.0 - _OUTSIDE))
+    return float(np.floor(100.0 * low)) / 100.0, float(np.ceil(100.0 * high)) / 100.0

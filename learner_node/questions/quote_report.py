@@ -1,0 +1,317 @@
+"""`expril quote`: what is asked of `learner_node.questions.quote`, and its rows as a table or an object.
+
+Nothing private is read: of curators only what they declare is used.
+"""
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+from expril.report.table import Cell, Column, Group, Table
+from learner_node.models.label_model.prior import Belief
+from learner_node.questions.quote import QuoteRow, Scores, Simulated, many_attributes
+from learner_node.questions.quote import quote as quote_plans
+from learner_node.strategies.base import UNWILLING, Problem, Willing
+from learner_node.study.pooling import SecurePool
+from learner_node.study.together import Together
+from protocol.errors import ConfigurationError
+from protocol.rationals import written
+from protocol.records import Records
+
+Tick = Callable[[str, int, int], None]
+SUGGESTED = "*"
+"""Marks a suggested plan, in text that shows no bold letters, too."""
+ASSUMED = "assumed: no round_size is declared, so each site is taken to be as large as the source; --size tells better"
+OF_A_NUMBER = (
+    "\nnoise scale: in steps, into which the label's range is divided\nerror of a share: of a cell's mean label, as a "
+    "share of its range"
+)
+SIMULATED = (
+    "problems", "accuracy", "accuracy_low", "accuracy_high", "best", "accuracy_without_noise", "accuracy_lost",
+    "accuracy_lost_low", "accuracy_lost_high", "majority", "beats_majority", "by_difficulty", "auc", "auc_low",
+    "auc_high", "best_auc", "auc_without_noise", "auc_lost", "auc_lost_low", "auc_lost_high",
+)  # fmt: skip
+"""Keys of a row that are null where the label is not of two classes."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is quoted.
+
+    Attributes:
+        title: for the table.
+        source: the learner's encoded records.
+        sites: curators whose answers are summed.
+        target_size: private records at all of them together, as declared or assumed.
+        declared: whether all of them declare theirs.
+        most_records_per_unit: contribution bound c.
+        strategy, options: of the learner.
+        together: how answers are pooled.
+        belief: what is known of the labels.
+        willing: what the sites do beyond counting.
+    """
+
+    title: str
+    source: Records
+    sites: int
+    target_size: int
+    declared: bool
+    most_records_per_unit: int
+    strategy: str
+    options: dict[str, Any]
+    together: Together = field(default_factory=lambda: Together("sum"))
+    belief: Belief = field(default_factory=Belief)
+    willing: Willing = UNWILLING
+
+    @property
+    def pool(self) -> SecurePool | None:
+        """The curators, where they sum securely: a quote needs their number alone.
+
+        Raises:
+            ConfigurationError: they are too few.
+        """
+        if not self.together.secure:
+            return None
+        keys = (number.to_bytes(32, "big") for number in range(self.sites))
+        return SecurePool.of(keys, colluders=self.together.colluders, dropouts=self.together.dropouts)
+
+    def changed(
+        self,
+        *,
+        sites: int | None,
+        target_size: int | None,
+        most_records_per_unit: int | None,
+        strategy: str,
+        options: Sequence[str],
+        pooling: str = "",
+        colluders: int | None = None,
+        dropouts: int | None = None,
+        prevalence: str = "",
+        best_auc: str = "",
+    ) -> "Request":
+        """With what the command line says instead; options of another strategy are dropped.
+
+        Raises:
+            ConfigurationError: an option that is not of the form name=value, or a range of the belief that is none.
+        """
+        scaled = round(self.target_size * (sites or self.sites) / self.sites)
+        kept = self.options if strategy in ("", self.strategy) else {}
+        return replace(
+            self,
+            willing=replace(self.willing, work=math.inf) if target_size else self.willing,  # then they are declared
+            sites=sites or self.sites,
+            target_size=target_size or scaled,
+            declared=self.declared or target_size is not None,
+            most_records_per_unit=most_records_per_unit or self.most_records_per_unit,
+            strategy=strategy or self.strategy,
+            options={**kept, **dict(map(_option, options))},
+            together=self.together.changed(pooling, colluders, dropouts),
+            belief=Belief(parse_range("--prevalence", prevalence), parse_range("--best-auc", best_auc)),
+        )
+
+
+def parse_range(what: str, text: str) -> tuple[float, float] | None:
+    """A number as a range of its own, or two with a dash between; None for an empty text.
+
+    Raises:
+        ConfigurationError: neither.
+    """
+    if not text:
+        return None
+    low, dash, high = text.partition("-")
+    try:
+        return float(low), float(high if dash else low)
+    except ValueError:
+        raise ConfigurationError(f"{what} takes a number or a range, such as 0.4 or 0.35-0.45, not {text!r}") from None
+
+
+def run(
+    request: Request, epsilons: Sequence[Fraction], *, problems: int | None, seed: int, tick: Tick
+) -> list[QuoteRow]:
+    """The rows; see `learner_node.questions.quote.quote`."""
+    return quote_plans(
+        request.source,
+        strategy=request.strategy,
+        options=request.options,
+        epsilons=epsilons,
+        sites=request.sites,
+        target_size=request.target_size,
+        most_records_per_unit=request.most_records_per_unit,
+        pool=request.pool,
+        willing=request.willing,
+        belief=request.belief,
+        problems=problems,
+        seed=seed,
+        progress=tick,
+    )
+
+
+def as_object(request: Request, rows: Sequence[QuoteRow]) -> dict[str, Any]:
+    """The object that `expril quote --json` prints; exact numbers are texts, what is not simulated is null."""
+    return {
+        "source_records": len(request.source),
+        "sites": request.sites,
+        "target_size": request.target_size,
+        "most_records_per_unit": request.most_records_per_unit,
+        "pooling": request.together.pooling,
+        "noises": request.sites / request.pool.shares if request.pool else request.sites,
+        "strategy": request.strategy,
+        "prevalence": request.belief.prevalence,
+        "best_auc": request.belief.best_auc,
+        "rows": [
+            {
+                "epsilon": str(row.epsilon),
+                "cost": str(row.cost),
+                "options": dict(row.options),
+                "chosen": row.chosen,
+                "queries": row.queries,
+                "split": [str(share) for share in row.split],
+                "cells": row.precision.cells,
+                "scale": str(row.precision.scale),
+                "count_error": row.precision.count_error,
+                "records_per_cell": row.precision.records_per_cell,
+                "share_error": row.precision.share_error,
+                **_simulated(row.simulated),
+                "usual": row.usual,
+                "suggested": row.suggested,
+            }
+            for row in rows
+        ],
+    }
+
+
+def _simulated(told: Simulated | None) -> dict[str, Any]:
+    if told is None:
+        return dict.fromkeys(SIMULATED)
+    values = (
+        told.problems,
+        *_scores(told.accuracy),
+        told.majority,
+        told.beats_majority,
+        dict(told.by_difficulty),
+        *_scores(told.auc),
+    )
+    return dict(zip(SIMULATED, values, strict=True))
+
+
+def _scores(told: Scores) -> tuple[float, ...]:
+    return (
+        told.mean, told.low, told.high, told.best, told.without_noise, told.lost, told.lost_low, told.lost_high,
+    )  # fmt: skip
+
+
+def quote_table(request: Request, rows: Sequence[QuoteRow]) -> Table[QuoteRow]:
+    """One line per epsilon and plan; the suggested plan of each epsilon in bold, and marked."""
+    shown: dict[str, Callable[[QuoteRow], str]] = {
+        "epsilon\n= cost": lambda row: f"{SUGGESTED} " * row.suggested + written(row.epsilon),
+        "attributes\nchosen": lambda row: str(row.chosen or "none"),
+        "split": lambda row: _split(row.split),
+        "cells": lambda row: str(row.precision.cells),
+        "noise\nscale": lambda row: written(row.precision.scale),
+        "error:\ncount": lambda row: f"{row.precision.count_error:.1f}",
+        "of a\nshare": lambda row: "-" if row.precision.share_error is None else f"{row.precision.share_error:.2f}",
+    }
+    if not any(row.chosen for row in rows):
+        del shown["attributes\nchosen"]
+    if all(row.queries == 1 for row in rows):
+        del shown["split"]
+    if rows[0].simulated is not None:
+        simulated: dict[str, Callable[[Simulated], str]] = {
+            "accuracy": lambda told: _ranged(told.accuracy.mean, told.accuracy.low, told.accuracy.high),
+            "AUC": lambda told: _ranged(told.auc.mean, told.auc.low, told.auc.high),
+            "AUC lost\nto noise": lambda told: _ranged(told.auc.lost, max(told.auc.lost_low, 0.0), told.auc.lost_high),
+            "beats\nmajority": lambda told: f"{100 * told.beats_majority:.0f} %",
+        }
+        shown |= {name: partial(_of_simulated, show) for name, show in simulated.items()}
+    questions = "one question" if rows[0].queries == 1 else f"{rows[0].queries} questions"
+    columns = [Column[QuoteRow](name, partial(_cell, show), number=True) for name, show in shown.items()]
+    declared = "declared" if request.declared else ASSUMED
+    note = (
+        f"{len(request.source)} source records; {request.target_size} private ones ({declared}) "
+        f"at {request.sites} site(s){_pooled(request)};\n"
+        f"at most {request.most_records_per_unit} record(s) a unit\n{_explained(request, rows)}"
+    )
+    title = f"{request.title}: {request.strategy}, {questions}"
+    return Table(title, columns, [Group(rows)], note=note, compact=True)
+
+
+def _cell(show: Callable[[QuoteRow], str], row: QuoteRow) -> Cell:
+    return Cell(show(row), strong=row.suggested)
+
+
+def _of_simulated(show: Callable[[Simulated], str], row: QuoteRow) -> str:
+    return "" if row.simulated is None else show(row.simulated)
+
+
+def _pooled(request: Request) -> str:
+    if request.pool is None:
+        return ""
+    return f",\nsummed securely: noise of {request.sites / request.pool.shares:.3g} instead of {request.sites}"
+
+
+def _ranged(mean: float, low: float, high: float) -> str:
+    """A mean and its range, such as "0.81 .58-.97"."""
+    ends = "-".join(f"{end:.2f}".removeprefix("0") if end < 1 else "1" for end in (low, high))
+    return f"{mean:.2f} {ends}"
+
+
+def _explained(request: Request, rows: Sequence[QuoteRow]) -> str:
+    """What the numbers are, and what they cannot know."""
+    told = rows[0].simulated
+    problem = Problem(
+        request.source, rows[0].epsilon, request.sites, request.target_size, 1, 0, willing=request.willing
+    )
+    chosen = "".join(f"\n{line}" for line in many_attributes(problem, request.strategy, request.options))
+    if told is None:
+        number = OF_A_NUMBER if request.source.schema.label_bounds is not None else ""
+        return "cost and precision alone;\naccuracy is quoted for labels of two classes" + number + chosen
+    belief = request.belief
+    known = [
+        f"{name} {low:g}" + (f" to {high:g}" if high > low else "")
+        for name, (low, high) in (
+            (name, ends) for name, ends in (("prevalence", belief.prevalence), ("best AUC", belief.best_auc)) if ends
+        )
+    ]
+    stated = f" with {' and '.join(known)}" if known else ""
+    lines = [
+        f"mean and 90 % range to reckon with, over {told.problems} inventions of the labels{stated}",
+        (
+            f"mean accuracy, AUC: without noise {told.accuracy.without_noise:.2f}, {told.auc.without_noise:.2f}; "
+            f"of perfect knowledge {told.accuracy.best:.2f}, {told.auc.best:.2f}"
+        ),
+    ]
+    open_ = [
+        what
+        for what, ends in (
+            ("how common the label is (--prevalence)", belief.prevalence),
+            ("how well any model could do (--best-auc)", belief.best_auc),
+        )
+        if ends is None
+    ]
+    if open_:
+        lines.append(
+            f"no source record tells {' or '.join(open_)};\nwhat is stated, from the literature, narrows the ranges"
+        )
+    lines.append(f"{SUGGESTED} suggested: the strategy's own plan unless another is clearly better")
+    return "\n".join(lines) + chosen
+
+
+def _split(shares: Sequence[Fraction]) -> str:
+    """Shares of the questions: "1", "0.25 0.75", or "3 x 1/3" where they are equal."""
+    if len(shares) > 1 and len(set(shares)) == 1:
+        return f"{len(shares)} x {written(shares[0])}"
+    return " ".join(map(written, shares))
+
+
+def _option(text: str) -> tuple[str, Any]:
+    name, found, value = text.partition("=")
+    if not found or not name:
+        raise ConfigurationError(f"an option is written name=value, such as cells=40, not {text!r}")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value

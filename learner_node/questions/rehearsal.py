@@ -1,0 +1,173 @@
+"""How a strategy would fare on problems that are drawn from a prior, before anything is asked.
+
+A strategy is rehearsed: curators with invented records answer it, with noise of the exact law, and its last model is
+scored on the source. Of `cells` with two classes the fits of all problems are foreseen together instead
+(`learner_node/models/label_model/foresight.py`), since one real fit takes as long as all of these.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learner_node.kinds import READERS
+from learner_node.models.label_model.foresight import Foresight
+from learner_node.models.label_model.prior import PriorProblems
+from learner_node.models.source import coordinates, kmeans_cells, standardising_map
+from learner_node.scores.auc import expected_auc
+from learner_node.strategies import make_strategy
+from learner_node.strategies.base import Conversation, Problem, class_probabilities
+from learner_node.strategies.cells import CellsStrategy
+from learner_node.strategies.selected import is_wide
+from learner_node.study.reading import questions
+from protocol.errors import ConfigurationError
+from protocol.feature_map import FeatureMap
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.counts import CountsBody
+from protocol.noise import DiscreteLaplace
+from protocol.partitions import Partition
+from protocol.records import Records
+
+Floats = NDArray[np.float64]
+Tick = Callable[[int], None]
+
+CARRIERS = 10
+"""Attributes that tell the class in a problem on a source so wide that they are chosen first."""
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """Scores on the population from which the private records are drawn.
+
+    Attributes:
+        accuracy: of each problem's last model, float64 (P,), in [0, 1].
+        auc: area under its ROC curve, float64 (P,), in [0, 1].
+        bodies: what was asked in the first problem, one a turn.
+    """
+
+    accuracy: Floats
+    auc: Floats
+    bodies: tuple[Any, ...]
+
+
+def rehearse(
+    problem: Problem, strategy: str, options: Mapping[str, Any], drawn: PriorProblems, *, seed: int, tick: Tick
+) -> Rehearsal:
+    """Run the strategy against invented curators, once for each problem.
+
+    Args:
+        problem: whose source the problems were drawn on.
+        strategy: see `make_strategy`.
+        options: see there.
+        drawn: the problems.
+        seed: of the private records' draw and of the noise, together with the number of the problem.
+        tick: called after each problem with the number of those done.
+
+    Raises:
+        ConfigurationError: a plan that cannot be rehearsed, or learns no model.
+    """
+    found = []
+    asked: list[Any] = []
+    for number, probability in enumerate(drawn.probability.T):
+        rng = np.random.default_rng([seed, number, 1])
+        private = _multiplicities(problem, rng)
+        ones = rng.binomial(private, np.clip(probability, 0.0, 1.0))
+        tally = np.column_stack([private - ones, ones])
+        chosen = make_strategy(strategy, options)
+        conversation = Conversation(chosen, problem)
+        answers: list[Any] = []
+        bodies: list[Any] = []
+        for turn in questions(QUERY_KINDS.turns(chosen.plan(problem)), READERS):
+            bodies.append(conversation.body)
+            reader = READERS[turn.planned.kind]
+            answers.append(reader.rehearse(bodies[-1], turn, problem.source, tally, problem.sites, rng))
+            conversation.hear(answers)
+        model = conversation.models[-1]
+        if model is None:
+            raise ConfigurationError(f"strategy {strategy!r} learnt no model from its plan")
+        found.append(_scores(class_probabilities(model, problem.source)[:, 1] - 0.5, probability))
+        asked = asked or bodies
+        tick(number + 1)
+    accuracy, auc = np.array(found).T
+    return Rehearsal(accuracy, auc, tuple(asked))
+
+
+def carriers(source: Records, number: int, seed: int) -> Floats | list[Floats]:
+    """The coordinates that carry a problem's signal: all, or of a wide source `CARRIERS` attributes at random."""
+    features = standardising_map(source)
+    points = coordinates(features, source)
+    if not is_wide(source):
+        return points
+    widths = [FeatureMap((feature,)).width for feature in features.features]
+    parts = np.split(points, np.cumsum(widths)[:-1], axis=1)
+    rng = np.random.default_rng([seed, len(parts)])
+    return [np.concatenate([parts[at] for at in rng.permutation(len(parts))[:CARRIERS]], axis=1) for _ in range(number)]
+
+
+class CellsForeseen:
+    """As `rehearse`, of strategy `cells` with two classes, with its label model's fit in closed form.
+
+    Left out: networks, calibration, and with `mass_share` the error of the masses (its share of epsilon is not).
+
+    Args:
+        source: on which the problems were drawn.
+        drawn: the problems.
+        seed: as there, and of cells and random features.
+    """
+
+    def __init__(self, source: Records, drawn: PriorProblems, *, seed: int) -> None:
+        self._source, self._drawn, self._seed = source, drawn, seed
+        self._features = standardising_map(source)
+        self._foresight = Foresight(coordinates(self._features, source), seed=seed)
+        self._cells: dict[int, tuple[Partition, NDArray[np.int64]]] = {}
+
+    def rehearse(self, problem: Problem, options: Mapping[str, Any]) -> Rehearsal:
+        """Of one plan; its `bodies` are the last question alone."""
+        strategy = CellsStrategy(**options)
+        planned = QUERY_KINDS.turns(strategy.plan(problem))[-1].planned
+        draws = problem.noises * (1 if planned.release == "signed_error" else 2)
+        partition, cells = self._cells_of(strategy.cell_count(problem))
+        counts = np.bincount(cells).astype(np.float64)
+        probability = self._drawn.probability
+        mass = problem.target_size * counts / counts.sum()
+        observed = np.empty((len(counts), probability.shape[1]))
+        for number, column in enumerate(probability.T):
+            rng = np.random.default_rng([self._seed, number, 1])
+            private = rng.multinomial(problem.target_size, counts / counts.sum())
+            ones = rng.binomial(private, np.clip(np.bincount(cells, column) / counts, 0.0, 1.0))
+            noise = _summed_noise(planned.law, draws, len(counts), rng)
+            observed[:, number] = (2 * ones - private + noise) / mass
+        variance = (planned.law.variance(draws) + mass) / mass**2
+        signals = self._foresight.signals(cells, observed, variance)
+        scores = [_scores(signal, each) for signal, each in zip(signals.T, probability.T, strict=True)]
+        accuracy, auc = np.array(scores).T
+        return Rehearsal(accuracy, auc, (CountsBody(partitions=(partition,), hypothesis=None),))
+
+    def _cells_of(self, number: int) -> tuple[Partition, NDArray[np.int64]]:
+        """The partition, and the cell of each source record among those that hold one."""
+        if number not in self._cells:
+            partition = kmeans_cells(self._source, self._features, number, self._seed)
+            _, cells = np.unique(partition.cells(self._source), return_inverse=True)
+            self._cells[number] = partition, cells.astype(np.int64)
+        return self._cells[number]
+
+
+def _multiplicities(problem: Problem, rng: np.random.Generator) -> NDArray[np.int64]:
+    """How many private records are like each source record: they are drawn from the source."""
+    n = len(problem.source)
+    return rng.multinomial(problem.target_size, np.full(n, 1.0 / n))
+
+
+def _summed_noise(law: DiscreteLaplace, draws: float, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Sums of independent draws, int64 (size,): a difference of negative binomials, however many, whole or not."""
+    success = -np.expm1(-1.0 / float(law.scale))
+    noise: NDArray[np.int64] = np.subtract(*rng.negative_binomial(draws, success, (2, size)))
+    return noise
+
+
+def _scores(signal: Floats, probability: Floats) -> tuple[float, float]:
+    """Accuracy and area under the ROC curve of a signal whose sign is the class."""
+    accuracy = float(np.where(signal > 0, probability, 1.0 - probability).mean())
+    return accuracy, expected_auc(signal, probability)

@@ -1,0 +1,221 @@
+"""What is validated: a score that every curator evaluates exactly, and the bins that the learner draws on its source.
+
+Everything here is computed from the source and from what is already released, so it costs no privacy.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+from scipy.stats import spearmanr
+
+from learner_node.kinds.counts import limits_of
+from learner_node.models.distillation import HEADER_PARAMETERS, distil_score
+from learner_node.models.label_model.summed_noise import noise_law
+from learner_node.models.partitions import score_bins
+from learner_node.models.source import standardising_map
+from learner_node.scores.performance import RULES
+from learner_node.scores.thresholds import PREVALENCE, Rule
+from learner_node.strategies.base import NumberModel, class_probabilities
+from protocol.errors import ConfigurationError, RemoteProtocolError
+from protocol.feature_map import STEPS
+from protocol.hypotheses import UNIT_COST, Constant, Mlp
+from protocol.limits import ASSUMED_ROUND_SIZE
+from protocol.messages import Card
+from protocol.partitions import ScoreBins
+from protocol.partitions.grid_edges import PRODUCT_STEPS
+from protocol.records import Records
+from protocol.schema import Schema
+
+Floats = NDArray[np.float64]
+
+FEWEST_BINS, MOST_BINS = 4, 30
+DEVIATIONS_A_BIN = 3.0
+"""Records of the rarer class in a bin on average, in deviations of the noise there."""
+SOURCE_A_BIN = 5
+"""Source records in a bin on average, at least."""
+FEWEST_UNITS, MOST_UNITS = 64, 1024
+"""Hidden units of a distilled network."""
+ROOM = 0.8
+"""Of a curator's limit of work, what a distilled network may take."""
+LEAST_PART = 0.25
+"""Of an average bin, what a threshold that nobody named must leave between itself and the next one."""
+_NEVER = 1e-9
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far the hypothesis that was validated agrees with the model that was given, on the source.
+
+    Attributes:
+        rank_correlation: Spearman's, of the two scores; NaN where one is constant.
+        same_class: share of records for which both predict the same class.
+    """
+
+    rank_correlation: float
+    same_class: float
+
+    def __str__(self) -> str:
+        """For people."""
+        return (
+            "The model was distilled into a network that curators evaluate; these figures are that network's "
+            "(validation.hypothesis). On the source its score has a rank correlation of "
+            f"{self.rank_correlation:.3f} with the model's, and it predicts the same class for "
+            f"{self.same_class:.1%} of the records."
+        )
+
+
+def probability_of(hypothesis: Mlp, records: Records) -> Floats:
+    """P(class 1) that a network's exact logit stands for: logistic, (n,) in [0, 1]."""
+    probability: Floats = expit(hypothesis.logits(records) / (STEPS * STEPS))
+    return probability
+
+
+def as_hypothesis(model: Any, source: Records, cards: Mapping[str, Card], *, seed: int) -> tuple[Mlp, Agreement | None]:
+    """The model as a network of the protocol.
+
+    A network, and a model that has one as `hypothesis`, is taken as it is. Any other classifier of two classes is
+    distilled, into as many hidden units as all curators' limits allow, up to 1,024.
+
+    Args:
+        model: a hypothesis of the protocol, or a model of `learner_node.strategies.base`.
+        source: n >= 2 records.
+        cards: of the curators that may be asked; at least one.
+        seed: of the distillation.
+
+    Returns:
+        The network, and how far it agrees with a model that was distilled; None where it is the model.
+
+    Raises:
+        ConfigurationError: a model without a score, or one that does not fit the schema.
+    """
+    found = model if isinstance(model, Mlp | Constant) else getattr(model, "hypothesis", None)
+    if isinstance(found, Constant):
+        raise ConfigurationError("a constant gives every record one score: there is nothing to validate")
+    if isinstance(model, NumberModel):
+        raise ConfigurationError("validation is about two classes; this model predicts a number")
+    if isinstance(found, Mlp):
+        _check(found, source.schema)
+        return found, None
+    if not (hasattr(model, "probability") or hasattr(model, "probabilities")):
+        raise ConfigurationError(
+            f"a {type(model).__name__} cannot be validated: pass a fitted ExPriLClassifier, a model of a study, or a "
+            "network of the protocol (protocol.hypotheses.Mlp)"
+        )
+    features = standardising_map(source)
+
+    def probability(records: Records) -> Floats:
+        positive: Floats = class_probabilities(model, records)[:, 1]
+        return positive
+
+    allowed = [_units_allowed(card, features.width, features.multiply_adds()) for card in cards.values()]
+    hidden = int(np.clip(min(allowed), FEWEST_UNITS, MOST_UNITS))
+    network = distil_score(probability, features, source, hidden=hidden, seed=seed)
+    told, logits = probability(source), network.logits(source)
+    constant = np.ptp(told) == 0.0 or np.ptp(logits) == 0.0
+    correlation = float("nan") if constant else float(spearmanr(told, logits).statistic)
+    return network, Agreement(correlation, float(np.mean((told > 0.5) == (logits > 0))))
+
+
+def bin_count(probability: Floats, *, target_size: int, scale: float, noises: float, most: int = MOST_BINS) -> int:
+    """Bins for which the rarer class has about three deviations of noise in each, 4 to 30.
+
+    Args:
+        probability: of the source's records, (n,).
+        target_size: private records at all curators, as declared.
+        scale: of one curator's noise.
+        noises: their number in each count.
+        most: bins that they allow.
+    """
+    share = float(np.mean(probability))
+    rarer = max(min(share, 1.0 - share), 0.01) * target_size
+    deviation = np.sqrt(noise_law(scale).variance(noises))
+    wanted = int(np.clip(round(rarer / (DEVIATIONS_A_BIN * deviation)), FEWEST_BINS, MOST_BINS))
+    return max(1, min(wanted, most, max(2, len(probability) // SOURCE_A_BIN)))
+
+
+def settled_thresholds(rules: Sequence[Rule], probability: Floats, *, bins: int | None = None) -> dict[float, str]:
+    """Edge in units of the logit -> the rules that ask for it, by what the source's records say.
+
+    Args:
+        rules: "prevalence" is the mean probability, a share that of the source's records.
+        probability: of the source's records, (n,).
+        bins: number of bins that the answers have room for: only half of their edges are given to rules, the first
+            ones, and none to a threshold that has too few source records between it and the next one, or on a side.
+            None keeps all rules.
+    """
+    found: dict[float, str] = {}
+    flagged_by: list[float] = [0.0, 1.0]
+    for rule in rules:
+        value = rule.value
+        if rule.kind == PREVALENCE:
+            value = float(np.mean(probability))
+        elif rule.kind == "share":
+            value = float(np.quantile(probability, 1.0 - rule.value, method="higher"))
+        edge = edge_of(min(max(value, _NEVER), 1.0 - _NEVER))
+        flagged = float(np.mean(probability >= expit(edge)))
+        room = bins is None or (
+            len(found) < max(1, (bins - 1) // 2)
+            and min(abs(flagged - other) for other in flagged_by) >= LEAST_PART / bins
+        )
+        if edge in found:
+            found[edge] += f"{RULES}{rule.name}"
+        elif room:
+            found[edge] = rule.name
+            flagged_by.append(flagged)
+    return found
+
+
+def validation_bins(hypothesis: Mlp, source: Records, bins: int, asked: Collection[float]) -> ScoreBins:
+    """Bins of the score, of even mass of the two foretold classes together, with the edges that are asked for.
+
+    Half of the mass is the records weighted by P(class 1), half by P(class 0): so where one class is rare, bins are
+    finer where it is foretold.
+
+    Args:
+        hypothesis: whose score.
+        source: n records.
+        bins: their number, those of the asked edges among them; ties may leave fewer, many asked edges make more.
+        asked: edges in units of the logit.
+    """
+    probability = np.clip(probability_of(hypothesis, source), 1e-12, 1.0 - 1e-12)
+    weights = probability / probability.sum() + (1.0 - probability) / (1.0 - probability).sum()
+    edges = list(score_bins(hypothesis, source, bins, weights).edges)
+    for edge in asked:
+        if edges:
+            edges.remove(min(edges, key=lambda other: abs(other - edge)))
+    return ScoreBins(hypothesis=hypothesis, edges=tuple(sorted({*edges, *asked})))
+
+
+def bin_means(bins: ScoreBins, records: Records) -> Floats:
+    """Mean probability of the source's records in each bin; the middle of a bin that has none."""
+    edges, probability = expit(np.array(bins.edges)), probability_of(bins.hypothesis, records)
+    found: Floats = (np.concatenate([[0.0], edges]) + np.concatenate([edges, [1.0]])) / 2
+    cells = bins.cells(records)
+    counted = np.bincount(cells, minlength=len(found))
+    sums = np.bincount(cells, weights=probability, minlength=len(found))
+    found[counted > 0] = sums[counted > 0] / counted[counted > 0]
+    return found
+
+
+def edge_of(threshold: float) -> float:
+    """The least logit on the grid whose probability is at least the threshold; above 0 for 1/2."""
+    steps = np.ceil(float(logit(threshold)) * PRODUCT_STEPS - 1e-6)
+    return float(1.0 if steps == 0 else steps) / PRODUCT_STEPS
+
+
+def _check(hypothesis: Mlp, schema: Schema) -> None:
+    try:
+        hypothesis.check(schema, "hypothesis")
+    except RemoteProtocolError as error:
+        raise ConfigurationError(f"the network does not fit the curators' card: {error.field}: {error.limit}") from None
+
+
+def _units_allowed(card: Card, width: int, once: int) -> int:
+    """Hidden units for which a network is within a curator's limits of parameters and of work."""
+    parameters = (limits_of(card).parameters - HEADER_PARAMETERS) // (width + 2)
+    per_record = ROOM * card.limits.multiply_adds / (card.round_size or ASSUMED_ROUND_SIZE) - once
+    return int(min(parameters, per_record // (width + 2 + UNIT_COST)))

@@ -1,0 +1,381 @@
+"""Which of several models is best, asked of the curators through one holdout study, and what that cost.
+
+The learner says of each candidate what accuracy it expects. A curator answers "close" for nothing, or pays an instance
+of its holdout for two noisy counts. So a learner whose own estimates are right learns that of many candidates at the
+price of one instance; one whose estimates are wrong learns the truth of as many as it paid instances for.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from learner_node.kinds.holdout import HoldoutAnswer
+from learner_node.questions.holdout_plan import RESOLUTION, plan_holdout
+from learner_node.questions.score_question import Agreement, as_hypothesis
+from learner_node.scores.uncertainty import AccuracyEstimate
+from learner_node.study.card_checks import complaint_about_cap, complaint_about_plan, complaint_about_question
+from learner_node.study.decided import Decide, decided
+from learner_node.study.learn import admit
+from learner_node.study.purposes import announced
+from learner_node.study.study import Federation, NoCuratorError, Study
+from protocol.errors import ConfigurationError
+from protocol.hypotheses import Constant, Hypothesis
+from protocol.kinds.holdout import CLASSES, MOST_RESOLUTION, HoldoutBody, PlannedHoldout
+from protocol.messages import Card
+from protocol.plans import Plan
+from protocol.query_kind import Turn
+from protocol.rationals import parse_rational, written
+from protocol.records import Records
+from protocol.schema import Schema
+
+ANSWERS = 2
+"""Instances, unless told."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What the curators said of one candidate.
+
+    Attributes:
+        name: of the candidate.
+        expected: the accuracy that was expected, before what counts of earlier candidates told of a site.
+        close: curator that found it close -> the accuracy that was stated there.
+        told: curator -> its noisy counts.
+        accuracy: the mean over curators by records: of counts where they were told, of what was stated where it was
+            close.
+        agreement: how far the network that was asked about agrees with the candidate; None where it is the candidate.
+    """
+
+    name: str
+    expected: float
+    close: Mapping[str, float]
+    told: Mapping[str, HoldoutAnswer]
+    accuracy: float
+    agreement: Agreement | None
+
+    def __str__(self) -> str:
+        """For people."""
+        parts = [f"close to {stated:.3f} at {name}" for name, stated in self.close.items()]
+        for name, answer in self.told.items():
+            share = answer.accuracy
+            value = "too few records to tell" if share is None else f"{share:.3f}"
+            parts.append(f"{value} at {name} ({answer.correct} of about {answer.records} records)")
+        if self.agreement is not None:
+            parts.append(f"asked of a network that agrees with it on {self.agreement.same_class:.1%} of the source")
+        return f"{self.name}: expected {self.expected:.3f}, taken as {self.accuracy:.3f}; {'; '.join(parts)}"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The best candidate as far as the curators told, what that cost, and what is still unknown.
+
+    Attributes:
+        best: name of the candidate of the highest accuracy, the first of equals.
+        model: it, as it was given.
+        hypothesis: what the curators were asked about in its place.
+        checked: candidates that were asked about, in order.
+        unchecked: candidates that were not.
+        planned: the holdout.
+        tolerance: records by which a "close" candidate may differ from what was expected at one curator, about; noise
+            makes it more or less.
+        epsilon_claimed: exact cost of all instances at the costliest curator.
+        epsilon_spent: curator -> exact epsilon that its receipts charge to this study.
+        instances: curator -> instances that ended there.
+        left_out: curators that were not asked, or dropped out -> why.
+        study: with its transcripts.
+    """
+
+    best: str
+    model: Any
+    hypothesis: Hypothesis
+    checked: tuple[Checked, ...]
+    unchecked: tuple[str, ...]
+    planned: PlannedHoldout
+    tolerance: int
+    epsilon_claimed: Fraction
+    epsilon_spent: Mapping[str, Fraction]
+    instances: Mapping[str, int]
+    left_out: Mapping[str, str]
+    study: Study
+
+    @property
+    def accuracy(self) -> float:
+        """Of the best candidate; see `Checked.accuracy`."""
+        return next(one.accuracy for one in self.checked if one.name == self.best)
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """What this study did not tell, in sentences."""
+        found = []
+        if self.unchecked:
+            found.append(f"Nothing was asked of {', '.join(self.unchecked)}.")
+        asked = max(len(one.close) + len(one.told) for one in self.checked)
+        if fewer := [one.name for one in self.checked if len(one.close) + len(one.told) < asked]:
+            found.append(f"{', '.join(fewer)}: not every curator was asked, so these figures are of other records.")
+        if close := [one.name for one in self.checked if one.close]:
+            found.append(
+                f"Of {', '.join(close)} no number was released where it was close: there the expected number of "
+                f"correct records may be off by about {self.tolerance} records of that curator, either way."
+            )
+        values = sorted((one.accuracy for one in self.checked), reverse=True)
+        if len(values) > 1:
+            found.append(
+                f"The next candidate is {values[0] - values[1]:.3f} behind; a lead within tolerance and noise is none."
+            )
+        found.append("The best of several noisy figures is on average too high a figure for it.")
+        return tuple(found)
+
+    def to_text(self) -> str:
+        """For people: the choice, each answer, the bill, and what is not known."""
+        charged = ", ".join(
+            f"{name} {written(spent)} ({self.instances.get(name, 0)} of {self.planned.answers} instances ended)"
+            for name, spent in self.epsilon_spent.items()
+        )
+        lines = [
+            f"Best of {len(self.checked)} asked about: {self.best}, accuracy {self.accuracy:.3f}",
+            *(f"  {one}" for one in self.checked),
+            f"Epsilon charged, of at most {written(self.epsilon_claimed)}: {charged}",
+            "Not known:",
+            *(f"  {sentence}" for sentence in self.unknown),
+            *(f"Left out: {name}: {why}." for name, why in self.left_out.items()),
+        ]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<Selection of {self.best!r} among {len(self.checked)} candidates, accuracy {self.accuracy:.3f}>"
+
+
+def select(  # noqa: PLR0913 - each is stated alone
+    federation: Federation,
+    candidates: Mapping[str, Any],
+    epsilon: Fraction | str | float,
+    *,
+    source: pl.DataFrame | Callable[[Schema], Records] | None = None,
+    expected: Mapping[str, float | AccuracyEstimate] | None = None,
+    answers: int | None = None,
+    threshold: int | None = None,
+    resolution: int = RESOLUTION,
+    patience: int | None = None,
+    purpose: str = "",
+    seed: int = 0,
+) -> Selection:
+    """Ask curators about candidates, one question each, in one holdout study, and take the best.
+
+    Args:
+        federation: whom to ask; their policies must allow the query kind `holdout`.
+        candidates: name -> a fitted `ExPriLClassifier`, a model of two classes, or a hypothesis of the protocol; what
+            is none is distilled into a network, see `scored.as_hypothesis`.
+        epsilon: of all instances together at the costliest curator. What no instance took is refunded.
+        source: unlabelled records, or a function that encodes them for a schema; None takes that of the first fitted
+            estimator among the candidates.
+        expected: name -> the accuracy that the learner expects, in [0, 1], or its estimate; a fitted estimator brings
+            its own (`accuracy_estimate_`).
+        answers: B, instances that a curator may end; a candidate whose expected accuracy is wrong takes one there. None
+            is `ANSWERS`, or as many as there are candidates.
+        threshold: T in records of one curator; None takes what noise alone passes with a chance of at most one tenth.
+        resolution: r, steps of an accuracy.
+        patience: None asks about all, the highest expected accuracy first. A number takes them in the order given, as
+            of more and more cells or rounds, and stops after so many in a row that are no better than the best before.
+        purpose: for the stewards to read.
+        seed: of the distillation.
+
+    Raises:
+        NoCuratorError: no curator accepted, or none answered a question.
+        ConfigurationError: an argument, candidate or expectation that does not fit; nothing has been charged.
+    """
+    exact, stated = parse_rational(epsilon), _stated(candidates, expected or {})
+    answers = min(ANSWERS, len(stated)) if answers is None else answers
+    _check_whole({"answers": (answers, len(stated)), "resolution": (resolution, MOST_RESOLUTION)})
+    _check_whole({} if patience is None else {"patience": (patience, len(stated))})
+    purpose = announced(purpose, None)
+    study = Study(federation)
+    records, cards, left_out = admit(study, _source_of(candidates) if source is None else source)
+    _check_label(records.schema)
+    asked = [
+        _Asked(name, stated[name], *_asked_about(model, records, cards, seed)) for name, model in candidates.items()
+    ]
+    most = max((card.most_records_per_unit for card in cards.values()), default=1)
+    planned = plan_holdout(exact, len(asked), answers, most, resolution=resolution, threshold=threshold)
+    bodies = [HoldoutBody(each.hypothesis, resolution) for each in asked]
+    left_out |= _objections(study, Plan.of([planned]), bodies, cards)
+    order = asked if patience is not None else sorted(asked, key=lambda each: -each.expected)
+    settled = decided(federation.decided, _Settled(planned, order, left_out))
+    planned, order, left_out = settled.planned, settled.order, settled.left_out
+    plan = Plan.of([planned])
+    for name, reason in left_out.items():
+        study.leave_out(name, reason)
+    names = [name for name in cards if name not in left_out]
+    if not names:
+        raise study.nobody("no curator can be asked")
+    inquiry = _Inquiry(study, federation.decided, resolution, {name: card.round_size for name, card in cards.items()})
+    with study.closing():
+        study.propose(plan, purpose, names)
+        for each in order:
+            if not inquiry.ask(each) or inquiry.stale(patience):
+                break
+    if not inquiry.checked:
+        raise study.nobody("no curator answered a question")
+    best = max(inquiry.checked, key=lambda one: one.accuracy)
+    return Selection(
+        best=best.name,
+        model=candidates[best.name],
+        hypothesis=next(each.hypothesis for each in order if each.name == best.name),
+        checked=tuple(inquiry.checked),
+        unchecked=tuple(each.name for each in order if each.name not in {one.name for one in inquiry.checked}),
+        planned=planned,
+        tolerance=planned.threshold,
+        epsilon_claimed=study.kinds.plan_cost(plan, most),
+        epsilon_spent={name: study.spent(name) for name in names},
+        instances=dict(inquiry.ended),
+        left_out={name: why for name, why in study.left_out.items() if name not in inquiry.used_up},
+        study=study,
+    )
+
+
+class _Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What stands for a candidate, and the accuracy that is expected of it."""
+
+    name: str
+    expected: float
+    hypothesis: Hypothesis
+    agreement: Agreement | None
+
+
+class _Settled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is settled before anything is asked: the plan, the candidates in order, and who is left out."""
+
+    planned: PlannedHoldout
+    order: list[_Asked]
+    left_out: dict[str, str]
+
+
+class _Inquiry:
+    """The questions so far, and whom the next one can be asked.
+
+    Attributes:
+        checked: what was learned.
+        ended: curator -> instances that ended there.
+        used_up: curators whose last instance has ended; they are asked nothing more.
+    """
+
+    def __init__(self, study: Study, decide: Decide, resolution: int, sizes: Mapping[str, int | None]) -> None:
+        self.checked: list[Checked] = []
+        self.ended: dict[str, int] = {}
+        self.used_up: set[str] = set()
+        self._study = study
+        self._decide = decide
+        self._resolution = resolution
+        self._sizes = dict(sizes)
+        self._off: dict[str, float] = {}
+        self._alive: list[str] | None = None
+
+    def ask(self, candidate: _Asked) -> bool:
+        """Ask about one candidate; False where nobody is left to ask, or nobody answered.
+
+        Where a curator's counts put an expectation right, the next ones are put right there by as much: sites differ,
+        and what differs from site to site is mostly common to all candidates.
+        """
+        alive = self._study.survivors if self._alive is None else self._alive
+        if not alive:
+            return False
+        expected = candidate.expected
+        shares = {who: min(max(expected + self._off.get(who, 0.0), 0.0), 1.0) for who in alive}
+        steps = {who: round(share * self._resolution) for who, share in shares.items()}
+        steps = decided(self._decide, steps, dict[str, int])
+        bodies = {who: HoldoutBody(candidate.hypothesis, step) for who, step in steps.items()}
+        try:
+            answers = self._study.ask(bodies).answers
+        except NoCuratorError:
+            answers = dict(self._study.rounds[-1].answers) if self._study.rounds else {}
+        if not answers:
+            return False
+        told = {who: answer for who, answer in answers.items() if answer.told}
+        for who, answer in told.items():
+            self.ended[who] = self.ended.get(who, 0) + 1
+            self._sizes[who] = max(answer.records, 1)
+            self._off[who] = 0.0 if answer.accuracy is None else answer.accuracy - expected
+        self.used_up |= {who for who, answer in told.items() if answer.last}
+        self._alive = [who for who in answers if who not in self.used_up]
+        found = [float(answer.estimate) if answer.accuracy is None else answer.accuracy for answer in answers.values()]
+        accuracy = float(np.average(found, weights=[self._size(who) for who in answers]))
+        close = {who: float(answer.estimate) for who, answer in answers.items() if answer.close}
+        self.checked.append(Checked(candidate.name, expected, close, told, accuracy, candidate.agreement))
+        return True
+
+    def stale(self, patience: int | None) -> bool:
+        """Whether the last `patience` candidates were all no better than the best before them."""
+        if patience is None or len(self.checked) <= patience:
+            return False
+        values = [one.accuracy for one in self.checked]
+        return decided(self._decide, max(values[-patience:]) <= max(values[:-patience]))
+
+    def _size(self, name: str) -> int:
+        """Records of a curator: as counted with noise, else as its card declares, else one."""
+        return self._sizes[name] or 1
+
+
+def _stated(candidates: Mapping[str, Any], expected: Mapping[str, float | AccuracyEstimate]) -> dict[str, float]:
+    """The expected accuracy of each candidate."""
+    if not candidates:
+        raise ConfigurationError("give at least one candidate")
+    if strange := [name for name in expected if name not in candidates]:
+        raise ConfigurationError(f"expected names no candidate: {', '.join(map(repr, strange))}")
+    found = {}
+    for name, model in candidates.items():
+        value = expected.get(name, getattr(model, "accuracy_estimate_", None))
+        share = value.accuracy if isinstance(value, AccuracyEstimate) else value
+        if share is None:
+            raise ConfigurationError(f"candidate {name!r} brings no estimate of its accuracy: say it in expected")
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+            raise ConfigurationError(f"the expected accuracy of {name!r} is {share!r}; it must lie between 0 and 1")
+        found[name] = float(share)
+    return found
+
+
+def _source_of(candidates: Mapping[str, Any]) -> pl.DataFrame:
+    for model in candidates.values():
+        if hasattr(model, "to_validate"):
+            source: pl.DataFrame = model.to_validate()[1]
+            return source
+    raise ConfigurationError("pass source, unlabelled records: candidates are distilled on them")
+
+
+def _asked_about(
+    model: Any, records: Records, cards: Mapping[str, Card], seed: int
+) -> tuple[Hypothesis, Agreement | None]:
+    if hasattr(model, "to_validate"):
+        model = model.to_validate()[0]
+    if isinstance(model, Constant):
+        return model, None
+    return as_hypothesis(model, records, cards, seed=seed)
+
+
+def _check_label(schema: Schema) -> None:
+    if schema.label_bounds is not None or len(schema.classes) != CLASSES:
+        there = "a number" if schema.label_bounds is not None else f"one of {len(schema.classes)} classes"
+        raise ConfigurationError(f"a holdout is about two classes; the label {schema.label!r} is {there}")
+
+
+def _check_whole(told: Mapping[str, tuple[Any, int]]) -> None:
+    for name, (value, most) in told.items():
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+            raise ConfigurationError(f"{name} is {value!r}; it must be a whole number from 1 to {most}")
+
+
+def _objections(study: Study, plan: Plan, bodies: Sequence[HoldoutBody], cards: Mapping[str, Card]) -> dict[str, str]:
+    """Who would refuse the plan, or one of the questions -> why."""
+
+    def complaints(card: Card) -> Iterator[str]:
+        yield complaint_about_plan(plan, card, study.kinds)
+        yield complaint_about_cap(plan, card, study.kinds)
+        planned = study.kinds.query(plan, 0)
+        for number, body in enumerate(bodies):
+            yield complaint_about_question(body, Turn(planned, 0, number), card, study.kinds)
+
+    found = {name: next(filter(None, complaints(card)), "") for name, card in cards.items()}
+    return {name: f"it would refuse this study: {reason}" for name, reason in found.items() if reason}

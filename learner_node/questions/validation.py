@@ -1,0 +1,400 @@
+"""How good is a model, asked of the curators themselves: one question, the class counts in bins of its score.
+
+A validation is a study of its own: its plan, its charge, its receipts and transcripts are like those of a fit. What is
+asked is in `scored`, what the answers say in `score_posterior`, and how it reads in `performance`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import msgspec
+import polars as pl
+from scipy.special import expit
+
+from learner_node.kinds.counts import CountsAnswer, tightest
+from learner_node.questions.score_question import (
+    Agreement,
+    as_hypothesis,
+    bin_count,
+    bin_means,
+    probability_of,
+    settled_thresholds,
+    validation_bins,
+)
+from learner_node.scores.performance import (
+    CalibrationBin,
+    Floats,
+    Interval,
+    OperatingPoint,
+    Performance,
+    as_frame,
+    calibration_rows,
+    calibration_table,
+    performance,
+    point_rows,
+    points_table,
+)
+from learner_node.scores.recalibration import Recalibration, recalibrate
+from learner_node.scores.score_posterior import draw_counts
+from learner_node.scores.score_trend import Bins
+from learner_node.scores.thresholds import DEFAULT_THRESHOLDS, Rule, Threshold, read_thresholds
+from learner_node.strategies.base import Problem, assumed_size, class_probabilities
+from learner_node.study.card_checks import complaint_about_cap, complaint_about_plan, complaint_about_question
+from learner_node.study.decided import decided
+from learner_node.study.learn import admit
+from learner_node.study.pooling import Pooling
+from learner_node.study.population import population
+from learner_node.study.purposes import following
+from learner_node.study.replan import agree
+from learner_node.study.study import Federation, Study
+from learner_node.study.together import Together
+from protocol.errors import ConfigurationError
+from protocol.hypotheses import Constant, Mlp
+from protocol.kinds.counts import CountsBody
+from protocol.messages import Card
+from protocol.partitions import ScoreBins
+from protocol.plans import Plan
+from protocol.rationals import parse_rational, written
+from protocol.records import Records
+from protocol.schema import Schema
+
+DRAWS = 1000
+CLASSES = 2
+FEWEST = 2
+"""Bins that a user may ask for, at least."""
+
+
+@dataclass(frozen=True)
+class Validation:
+    """What the curators said of a model.
+
+    Every interval is a central 95 % one and speaks of the population behind the records that the curators count: it
+    holds the noise, and the chance by which these records are those of the population.
+
+    Attributes:
+        pooled: of all curators that answered, together.
+        by_site: of each of them; empty where only their sum was opened.
+        curators: names of those whose records are counted in `pooled`.
+        hypothesis: what was validated, and what to use: `score_question.probability_of(hypothesis, records)`
+            is its P(class 1).
+        agreement: how far it agrees with the model that was given; None where it is that model.
+        bins: what was asked.
+        positive: name of class 1.
+        epsilon_claimed: exact cost of the question at the costliest curator.
+        epsilon_spent: curator -> exact epsilon that its receipts charge to this study.
+        left_out: curators whose answers are not used -> why.
+        population: which records count, in words; "" where each record is a privacy unit.
+        study: with its transcripts.
+        recalibration: of the model that was given, fitted to the same answers; None where it was not asked for.
+    """
+
+    pooled: Performance
+    by_site: Mapping[str, Performance]
+    curators: tuple[str, ...]
+    hypothesis: Mlp
+    agreement: Agreement | None
+    bins: ScoreBins
+    positive: str
+    epsilon_claimed: Fraction
+    epsilon_spent: Mapping[str, Fraction]
+    left_out: Mapping[str, str]
+    population: str
+    study: Study
+    recalibration: Recalibration | None = None
+
+    @property
+    def auc(self) -> float:
+        """Area under the ROC curve of all curators' records, posterior median."""
+        return self.pooled.auc
+
+    @property
+    def auc_interval(self) -> tuple[float, float]:
+        """Ends of its 95 % interval."""
+        return self.pooled.auc_interval
+
+    @property
+    def prevalence(self) -> Interval:
+        """Share of class 1."""
+        return self.pooled.prevalence
+
+    @property
+    def roc(self) -> Floats:
+        """See `Performance.roc`."""
+        return self.pooled.roc
+
+    @property
+    def calibration(self) -> tuple[CalibrationBin, ...]:
+        """See `Performance`."""
+        return self.pooled.calibration
+
+    def at(self, threshold: Threshold) -> OperatingPoint:
+        """See `Performance.at`."""
+        return self.pooled.at(threshold)
+
+    def to_frame(self) -> pl.DataFrame:
+        """Operating points with the ends of their intervals: one row a threshold and site; "" is all sites."""
+        parts = {"": self.pooled, **self.by_site}
+        return as_frame([row for name, found in parts.items() for row in point_rows(name, found)])
+
+    def calibration_frame(self) -> pl.DataFrame:
+        """Bins of the score: one row a bin and site; "" is all sites."""
+        parts = {"": self.pooled, **self.by_site}
+        return as_frame([row for name, found in parts.items() for row in calibration_rows(name, found)])
+
+    def to_text(self) -> str:
+        """For people: areas, operating points and calibration, and what was validated at what cost."""
+        plural = "s" if len(self.curators) > 1 else ""
+        who = f"{len(self.curators)} curator{plural}, about {self.pooled.records.value:.0f} records"
+        lines = [
+            f"Validation at epsilon {written(self.epsilon_claimed)} by {who}; 95 % intervals",
+            f"  AUC {self.pooled.area}",
+            f"  share of {self.positive!r} {self.prevalence}",
+            f"{self.positive!r} is called where its probability is at or above the threshold:",
+            *points_table(self.pooled),
+            f"Calibration, probability of {self.positive!r}:",
+            *calibration_table(self.pooled),
+        ]
+        if len(self.by_site) > 1:
+            lines.append("By site:")
+            lines += [
+                f"  {name}: AUC {found.area}, share of {self.positive!r} {found.prevalence}"
+                for name, found in self.by_site.items()
+            ]
+        if self.agreement is not None:
+            lines.append(str(self.agreement))
+        if self.recalibration is not None:
+            lines.append(f"Recalibrated, fitted to these answers (no validation): {self.recalibration}.")
+        if self.population:
+            lines.append(f"Here {self.population}.")
+        lines += [f"Left out: {name}: {why}." for name, why in self.left_out.items()]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        low, high = self.auc_interval
+        return (
+            f"<Validation at epsilon {written(self.epsilon_claimed)}: AUC {self.auc:.3f} ({low:.3f} to {high:.3f}), "
+            f"{len(self.curators)} curators, {len(self.bins.edges) + 1} bins>"
+        )
+
+
+def validate(  # noqa: PLR0913 - each is stated alone
+    federation: Federation,
+    model: Any,
+    epsilon: Fraction | str | float,
+    *,
+    source: pl.DataFrame | Callable[[Schema], Records] | None = None,
+    thresholds: Sequence[Threshold] | None = None,
+    bins: int | None = None,
+    pooling: Pooling = "sum",
+    colluders: int | None = None,
+    dropouts: int | None = None,
+    purpose: str = "",
+    after: Study | None = None,
+    recalibrated: bool = False,
+    seed: int = 0,
+) -> Validation:
+    """Ask curators for the class counts in bins of a model's score: one question, sensitivity c, cost `epsilon`.
+
+    Args:
+        federation: whom to ask, and how.
+        model: a fitted `ExPriLClassifier`, a model of a study, or a network of the protocol (`scored.as_hypothesis`).
+        epsilon: to spend at the costliest curator.
+        source: unlabelled records, or a function that encodes them for a schema: bins are drawn on them. None takes the
+            source of a fitted `ExPriLClassifier`.
+        thresholds: where to tell sensitivity, specificity and predictive values, see `scores.thresholds`; None
+            is as many of `DEFAULT_THRESHOLDS` as the answers have room for. "prevalence" is the share that the
+            model foretells for the source, "10%" the threshold above which a tenth of the source lies.
+        bins: of the score, at least 2, thresholds' among them; None takes about three deviations of the noise a bin for
+            the rarer class.
+        pooling: "sum" or "site": `by_site` tells of each curator; "secure": they open their sum alone.
+        colluders: of a secure sum, as in `learner_node.study.learn.learn`.
+        dropouts: likewise.
+        purpose: for the stewards to read.
+        after: the study that the model is of; the stewards read whether the validation costs more than it announced.
+        recalibrated: whether the answers are to recalibrate the model, too; it costs nothing more.
+        seed: of the learner's own random choices.
+
+    Raises:
+        NoCuratorError: no curator accepted and answered; the study is closed first.
+        ConfigurationError: an argument, record or model that does not fit; nothing has been charged.
+    """
+    exact = parse_rational(epsilon)
+    together = Together(pooling, colluders, dropouts)
+    rules, words = _checked(thresholds, bins), following(purpose, None if after is None else after.accepted)
+    if hasattr(model, "to_validate"):
+        model, own = model.to_validate()
+        source = own if source is None else source
+    if source is None:
+        raise ConfigurationError("pass source, unlabelled records: the bins of the score are drawn on them")
+    study = Study(federation)
+    records, cards, left_out = admit(study, source)
+    schema = records.schema
+    if schema.label_bounds is not None or len(schema.classes) != CLASSES:
+        there = "a number" if schema.label_bounds is not None else f"one of {len(schema.classes)} classes"
+        raise ConfigurationError(f"validation is about two classes; the label {schema.label!r} is {there}")
+    hypothesis, agreement = as_hypothesis(model, records, cards, seed=seed)
+    wish = _Wish(hypothesis, agreement, records, exact, rules, thresholds is not None, bins, seed, together)
+
+    def settle(cards: Mapping[str, Card], left_out: Mapping[str, str]) -> _Question:
+        return decided(federation.decided, _settled(study, wish, cards, left_out))
+
+    question = settle(cards, left_out)
+    for name, reason in question.left_out.items():
+        study.leave_out(name, reason)
+    with study.closing():
+        redraft = partial(settle, left_out={}) if together.secure else None
+        question = agree(study, question, words, redraft, cards)
+        study.ask(dict.fromkeys(study.survivors, question.body))
+    hypothesis = question.bins.hypothesis
+    place = Bins.of(hypothesis.logits(records), question.bins.cells(records), len(question.bins.edges) + 1)
+    answers = {} if together.secure else {name: study.pooled([name])[0] for name in study.survivors}
+    told = _Telling(question, place, bin_means(question.bins, records), seed)
+    pooled: CountsAnswer = study.pooled(study.survivors)[0]
+    return Validation(
+        pooled=told.of(pooled),
+        by_site={name: told.of(answer) for name, answer in answers.items()},
+        curators=study.rounds[0].took_part or tuple(study.survivors),
+        hypothesis=hypothesis,
+        agreement=question.agreement,
+        bins=question.bins,
+        positive=schema.classes[1],
+        epsilon_claimed=study.kinds.plan_cost(question.plan, question.most_records_per_unit),
+        epsilon_spent={name: study.spent(name) for name in study.sessions},
+        left_out=study.left_out,
+        population=population({name: cards[name] for name in question.names}),
+        study=study,
+        recalibration=_recalibrated(model, pooled, question, records) if recalibrated else None,
+    )
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """What is to be asked, whoever answers."""
+
+    hypothesis: Mlp
+    agreement: Agreement | None
+    source: Records
+    epsilon: Fraction
+    rules: tuple[Rule, ...]
+    all_rules: bool
+    bins: int | None
+    seed: int
+    together: Together
+
+
+class _Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is asked, of whom, at what noise; and how far the score that is asked about agrees with the model."""
+
+    asked: dict[float, str]
+    body: CountsBody
+    plan: Plan
+    names: list[str]
+    most_records_per_unit: int
+    agreement: Agreement | None
+    left_out: dict[str, str] = {}
+
+    @property
+    def bins(self) -> ScoreBins:
+        """Of the score; they say whose."""
+        (bins,) = self.body.partitions
+        if not isinstance(bins, ScoreBins):
+            raise TypeError("a validation asks bins of a score")
+        return bins
+
+
+def _recalibrated(model: Any, answer: CountsAnswer, question: _Question, records: Records) -> Recalibration:
+    """The model's own risks are mended, also where a network was validated that stands for it."""
+    bins = question.bins
+    own = class_probabilities(model, records)[:, 1] if question.agreement else probability_of(bins.hypothesis, records)
+    law = {"scale": float(answer.scale), "noises": answer.noises, "design": float(question.most_records_per_unit)}
+    return recalibrate(answer.values, own, bins.cells(records), **law)
+
+
+@dataclass(frozen=True)
+class _Telling:
+    """How an answer is read."""
+
+    question: _Question
+    place: Bins
+    predicted: Floats
+    seed: int
+
+    def of(self, answer: CountsAnswer) -> Performance:
+        """What one answer, or the sum of several, says; errors of "class 1" are class 0."""
+        draws = draw_counts(
+            answer.values,
+            self.place,
+            scale=float(answer.scale),
+            noises=answer.noises,
+            draws=DRAWS,
+            seed=self.seed,
+            design=float(self.question.most_records_per_unit),
+        )
+        edges = self.question.bins.edges
+        rules = [self.question.asked.get(edge, "") for edge in edges]
+        return performance(draws, [float(expit(edge)) for edge in edges], list(self.predicted), rules)
+
+
+def _checked(thresholds: Sequence[Threshold] | None, bins: int | None) -> tuple[Rule, ...]:
+    if bins is not None and (not isinstance(bins, int) or bins < FEWEST):
+        raise ConfigurationError(f"bins is {bins!r}; it must be a whole number of at least {FEWEST}")
+    return read_thresholds(DEFAULT_THRESHOLDS if thresholds is None else thresholds)
+
+
+def _settled(study: Study, wish: _Wish, cards: Mapping[str, Card], left_out: Mapping[str, str]) -> _Question:
+    """The question, and whom to ask it: all but those that would refuse it; they are left out beside the others."""
+    asked, left_out = dict(cards), dict(left_out)
+    while asked:
+        if apart := wish.together.strangers(asked):
+            left_out |= apart
+            asked = {name: card for name, card in asked.items() if name not in apart}
+            continue
+        question = _question(wish, asked)
+        turn = study.kinds.turn(question.plan, question.plan.places[0])
+        body = study.readers[turn.planned.kind].opening(question.body, turn)
+        reasons = {
+            name: f"it would refuse this study: {reason}"
+            for name, card in asked.items()
+            if (
+                reason := complaint_about_plan(question.plan, card, study.kinds)
+                or complaint_about_question(body, turn, card, study.kinds)
+            )
+        }
+        capped = {
+            name: reason
+            for name, card in asked.items()
+            if name not in reasons and (reason := complaint_about_cap(question.plan, card, study.kinds))
+        }
+        # Where all caps are too low the plan is proposed: a refusal tells what is left.
+        if len(capped) < len(asked) - len(reasons):
+            reasons |= capped
+        if not reasons:
+            return msgspec.structs.replace(question, left_out=left_out)
+        left_out |= reasons
+        asked = {name: card for name, card in asked.items() if name not in reasons}
+    listed = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:5])
+    raise ConfigurationError(f"no curator is left to ask. {listed}; nothing was asked yet: change epsilon or the model")
+
+
+def _question(wish: _Wish, cards: Mapping[str, Card]) -> _Question:
+    size = assumed_size([card.round_size for card in cards.values()], len(wish.source))
+    most = max(card.most_records_per_unit for card in cards.values())
+    limits = tightest([wish.together.limits(card) for card in cards.values()])
+    pool = wish.together.pool(cards)
+    problem = Problem(wish.source, wish.epsilon, len(cards), size, most, wish.seed, limits, pool=pool)
+    probability = probability_of(wish.hypothesis, wish.source)
+    plan = problem.counts_plan([("error_correct", 1, Fraction(1))])
+    count = wish.bins or bin_count(
+        probability,
+        target_size=size,
+        scale=float(problem.scale(1).fraction),
+        noises=problem.noises,
+        most=limits.cells,
+    )
+    asked = settled_thresholds(wish.rules, probability, bins=None if wish.all_rules else count)
+    bins = validation_bins(wish.hypothesis, wish.source, count, asked)
+    body = CountsBody(partitions=(bins,), hypothesis=Constant(predicted=1))
+    return _Question(asked, body, plan, list(cards), most, wish.agreement)

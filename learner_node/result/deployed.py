@@ -1,0 +1,160 @@
+"""A deployed study: ask, then ask how good the model is, over a journal and a carrier; keep what came of it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import msgspec
+import polars as pl
+
+from learner_node.carriers.journal import Journal
+from learner_node.private_files import write_private
+from learner_node.questions.validation import Validation
+from learner_node.study.federation import Carrier, Federation
+from learner_node.study.learn import Learned, learn
+from learner_node.study.purposes import validation_purpose
+from learner_node.study.study import NoCuratorError, Study
+from learner_node.study_file import StudyFile
+from protocol.envelopes import SigningKey
+from protocol.errors import ConfigurationError
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a deployed study gave.
+
+    Attributes:
+        learned: model, estimates, transcripts.
+        validation: what the curators said of the model, where they were asked.
+        validation_failure: why there is none, where one was asked for.
+        validation_study: its study, where it came so far.
+    """
+
+    learned: Learned
+    validation: Validation | None = None
+    validation_failure: str = ""
+    validation_study: Study | None = None
+
+    @property
+    def studies(self) -> list[Study]:
+        """The fit's, then the validation's where there is one."""
+        return [self.learned.study, *([self.validation_study] if self.validation_study is not None else [])]
+
+    def spent(self, curator: str) -> Fraction:
+        """Epsilon that a curator's receipts prove to be charged."""
+        return sum((study.spent(curator) for study in self.studies), Fraction(0))
+
+    def spent_at_most(self, curator: str) -> Fraction:
+        """The same, and what may have been charged."""
+        return sum((study.spent_at_most(curator) for study in self.studies), Fraction(0))
+
+
+def run_study(
+    study: StudyFile,
+    source: pl.DataFrame,
+    *,
+    curators: Mapping[str, bytes],
+    key: SigningKey,
+    journal: Journal,
+    carrier: Carrier,
+    progress: Progress = lambda what, done, total: None,  # noqa: ARG005
+) -> Finding:
+    """Run a study, or go on with it; what the journal holds is not asked again.
+
+    Args:
+        study: the file.
+        source: unlabelled records.
+        curators: name -> public key.
+        key: the learner's.
+        journal: of this study.
+        carrier: to the curators.
+        progress: called with (what, done, total).
+
+    Raises:
+        UnfinishedError: something is awaited; the same goes on later.
+        NoCuratorError: no curator accepted, or none answered everything.
+        ConfigurationError: records or settings that do not fit the cards, or the journal does not fit; nothing was
+            asked that was not asked before.
+    """
+    federation = Federation(
+        curators=curators,
+        key=key,
+        carrier=journal.through(carrier),
+        clock=journal.clock,
+        entropy=journal.entropy,
+        receipts=dict(journal.receipts),
+        attempts=study.attempts,
+        lifetime=study.lifetime_seconds,
+        all_or_none=study.all_or_none,
+        resumable=True,
+        decided=journal.decided,
+    )
+    learned = learn(
+        federation,
+        source,
+        strategy=study.strategy,
+        options=study.options,
+        epsilon=study.exact,
+        pooling=study.pooling,
+        colluders=study.colluders,
+        dropouts=study.dropouts,
+        purpose=study.purpose,
+        validation=study.exact_validation,
+        seed=study.seed,
+        progress=progress,
+    )
+    if study.exact_validation is None:
+        return Finding(learned)
+    progress("validating", 0, 0)
+    try:
+        found = federation.validate(
+            learned.whole,
+            study.exact_validation,
+            source=source,
+            pooling=study.pooling,
+            colluders=study.colluders,
+            dropouts=study.dropouts,
+            purpose=validation_purpose(study.purpose),
+            after=learned.study,
+            recalibrated=study.recalibrate,
+            seed=study.seed,
+        )
+    except NoCuratorError as error:
+        return Finding(learned, None, str(error), error.study)
+    finally:
+        progress("validating", 1, 1)
+    return Finding(learned, found, "", found.study)
+
+
+def read_receipts(path: Path) -> dict[bytes, bytes]:
+    """Curator's public key -> newest receipt, as kept from earlier studies; empty where there is no file.
+
+    Raises:
+        ConfigurationError: it cannot be read. Without it a ledger that was rolled back would not be found.
+    """
+    try:
+        told = msgspec.json.decode(path.read_bytes(), type=dict[str, bytes])
+        return {bytes.fromhex(key): receipt for key, receipt in told.items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.DecodeError, ValueError):
+        raise ConfigurationError(
+            f"{path} cannot be read as receipts; put back the copy of it that ExPriL wrote"
+        ) from None
+
+
+def keep_receipts(path: Path, studies: list[Study]) -> None:
+    """Keep each curator's newest receipt; those of other curators stay.
+
+    Raises:
+        ConfigurationError: what is there cannot be read; OSError: it cannot be written.
+    """
+    kept = read_receipts(path)
+    for study in studies:
+        kept |= {
+            session.curator: session.newest_receipt for session in study.sessions.values() if session.newest_receipt
+        }
+    write_private(path, msgspec.json.encode({key.hex(): receipt for key, receipt in kept.items()}))

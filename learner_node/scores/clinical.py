@@ -1,0 +1,233 @@
+"""How well probabilities of a class rank, agree and decide, in the words of clinical studies.
+
+All of it is computed from records with labels: a simulation's test records, or records that a user owns. Nothing here
+reads an answer of a curator. What each figure means is in docs/clinical.md.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.metrics import average_precision_score, brier_score_loss, roc_auc_score, roc_curve
+
+from learner_node.scores.auc import auc_error
+from learner_node.scores.thresholds import DEFAULT_THRESHOLDS, Rule, Threshold, read_thresholds
+from protocol.errors import ConfigurationError
+
+Floats = NDArray[np.float64]
+
+BINS = 10
+"""Bins of a calibration curve, where there are as many records."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Predicted against observed frequency, in bins of equal mass: records sorted by their probability.
+
+    Attributes:
+        counts: (b,) records of each bin, at least 1.
+        predicted: (b,) mean probability of class 1, in [0, 1], not decreasing.
+        observed: (b,) share of class 1, in [0, 1]. Records of one probability each count as their common share, since
+            their order says nothing.
+    """
+
+    counts: tuple[int, ...]
+    predicted: tuple[float, ...]
+    observed: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """What follows from flagging every record whose probability lies above a threshold; shares, in [0, 1].
+
+    Attributes:
+        rule: how the threshold was chosen, in words.
+        threshold: probability above which a record is flagged.
+        flagged: share of records that are.
+        sensitivity: share of class 1 that is flagged; None without a record of class 1.
+        specificity: share of class 0 that is not; None without a record of class 0.
+        ppv: positive predictive value, share of class 1 among the flagged; None where none is.
+        npv: negative predictive value, share of class 0 among the others; None where there are none.
+    """
+
+    rule: str
+    threshold: float
+    flagged: float
+    sensitivity: float | None
+    specificity: float | None
+    ppv: float | None
+    npv: float | None
+
+
+@dataclass(frozen=True)
+class Roc:
+    """Corners of a receiver operating characteristic, from (0, 0) to (1, 1).
+
+    Attributes:
+        false_positive_rate: (k,) share of class 0 that is flagged, not decreasing.
+        sensitivity: (k,) share of class 1 that is flagged, not decreasing.
+    """
+
+    false_positive_rate: Floats
+    sensitivity: Floats
+
+    def at(self, rates: Floats) -> Floats:
+        """Sensitivity at (m,) false positive rates in [0, 1], float64 (m,); at a step its upper end."""
+        x, y = self.false_positive_rate, self.sensitivity
+        left = np.minimum(np.searchsorted(x, rates, side="right") - 1, len(x) - 2)
+        width = np.where(x[left + 1] > x[left], x[left + 1] - x[left], 1.0)
+        found: Floats = np.where(rates >= 1, 1.0, y[left] + (y[left + 1] - y[left]) * (rates - x[left]) / width)
+        return found
+
+
+@dataclass(frozen=True)
+class ClinicalScores:
+    """Scores of n records.
+
+    Attributes:
+        records: n.
+        positives: how many are of class 1.
+        auc: area under the ROC curve: the probability that a record of class 1 has the higher probability than one of
+            class 0, ties counted as one half. None where only one class occurs.
+        average_precision: mean precision over the records of class 1, each at its own rank (`average_precision_score`
+            of scikit-learn); a ranking by chance has about the share of class 1. None where only one class occurs.
+        brier: mean squared difference of probability and label, in [0, 1]; smaller is better.
+        calibration: in bins of equal mass.
+        operating_points: one for each threshold, in their order.
+        roc: None where only one class occurs.
+    """
+
+    records: int
+    positives: int
+    auc: float | None
+    average_precision: float | None
+    brier: float
+    calibration: Calibration
+    operating_points: tuple[OperatingPoint, ...]
+    roc: Roc | None
+
+    @property
+    def prevalence(self) -> float:
+        """Share of class 1 among the records."""
+        return self.positives / self.records
+
+    @property
+    def auc_error(self) -> float | None:
+        """Standard error of `auc` by records alone (Hanley and McNeil, Radiology 143, 1982, Eq. 2)."""
+        if self.auc is None:
+            return None
+        return float(auc_error(self.auc, self.positives, self.records - self.positives))
+
+
+def positive_of(y: ArrayLike, classes: NDArray[np.generic], records: int) -> NDArray[np.bool_]:
+    """Whether each of the records is of the second of two classes, bool (n,).
+
+    Args:
+        y: (n,) class names.
+        classes: (2,) of the label.
+        records: n.
+
+    Raises:
+        ConfigurationError: another number of classes or of records, none of them, or another value.
+    """
+    if len(classes) != 2:
+        raise ConfigurationError(f"these scores are for two classes; the label has {len(classes)}")
+    truth = np.asarray(y)
+    positive = truth == classes[1]
+    if truth.ndim != 1 or not np.all(positive | (truth == classes[0])):
+        known = " or ".join(map(repr, classes.tolist()))
+        raise ConfigurationError(f"y must be one column in which each value is {known}")
+    if records != len(truth) or not records:
+        raise ConfigurationError(f"X has {records} records and y has {len(truth)}; give the same, at least 1")
+    return np.asarray(positive, dtype=bool)
+
+
+def clinical_scores(
+    labels: ArrayLike,
+    probability: ArrayLike,
+    thresholds: Sequence[Threshold] = DEFAULT_THRESHOLDS,
+    *,
+    prevalence: float | None = None,
+) -> ClinicalScores:
+    """Score the probabilities of class 1.
+
+    Args:
+        labels: (n,) true or 1 where a record is of class 1, n >= 1.
+        probability: (n,) of class 1, in [0, 1].
+        thresholds: each a probability in (0, 1); a text such as "10%", the share of these records with the highest
+            probabilities (where several are equal, the nearest share that separates unequal ones); or "prevalence".
+        prevalence: the threshold "prevalence", as a learner would know it before it sees a label; None takes the mean
+            of `probability`.
+
+    Raises:
+        ValueError: shapes differ, there is no record, a label is neither 0 nor 1, or a probability outside [0, 1].
+        ConfigurationError: one of `thresholds` is none, or is there twice.
+    """
+    truth, risk = np.asarray(labels), np.asarray(probability, dtype=np.float64)
+    if truth.shape != risk.shape or truth.ndim != 1 or not truth.size:
+        raise ValueError(f"labels and probability must be (n,) with n at least 1, not {truth.shape} and {risk.shape}")
+    if not np.all((truth == 0) | (truth == 1)):
+        raise ValueError("a label is neither 0 nor 1")
+    if not np.all((risk >= 0) & (risk <= 1)):
+        raise ValueError("a probability is outside [0, 1]")
+    ones = truth.astype(np.bool_)
+    expected = float(risk.mean()) if prevalence is None else prevalence
+    points = tuple(_operating_point(ones, risk, rule, expected) for rule in read_thresholds(thresholds))
+    both = bool(ones.any() and not ones.all())
+    return ClinicalScores(
+        records=len(ones),
+        positives=int(ones.sum()),
+        auc=float(roc_auc_score(ones, risk)) if both else None,
+        average_precision=min(1.0, float(average_precision_score(ones, risk))) if both else None,
+        brier=float(brier_score_loss(ones, risk, pos_label=True)),
+        calibration=calibration(ones, risk),
+        operating_points=points,
+        roc=Roc(*roc_curve(ones, risk)[:2]) if both else None,
+    )
+
+
+def _operating_point(ones: NDArray[np.bool_], risk: Floats, rule: Rule, prevalence: float) -> OperatingPoint:
+    fixed = {"probability": rule.value, "prevalence": prevalence}
+    threshold = fixed[rule.kind] if rule.kind in fixed else _separating(risk, rule.value)
+    flagged = risk > threshold
+    no_no, no_yes, yes_no, yes_yes = np.bincount(2 * ones + flagged, minlength=4).tolist()
+    return OperatingPoint(
+        rule=rule.name,
+        threshold=threshold,
+        flagged=float(flagged.mean()),
+        sensitivity=_share(yes_yes, yes_no),
+        specificity=_share(no_no, no_yes),
+        ppv=_share(yes_yes, no_yes),
+        npv=_share(no_no, yes_no),
+    )
+
+
+def _separating(risk: Floats, share: float) -> float:
+    """The largest probability that is not flagged where `share` of the records is, or as nearly as ties allow."""
+    values, counts = np.unique(risk, return_counts=True)
+    above = len(risk) - np.cumsum(counts)  # records above each value; the last flags none
+    cuts = above[:-1] if len(values) > 1 else above
+    return float(values[np.argmin(np.abs(cuts - share * len(risk)))])
+
+
+def _share(part: int, rest: int) -> float | None:
+    return part / (part + rest) if part + rest else None
+
+
+def calibration(ones: NDArray[np.bool_], risk: Floats, bins: int = BINS) -> Calibration:
+    """Predicted against observed frequency in so many bins of equal mass, or fewer where there are fewer records.
+
+    Args:
+        ones: (n,) whether a record is of class 1, n >= 1.
+        risk: (n,) P(class 1), in [0, 1].
+        bins: at least 1.
+    """
+    _, group, size = np.unique(risk, return_inverse=True, return_counts=True)
+    share = (np.bincount(group, weights=ones) / size)[group]
+    parts = np.array_split(np.argsort(risk, kind="stable"), min(bins, len(risk)))
+    return Calibration(
+        counts=tuple(len(part) for part in parts),
+        predicted=tuple(float(risk[part].mean()) for part in parts),
+        observed=tuple(float(share[part].mean()) for part in parts),
+    )

@@ -1,0 +1,274 @@
+"""How a score performs, with intervals, from draws of the class counts in its bins: values, and how they print."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from learner_node.scores.score_posterior import CountDraws
+from learner_node.scores.thresholds import Threshold, read_thresholds
+from protocol.errors import ConfigurationError
+
+Floats = NDArray[np.float64]
+
+LEVEL = 0.95
+"""Of every interval."""
+HALF_A_RECORD = 0.5
+RESOLUTION = 1000
+"""Ends of intervals of shares are thousandths."""
+RULES = ", "
+"""Between the rules of one threshold."""
+_SAME = 1e-9
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A quantity: posterior median, and the ends of its central 95 % interval; `low <= value <= high`."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        """For people."""
+        return f"{self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
+
+    def __contains__(self, number: float) -> bool:
+        """Whether a number lies in the interval."""
+        return self.low <= number <= self.high
+
+    @classmethod
+    def of(cls, draws: Floats) -> "Interval":
+        """Of draws, (S,)."""
+        low, value, high = np.quantile(draws, ((1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2))
+        return cls(float(value), float(low), float(high))
+
+    @classmethod
+    def of_share(cls, part: Floats, rest: Floats) -> "Interval":
+        """Of part / (part + rest), draws of expected counts, (S,) each.
+
+        An end at which less than half a record is left on one side is 0 or 1: so few cannot be told from none, as in
+        the modified Jeffreys interval (Brown, Cai and DasGupta 2001, section 4.1.1). Ends are rounded outward. An area
+        is such a share of the rarer class.
+        """
+        found = cls.of(part / (part + rest))
+        none, all_ = (float(np.quantile(side, (1 - LEVEL) / 2)) < HALF_A_RECORD for side in (part, rest))
+        low = 0.0 if none else float(np.floor(found.low * RESOLUTION)) / RESOLUTION
+        high = 1.0 if all_ else float(np.ceil(found.high * RESOLUTION)) / RESOLUTION
+        return cls(found.value, max(low, 0.0), min(high, 1.0))
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """What calling a record positive does where its probability is at or above a threshold; shares, 0 to 1.
+
+    Attributes:
+        threshold: probability. At exactly 1/2 it is the class that the hypothesis predicts: above one half.
+        rule: that asked for it, in words; "" for any other edge between bins.
+        flagged: share of the records that are called positive.
+        sensitivity, specificity: share of class 1 that is, and of class 0 that is not.
+        ppv, npv: share of class 1 among those that are, and of class 0 among those that are not.
+    """
+
+    threshold: float
+    rule: str
+    flagged: Interval
+    sensitivity: Interval
+    specificity: Interval
+    ppv: Interval
+    npv: Interval
+
+
+@dataclass(frozen=True)
+class CalibrationBin:
+    """What was foretold and what is so in one bin of the score; shares, 0 to 1.
+
+    Attributes:
+        lower, upper: probabilities that the bin holds, the upper end excluded.
+        predicted: mean probability of the source's records in the bin; the middle of the bin where it has none.
+        records: share of the private records that lie in it.
+        observed: share of class 1 among these.
+    """
+
+    lower: float
+    upper: float
+    predicted: float
+    records: Interval
+    observed: Interval
+
+
+@dataclass(frozen=True)
+class Performance:
+    """How a score performs on the population behind some records.
+
+    Attributes:
+        records: estimated number of records that were counted.
+        prevalence: share of class 1.
+        area: under the ROC curve.
+        points: one for each edge between bins, by rising threshold.
+        calibration: the bins, by rising score.
+    """
+
+    records: Interval
+    prevalence: Interval
+    area: Interval
+    points: tuple[OperatingPoint, ...]
+    calibration: tuple[CalibrationBin, ...]
+
+    @property
+    def auc(self) -> float:
+        """Area under the ROC curve, posterior median."""
+        return self.area.value
+
+    @property
+    def auc_interval(self) -> tuple[float, float]:
+        """Ends of its 95 % interval."""
+        return self.area.low, self.area.high
+
+    @cached_property
+    def roc(self) -> Floats:
+        """The ROC curve: rows of false and true positive rate from (0, 0) to (1, 1), neither ever falling, (k + 1, 2).
+
+        Posterior medians at the edges between bins; between them draw straight lines.
+        """
+        inner = [(1.0 - point.specificity.value, point.sensitivity.value) for point in reversed(self.points)]
+        return np.array([(0.0, 0.0), *inner, (1.0, 1.0)])
+
+    def at(self, threshold: Threshold) -> OperatingPoint:
+        """The operating point of a threshold that was asked for, or of any edge.
+
+        Args:
+            threshold: a probability, or a rule as it was asked for: "10%", "prevalence".
+
+        Raises:
+            ConfigurationError: no bin ends there; says which thresholds there are.
+        """
+        (rule,) = read_thresholds([threshold])
+        for point in self.points:
+            near = rule.kind == "probability" and abs(point.threshold - rule.value) < _SAME
+            if near or rule.name in point.rule.split(RULES):
+                return point
+        known = ", ".join(f"{point.threshold:.4g}" for point in self.points)
+        raise ConfigurationError(
+            f"no bin ends at the threshold {threshold}: name it in thresholds when you ask. Known: {known or 'none'}"
+        )
+
+    @property
+    def asked(self) -> tuple[OperatingPoint, ...]:
+        """The points that were asked for."""
+        return tuple(point for point in self.points if point.rule)
+
+
+def performance(
+    draws: CountDraws, thresholds: Sequence[float], predicted: Sequence[float], rules: Sequence[str] = ()
+) -> Performance:
+    """Sum draws up.
+
+    Args:
+        draws: of the counts in k bins.
+        thresholds: probabilities between the bins, (k - 1,), rising.
+        predicted: mean probability in each bin, (k,).
+        rules: that asked for the thresholds, "" where none did, (k - 1,); none are given where none did.
+    """
+    counts = draws.expected
+    total = counts.sum(axis=(1, 2))
+    ones = counts[..., 1].sum(axis=1)
+    rarer = np.minimum(ones, total - ones)
+    below = np.cumsum(counts, axis=1)
+    above = np.cumsum(counts[:, ::-1], axis=1)[:, ::-1]
+    edges = [0.0, *thresholds, 1.0]
+    named = rules or [""] * len(thresholds)
+    points = []
+    for index, threshold in enumerate(thresholds):
+        (negative, missed), (false, found) = below[:, index].T, above[:, index + 1].T
+        points.append(
+            OperatingPoint(
+                threshold=float(threshold),
+                rule=named[index],
+                flagged=Interval.of_share(found + false, missed + negative),
+                sensitivity=Interval.of_share(found, missed),
+                specificity=Interval.of_share(negative, false),
+                ppv=Interval.of_share(found, false),
+                npv=Interval.of_share(negative, missed),
+            )
+        )
+    sizes = counts.sum(axis=2)
+    return Performance(
+        records=Interval.of(total),
+        prevalence=Interval.of_share(ones, counts[..., 0].sum(axis=1)),
+        area=Interval.of_share(draws.area * rarer, (1.0 - draws.area) * rarer),
+        points=tuple(points),
+        calibration=tuple(
+            CalibrationBin(
+                lower=float(edges[j]),
+                upper=float(edges[j + 1]),
+                predicted=float(predicted[j]),
+                records=Interval.of(sizes[:, j] / total),
+                observed=Interval.of_share(counts[:, j, 1], counts[:, j, 0]),
+            )
+            for j in range(counts.shape[1])
+        ),
+    )
+
+
+def point_rows(name: str, found: Performance) -> list[dict[str, float | str]]:
+    """One row for each operating point, for a data frame."""
+    rows = []
+    for point in found.points:
+        row: dict[str, float | str] = {"site": name, "rule": point.rule, "threshold": point.threshold}
+        for what in ("flagged", "sensitivity", "specificity", "ppv", "npv"):
+            interval: Interval = getattr(point, what)
+            row |= {what: interval.value, f"{what}_low": interval.low, f"{what}_high": interval.high}
+        rows.append(row)
+    return rows
+
+
+def calibration_rows(name: str, found: Performance) -> list[dict[str, float | str]]:
+    """One row for each bin, for a data frame."""
+    return [
+        {
+            "site": name,
+            "lower": own.lower,
+            "upper": own.upper,
+            "predicted": own.predicted,
+            "records": own.records.value,
+            "observed": own.observed.value,
+            "observed_low": own.observed.low,
+            "observed_high": own.observed.high,
+        }
+        for own in found.calibration
+    ]
+
+
+def points_table(found: Performance) -> list[str]:
+    """Lines of a table of the operating points that were asked for."""
+    names = ("flagged", "sensitivity", "specificity", "ppv", "npv")
+    points = found.asked or found.points
+    width = max((len(point.rule) for point in points), default=0)
+    heads = "".join(f"{name.upper() if len(name) == 3 else name:>18}" for name in names)
+    lines = [f"  {'':{width}}  threshold{heads}"]
+    for point in points:
+        told = (getattr(point, name) for name in names)
+        lines.append(f"  {point.rule:{width}}{point.threshold:>11.3f}" + "".join(f"{_cell(one):>18}" for one in told))
+    return lines
+
+
+def calibration_table(found: Performance) -> list[str]:
+    """Lines of a table of the bins."""
+    lines = ["  predicted              observed   share of records"]
+    lines += [
+        f"  {own.predicted:>9.3f}{_cell(own.observed):>22}{own.records.value:>19.3f}" for own in found.calibration
+    ]
+    return lines
+
+
+def as_frame(rows: Sequence[dict[str, float | str]]) -> pl.DataFrame:
+    """Rows as a data frame."""
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def _cell(interval: Interval) -> str:
+    return f"{interval.value:.2f} ({interval.low:.2f}-{interval.high:.2f})"

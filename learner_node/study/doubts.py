@@ -1,0 +1,85 @@
+"""What a learner should look at once more, before anything is asked and spent.
+
+An epsilon so large that it was likely mistyped (100 for 1.00) is refused until it is confirmed. The rest is warned of.
+"""
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import Any
+
+from learner_node.study.pooling import SECURE, check_pooling, usual_pool
+from protocol.errors import ConfigurationError
+
+LARGE_EPSILON = 100
+"""From here on an answer may be e^100 times as likely with a record as without it: nothing is protected."""
+
+
+class StudyWarning(UserWarning):
+    """A study that costs what it says, and may bring less than its learner thinks."""
+
+
+def is_large(epsilon: Fraction) -> bool:
+    """Whether an epsilon protects nothing."""
+    return epsilon >= LARGE_EPSILON
+
+
+def large_text(epsilon: Fraction) -> str:
+    """What is said of a large epsilon."""
+    return f"an epsilon of {LARGE_EPSILON} or more protects nothing, and {epsilon} was asked for"
+
+
+def require_confirmed(epsilons: Iterable[Fraction], *, how: str) -> None:
+    """Refuse large epsilons.
+
+    Args:
+        epsilons: that are asked for.
+        how: one confirms ("--large-epsilon").
+
+    Raises:
+        ConfigurationError: one is large; the text says how to confirm it.
+    """
+    for epsilon in epsilons:
+        if is_large(epsilon):
+            raise ConfigurationError(f"{large_text(epsilon)}; write a smaller one, or confirm it with {how}")
+
+
+def doubts_about(
+    options: Mapping[str, Any] | None,
+    *,
+    records: int,
+    curators: int,
+    pooling: str,
+    colluders: int | None = None,
+    dropouts: int | None = None,
+) -> list[str]:
+    """What is worth a warning in a study that can be asked as it is, in sentences.
+
+    Args:
+        options: of its strategy.
+        records: of the source.
+        curators: that are asked.
+        pooling: as in `learner_node.study.learn.learn`.
+        colluders: as there.
+        dropouts: as there.
+
+    Raises:
+        ConfigurationError: no such pooling.
+    """
+    check_pooling(pooling, colluders, dropouts)
+    doubts = []
+    cells = options.get("cells") if isinstance(options, Mapping) else None
+    if isinstance(cells, int) and cells > records:
+        doubts.append(
+            f"{cells} cells are more than the {records} source records: no more than {records} can be told apart, and "
+            "each then stands on one record; leave cells out, and a rule chooses as many as the noise allows"
+        )
+    if pooling == SECURE:
+        t, u = usual_pool(curators, colluders, dropouts)
+        if u == 0 and curators > t:
+            least = 3 + t
+            way = "allow one: dropouts = 1" if curators >= least else f"to allow one takes {least} curators or more"
+            doubts.append(
+                f"a secure sum of {curators} curators that allows no dropout is lost where one of them falls silent: "
+                f'all have paid then, and nothing is learned; {way}, or pool by "sum"'
+            )
+    return doubts

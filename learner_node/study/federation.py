@@ -1,0 +1,98 @@
+"""Whom a learner may ask, and how: curators, key, carrier, clock. And what a carrier says that cannot wait longer."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from learner_node.kinds import READERS
+from learner_node.study.decided import Decide, as_found
+from learner_node.study.reading import Reader
+from protocol.envelopes import SigningKey
+from protocol.errors import ExprilError
+
+if TYPE_CHECKING:
+    from learner_node.questions.selection import Selection
+    from learner_node.questions.validation import Validation
+
+LIFETIME = 600
+"""Seconds for which a learner's requests are valid, unless it says otherwise."""
+
+
+class UnfinishedError(ExprilError):
+    """The study goes on later: something is awaited that does not come now. It is left open; the text says for what."""
+
+    kind = "unfinished"
+
+
+class Carrier(Protocol):
+    """Carries requests to curators and brings back the replies that came in time."""
+
+    def exchange(self, requests: Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:
+        """Curator's public key -> envelope, both ways; a curator that did not reply is left out."""
+
+
+@dataclass(frozen=True)
+class Federation:
+    """The curators a learner may ask, and how.
+
+    Attributes:
+        curators: name -> public key; names are the learner's own.
+        key: the learner's signing key.
+        carrier: how messages travel.
+        clock: seconds since 1970.
+        entropy: n -> n random bytes; for study identities, never for noise.
+        receipts: curator's public key -> newest receipt; read and updated, so that the next study can prove a
+            rolled-back ledger. Keep it between runs.
+        attempts: how often a request is sent before its curator is given up.
+        allow_not_private: accept curators that sign as not private; simulations only.
+        lifetime: seconds for which a request is valid; at most what the curators' policies allow.
+        all_or_none: a study is opened at all of the curators, or at none: nothing is asked, and so nothing charged,
+            before every one has accepted.
+        resumable: another process goes on with a study that this one leaves, so that it is not closed then.
+        readers: of the query kinds that may be asked, by name.
+        decided: gives what an earlier process of the study computed, in place of what this one did.
+
+    It is a handle: a copy, however deep, is the same federation with the same receipts.
+    """
+
+    curators: Mapping[str, bytes]
+    key: SigningKey
+    carrier: Carrier
+    clock: Callable[[], int]
+    entropy: Callable[[int], bytes]
+    receipts: dict[bytes, bytes] = field(default_factory=dict)
+    attempts: int = 2
+    allow_not_private: bool = False
+    lifetime: int = LIFETIME
+    all_or_none: bool = False
+    resumable: bool = False
+    readers: Mapping[str, Reader] = field(default_factory=lambda: READERS)
+    decided: Decide = as_found
+
+    def validate(self, model: Any, epsilon: Fraction | str | float, **how: Any) -> "Validation":
+        """Ask how good a model is: ROC curve, calibration, predictive values, all with intervals.
+
+        A study of its own, which spends `epsilon`. Arguments are those of `learner_node.questions.validation.validate`.
+        """
+        from learner_node.questions.validation import validate  # noqa: PLC0415 - it is made of studies
+
+        return validate(self, model, epsilon, **how)
+
+    def select(self, candidates: Mapping[str, Any], epsilon: Fraction | str | float, **how: Any) -> "Selection":
+        """Ask which of several models is best, by a holdout: "close" answers cost nothing.
+
+        A study of its own, which spends at most `epsilon`. Arguments are those of `selection.select`.
+        """
+        from learner_node.questions.selection import select  # noqa: PLC0415 - it is made of studies
+
+        return select(self, candidates, epsilon, **how)
+
+    def __repr__(self) -> str:
+        return f"Federation({', '.join(self.curators)})"
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self

@@ -1,0 +1,206 @@
+"""A whole study from source records to models: the protocol as one function that reads top to bottom."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import polars as pl
+
+from learner_node.models.synthetic import MixedModel
+from learner_node.scores.prevalence import Prevalence
+from learner_node.strategies import make_strategy
+from learner_node.strategies.base import (
+    AnyEstimate,
+    AnyModel,
+    ClassesEstimate,
+    Problem,
+    SourceEstimate,
+    Trainer,
+    train_alone,
+)
+from learner_node.study.plan import Setting, settle, why_not_chosen
+from learner_node.study.plausibility import common_schema, implausible_cards
+from learner_node.study.pooling import POOLED, Pooling
+from learner_node.study.population import population
+from learner_node.study.purposes import announced
+from learner_node.study.replan import agree
+from learner_node.study.study import Federation, NoCuratorError, Study
+from learner_node.study.together import Together
+from protocol.errors import ConfigurationError
+from protocol.messages import Card
+from protocol.rationals import parse_rational
+from protocol.record_frames import encode_frame
+from protocol.records import Records
+from protocol.schema import Schema
+
+
+@dataclass
+class Learned:
+    """What a study gave.
+
+    Attributes:
+        schema: of the cards.
+        source: the encoded source records.
+        epsilon_claimed: exact cost of the plan at the costliest curator.
+        models: newest model after each round (None while there is none), under "" for pooled answers or under
+            each curator's name for one model per site.
+        estimates: weights and labels of the source records, under the same keys.
+        study: the study, with its transcripts and outcomes.
+        population: which records count, in words, by the cards; "" where each record is a unit.
+        advice: what to change where many attributes cost more than they had to; "" where nothing is.
+    """
+
+    schema: Schema
+    source: Records
+    epsilon_claimed: Fraction
+    models: dict[str, list[AnyModel | None]]
+    estimates: dict[str, AnyEstimate]
+    study: Study
+    population: str = ""
+    advice: str = ""
+
+    @property
+    def not_private(self) -> list[str]:
+        """Curators whose answers were signed as not private (seeded noise, `paper_ratio`); simulations only."""
+        return [name for name, session in self.study.sessions.items() if session.not_private]
+
+    def model(self, curator: str = POOLED) -> AnyModel:
+        """The final pooled model, or a curator's own; NoCuratorError where there is none."""
+        done = [model for model in self.models.get(curator, []) if model is not None]
+        if not done:
+            raise NoCuratorError(f"no model was learnt{f' for {curator}' if curator else ''}")
+        return done[-1]
+
+    def shares(self, curator: str = POOLED) -> dict[str, Prevalence]:
+        """Each class's share of the private records that count, as the totals of the answers tell it, by its name.
+
+        Of two classes the second alone; empty where the strategy does not read totals, or the label is a number.
+        """
+        estimate = self.estimates.get(curator)
+        if isinstance(estimate, SourceEstimate):
+            return {} if estimate.counted is None else {self.schema.classes[1]: estimate.counted}
+        counted = estimate.counted if isinstance(estimate, ClassesEstimate) else ()
+        return dict(zip(self.schema.classes, counted, strict=False))
+
+    @property
+    def whole(self) -> AnyModel:
+        """The final model; of several curators' own, their mixture by the records that each answered for."""
+        models = {name: self.model(name) for name in self.estimates}
+        if len(models) == 1:
+            return next(iter(models.values()))
+        masses = tuple(float(self.estimates[name].weights.sum()) for name in models)
+        return MixedModel(tuple(models.values()), masses)
+
+
+def learn(  # noqa: PLR0913 - each is stated alone
+    federation: Federation,
+    source: pl.DataFrame | Callable[[Schema], Records],
+    *,
+    strategy: str,
+    options: Mapping[str, Any] | None = None,
+    epsilon: Fraction,
+    pooling: Pooling = "sum",
+    colluders: int | None = None,
+    dropouts: int | None = None,
+    purpose: str = "",
+    validation: Fraction | None = None,
+    seed: int = 0,
+    train: Trainer = train_alone,
+    progress: Callable[[str, int, int], None] = lambda what, done, total: None,  # noqa: ARG005
+) -> Learned:
+    """Run one study.
+
+    A curator whose card cannot be true, or rules the study out, is left out before anything is asked, and one whose
+    answer cannot be true afterwards (`plausibility`, `drafts`); `Study.left_out` says who and why. A plan of secure
+    sums that not all accept is drafted again for those that do (`agreeing`).
+
+    Args:
+        federation: whom to ask, and how.
+        source: unlabelled records, or a function that encodes them for a schema.
+        strategy: key of `STRATEGIES`.
+        options: of the strategy.
+        epsilon: to spend at the costliest curator, exact.
+        pooling: "sum": one model from summed answers; "site": one model per curator; "secure": one model from sums that
+            curators open together, each with about the noise of one curator.
+        colluders: with "secure", how many curators are assumed to tell the learner all they know, at most.
+        dropouts: with "secure", how many curators may fall silent within a query. Where either is None, it is chosen
+            by their number (`pooling.SecurePool.of`).
+        purpose: for the stewards to read.
+        validation: epsilon of a validation that is to follow, at most: the stewards read of both at once.
+        seed: of the learner's own random choices.
+        train: trains the strategy's networks.
+        progress: called with (what, rounds done, rounds in all).
+
+    Raises:
+        NoCuratorError: no curator accepted or none answered every round; the study is closed first.
+        ConfigurationError: records that do not fit the cards, cards of which as many say one thing as another, or none
+            with which a study can be made; nothing has been charged.
+    """
+    epsilon = parse_rational(epsilon)
+    together = Together(pooling, colluders, dropouts)
+    purpose = announced(purpose, validation)
+    make_strategy(strategy, options or {})
+    study = Study(federation)
+    records, cards, left_out = admit(study, source)
+    problem = Problem(
+        source=records, epsilon=epsilon, sites=0, target_size=0, most_records_per_unit=0, seed=seed, train=train
+    )
+    setting = Setting(strategy, options or {}, together, problem, study.kinds, study.readers, federation.decided)
+    draft = settle(setting, cards, left_out)
+    for name, reason in draft.left_out.items():
+        study.leave_out(name, reason)
+    with study.closing():
+        redraft = partial(settle, setting, left_out={}) if together.secure else None
+        draft = agree(study, draft, purpose, redraft, cards)
+        rounds = study.questions
+        for number in range(rounds):
+            progress("rounds", number, rounds)
+            bodies = {name: group.conversation.body for group in draft.groups for name in group.names}
+            study.ask({name: bodies[name] for name in study.survivors})
+            for group in draft.groups:
+                group.hear(study)
+        progress("rounds", rounds, rounds)
+    learnt = {group.key: group.conversation for group in draft.groups if not group.names.isdisjoint(study.survivors)}
+    return Learned(
+        schema=records.schema,
+        source=records,
+        epsilon_claimed=study.kinds.plan_cost(draft.plan, draft.most_records_per_unit),
+        models={key: conversation.models for key, conversation in learnt.items()},
+        estimates={key: conversation.estimate for key, conversation in learnt.items()},
+        study=study,
+        population=population({name: cards[name] for name in draft.names}),
+        advice=why_not_chosen(setting, {name: cards[name] for name in draft.names}),
+    )
+
+
+def admit(
+    study: Study, source: pl.DataFrame | Callable[[Schema], Records]
+) -> tuple[Records, dict[str, Card], dict[str, str]]:
+    """Read the cards, and encode the source for the schema that most of them agree on.
+
+    Returns:
+        The source's records, the cards that can be true, and why each of the others is left out.
+
+    Raises:
+        NoCuratorError: no curator sent its card.
+        ConfigurationError: as `learn`; nothing has been charged.
+    """
+    cards = study.read_cards()
+    encode = source if callable(source) else partial(encode_frame, source)
+    schema, left_out = common_schema(cards, partial(_fits, encode))
+    records = encode(schema)
+    if len(records) < 2:
+        raise ConfigurationError("at least two source records are needed")
+    cards = {name: card for name, card in cards.items() if name not in left_out}
+    left_out |= implausible_cards(cards, len(records))
+    return records, {name: card for name, card in cards.items() if name not in left_out}, left_out
+
+
+def _fits(encode: Callable[[Schema], Records], schema: Schema) -> bool:
+    try:
+        encode(schema)
+    except ConfigurationError:
+        return False
+    return True
