@@ -339,6 +339,8 @@ def test_the_seeded_and_idealised_noise_switches_stay_off():
         assert "idealized-numerics" not in text, path
 
 
+PLANNING = {ROOT / "learner_node" / "study" / f"{name}.py" for name in ("plan", "together")}
+"""What a study begins with is counts."""
 CORE = [
     *(ROOT / "protocol" / f"{name}.py" for name in ("plans", "query_kind", "limits", "messages", "spending")),
     *(ROOT / "protocol" / f"{name}.py" for name in ("transcript", "transitions", "envelopes", "refusals", "identity")),
@@ -346,7 +348,7 @@ CORE = [
     *(ROOT / "curator_node" / f"{name}.py" for name in ("refusals", "requests", "enrolled")),
     *(ROOT / "curator_node" / f"{name}.py" for name in ("identities", "proposals")),
     *sorted((ROOT / "curator_node" / "ledger").glob("*.py")),
-    *sorted((ROOT / "learner_node" / "study").glob("*.py")),
+    *sorted(set((ROOT / "learner_node" / "study").glob("*.py")) - PLANNING),
     ROOT / "learner_node" / "questions" / "quote.py",
 ]
 """What holds for every query kind."""
