@@ -9,7 +9,7 @@ import ast
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
-from pathlib import Path as File
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,9 +23,9 @@ from expril.audit.attack.controls.curators import PATH_CONTROLS, audit_path_cont
 from expril.audit.attack.controls.parts import QuickNoise, rows_that_blas_changed
 from expril.audit.attack.kinds import audit_kind, chosen_kinds, kinds_to_audit
 from expril.audit.attack.pairs import score_of, search, values_of
+from expril.audit.kinds.answer_path import FAILED, AnswerPath, NoNoise
 from expril.audit.kinds.exact import enumerate_loss
 from expril.audit.kinds.invented import Neighbours, held, plain_record, table_of
-from expril.audit.kinds.path import FAILED, NoNoise, Path
 from protocol.codec import decode, encode
 from protocol.errors import ConfigurationError
 from protocol.kinds.counts import CountsRelease
@@ -39,14 +39,14 @@ from toy.kind import TOY, ToyRelease
 COUNTS = ANSWERERS["counts"]
 NAMES = chosen_kinds("counts")
 SURE, STRICT = 1e-9, 0.01
-ROOT = File(__file__).parents[2]
+ROOT = Path(__file__).parents[2]
 OF_NO_KIND = (
     "attack/kinds",
     "attack/checks",
     "attack/pairs",
     "kinds/exact",
     "kinds/invented",
-    "kinds/path",
+    "kinds/answer_path",
 )
 
 
@@ -64,7 +64,7 @@ def shorten(patch):
 def best_pair(name, place):
     with pytest.MonkeyPatch.context() as patch:
         shorten(patch)
-        return search(Path(COUNTS, examples(name)[place]))
+        return search(AnswerPath(COUNTS, examples(name)[place]))
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def test_the_audit_names_no_query_kind():
 @pytest.mark.parametrize("name", NAMES)
 def test_a_question_asked_several_times_costs_as_much_each_time(name):
     for place, example in enumerate(examples(name)):
-        one, many = Path(COUNTS, example), Path(COUNTS, example, min(7, example.copies))
+        one, many = AnswerPath(COUNTS, example), AnswerPath(COUNTS, example, min(7, example.copies))
         assert one.claimed == many.claimed == 1
         pair = best_pair(name, place).pairs[0]
         once, often = (path.exact(pair.both[1])[0] for path in (one, many))
@@ -160,7 +160,7 @@ def test_a_question_asked_several_times_costs_as_much_each_time(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_search_finds_records_that_attain_the_claim_exactly(name):
     for place, example in enumerate(examples(name)):
-        path, found = Path(COUNTS, example), best_pair(name, place)
+        path, found = AnswerPath(COUNTS, example), best_pair(name, place)
         exact = enumerate_loss(path, found.pairs[0])
         assert found.score == pytest.approx(1, abs=1e-12)
         assert exact.loss == pytest.approx(1, abs=1e-9)
@@ -199,11 +199,11 @@ def test_an_answer_that_fails_is_a_draw():
     def failing(question, dataset, noise):
         raise MemoryError
 
-    path = Path(with_answer(failing)["counts"], examples("counts/mass")[0], 3)
+    path = AnswerPath(with_answer(failing)["counts"], examples("counts/mass")[0], 3)
     pair = best_pair("counts/mass", 0).pairs[0]
     assert (path.draws(pair.others, 7, 2) == FAILED).all()
     assert score_of(path, pair) == 0  # for all records alike
-    some = Path(with_answer(fails_for_many)["counts"], path.example)
+    some = AnswerPath(with_answer(fails_for_many)["counts"], path.example)
     assert score_of(some, replace(pair, others=pair.others[:1] * 10)) == np.inf
 
 
@@ -326,7 +326,7 @@ def test_a_curator_that_calls_another_answerer_is_noticed(monkeypatch):
         return honest(*parts, answerers=ANSWERERS, **more)
 
     monkeypatch.setattr(checks, "assemble_site", elsewhere)
-    path = Path(COUNTS, examples("counts/mass")[0])
+    path = AnswerPath(COUNTS, examples("counts/mass")[0])
     check = checks.sentinel("counts/mass", path.example, best_pair("counts/mass", 0).pairs[0])
     assert not check.passed
     assert "sent: NO" in check.found
@@ -335,13 +335,13 @@ def test_a_curator_that_calls_another_answerer_is_noticed(monkeypatch):
 def test_a_curator_with_another_law_is_noticed(monkeypatch):
     """Power: its own noise has three times the scale of the attacked one."""
     monkeypatch.setattr(checks, "ASKED", 1_000)
-    path = Path(COUNTS, examples("counts/mass")[0], 100, noise=lambda: QuickNoise(Fraction(1, 3)))
+    path = AnswerPath(COUNTS, examples("counts/mass")[0], 100, noise=lambda: QuickNoise(Fraction(1, 3)))
     assert not checks.same_law("counts/mass", path, best_pair("counts/mass", 0).pairs[0]).passed
 
 
 def test_copies_that_share_noise_are_noticed(monkeypatch):
     monkeypatch.setattr(checks, "ASKED", 1_000)
-    path = Path(with_answer(one_noise_for_all)["counts"], examples("counts/mass")[0], 50)
+    path = AnswerPath(with_answer(one_noise_for_all)["counts"], examples("counts/mass")[0], 50)
     assert not checks.same_law("counts/mass", path, best_pair("counts/mass", 0).pairs[0]).passed
 
 
@@ -396,7 +396,7 @@ def test_the_paper_s_ratio_loses_what_is_printed_in_the_table():
 def test_what_is_unstable_is_exact_in_what_is_shipped():
     """The same network, on the records that the control found: no other record's prediction moves."""
     control = PATH_CONTROLS["blas_evaluation"].attack.__closure__
-    (path,) = [cell.cell_contents for cell in control if isinstance(cell.cell_contents, Path)]
+    (path,) = [cell.cell_contents for cell in control if isinstance(cell.cell_contents, AnswerPath)]
     pair = search(replace(path, copies=1)).pairs[0]
     assert score_of(replace(path, copies=1), pair) >= 3
     assert score_of(replace(path, copies=1, hold=held), pair) == 1
@@ -420,7 +420,7 @@ def test_turns_carry_their_numbers():
         seen.append(question.turn)
         return toy.answer(question, dataset, noise)
 
-    path = Path(replace(TOY_ANSWERER, answer=answer), TOY.examples()[""][0])
+    path = AnswerPath(replace(TOY_ANSWERER, answer=answer), TOY.examples()[""][0])
     path.exact(((plain_record(path.example.schema),),))
     assert seen == [Turn(path.planned, 0, number) for number in (0, 1)]
     assert path.claimed == 2

@@ -17,8 +17,8 @@ from expril.audit.attack.controls.answerers import walk_truth
 from expril.audit.attack.controls.curators import audit_path_control
 from expril.audit.attack.game import breaks, play
 from expril.audit.attack.kinds import audit_kind, examples_of
+from expril.audit.kinds.answer_path import AnswerPath
 from expril.audit.kinds.invented import held
-from expril.audit.kinds.path import Path
 from expril.audit.recompute.bounds import Bounds
 from expril.audit.recompute.replay import Replayed
 from expril.audit.recompute.sums import as_words, ledger_sums
@@ -59,7 +59,7 @@ FAR = {
 def test_it_holds_between_any_two_sets_of_records(which, far):
     """The claim is epsilon of one record, whatever the sets: nothing is scaled by how many records differ."""
     answerer, examples = examples_of("sample")
-    path = Path(answerer, examples[which], examples[which].copies)
+    path = AnswerPath(answerer, examples[which], examples[which].copies)
     first, second = FAR[far]
     game = play(
         partial(path.draws, first, width=3 if which else 1),

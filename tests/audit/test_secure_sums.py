@@ -9,7 +9,7 @@ import re
 from dataclasses import replace
 from fractions import Fraction
 from itertools import islice
-from pathlib import Path as File
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -28,6 +28,7 @@ from expril.audit.attack.kinds import audit_kind
 from expril.audit.attack.pairs import search
 from expril.audit.document import audit_document, headline
 from expril.audit.files import as_object, decode_result
+from expril.audit.kinds.answer_path import AnswerPath, NoNoise
 from expril.audit.kinds.exact import (
     KnownShares,
     added,
@@ -38,7 +39,6 @@ from expril.audit.kinds.exact import (
     weights,
 )
 from expril.audit.kinds.invented import Neighbours, plain_record
-from expril.audit.kinds.path import NoNoise, Path
 from expril.audit.kinds.shown import as_lines, read_transcript_view
 from expril.audit.package.evidence import Replay
 from expril.audit.package.judged import judge
@@ -134,9 +134,9 @@ def test_the_law_of_a_sum_of_shares_is_one_law(known, parts, scale, shift):
 @pytest.mark.family(3)
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.limits["release_kinds"][0])
 def test_every_release_kind_is_summed_at_exactly_its_claim(example):
-    path = Path(ANSWERER, example)
+    path = AnswerPath(ANSWERER, example)
     found = enumerate_sum(path, search(path, drawn=example.pairs).pairs[0])
-    assert path.claimed == Path(ANSWERER, example, 3).claimed == 1
+    assert path.claimed == AnswerPath(ANSWERER, example, 3).claimed == 1
     assert found.loss == pytest.approx(1, abs=1e-9)
     assert found.by_table == pytest.approx(1, abs=1e-9)
     assert not found.passes(path.claimed)
@@ -154,7 +154,7 @@ def test_what_is_hidden_is_the_count_under_a_mask_that_only_honest_keys_give():
     alone = counts - others // 2
     np.testing.assert_array_equal(seen.hidden.ravel() - noise.given[0], alone.ravel())
     assert charged == 2 * known.claimed
-    real = Path(ANSWERER, known.example, 2)
+    real = AnswerPath(ANSWERER, known.example, 2)
     rounds = [real.seen(real.hold(pair.others, real.example), NoNoise())[0] for _ in range(3)]
     assert all((one.told == rounds[0].told).all() for one in rounds)
     assert len({tuple(one.hidden.ravel()) for one in rounds}) == 3
@@ -455,7 +455,7 @@ def test_a_sum_that_loses_what_it_should_not_fails_the_audit():
 
 @pytest.mark.slow
 def test_the_guarantee_prints_the_table_that_the_audit_computes():
-    text = (File(__file__).parents[2] / "docs" / "privacy-guarantee.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "privacy-guarantee.md").read_text(encoding="utf-8")
     lines = (line.strip() for line in text.splitlines())
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if re.match(r"\| \d+ \|", line)]
     printed = {int(row[0]): [float(cell) for cell in row[1:]] for row in cells if int(row[0]) in (3, 5, 10, 50)}

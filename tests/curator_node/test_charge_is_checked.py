@@ -10,8 +10,8 @@ from curator_fakes import dataset
 from curator_node.kinds import ANSWERERS
 from curator_node.kinds.holdout import COMPARISON, COUNTS, THRESHOLD
 from curator_node.mechanisms import checked_choice, checked_mechanism, noisy_max_mechanism
+from expril.audit.kinds.answer_path import AnswerPath
 from expril.audit.kinds.invented import plain_record
-from expril.audit.kinds.path import Path
 from holdouts import ROWS, YES, asked, planned
 from protocol.kinds import QUERY_KINDS, holdout
 from protocol.kinds.holdout import HoldoutBody
@@ -54,7 +54,7 @@ class Checked:
 
 def drawn(kind, example):
     """What was checked of one question, and what it was charged."""
-    path, noise = Path(ANSWERERS[kind], example), Checked()
+    path, noise = AnswerPath(ANSWERERS[kind], example), Checked()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         held = path.hold(((plain_record(example.schema),),), example)

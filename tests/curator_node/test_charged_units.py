@@ -301,14 +301,14 @@ def test_a_secure_sum_that_was_put_back_to_its_first_turn_gives_both_masks_of_it
 # what is entered for a lost branch
 
 
-class Path:
+class Totals:
     """Entries from the first to a last one: what was charged, and which charged units run, after each."""
 
     def __init__(self, totals=(0,), running=(frozenset(),), prices=()):
         self.totals, self.running, self.prices = list(totals), list(running), dict(prices)
 
     def copy(self, length=None):
-        return Path(self.totals[:length], self.running[:length], self.prices)
+        return Totals(self.totals[:length], self.running[:length], self.prices)
 
     def charge(self, unit, price):
         self.prices[unit] = price
@@ -339,7 +339,7 @@ def walked(rng, path, turns, names):
 def check_tree(seed):
     """One random tree of branches, of which the last is the ledger that is left."""
     rng, names = random.Random(seed), itertools.count()
-    paths, histories = [Path()], [[]]
+    paths, histories = [Totals()], [[]]
     walked(rng, paths[0], histories[0], names)
     for _ in range(rng.randrange(1, 6)):  # put back: any path goes on from any of its entries
         source = rng.randrange(len(paths))

@@ -37,7 +37,7 @@ from expril.audit.attack.calibration import (
     suspicious_scale,
     suspicious_tails,
 )
-from expril.audit.kinds.path import NoNoise
+from expril.audit.kinds.answer_path import NoNoise
 from protocol.noise import DiscreteLaplace
 from protocol.noise_shares import LaplaceShares
 from simulations.seeded_noise import SeededNoise

@@ -21,8 +21,8 @@ from curator_node.records.dataset import PrivateDataset
 from curator_node.site import assemble_site
 from expril.audit.attack.kinds import examples_of, names_of
 from expril.audit.attack.pairs import search
+from expril.audit.kinds.answer_path import AnswerPath, Numbers, lead_of, led
 from expril.audit.kinds.invented import Neighbours, Unit, held, plain_record
-from expril.audit.kinds.path import Numbers, Path, lead_of, led
 from expril.audit.results import Check
 from learner_node.study.session import Session
 from protocol.envelopes import SigningKey
@@ -171,7 +171,7 @@ def path_checks(name: str, *, answerers: Mapping[str, Answerer] = ANSWERERS) -> 
     answerer, examples = examples_of(name, answerers)
     if not examples:
         return ()
-    path = Path(answerer, examples[0])
+    path = AnswerPath(answerer, examples[0])
     pair = search(path, drawn=path.example.pairs or SEARCHED).pairs[0]
     copies = min(examples[0].copies, COPIES if examples[0].company is None else ASKED // FEW_CALLS)
     law = same_law(name, replace(path, copies=copies), pair)
@@ -210,7 +210,7 @@ def sentinel(name: str, example: Example, pair: Neighbours, answerers: Mapping[s
     )
 
 
-def same_law(name: str, path: Path, pair: Neighbours) -> Check:
+def same_law(name: str, path: AnswerPath, pair: Neighbours) -> Check:
     """Whether what `handle` releases has the law of what the answerer releases, and copies in a query are independent.
 
     Exact tests given the margins: where two samples have one law, the number of the first sample's draws above a

@@ -21,9 +21,9 @@ from curator_node.mechanisms import NoiseSource, OpenDPNoise
 from expril.audit.attack.game import Rows, breaks, loss_bound, play
 from expril.audit.attack.game.search import choose_events
 from expril.audit.attack.pairs import search, values_of
+from expril.audit.kinds.answer_path import AnswerPath
 from expril.audit.kinds.exact import Enumerated, enumerate_loss, enumerate_sum
 from expril.audit.kinds.invented import Neighbours
-from expril.audit.kinds.path import Path
 from expril.audit.results import Attack, KindResult
 from protocol.errors import ConfigurationError
 from protocol.examples import Example
@@ -52,7 +52,7 @@ class Candidate:
         tells: the larger of exact loss and what a short game proves, in claims; infinite where an answer fails.
     """
 
-    path: Path
+    path: AnswerPath
     pair: Neighbours
     tried: int
     enumerated: Enumerated
@@ -136,9 +136,9 @@ def audit_kind(
             name, error_rate, "its kind gives no question to attack it with (`QueryKind.examples` and `numbers`)"
         )
     for example in examples:
-        if why_not := _unanswered(Path(answerer, example)):
+        if why_not := _unanswered(AnswerPath(answerer, example)):
             return _not_audited(name, error_rate, why_not)
-    candidates = [candidate_of(Path(answerer, example, noise=noise), seed=seed) for example in examples]
+    candidates = [candidate_of(AnswerPath(answerer, example, noise=noise), seed=seed) for example in examples]
     chosen = candidates[0]
     for other in candidates[1:]:
         chosen = other if other.tells > CLEARLY * chosen.tells else chosen
@@ -157,7 +157,7 @@ def audit_kind(
     )
 
 
-def _strongest(path: Path, pair: Neighbours, draws: int, error_rate: float) -> Attack:
+def _strongest(path: AnswerPath, pair: Neighbours, draws: int, error_rate: float) -> Attack:
     """The attack on all answers, unless one on those of one charge proves more than was charged."""
     share = error_rate / 2 if path.answerer.kind.looks_back else error_rate
     draws = min(draws, path.example.draws or draws)
@@ -165,7 +165,7 @@ def _strongest(path: Path, pair: Neighbours, draws: int, error_rate: float) -> A
     return first_broken(charged) or attack_pair(path, pair, draws=draws, error_rate=share)
 
 
-def candidate_of(path: Path, *, seed: int = 1) -> Candidate:
+def candidate_of(path: AnswerPath, *, seed: int = 1) -> Candidate:
     """The sets of records that tell a question apart best, and how well a short game does on them.
 
     Exact numbers rank the sets. Where there is no exact loss they are but a hint: there, other sets are taken if a
@@ -184,7 +184,7 @@ def candidate_of(path: Path, *, seed: int = 1) -> Candidate:
     return Candidate(many, pairs[best], found.tried, enumerated, tells / claimed)
 
 
-def attack_pair(path: Path, pair: Neighbours, *, draws: int, error_rate: float) -> Attack:
+def attack_pair(path: AnswerPath, pair: Neighbours, *, draws: int, error_rate: float) -> Attack:
     """Play the game on two given sets of records; the claim is the query's own cost."""
     first, second = pair.both
     width = path.width(pair)
@@ -198,7 +198,7 @@ def attack_pair(path: Path, pair: Neighbours, *, draws: int, error_rate: float) 
     )
 
 
-def _enumerated(path: Path, pair: Neighbours) -> Enumerated:
+def _enumerated(path: AnswerPath, pair: Neighbours) -> Enumerated:
     try:
         together = path.example.company is not None and not path.answerer.kind.looks_back
         return enumerate_sum(path, pair) if together else enumerate_loss(path, pair)
@@ -208,7 +208,7 @@ def _enumerated(path: Path, pair: Neighbours) -> Enumerated:
         return Enumerated(None, why_not=f"its answerer failed on invented records ({type(error).__name__})")
 
 
-def _unanswered(path: Path) -> str:
+def _unanswered(path: AnswerPath) -> str:
     """Why nothing would be learned from a question; "" where it is answered on the simplest records."""
     record = {name: values[0] for name, values in values_of(path.example).items()}
     try:
@@ -246,7 +246,7 @@ LEAST = 100
 """Answers of a charge, from either set of records, from which an event is learned."""
 
 
-def attack_charges(path: Path, pair: Neighbours, *, draws: int, error_rate: float) -> tuple[Attack, ...]:
+def attack_charges(path: AnswerPath, pair: Neighbours, *, draws: int, error_rate: float) -> tuple[Attack, ...]:
     """The game on the answers of each charge, most frequent first; none for a kind whose charges are planned.
 
     Args:

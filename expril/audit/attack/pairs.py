@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from expril.audit.kinds.answer_path import AnswerPath, NoNoise, Numbers
 from expril.audit.kinds.exact import hinted_loss
 from expril.audit.kinds.invented import Neighbours, Record, Unit
-from expril.audit.kinds.path import NoNoise, Numbers, Path
 from protocol.examples import Example, Value
 from protocol.schema import NumericAttribute
 
@@ -46,7 +46,7 @@ class Found:
     tried: int
 
 
-def search(path: Path, *, seed: int = 1, keep: int = 1, drawn: int | None = None) -> Found:
+def search(path: AnswerPath, *, seed: int = 1, keep: int = 1, drawn: int | None = None) -> Found:
     """The pairs of sets that the question's exact numbers tell apart best.
 
     Args:
@@ -72,7 +72,7 @@ def search(path: Path, *, seed: int = 1, keep: int = 1, drawn: int | None = None
     return Found(tuple(pair for _, pair in ranked[:keep]), best, len(pairs) + climbed)
 
 
-def score_of(path: Path, pair: Neighbours) -> float:
+def score_of(path: AnswerPath, pair: Neighbours) -> float:
     """How far apart the exact numbers are, each in scales of its own noise; infinite where only one answer comes.
 
     For noise in each number this is the loss; for anything else it is a hint. Where a kind samples a law of its own, it
@@ -102,7 +102,7 @@ def _likelier(first: Numbers, second: Numbers) -> float:
     return float(np.abs(np.log(one / two)).max())
 
 
-def _answered(path: Path, units: tuple[Unit, ...]) -> tuple[Numbers, NoNoise] | None:
+def _answered(path: AnswerPath, units: tuple[Unit, ...]) -> tuple[Numbers, NoNoise] | None:
     """Exact numbers and what was drawn; None where the answerer fails, as whoever asks would see."""
     try:
         return path.exact(units)

@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curator_node.mechanisms import Stamp, float_not_below
+from expril.audit.kinds.answer_path import AnswerPath, NoNoise, Numbers
 from expril.audit.kinds.invented import Neighbours
-from expril.audit.kinds.path import NoNoise, Numbers, Path
 from expril.audit.results import ColluderLoss
 from protocol.errors import ConfigurationError
 from protocol.noise import DiscreteLaplace, NoisyMax
@@ -171,7 +171,7 @@ class Enumerated:
         return above or abs(self.loss - self.by_table) > AGREEMENT
 
 
-def enumerate_loss(path: Path, pair: Neighbours) -> Enumerated:
+def enumerate_loss(path: AnswerPath, pair: Neighbours) -> Enumerated:
     """The worst-case loss between two sets of records, from what the answerer asks its noise source for.
 
     Only where each released number is one exact number with noise of its own: one turn, no state. Of sums that several
@@ -380,7 +380,7 @@ class KnownShares(NoNoise):
         return self.given[-1]
 
 
-def enumerate_sum(path: Path, pair: Neighbours) -> Enumerated:
+def enumerate_sum(path: AnswerPath, pair: Neighbours) -> Enumerated:
     """The worst-case loss between two sets of records where several curators' shares of noise are added to one sum.
 
     Only where each number that is told is an exact number plus one share of each curator that drew any.

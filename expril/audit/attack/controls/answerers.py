@@ -26,9 +26,9 @@ from curator_node.kinds.statistics.quantiles import quantile
 from curator_node.mechanisms import NoiseSource, Stamp
 from curator_node.records.dataset import PrivateDataset
 from expril.audit.attack.controls.parts import QuickNoise
+from expril.audit.kinds.answer_path import AnswerPath
 from expril.audit.kinds.exact import loss_of_shares
 from expril.audit.kinds.invented import Neighbours, Record, held
-from expril.audit.kinds.path import Path
 from protocol.codec import decode, encode
 from protocol.envelopes import LABEL
 from protocol.examples import Asked, Asking, Company, Example, Lead, Seen
@@ -53,9 +53,9 @@ _SAMPLES = ANSWERERS["sample"]
 _QUESTION = _SAMPLES.kind.examples()[""][0]
 
 
-def walk_path() -> Path:
+def walk_path() -> AnswerPath:
     """The shipped question of one axis, answered by the walk."""
-    return Path(replace(_SAMPLES, answer=walked), _QUESTION, _QUESTION.copies, QuickNoise)
+    return AnswerPath(replace(_SAMPLES, answer=walked), _QUESTION, _QUESTION.copies, QuickNoise)
 
 
 def walk_pair() -> Neighbours:
@@ -115,7 +115,7 @@ _SPREAD = Estimate("interquartile_range", ("x",), _GRID)
 _STATISTICS = ANSWERERS["statistic"]
 
 
-def local_path() -> Path:
+def local_path() -> AnswerPath:
     """A median whose noise is that of `Smooth`, in scales of its local sensitivity, at a cost of 1."""
     path = _statistic(Smooth(Rational(2, 1), Rational(1, 8), degrees=2), _MEDIAN)
     return replace(path, answerer=replace(_STATISTICS, answer=local_answer))
@@ -152,7 +152,7 @@ class BlocksOfRows(PrivateDataset):
         return np.arange(rows) * count // rows
 
 
-def rows_path() -> Path:
+def rows_path() -> AnswerPath:
     """The mean of the interquartile ranges of such blocks, at a cost of 1."""
     path = _statistic(AggregateMean(BLOCKS, STEPS, Rational(STEPS, 1)), _SPREAD)
     return replace(path, hold=partial(held, kind=BlocksOfRows))
@@ -171,11 +171,11 @@ def rows_truth() -> Fraction:
     return Fraction(abs(more - few), STEPS)
 
 
-def _statistic(method: Method, item: Item) -> Path:
+def _statistic(method: Method, item: Item) -> AnswerPath:
     def ask(copies: int) -> Asked:
         return Asked(PlannedStatistic(method=method, statistics=copies), (encode(StatisticBody((item,) * copies)),))
 
-    return Path(_STATISTICS, Example("a control", _AXIS, ask, copies=STATISTICS), STATISTICS, QuickNoise)
+    return AnswerPath(_STATISTICS, Example("a control", _AXIS, ask, copies=STATISTICS), STATISTICS, QuickNoise)
 
 
 def _alone(unit: float, *others: float) -> Neighbours:
@@ -199,12 +199,12 @@ _CLASSES = Schema((NumericAttribute("x", -4.0, 4.0),), "outcome", ("no", "yes"))
 _YES = Constant(1)
 
 
-def blog_path() -> Path:
+def blog_path() -> AnswerPath:
     """One question to the blog's holdout, by its own answerer."""
     planned = PlannedBlogHoldout(tolerance=TOLERANCE, records=RECORDS)
     asked = Asked(planned, (encode(BlogHoldoutBody(_YES, None, TRAINING_SCORE)),))
     example = Example("a control", _CLASSES, lambda copies: asked)  # noqa: ARG005
-    return Path(ANSWERERS["blog_holdout"], example, noise=QuickNoise)
+    return AnswerPath(ANSWERERS["blog_holdout"], example, noise=QuickNoise)
 
 
 def blog_pair() -> Neighbours:
@@ -246,7 +246,7 @@ class ExactComparisons(QuickNoise):
         return exact if stamp.part == COMPARISON else super().discrete_laplace(exact, l1, law, stamp)
 
 
-def exact_comparisons_path() -> Path:
+def exact_comparisons_path() -> AnswerPath:
     """Two questions that a record moves in opposite directions, at a cost of 1; a second instance is never reached."""
     scale = Rational(8 * RESOLUTION, 1)
     planned = PlannedHoldout(
@@ -260,7 +260,7 @@ def exact_comparisons_path() -> Path:
     )
     asked = Asked(planned, tuple(encode(HoldoutBody(_YES, estimate)) for estimate in (0, RESOLUTION // 4)))
     example = Example("a control", _CLASSES, lambda copies: asked)  # noqa: ARG005
-    return replace(Path(ANSWERERS["holdout"], example), noise=ExactComparisons)
+    return replace(AnswerPath(ANSWERERS["holdout"], example), noise=ExactComparisons)
 
 
 def exact_comparisons_pair() -> Neighbours:
@@ -277,11 +277,11 @@ NO_ENTROPY = bytes
 OPEN_COPIES = 5000
 
 
-def known_keys_path() -> Path:
+def known_keys_path() -> AnswerPath:
     """The first question of the kind, to curators whose keys are zeros; its learner takes off every mask."""
     answerer = ANSWERERS["secure_counts"]
     example = answerer.kind.examples()[""][0]
-    return Path(answerer, _undone(example), OPEN_COPIES, QuickNoise, entropy=NO_ENTROPY)
+    return AnswerPath(answerer, _undone(example), OPEN_COPIES, QuickNoise, entropy=NO_ENTROPY)
 
 
 def known_keys_truth() -> float:

@@ -21,8 +21,8 @@ from expril.audit.attack.controls.parts import (
 from expril.audit.attack.game import breaks, play
 from expril.audit.attack.kinds import ERROR_RATE, attack_pair
 from expril.audit.attack.pairs import search
+from expril.audit.kinds.answer_path import AnswerPath, Numbers
 from expril.audit.kinds.invented import Neighbours, Record, Unit, held
-from expril.audit.kinds.path import Numbers, Path
 from expril.audit.results import Attack, ControlResult
 from protocol.codec import encode
 from protocol.errors import ConfigurationError
@@ -123,9 +123,9 @@ def _asking(
     return ask
 
 
-def _path(ask: Callable[[int], Asked], schema: Schema = _CLASSES, **more: object) -> Path:
+def _path(ask: Callable[[int], Asked], schema: Schema = _CLASSES, **more: object) -> AnswerPath:
     example = Example("a control", schema, ask, copies=COPIES)
-    return replace(Path(ANSWERERS["counts"], example, COPIES, QuickNoise), **more)  # type: ignore[arg-type]
+    return replace(AnswerPath(ANSWERERS["counts"], example, COPIES, QuickNoise), **more)  # type: ignore[arg-type]
 
 
 def _record(x: float | None, outcome: float | str, y: float = 1.0) -> Record:
@@ -136,12 +136,12 @@ def _pair(unit: tuple[Record, ...], *others: Record, about: str = "") -> Neighbo
     return Neighbours(tuple((record,) for record in others), unit, about)
 
 
-def _given(path: Path, pair: Neighbours, draws: int, error_rate: float) -> Attack:
+def _given(path: AnswerPath, pair: Neighbours, draws: int, error_rate: float) -> Attack:
     return attack_pair(path, pair, draws=draws, error_rate=error_rate)
 
 
 def _attacked(
-    fault: str, truth: str, path: Callable[[], Path], pair: Callable[[], Neighbours], most: float = math.inf
+    fault: str, truth: str, path: Callable[[], AnswerPath], pair: Callable[[], Neighbours], most: float = math.inf
 ) -> PathControl:
     """A curator whose question and records are made when it is attacked, with so many draws at most."""
     return PathControl(

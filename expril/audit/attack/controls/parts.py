@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from curator_node.mechanisms import OpenDPNoise, Stamp
 from curator_node.records.dataset import PrivateDataset
 from curator_node.records.schema_file import StewardFile
+from expril.audit.kinds.answer_path import AnswerPath, Numbers
 from expril.audit.kinds.invented import Unit
-from expril.audit.kinds.path import Numbers, Path
 from protocol.feature_map import STEPS
 from protocol.hypotheses import Hypothesis, Mlp
 from protocol.kinds.counts import CountsBody, PlannedCounts
@@ -110,7 +110,7 @@ class RepeatedNoise(QuickNoise):
         return exact + self.kept[stamp]
 
 
-def asked_again(path: Path, other: Path, units: tuple[Unit, ...], number: int) -> Numbers:
+def asked_again(path: AnswerPath, other: AnswerPath, units: tuple[Unit, ...], number: int) -> Numbers:
     """Both questions' numbers side by side, (number, columns), where the source of noise lives for one pair of them."""
     dataset = path.hold(units, path.example)
     rows = []

@@ -149,7 +149,7 @@ class NoNoise:
 
 
 @dataclass(frozen=True)
-class Path:
+class AnswerPath:
     """A question and the answerer that takes it.
 
     Attributes:
