@@ -23,8 +23,7 @@ from protocol.kinds.secure_counts import (
 )
 from protocol.secure_sum import participant
 from protocol.secure_sum.aggregator import Aggregator, as_words
-from protocol.secure_sum.cards import KeyCard
-from protocol.secure_sum.group import Group, Verify
+from protocol.secure_sum.group import Group, KeyCard, Verify
 
 QUESTION, NONCE = bytes(32), bytes(16)
 Answers = dict[int, bytes]

@@ -25,9 +25,8 @@ from protocol.kinds.secure_counts import (
     Revealed,
     SealedShares,
 )
-from protocol.secure_sum.cards import KeyCard
 from protocol.secure_sum.graph import Graph
-from protocol.secure_sum.group import Group
+from protocol.secure_sum.group import Group, KeyCard
 from protocol.secure_sum.participant import SEALED_SHARES, round_graph
 from protocol.secure_sum.shamir import SHARE
 

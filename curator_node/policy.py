@@ -10,7 +10,7 @@ from curator_node.enrolled import EnrolledLearner, PublicKey, Text, Written, che
 from protocol.errors import ConfigurationError
 from protocol.kinds import QUERY_KINDS
 from protocol.limits import Limits
-from protocol.mistakes import twice
+from protocol.mistakes import first_repeated
 from protocol.query_kind import Kinds
 from protocol.rationals import parse_rational
 from protocol.strict_toml import read_toml
@@ -96,7 +96,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         check_keys(key for key, _ in self._keys())
         names = [entry.name for entry in self.learners] + [entry.name for entry in self.enrolled]
         if len(set(names)) != len(names):
-            raise ValueError(f"two learners have the same name, {twice(names)!r}; give each a name of its own")
+            raise ValueError(f"two learners have the same name, {first_repeated(names)!r}; give each a name of its own")
 
     @property
     def keys(self) -> dict[bytes, LearnerPolicy | EnrolledLearner]:

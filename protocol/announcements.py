@@ -46,13 +46,13 @@ def validating(purpose: str, study: bytes) -> str:
 
 def read_notice(purpose: str) -> Notice:
     """What a purpose says so; nothing where its end is written in any other way."""
-    found = _NOTICE.fullmatch(purpose)
-    if found is None:
+    match = _NOTICE.fullmatch(purpose)
+    if match is None:
         return Notice()
-    if found["study"]:
-        return Notice(study=bytes.fromhex(found["study"]))
-    most = Fraction(found["most"])
-    lawful = amount(most) == found["most"] and max(most.numerator, most.denominator) <= MOST
+    if match["study"]:
+        return Notice(study=bytes.fromhex(match["study"]))
+    most = Fraction(match["most"])
+    lawful = amount(most) == match["most"] and max(most.numerator, most.denominator) <= MOST
     return Notice(most) if lawful else Notice()
 
 

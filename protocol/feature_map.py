@@ -14,17 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocol.errors import RemoteProtocolError
+from protocol.limits import CALL_ONCE
 from protocol.records import MISSING_CODE, Records
 from protocol.refusals import RefusalCode
 from protocol.schema import MOST_MAGNITUDE, Name, NumericAttribute, Schema
-from protocol.work import CALL_ONCE
 
 STEPS = 4096
 """Grid steps per unit: the grid is 2^-12."""
 MOST_COORDINATE = 64
 """Coordinates are clipped to +- this many units."""
 MAP_COST = 300
-"""Work (see `protocol.work`) of a record's row of points, however narrow."""
+"""Work (see `protocol.limits`) of a record's row of points, however narrow."""
 COORDINATE_COST = 100
 """Scaling and rounding a number."""
 CATEGORY_COST = 500

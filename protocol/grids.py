@@ -155,8 +155,8 @@ class BaseLaw:
 
     def log_masses(self, cells: Cells) -> NDArray[np.float64]:
         """(n,) logarithm of the chance of each cell."""
-        each = [np.log(weights / weights.sum()) for weights in self.weights]
-        total: NDArray[np.float64] = np.sum([log[cells[:, column]] for column, log in enumerate(each)], axis=0)
+        logs = [np.log(weights / weights.sum()) for weights in self.weights]
+        total: NDArray[np.float64] = np.sum([log[cells[:, column]] for column, log in enumerate(logs)], axis=0)
         return total
 
     @property

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from protocol.errors import RemoteProtocolError
 from protocol.feature_map import STEPS, FeatureMap
+from protocol.limits import BYTE_ONCE, CALL_ONCE
 from protocol.records import LABEL_STEPS, Records
 from protocol.refusals import RefusalCode
 from protocol.schema import Schema
-from protocol.work import BYTE_ONCE, CALL_ONCE
 
 MOST_WEIGHT = 64.0
 MOST_ACTIVATION = 256.0
@@ -27,7 +27,7 @@ MOST_FAN_IN = 4096
 """2^12 inputs x 2^18 steps of weight x 2^20 steps of activation = 2^50, below 2^53."""
 MOST_LAYERS = 16
 UNIT_COST = 60
-"""Work (see `protocol.work`) of rounding and clipping a hidden unit."""
+"""Work (see `protocol.limits`) of rounding and clipping a hidden unit."""
 NETWORK_ONCE = 40 * CALL_ONCE
 LAYER_ONCE = 15 * CALL_ONCE
 
@@ -127,7 +127,7 @@ class Mlp(msgspec.Struct, frozen=True, tag="mlp", forbid_unknown_fields=True):
             (np.rint(weight.astype(np.float64).T * STEPS), np.rint(bias.astype(np.float64) * STEPS * STEPS))
             for weight, bias in self._layers("weights")
         ]
-        found = np.empty(len(records))
+        logits = np.empty(len(records))
         for block, points in self.features.blocks(records, max(len(bias) for _, bias in layers)):
             sums = points
             for index, (weight, bias) in enumerate(layers):
@@ -137,8 +137,8 @@ class Mlp(msgspec.Struct, frozen=True, tag="mlp", forbid_unknown_fields=True):
                     sums /= STEPS
                     np.rint(sums, out=sums)
                     np.clip(sums, 0.0, MOST_ACTIVATION * STEPS, out=sums)
-            found[block] = sums[:, 0]
-        return found
+            logits[block] = sums[:, 0]
+        return logits
 
     def predict(self, records: Records) -> NDArray[np.bool_]:
         """Predicted classes, shape (n,): logit > 0."""
@@ -160,8 +160,8 @@ class Mlp(msgspec.Struct, frozen=True, tag="mlp", forbid_unknown_fields=True):
         count = len(tensors) // 2
         names = {f"{index}.{part}" for index in range(count) for part in ("weight", "bias")}
         if set(tensors) != names or not 1 <= count <= MOST_LAYERS:
-            wanted = f"'0.weight', '0.bias', ... and nothing else, at most {MOST_LAYERS} layers"
-            raise RemoteProtocolError(RefusalCode.BAD_QUERY, field, wanted)
+            rule = f"'0.weight', '0.bias', ... and nothing else, at most {MOST_LAYERS} layers"
+            raise RemoteProtocolError(RefusalCode.BAD_QUERY, field, rule)
         if any(tensor["dtype"] != "F32" for tensor in tensors.values()):
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, field, "float32 tensors")
         for name, tensor in tensors.items():

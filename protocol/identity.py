@@ -127,39 +127,39 @@ def fingerprint(role: Role, key: bytes) -> str:
     return "-".join("".join(letters[start : start + _GROUP]) for start in range(0, len(letters), _GROUP))
 
 
-def same_fingerprint(told: str, own: str) -> bool:
+def same_fingerprint(text: str, fingerprint_text: str) -> bool:
     """Whether a fingerprint that a person read or typed is this one: case, spaces and dashes do not count."""
-    return _letters(told) == own.replace("-", "")
+    return _letters(text) == fingerprint_text.replace("-", "")
 
 
-def compare_fingerprints(told: str, own: str) -> str:
+def compare_fingerprints(text: str, fingerprint_text: str) -> str:
     """Two fingerprints, one below the other, and marks below them where they differ: lines for people."""
-    typed = _letters(told)[: 2 * _GROUPS * _GROUP]
+    typed = _letters(text)[: 2 * _GROUPS * _GROUP]
     grouped = "-".join(typed[start : start + _GROUP] for start in range(0, len(typed), _GROUP))
-    marks = "".join(" " if a == b else "^" for a, b in zip_longest(grouped, own))
+    marks = "".join(" " if a == b else "^" for a, b in zip_longest(grouped, fingerprint_text))
     below = f"             {marks.rstrip()}\n" if marks.strip() else ""
-    return f"told         {printable(grouped)}\non the card  {own}\n{below}"
+    return f"told         {printable(grouped)}\non the card  {fingerprint_text}\n{below}"
 
 
-def check_said(what: str, text: str, *, least: int = 0, most: int = MOST_SAID) -> None:
+def check_said(field: str, text: str, *, least: int = 0, most: int = MOST_SAID) -> None:
     """Raise ConfigurationError for what a card, or whoever reads one, would not take.
 
     Args:
-        what: as its writer knows it, such as "--name".
+        field: as its writer knows it, such as "--name".
         text: that it wrote.
         least: characters.
         most: characters.
     """
     if not least <= len(text) <= most:
-        raise ConfigurationError(f"{what} has {len(text)} characters; write {least} to {most}")
+        raise ConfigurationError(f"{field} has {len(text)} characters; write {least} to {most}")
     if not text.isprintable():
-        shown = printable(text)
-        raise ConfigurationError(f"{what} holds a line break, a tab or a control character ({shown}); leave it out")
+        quoted = printable(text)
+        raise ConfigurationError(f"{field} holds a line break, a tab or a control character ({quoted}); leave it out")
 
 
-def _letters(told: str) -> str:
+def _letters(text: str) -> str:
     """What a person read or typed, as a fingerprint is written, without dashes."""
-    return re.sub(r"[\s-]", "", told).upper().replace("O", "0").replace("I", "1").replace("L", "1")
+    return re.sub(r"[\s-]", "", text).upper().replace("O", "0").replace("I", "1").replace("L", "1")
 
 
 def succession(previous: SigningKey, key: bytes, role: Role, at: int) -> Succession:
@@ -224,8 +224,12 @@ def _check_successions(card: IdentityCard) -> None:
     times = [succession.at for succession in chain] + [card.issued]
     if not follows or len(set(keys)) != len(keys) or times != sorted(times):
         raise RemoteProtocolError(RefusalCode.MALFORMED, "card.successions")
-    for each in chain:
-        if not is_signed(each.previous, each.signature, _handing_over(card.role, each.previous, each.key, each.at)):
+    for succession in chain:
+        if not is_signed(
+            succession.previous,
+            succession.signature,
+            _handing_over(card.role, succession.previous, succession.key, succession.at),
+        ):
             raise RemoteProtocolError(RefusalCode.BAD_SIGNATURE, "card.successions")
 
 

@@ -1,8 +1,20 @@
-"""Resource limits of a curator, stated on its card, so that a learner can keep them before it asks."""
+"""Resource limits of a curator, stated on its card, so that a learner can keep them before it asks.
+
+Work is counted in multiply-adds of a matrix product: one stands for a tenth of a nanosecond of one core. Products of
+large matrices take half of that. Every other cost is rounded up so that, on a server of 2024, the work takes at most
+about what is stated, whatever a learner asks. A constant `..._COST` is per record, a constant `..._ONCE` per query.
+Each was measured on one core; `python -m benchmarks work` measures the worst queries that the limits let through.
+"""
 
 from typing import Annotated, Any
 
 import msgspec
+
+CALL_ONCE = 20_000
+"""A numpy call on a handful of numbers, with the Python around it: 2 microseconds."""
+BYTE_ONCE = 60
+"""A byte of weights or centres: read, checked, digested, widened and copied, 6 nanoseconds."""
+
 
 ASSUMED_ROUND_SIZE = 1_000_000
 """Stands in for an undeclared round size where work is bounded; never the true number of records. A curator of as many
@@ -15,8 +27,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Limits of one query; a refusal over them depends on the query alone, never on a record.
 
     Attributes:
-        multiply_adds: most work of a query over the declared round size, in the unit of `protocol.work`; the default
-            is five seconds of one core.
+        multiply_adds: most work of a query over the declared round size, the default is five seconds of one core.
         message_bytes: longest message read.
         kinds: allowed query kinds -> what each limits beyond that, as the kind's own struct of limits says; what is
             not said is the kind's default. Unset, it allows the kinds that are allowed unless a steward says otherwise.

@@ -43,39 +43,39 @@ _FORMS = {
 """Regular expression as msgspec shows it -> what it stands for."""
 
 
-def twice(names: Iterable[str]) -> str:
+def first_repeated(names: Iterable[str]) -> str:
     """The first name that comes a second time; "" where none does."""
-    seen: set[str] = set()
+    before: set[str] = set()
     for name in names:
-        if name in seen:
+        if name in before:
             return name
-        seen.add(name)
+        before.add(name)
     return ""
 
 
-def did_you_mean(word: str, known: Sequence[str]) -> str:
+def did_you_mean(word: str, words: Sequence[str]) -> str:
     """The nearest known word, to append to an error; empty where none is near."""
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def in_words(error: msgspec.ValidationError, data: Any, kind: Any) -> str:
     """What msgspec says of `data`, which is no `kind`: the place in words, and what to write there instead."""
-    found = _PLACE.search(str(error))
-    text = str(error)[: found.start()] if found else str(error)
-    path, kind = _walk(_STEP.findall(found["path"]) if found else [], data, kind)
-    told = _told(text, path, data, kind)
-    if told is None:  # of a struct's own check
+    match = _PLACE.search(str(error))
+    text = str(error)[: match.start()] if match else str(error)
+    path, kind = _walk(_STEP.findall(match["path"]) if match else [], data, kind)
+    sentence = _sentence(text, path, data, kind)
+    if sentence is None:  # of a struct's own check
         place = where_is(path, data)
         return text if not place or text.startswith(place) else f"{place}: {text}"
-    if found and found["key"]:
-        return f"{_join(where_is(path, data), 'a name in it')} {told}"
+    if match and match["key"]:
+        return f"{_join(where_is(path, data), 'a name in it')} {sentence}"
     if text.startswith("Object missing"):
-        place = "" if told.startswith("the table") else where_is(path, data)
-        return f"{place}: {told}" if place else told
+        place = "" if sentence.startswith("the table") else where_is(path, data)
+        return f"{place}: {sentence}" if place else sentence
     place, name = where_is(path[:-1], data), where_is(path, data)
-    own = name.removeprefix(place).removeprefix(": ").removeprefix(", ").removeprefix(".")
-    return f"{_join(place, own)} {told}" if own else f"it {told}"
+    key = name.removeprefix(place).removeprefix(": ").removeprefix(", ").removeprefix(".")
+    return f"{_join(place, key)} {sentence}" if key else f"it {sentence}"
 
 
 def where_is(path: Sequence[str | int], data: Any) -> str:
@@ -133,8 +133,8 @@ def _walk(steps: list[tuple[str, str]], data: Any, kind: Any) -> tuple[Path, Any
     path: list[str | int] = []
     for name, number in steps:
         if name:
-            tags = [one for one in structs_of(kind) if _tagged(one, data)] or structs_of(kind)
-            fields = {field.encode_name: field.type for one in tags for field in msgspec.structs.fields(one)}
+            tags = [option for option in structs_of(kind) if _tagged(option, data)] or structs_of(kind)
+            fields = {field.encode_name: field.type for option in tags for field in msgspec.structs.fields(option)}
             step: str | int = name
             kind = fields.get(name, Any)
         elif number == "...":
@@ -162,26 +162,28 @@ def _converts(item: Any, kind: Any) -> bool:
     return True
 
 
-def _told(text: str, path: Path, data: Any, kind: Any) -> str | None:
+def _sentence(text: str, path: Path, data: Any, kind: Any) -> str | None:
     """What msgspec says, in words that follow the name of a key; None where it hands on another's words."""
-    if found := _TYPE.fullmatch(text):
-        return _of_type(found["wanted"].split(" | "), found["got"], path)
-    if found := _RANGE.fullmatch(text):
-        bound = found["bound"].removesuffix(".0")
-        return f"must be {_WORDS.get(found['wanted'], found['wanted'])}, {_SIGNS[found['sign']]} {bound}"
-    if found := _LENGTH.fullmatch(text):
-        return _of_length(found["wanted"], found["sign"], int(found["bound"]))
-    if found := _COUNT.fullmatch(text):
-        return f"must be a list of {found['bound']}, not of {found['got']}"
-    if found := _PATTERN.fullmatch(text):
-        return f"must be {_FORMS.get(found['pattern'], 'of the form ' + found['pattern'])}"
-    if found := _MISSING.fullmatch(text):
-        return _of_missing(found["name"], path, kind)
-    if found := _CHOICE.fullmatch(text):
-        known = [str(word) for option in options_of(kind) if get_origin(option) is Literal for word in get_args(option)]
+    if match := _TYPE.fullmatch(text):
+        return _of_type(match["wanted"].split(" | "), match["got"], path)
+    if match := _RANGE.fullmatch(text):
+        bound = match["bound"].removesuffix(".0")
+        return f"must be {_WORDS.get(match['wanted'], match['wanted'])}, {_SIGNS[match['sign']]} {bound}"
+    if match := _LENGTH.fullmatch(text):
+        return _of_length(match["wanted"], match["sign"], int(match["bound"]))
+    if match := _COUNT.fullmatch(text):
+        return f"must be a list of {match['bound']}, not of {match['got']}"
+    if match := _PATTERN.fullmatch(text):
+        return f"must be {_FORMS.get(match['pattern'], 'of the form ' + match['pattern'])}"
+    if match := _MISSING.fullmatch(text):
+        return _of_missing(match["name"], path, kind)
+    if match := _CHOICE.fullmatch(text):
+        choices = [
+            str(word) for option in options_of(kind) if get_origin(option) is Literal for word in get_args(option)
+        ]
         value = _value(data, path)
-        near = did_you_mean(value, known) if isinstance(value, str) else ""
-        return f"must be {' or '.join(map(repr, known)) or 'another'}, not {found['value']}{near}"
+        near = did_you_mean(value, choices) if isinstance(value, str) else ""
+        return f"must be {' or '.join(map(repr, choices)) or 'another'}, not {match['value']}{near}"
     if text.startswith("Expected `"):  # by a rule that no file of today has
         return _QUOTED.sub(lambda quoted: _WORDS.get(quoted[1], quoted[1]), text.replace("Expected", "must be", 1))
     return None
@@ -193,38 +195,38 @@ def _value(data: Any, path: Path) -> Any:
     return data
 
 
-def _of_type(wanted: list[str], got: str, path: Path) -> str:
-    types = [one for one in wanted if one != "null" and not (one == "int" and "float" in wanted)]
-    given = "one with decimals" if got == "float" and "int" in types else _WORDS.get(got, got)
-    told = f"must be {' or '.join(_WORDS.get(one, one) for one in types)}, not {given}"
-    if got == "str" and not {"str", "array", "object"} & set(types):
-        return f"{told}; write it without quotes"
-    if got in ("int", "float", "bool", "date", "datetime") and types == ["str"]:
-        return f"{told}; put it in quotes"
-    if types == ["array"] and got == "object" and path:
-        return f"{told}; write [[{path[-1]}]], in two pairs of brackets, before each of its tables"
+def _of_type(expected: list[str], actual: str, path: Path) -> str:
+    types = [option for option in expected if option != "null" and not (option == "int" and "float" in expected)]
+    actual_words = "one with decimals" if actual == "float" and "int" in types else _WORDS.get(actual, actual)
+    sentence = f"must be {' or '.join(_WORDS.get(option, option) for option in types)}, not {actual_words}"
+    if actual == "str" and not {"str", "array", "object"} & set(types):
+        return f"{sentence}; write it without quotes"
+    if actual in ("int", "float", "bool", "date", "datetime") and types == ["str"]:
+        return f"{sentence}; put it in quotes"
+    if types == ["array"] and actual == "object" and path:
+        return f"{sentence}; write [[{path[-1]}]], in two pairs of brackets, before each of its tables"
     if types == ["array"]:
-        example = '["..."]' if got == "str" else "[1, 2]"
-        return f"{told}; put it in brackets, as in {example}"
+        example = '["..."]' if actual == "str" else "[1, 2]"
+        return f"{sentence}; put it in brackets, as in {example}"
     if types == ["object"] and path:
         if any(isinstance(step, int) for step in path):
-            return f"{told}; write {path[-1]} = {{ key = value }}"
-        return f"{told}; write [{'.'.join(map(str, path))}] on a line of its own, and its keys below"
-    return told
+            return f"{sentence}; write {path[-1]} = {{ key = value }}"
+        return f"{sentence}; write [{'.'.join(map(str, path))}] on a line of its own, and its keys below"
+    return sentence
 
 
-def _of_length(wanted: str, sign: str, bound: int) -> str:
-    if wanted == "str":
+def _of_length(expected: str, sign: str, bound: int) -> str:
+    if expected == "str":
         return "must not be empty" if sign == ">=" and bound == 1 else f"must have {_SIGNS[sign]} {bound} characters"
     return f"must have {_SIGNS[sign]} {bound} {'entry' if bound == 1 else 'entries'}"
 
 
 def _of_missing(name: str, path: Path, kind: Any) -> str:
     structs = structs_of(kind)
-    tags = [repr(one.__struct_config__.tag) for one in structs if one.__struct_config__.tag_field == name]
+    tags = [repr(option.__struct_config__.tag) for option in structs if option.__struct_config__.tag_field == name]
     if tags:
         return f"the key {name} is missing; write {name} = {' or '.join(tags)}".replace("'", '"')
-    fields = {field.encode_name: field.type for one in structs for field in msgspec.structs.fields(one)}
+    fields = {field.encode_name: field.type for option in structs for field in msgspec.structs.fields(option)}
     options = options_of(fields.get(name, Any))
     full = ".".join(map(str, (*path, name))) if all(isinstance(step, str) for step in path) else name
     for option in options:
@@ -237,14 +239,16 @@ def _of_missing(name: str, path: Path, kind: Any) -> str:
             return f"the table [{full}] is missing; write it"
         if inner:
             return f"the key {name} is missing; write {name} = [...]"
-    shown = '"..."' if str in options and not {int, float} & set(options) else "..."
+    example_value = '"..."' if str in options and not {int, float} & set(options) else "..."
     meant = ", a number" if {int, float} & set(options) else ""
-    return f"the key {name} is missing; write {name} = {shown}{meant}"
+    return f"the key {name} is missing; write {name} = {example_value}{meant}"
 
 
 def _with(structs: list[type[msgspec.Struct]]) -> str:
     """The keys that a table must have, of whichever kind it is."""
-    tags = dict.fromkeys(str(one.__struct_config__.tag_field) for one in structs if one.__struct_config__.tag_field)
-    needed = [[field.encode_name for field in msgspec.structs.fields(one) if field.required] for one in structs]
+    tags = dict.fromkeys(
+        str(option.__struct_config__.tag_field) for option in structs if option.__struct_config__.tag_field
+    )
+    needed = [[field.encode_name for field in msgspec.structs.fields(option) if field.required] for option in structs]
     common = [*tags, *(name for name in needed[0] if all(name in names for names in needed))]
     return f" with the key{'s' * (len(common) > 1)} {' and '.join(common)}" if common else ""

@@ -62,10 +62,10 @@ class DiscreteLaplace:
     def width(self, misses: Fraction) -> int:
         """The smallest w with P(|X| > w) <= misses, which lies in (0, 1)."""
         log_two = math.log(2.0 / float(misses)) - math.log1p(math.exp(-1.0 / float(self.scale)))
-        found = max(0, math.ceil(float(self.scale) * log_two) - 2)
-        while self.tail(found + 1) > misses:
-            found += 1
-        return found
+        bound = max(0, math.ceil(float(self.scale) * log_two) - 2)
+        while self.tail(bound + 1) > misses:
+            bound += 1
+        return bound
 
     def bound(self, rate: float, draws: float = 1) -> float:
         """A number that the sum of `draws` independent ones passes with a probability of at most `rate`.
@@ -90,8 +90,8 @@ class DiscreteLaplace:
         Never private: floats, and a generator that can be seeded. No curator outside a simulation uses it.
         """
         success = -np.expm1(-1.0 / float(self.scale))
-        drawn: NDArray[np.int64] = np.subtract(*generator.geometric(success, (2, *shape)))
-        return drawn
+        noise: NDArray[np.int64] = np.subtract(*generator.geometric(success, (2, *shape)))
+        return noise
 
 
 @dataclass(frozen=True)
@@ -136,8 +136,8 @@ class NoisyMax:
         nodes, shares = np.polynomial.legendre.leggauss(len(scores) // 2 + 1)
         factors = 1.0 - np.outer(weights, (nodes + 1.0) / 2.0)  # positive: the nodes lie inside
         logs = np.log(factors)
-        others: NDArray[np.float64] = np.exp(logs.sum(axis=0) - logs)
-        chances: NDArray[np.float64] = weights * (others @ (shares / 2.0))
+        rivals: NDArray[np.float64] = np.exp(logs.sum(axis=0) - logs)
+        chances: NDArray[np.float64] = weights * (rivals @ (shares / 2.0))
         return chances
 
     def simulate(self, generator: np.random.Generator, scores: NDArray[np.int64]) -> int:

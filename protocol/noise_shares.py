@@ -114,8 +114,8 @@ class LaplaceShares:
     def simulate(self, generator: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.int64]:
         """Independent draws, int64 of that shape. Never private, see `DiscreteLaplace.simulate`."""
         success = -np.expm1(-1.0 / float(self.scale))
-        drawn: NDArray[np.int64] = np.subtract(*generator.negative_binomial(float(self.shape), success, (2, *shape)))
-        return drawn
+        noise: NDArray[np.int64] = np.subtract(*generator.negative_binomial(float(self.shape), success, (2, *shape)))
+        return noise
 
 
 @dataclass(frozen=True)
@@ -130,22 +130,22 @@ class _Integral:
         peak = -np.arcsinh((self.shape - 0.5) / ((k + 0.5) * math.sinh(min(self.a, 600.0))))
         top = self.log(k, peak)
         left, right = self._reach(k, peak, top, -1.0), self._reach(k, peak, top, 1.0)
-        found = np.empty_like(k)
+        densities = np.empty_like(k)
         open_ = np.arange(len(k))
         nodes, coarse = 64, np.full(len(k), np.inf)
         while open_.size:
             fine = np.empty(open_.size)
             for start in range(0, open_.size, max(1, _NODES // nodes)):
-                some = open_[start : start + max(1, _NODES // nodes)]
-                fine[start : start + len(some)] = self._trapezoid(
-                    k[some], peak[some] - left[some], peak[some] + right[some], top[some], nodes
+                batch = open_[start : start + max(1, _NODES // nodes)]
+                fine[start : start + len(batch)] = self._trapezoid(
+                    k[batch], peak[batch] - left[batch], peak[batch] + right[batch], top[batch], nodes
                 )
-            found[open_] = np.log(fine) + top[open_]
+            densities[open_] = np.log(fine) + top[open_]
             # The error falls exponentially: it is about squared where the nodes are doubled.
             again = np.abs(fine - coarse[open_]) > 1e-10 * fine
             coarse[open_] = fine
             open_, nodes = open_[again], 2 * nodes
-        return found
+        return densities
 
     def log(self, k: Floats, z: Floats) -> Floats:
         """Logarithm of the integrand."""

@@ -99,13 +99,13 @@ def written(exponent: Fraction) -> str:
     return f"{factor(exponent)} (e^{f'({power})' if '/' in power else power})"
 
 
-def at_most(cap: Fraction, each: Odds | None, unit: PrivacyUnit) -> str:
+def at_most(cap: Fraction, per_epsilon: Odds | None, unit: PrivacyUnit) -> str:
     """In words, what answers up to a cap may change, where each epsilon may change so much; None is without limit."""
-    if each is None:
+    if per_epsilon is None:
         return UNLIMITED
-    whole = each * cap
+    total = per_epsilon * cap
     return (
         f"the odds of what anybody believes of one {printable(unit.name) or 'record'} by a factor of at most "
-        f"{written(whole.presence)} as to whether it is among the records; of one that is known to be, by "
-        f"{written(whole.label)} as to its label and by {written(whole.attribute)} as to anything else"
+        f"{written(total.presence)} as to whether it is among the records; of one that is known to be, by "
+        f"{written(total.label)} as to its label and by {written(total.attribute)} as to anything else"
     )

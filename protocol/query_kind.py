@@ -69,7 +69,7 @@ class QueryKind:
             these limits of the kind would not accept it; `field` is its place, for the error.
         cost: (planned, most records of one privacy unit) -> the most that all its turns together cost, exact.
         read_body: (bytes, turn, schema, limits) -> checked body; raises RemoteProtocolError.
-        work: (checked body, turn, schema, declared round size) -> its whole work, see `protocol.work`.
+        work: (checked body, turn, schema, declared round size) -> its whole work, see `protocol.limits`.
         release_bytes: (checked body, turn, schema) -> most bytes of the release, before anything is charged.
         read_release: (release bytes, body, turn, schema) -> its payload, checked for shape.
         charge: (turn, answered turns of this kind in the study, most records of one privacy unit) -> what this turn

@@ -91,8 +91,8 @@ def named_parts(parts: Iterable[tuple[str, Fraction | str]]) -> str:
     Args:
         parts: name and cost of each; those that cost nothing are left out.
     """
-    told = [f"{what} {written(cost)}" for what, cost in parts if Fraction(cost)]
-    return f" ({', '.join(told)})" if len(told) > 1 else ""
+    costs = [f"{name} {written(cost)}" for name, cost in parts if Fraction(cost)]
+    return f" ({', '.join(costs)})" if len(costs) > 1 else ""
 
 
 def written_exactly(value: Fraction | str) -> str:
@@ -106,8 +106,8 @@ def _typed(value: Fraction, *, places: int) -> str:
     scaled = value * 10**places
     if scaled.denominator != 1 or scaled >= 10**40:
         return ""
-    whole, rest = divmod(scaled.numerator, 10**places)
-    return f"{whole}.{rest:0{places}}".rstrip("0").rstrip(".")
+    integer, rest = divmod(scaled.numerator, 10**places)
+    return f"{integer}.{rest:0{places}}".rstrip("0").rstrip(".")
 
 
 def _decimal(value: Fraction) -> Decimal:
@@ -154,13 +154,13 @@ def _parse(text: str | float | Fraction) -> Fraction:
     return value
 
 
-def _why_not_read(given: str | float, plain: str) -> str:
+def _why_not_read(value: str | float, plain: str) -> str:
     """What is wrong with an amount that is neither a ratio nor a short decimal."""
     if _NEGATIVE.fullmatch(plain):
         return "must be positive: write 1, 0.3 or 1/30"
-    if _LONG_DECIMAL.fullmatch(plain) or (isinstance(given, float) and 0 < given < 1):  # 1e-05 among them
+    if _LONG_DECIMAL.fullmatch(plain) or (isinstance(value, float) and 0 < value < 1):  # 1e-05 among them
         return 'has too many decimals to be taken as exact (9 at most): write it as text like "1/3"'
-    if isinstance(given, float) and MOST < given < math.inf:
+    if isinstance(value, float) and MOST < value < math.inf:
         return f"needs more than 32 bits: numerator and denominator are at most {MOST}"
     return "is not a positive rational: write 1, 0.3 or 1/30"
 
@@ -178,9 +178,9 @@ def shorten(
     return total if total.denominator <= longest else Fraction(rounding(total * GRID), GRID)
 
 
-def plus(one: Fraction, other: Fraction) -> Fraction:
+def plus(augend: Fraction, addend: Fraction) -> Fraction:
     """The sum: exact, or rounded up to the grid of 2^-64 where its denominator is longer than any honest one."""
-    return shorten(one + other, longest=LONGEST_SUM)
+    return shorten(augend + addend, longest=LONGEST_SUM)
 
 
 def total_of(amounts: Iterable[Fraction]) -> Fraction:

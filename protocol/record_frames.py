@@ -99,10 +99,10 @@ def describe_absent(absent: Sequence[str], *, declared: Collection[str], there: 
     described = []
     for name in absent:
         near = difflib.get_close_matches(name.strip().casefold(), folded, n=1, cutoff=0.6)
-        described.append(f"{name!r} (did you mean {_shown(folded[near[0]])}?)" if near else repr(name))
+        described.append(f"{name!r} (did you mean {_quoted(folded[near[0]])}?)" if near else repr(name))
     rest = len(there) - MOST_COLUMNS_NAMED
-    shown = ", ".join(map(_shown, there[:MOST_COLUMNS_NAMED])) + (f" and {rest} more" if rest > 0 else "")
-    return f"{', '.join(described)}; the columns are {shown}"
+    names = ", ".join(map(_quoted, there[:MOST_COLUMNS_NAMED])) + (f" and {rest} more" if rest > 0 else "")
+    return f"{', '.join(described)}; the columns are {names}"
 
 
 def _as_number(text: str) -> float | None:
@@ -113,7 +113,7 @@ def _as_number(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _shown(name: str) -> str:
+def _quoted(name: str) -> str:
     return repr(name if len(name) <= _LONGEST_NAME_SHOWN else f"{name[:_LONGEST_NAME_SHOWN]}…")
 
 
@@ -133,9 +133,9 @@ def encode_labels(column: pl.Series, classes: Sequence[str]) -> NDArray[np.uint8
     """
     texts = column_texts(column)
     _require_labels(texts, column.name)
-    known = texts.is_in(list(classes))
-    if not known.all():
-        row = int((~known).arg_true()[0]) + 1
+    declared = texts.is_in(list(classes))
+    if not declared.all():
+        row = int((~declared).arg_true()[0]) + 1
         named = [repr(name) for name in classes[: MOST_COLUMNS_NAMED - 1]]
         rest = len(classes) - len(named)
         last = named.pop() if not rest else f"{rest} more"
@@ -156,10 +156,10 @@ def _likeness(label: str, classes: Sequence[str]) -> str:
         "how the number is written, as 1 and 1.0 are": _as_number,
         "spaces and signs": lambda text: "".join(filter(str.isalnum, text.casefold())) or None,
     }
-    for what, form in forms.items():
+    for rule, form in forms.items():
         alike = [name for name in classes if form(name) == form(label) is not None]
         if alike:
-            return f". It is the class {alike[0]!r}, but for {what}"
+            return f". It is the class {alike[0]!r}, but for {rule}"
     return ""
 
 
@@ -193,9 +193,9 @@ def count_moved_labels(column: pl.Series, bounds: tuple[float, float]) -> int:
     return int(np.count_nonzero((values < bounds[0]) | (values > bounds[1])))
 
 
-def _require_labels(known: pl.Series, name: str) -> None:
-    if known.null_count():
-        row = int(known.is_null().arg_true()[0]) + 1
+def _require_labels(values: pl.Series, name: str) -> None:
+    if values.null_count():
+        row = int(values.is_null().arg_true()[0]) + 1
         raise ConfigurationError(
             f"label column {name!r} is empty in row {row}, header not counted; remove or label the record"
         )
@@ -255,9 +255,9 @@ def column_texts(column: pl.Series) -> pl.Series:
         shortened = digits.str.replace(r"0+$", "").str.replace(r"\.$", "")
         return digits.zip_with(~digits.str.contains(".", literal=True), shortened)
     if column.dtype.is_float():
-        whole = (column == column.floor()) & (column.abs() < 2**53)
+        is_whole = (column == column.floor()) & (column.abs() < 2**53)
         as_integer = column.fill_nan(None).cast(pl.Int64, strict=False).cast(pl.String)
-        frame = pl.DataFrame({"whole": whole, "integer": as_integer, "text": column.fill_nan(None).cast(pl.String)})
+        frame = pl.DataFrame({"whole": is_whole, "integer": as_integer, "text": column.fill_nan(None).cast(pl.String)})
         return frame.select(pl.when(pl.col("whole")).then("integer").otherwise("text").alias(column.name)).to_series()
     texts = column.cast(pl.String).str.strip_chars()
     return (

@@ -130,15 +130,20 @@ class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def keys(self) -> dict[tuple[Role, str, int], bytes]:
         """(role, name, repeat) -> public key, of every participant."""
-        return {(one.role, one.name, one.repeat): bytes.fromhex(one.key) for one in self.participants}
+        return {
+            (participant.role, participant.name, participant.repeat): bytes.fromhex(participant.key)
+            for participant in self.participants
+        }
 
     def names(self, role: Role) -> list[str]:
         """All learners, or all curators, each once."""
-        return list(dict.fromkeys(one.name for one in self.participants if one.role == role))
+        return list(dict.fromkeys(participant.name for participant in self.participants if participant.role == role))
 
     def learner_keys(self) -> dict[tuple[str, str], None]:
         """(name, key) of every learner, each once, in order."""
-        return dict.fromkeys((one.name, one.key) for one in self.participants if one.role == "learner")
+        return dict.fromkeys(
+            (participant.name, participant.key) for participant in self.participants if participant.role == "learner"
+        )
 
 
 class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -212,13 +217,13 @@ def unsigned(index: Index, data: bytes, signatures: bytes | None) -> list[str]:
     if signatures is None:
         return [f"{SIGNATURES} is missing: no learner vouches for {INDEX}; anybody may have written it"]
     try:
-        found = msgspec.json.decode(signatures, type=list[Signature])
+        entries = msgspec.json.decode(signatures, type=list[Signature])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return [f"{SIGNATURES} cannot be read: no learner vouches for {INDEX}"]
     complaints = []
-    if _encoded(found) != signatures or len({(one.learner, one.key) for one in found}) != len(found):
+    if _encoded(entries) != signatures or len({(entry.learner, entry.key) for entry in entries}) != len(entries):
         complaints.append(f"{SIGNATURES} was changed: it is not as it is written")
-    by_learner = {(one.learner, one.key): one for one in found}
+    by_learner = {(entry.learner, entry.key): entry for entry in entries}
     for name, key in learners:
         signature = by_learner.pop((name, key), None)
         if signature is None:

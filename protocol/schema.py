@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from protocol.mistakes import twice
+from protocol.mistakes import first_repeated
 
 MOST_MAGNITUDE = 1e15
 """Bounds, offsets and factors stay below this, so that no later product overflows."""
@@ -48,7 +48,9 @@ class CategoricalAttribute(
 
     def __post_init__(self) -> None:
         if len(set(self.levels)) != len(self.levels):
-            raise ValueError(f"attribute {self.name!r} declares the level {twice(self.levels)!r} twice; write it once")
+            raise ValueError(
+                f"attribute {self.name!r} declares the level {first_repeated(self.levels)!r} twice; write it once"
+            )
         _check_texts(self.levels, f"attribute {self.name!r}: level")
 
 
@@ -74,7 +76,9 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     def __post_init__(self) -> None:
         names = [attribute.name for attribute in self.attributes]
         if len(set(names)) != len(names):
-            raise ValueError(f"two attributes have the same name, {twice(names)!r}; each column is declared once")
+            raise ValueError(
+                f"two attributes have the same name, {first_repeated(names)!r}; each column is declared once"
+            )
         if self.label in names:
             raise ValueError(f"the label {self.label!r} is also listed as an attribute; take it out of the attributes")
         if bool(self.classes) == (self.label_bounds is not None):
@@ -86,7 +90,7 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         elif len(self.classes) < 2:
             raise ValueError("classes must name at least two")
         if len(set(self.classes)) != len(self.classes):
-            raise ValueError(f"two classes have the same name, {twice(self.classes)!r}; write it once")
+            raise ValueError(f"two classes have the same name, {first_repeated(self.classes)!r}; write it once")
         _check_texts(self.classes, "class")
 
     def find(self, name: str) -> Attribute | None:
@@ -117,8 +121,8 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         return names
 
 
-def _check_texts(texts: tuple[str, ...], what: str) -> None:
+def _check_texts(texts: tuple[str, ...], field: str) -> None:
     """A text that no record can ever match is a mistake: records are trimmed, and some texts mean missing."""
     for text in texts:
         if text != text.strip() or text in MISSING_TEXTS:
-            raise ValueError(f"{what} {text!r} can never occur: it has outer spaces, or means a missing value")
+            raise ValueError(f"{field} {text!r} can never occur: it has outer spaces, or means a missing value")

@@ -30,7 +30,7 @@ def decode_text(content: bytes, *, where: str) -> str:
     fault = text_fault(content)
     if fault is not None:
         line = "" if fault.start is None else f" in line {content.count(10, 0, fault.start) + 1}"
-        raise ConfigurationError(f"{where} {fault.what}{line}; {fault.remedy}")
+        raise ConfigurationError(f"{where} {fault.problem}{line}; {fault.remedy}")
     return content.removeprefix(codecs.BOM_UTF8).decode("utf-8")
 
 
@@ -38,12 +38,12 @@ class TextFault(NamedTuple):
     """Why bytes are no UTF-8 text; nothing of them is in it.
 
     Attributes:
-        what: continues "the file ...".
+        problem: continues "the file ...".
         remedy: what to do.
         start: the first byte that is wrong; None where it is all of them.
     """
 
-    what: str
+    problem: str
     remedy: str
     start: int | None = None
 
@@ -96,44 +96,44 @@ def convert(data: Any, kind: type[T], *, where: str) -> T:
         raise ConfigurationError(f"{where}: {in_words(error, data, kind)}") from None
 
 
-def suggest(word: str, known: list[str]) -> str:
+def suggest(word: str, words: list[str]) -> str:
     """A suggestion to append to an error: the nearest known word, or all of them where nothing is near."""
-    near = did_you_mean(word, known)
-    return near or f"; known: {', '.join(sorted(known))}"
+    near = did_you_mean(word, words)
+    return near or f"; known: {', '.join(sorted(words))}"
 
 
-def _check_keys(data: Any, kind: Any, whole: Any, path: Path, where: str) -> None:
+def _check_keys(data: Any, kind: Any, document: Any, path: Path, where: str) -> None:
     """Walk `data` beside `kind` and raise on the first key that no field has, or tag that no struct has."""
     options = options_of(kind)
     if isinstance(data, list | tuple):
         inner = next((get_args(option) for option in options if get_origin(option) in (list, tuple)), ())
         for index, item in enumerate(data if inner else ()):
-            _check_keys(item, inner[0], whole, (*path, index), where)
+            _check_keys(item, inner[0], document, (*path, index), where)
     elif isinstance(data, dict):
         structs = structs_of(kind)
         if structs:
-            _check_struct(data, structs, whole, path, where)
+            _check_struct(data, structs, document, path, where)
             return
         values = next((get_args(option)[1] for option in options if get_origin(option) is dict), None)
         for key, item in data.items():
-            _check_keys(item, values, whole, (*path, key), where)
+            _check_keys(item, values, document, (*path, key), where)
 
 
 def _check_struct(
-    data: dict[str, Any], structs: list[type[msgspec.Struct]], whole: Any, path: Path, where: str
+    data: dict[str, Any], structs: list[type[msgspec.Struct]], document: Any, path: Path, where: str
 ) -> None:
     tags = {s.__struct_config__.tag: s for s in structs if s.__struct_config__.tag_field}
     tag_field = next((s.__struct_config__.tag_field for s in structs if s.__struct_config__.tag_field), None)
     tag = data.get(tag_field) if tag_field else None
-    here = ": ".join(part for part in (where, where_is(path, whole)) if part)
+    here = ": ".join(part for part in (where, where_is(path, document)) if part)
     if isinstance(tag, str):
         if tag not in tags:
-            raise ConfigurationError(f"{here}: {tag_field} = {tag!r}{suggest(tag, [str(known) for known in tags])}")
+            raise ConfigurationError(f"{here}: {tag_field} = {tag!r}{suggest(tag, [str(name) for name in tags])}")
         structs = [tags[tag]]
     info = {field.encode_name: field.type for struct in structs for field in msgspec.structs.fields(struct)}
-    known = [*info, *([tag_field] if tag_field else [])]
+    keys = [*info, *([tag_field] if tag_field else [])]
     for key, item in data.items():
-        if key not in known:
-            raise ConfigurationError(f"{here}: unknown key {key!r}{suggest(key, known)}")
+        if key not in keys:
+            raise ConfigurationError(f"{here}: unknown key {key!r}{suggest(key, keys)}")
         if key in info:
-            _check_keys(item, info[key], whole, (*path, key), where)
+            _check_keys(item, info[key], document, (*path, key), where)

@@ -21,7 +21,7 @@ from learner_node.study.pooling import Pooling, check_pooling
 from protocol.errors import ConfigurationError
 from protocol.kinds import QUERY_KINDS
 from protocol.limits import Limits
-from protocol.mistakes import twice
+from protocol.mistakes import first_repeated
 from protocol.rationals import parse_rational, written_exactly
 from protocol.strict_toml import convert, read_toml, suggest
 from simulations.scenario_data import ANY, Data, Name, check_one_of, fits, is_table
@@ -196,7 +196,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         for what, names in (("learner", self.learners), ("curator", self.curators)):
-            if again := twice(item.name for item in names):
+            if again := first_repeated(item.name for item in names):
                 raise ValueError(f"two {what}s have the same name, {again!r}; give each a name of its own")
         if any(fault.curator == ANY for fault in self.faults):
             raise ValueError("a fault needs the name of one curator, not '*'")

@@ -10,7 +10,7 @@ import msgspec
 from curator_node.records.schema_file import StewardFile, read_steward_file
 from curator_node.text_files import read_text_file
 from protocol.errors import ConfigurationError
-from protocol.mistakes import did_you_mean, twice
+from protocol.mistakes import did_you_mean, first_repeated
 from protocol.strict_toml import suggest
 from simulations.datasets import DATASETS, SITE_SPLITS
 
@@ -131,7 +131,9 @@ class Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.merge_label and (len(self.merge_label) < 2 or not all(self.merge_label.values())):
             raise ValueError("merge_label needs two classes or more, each with its levels")
         if len(set(levels)) != len(levels):
-            raise ValueError(f"merge_label names the level {twice(levels)!r} twice; a level belongs to one class")
+            raise ValueError(
+                f"merge_label names the level {first_repeated(levels)!r} twice; a level belongs to one class"
+            )
         if (self.name is None) == (self.path is None):
             raise ValueError("name a built-in data set or give a path, one of the two")
         if self.name is not None and self.name not in DATASETS:

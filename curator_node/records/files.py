@@ -106,7 +106,7 @@ def _text(path: Path) -> str:
     wrong = text_fault(content)
     if wrong is not None:
         if wrong.start is None:
-            raise ConfigurationError(f"{path} cannot be read as csv: it {wrong.what}; {_AS_CSV}")
+            raise ConfigurationError(f"{path} cannot be read as csv: it {wrong.problem}; {_AS_CSV}")
         _refuse(path, _row(content[: wrong.start].decode("latin-1")), "text that is not UTF-8", _AS_CSV)
     text = content.decode("utf-8").replace("\r\n", "\n")
     for sign, fault in (("\0", "a NUL byte"), ("\r", "a carriage return that ends no line")):

@@ -168,7 +168,7 @@ def affordable_cells(features: FeatureMap, work: float) -> int:
 
     Args:
         features: the coordinates in which distances are measured.
-        work: in the unit of `protocol.work`.
+        work: in the unit of `protocol.limits`.
     """
     one, many = (NearestCentre(features, bytes(4 * features.width * cells)).multiply_adds() for cells in (1, MOST_TILE))
     allowed = (WORK_ROOM * work - one) / ((many - one) / (MOST_TILE - 1))

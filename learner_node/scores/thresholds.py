@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from protocol.errors import ConfigurationError
-from protocol.mistakes import twice
+from protocol.mistakes import first_repeated
 
 Threshold = float | str
 """A probability between 0 and 1; "prevalence"; or a share of the records to flag, such as "5%"."""
@@ -44,7 +44,7 @@ def read_thresholds(written: Sequence[Threshold]) -> tuple[Rule, ...]:
         ConfigurationError: one of them is no threshold, or two are the same.
     """
     rules = tuple(map(_rule, written))
-    if again := twice(rule.name for rule in rules):
+    if again := first_repeated(rule.name for rule in rules):
         raise ConfigurationError(f"two thresholds are the same, {again}; write it once")
     return rules
 

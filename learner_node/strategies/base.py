@@ -47,7 +47,7 @@ class Willing:
     """What the curators of a study take on, as their cards say.
 
     Attributes:
-        work: for one record in one question, in the unit of `protocol.work`, at the least willing of them.
+        work: for one record in one question, in the unit of `protocol.limits`, at the least willing of them.
         selects: whether all of them choose attributes (`features` of the query kind `statistic`).
         records: at one of them, about: the mean of their declared sizes; None where nothing is known.
     """

@@ -230,7 +230,7 @@ def chosen_by_rule(problem: Problem) -> int:
 
 
 def selection_work(source: Records) -> int:
-    """What a curator does for one record to score every attribute, in the unit of `protocol.work`."""
+    """What a curator does for one record to score every attribute, in the unit of `protocol.limits`."""
     return sum(CELL_COST + partition.multiply_adds() for partition in candidates_of(source))
 
 

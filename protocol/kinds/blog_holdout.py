@@ -102,7 +102,7 @@ def read_body(data: bytes, turn: Turn, schema: Schema, limits: BlogHoldoutLimits
 
 
 def work(body: BlogHoldoutBody, turn: Turn, schema: Schema, round_size: int | None) -> int:  # noqa: ARG001
-    """Work of a question, in the unit of `protocol.work`."""
+    """Work of a question, in the unit of `protocol.limits`."""
     asked = [one for one in (body.hypothesis, body.baseline) if one is not None]
     per_record = sum(RECORD_COST + one.multiply_adds() for one in asked)
     once = QUERY_ONCE + NOISE_ONCE + sum(one.multiply_adds_once() for one in asked)

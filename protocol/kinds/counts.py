@@ -17,7 +17,7 @@ from protocol.codec import decode
 from protocol.errors import RemoteProtocolError
 from protocol.examples import Example
 from protocol.hypotheses import Hypothesis
-from protocol.limits import ASSUMED_ROUND_SIZE, Positive
+from protocol.limits import ASSUMED_ROUND_SIZE, CALL_ONCE, Positive
 from protocol.noise import DiscreteLaplace, Moved
 from protocol.odds import MISSES, OFTEN, Odds, PrivacyUnit
 from protocol.partitions import Partition, ScoreBins
@@ -28,7 +28,6 @@ from protocol.refusals import RefusalCode
 from protocol.release_kinds import MOST_SQUARED_ERROR, MOST_STEPS, RELEASE_KINDS
 from protocol.schema import Schema
 from protocol.strict_toml import suggest
-from protocol.work import CALL_ONCE
 
 _PAIR = 2
 """A limit of cells is one of pairs of numbers: kinds with more numbers per cell have fewer cells."""
@@ -277,7 +276,7 @@ def multiply_adds(body: CountsBody) -> int:
 
 
 def work(body: CountsBody, turn: Turn, schema: Schema, round_size: int | None) -> int:
-    """Work of a query from its bytes to the stored reply, in the unit of `protocol.work`.
+    """Work of a query from its bytes to the stored reply, in the unit of `protocol.limits`.
 
     It is read off the question and the card, never off the records: what is refused for it tells nothing of them.
 

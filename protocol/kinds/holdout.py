@@ -26,7 +26,7 @@ from protocol.codec import decode
 from protocol.errors import RemoteProtocolError
 from protocol.examples import Example
 from protocol.hypotheses import Hypothesis
-from protocol.limits import ASSUMED_ROUND_SIZE, Positive
+from protocol.limits import ASSUMED_ROUND_SIZE, CALL_ONCE, Positive
 from protocol.noise import DiscreteLaplace
 from protocol.odds import MISSES, OFTEN, Odds, PrivacyUnit
 from protocol.plans import MOST_TURNS, Planned
@@ -34,7 +34,6 @@ from protocol.query_kind import Past, QueryKind, Turn
 from protocol.rationals import MOST, Rational
 from protocol.refusals import RefusalCode
 from protocol.schema import Schema
-from protocol.work import CALL_ONCE
 
 MOST_RESOLUTION = 2**20
 """Steps of an estimate: with 2^40 records a sum stays far below 2^63."""
@@ -247,7 +246,7 @@ def read_body(data: bytes, turn: Turn, schema: Schema, limits: HoldoutLimits) ->
 
 
 def work(body: HoldoutBody, turn: Turn, schema: Schema, round_size: int | None) -> int:  # noqa: ARG001
-    """Work of a question from its bytes to the stored reply, in the unit of `protocol.work`."""
+    """Work of a question from its bytes to the stored reply, in the unit of `protocol.limits`."""
     per_record = RECORD_COST + body.hypothesis.multiply_adds()
     once = QUERY_ONCE + NOISE_ONCE + PAST_ONCE * turn.number + body.hypothesis.multiply_adds_once()
     return once + per_record * (round_size or ASSUMED_ROUND_SIZE)

@@ -17,7 +17,7 @@ from protocol.codec import decode
 from protocol.errors import RemoteProtocolError
 from protocol.examples import Example
 from protocol.kinds.models import METHODS, AnyMethod, Body, KMeans
-from protocol.limits import ASSUMED_ROUND_SIZE, Positive
+from protocol.limits import ASSUMED_ROUND_SIZE, CALL_ONCE, Positive
 from protocol.noise import DiscreteLaplace, Moved
 from protocol.odds import MISSES, OFTEN, WORST, Odds, PrivacyUnit
 from protocol.plans import Planned
@@ -26,7 +26,6 @@ from protocol.rationals import MOST, Rational
 from protocol.refusals import RefusalCode
 from protocol.schema import Schema
 from protocol.strict_toml import suggest
-from protocol.work import CALL_ONCE
 
 MOST_MODELS = 1000
 """Most models of one query."""
@@ -203,7 +202,7 @@ def lengths(body: ModelBody, turn: Turn, schema: Schema) -> tuple[int, ...]:
 
 
 def work(body: ModelBody, turn: Turn, schema: Schema, round_size: int | None) -> int:
-    """Work of a query from its bytes to the stored reply, in the unit of `protocol.work`; see `counts.work`."""
+    """Work of a query from its bytes to the stored reply, in the unit of `protocol.limits`; see `counts.work`."""
     method: AnyMethod = turn.planned.method
     different = set(body.models)
     parts = [method.work(model, schema) for model in different]

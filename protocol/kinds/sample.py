@@ -21,14 +21,13 @@ from protocol.codec import decode
 from protocol.errors import RemoteProtocolError
 from protocol.examples import Example
 from protocol.grids import MOST_AXES, Axis, BaseLaw, NumberAxis, levels_of, why_not
-from protocol.limits import ASSUMED_ROUND_SIZE
+from protocol.limits import ASSUMED_ROUND_SIZE, CALL_ONCE
 from protocol.odds import Odds, PrivacyUnit, factor
 from protocol.plans import Planned
 from protocol.query_kind import QueryKind, Turn
 from protocol.rationals import MOST, Rational
 from protocol.refusals import RefusalCode
 from protocol.schema import Schema
-from protocol.work import CALL_ONCE
 
 MOST_RECORDS = 100_000
 MOST_EPSILON = 16
@@ -173,7 +172,7 @@ def read_body(data: bytes, turn: Turn, schema: Schema, limits: SampleLimits) -> 
 
 
 def work(body: SampleBody, turn: Turn, schema: Schema, round_size: int | None) -> int:  # noqa: ARG001
-    """Work of a query, in the unit of `protocol.work`: the worst density for rejection, as many records as declared."""
+    """Work of a query, in multiply-adds: the worst density for rejection, as many records as declared."""
     planned: PlannedSample = turn.planned
     axes = len(planned.axes)
     inputs = sum(1 if isinstance(a, NumberAxis) else len(levels_of(a.name, schema)) for a in planned.axes)

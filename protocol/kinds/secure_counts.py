@@ -35,8 +35,17 @@ from protocol.refusals import RefusalCode
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import Schema
 from protocol.secure_sum.aggregator import STEPS
-from protocol.secure_sum.cards import Cards, Index, Indices, KeyCard, Signature
-from protocol.secure_sum.group import LEAST_PARTICIPANTS, MOST_PARTICIPANTS, Group, complaint_about
+from protocol.secure_sum.group import (
+    LEAST_PARTICIPANTS,
+    MOST_PARTICIPANTS,
+    Cards,
+    Group,
+    Index,
+    Indices,
+    KeyCard,
+    Signature,
+    complaint_about,
+)
 
 KEYS, SHARES, MASKED, AGREED, OPENED = range(len(STEPS))
 """Numbers of the turns."""

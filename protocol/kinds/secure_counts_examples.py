@@ -37,8 +37,7 @@ from protocol.query_kind import Turn
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.secure_sum import participant, shamir
 from protocol.secure_sum.aggregator import Aggregator, as_words
-from protocol.secure_sum.cards import Cards, KeyCard, list_digest, seed_check
-from protocol.secure_sum.group import Group
+from protocol.secure_sum.group import Cards, Group, KeyCard, list_digest, seed_check
 from protocol.secure_sum.masks import Words, public_of
 from protocol.secure_sum.participant import DEALERS, Relayed
 

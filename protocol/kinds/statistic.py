@@ -31,7 +31,7 @@ from protocol.kinds.statistics.methods import (
     Smooth,
     SmoothLaplace,
 )
-from protocol.limits import ASSUMED_ROUND_SIZE, Positive
+from protocol.limits import ASSUMED_ROUND_SIZE, CALL_ONCE, Positive
 from protocol.odds import NOTHING, Odds, PrivacyUnit
 from protocol.plans import Planned
 from protocol.query_kind import QueryKind, Turn
@@ -39,7 +39,6 @@ from protocol.rationals import MOST
 from protocol.refusals import RefusalCode
 from protocol.schema import Schema
 from protocol.strict_toml import suggest
-from protocol.work import CALL_ONCE
 
 MOST_STATISTICS = 10_000
 QUERY_ONCE = 1_000 * CALL_ONCE
@@ -207,7 +206,7 @@ def _check_size(item: Item, schema: Schema, limits: StatisticLimits, field: str)
 
 
 def work(body: StatisticBody, turn: Turn, schema: Schema, round_size: int | None) -> int:
-    """Work of a query, in the unit of `protocol.work`, of question and card alone."""
+    """Work of a query, in the unit of `protocol.limits`, of question and card alone."""
     method: Method = turn.planned.method
     records = round_size or ASSUMED_ROUND_SIZE
     return QUERY_ONCE + sum(_work_of(item, method, schema, records) for item in body.asked)

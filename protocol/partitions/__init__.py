@@ -10,11 +10,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.partitions.feature_bins import FeatureBins
+from protocol.partitions.feature_bins import FeatureBins, ProductBins
 from protocol.partitions.nearest_centre import NearestCentre
-from protocol.partitions.product_bins import ProductBins
-from protocol.partitions.projection_bins import ProjectionBins
-from protocol.partitions.score_bins import ScoreBins
+from protocol.partitions.projection_bins import ProjectionBins, ScoreBins
 from protocol.partitions.tree_leaves import TreeLeaves
 from protocol.records import Records
 from protocol.schema import Schema
@@ -41,7 +39,7 @@ class AnyPartition(Protocol):
         """Number of cells k."""
 
     def multiply_adds(self) -> int:
-        """Work per record, in the unit of `protocol.work`; of a checked partition."""
+        """Work per record, in the unit of `protocol.limits`; of a checked partition."""
 
     def multiply_adds_once(self) -> int:
         """Work of reading, checking and preparing it, in the same unit; of a checked partition."""

@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 
 from protocol.errors import RemoteProtocolError
 from protocol.feature_map import STEPS
+from protocol.limits import CALL_ONCE
 from protocol.refusals import RefusalCode
-from protocol.work import CALL_ONCE
 
 PRODUCT_STEPS = STEPS * STEPS
 """Steps per unit of a product of two grid numbers: 2^24."""
 MOST_EDGE = 2.0**27
 """Beyond every logit (below 2^26 + 2^6) and every projection (at most 2^25); 2^51 steps, exact in float64."""
 COLUMN_COST = 200
-"""Work (see `protocol.work`) of reading a value and writing its bin."""
+"""Work (see `protocol.limits`) of reading a value and writing its bin."""
 COMPARISON_COST = 200
 """A comparison of a binary search, where the edges are many and no branch can be foretold."""
 EDGES_ONCE = 20 * CALL_ONCE
@@ -32,9 +32,9 @@ def check_edges(edges: Sequence[float], field: str) -> None:
     """Raise RemoteProtocolError(BAD_QUERY) unless the edges are within +-2^27 and rise by a step of 2^-24 or more."""
     if not edges:
         return
-    given = np.asarray(edges, np.float64)
+    values = np.asarray(edges, np.float64)
     # A NaN fails the comparison as well.
-    if not (np.abs(given) <= MOST_EDGE).all() or not (np.diff(_steps(edges)) > 0).all():
+    if not (np.abs(values) <= MOST_EDGE).all() or not (np.diff(_steps(edges)) > 0).all():
         limit = f"strictly increasing in steps of 1/{PRODUCT_STEPS}, within +-{MOST_EDGE:g}"
         raise RemoteProtocolError(RefusalCode.BAD_QUERY, field, limit)
 

@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 
 from protocol.errors import RemoteProtocolError
 from protocol.feature_map import MOST_COORDINATE, STEPS, FeatureMap
+from protocol.limits import BYTE_ONCE, CALL_ONCE
 from protocol.records import Records
 from protocol.refusals import RefusalCode
 from protocol.schema import Schema
-from protocol.work import BYTE_ONCE, CALL_ONCE
 
 MOST_TILE = 1024
 """Centres compared at once; of more, the best of each such tile."""
 NEAREST_COST = 20
-"""Work (see `protocol.work`) of writing and comparing the product with one centre."""
+"""Work (see `protocol.limits`) of writing and comparing the product with one centre."""
 TILE_COST = 1_500
 """Finding the best of a tile: several passes over the records, whose first steps cost most where centres are few."""
 CENTRES_ONCE = 40 * CALL_ONCE
@@ -81,7 +81,7 @@ class NearestCentre(msgspec.Struct, frozen=True, tag="nearest_centre", forbid_un
         weights = np.column_stack([2.0 * centres, -np.einsum("kw,kw->k", centres, centres)])
         starts = range(0, len(weights), MOST_TILE)
         tiles = [np.ascontiguousarray(weights[start : start + MOST_TILE].T) for start in starts]
-        found = np.zeros(len(records), np.intp)
+        chosen = np.zeros(len(records), np.intp)
         memory = np.empty(0)
         for block, points in self.features.blocks(records, min(len(centres), MOST_TILE)):
             extended = np.column_stack([points, np.ones(len(points))])
@@ -95,5 +95,5 @@ class NearestCentre(msgspec.Struct, frozen=True, tag="nearest_centre", forbid_un
                 value = np.take_along_axis(nearness, nearest[:, None], axis=1)[:, 0]
                 nearer = value > best
                 best[nearer] = value[nearer]
-                found[block][nearer] = start + nearest[nearer]
-        return found
+                chosen[block][nearer] = start + nearest[nearer]
+        return chosen

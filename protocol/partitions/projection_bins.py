@@ -1,4 +1,4 @@
-"""Bins of linear projections of grid points, of one direction or of a few multiplied together.
+"""Bins of linear projections of grid points (one direction, or a product of a few), and of a hypothesis' logit.
 
 Exact by construction: points and weights are whole steps of 2^-12 within +-2^18, so a projection of up to 8192
 coordinates is a sum of whole numbers of at most 2^49, in whatever order it is summed.
@@ -13,11 +13,48 @@ from numpy.typing import NDArray
 
 from protocol.errors import RemoteProtocolError
 from protocol.feature_map import MOST_COORDINATE, STEPS, FeatureMap, to_grid
+from protocol.hypotheses import Mlp
+from protocol.limits import BYTE_ONCE
 from protocol.partitions.grid_edges import GridEdges, bins, check_edges, search_cost, search_once
 from protocol.records import Records
 from protocol.refusals import RefusalCode
 from protocol.schema import Schema
-from protocol.work import BYTE_ONCE
+
+
+class ScoreBins(msgspec.Struct, frozen=True, tag="score_bins", forbid_unknown_fields=True):
+    """Bin j holds the records with e_j <= logit < e_{j+1}; the end bins are unbounded; len(edges) + 1 cells.
+
+    `edges` are in units of the logit, rounded to the logit's own grid of 2^-24. Since a hypothesis predicts class 1
+    where its logit is *above* 0, the edge 2^-24, not 0, separates the two classes exactly.
+    """
+
+    hypothesis: Mlp
+    edges: GridEdges
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "edges", tuple(map(float, self.edges)))
+
+    def check(self, schema: Schema, field: str) -> None:
+        """Raise RemoteProtocolError(BAD_QUERY) unless hypothesis and edges fit; reads no record."""
+        self.hypothesis.check(schema, f"{field}.hypothesis")
+        check_edges(self.edges, f"{field}.edges")
+
+    def cell_count(self, schema: Schema) -> int:  # noqa: ARG002
+        """Number of bins k."""
+        return len(self.edges) + 1
+
+    def multiply_adds(self) -> int:
+        """Work of the network and of a binary search for one record."""
+        return self.hypothesis.multiply_adds() + search_cost(self.edges)
+
+    def multiply_adds_once(self) -> int:
+        """Work of preparing both."""
+        return self.hypothesis.multiply_adds_once() + search_once(self.edges)
+
+    def cells(self, records: Records) -> NDArray[np.intp]:
+        """The bin of each record's exact logit, shape (n,)."""
+        return bins(self.hypothesis.logits(records), self.edges)
+
 
 MOST_DIRECTIONS = 16
 MOST_CELLS = 2**31
@@ -82,14 +119,14 @@ class ProjectionBins(msgspec.Struct, frozen=True, tag="projection_bins", forbid_
     def projections(self, records: Records) -> NDArray[np.float64]:
         """Exact projections in steps of 2^-24: (n, r) float64 holding whole numbers."""
         weights = np.ascontiguousarray(self.grid.T)
-        found = np.empty((len(records), weights.shape[1]))
+        products = np.empty((len(records), weights.shape[1]))
         for block, points in self.features.blocks(records):
-            found[block] = points @ weights
-        return found
+            products[block] = points @ weights
+        return products
 
     def cells(self, records: Records) -> NDArray[np.intp]:
         """The cell of each record, shape (n,)."""
-        found = np.zeros(len(records), np.intp)
+        cells = np.zeros(len(records), np.intp)
         for values, edges in zip(self.projections(records).T, self.edges, strict=True):
-            found = found * (len(edges) + 1) + bins(values, edges)
-        return found
+            cells = cells * (len(edges) + 1) + bins(values, edges)
+        return cells

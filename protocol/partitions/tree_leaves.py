@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 
 from protocol.errors import RemoteProtocolError
 from protocol.feature_map import MOST_COORDINATE, STEPS, FeatureMap
+from protocol.limits import CALL_ONCE
 from protocol.records import Records
 from protocol.refusals import RefusalCode
 from protocol.schema import Schema
-from protocol.work import CALL_ONCE
 
 MOST_NODES = 500_000
 MOST_DEPTH = 64
 """Most splits between the root and a leaf: a chain of nodes cannot make every record walk through all of them."""
 LEVEL_COST = 300
-"""Work (see `protocol.work`) of one level of one record: a few scattered reads."""
+"""Work (see `protocol.limits`) of one level of one record: a few scattered reads."""
 TREE_ONCE = 40 * CALL_ONCE
 LEVEL_ONCE = 10 * CALL_ONCE
 NODE_BYTE_ONCE = 200
@@ -80,7 +80,7 @@ class TreeLeaves(msgspec.Struct, frozen=True, tag="tree_leaves", forbid_unknown_
         children = np.concatenate([children, np.column_stack([leaves, leaves])]).ravel()
         coordinates = np.concatenate([table[:, 0], np.zeros_like(leaves)])
         thresholds = np.concatenate([table[:, 1], np.zeros_like(leaves)]).astype(np.float64)
-        found = np.empty(len(records), np.intp)
+        leaves = np.empty(len(records), np.intp)
         for block, points in self.features.blocks(records):
             starts = np.arange(len(points)) * points.shape[1]
             flat = points.ravel()
@@ -88,8 +88,8 @@ class TreeLeaves(msgspec.Struct, frozen=True, tag="tree_leaves", forbid_unknown_
             for _ in range(depth):
                 above = flat[starts + coordinates[at]] >= thresholds[at]
                 at = children[2 * at + above]
-            found[block] = at - count
-        return found
+            leaves[block] = at - count
+        return leaves
 
     def _complaint(self) -> str:
         """What would have been accepted where the table is no tree of the map's coordinates; "" where it is one."""
@@ -100,8 +100,8 @@ class TreeLeaves(msgspec.Struct, frozen=True, tag="tree_leaves", forbid_unknown_
             return f"coordinates of the feature map, 0 .. {self.features.width - 1}"
         if np.abs(thresholds).max() > MOST_COORDINATE * STEPS:
             return f"thresholds within +-{MOST_COORDINATE}"
-        wanted = np.concatenate([np.arange(-count - 1, 0), np.arange(1, count)])
-        if not np.array_equal(np.sort(children, axis=None), wanted):
+        indices = np.concatenate([np.arange(-count - 1, 0), np.arange(1, count)])
+        if not np.array_equal(np.sort(children, axis=None), indices):
             return "each node but the root, and each leaf, the child of exactly one node"
         if ((children > 0) & (children <= np.arange(count)[:, None])).any():
             return "children after their parents"

@@ -15,9 +15,18 @@ from numpy.typing import NDArray
 from protocol.envelopes import is_signed
 from protocol.errors import ExprilError
 from protocol.secure_sum import masks, shamir
-from protocol.secure_sum.cards import Cards, KeyCard, card_is_signed, list_digest, round_digest, seed_check
 from protocol.secure_sum.graph import COMPLETE_UP_TO, Graph
-from protocol.secure_sum.group import SURVIVORS_TYPE, Group, Verify
+from protocol.secure_sum.group import (
+    SURVIVORS_TYPE,
+    Cards,
+    Group,
+    KeyCard,
+    Verify,
+    card_is_signed,
+    list_digest,
+    round_digest,
+    seed_check,
+)
 from protocol.secure_sum.masks import Words
 from protocol.secure_sum.participant import (
     DEALERS,
@@ -45,10 +54,10 @@ class SumFailedError(ExprilError):
     kind = "study"
 
     def __init__(
-        self, step: str, left: int, needed: int, out: Mapping[int, str], what: str = "participants are left"
+        self, step: str, remaining: int, needed: int, out: Mapping[int, str], shortage: str = "participants are left"
     ) -> None:
         self.step, self.out = step, dict(out)
-        super().__init__(f"the secure sum failed at the step {step!r}: {left} {what}, {needed} are needed")
+        super().__init__(f"the secure sum failed at the step {step!r}: {remaining} {shortage}, {needed} are needed")
 
 
 class Dealt(NamedTuple):
@@ -133,8 +142,8 @@ class Aggregator:
                 boxes[index] = dict(shares)
             elif index in sealed:
                 self.out[index] = "it dealt no share, or a wrong one, to some of its neighbours"
-        while alone := out_of_reach(self._graph, self._joined, tuple(boxes), tuple(boxes)):
-            for index in alone:
+        while isolated := out_of_reach(self._graph, self._joined, tuple(boxes), tuple(boxes)):
+            for index in isolated:
                 del boxes[index]
                 self.stranded[index] = "too few of its neighbours dealt"
         self._need("shares", len(boxes), self._group.least)
@@ -173,8 +182,8 @@ class Aggregator:
         self._need("agreed", len(good), self._group.signatures)
         self._need_holders("agreed", [index for index, _ in good])
         fewest = good[: self._group.signatures]
-        alone = out_of_reach(self._graph, self._joined, self._survivors, [index for index, _ in fewest])
-        return tuple(good if alone else fewest)
+        isolated = out_of_reach(self._graph, self._joined, self._survivors, [index for index, _ in fewest])
+        return tuple(good if isolated else fewest)
 
     def take_revealed(self, revealed: Mapping[int, Relayed]) -> Opened:
         """Shares by who revealed them -> the sum; SumFailedError where a secret cannot be recovered.
@@ -182,21 +191,22 @@ class Aggregator:
         It may be called again when more shares have come.
         """
         shares: dict[int, dict[int, bytes]] = {index: {} for index in self._dealers}
-        for holder, given in revealed.items():
-            for dealer, share in given:
+        for holder, shares_by_dealer in revealed.items():
+            for dealer, share in shares_by_dealer:
                 if dealer in shares and (holder == dealer or holder in self._neighbours[dealer]):
                     shares[dealer][self._places[holder] + 1] = share
-        seen = list_digest(DEALERS, self._dealers)
+        dealers_digest = list_digest(DEALERS, self._dealers)
         liars: dict[int, str] = {}
         total: Words = np.add.reduce([self._masked[index] for index in self._survivors])
         for index in self._dealers:
             secret = self._recover(index, shares[index], liars)
             if index in self._masked:
-                total -= self_mask(secret, self._round, seen, self._length)
+                total -= self_mask(secret, self._round, dealers_digest, self._length)
             else:
-                others = [(other, self._cards[other].masking) for other in self._neighbours[index]]
-                left = [(other, key) for other, key in others if other in self._masked]
-                total += pair_masks(secret, index, left, self._round, seen, self._length)
+                keys = [
+                    (other, self._cards[other].masking) for other in self._neighbours[index] if other in self._masked
+                ]
+                total += pair_masks(secret, index, keys, self._round, dealers_digest, self._length)
         values: NDArray[np.int64] = total.view(np.int64)
         return Opened(values, self._survivors, liars)
 
@@ -214,31 +224,31 @@ class Aggregator:
         tried = shares if len(self._joined) <= COMPLETE_UP_TO else dict(islice(shares.items(), threshold))
         if len(shares) >= threshold and (secret := _combined(tried)) is not None and fits(secret):
             return secret
-        found = shamir.recover(shares, threshold, fits)
-        if found is None:
+        recovered = shamir.recover(shares, threshold, fits)
+        if recovered is None:
             # Who lies cannot be told: the dealer, or holders.
             self.out[index] = (
                 "its secret cannot be recovered from the shares that came: it dealt wrong ones, or holders gave wrong "
                 "ones or none"
             )
-            what = f"shares of the secret of participant {index} came"
-            raise SumFailedError("opened", len(shares), threshold, self.out, what)
-        secret, wrong = found
+            shortage = f"shares of the secret of participant {index} came"
+            raise SumFailedError("opened", len(shares), threshold, self.out, shortage)
+        secret, wrong = recovered
         liars |= {self._joined[point - 1]: f"its share of a secret of participant {index} is wrong" for point in wrong}
         return secret
 
-    def _need(self, step: str, left: int, needed: int) -> None:
-        if left < needed:
-            raise SumFailedError(step, left, needed, self.stranded | self.out)
+    def _need(self, step: str, remaining: int, needed: int) -> None:
+        if remaining < needed:
+            raise SumFailedError(step, remaining, needed, self.stranded | self.out)
 
     def _need_holders(self, step: str, present: Collection[int]) -> None:
         """SumFailedError where a dealer's secrets could not be given back by those present."""
-        if alone := out_of_reach(self._graph, self._joined, self._dealers, tuple(present)):
-            self.stranded |= dict.fromkeys(alone, "too few of its neighbours are left to give its secrets back")
-            first = self._places[alone[0]]
-            left = len({self._joined[node] for node in self._graph.holders(first)} & set(present))
-            what = f"holders of participant {alone[0]} are left"
-            raise SumFailedError(step, left, self._graph.threshold(first), self.stranded | self.out, what)
+        if isolated := out_of_reach(self._graph, self._joined, self._dealers, tuple(present)):
+            self.stranded |= dict.fromkeys(isolated, "too few of its neighbours are left to give its secrets back")
+            first = self._places[isolated[0]]
+            remaining = len({self._joined[node] for node in self._graph.holders(first)} & set(present))
+            shortage = f"holders of participant {isolated[0]} are left"
+            raise SumFailedError(step, remaining, self._graph.threshold(first), self.stranded | self.out, shortage)
 
 
 def as_words(payload: Sequence[int] | bytes) -> Words:

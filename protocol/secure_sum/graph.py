@@ -76,9 +76,9 @@ class Graph:
 
     def lacking(self, nodes: Collection[int], present: Collection[int]) -> tuple[int, ...]:
         """Those of the nodes, ascending, that have fewer holders than their threshold among those present."""
-        asked, kept = self._flags(nodes), self._flags(present)
-        counts = kept + np.bitwise_count(self._packed & _packed(kept)).sum(axis=1)
-        return tuple(np.flatnonzero(asked & (counts < self._thresholds)).tolist())
+        members, survivors = self._flags(nodes), self._flags(present)
+        counts = survivors + np.bitwise_count(self._packed & _packed(survivors)).sum(axis=1)
+        return tuple(np.flatnonzero(members & (counts < self._thresholds)).tolist())
 
     def _flags(self, nodes: Collection[int]) -> NDArray[np.bool_]:
         flags = np.zeros(self.size, dtype=np.bool_)
@@ -151,8 +151,8 @@ def settled(size: int, colluders: int, dropouts: int) -> Settled:
         return complete
     for degree in range(_SPACING, size - 1, _SPACING):
         word = degree * WORD // (size - 1)
-        if found := _protects(word, size, colluders, dropouts):
-            return found
+        if settled := _protects(word, size, colluders, dropouts):
+            return settled
     return complete
 
 
@@ -198,10 +198,10 @@ def _apart(word: int, size: int, colluders: int, dropouts: int, local: int) -> i
     taken for which both together are unlikeliest.
     """
     ways = _ways_to_cut(size - colluders, dropouts)
-    left = size - colluders - dropouts
+    honest = size - colluders - dropouts
     rest: int = (WORD - word) ** _STEPS
     bits = 32 * _STEPS - rest.bit_length()  # (1 - p)^_STEPS < 2^-bits
-    cuts = [1 << max(way + _PRECISION - part * (left - part) * bits // _STEPS, 0) for part, way in enumerate(ways)]
+    cuts = [1 << max(way + _PRECISION - part * (honest - part) * bits // _STEPS, 0) for part, way in enumerate(ways)]
     larger = list(accumulate(reversed(cuts)))[::-1]
     few = list(accumulate(_binomial(size - 1, word)))
     chances = [

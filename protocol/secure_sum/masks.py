@@ -28,13 +28,13 @@ def exchange(private: bytes, publics: Iterable[bytes]) -> list[bytes]:
 
     A public key of small order gives zeros. Only a colluder has one, and the learner may know what colluders share.
     """
-    own = X25519PrivateKey.from_private_bytes(private)
-    return [_exchange(own, public) for public in publics]
+    key = X25519PrivateKey.from_private_bytes(private)
+    return [_exchange(key, public) for public in publics]
 
 
-def _exchange(own: X25519PrivateKey, public: bytes) -> bytes:
+def _exchange(key: X25519PrivateKey, public: bytes) -> bytes:
     try:
-        return own.exchange(X25519PublicKey.from_public_bytes(public))
+        return key.exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError:
         return bytes(32)
 
@@ -60,5 +60,5 @@ def unseal(key: bytes, sealed: bytes) -> bytes | None:
 
 def stream(seed: bytes, length: int) -> Words:
     """`length` pseudorandom words, read-only: the ChaCha20 keystream of a 32-byte seed that is used once."""
-    drawn = Cipher(algorithms.ChaCha20(seed, bytes(16)), mode=None).encryptor().update(bytes(WORD * length))
-    return np.frombuffer(drawn, "<u8").astype(np.uint64, copy=False)
+    stream_bytes = Cipher(algorithms.ChaCha20(seed, bytes(16)), mode=None).encryptor().update(bytes(WORD * length))
+    return np.frombuffer(stream_bytes, "<u8").astype(np.uint64, copy=False)

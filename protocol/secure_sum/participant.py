@@ -22,21 +22,25 @@ from protocol.envelopes import is_signed
 from protocol.errors import RemoteProtocolError
 from protocol.refusals import RefusalCode
 from protocol.secure_sum import masks, shamir
-from protocol.secure_sum.cards import (
+from protocol.secure_sum.graph import Graph, graph_of
+from protocol.secure_sum.group import (
+    SURVIVORS_TYPE,
     Bytes32,
     Cards,
+    Entropy,
+    Group,
     Index,
     Indices,
     KeyCard,
+    Sign,
     Signature,
+    Verify,
     card_is_signed,
     list_digest,
     make_card,
     round_digest,
     seed_check,
 )
-from protocol.secure_sum.graph import Graph, graph_of
-from protocol.secure_sum.group import SURVIVORS_TYPE, Entropy, Group, Sign, Verify
 from protocol.secure_sum.masks import Words
 
 DEALERS, SURVIVORS = "dealers", "survivors"
@@ -87,7 +91,7 @@ class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=
         round: digest of the round; empty before step 2.
         joined: indices with a card.
         neighbours: with whom it shares masks and secrets; empty again from step 3.
-        held: (dealer, its two shares), its own among them.
+        shares: (dealer, its two shares), its own among them.
         dealers: who dealt, by the learner.
         survivors: on the list that it signed.
     """
@@ -104,7 +108,7 @@ class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=
     round: bytes = b""
     joined: tuple[int, ...] = ()
     neighbours: tuple[Neighbour, ...] = ()
-    held: tuple[tuple[int, bytes], ...] = ()
+    shares: tuple[tuple[int, bytes], ...] = ()
     dealers: tuple[int, ...] = ()
     survivors: tuple[int, ...] = ()
 
@@ -196,7 +200,7 @@ def share(group: Group, state: State, cards: Cards, *, entropy: Entropy) -> tupl
         round=round_,
         joined=joined,
         neighbours=tuple(neighbours),
-        held=((state.index, parts[state.index]),),
+        shares=((state.index, parts[state.index]),),
     )
     return tuple(sealed), after
 
@@ -231,23 +235,23 @@ def mask(state: State, dealers: Indices, shares: Relayed, values: NDArray[np.int
     """
     if values.shape != (state.length,):
         raise ValueError(f"the vector has the shape {values.shape}, its length was said to be {state.length}")
-    seen = list_digest(DEALERS, dealers)
-    held = dict(state.held)
+    dealers_digest = list_digest(DEALERS, dealers)
+    dealt = dict(state.shares)
     neighbours = {other.index: other for other in state.neighbours}
     for index, sealed in shares:
         opened = masks.unseal(neighbours[index].opening, sealed)
         if opened is not None and len(opened) == SHARES:
-            held[index] = opened
-    masked = values.astype(np.int64).view(np.uint64) + self_mask(state.seed, state.round, seen, state.length)
+            dealt[index] = opened
+    masked = values.astype(np.int64).view(np.uint64) + self_mask(state.seed, state.round, dealers_digest, state.length)
     others = [(index, neighbours[index].masking) for index, _ in shares]
-    masked += pair_masks(state.masking, state.index, others, state.round, seen, state.length)
+    masked += pair_masks(state.masking, state.index, others, state.round, dealers_digest, state.length)
     after = msgspec.structs.replace(
         state,
         step=3,
         masking=GONE,
         seed=GONE,
         neighbours=(),
-        held=tuple(sorted(held.items())),
+        shares=tuple(sorted(dealt.items())),
         dealers=tuple(dealers),
     )
     return masked, after
@@ -291,8 +295,8 @@ def reveal(state: State) -> Relayed:
     """(dealer, share): of a survivor's self mask, or of the mask key of a dealer that is none. The state is spent."""
     among = set(state.survivors)
     return tuple(
-        (index, both[shamir.SHARE :] if index in among else both[: shamir.SHARE])
-        for index, both in state.held
+        (index, pair[shamir.SHARE :] if index in among else pair[: shamir.SHARE])
+        for index, pair in state.shares
         if index in state.dealers
     )
 
@@ -322,11 +326,11 @@ def pair_masks(
     """
     total = np.zeros(length, np.uint64)
     for (other, _), agreed in zip(others, masks.exchange(private, [public for _, public in others]), strict=True):
-        drawn = masks.stream(masks.derive(agreed, b"pair mask", round_ + dealers + _pair(index, other)), length)
+        mask = masks.stream(masks.derive(agreed, b"pair mask", round_ + dealers + _pair(index, other)), length)
         if index < other:
-            total += drawn
+            total += mask
         else:
-            total -= drawn
+            total -= mask
     return total
 
 

@@ -21,7 +21,7 @@ from protocol.plans import Plan
 from protocol.query_kind import Past, Turn
 from protocol.refusals import RefusalCode
 from protocol.secure_sum import masks, participant, shamir
-from protocol.secure_sum.cards import list_digest, round_digest, seed_check
+from protocol.secure_sum.group import list_digest, round_digest, seed_check
 from secure_rounds import Curators
 
 # one step, and all steps of a unit

@@ -21,7 +21,7 @@ from protocol.limits import Limits
 from protocol.messages import Refusal
 from protocol.refusals import RefusalCode
 from protocol.secure_sum.aggregator import SumFailedError
-from protocol.secure_sum.cards import make_card, seed_check
+from protocol.secure_sum.group import make_card, seed_check
 from protocol.secure_sum.participant import State, survivors_payload
 
 EPSILON = Fraction(1, 30)

@@ -40,8 +40,7 @@ from protocol.messages import Refusal, Release
 from protocol.query_kind import Turn
 from protocol.refusals import RefusalCode
 from protocol.secure_sum import shamir
-from protocol.secure_sum.cards import KeyCard
-from protocol.secure_sum.group import MOST_PARTICIPANTS
+from protocol.secure_sum.group import MOST_PARTICIPANTS, KeyCard
 from protocol.secure_sum.participant import SHARES, Neighbour, State, encode_state
 
 STUDY = StudyKey(key("ann").public, b"pooled".ljust(16, b"-"))

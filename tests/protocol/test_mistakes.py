@@ -14,7 +14,7 @@ from curator_node.policy import Policy
 from curator_node.records.schema_file import StewardFile
 from learner_node.study_file import StudyFile
 from protocol.errors import ConfigurationError
-from protocol.mistakes import twice, where_is
+from protocol.mistakes import first_repeated, where_is
 from protocol.strict_toml import convert
 from simulations.scenario import Scenario
 
@@ -148,8 +148,8 @@ def test_a_place_is_told_in_the_words_of_the_file():
 
 
 def test_the_first_name_that_comes_again_is_found():
-    assert twice(["a", "b", "c", "b", "a"]) == "b"
-    assert twice(["a", "b"]) == twice([]) == ""
+    assert first_repeated(["a", "b", "c", "b", "a"]) == "b"
+    assert first_repeated(["a", "b"]) == first_repeated([]) == ""
 
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3) | st.dates()

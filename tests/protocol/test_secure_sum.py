@@ -8,8 +8,7 @@ from protocol.codec import decode
 from protocol.errors import RemoteProtocolError
 from protocol.secure_sum import participant, shamir
 from protocol.secure_sum.aggregator import SumFailedError
-from protocol.secure_sum.cards import make_card, seed_check
-from protocol.secure_sum.group import Group
+from protocol.secure_sum.group import Group, make_card, seed_check
 from protocol.secure_sum.participant import GONE, State, encode_state
 from secure_rounds import QUESTION, Curators, circulant, entropy_of, lead
 from secure_world import World
@@ -145,7 +144,7 @@ def test_shares_of_another_round_do_not_open_and_whose_secret_is_missing_is_said
         lead(curators, spoil=lambda step, answers: {**answers, 2: foreign[1][2]} if step == 1 else answers)
     assert failed.value.step == "opened"
     assert failed.value.out == {2: UNKNOWN}
-    assert 2 not in dict(curators.states[0].held)
+    assert 2 not in dict(curators.states[0].shares)
 
 
 def test_whose_shares_do_not_fit_its_card_is_named():
@@ -305,7 +304,7 @@ def test_of_no_dealer_are_both_shares_revealed(curators, survivors):
     """Having opened with everybody, a learner asks again as if participant 1 had dropped out."""
     signed = tuple((index, curators.agree(index, survivors)) for index in survivors)
     revealed = dict(curators.reveal(0, survivors, signed))
-    both = dict(curators.states[0].held)[1]
+    both = dict(curators.states[0].shares)[1]
     assert revealed[1] == both[shamir.SHARE :]
     with refused("survivors"):
         curators.reveal(0, (0, 2, 3), signed)
@@ -314,7 +313,7 @@ def test_of_no_dealer_are_both_shares_revealed(curators, survivors):
     dropped = Curators(4, 1, 1)
     answers = []
     lead(dropped, [range(4), range(4), (0, 2, 3), (0, 2, 3), (0, 2, 3)], lambda _, told: answers.append(told) or told)
-    both = dict(dropped.states[0].held)
+    both = dict(dropped.states[0].shares)
     assert dict(answers[4][0]) == {index: both[index][:33] if index == 1 else both[index][33:] for index in range(4)}
 
 

@@ -22,7 +22,7 @@ from protocol.kinds.secure_counts import (
     Revealed,
     SealedShares,
 )
-from protocol.secure_sum.cards import KeyCard
+from protocol.secure_sum.group import KeyCard
 from protocol.secure_sum.participant import Neighbour, State
 
 INDEX = st.integers(0, 999)

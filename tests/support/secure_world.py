@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from protocol.secure_sum import participant, shamir
-from protocol.secure_sum.cards import make_card, seed_check
+from protocol.secure_sum.group import make_card, seed_check
 from secure_rounds import LENGTH, QUESTION, Curators, entropy_of
 
 KEY, SEED = "mask key", "seed"
@@ -206,7 +206,7 @@ class World:
                 if (round_, other.index) in self.sealed
             ]
             _, after = participant.mask(state, state.joined, shares, np.zeros(LENGTH, np.int64))
-            for dealer, both in after.held:
+            for dealer, both in after.shares:
                 point = state.joined.index(index) + 1
                 self._learn(round_, dealer, KEY, point, both[: shamir.SHARE])
                 self._learn(round_, dealer, SEED, point, both[shamir.SHARE :])

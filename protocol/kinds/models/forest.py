@@ -15,9 +15,9 @@ from protocol.kinds.models.bodies import Body, Mapped, check_map, wrong_body
 from protocol.kinds.models.method import Work
 from protocol.kinds.models.points import Width
 from protocol.kinds.models.public_randomness import Seed, words
+from protocol.limits import CALL_ONCE
 from protocol.partitions import TreeLeaves
 from protocol.schema import Schema
-from protocol.work import CALL_ONCE
 
 
 @lru_cache(maxsize=64)

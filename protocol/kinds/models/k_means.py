@@ -10,9 +10,9 @@ from protocol.errors import RemoteProtocolError
 from protocol.kinds.models.bodies import Body, Centres, check_map, wrong_body
 from protocol.kinds.models.method import Work
 from protocol.kinds.models.points import Points
+from protocol.limits import BYTE_ONCE, CALL_ONCE
 from protocol.refusals import RefusalCode
 from protocol.schema import Schema
-from protocol.work import BYTE_ONCE, CALL_ONCE
 
 MOST_CLUSTERS = 1000
 MOST_ITERATIONS = 50

@@ -19,9 +19,9 @@ from protocol.kinds.models.method import Work
 from protocol.kinds.models.points import Constant, Points, Radius, Width, root_above
 from protocol.kinds.models.public_randomness import Seed
 from protocol.kinds.models.random_features import feature_rows
+from protocol.limits import CALL_ONCE
 from protocol.rationals import Rational
 from protocol.schema import Schema
-from protocol.work import CALL_ONCE
 
 TOLERANCE = Fraction(1, 256)
 """The gradient where the curator stops is no longer than this (L2), rounding errors of floats among it; a record's own

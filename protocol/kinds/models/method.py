@@ -7,7 +7,7 @@ from protocol.schema import Schema
 
 
 class Work(NamedTuple):
-    """Work in the unit of `protocol.work`.
+    """Work in the unit of `protocol.limits`.
 
     Attributes:
         per_record: of each record.

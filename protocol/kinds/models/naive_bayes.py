@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from protocol.errors import RemoteProtocolError
 from protocol.kinds.models.bodies import MOST_ATTRIBUTES, Attributes, Body, Moments, wrong_body
 from protocol.kinds.models.method import Work
+from protocol.limits import CALL_ONCE
 from protocol.partitions import FeatureBins
 from protocol.refusals import RefusalCode
 from protocol.schema import Schema
-from protocol.work import CALL_ONCE
 
 MOMENT_CELLS = 4
 """(S - u)^2, 2 u (S - u), u^2 and S^2 for a missing value: see `NaiveBayes`."""

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from protocol.kinds.models.bodies import Body, Mapped, check_map, wrong_body
 from protocol.kinds.models.method import Work
 from protocol.kinds.models.points import MOST_RADIUS, Points
+from protocol.limits import CALL_ONCE
 from protocol.schema import Schema
-from protocol.work import CALL_ONCE
 
 _ROW_COST = 200
 """Clipping one coordinate: square, root, product, rounding."""

@@ -13,7 +13,7 @@ class Estimator(NamedTuple):
         about: what it estimates, in words.
         fewest, most: attributes that it takes.
         of_classes: whether it needs a label of two classes.
-        cost: of a record, in the unit of `protocol.work`, beyond taking its attributes.
+        cost: of a record, in the unit of `protocol.limits`, beyond taking its attributes.
         pair_cost: the same for each pair of attributes, itself and a constant among them.
         pair_once: of a pair of attributes, whatever the number of records of a block.
     """

@@ -44,7 +44,7 @@ from protocol.noise import DiscreteLaplace
 from protocol.query_kind import Turn
 from protocol.rationals import Rational
 from protocol.schema import NumericAttribute, Schema
-from protocol.secure_sum.cards import list_digest, round_digest
+from protocol.secure_sum.group import list_digest, round_digest
 from protocol.secure_sum.participant import DEALERS, pair_masks
 
 WALK_STEPS = 10
