@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from curator_node.new_files import write_new
+from expril.files import write_new
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 

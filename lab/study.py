@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from curator_node.new_files import replace_text
+from expril.files import replace_text
 from expril.report.document import Document
 from expril.report.files import as_object, csv_table
 from expril.report.markdown import as_markdown

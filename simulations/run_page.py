@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from curator_node.new_files import replace_text
+from expril.files import replace_text
 from expril.report.document import Document
 from expril.report.page import as_page
 from protocol.errors import ConfigurationError

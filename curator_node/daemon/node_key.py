@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_ssh_private_key,
 )
 
-from curator_node.new_files import write_new
+from expril.files import write_new
 from protocol.errors import ConfigurationError
 
 RULE = "a key is never overwritten"

@@ -9,7 +9,7 @@ from curator_node.ledger.chain import create_ledger
 from curator_node.ledger.marks import FileMark
 from curator_node.ledger.store import DatabaseStore, sqlite_url
 from curator_node.ledger.storing import LedgerUnavailableError
-from curator_node.new_files import new_file, private_draft
+from expril.files import new_file, private_draft
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 

@@ -27,7 +27,7 @@ from curator_node.ledger.tables import (
     make_tables,
     version_of,
 )
-from curator_node.new_files import private_draft
+from expril.files import private_draft
 from protocol.errors import ConfigurationError
 from protocol.ledger.entries import LedgerCorruptError
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from curator_node.enrolled import EnrolledKey, EnrolledLearner, Written, instant, written_instant
-from curator_node.new_files import replace_text
+from expril.files import replace_text
 from curator_node.policy import Policy, read_policy
 from curator_node.records.schema_file import steward_of
 from curator_node.text_files import read_text_file

@@ -22,7 +22,7 @@ from curator_node.ledger.acts import hand_over
 from curator_node.ledger.checks import load
 from curator_node.ledger.files import open_mark, places
 from curator_node.ledger.store import DatabaseStore
-from curator_node.new_files import replace_text, write_new
+from expril.files import replace_text, write_new
 from curator_node.text_files import read_text_file
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError

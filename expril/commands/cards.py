@@ -121,7 +121,7 @@ def hand_out(card: "IdentityCard", text: str, out: Path | None) -> None:
     if out is None:
         sys.stdout.write(text)
     else:
-        from curator_node.new_files import write_new
+        from expril.files import write_new
 
         write_new(out, text.encode(), rule="a card is never overwritten", public=True)
     err.print(f"fingerprint {card.fingerprint}", highlight=False, soft_wrap=True)

@@ -115,7 +115,7 @@ def learner_init(folder: Annotated[Path, typer.Argument(help="Where to make it."
     """Make a learner's folder: a signing key and a STUDY.toml to fill in. Never overwrites anything."""
     with plain_errors(part="learner", kept="what was made so far is kept; remove it before you try again"):
         from curator_node.key_files import write_key
-        from curator_node.new_files import write_new
+        from expril.files import write_new
         from learner_node.study_file import TEMPLATE
 
         public = write_key(folder / KEY_FILE)

@@ -490,7 +490,7 @@ def test_evidence_is_read_from_a_medium_that_cannot_be_written(medium, tmp_path)
 
 
 def test_a_page_is_replaced_whole(tmp_path, monkeypatch):
-    from curator_node import new_files
+    from expril import files as new_files
 
     page = tmp_path / "report.html"
     new_files.replace_text(page, "old")

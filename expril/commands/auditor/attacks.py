@@ -63,7 +63,7 @@ def audit_all(
     with plain_errors(part="simulations"):
         from datetime import UTC, datetime
 
-        from curator_node.new_files import replace_text
+        from expril.files import replace_text
         from expril.audit.attack.everything import CELLS, audit_everything
         from expril.audit.document import QUICK, audit_document, rows_of
         from expril.audit.files import as_object, write_result

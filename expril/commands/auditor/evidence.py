@@ -123,7 +123,7 @@ def audit_witness(
 
         from curator_node.key_files import read_key
         from curator_node.ledger.view import public_key
-        from curator_node.new_files import replace_text
+        from expril.files import replace_text
         from curator_node.text_files import read_text_file
         from expril.audit.witness import EquivocationError, open_state, witness
         from protocol.ledger.checkpoints import CheckpointError, read_submission, witness_name, witnesses_of

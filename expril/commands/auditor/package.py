@@ -40,7 +40,7 @@ def audit_package(
         from protocol.errors import ConfigurationError
 
         if template is not None:
-            from curator_node.new_files import write_new
+            from expril.files import write_new
             from expril.audit.package.people import TEMPLATE
 
             write_new(template, TEMPLATE.encode(), rule="a file of facts is never overwritten", public=True)
