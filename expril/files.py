@@ -1,4 +1,7 @@
-"""Files that are written whole: a crash, a full disk or an interrupt leaves nothing of one, or all of it."""
+"""Files on disk: each is written whole or not at all; a text that a person wrote is read, or refused in one sentence.
+
+A crash, a full disk or an interrupt leaves nothing of a new file, and all of the old one that was to be replaced.
+"""
 
 import os
 import secrets
@@ -7,7 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from protocol.errors import ConfigurationError
+from protocol.strict_toml import decode_text
 
+PRIVATE, PUBLIC = 0o600, 0o644
+PRIVATE_FOLDER = 0o700
 _BESIDE = ("-wal", "-shm", "-journal")
 """What a database may leave beside itself."""
 
@@ -27,13 +33,13 @@ def new_file(path: Path, *, rule: str) -> Iterator[Path]:
         raise ConfigurationError(f"{path} exists; {rule}")
     if not path.parent.is_dir():
         raise ConfigurationError(f"no folder {path.parent}; make it first, or choose another")
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
+    draft = _draft(path)
     try:
         yield draft
         _publish(draft, path, rule)
     finally:
-        for left in (draft, *(draft.with_name(draft.name + suffix) for suffix in _BESIDE)):
-            left.unlink(missing_ok=True)
+        for leftover in (draft, *(draft.with_name(draft.name + suffix) for suffix in _BESIDE)):
+            leftover.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -45,9 +51,9 @@ def private_draft(path: Path, *, rule: str) -> Iterator[Path]:
     """
     with new_file(path, rule=rule) as draft:
         try:
-            os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            _create(draft, b"", PRIVATE)
         except OSError as error:
-            raise ConfigurationError(f"cannot write {path}: {error.strerror}; nothing of it was kept") from None
+            raise _not_written(path, error) from None
         yield draft
 
 
@@ -59,13 +65,14 @@ def write_new(path: Path, content: bytes, *, rule: str, public: bool = False) ->
     """
     try:
         with new_file(path, rule=rule) as draft:
-            handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644 if public else 0o600)
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
+            _create(draft, content, PUBLIC if public else PRIVATE)
     except OSError as error:
-        raise ConfigurationError(f"cannot write {path}: {error.strerror}; nothing of it was kept") from None
+        raise _not_written(path, error) from None
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Durably write a file that only its owner may read, in place of an older one; OSError, which names `path`."""
+    _replace(path, content, PRIVATE)
 
 
 def replace_text(path: Path, text: str) -> None:
@@ -74,9 +81,62 @@ def replace_text(path: Path, text: str) -> None:
     Raises:
         OSError: it cannot be written; the older one is untouched. Names `path`.
     """
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
+    _replace(path, text.encode("utf-8"), 0o666)  # less what the user's own mask takes away
+
+
+def private_folder(path: Path) -> Path:
+    """Make a folder that only its owner may enter, where it is absent."""
+    path.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+    return path
+
+
+def sync_folder(folder: Path) -> None:
+    """Put the names in a folder on disk; OSError."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        draft.write_text(text, encoding="utf-8", newline="\n")
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read_text_file(path: Path, what: str, *, remedy: str = "check its name") -> str:
+    """The text of a file that people write: UTF-8, with or without a byte order mark.
+
+    Args:
+        path: of the file.
+        what: what it should be ("policy file"), for the error.
+        remedy: what to do where there is none.
+
+    Raises:
+        ConfigurationError: there is none, it is a folder, cannot be read, or is not UTF-8 text.
+    """
+    if path.is_dir():
+        raise ConfigurationError(f"{path} is a folder, not a {what}; name the file in it")
+    if not path.is_file():  # a device or a pipe might never end
+        raise ConfigurationError(f"no {what} {path}; {remedy}")
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"cannot read the {what} {path}: {error.strerror}") from None
+    return decode_text(content, where=f"{what} {path}")
+
+
+def _draft(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
+
+
+def _create(path: Path, content: bytes, mode: int) -> None:
+    """Write a file that is not there yet, on disk when this returns; OSError."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _replace(path: Path, content: bytes, mode: int) -> None:
+    draft = _draft(path)
+    try:
+        _create(draft, content, mode)
         draft.replace(path)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None
@@ -97,10 +157,5 @@ def _publish(draft: Path, path: Path, rule: str) -> None:
     sync_folder(path.parent)
 
 
-def sync_folder(folder: Path) -> None:
-    """Put the names in a folder on disk; OSError."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def _not_written(path: Path, error: OSError) -> ConfigurationError:
+    return ConfigurationError(f"cannot write {path}: {error.strerror}; nothing of it was kept")

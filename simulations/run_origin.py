@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from learner_node.private_files import private_folder, write_private
+from expril.files import private_folder, write_private
 from learner_node.result.listing import file_digest
 from protocol.errors import ConfigurationError
 from protocol.run_index import AGAIN, LOCAL, REPORT, SCENARIO, SCHEMA, TRANSCRIPTS

@@ -13,7 +13,7 @@ import msgspec
 
 from curator_node.enrolled import Written, check_rational
 from curator_node.policy import LearnerPolicy, Policy, settled_limits
-from curator_node.text_files import read_text_file
+from expril.files import read_text_file
 from learner_node.scores.thresholds import DEFAULT_THRESHOLDS, Threshold, read_thresholds
 from learner_node.strategies import DEFAULT_STRATEGY, check_options
 from learner_node.study.doubts import is_large, require_confirmed

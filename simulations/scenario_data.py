@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 
 from curator_node.records.schema_file import StewardFile, read_steward_file
-from curator_node.text_files import read_text_file
+from expril.files import read_text_file
 from protocol.errors import ConfigurationError
 from protocol.mistakes import did_you_mean, first_repeated
 from protocol.strict_toml import suggest

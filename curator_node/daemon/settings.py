@@ -13,7 +13,7 @@ from typing import Annotated
 
 import msgspec
 
-from curator_node.text_files import read_text_file
+from expril.files import read_text_file
 from protocol.errors import ConfigurationError
 from protocol.strict_toml import convert, read_toml
 

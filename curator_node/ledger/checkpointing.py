@@ -9,8 +9,7 @@ from curator_node.ledger.files import mark_path
 from curator_node.ledger.marks import Marked, read_mark
 from curator_node.ledger.places import Place, read_store, told_place
 from curator_node.ledger.storing import LedgerStore
-from expril.files import write_new
-from curator_node.text_files import read_text_file
+from expril.files import read_text_file, write_new
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 from protocol.ledger.checkpoints import CheckpointError, Submission, make_checkpoint, read_checkpoint, sign_checkpoint

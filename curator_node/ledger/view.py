@@ -18,7 +18,7 @@ from curator_node.ledger.store import DatabaseStore, sqlite_url
 from curator_node.ledger.studies import Restored, StudyKey
 from curator_node.policy import Policy, read_policy
 from curator_node.steward.enrolment import LEARNERS, POLICY, read_policy_of
-from curator_node.text_files import read_text_file
+from expril.files import read_text_file
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 from protocol.kinds import QUERY_KINDS

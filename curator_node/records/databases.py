@@ -21,7 +21,7 @@ import polars as pl
 import sqlalchemy as sa
 
 from curator_node.ledger.engines import open_engine, read_url, reason_of, told
-from curator_node.text_files import read_text_file
+from expril.files import read_text_file
 from protocol.errors import ConfigurationError
 from protocol.record_frames import column_texts
 from protocol.strict_toml import read_toml

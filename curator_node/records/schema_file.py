@@ -5,7 +5,7 @@ from typing import Annotated
 
 import msgspec
 
-from curator_node.text_files import read_text_file
+from expril.files import read_text_file
 from protocol.odds import PrivacyUnit
 from protocol.schema import MOST_CLASSES, Attribute, Name, Schema
 from protocol.strict_toml import read_toml

@@ -15,10 +15,9 @@ from pathlib import Path
 import msgspec
 
 from curator_node.enrolled import EnrolledKey, EnrolledLearner, Written, instant, written_instant
-from expril.files import replace_text
 from curator_node.policy import Policy, read_policy
 from curator_node.records.schema_file import steward_of
-from curator_node.text_files import read_text_file
+from expril.files import read_text_file, replace_text
 from protocol.errors import ConfigurationError
 from protocol.identity import IdentityCard
 from protocol.kinds import QUERY_KINDS

@@ -22,8 +22,7 @@ from curator_node.ledger.acts import hand_over
 from curator_node.ledger.checks import load
 from curator_node.ledger.files import open_mark, places
 from curator_node.ledger.store import DatabaseStore
-from expril.files import replace_text, write_new
-from curator_node.text_files import read_text_file
+from expril.files import read_text_file, replace_text, write_new
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 from protocol.identity import MOST_SUCCESSIONS, IdentityCard, succession

@@ -9,12 +9,11 @@ from curator_node.daemon.node_key import write_node_key
 from curator_node.daemon.settings import DAEMON, NODE_KEY, NODE_PUBLIC, read_settings
 from curator_node.key_files import read_key, write_key
 from curator_node.ledger.files import create_ledger_file, mark_path
-from expril.files import write_new
 from curator_node.policy import read_policy
 from curator_node.records.schema_file import SCHEMA, read_steward_file
 from curator_node.site import KEY, LEDGER, POLICY, RECORDS, now
 from curator_node.steward.templates import SCHEMA_TEMPLATE, daemon_template, policy_template
-from curator_node.text_files import read_text_file
+from expril.files import read_text_file, write_new
 from protocol.errors import ConfigurationError
 from protocol.identity import MOST_NAME, check_said
 

@@ -14,8 +14,8 @@ from curator_node.ledger.files import NEVER_ANEW, open_mark
 from curator_node.ledger.marks import read_mark
 from curator_node.ledger.places import Place, read_evidence, read_store, told_place
 from curator_node.ledger.sealing import Sealer
-from expril.files import new_file, write_new
 from curator_node.receipts import Receipts
+from expril.files import new_file, write_new
 from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL, SigningKey, open_receipt
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.ledger.entries import Entry

@@ -110,7 +110,7 @@ def drafted(role: "Role", name: str, organisation: str, contact: str, key: bytes
 
 def read_card(path: Path) -> "IdentityCard":
     """The card in a file; ConfigurationError where it is none."""
-    from curator_node.text_files import read_text_file
+    from expril.files import read_text_file
     from protocol.identity import read_identity
 
     return read_identity(read_text_file(path, "card file", remedy="ask its holder for it"), where=str(path))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from expril.files import replace_text
 from expril.report.numbers import moment
 
 FILE = "provenance.json"
@@ -70,9 +71,7 @@ def note_provenance(out: Path, name: str, session: Provenance) -> None:
     before = known[name].seconds if name in known else 0.0
     known[name] = msgspec.structs.replace(session, seconds=round(before + session.seconds, 1))
     encoded = msgspec.json.format(msgspec.json.encode(known, order="sorted"), indent=2)
-    path = out / FILE
-    path.with_suffix(".new").write_bytes(encoded + b"\n")
-    path.with_suffix(".new").replace(path)
+    replace_text(out / FILE, f"{encoded.decode()}\n")
 
 
 def versions(more: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from learner_node.private_files import write_private
+from expril.files import write_private
 from learner_node.study.federation import UnfinishedError
 from protocol.carriage import REPLIES, REQUESTS, envelope_file
 from protocol.codec import MOST_ENVELOPE_BYTES

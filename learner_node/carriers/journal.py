@@ -22,6 +22,7 @@ from typing import Annotated, Self, TypeVar
 
 import msgspec
 
+from expril.files import sync_folder
 from learner_node.study.federation import Carrier
 from protocol.codec import decode, encode
 from protocol.envelopes import digest, open_envelope
@@ -241,7 +242,7 @@ class Journal:
         if not records:
             records = [Begun(FORMAT, settings.version, settings.about, dict(settings.receipts))]
             self._write(records[0], sync=True)
-            _sync_folder(self._path.parent)
+            sync_folder(self._path.parent)
         begun, *rest = records
         if not isinstance(begun, Begun):
             raise ConfigurationError(f"{self._path} is damaged: it does not begin with what the study is")
@@ -332,11 +333,3 @@ def _binds(record: Record) -> bool:
     if not isinstance(record, Asked):
         return False
     return any(isinstance(open_envelope(data)[1], StudyProposal) for data in record.requests.values())
-
-
-def _sync_folder(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
+from expril.files import write_private
 from learner_node.carriers.journal import Journal
-from learner_node.private_files import write_private
 from learner_node.questions.validation import Validation
 from learner_node.study.federation import Carrier, Federation
 from learner_node.study.learn import Learned, learn

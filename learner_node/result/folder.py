@@ -14,10 +14,10 @@ import msgspec
 import numpy as np
 import polars as pl
 
+from expril.files import PRIVATE_FOLDER, write_private
 from expril.report.page import as_page
 from learner_node.models.files import SUFFIX, StudyModel, encode_model, kept_in_files
 from learner_node.models.synthetic import held_columns, pooled_estimate, synthetic_frame
-from learner_node.private_files import PRIVATE_FOLDER, write_private
 from learner_node.questions.validation import Validation
 from learner_node.result.deployed import Finding
 from learner_node.result.document import study_document

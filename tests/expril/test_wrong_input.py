@@ -490,13 +490,13 @@ def test_evidence_is_read_from_a_medium_that_cannot_be_written(medium, tmp_path)
 
 
 def test_a_page_is_replaced_whole(tmp_path, monkeypatch):
-    from expril import files as new_files
+    from expril import files
 
     page = tmp_path / "report.html"
-    new_files.replace_text(page, "old")
-    monkeypatch.setattr(Path, "write_text", lambda *_args, **_options: (_ for _ in ()).throw(OSError(28, "full")))
+    files.replace_text(page, "old")
+    monkeypatch.setattr(os, "fsync", lambda _file: (_ for _ in ()).throw(OSError(28, "full")))
     with pytest.raises(OSError, match=r"report\.html"):
-        new_files.replace_text(page, "new")
+        files.replace_text(page, "new")
     assert (page.read_text(), listing(tmp_path)) == ("old", ["report.html"])
 
 

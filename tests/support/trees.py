@@ -12,6 +12,7 @@ ROOMS = (
     "curator_node",
     "learner_node",
     "simulations",
+    "expril.files",
     "expril.report",
     "expril.audit",
     "expril.commands",

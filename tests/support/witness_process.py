@@ -16,7 +16,7 @@ LOADED = (
     "expril.commands.app",
     "curator_node.key_files",
     "curator_node.ledger.view",
-    "curator_node.text_files",
+    "expril.files",
     "protocol.ledger.checkpoints",
     "expril.audit.witness",
 )

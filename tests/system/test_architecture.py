@@ -18,12 +18,13 @@ from trees import FILES, PACKAGES, ROOMS, ROOT, Modules, all_imports, circles, i
 
 pytestmark = pytest.mark.usefixtures("parsed")
 
-SIDES = {"protocol", "curator_node", "learner_node", "simulations"}
+SIDES = {"protocol", "curator_node", "learner_node", "simulations", "expril.files"}
 ALLOWED = {
     "protocol": {"protocol"},
-    "expril.report": {"expril.report"},
-    "curator_node": {"protocol", "curator_node"},
-    "learner_node": {"protocol", "learner_node", "expril.report"},
+    "expril.files": {"protocol"},
+    "expril.report": {"expril.report", "expril.files"},
+    "curator_node": {"protocol", "curator_node", "expril.files"},
+    "learner_node": {"protocol", "learner_node", "expril.report", "expril.files"},
     "simulations": {*SIDES, "expril.report"},
     "expril.audit": {*SIDES, "expril.report", "expril.audit"},
     "expril.commands": {*SIDES, "expril.report", "expril.audit", "expril.commands"},

@@ -12,9 +12,9 @@ from typing import Any
 import jsonschema
 import yaml
 
-from curator_node.text_files import read_text_file
 from expril.audit.package.people import Facts
 from expril.audit.package.worlds import SIMULATED, CuratorSpent
+from expril.files import read_text_file
 from expril.report.numbers import count
 from protocol.errors import ConfigurationError, printable
 

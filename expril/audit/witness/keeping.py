@@ -17,8 +17,7 @@ from typing import Protocol
 
 import msgspec
 
-from expril.files import sync_folder, write_new
-from curator_node.text_files import read_text_file
+from expril.files import read_text_file, sync_folder, write_new
 from protocol.errors import ConfigurationError
 from protocol.ledger.checkpoints import Equivocation, SignedCheckpoint, read_checkpoint, witness_name, witnesses_of
 from protocol.ledger.notes import Signature

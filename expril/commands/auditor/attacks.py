@@ -63,11 +63,11 @@ def audit_all(
     with plain_errors(part="simulations"):
         from datetime import UTC, datetime
 
-        from expril.files import replace_text
         from expril.audit.attack.everything import CELLS, audit_everything
         from expril.audit.document import QUICK, audit_document, rows_of
         from expril.audit.files import as_object, write_result
         from expril.audit.recompute import Recomputed, recompute
+        from expril.files import replace_text
         from expril.report.page import as_page
         from expril.report.terminal import as_terminal
         from protocol.errors import ConfigurationError

@@ -123,9 +123,8 @@ def audit_witness(
 
         from curator_node.key_files import read_key
         from curator_node.ledger.view import public_key
-        from expril.files import replace_text
-        from curator_node.text_files import read_text_file
         from expril.audit.witness import EquivocationError, open_state, witness
+        from expril.files import read_text_file, replace_text
         from protocol.ledger.checkpoints import CheckpointError, read_submission, witness_name, witnesses_of
         from protocol.ledger.notes import COSIGNATURE, verifier_key
 
@@ -170,7 +169,7 @@ def audit_evidence(
     Exit status: 0 it is proven; 1 it is not; 2 the file cannot be read.
     """
     with plain_errors():
-        from curator_node.text_files import read_text_file
+        from expril.files import read_text_file
         from protocol.ledger.checkpoints import CheckpointError, read_equivocation
 
         try:

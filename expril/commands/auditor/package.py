@@ -40,8 +40,8 @@ def audit_package(
         from protocol.errors import ConfigurationError
 
         if template is not None:
-            from expril.files import write_new
             from expril.audit.package.people import TEMPLATE
+            from expril.files import write_new
 
             write_new(template, TEMPLATE.encode(), rule="a file of facts is never overwritten", public=True)
             sys.stdout.write(f"{template}\n")

@@ -240,7 +240,7 @@ def _decide(folder: Path, study: str, *, approve: bool, yes: bool, note: str, le
 def _terms(desk: "Desk") -> "tuple[Kinds, StewardFile]":
     """The query kinds that are installed, and the site's schema file."""
     from curator_node.records.schema_file import SCHEMA, read_steward_file
-    from curator_node.text_files import read_text_file
+    from expril.files import read_text_file
     from protocol.kinds import QUERY_KINDS
 
     path = desk.folder / SCHEMA
