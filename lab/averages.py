@@ -22,16 +22,10 @@ WANTED = 0.93
 
 
 class Mean(msgspec.Struct, frozen=True):
-    """A mean of runs.
-
-    Attributes:
-        value: of it.
-        error: standard error; 0 of a single run.
-        runs: how many.
-    """
+    """A mean of runs."""
 
     value: float
-    error: float
+    error: float  # standard error; 0 of a single run
     runs: int
 
     @classmethod
@@ -135,15 +129,9 @@ def _values(value: Value, runs: Iterable[Any]) -> list[float]:
 
 
 class Average(msgspec.Struct, frozen=True):
-    """Runs that share their names.
+    """Runs that share their names."""
 
-    Attributes:
-        names: what they share.
-        runs: how many.
-        numbers: by name.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # what they share
     runs: int
     numbers: dict[str, Mean | float]
 

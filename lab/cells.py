@@ -18,19 +18,12 @@ Rank = Callable[[Any], Any] | Sequence[Any]
 
 
 class TaskCell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a task gave. A subclass says how its fields are called on disk, where they are not called so.
-
-    Attributes:
-        problem: the data set.
-        maker: what made it.
-        epsilon: exact text, "inf" where nothing is private.
-        seed: of the split and of the maker's own choices, never of noise.
-    """
+    """What a task gave. A subclass says how its fields are called on disk, where they are not called so."""
 
     problem: str
-    maker: str
-    epsilon: str
-    seed: int
+    maker: str  # what made it
+    epsilon: str  # exact text, "inf" where nothing is private
+    seed: int  # of the split and of the maker's own choices, never of noise
 
     @property
     def key(self) -> Task:

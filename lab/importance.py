@@ -91,13 +91,9 @@ Points = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Plane:
-    """Quartile cells of every pair of attributes, by the source.
+    """Quartile cells of every pair of attributes, by the source."""
 
-    Attributes:
-        edges: (d, 3) the source's quartiles.
-    """
-
-    edges: Points
+    edges: Points  # (d, 3) the source's quartiles
 
     @classmethod
     def of(cls, source: Points) -> "Plane":
@@ -250,22 +246,15 @@ def _choices(name: str) -> tuple[float, float]:
 
 
 class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All methods on one split.
+    """All methods on one split."""
 
-    Attributes:
-        problem: key of `RUNS`.
-        seed: of the split.
-        regulariser, shrinkage: those that were best on the development seeds of the problem.
-        measures: method -> accuracy, distance and effective size, in percent, as far as it has them.
-        seconds: that it took.
-    """
-
-    problem: str
+    problem: str  # key of `RUNS`
     seed: int
-    regulariser: float
+    regulariser: float  # those that were best on the development seeds of the problem
     shrinkage: float
+    # method -> accuracy, distance and effective size, in percent, as far as it has them
     measures: dict[str, dict[str, float]]
-    seconds: float = 0.0
+    seconds: float = 0.0  # that it took
 
     @property
     def key(self) -> Task:
@@ -310,17 +299,12 @@ def compute(task: Task) -> Run:
 
 
 class Findings(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the runs say.
+    """What the runs say."""
 
-    Attributes:
-        regulariser: of each problem, see `Run`.
-        runs: of each problem, in the order of their seeds: method -> measures.
-        shrinkage: as regulariser.
-    """
-
-    regulariser: dict[str, float]
+    regulariser: dict[str, float]  # of each problem, see `Run`
+    # of each problem, in the order of their seeds: method -> measures
     runs: dict[str, list[dict[str, dict[str, float]]]]
-    shrinkage: dict[str, float]
+    shrinkage: dict[str, float]  # as regulariser
     provenance: Provenance | None = None
 
     def values(self, name: str, method: str, what: str) -> list[float]:

@@ -66,26 +66,17 @@ READING_HELD = "The share of runs that the range holds, and its mean width."
 
 @dataclass(frozen=True)
 class Data:
-    """Records of a problem or of a scenario's first learner and the curators that it asks.
+    """Records of a problem or of a scenario's first learner and the curators that it asks."""
 
-    Attributes:
-        source, private, test: records.
-        labels, test_labels: whether a private or a test record is of class 1.
-        sites: curators that are asked.
-        quoted_sites: curators whose answers are pooled.
-        size: their declared records.
-        most: contribution bound.
-    """
-
-    source: Records
+    source: Records  # records
     private: Records
     test: Records
-    labels: NDArray[np.bool_]
+    labels: NDArray[np.bool_]  # whether a private or a test record is of class 1
     test_labels: NDArray[np.bool_]
-    sites: int
-    quoted_sites: int
-    size: int
-    most: int
+    sites: int  # curators that are asked
+    quoted_sites: int  # curators whose answers are pooled
+    size: int  # their declared records
+    most: int  # contribution bound
 
 
 @lru_cache(2)

@@ -50,21 +50,13 @@ READING = (
 
 @dataclass(frozen=True)
 class Setting:
-    """One line of the table.
+    """One line of the table."""
 
-    Attributes:
-        size: private records at all sites together.
-        epsilon: of the validation.
-        prevalence: true mean risk.
-        shift: of the model's logits.
-        slope: that they need.
-    """
-
-    size: int
-    epsilon: Fraction
-    prevalence: float
-    shift: float
-    slope: float
+    size: int  # private records at all sites together
+    epsilon: Fraction  # of the validation
+    prevalence: float  # true mean risk
+    shift: float  # of the model's logits
+    slope: float  # that they need
 
     @property
     def name(self) -> str:
@@ -99,20 +91,13 @@ class Setting:
 
 @dataclass(frozen=True)
 class Answer:
-    """What one repeat starts with.
+    """What one repeat starts with."""
 
-    Attributes:
-        truth, said: true logits of the population, and the model's.
-        source: the model's logits of the learner's records.
-        edges: of the bins.
-        counts: (k, 2) noisy.
-    """
-
-    truth: Floats
+    truth: Floats  # true logits of the population, and the model's
     said: Floats
-    source: Floats
-    edges: Floats
-    counts: Floats
+    source: Floats  # the model's logits of the learner's records
+    edges: Floats  # of the bins
+    counts: Floats  # (k, 2) noisy
 
 
 SETTINGS = {

@@ -37,29 +37,17 @@ class Training:
 
 @dataclass(frozen=True)
 class PaperDataset:
-    """One row of Table 1.
+    """One row of Table 1."""
 
-    Attributes:
-        name: "A" to "E", "CTG-A" or "CTG-B".
-        draw: the data of a run from its seed (>= 0).
-        dimensions: d, the columns of the records.
-        hidden: units of the hidden layers.
-        rounds: T, hypotheses that are trained.
-        reweight: whether masses are asked first and Pb. 1 solved, because source and target differ.
-        queries: questions in all, over which epsilon is divided; ``rounds``, plus one for the masses.
-        target_size: n, records of the oracle.
-        training: of every network, h* included.
-    """
-
-    name: str
-    draw: Callable[[int], Draw]
-    dimensions: int
-    hidden: tuple[int, ...]
-    rounds: int
-    reweight: bool
-    queries: int
-    target_size: int
-    training: Training
+    name: str  # "A" to "E", "CTG-A" or "CTG-B"
+    draw: Callable[[int], Draw]  # the data of a run from its seed (>= 0)
+    dimensions: int  # d, the columns of the records
+    hidden: tuple[int, ...]  # units of the hidden layers
+    rounds: int  # T, hypotheses that are trained
+    reweight: bool  # whether masses are asked first and Pb. 1 solved, because source and target differ.
+    queries: int  # questions in all, over which epsilon is divided; ``rounds``, plus one for the masses
+    target_size: int  # n, records of the oracle
+    training: Training  # of every network, h* included
 
     @property
     def network(self) -> Options:
@@ -92,21 +80,13 @@ def draw_frame(draw: Draw, records: NDArray[np.float64], labels: NDArray[np.int6
 
 @dataclass(frozen=True)
 class Site:
-    """The private records of one curator.
-
-    Attributes:
-        name: of the site.
-        frame: n records with the label column, as its curator reads them.
-        steward: schema and declared round size.
-        records: the same records, encoded.
-        labels: (n,) whether a record is of class 1.
-    """
+    """The private records of one curator."""
 
     name: str
-    frame: pl.DataFrame
-    steward: StewardFile
-    records: Records
-    labels: Labels
+    frame: pl.DataFrame  # n records with the label column, as its curator reads them
+    steward: StewardFile  # schema and declared round size
+    records: Records  # the same records, encoded
+    labels: Labels  # (n,) whether a record is of class 1
 
     @classmethod
     def of(cls, name: str, frame: pl.DataFrame, steward: StewardFile) -> "Site":
@@ -117,44 +97,26 @@ class Site:
 
 @dataclass(frozen=True)
 class Units:
-    """Privacy units of which one may have several records.
+    """Privacy units of which one may have several records."""
 
-    Attributes:
-        most: contribution bound c.
-        private: (n,) unit of each private record, in the order of `Split.private`.
-        test: (m,) of each test record.
-    """
-
-    most: int
-    private: NDArray[np.object_]
-    test: NDArray[np.object_]
+    most: int  # contribution bound c
+    private: NDArray[np.object_]  # (n,) unit of each private record, in the order of `Split.private`
+    test: NDArray[np.object_]  # (m,) of each test record
 
 
 @dataclass(frozen=True)
 class Split:
-    """One run of one problem. Only a harness may look at the private records and at the test labels.
+    """One run of one problem. Only a harness may look at the private records and at the test labels."""
 
-    Attributes:
-        problem: key of `PROBLEMS`.
-        seed: of the split; a learner's random choices may take it, too.
-        schema: of all records.
-        source: the learner's own records.
-        sites: the curators' private records.
-        test: the records on which everything is measured.
-        test_labels: (m,) whether a test record is of class 1.
-        paper: the paper's row of this problem; None for a problem that it does not have.
-        units: whose records they are, where each record is not a unit.
-    """
-
-    problem: str
-    seed: int
-    schema: Schema
-    source: Records
-    sites: tuple[Site, ...]
-    test: Records
-    test_labels: Labels
-    paper: PaperDataset | None = None
-    units: Units | None = None
+    problem: str  # key of `PROBLEMS`
+    seed: int  # of the split; a learner's random choices may take it, too
+    schema: Schema  # of all records
+    source: Records  # the learner's own records
+    sites: tuple[Site, ...]  # the curators' private records
+    test: Records  # the records on which everything is measured
+    test_labels: Labels  # (m,) whether a test record is of class 1
+    paper: PaperDataset | None = None  # the paper's row of this problem; None for a problem that it does not have
+    units: Units | None = None  # whose records they are, where each record is not a unit
 
     @cached_property
     def private(self) -> Records:
@@ -178,26 +140,18 @@ class Split:
 
 @dataclass(frozen=True)
 class Problem:
-    """One column of the comparison's tables.
+    """One column of the comparison's tables."""
 
-    Attributes:
-        name: as in the results.
-        title: one line for people.
-        split: seed (>= 0) -> the records of a run; DataUnavailableError where they are not to be had.
-        network: options of every network of a strategy: hidden, epochs, batch_size, learning_rate, weight_decay;
-            empty takes the strategies' own.
-        most_runs: a cap for what is slow; None follows the command.
-        averaged: whether its accuracies enter the averages of the comparison's headline.
-        rare: whether one class is rare: accuracy then says little, and the area under the ROC curve leads.
-    """
-
-    name: str
-    title: str
+    name: str  # as in the results
+    title: str  # one line for people
+    # seed (>= 0) -> the records of a run; DataUnavailableError where they are not to be had
     split: Callable[[int], Split]
+    # options of every network of a strategy: hidden, epochs, batch_size, learning_rate, weight_decay; empty takes the
+    # strategies' own
     network: Options = field(default_factory=dict)
-    most_runs: int | None = None
-    averaged: bool = True
-    rare: bool = False
+    most_runs: int | None = None  # a cap for what is slow; None follows the command
+    averaged: bool = True  # whether its accuracies enter the averages of the comparison's headline
+    rare: bool = False  # whether one class is rare: accuracy then says little, and the area under the ROC curve leads
 
 
 def split_of(draw: Draw, seed: int, paper: PaperDataset | None = None, *, declared: int | None = None) -> Split:

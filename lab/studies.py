@@ -15,17 +15,11 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """What is said of a study.
+    """What is said of a study."""
 
-    Attributes:
-        module: of its `STUDY`.
-        headline: what it shows.
-        link: to the page of docs that explains it, from the folder of its published results.
-    """
-
-    module: str
-    headline: str
-    link: str
+    module: str  # of its `STUDY`
+    headline: str  # what it shows
+    link: str  # to the page of docs that explains it, from the folder of its published results
 
     @property
     def page(self) -> str:

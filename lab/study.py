@@ -27,39 +27,25 @@ PAGE, MARKDOWN, FINDINGS = "report.html", "README.md", "results.json"
 
 @dataclass(frozen=True)
 class Size:
-    """How much is computed.
+    """How much is computed."""
 
-    Attributes:
-        repeats: of each cell; repeat r has seed `seed + r`. 0 where the study has a number for each of its parts.
-        epsilons: exact texts; none where the study's cells have epsilons of their own.
-        axes: name of a choice -> what is chosen, such as data sets; values are keys of `Study.choices`.
-        takes: on two cores, in words: "two minutes".
-    """
-
-    repeats: int
-    epsilons: tuple[str, ...]
+    repeats: int  # of each cell; repeat r has seed `seed + r`. 0 where the study has a number for each of its parts.
+    epsilons: tuple[str, ...]  # exact texts; none where the study's cells have epsilons of their own
+    # name of a choice -> what is chosen, such as data sets; values are keys of `Study.choices`
     axes: Mapping[str, tuple[str, ...]]
-    takes: str
+    takes: str  # on two cores, in words: "two minutes"
 
 
 @dataclass(frozen=True)
 class Order:
-    """What is asked of a study.
+    """What is asked of a study."""
 
-    Attributes:
-        size: how much.
-        seed: of the first repeat.
-        out: folder of results.
-        command: as typed.
-        jobs: who computes.
-        options: name of an option that the study declares -> what was read of it.
-    """
-
-    size: Size
-    seed: int
-    out: Path
-    command: str
-    jobs: Jobs = 1
+    size: Size  # how much
+    seed: int  # of the first repeat
+    out: Path  # folder of results
+    command: str  # as typed
+    jobs: Jobs = 1  # who computes
+    # name of an option that the study declares -> what was read of it
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -85,29 +71,22 @@ class Order:
 
 @dataclass(frozen=True)
 class Part:
-    """Cells of one sort.
+    """Cells of one sort."""
 
-    Attributes:
-        name: of the part, and of its file without ".jsonl"; or of a folder with a file for each maker and problem.
-        cell: a msgspec struct with a `key`, which is its task, and `seconds`.
-        tasks: all that an order wants, whether it is there or not.
-        compute: a task -> its cell; other processes can import it.
-        settings: what the numbers depend on beside the tasks; a file that was begun with others is refused.
-        file_of: a task -> the file of its cell below the folder of results; None is one file for all.
-        batches: an order, and tasks that its one file lacks -> what is computed together; `compute` then makes a
-            `Computed` of a batch. None computes each task alone.
-        source: its name in the provenance; "" is the study's. A study with such parts finds all of its provenance.
-        header: a task -> what its file begins with, where that is not the experiment with `settings`.
-    """
-
-    name: str
-    cell: type[Any]
-    tasks: Callable[[Order], Sequence[Task]]
-    compute: Callable[[Any], Any]
+    name: str  # of the part, and of its file without ".jsonl"; or of a folder with a file for each maker and problem
+    cell: type[Any]  # a msgspec struct with a `key`, which is its task, and `seconds`
+    tasks: Callable[[Order], Sequence[Task]]  # all that an order wants, whether it is there or not
+    compute: Callable[[Any], Any]  # a task -> its cell; other processes can import it
+    # what the numbers depend on beside the tasks; a file that was begun with others is refused
     settings: Callable[[Order], Mapping[str, object]] = lambda _order: {}
+    # a task -> the file of its cell below the folder of results; None is one file for all
     file_of: Callable[[Task], str] | None = None
+    # an order, and tasks that its one file lacks -> what is computed together; `compute` then makes a `Computed` of a
+    # batch. None computes each task alone.
     batches: Callable[[Order, Sequence[Task]], Sequence[Batch]] | None = None
+    # its name in the provenance; "" is the study's. A study with such parts finds all of its provenance.
     source: str = ""
+    # a task -> what its file begins with, where that is not the experiment with `settings`
     header: Callable[[Order, Task], Mapping[str, object]] | None = None
 
     def path(self, out: Path, task: Task) -> Path:
@@ -141,41 +120,30 @@ class Part:
 
 @dataclass(frozen=True)
 class Study:
-    """A study.
+    """A study."""
 
-    Attributes:
-        name: of the study, of its folder and in its provenance.
-        parts: its cells.
-        findings: (name of a part -> its cells, provenance) -> what they say, a msgspec struct; a pure function. Where
-            parts have sources of their own, provenance is by source.
-        document: findings -> all that is said of them; its last sections may be for the terminal alone.
-        short: what a command computes that says nothing else; at most two minutes.
-        full: what is published.
-        choices: name of an axis -> what it may hold, all by default.
-        seed: of the first repeat, by default.
-        noise: its source, in words, or an order -> them.
-        width: columns of the widest table.
-        check: stops an order before any work; raises ConfigurationError or DataUnavailableError.
-        options: name of a further option, of `--set NAME=VALUE` -> what reads its text; raises ValueError.
-        read_versions: of other environments, by name, as far as an order needs them.
-        results: findings -> what is published of them as JSON: all, by default.
-        indent: of results.json; 0 is one line.
-    """
-
-    name: str
-    parts: Sequence[Part]
+    name: str  # of the study, of its folder and in its provenance
+    parts: Sequence[Part]  # its cells
+    # (name of a part -> its cells, provenance) -> what they say, a msgspec struct; a pure function. Where parts have
+    # sources of their own, provenance is by source.
     findings: Callable[[Mapping[str, list[Any]], Any], Any]
+    # findings -> all that is said of them; its last sections may be for the terminal alone
     document: Callable[[Any], Document]
-    short: Size
-    full: Size
+    short: Size  # what a command computes that says nothing else; at most two minutes
+    full: Size  # what is published
+    # name of an axis -> what it may hold, all by default
     choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    seed: int = 1
-    noise: str | Callable[[Order], str] = "OpenDP"
-    width: int = 132
+    seed: int = 1  # of the first repeat, by default
+    noise: str | Callable[[Order], str] = "OpenDP"  # its source, in words, or an order -> them
+    width: int = 132  # columns of the widest table
+    # stops an order before any work; raises ConfigurationError or DataUnavailableError
     check: Callable[[Order], None] = lambda _order: None
+    # name of a further option, of `--set NAME=VALUE` -> what reads its text; raises ValueError
     options: Mapping[str, Callable[[str], Any]] = field(default_factory=dict)
+    # findings -> what is published of them as JSON: all, by default
     results: Callable[[Any], object] = lambda found: found
-    indent: int = 1
+    indent: int = 1  # of results.json; 0 is one line
+    # of other environments, by name, as far as an order needs them
     read_versions: Callable[[Order], Mapping[str, str]] = lambda _order: {}
 
     def run(self, order: Order, progress: Progress = says_nothing) -> Document:

@@ -67,43 +67,26 @@ REPEATS = {"pooled": 4, "site": 1}
 
 
 class Held(TaskCell, frozen=True):
-    """What the intervals of one split held, over a few answers.
+    """What the intervals of one split held, over a few answers."""
 
-    Attributes:
-        problem: a scenario, or a key of `INVENTED`.
-        maker: "pooled" or "site".
-        bins: of the score.
-        area: of the exact curve; the mean, where there are several sites.
-        held: quantity -> intervals that held the exact value.
-        made: quantity -> intervals.
-        width: quantity -> sum of their widths.
-        bias: sum of estimated areas less exact ones.
-    """
-
-    problem: str = msgspec.field(name="dataset")
-    maker: str = msgspec.field(name="part")
-    bins: int
-    area: float
-    held: dict[str, int]
-    made: dict[str, int]
-    width: dict[str, float]
-    bias: float
+    problem: str = msgspec.field(name="dataset")  # a scenario, or a key of `INVENTED`
+    maker: str = msgspec.field(name="part")  # "pooled" or "site"
+    bins: int  # of the score
+    area: float  # of the exact curve; the mean, where there are several sites
+    held: dict[str, int]  # quantity -> intervals that held the exact value
+    made: dict[str, int]  # quantity -> intervals
+    width: dict[str, float]  # quantity -> sum of their widths
+    bias: float  # sum of estimated areas less exact ones
     seconds: float = 0.0
 
 
 @dataclass(frozen=True)
 class Pool:
-    """The population of one site.
+    """The population of one site."""
 
-    Attributes:
-        records: n of them.
-        labels: (n,) whether of class 1.
-        starts: first record of each unit, and n; units lie together.
-    """
-
-    records: Records
-    labels: NDArray[np.bool_]
-    starts: NDArray[np.int64]
+    records: Records  # n of them
+    labels: NDArray[np.bool_]  # (n,) whether of class 1
+    starts: NDArray[np.int64]  # first record of each unit, and n; units lie together
 
     def cells(self, bins: ScoreBins) -> NDArray[np.int64]:
         """Bin and label of each record as one number."""
@@ -112,21 +95,13 @@ class Pool:
 
 @dataclass(frozen=True)
 class Split:
-    """A population, what the learner has of it, and a score.
+    """A population, what the learner has of it, and a score."""
 
-    Attributes:
-        source: the learner's records.
-        pools: by site.
-        drawn: units that are drawn at each site.
-        hypothesis: whose score is validated.
-        most: records of one unit.
-    """
-
-    source: Records
-    pools: tuple[Pool, ...]
-    drawn: tuple[int, ...]
-    hypothesis: Mlp
-    most: int
+    source: Records  # the learner's records
+    pools: tuple[Pool, ...]  # by site
+    drawn: tuple[int, ...]  # units that are drawn at each site
+    hypothesis: Mlp  # whose score is validated
+    most: int  # records of one unit
 
 
 @lru_cache(2)

@@ -40,31 +40,22 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Setting:
-    """One row of the tables: `cells`, but for what is named.
+    """One row of the tables: `cells`, but for what is named."""
 
-    Attributes:
-        name: in the cells.
-        title: in the tables.
-        short: the same as a heading.
-        epsilon: text; "inf" adds no noise.
-        kind: "cells"; "exact labels" for the kernel machine on the records; "h*" for the network trained in site.
-        many_cells: up to 1000 cells, where the source has three records for each; else as many as the rule says.
-        source_times, private_times: how often the problem's records.
-        averaged_over: whose records a cell's features are averaged over: the source's; the private ones themselves; or
-            as many others of the private population.
-        networks: they are averaged with the Gaussian process, as the strategy does by default.
-    """
-
-    name: str
-    title: str
-    short: str
-    epsilon: str
+    name: str  # in the cells
+    title: str  # in the tables
+    short: str  # the same as a heading
+    epsilon: str  # text; "inf" adds no noise
+    # "cells"; "exact labels" for the kernel machine on the records; "h*" for the network trained in site
     kind: str = "cells"
+    # up to 1000 cells, where the source has three records for each; else as many as the rule says
     many_cells: bool = False
-    source_times: int = 1
+    source_times: int = 1  # how often the problem's records
     private_times: int = 1
+    # whose records a cell's features are averaged over: the source's; the private ones themselves; or as many others of
+    # the private population
     averaged_over: Literal["source", "private", "others"] = "source"
-    networks: bool = False
+    networks: bool = False  # they are averaged with the Gaussian process, as the strategy does by default
 
     @property
     def generated(self) -> bool:
@@ -134,23 +125,14 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Data:
-    """One run's records, encoded.
+    """One run's records, encoded."""
 
-    Attributes:
-        source: the learner's.
-        private: what is counted.
-        private_labels: bool (n,).
-        test: of the private population.
-        test_labels: bool (m,).
-        averaged: over which the features of cells are averaged.
-    """
-
-    source: Records
-    private: Records
-    private_labels: Bools
-    test: Records
-    test_labels: Bools
-    averaged: Records
+    source: Records  # the learner's
+    private: Records  # what is counted
+    private_labels: Bools  # bool (n,)
+    test: Records  # of the private population
+    test_labels: Bools  # bool (m,)
+    averaged: Records  # over which the features of cells are averaged
 
 
 class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -125,21 +125,13 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 class Findings(msgspec.Struct, frozen=True):
-    """All that the runs say.
+    """All that the runs say."""
 
-    Attributes:
-        runs: in the order of their file.
-        accuracies: setting -> data set -> accuracy in percent.
-        costs: in the order of `DIFFERENCES`, each with the data sets that were run.
-        bars: epsilon -> data set -> what the bar asks for on these runs.
-        provenance: None before anything was computed, or where it is not known.
-    """
-
-    runs: tuple[Run, ...]
-    accuracies: dict[str, dict[str, Amount]]
-    costs: tuple[Cost, ...]
-    bars: dict[str, dict[str, float]]
-    provenance: Provenance | None = None
+    runs: tuple[Run, ...]  # in the order of their file
+    accuracies: dict[str, dict[str, Amount]]  # setting -> data set -> accuracy in percent
+    costs: tuple[Cost, ...]  # in the order of `DIFFERENCES`, each with the data sets that were run
+    bars: dict[str, dict[str, float]]  # epsilon -> data set -> what the bar asks for on these runs
+    provenance: Provenance | None = None  # None before anything was computed, or where it is not known
 
 
 def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Findings:

@@ -52,25 +52,15 @@ def least(dataset: str, epsilon: str, in_site: float | None) -> float:
 
 @dataclass(frozen=True)
 class Standing:
-    """One bar and who stands where.
-
-    Attributes:
-        dataset: the problem.
-        epsilon: of the bar.
-        number: in percent.
-        needed: `number`, or the same distance from our h* as the bar had from its own where that is less.
-        in_site: mean accuracy of h* on our splits; None where it was not run or sets no bar.
-        default: the default strategy's row; None where it was not run.
-        best: the best row of a strategy of ours that was run as often as the default one.
-    """
+    """One bar and who stands where."""
 
     dataset: str
-    epsilon: str
-    number: float
-    needed: float
-    in_site: float | None
-    default: Row | None
-    best: Row | None
+    epsilon: str  # of the bar
+    number: float  # in percent
+    needed: float  # `number`, or the same distance from our h* as the bar had from its own where that is less
+    in_site: float | None  # mean accuracy of h* on our splits; None where it was not run or sets no bar
+    default: Row | None  # the default strategy's row; None where it was not run
+    best: Row | None  # the best row of a strategy of ours that was run as often as the default one
 
     @property
     def met(self) -> bool | None:

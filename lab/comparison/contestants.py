@@ -68,31 +68,20 @@ SECURE_DEFAULT = f"{DEFAULT}-secure"
 
 @dataclass(frozen=True)
 class Contestant:
-    """One row of the comparison.
+    """One row of the comparison."""
 
-    Attributes:
-        name: as in the results; letters, digits, "-" and "*".
-        title: for people.
-        group: who sees what.
-        solve: (split, epsilon) -> predictions; epsilon is None where nothing is private.
-        silent: it is also run with next to no noise, under epsilon "inf".
-        lowest_epsilon: below it there is no run.
-        most_runs: a cap for what is slow; None follows the command.
-        big_runs: a cap on each problem that has one of its own, because it is big; 0 leaves it out there.
-        problems: of which it speaks; None is all.
-        settings: what its numbers depend on beside problem, epsilon and seed; a file of cells that was begun with
-            others is refused.
-    """
-
-    name: str
+    name: str  # as in the results; letters, digits, "-" and "*"
     title: str
-    group: Group
+    group: Group  # who sees what
+    # (split, epsilon) -> predictions; epsilon is None where nothing is private
     solve: Callable[[Split, Fraction | None], Answer]
-    silent: bool = False
-    lowest_epsilon: float = 0.0
-    most_runs: int | None = None
+    silent: bool = False  # it is also run with next to no noise, under epsilon "inf"
+    lowest_epsilon: float = 0.0  # below it there is no run
+    most_runs: int | None = None  # a cap for what is slow; None follows the command
+    # a cap on each problem that has one of its own, because it is big; 0 leaves it out there
     big_runs: int | None = None
-    problems: frozenset[str] | None = None
+    problems: frozenset[str] | None = None  # of which it speaks; None is all
+    # what its numbers depend on beside problem, epsilon and seed; a file of cells that was begun with others is refused
     settings: dict[str, str] = field(default_factory=dict)
 
     def speaks_of(self, problem: str) -> bool:
@@ -298,21 +287,16 @@ CONTESTANTS: dict[str, Contestant] = {
 
 
 class Outcome(TaskCell, frozen=True):
-    """One cell: the problem is a key of `PROBLEMS`, the maker one of `CONTESTANTS`.
-
-    Attributes:
-        measures: on the test records.
-        seconds: from the records to the predictions.
-        spent: exact epsilon by the ledger of the costliest curator, "" for a peer, whose library accounts for it, and
-            for what is not private.
-        extras: further numbers by name. `estimated_accuracy`, `interval_low` and `interval_high` are what the learner
-            itself claims, in percent.
-    """
+    """One cell: the problem is a key of `PROBLEMS`, the maker one of `CONTESTANTS`."""
 
     maker: str = msgspec.field(name="strategy")
-    measures: Measures
-    seconds: float
+    measures: Measures  # on the test records
+    seconds: float  # from the records to the predictions
+    # exact epsilon by the ledger of the costliest curator, "" for a peer, whose library accounts for it, and for what
+    # is not private
     spent: str = ""
+    # further numbers by name. `estimated_accuracy`, `interval_low` and `interval_high` are what the learner itself
+    # claims, in percent.
     extras: dict[str, float] = msgspec.field(default_factory=dict)
 
 

@@ -21,64 +21,37 @@ Groups = Mapping[tuple[str, str, str], Sequence[Outcome]]
 
 
 class Claims(msgspec.Struct, frozen=True):
-    """What a learner said of its models, against the test records; means over the runs, in percent.
+    """What a learner said of its models, against the test records; means over the runs, in percent."""
 
-    Attributes:
-        estimated: the accuracy that it expects.
-        low: of its interval.
-        high: of its interval.
-        observed: accuracy on the test records.
-        holds: intervals that agree with what was observed; see `expectations.agrees`.
-        runs: how many intervals there are.
-    """
-
-    estimated: float
-    low: float
-    high: float
-    observed: float
-    holds: int
-    runs: int
+    estimated: float  # the accuracy that it expects
+    low: float  # of its interval
+    high: float  # of its interval
+    observed: float  # accuracy on the test records
+    holds: int  # intervals that agree with what was observed; see `expectations.agrees`
+    runs: int  # how many intervals there are
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One strategy on one problem at one epsilon, over all its runs.
-
-    Attributes:
-        dataset: key of the problem.
-        strategy: key of the contestant.
-        epsilon: exact text, "inf" for what is not private.
-        mean: accuracy in percent.
-        std: sample standard deviation of the accuracies over the runs; 0 for a single run.
-        runs: how many.
-        auc: mean, in percent.
-        auc_std: sample standard deviation of it over the runs.
-        brier: mean.
-        ece: mean over the runs of the expected calibration error, in percent.
-        seconds: mean.
-        difference: mean of accuracy minus the default strategy's in the same run, in percentage points; None where
-            the two share no run at this epsilon.
-        difference_error: standard error of `difference` over the shared runs; 0 for a single one.
-        pairs: runs that both have.
-        spent: exact epsilon of every run by the ledger, "" where none was charged.
-        claims: what the learner said of itself; None where it says nothing.
-    """
+    """One strategy on one problem at one epsilon, over all its runs."""
 
     dataset: str
-    strategy: str
-    epsilon: str
-    mean: float
-    std: float
+    strategy: str  # key of the contestant
+    epsilon: str  # exact text, "inf" for what is not private
+    mean: float  # accuracy in percent
+    std: float  # sample standard deviation of the accuracies over the runs; 0 for a single run
     runs: int
-    auc: float
-    auc_std: float
-    brier: float
-    ece: float
-    seconds: float
+    auc: float  # mean, in percent
+    auc_std: float  # sample standard deviation of it over the runs
+    brier: float  # mean
+    ece: float  # mean over the runs of the expected calibration error, in percent
+    seconds: float  # mean
+    # mean of accuracy minus the default strategy's in the same run, in percentage points; None where the two share no
+    # run at this epsilon
     difference: float | None
-    difference_error: float | None
-    pairs: int
-    spent: str
-    claims: Claims | None
+    difference_error: float | None  # standard error of `difference` over the shared runs; 0 for a single one
+    pairs: int  # runs that both have
+    spent: str  # exact epsilon of every run by the ledger, "" where none was charged
+    claims: Claims | None  # what the learner said of itself; None where it says nothing
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -108,27 +81,17 @@ class ShareBin(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, dict=True):
-    """Everything that a report shows.
+    """Everything that a report shows."""
 
-    Attributes:
-        rows: by epsilon downwards, then in the order of the contestants and of the problems.
-        strategies: of the rows, in their order.
-        default: the strategy with which the others are compared.
-        problems: name -> title, of the rows.
-        averaged: those of them whose accuracies enter the averages.
-        rare: those of them in which one class is rare.
-        reliability: strategy -> epsilon -> its predictions over all problems and runs, by their size.
-        provenance: None before anything was computed.
-    """
-
-    rows: tuple[Row, ...]
-    strategies: tuple[Strategy, ...]
-    default: str
-    problems: dict[str, str]
-    averaged: tuple[str, ...]
-    rare: tuple[str, ...] = ()
+    rows: tuple[Row, ...]  # by epsilon downwards, then in the order of the contestants and of the problems
+    strategies: tuple[Strategy, ...]  # of the rows, in their order
+    default: str  # the strategy with which the others are compared
+    problems: dict[str, str]  # name -> title, of the rows
+    averaged: tuple[str, ...]  # those of them whose accuracies enter the averages
+    rare: tuple[str, ...] = ()  # those of them in which one class is rare
+    # strategy -> epsilon -> its predictions over all problems and runs, by their size
     reliability: dict[str, dict[str, tuple[ShareBin, ...]]] = {}
-    provenance: Provenance | None = None
+    provenance: Provenance | None = None  # None before anything was computed
 
     @cached_property
     def table(self) -> dict[tuple[str, str, str], Row]:
@@ -151,19 +114,12 @@ class Comparison(msgspec.Struct, frozen=True, dict=True):
 
 
 class Average(msgspec.Struct, frozen=True):
-    """Means of a strategy over the problems of the comparison; None where it lacks one of them.
-
-    Attributes:
-        strategy: whose.
-        epsilon: of its runs.
-        mean: accuracy over `Comparison.averaged`, in percent.
-        auc: area under the ROC curve over all problems, in percent.
-    """
+    """Means of a strategy over the problems of the comparison; None where it lacks one of them."""
 
     strategy: Strategy
-    epsilon: str
-    mean: float | None
-    auc: float | None
+    epsilon: str  # of its runs
+    mean: float | None  # accuracy over `Comparison.averaged`, in percent
+    auc: float | None  # area under the ROC curve over all problems, in percent
 
 
 def averages(found: Comparison, epsilon: str) -> tuple[Average, ...]:

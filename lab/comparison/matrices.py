@@ -18,27 +18,16 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Matrices:
-    """One split as matrices with the same p columns: a numeric attribute has one, a categorical one has one a level.
+    """One split as matrices with the same p columns: a numeric attribute has one, a categorical one has one a level."""
 
-    Attributes:
-        train: (n, p) float64, all private records; finite.
-        labels: (n,) int64 in {0, 1}.
-        test: (m, p).
-        test_labels: (m,) int64 in {0, 1}.
-        source: (s, p) the learner's own records.
-        lower: (p,) least value of each column in the source; 0 for a level's.
-        upper: (p,) greatest, above `lower`; 1 for a level's.
-        columns: (p,) names: the attribute's, or "attribute=level".
-    """
-
-    train: Matrix
-    labels: NDArray[np.int64]
-    test: Matrix
-    test_labels: NDArray[np.int64]
-    source: Matrix
-    lower: Vector
-    upper: Vector
-    columns: tuple[str, ...]
+    train: Matrix  # (n, p) float64, all private records; finite
+    labels: NDArray[np.int64]  # (n,) int64 in {0, 1}
+    test: Matrix  # (m, p)
+    test_labels: NDArray[np.int64]  # (m,) int64 in {0, 1}
+    source: Matrix  # (s, p) the learner's own records
+    lower: Vector  # (p,) least value of each column in the source; 0 for a level's
+    upper: Vector  # (p,) greatest, above `lower`; 1 for a level's
+    columns: tuple[str, ...]  # (p,) names: the attribute's, or "attribute=level"
 
 
 def make_matrices(

@@ -13,17 +13,11 @@ DIGITS = 6
 
 
 class Reliability(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Predicted against observed frequency in bins of equal mass: the records sorted by predicted probability.
+    """Predicted against observed frequency in bins of equal mass: the records sorted by predicted probability."""
 
-    Attributes:
-        counts: (b,) records per bin; where there are fewer records than bins, there are fewer bins.
-        predicted: (b,) mean predicted probability of class 1.
-        observed: (b,) share of class 1.
-    """
-
-    counts: tuple[int, ...]
-    predicted: tuple[float, ...]
-    observed: tuple[float, ...]
+    counts: tuple[int, ...]  # (b,) records per bin; where there are fewer records than bins, there are fewer bins
+    predicted: tuple[float, ...]  # (b,) mean predicted probability of class 1
+    observed: tuple[float, ...]  # (b,) share of class 1
 
     @property
     def error(self) -> float:
@@ -33,19 +27,12 @@ class Reliability(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Measures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Accuracies and errors on m test records.
+    """Accuracies and errors on m test records."""
 
-    Attributes:
-        accuracy: in percent; class 1 is predicted where its probability is above 1/2.
-        auc: area under the ROC curve, in percent.
-        brier: mean squared error of the probabilities, in [0, 1].
-        reliability: in 15 bins of equal mass.
-    """
-
-    accuracy: float
-    auc: float
-    brier: float
-    reliability: Reliability
+    accuracy: float  # in percent; class 1 is predicted where its probability is above 1/2
+    auc: float  # area under the ROC curve, in percent
+    brier: float  # mean squared error of the probabilities, in [0, 1]
+    reliability: Reliability  # in 15 bins of equal mass
 
 
 def scores(probability: NDArray[np.float64], labels: NDArray[np.bool_]) -> tuple[float, float]:

@@ -40,19 +40,12 @@ class WrongCostError(AssertionError):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a strategy gives on a split.
+    """What a strategy gives on a split."""
 
-    Attributes:
-        probability: (m,) of class 1 for each test record, in [0, 1].
-        spent: exact epsilon at the costliest curator; None where no ledger was charged.
-        extras: further numbers by name.
-        seconds: of the work; None takes the time from call to return.
-    """
-
-    probability: NDArray[np.float64]
-    spent: Fraction | None = None
-    extras: Mapping[str, float] = field(default_factory=dict)
-    seconds: float | None = None
+    probability: NDArray[np.float64]  # (m,) of class 1 for each test record, in [0, 1]
+    spent: Fraction | None = None  # exact epsilon at the costliest curator; None where no ledger was charged
+    extras: Mapping[str, float] = field(default_factory=dict)  # further numbers by name
+    seconds: float | None = None  # of the work; None takes the time from call to return
 
 
 def claims_nothing(_learned: Learned) -> Mapping[str, float]:

@@ -55,21 +55,14 @@ AUC and calibration errors are in percent.
 
 @dataclass(frozen=True)
 class Leaders:
-    """The default strategy at one epsilon, beside the peers that have all data sets.
+    """The default strategy at one epsilon, beside the peers that have all data sets."""
 
-    Attributes:
-        epsilon: of these runs.
-        default: its averages; None where it was not run.
-        peer: the peer with the highest average accuracy.
-        bars: those of this epsilon that the default strategy was run for.
-        gain: what it gains where curators sum its answers securely, in points, and the standard error; None where that
-            was not run twice.
-    """
-
-    epsilon: str
-    default: Average | None
-    peer: Average | None
-    bars: Sequence[Standing]
+    epsilon: str  # of these runs
+    default: Average | None  # its averages; None where it was not run
+    peer: Average | None  # the peer with the highest average accuracy
+    bars: Sequence[Standing]  # those of this epsilon that the default strategy was run for
+    # what it gains where curators sum its answers securely, in points, and the standard error; None where that was not
+    # run twice
     gain: tuple[float, float] | None
 
 
@@ -185,23 +178,14 @@ class Line:
 
 @dataclass(frozen=True)
 class Measure:
-    """What a table of strategies by data sets shows.
-
-    Attributes:
-        caption: of the table.
-        value: of a row, in percent.
-        error: its standard deviation over the runs.
-        average: of a line.
-        ranked: the data sets in which the best is marked.
-        averaged: those that the average is over; they stand before it.
-    """
+    """What a table of strategies by data sets shows."""
 
     caption: str
-    value: Callable[[Row], float]
-    error: Callable[[Row], float]
-    average: Callable[[Average], float | None]
-    ranked: tuple[str, ...]
-    averaged: tuple[str, ...]
+    value: Callable[[Row], float]  # of a row, in percent
+    error: Callable[[Row], float]  # its standard deviation over the runs
+    average: Callable[[Average], float | None]  # of a line
+    ranked: tuple[str, ...]  # the data sets in which the best is marked
+    averaged: tuple[str, ...]  # those that the average is over; they stand before it
 
     def spread(self, row: Row | None) -> str:
         """Mean ± standard deviation in percent; one run has no deviation."""

@@ -56,21 +56,13 @@ def questions(variables: int, steps: int) -> int:
 
 @dataclass(frozen=True)
 class BlogCost:
-    """Epsilon of one question and of a whole run, where one of n test records is replaced by another; n is public.
+    """Epsilon of one question and of a whole run, where one of n test records is replaced by another; n is public."""
 
-    Attributes:
-        questions: of a run.
-        moved: 2 / n: how far one record moves an improvement at most.
-        noise_alone: of a question whose answer shows noise of scale eps, if the comparison cost nothing.
-        question: of a question in the worst case, by what the comparison tells; it is attained.
-        usual: the same where the training accuracy did not change, as in most steps.
-    """
-
-    questions: int
-    moved: Fraction
-    noise_alone: Fraction
-    question: Fraction
-    usual: Fraction
+    questions: int  # of a run
+    moved: Fraction  # 2 / n: how far one record moves an improvement at most
+    noise_alone: Fraction  # of a question whose answer shows noise of scale eps, if the comparison cost nothing
+    question: Fraction  # of a question in the worst case, by what the comparison tells; it is attained
+    usual: Fraction  # the same where the training accuracy did not change, as in most steps
 
     @property
     def run_by_noise(self) -> Fraction:

@@ -108,23 +108,15 @@ def _name(column: int) -> str:
 
 @dataclass
 class Asking:
-    """A learner's way through one holdout.
+    """A learner's way through one holdout."""
 
-    Attributes:
-        study: opened with the curator.
-        gap: how much worse models are than on the training records, as far as is known, in [-1, 1].
-        asked, counted: questions, and how many were answered by counts.
-        spent_up: whether nothing can be asked any more.
-        last: step of the last question, from 0; -1 before it.
-    """
-
-    study: Study
+    study: Study  # opened with the curator
     turns: int
-    gap: float = 0.0
-    asked: int = 0
+    gap: float = 0.0  # how much worse models are than on the training records, as far as is known, in [-1, 1]
+    asked: int = 0  # questions, and how many were answered by counts
     counted: int = 0
-    spent_up: bool = False
-    last: int = -1
+    spent_up: bool = False  # whether nothing can be asked any more
+    last: int = -1  # step of the last question, from 0; -1 before it
 
     def believe(self, model: Model, train: float) -> float:
         """The accuracy that the learner believes in, after it asked where it can.

@@ -20,20 +20,14 @@ VARIABLES = SIGNALS + NOISES
 
 @dataclass(frozen=True)
 class Setting:
-    """How data sets are drawn.
+    """How data sets are drawn."""
 
-    Attributes:
-        name: of the setting, in results.
-        shift: how far a signal variable's mean lies from 0, in its standard deviations.
-        shuffled: whether the variables stand in a random order. The blog's stand with the ten signals first, and of
-            candidates with equal scores the first is taken, which then is a signal.
-        title: in words.
-    """
-
-    name: str
-    shift: float
+    name: str  # of the setting, in results
+    shift: float  # how far a signal variable's mean lies from 0, in its standard deviations
+    # whether the variables stand in a random order. The blog's stand with the ten signals first, and of candidates with
+    # equal scores the first is taken, which then is a signal.
     shuffled: bool
-    title: str
+    title: str  # in words
 
     @property
     def ceiling(self) -> float:
@@ -77,21 +71,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Drawn:
-    """One data set, of independent records.
+    """One data set, of independent records."""
 
-    Attributes:
-        train: to fit on.
-        test: to choose variables by.
-        large: the same, ten times as many.
-        fresh: to measure true accuracy on; nothing else looks at them.
-        signal: (110,) whether a variable carries signal.
-    """
-
-    train: Part
-    test: Part
-    large: Part
-    fresh: Part
-    signal: NDArray[np.bool_]
+    train: Part  # to fit on
+    test: Part  # to choose variables by
+    large: Part  # the same, ten times as many
+    fresh: Part  # to measure true accuracy on; nothing else looks at them
+    signal: NDArray[np.bool_]  # (110,) whether a variable carries signal
 
 
 def draw(setting: Setting, seed: int, sizes: Sizes) -> Drawn:

@@ -35,44 +35,29 @@ Runs = Mapping[str, Run]
 
 @dataclass(frozen=True)
 class Statement:
-    """One sentence of the blog, made so exact that a run can be held against it.
+    """One sentence of the blog, made so exact that a run can be held against it."""
 
-    Attributes:
-        procedure: that it is about.
-        says: the blog's statement.
-        made_exact: what is measured for it.
-        value: of one data set; for a statement without a number, whether it is so (1 or 0).
-        claimed: the blog's number; None for a statement without one.
-        rounding: how far from it a number still is what the blog says.
-    """
-
-    procedure: str
-    says: str
-    made_exact: str
-    value: Callable[[Runs], float]
-    claimed: float | None = None
-    rounding: float = 0.5
+    procedure: str  # that it is about
+    says: str  # the blog's statement
+    made_exact: str  # what is measured for it
+    value: Callable[[Runs], float]  # of one data set; for a statement without a number, whether it is so (1 or 0)
+    claimed: float | None = None  # the blog's number; None for a statement without one
+    rounding: float = 0.5  # how far from it a number still is what the blog says
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """A statement beside what was measured.
+    """A statement beside what was measured."""
 
-    Attributes:
-        procedure, says, made_exact, claimed: of the statement.
-        mean: over data sets; of a statement without a number, the percentage of them in which it is so.
-        low, high: ends of the central 95 % of data sets; of a statement without a number, of the interval of its share.
-        verdict: "holds" where the whole interval of the mean is what the blog states, or that of the share is above
-            one half; "open" where the interval has both sides, so that these data sets cannot tell; where it has the
-            other side only, "possible" if it happened (of a number: some data sets reach it), else "not seen".
-    """
-
-    procedure: str
+    procedure: str  # of the statement
     says: str
     made_exact: str
     claimed: float | None
-    mean: Interval
-    low: float
+    mean: Interval  # over data sets; of a statement without a number, the percentage of them in which it is so
+    low: float  # ends of the central 95 % of data sets; of a statement without a number, of the interval of its share
     high: float
+    # "holds" where the whole interval of the mean is what the blog states, or that of the share is above one half;
+    # "open" where the interval has both sides, so that these data sets cannot tell; where it has the other side only,
+    # "possible" if it happened (of a number: some data sets reach it), else "not seen"
     verdict: Verdict
 
 
@@ -268,64 +253,39 @@ class Band(msgspec.Struct, frozen=True):
 
 
 class Reported(msgspec.Struct, frozen=True):
-    """The model that a procedure's user keeps, of the steps asked about the one believed to be best.
+    """The model that a procedure's user keeps, of the steps asked about the one believed to be best."""
 
-    Attributes:
-        believed: its accuracy, as its user believes, in percent.
-        true: its accuracy on fresh records.
-        excess: the first less the second, in points.
-        variables: of it.
-        signals: that carry signal among them.
-        off: mean distance of belief and truth over all steps asked about, in points.
-    """
-
-    believed: Interval
-    true: Interval
-    excess: Interval
+    believed: Interval  # its accuracy, as its user believes, in percent
+    true: Interval  # its accuracy on fresh records
+    excess: Interval  # the first less the second, in points
     variables: Interval
-    signals: Interval
-    off: Interval
+    signals: Interval  # that carry signal among them
+    off: Interval  # mean distance of belief and truth over all steps asked about, in points
 
 
 class Procedure(msgspec.Struct, frozen=True):
-    """One procedure in one setting.
+    """One procedure in one setting."""
 
-    Attributes:
-        setting: key of `SETTINGS`.
-        procedure, epsilon: see `Run`.
-        runs: data sets.
-        train, test, fresh, believed: accuracy in percent by step.
-        found: signal variables chosen up to a step.
-        peak: largest true accuracy of a data set, in percent.
-        peak_at: with how many variables.
-        final: true accuracy in the end.
-        bias: test less true accuracy in the end, in points.
-        signals: found in the end.
-        reported: what its user keeps.
-        asked, counted: questions to the curator, and how many were answered by counts; None where none is asked.
-        charged: exact epsilon by the curators' ledgers, smallest and largest of a run; "" where none is asked.
-        seconds: of a run.
-    """
-
-    setting: str
-    procedure: str
+    setting: str  # key of `SETTINGS`
+    procedure: str  # see `Run`
     epsilon: str
-    runs: int
-    train: Band
+    runs: int  # data sets
+    train: Band  # accuracy in percent by step
     test: Band
     fresh: Band
     believed: Band
-    found: Band
-    peak: Interval
-    peak_at: Interval
-    final: Interval
-    bias: Interval
-    signals: Interval
-    reported: Reported
-    asked: Interval | None
+    found: Band  # signal variables chosen up to a step
+    peak: Interval  # largest true accuracy of a data set, in percent
+    peak_at: Interval  # with how many variables
+    final: Interval  # true accuracy in the end
+    bias: Interval  # test less true accuracy in the end, in points
+    signals: Interval  # found in the end
+    reported: Reported  # what its user keeps
+    asked: Interval | None  # questions to the curator, and how many were answered by counts; None where none is asked
     counted: Interval | None
+    # exact epsilon by the curators' ledgers, smallest and largest of a run; "" where none is asked
     charged: tuple[str, str]
-    seconds: float
+    seconds: float  # of a run
 
     @property
     def title(self) -> str:
@@ -358,19 +318,12 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 class Findings(msgspec.Struct, frozen=True):
-    """What the runs say.
+    """What the runs say."""
 
-    Attributes:
-        shown: in the order of settings, then of procedures, then by epsilon.
-        claims: the blog's, beside what was measured.
-        cost: of the blog's variant; None before it was run.
-        provenance: None before anything was computed.
-    """
-
-    shown: tuple[Procedure, ...]
-    claims: tuple[Claim, ...]
-    cost: Cost | None
-    provenance: Provenance | None = None
+    shown: tuple[Procedure, ...]  # in the order of settings, then of procedures, then by epsilon
+    claims: tuple[Claim, ...]  # the blog's, beside what was measured
+    cost: Cost | None  # of the blog's variant; None before it was run
+    provenance: Provenance | None = None  # None before anything was computed
 
     @property
     def main(self) -> tuple[Procedure, ...]:

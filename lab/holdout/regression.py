@@ -30,19 +30,12 @@ such term, so what a converged fit maximises is the likelihood alone."""
 
 @dataclass(frozen=True)
 class Candidates:
-    """Fits of the current variables and one more each.
+    """Fits of the current variables and one more each."""
 
-    Attributes:
-        weights: (p, c) of intercept and current variables, one column a candidate.
-        added: (c,) weight of each candidate's own variable.
-        scores: (n, c) log odds of the training records.
-        converged: (c,) whether the last step changed no weight by more than `TOLERANCE`.
-    """
-
-    weights: Matrix
-    added: Matrix
-    scores: Matrix
-    converged: NDArray[np.bool_]
+    weights: Matrix  # (p, c) of intercept and current variables, one column a candidate
+    added: Matrix  # (c,) weight of each candidate's own variable
+    scores: Matrix  # (n, c) log odds of the training records
+    converged: NDArray[np.bool_]  # (c,) whether the last step changed no weight by more than `TOLERANCE`
 
 
 def with_intercept(columns: Matrix) -> Matrix:
@@ -135,15 +128,10 @@ def logistic(scores: Matrix) -> Matrix:
 
 @dataclass(frozen=True)
 class Model:
-    """A logistic model.
+    """A logistic model."""
 
-    Attributes:
-        variables: columns that it uses, in the order in which they were chosen.
-        weights: of the intercept and of these.
-    """
-
-    variables: tuple[int, ...]
-    weights: Matrix
+    variables: tuple[int, ...]  # columns that it uses, in the order in which they were chosen
+    weights: Matrix  # of the intercept and of these
 
     def right(self, part: Part) -> int:
         """How many records it predicts correctly: class 1 where the probability is at least one half."""
@@ -153,26 +141,16 @@ class Model:
 
 @dataclass(frozen=True)
 class Offer:
-    """One step: models that each have one variable more than the current one.
+    """One step: models that each have one variable more than the current one."""
 
-    Attributes:
-        current: variables so far.
-        candidates: (c,) their own variables, in the order of the columns.
-        fits: on the training records.
-        train: (c,) accuracies on the training records, in [0, 1].
-        test: (c,) on the test records.
-        train_before, test_before: of the model without; 0 before the first variable, as in the blog's code.
-        labels: (n,) of the training records.
-    """
-
-    current: tuple[int, ...]
-    candidates: NDArray[np.intp]
-    fits: Candidates
-    train: Numbers
-    test: Numbers
-    train_before: float
+    current: tuple[int, ...]  # variables so far
+    candidates: NDArray[np.intp]  # (c,) their own variables, in the order of the columns
+    fits: Candidates  # on the training records
+    train: Numbers  # (c,) accuracies on the training records, in [0, 1]
+    test: Numbers  # (c,) on the test records
+    train_before: float  # of the model without; 0 before the first variable, as in the blog's code
     test_before: float
-    labels: Labels
+    labels: Labels  # (n,) of the training records
 
     def model(self, place: int) -> Model:
         """The candidate at a place."""
@@ -186,19 +164,13 @@ Score = Callable[[Offer], Numbers]
 
 @dataclass(frozen=True)
 class Grown:
-    """What a procedure chose.
+    """What a procedure chose."""
 
-    Attributes:
-        models: of each step.
-        train, test, fresh: of each step, how many records its model predicts correctly.
-        all_converged: whether every fit did.
-    """
-
-    models: tuple[Model, ...]
-    train: tuple[int, ...]
+    models: tuple[Model, ...]  # of each step
+    train: tuple[int, ...]  # of each step, how many records its model predicts correctly
     test: tuple[int, ...]
     fresh: tuple[int, ...]
-    all_converged: bool
+    all_converged: bool  # whether every fit did
 
 
 def grow(drawn: Drawn, test: Part, score: Score, steps: int) -> Grown:

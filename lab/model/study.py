@@ -41,39 +41,23 @@ OTHERS = (
 
 
 class Point(msgspec.Struct, frozen=True):
-    """One method on one problem at one epsilon.
+    """One method on one problem at one epsilon."""
 
-    Attributes:
-        problem: key of `PROBLEMS`.
-        way: key of `WAYS`.
-        epsilon: exact text, "inf" without privacy.
-        score: in percent, see `lab.model.ways.Way`.
-        auc: area under the ROC curve in percent; None where no classes are predicted.
-        gain: score less that of `cells`, over the repeats that both have; None where they share none.
-        charged: exact epsilon by the costliest ledger, the largest of the repeats; "" without privacy.
-        sites: curators.
-    """
-
-    problem: str
-    way: str
-    epsilon: str
-    score: Interval
-    auc: Interval | None
-    gain: Interval | None
-    charged: str
-    sites: int
+    problem: str  # key of `PROBLEMS`
+    way: str  # key of `WAYS`
+    epsilon: str  # exact text, "inf" without privacy
+    score: Interval  # in percent, see `lab.model.ways.Way`
+    auc: Interval | None  # area under the ROC curve in percent; None where no classes are predicted
+    gain: Interval | None  # score less that of `cells`, over the repeats that both have; None where they share none
+    charged: str  # exact epsilon by the costliest ledger, the largest of the repeats; "" without privacy
+    sites: int  # curators
 
 
 class Findings(msgspec.Struct, frozen=True):
-    """Everything that a report shows.
+    """Everything that a report shows."""
 
-    Attributes:
-        points: by problem, by epsilon downwards, in the order of `WAYS`.
-        provenance: None before anything was computed.
-    """
-
-    points: tuple[Point, ...]
-    provenance: Provenance | None = None
+    points: tuple[Point, ...]  # by problem, by epsilon downwards, in the order of `WAYS`
+    provenance: Provenance | None = None  # None before anything was computed
 
     @property
     def epsilons(self) -> tuple[str, ...]:

@@ -43,37 +43,25 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Way:
-    """One line of the study.
-
-    Attributes:
-        title: for people.
-        predicts: `CLASSES`: its score is the accuracy on the test records in percent; `NUMBER`: the explained part of
-            the label's variance; `NOTHING`: the explained part of the points' variance. Below 0 counts as 0.
-        ceiling: the name, in `WAYS`, of the same without privacy.
-        run: (split, epsilon) -> score, area under the ROC curve or 0, exact epsilon by the costliest ledger.
-    """
+    """One line of the study."""
 
     title: str
+    # `CLASSES`: its score is the accuracy on the test records in percent; `NUMBER`: the explained part of the label's
+    # variance; `NOTHING`: the explained part of the points' variance. Below 0 counts as 0.
     predicts: str
-    ceiling: str
+    ceiling: str  # the name, in `WAYS`, of the same without privacy
+    # (split, epsilon) -> score, area under the ROC curve or 0, exact epsilon by the costliest ledger
     run: Callable[[Split, Fraction], tuple[float, float, Fraction]]
 
 
 class Fitted(TaskCell, frozen=True):
-    """One method in one study: `maker` is a key of `WAYS`.
-
-    Attributes:
-        score: in percent, see `Way`.
-        auc: area under the ROC curve in percent; 0 where no classes are predicted.
-        charged: exact epsilon by the costliest curator's ledger; "" without privacy.
-        sites: curators.
-    """
+    """One method in one study: `maker` is a key of `WAYS`."""
 
     maker: str = msgspec.field(name="way")
-    score: float
-    auc: float
-    charged: str
-    sites: int
+    score: float  # in percent, see `Way`
+    auc: float  # area under the ROC curve in percent; 0 where no classes are predicted
+    charged: str  # exact epsilon by the costliest curator's ledger; "" without privacy
+    sites: int  # curators
     seconds: float = 0.0
 
 

@@ -24,37 +24,23 @@ EPSILON = 1.0
 
 @dataclass(frozen=True)
 class Held:
-    """Records of one attribute.
+    """Records of one attribute."""
 
-    Attributes:
-        values: of the attribute.
-        labels: 0 or 1, one a record.
-    """
-
-    values: tuple[float, ...]
-    labels: tuple[int, ...]
+    values: tuple[float, ...]  # of the attribute
+    labels: tuple[int, ...]  # 0 or 1, one a record
 
 
 @dataclass(frozen=True)
 class PeerGame:
-    """One release of a library, and two sets of records of which one has a record more.
+    """One release of a library, and two sets of records of which one has a record more."""
 
-    Attributes:
-        release: key of `diffprivlib_models.GAMES`.
-        first, second: the records.
-        most: the largest absolute value that the library is told a record has.
-        neighbours: the two, in words.
-        fault: what is wrong, one sentence; "" where the game is to find nothing.
-        truth: the largest loss between these two sets, in words.
-    """
-
-    release: str
-    first: Held
+    release: str  # key of `diffprivlib_models.GAMES`
+    first: Held  # the records
     second: Held
-    most: float
-    neighbours: str
-    fault: str
-    truth: str
+    most: float  # the largest absolute value that the library is told a record has
+    neighbours: str  # the two, in words
+    fault: str  # what is wrong, one sentence; "" where the game is to find nothing
+    truth: str  # the largest loss between these two sets, in words
 
     @property
     def game(self) -> Game:
@@ -71,19 +57,12 @@ class PeerGame:
 
 @dataclass(frozen=True)
 class Audited:
-    """What the game found.
+    """What the game found."""
 
-    Attributes:
-        name: key of `PEER_GAMES`.
-        attack: what the draws prove.
-        broken: whether that is more than is claimed.
-        expected: whether `broken` is what the table of games says.
-    """
-
-    name: str
-    attack: Attack
-    broken: bool
-    expected: bool
+    name: str  # key of `PEER_GAMES`
+    attack: Attack  # what the draws prove
+    broken: bool  # whether that is more than is claimed
+    expected: bool  # whether `broken` is what the table of games says
 
 
 _TWO = Held((0.0, 0.0), (0, 1))

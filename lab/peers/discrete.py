@@ -20,15 +20,10 @@ BINS = 8
 
 @dataclass(frozen=True)
 class Attribute:
-    """A discrete attribute and the matrix columns that it stands for.
+    """A discrete attribute and the matrix columns that it stands for."""
 
-    Attributes:
-        columns: one column of numbers, or one 0/1 column a level.
-        edges: (k + 1,) ascending bounds of a numeric attribute's bins; empty for levels.
-    """
-
-    columns: tuple[int, ...]
-    edges: tuple[float, ...] = ()
+    columns: tuple[int, ...]  # one column of numbers, or one 0/1 column a level
+    edges: tuple[float, ...] = ()  # (k + 1,) ascending bounds of a numeric attribute's bins; empty for levels
 
     @property
     def size(self) -> int:

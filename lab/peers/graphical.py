@@ -32,16 +32,11 @@ class Model:
 
     Attributes that no measured marginal connects are independent given the fixed total, so each component is fitted
     alone, and only again when a marginal of its own is added.
-
-    Attributes:
-        sizes: (a,) codes per attribute.
-        total: records, estimated.
-        rng: of the drawn rows.
     """
 
-    sizes: Sequence[int]
-    total: float
-    rng: np.random.Generator
+    sizes: Sequence[int]  # (a,) codes per attribute
+    total: float  # records, estimated
+    rng: np.random.Generator  # of the drawn rows
     _drawn: dict[tuple[int, ...], tuple[int, dict[int, Codes]]] = field(default_factory=dict)
 
     def draw(self, measured: Sequence[Measured], rows: int) -> Codes:

@@ -13,25 +13,17 @@ from protocol.errors import ConfigurationError
 
 @dataclass(frozen=True)
 class PeerKind:
-    """One peer.
-
-    Attributes:
-        title: for tables.
-        description: its library and settings, one line.
-        private: whether it has a guarantee; if not, epsilon is None.
-        delta: which deltas it takes: "zero" (pure), "positive" (it has no pure guarantee) or "any".
-        lowest_epsilon: below it the peer is not run.
-        run: in this process; None where a family of the peers' environment runs it.
-        family: key of `worker.FAMILIES`, "" where `run` is given.
-    """
+    """One peer."""
 
     title: str
-    description: str
-    private: bool = True
+    description: str  # its library and settings, one line
+    private: bool = True  # whether it has a guarantee; if not, epsilon is None
+    # which deltas it takes: "zero" (pure), "positive" (it has no pure guarantee) or "any"
     delta: Literal["zero", "positive", "any"] = "zero"
-    lowest_epsilon: float = 0.0
+    lowest_epsilon: float = 0.0  # below it the peer is not run
+    # in this process; None where a family of the peers' environment runs it
     run: Callable[[PeerTask], Vector] | None = None
-    family: str = ""
+    family: str = ""  # key of `worker.FAMILIES`, "" where `run` is given
 
     def allows(self, epsilon: float | None) -> bool:
         """Whether it can be run at that epsilon; None stands for no privacy."""

@@ -40,32 +40,19 @@ class PeerFailedError(ExprilError):
 
 @dataclass(frozen=True)
 class PeerTask:
-    """One training of one peer.
+    """One training of one peer."""
 
-    Attributes:
-        peer: key of `PEERS`.
-        epsilon: of the guarantee, for all of the training; None for what is not private.
-        delta: in [0, 1); 0 for a pure guarantee.
-        seed: >= 0, of the training's choices and, as this is a simulation, of the noise where a library lets it be.
-        train: (n, p) float64 private records, imputed and one-hot, unscaled.
-        labels: (n,) int64 in {0, 1}.
-        test: (m, p) float64.
-        lower: (p,) float64 public lower bounds of the columns; records may lie beyond.
-        upper: (p,) float64 public upper bounds, above `lower`.
-        source: (s, p) float64 the learner's unlabelled records, which are public here.
-        columns: (p,) names: an attribute's, or "attribute=level" for a 0/1 column of a categorical attribute.
-    """
-
-    peer: str
-    epsilon: float | None
-    delta: float
-    seed: int
-    train: Matrix
-    labels: Labels
-    test: Matrix
-    lower: Vector
-    upper: Vector
-    source: Matrix
+    peer: str  # key of `PEERS`
+    epsilon: float | None  # of the guarantee, for all of the training; None for what is not private
+    delta: float  # in [0, 1); 0 for a pure guarantee
+    seed: int  # >= 0, of the training's choices and, as this is a simulation, of the noise where a library lets it be
+    train: Matrix  # (n, p) float64 private records, imputed and one-hot, unscaled
+    labels: Labels  # (n,) int64 in {0, 1}
+    test: Matrix  # (m, p) float64
+    lower: Vector  # (p,) float64 public lower bounds of the columns; records may lie beyond
+    upper: Vector  # (p,) float64 public upper bounds, above `lower`
+    source: Matrix  # (s, p) float64 the learner's unlabelled records, which are public here
+    # (p,) names: an attribute's, or "attribute=level" for a 0/1 column of a categorical attribute
     columns: tuple[str, ...]
 
     def check(self) -> None:
@@ -108,12 +95,7 @@ class PeerTask:
 
 @dataclass(frozen=True)
 class PeerResult:
-    """What one training gave.
+    """What one training gave."""
 
-    Attributes:
-        probability: (m,) float64 of class 1 for each test record, in [0, 1].
-        seconds: wall time of training and prediction, without what it takes to start an environment.
-    """
-
-    probability: Vector
-    seconds: float
+    probability: Vector  # (m,) float64 of class 1 for each test record, in [0, 1]
+    seconds: float  # wall time of training and prediction, without what it takes to start an environment

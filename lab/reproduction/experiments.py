@@ -27,23 +27,14 @@ LEARNERS: tuple[Literal["C", "I"], ...] = ("C", "I")
 
 @dataclass(frozen=True)
 class Setup:
-    """One data set of one experiment, as it is run.
+    """One data set of one experiment, as it is run."""
 
-    Attributes:
-        problem: the data set and its networks.
-        queries: that set the scale l = d queries / epsilon of Table 2.
-        ratio: records per bin over the noise's standard deviation (section 4.2).
-        silent_bins: least bins per attribute without noise, which the ratio does not bound.
-        options: of the strategy, beside the problem's.
-        noise_seed: of the curators' noise; None takes OpenDP's.
-    """
-
-    problem: PaperDataset
-    queries: int
-    ratio: float = 4.0
-    silent_bins: int = 16
-    options: Options = field(default_factory=dict)
-    noise_seed: int | None = None
+    problem: PaperDataset  # the data set and its networks
+    queries: int  # that set the scale l = d queries / epsilon of Table 2
+    ratio: float = 4.0  # records per bin over the noise's standard deviation (section 4.2)
+    silent_bins: int = 16  # least bins per attribute without noise, which the ratio does not bound
+    options: Options = field(default_factory=dict)  # of the strategy, beside the problem's
+    noise_seed: int | None = None  # of the curators' noise; None takes OpenDP's
 
     @classmethod
     def of(cls, name: str, noise_seed: int | None = None) -> "Setup":
@@ -194,19 +185,12 @@ METHOD = ("C-ExPriL", "I-ExPriL", "1DP-C-ExPriL", "1DP-I-ExPriL")
 
 @dataclass(frozen=True)
 class Setting:
-    """One thing that the paper leaves open, changed.
+    """One thing that the paper leaves open, changed."""
 
-    Attributes:
-        title: for people, what is changed.
-        change: a setup -> the changed setup.
-        published: data set -> runs in docs/reproduction.
-        of_training: it changes h* too.
-    """
-
-    title: str
-    change: Callable[[Setup], Setup]
-    published: Mapping[str, int]
-    of_training: bool = False
+    title: str  # for people, what is changed
+    change: Callable[[Setup], Setup]  # a setup -> the changed setup
+    published: Mapping[str, int]  # data set -> runs in docs/reproduction
+    of_training: bool = False  # it changes h* too
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -272,19 +256,12 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Experiment:
-    """What one file of cells holds.
+    """What one file of cells holds."""
 
-    Attributes:
-        measure: the numbers of one run.
-        networks: how many that trains.
-        published: data set -> runs in docs/reproduction.
-        setting: key of `SETTINGS`; "" for the paper's own.
-    """
-
-    measure: Callable[[Laboratory, Setup], dict[str, float]]
-    networks: Callable[[Setup], int]
-    published: Mapping[str, int]
-    setting: str = ""
+    measure: Callable[[Laboratory, Setup], dict[str, float]]  # the numbers of one run
+    networks: Callable[[Setup], int]  # how many that trains
+    published: Mapping[str, int]  # data set -> runs in docs/reproduction
+    setting: str = ""  # key of `SETTINGS`; "" for the paper's own
 
     def setups(self, noise_seed: int | None = None) -> dict[str, Setup]:
         """Of each data set."""

@@ -143,19 +143,12 @@ def _distance(entry: Entry) -> float:
 
 @dataclass(frozen=True)
 class Counts:
-    """Where entries stand beside the paper.
+    """Where entries stand beside the paper."""
 
-    Attributes:
-        title: which ones.
-        runs: the fewest of an entry.
-        sides: of each entry that the paper has with a deviation.
-        closed: those above or below that one changed setting brings within.
-    """
-
-    title: str
-    runs: int
-    sides: tuple[Standing, ...]
-    closed: int = 0
+    title: str  # which ones
+    runs: int  # the fewest of an entry
+    sides: tuple[Standing, ...]  # of each entry that the paper has with a deviation
+    closed: int = 0  # those above or below that one changed setting brings within
 
 
 def table_counts(found: Reproduction) -> list[Counts]:

@@ -36,34 +36,21 @@ SILENT_SCALE = Fraction(1, 1000)
 
 @dataclass(frozen=True)
 class StudySettings:
-    """One study of the paper.
+    """One study of the paper."""
 
-    Attributes:
-        learner: "C" (cumulative) or "I" (instantaneous).
-        noise: which mechanism.
-        rounds: T, hypotheses whose errors are asked.
-        scale: l, of every query; `noise="none"` replaces it by next to nothing.
-        bins: per attribute.
-    """
-
-    learner: Literal["C", "I"]
-    noise: Noise
-    rounds: int
-    scale: Fraction
-    bins: int
+    learner: Literal["C", "I"]  # "C" (cumulative) or "I" (instantaneous)
+    noise: Noise  # which mechanism
+    rounds: int  # T, hypotheses whose errors are asked
+    scale: Fraction  # l, of every query; `noise="none"` replaces it by next to nothing
+    bins: int  # per attribute
 
 
 @dataclass(frozen=True)
 class StudyFound:
-    """What one study gave.
+    """What one study gave."""
 
-    Attributes:
-        accuracies: of h_1 .. h_T on the test records, in [0, 1].
-        workloads: the bins of each query, in order.
-    """
-
-    accuracies: list[float]
-    workloads: list[tuple[FeatureBins, ...]]
+    accuracies: list[float]  # of h_1 .. h_T on the test records, in [0, 1].
+    workloads: list[tuple[FeatureBins, ...]]  # the bins of each query, in order
 
 
 def train_in_site(split: Split, options: Options, train: Trainer) -> Mlp:

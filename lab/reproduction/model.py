@@ -72,26 +72,16 @@ NOT_SIGNIFICANT = frozenset({"B", "C"})
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One place of Table 2, ours: mean and sample standard deviation over the runs.
+    """One place of Table 2, ours: mean and sample standard deviation over the runs."""
 
-    Attributes:
-        dataset, column: its place.
-        mean: infinite where one run's value is; `std` is then 0.
-        std: as above; 0 for a single run.
-        runs: how many.
-        median: of all runs.
-        infinite_runs: runs with an infinite value.
-        setting: which one was changed; "" for none.
-    """
-
-    dataset: str
+    dataset: str  # its place
     column: str
-    mean: float
-    std: float
+    mean: float  # infinite where one run's value is; `std` is then 0
+    std: float  # as above; 0 for a single run
     runs: int
-    median: float
-    infinite_runs: int = 0
-    setting: str = ""
+    median: float  # of all runs
+    infinite_runs: int = 0  # runs with an infinite value
+    setting: str = ""  # which one was changed; "" for none
 
     @property
     def published(self) -> Published | None:
@@ -182,20 +172,13 @@ class Curve(msgspec.Struct, frozen=True):
     """A learning curve of Figure 1.
 
     With a scale that fits the plan, each point is a study of its own with t rounds; otherwise one study gives all.
-
-    Attributes:
-        dataset: key of the data set.
-        learner: "C" (cumulative) or "I" (instantaneous).
-        noise: see `Noise`.
-        fixed: the paper's fixed scale for three queries (its cost grows with t), instead of one that fits the plan.
-        points: by t.
     """
 
     dataset: str
-    learner: Literal["C", "I"]
-    noise: Noise
-    fixed: bool
-    points: tuple[Point, ...]
+    learner: Literal["C", "I"]  # "C" (cumulative) or "I" (instantaneous)
+    noise: Noise  # see `Noise`
+    fixed: bool  # the paper's fixed scale for three queries (its cost grows with t), instead of one that fits the plan
+    points: tuple[Point, ...]  # by t
 
 
 class Reproduction(msgspec.Struct, frozen=True):

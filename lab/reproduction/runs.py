@@ -22,19 +22,12 @@ MANY_NETWORKS = 100
 
 
 class Finished(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All that one run on one data set gave.
-
-    Attributes:
-        dataset: key of the data set.
-        run: its number, from 0.
-        values: name -> number; an infinite one is the text "inf".
-        seconds: of computing, its share of the runs that were computed together.
-    """
+    """All that one run on one data set gave."""
 
     dataset: str
-    run: int
-    values: dict[str, float | str]
-    seconds: float
+    run: int  # its number, from 0
+    values: dict[str, float | str]  # name -> number; an infinite one is the text "inf"
+    seconds: float  # of computing, its share of the runs that were computed together
 
     @property
     def key(self) -> Task:

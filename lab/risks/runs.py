@@ -90,15 +90,10 @@ def _pairs(row: Sequence[int]) -> set[tuple[int, int, int, int]]:
 
 @dataclass(frozen=True)
 class Population:
-    """Records whose class probabilities are known.
+    """Records whose class probabilities are known."""
 
-    Attributes:
-        records: (20,000, 6).
-        probabilities: (20,000, C) of each class.
-    """
-
-    records: Floats
-    probabilities: Floats
+    records: Floats  # (20,000, 6)
+    probabilities: Floats  # (20,000, C) of each class
 
 
 @lru_cache(2)

@@ -39,29 +39,17 @@ READING_PAIRS = (
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One class of one setting, over its runs.
+    """One class of one setting, over its runs."""
 
-    Attributes:
-        setting: name of its row.
-        place: which of the shown classes.
-        runs: of `cells`.
-        truth: the class's share of the population.
-        error: standard error that the answers imply, mean.
-        bias: of what the model says less the truth, over that error.
-        holds: share of runs in which the interval holds the true prevalence.
-        slope: over the first runs that have one; None where none has.
-        regression: the same of regression.
-    """
-
-    setting: str
-    place: int
-    runs: int
-    truth: float
-    error: float
-    bias: Mean
-    holds: float
-    slope: Mean | None
-    regression: Mean | None
+    setting: str  # name of its row
+    place: int  # which of the shown classes
+    runs: int  # of `cells`
+    truth: float  # the class's share of the population
+    error: float  # standard error that the answers imply, mean
+    bias: Mean  # of what the model says less the truth, over that error
+    holds: float  # share of runs in which the interval holds the true prevalence
+    slope: Mean | None  # over the first runs that have one; None where none has
+    regression: Mean | None  # the same of regression
 
     @property
     def unbiased(self) -> bool:
@@ -86,15 +74,10 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Pairs(msgspec.Struct, frozen=True):
-    """`cells` less the model without networks, over all settings of one epsilon, or of all.
+    """`cells` less the model without networks, over all settings of one epsilon, or of all."""
 
-    Attributes:
-        epsilon: exact text, or "all".
-        differences: of each of `MEASURES`.
-    """
-
-    epsilon: str
-    differences: dict[str, Mean]
+    epsilon: str  # exact text, or "all"
+    differences: dict[str, Mean]  # of each of `MEASURES`
 
 
 class Findings(msgspec.Struct, frozen=True):

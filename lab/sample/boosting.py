@@ -39,19 +39,12 @@ small batches costs half and has 8 times as many steps."""
 
 @dataclass(frozen=True)
 class Learnt:
-    """A density that MBDE learnt, on the grid of its base.
+    """A density that MBDE learnt, on the grid of its base."""
 
-    Attributes:
-        masses: (n,) probabilities of the cells, the last coordinate fastest.
-        classifiers: c_t at each cell, clipped.
-        thetas: the leverage of each.
-        settings: of the training, in words.
-    """
-
-    masses: Floats
-    classifiers: tuple[Floats, ...]
-    thetas: tuple[float, ...]
-    settings: str
+    masses: Floats  # (n,) probabilities of the cells, the last coordinate fastest
+    classifiers: tuple[Floats, ...]  # c_t at each cell, clipped
+    thetas: tuple[float, ...]  # the leverage of each
+    settings: str  # of the training, in words
 
 
 @lru_cache(maxsize=4)

@@ -42,31 +42,19 @@ GAN_SETTINGS = "2,000 steps of the critic, batches of 128, delta 0.1"
 
 
 class Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A density that a method offers, and its measures.
+    """A density that a method offers, and its measures."""
 
-    Attributes:
-        name: what tells it from the method's others; "" where it is the only one.
-        nll: -E_P[log Q] in nats.
-        coverage: P's mass of the densest region that holds 0.95 of Q.
-        printed: P's mass of the least dense one, as the formula is printed.
-    """
-
-    name: str
-    nll: float
-    coverage: float
-    printed: float
+    name: str  # what tells it from the method's others; "" where it is the only one
+    nll: float  # -E_P[log Q] in nats
+    coverage: float  # P's mass of the densest region that holds 0.95 of Q
+    printed: float  # P's mass of the least dense one, as the formula is printed
 
 
 class Picture(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A density of two dimensions over the target's box, coarse.
+    """A density of two dimensions over the target's box, coarse."""
 
-    Attributes:
-        peak: the largest density shown.
-        shades: deflated, one byte a cell: the density in 255ths of the peak, the last coordinate fastest.
-    """
-
-    peak: float
-    shades: bytes
+    peak: float  # the largest density shown
+    shades: bytes  # deflated, one byte a cell: the density in 255ths of the peak, the last coordinate fastest
 
     @classmethod
     def of(cls, masses: Floats, box: Box) -> "Picture":

@@ -31,19 +31,12 @@ _NOT_RUN: tuple[str, Verdict] = ("not measured", "not measured")
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """One claim.
+    """One claim."""
 
-    Attributes:
-        says: the paper, in our words.
-        where: in the paper.
-        measured: here.
-        verdict: by the rule in `measured`.
-    """
-
-    says: str
-    where: str
-    measured: str
-    verdict: Verdict
+    says: str  # the paper, in our words
+    where: str  # in the paper
+    measured: str  # here
+    verdict: Verdict  # by the rule in `measured`
 
 
 def claims_of(found: Findings) -> list[Claim]:

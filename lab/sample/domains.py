@@ -61,21 +61,13 @@ class Box:
 
 @dataclass(frozen=True)
 class Target:
-    """A mixture of round Gaussians of equal weight, restricted to a box.
+    """A mixture of round Gaussians of equal weight, restricted to a box."""
 
-    Attributes:
-        name: key of the domain, as in `target_of`.
-        means: (m, d).
-        variances: (m,) of each coordinate.
-        box: that of the target; the Bernstein mechanism releases a density on it.
-        base: where MBDE's standard Gaussian is restricted to; it contains `box`.
-    """
-
-    name: str
-    means: Floats
-    variances: Floats
-    box: Box
-    base: Box
+    name: str  # key of the domain, as in `target_of`
+    means: Floats  # (m, d)
+    variances: Floats  # (m,) of each coordinate
+    box: Box  # that of the target; the Bernstein mechanism releases a density on it
+    base: Box  # where MBDE's standard Gaussian is restricted to; it contains `box`
 
     @property
     def inside(self) -> float:

@@ -38,69 +38,40 @@ class Exact(Deviation, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A method at one domain and epsilon.
+    """A method at one domain and epsilon."""
 
-    Attributes:
-        domain, method, epsilon: as of the cells; the method may also be "dpb-best".
-        variant: which of the method's; "" where it has one.
-        nll: negative log-likelihood in nats.
-        coverage: P's mass of the densest region with 0.95 of Q.
-        printed: P's mass of the least dense one, as the formula is printed.
-        entropy: the least negative log-likelihood of all, mean over the repeats.
-        base: that of Q_0.
-        settings: of the first repeat, in words.
-    """
-
-    domain: str
+    domain: str  # as of the cells; the method may also be "dpb-best"
     method: str
     epsilon: str
-    variant: str
-    nll: Exact
-    coverage: Exact
-    printed: Exact
-    entropy: float
-    base: float
-    settings: str
+    variant: str  # which of the method's; "" where it has one
+    nll: Exact  # negative log-likelihood in nats
+    coverage: Exact  # P's mass of the densest region with 0.95 of Q
+    printed: Exact  # P's mass of the least dense one, as the formula is printed
+    entropy: float  # the least negative log-likelihood of all, mean over the repeats
+    base: float  # that of Q_0
+    settings: str  # of the first repeat, in words
 
 
 class Check(msgspec.Struct, frozen=True):
-    """The paper's theorems at one domain and epsilon, in numbers of densities, or of iterations.
+    """The paper's theorems at one domain and epsilon, in numbers of densities, or of iterations."""
 
-    Attributes:
-        domain, method, epsilon: of the densities.
-        densities: that were learnt.
-        in_range: of them in the mollifier (Theorem 5).
-        furthest: largest |log Q_T / Q_0| over epsilon / 2: at most 1 there.
-        gain: mean of KL(P, Q_0) - KL(P, Q_T).
-        most: epsilon / 2.
-        below_most: densities that keep Theorem 7 (10).
-        high: densities in the high regime throughout.
-        above_least: of these, that keep Theorem 7 (11) as printed.
-        above_least_proved: of these, that gain what Theorem 6 gives in sum.
-        steps: iterations.
-        weak: of them with a weak learner: both gammas positive.
-        high_steps: of them in the high regime.
-        above_printed: of the weak, that keep Theorem 6 as printed.
-        above_proved: of the weak, that keep it as proved.
-    """
-
-    domain: str
+    domain: str  # of the densities
     method: str
     epsilon: str
-    densities: int
-    in_range: int
-    furthest: float
-    gain: float
-    most: float
-    below_most: int
-    high: int
-    above_least: int
-    above_least_proved: int
-    steps: int
-    weak: int
-    high_steps: int
-    above_printed: int
-    above_proved: int
+    densities: int  # that were learnt
+    in_range: int  # of them in the mollifier (Theorem 5)
+    furthest: float  # largest |log Q_T / Q_0| over epsilon / 2: at most 1 there
+    gain: float  # mean of KL(P, Q_0) - KL(P, Q_T)
+    most: float  # epsilon / 2
+    below_most: int  # densities that keep Theorem 7 (10)
+    high: int  # densities in the high regime throughout
+    above_least: int  # of these, that keep Theorem 7 (11) as printed
+    above_least_proved: int  # of these, that gain what Theorem 6 gives in sum
+    steps: int  # iterations
+    weak: int  # of them with a weak learner: both gammas positive
+    high_steps: int  # of them in the high regime
+    above_printed: int  # of the weak, that keep Theorem 6 as printed
+    above_proved: int  # of the weak, that keep it as proved
 
     @classmethod
     def total(cls, checks: "Sequence[Check]") -> "Check":
@@ -132,19 +103,12 @@ class Density(msgspec.Struct, frozen=True):
 
 
 class Findings(msgspec.Struct, frozen=True):
-    """Everything that a document shows.
+    """Everything that a document shows."""
 
-    Attributes:
-        rows: by domain, method and epsilon, in the order of `DOMAINS` and `METHODS`, epsilon upwards.
-        checks: likewise.
-        pictures: likewise.
-        provenance: None before anything was computed.
-    """
-
-    rows: tuple[Row, ...]
+    rows: tuple[Row, ...]  # by domain, method and epsilon, in the order of `DOMAINS` and `METHODS`, epsilon upwards
     checks: tuple[Check, ...]
     pictures: tuple[Density, ...] = ()
-    provenance: Provenance | None = None
+    provenance: Provenance | None = None  # None before anything was computed
 
     def of(self, domain: str, method: str) -> dict[float, Row]:
         """The rows of a method, by epsilon upwards."""

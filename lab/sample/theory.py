@@ -20,16 +20,12 @@ COVERED = 0.95
 
 @dataclass(frozen=True)
 class Coverage:
-    """The target's mass in a region that holds 0.95 of the model.
+    """The target's mass in a region that holds 0.95 of the model."""
 
-    Attributes:
-        dense: the region where the model is densest, P(dQ >= t) with Q(dQ >= t) = 0.95: what the paper describes in
-            words, and what its authors' code computes.
-        printed: the region where it is least dense, P(dQ < t) with Q(dQ < t) = 0.95: the formula as it is printed.
-    """
-
+    # the region where the model is densest, P(dQ >= t) with Q(dQ >= t) = 0.95: what the paper describes in words, and
+    # what its authors' code computes
     dense: float
-    printed: float
+    printed: float  # the region where it is least dense, P(dQ < t) with Q(dQ < t) = 0.95: the formula as it is printed
 
 
 def negative_log_likelihood(target: Floats, model: Floats, volume: float) -> float:
@@ -79,26 +75,16 @@ SLACK = 1e-9
 
 
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One iteration of boosting.
+    """One iteration of boosting."""
 
-    Attributes:
-        theta: its leverage.
-        most: c*, the largest absolute value of the classifier.
-        gamma_p, gamma_q: of Definition 1, as the classifier has them; not positive where it is no weak learner.
-        drop: KL(P, Q_{t-1}) - KL(P, Q_t), in nats.
-        printed: theta times Lambda as Eq. 9 prints it, the least drop that Theorem 6 promises; None where a gamma is
-            not
-            positive.
-        proved: the least drop that the theorem's proof gives, see `proved_drop`; None likewise.
-    """
-
-    theta: float
-    most: float
-    gamma_p: float
+    theta: float  # its leverage
+    most: float  # c*, the largest absolute value of the classifier
+    gamma_p: float  # of Definition 1, as the classifier has them; not positive where it is no weak learner
     gamma_q: float
-    drop: float
+    drop: float  # KL(P, Q_{t-1}) - KL(P, Q_t), in nats
+    # theta times Lambda as Eq. 9 prints it, the least drop that Theorem 6 promises; None where a gamma is not positive.
     printed: float | None
-    proved: float | None
+    proved: float | None  # the least drop that the theorem's proof gives, see `proved_drop`; None likewise
 
     @property
     def high(self) -> bool:
@@ -122,20 +108,13 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Theory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the paper promises of one density, and what it has.
+    """What the paper promises of one density, and what it has."""
 
-    Attributes:
-        steps: of the iterations.
-        furthest: the largest |log Q_T / Q_0| over the grid; Theorem 5 promises epsilon / 2 at most.
-        gain: Delta(Q_T) = KL(P, Q_0) - KL(P, Q_T), in nats.
-        most: epsilon / 2, Theorem 7 (10).
-        least: the right side of (11), with the smallest gammas of all iterations; None outside of the high regime.
-    """
-
-    steps: tuple[Step, ...]
-    furthest: float
-    gain: float
-    most: float
+    steps: tuple[Step, ...]  # of the iterations
+    furthest: float  # the largest |log Q_T / Q_0| over the grid; Theorem 5 promises epsilon / 2 at most
+    gain: float  # Delta(Q_T) = KL(P, Q_0) - KL(P, Q_T), in nats
+    most: float  # epsilon / 2, Theorem 7 (10)
+    # the right side of (11), with the smallest gammas of all iterations; None outside of the high regime
     least: float | None
 
     @property

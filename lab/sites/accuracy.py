@@ -23,17 +23,11 @@ SECURE: Pooling = "secure"
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of a problem's sites.
+    """What is asked of a problem's sites."""
 
-    Attributes:
-        strategy: key of `STRATEGIES`.
-        options: of it.
-        title: in words.
-    """
-
-    strategy: str
+    strategy: str  # key of `STRATEGIES`
     options: Options = field(default_factory=dict)
-    title: str = ""
+    title: str = ""  # in words
 
 
 _CELLS = Question("cells", {"networks": False}, "cells, without networks")
@@ -46,27 +40,16 @@ QUESTIONS: dict[str, Question] = {
 
 
 class Studied(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One study.
+    """One study."""
 
-    Attributes:
-        problem: key of `QUESTIONS`.
-        pooling: "sum" or "secure".
-        sites: at how many the records are.
-        epsilon: as asked for, an exact text; it is what the costliest curator's ledger charged.
-        seed: of the split, of how it is dealt and of the learner's own choices, never of noise.
-        accuracy: on the test records, in percent.
-        auc: likewise.
-        seconds: that it took.
-    """
-
-    problem: str
-    pooling: Pooling
-    sites: int
-    epsilon: str
-    seed: int
-    accuracy: float
+    problem: str  # key of `QUESTIONS`
+    pooling: Pooling  # "sum" or "secure"
+    sites: int  # at how many the records are
+    epsilon: str  # as asked for, an exact text; it is what the costliest curator's ledger charged
+    seed: int  # of the split, of how it is dealt and of the learner's own choices, never of noise
+    accuracy: float  # on the test records, in percent
     auc: float
-    seconds: float = 0.0
+    seconds: float = 0.0  # that it took
 
     @property
     def key(self) -> Task:

@@ -22,49 +22,30 @@ NOISE_COVERAGE = 0.999
 
 
 class Point(msgspec.Struct, frozen=True):
-    """A problem's accuracy in percent, at one epsilon and number of sites.
+    """A problem's accuracy in percent, at one epsilon and number of sites."""
 
-    Attributes:
-        problem: key of `QUESTIONS`.
-        epsilon: exact text.
-        sites: n.
-        local: each site adds noise of its own; None where it was not run.
-        secure: summed securely; None where it was not run, as with one site.
-        gain: the second less the first, over the runs that both have; None where they share none.
-        auc_gain: the same of the area under the ROC curve.
-    """
-
-    problem: str
-    epsilon: str
-    sites: int
-    local: Interval | None
-    secure: Interval | None
-    gain: Interval | None
-    auc_gain: Interval | None
+    problem: str  # key of `QUESTIONS`
+    epsilon: str  # exact text
+    sites: int  # n
+    local: Interval | None  # each site adds noise of its own; None where it was not run
+    secure: Interval | None  # summed securely; None where it was not run, as with one site
+    gain: Interval | None  # the second less the first, over the runs that both have; None where they share none
+    auc_gain: Interval | None  # the same of the area under the ROC curve
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """The noise of what was opened over so many sites, nobody silent.
+    """The noise of what was opened over so many sites, nobody silent."""
 
-    Attributes:
-        sites, colluders, dropouts, shares: n, t, u and h.
-        bound: n / h, the most that the variance may be, in variances of one noise.
-        measured: mean square of opened numbers less exact ones, in the same unit.
-        low, high: ends of its interval, of normal approximation: the noise's own kurtosis is known.
-        numbers: that were opened.
-        local: the same where each site adds noise of its own; 0 where it was not measured.
-    """
-
-    sites: int
+    sites: int  # n, t, u and h
     colluders: int
     dropouts: int
     shares: int
-    bound: float
-    measured: float
-    low: float
+    bound: float  # n / h, the most that the variance may be, in variances of one noise
+    measured: float  # mean square of opened numbers less exact ones, in the same unit
+    low: float  # ends of its interval, of normal approximation: the noise's own kurtosis is known
     high: float
-    numbers: int
-    local: float
+    numbers: int  # that were opened
+    local: float  # the same where each site adds noise of its own; 0 where it was not measured
 
     @property
     def broken(self) -> bool | None:
@@ -73,66 +54,38 @@ class Opened(msgspec.Struct, frozen=True):
 
 
 class Traffic(msgspec.Struct, frozen=True):
-    """Bytes that one site sends and receives for one question of so many numbers.
+    """Bytes that one site sends and receives for one question of so many numbers."""
 
-    Attributes:
-        sites: n.
-        numbers: of the question.
-        local: where each site adds noise of its own.
-        secure: summed securely, all turns together.
-        turns: (to the site, from the site) of each turn of it.
-    """
-
-    sites: int
-    numbers: int
-    local: float
-    secure: float
-    turns: tuple[tuple[float, float], ...]
+    sites: int  # n
+    numbers: int  # of the question
+    local: float  # where each site adds noise of its own
+    secure: float  # summed securely, all turns together
+    turns: tuple[tuple[float, float], ...]  # (to the site, from the site) of each turn of it
 
 
 class Fate(msgspec.Struct, frozen=True):
-    """What became of a secure sum from a step of which on some sites were silent.
+    """What became of a secure sum from a step of which on some sites were silent."""
 
-    Attributes:
-        sites: n.
-        dropouts: u, tolerated by the plan.
-        silent: how many were.
-        step: from which of `STEPS` on.
-        rounds: how often it was tried.
-        opened: how often it was opened.
-        failed_at: the step at which it failed, of `STEPS`; "" where it was opened.
-        summed: sites in the sum.
-        charged: sites whose ledger was charged.
-        noise: sites in the sum over h: the variance of an opened number, in variances of one noise.
-    """
-
-    sites: int
-    dropouts: int
-    silent: int
-    step: str
-    rounds: int
-    opened: int
-    failed_at: str
-    summed: int
-    charged: int
-    noise: float
+    sites: int  # n
+    dropouts: int  # u, tolerated by the plan
+    silent: int  # how many were
+    step: str  # from which of `STEPS` on
+    rounds: int  # how often it was tried
+    opened: int  # how often it was opened
+    failed_at: str  # the step at which it failed, of `STEPS`; "" where it was opened
+    summed: int  # sites in the sum
+    charged: int  # sites whose ledger was charged
+    noise: float  # sites in the sum over h: the variance of an opened number, in variances of one noise
 
 
 class Findings(msgspec.Struct, frozen=True):
-    """Everything that a report shows.
+    """Everything that a report shows."""
 
-    Attributes:
-        points: in the order of `QUESTIONS`, by epsilon downwards, by sites.
-        opened, traffic: by sites.
-        fates: by dropouts that the plan tolerates, step and how many are silent.
-        provenance: None before anything was computed.
-    """
-
-    points: tuple[Point, ...]
-    opened: tuple[Opened, ...]
+    points: tuple[Point, ...]  # in the order of `QUESTIONS`, by epsilon downwards, by sites
+    opened: tuple[Opened, ...]  # by sites
     traffic: tuple[Traffic, ...]
-    fates: tuple[Fate, ...]
-    provenance: Provenance | None = None
+    fates: tuple[Fate, ...]  # by dropouts that the plan tolerates, step and how many are silent
+    provenance: Provenance | None = None  # None before anything was computed
 
 
 def findings(cells: Mapping[str, Sequence[Any]], provenance: Provenance | None = None) -> Findings:

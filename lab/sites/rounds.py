@@ -43,35 +43,20 @@ RECORDS = 2
 
 
 class Round(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One question.
+    """One question."""
 
-    Attributes:
-        ask: what was asked of whom.
-        seed: of the records and of who falls silent, never of noise.
-        shares: h noise shares that add up to one whole noise; 1 with "sum".
-        colluders: t that the plan assumes; 0 with "sum".
-        opened: whether the learner has an answer.
-        last: number of the last turn that was asked; where nothing was opened, the one that failed.
-        summed: how many curators' counts are in the answer.
-        charged: how many ledgers were charged.
-        noise: mean square of the answer less the exact counts of the curators in it; 0 where nothing was opened.
-        sent: bytes of the requests of each turn, mean over those that were asked.
-        received: bytes of the replies of each turn, mean over those that answered.
-        seconds: of the question, all curators and the learner in one thread.
-    """
-
-    ask: "Ask"
-    seed: int
-    shares: int
-    colluders: int
-    opened: bool
-    last: int
-    summed: int
-    charged: int
-    noise: float
-    sent: tuple[float, ...]
-    received: tuple[float, ...]
-    seconds: float = 0.0
+    ask: "Ask"  # what was asked of whom
+    seed: int  # of the records and of who falls silent, never of noise
+    shares: int  # h noise shares that add up to one whole noise; 1 with "sum"
+    colluders: int  # t that the plan assumes; 0 with "sum"
+    opened: bool  # whether the learner has an answer
+    last: int  # number of the last turn that was asked; where nothing was opened, the one that failed
+    summed: int  # how many curators' counts are in the answer
+    charged: int  # how many ledgers were charged
+    noise: float  # mean square of the answer less the exact counts of the curators in it; 0 where nothing was opened
+    sent: tuple[float, ...]  # bytes of the requests of each turn, mean over those that were asked
+    received: tuple[float, ...]  # bytes of the replies of each turn, mean over those that answered
+    seconds: float = 0.0  # of the question, all curators and the learner in one thread
 
     @property
     def key(self) -> Task:
@@ -80,23 +65,14 @@ class Round(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is asked, of whom, and who falls silent.
+    """What is asked, of whom, and who falls silent."""
 
-    Attributes:
-        pooling: "sum" or "secure".
-        sites: n.
-        numbers: in the answer.
-        dropouts: u, tolerated by the plan; None: as many as a learner tolerates that is told nothing.
-        silent: how many fall silent.
-        step: from which of `STEPS` on.
-    """
-
-    pooling: Pooling
-    sites: int
-    numbers: int
-    dropouts: int | None = None
-    silent: int = 0
-    step: str = STEPS[0]
+    pooling: Pooling  # "sum" or "secure"
+    sites: int  # n
+    numbers: int  # in the answer
+    dropouts: int | None = None  # u, tolerated by the plan; None: as many as a learner tolerates that is told nothing
+    silent: int = 0  # how many fall silent
+    step: str = STEPS[0]  # from which of `STEPS` on
 
     def task(self, seed: int) -> Task:
         """The task of the question; its maker is what is asked, as JSON."""
@@ -140,17 +116,11 @@ def _turn(data: bytes) -> int | None:
 
 @dataclass(frozen=True)
 class Curators:
-    """Curators that may be asked one question.
+    """Curators that may be asked one question."""
 
-    Attributes:
-        learner: who may ask.
-        held: by name.
-        ages: of each one's records.
-    """
-
-    learner: SigningKey
+    learner: SigningKey  # who may ask
     held: Mapping[str, Site]
-    ages: Mapping[str, NDArray[np.float64]]
+    ages: Mapping[str, NDArray[np.float64]]  # of each one's records
 
 
 def open_curators(sites: int, seed: int) -> Curators:

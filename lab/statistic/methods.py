@@ -33,21 +33,13 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Population:
-    """A law of one attribute.
+    """A law of one attribute."""
 
-    Attributes:
-        title: in words.
-        grid: on which its quantiles are asked: the declared bounds are its ends.
-        draw: (generator, n) -> n values.
-        quantile: share -> the value below which that share lies.
-        most: records that there are; None: any number.
-    """
-
-    title: str
-    grid: Grid
-    draw: Callable[[np.random.Generator, int], Values]
-    quantile: Callable[[float], float]
-    most: int | None = None
+    title: str  # in words
+    grid: Grid  # on which its quantiles are asked: the declared bounds are its ends
+    draw: Callable[[np.random.Generator, int], Values]  # (generator, n) -> n values
+    quantile: Callable[[float], float]  # share -> the value below which that share lies
+    most: int | None = None  # records that there are; None: any number
 
 
 @cache
@@ -215,22 +207,14 @@ METHODS: dict[str, tuple[str, Callable[[Sample], Drawn]]] = {
 
 
 class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Errors of all methods on one sample.
+    """Errors of all methods on one sample."""
 
-    Attributes:
-        population: key of `POPULATIONS`.
-        estimand: key of `ESTIMANDS`.
-        records: n.
-        epsilon: exact text.
-        seed: of the sample and of all noise.
-        errors: method -> mean absolute distance from the population's quantile, in percent of its interquartile range.
-    """
-
-    population: str
-    estimand: str
-    records: int
-    epsilon: str
-    seed: int
+    population: str  # key of `POPULATIONS`
+    estimand: str  # key of `ESTIMANDS`
+    records: int  # n
+    epsilon: str  # exact text
+    seed: int  # of the sample and of all noise
+    # method -> mean absolute distance from the population's quantile, in percent of its interquartile range
     errors: dict[str, float]
     seconds: float = 0.0
 

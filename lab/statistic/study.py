@@ -54,21 +54,15 @@ READING = (
 
 
 class Point(msgspec.Struct, frozen=True):
-    """One population's errors at one size and epsilon.
+    """One population's errors at one size and epsilon."""
 
-    Attributes:
-        population, estimand, records, epsilon: as of `Measured`.
-        errors: method -> mean absolute error over samples and noise, in percent of the interquartile range.
-        deviations: method -> standard error of that mean over samples; 0 for a single one.
-        samples: how many.
-    """
-
-    population: str
+    population: str  # as of `Measured`
     estimand: str
     records: int
     epsilon: str
+    # method -> mean absolute error over samples and noise, in percent of the interquartile range
     errors: dict[str, float]
-    deviations: dict[str, float]
+    deviations: dict[str, float]  # method -> standard error of that mean over samples; 0 for a single one
     samples: int
 
     def best(self, names: Iterable[str] = REAL) -> str:

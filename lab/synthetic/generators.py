@@ -20,25 +20,16 @@ DELTA = 1e-6
 
 @dataclass(frozen=True)
 class Generator:
-    """One row of the tables.
+    """One row of the tables."""
 
-    Attributes:
-        name: as in the results.
-        title: for people.
-        generate: (split, epsilon) -> the data set that stands for the private records.
-        private: whether epsilon is spent; what is not is made once, under epsilon "inf".
-        pure: whether delta is 0.
-        needs_environment: whether it runs in the peers' environment.
-        trains: whether a classifier may be trained on it; not on the test records.
-    """
-
-    name: str
+    name: str  # as in the results
     title: str
+    # (split, epsilon) -> the data set that stands for the private records
     generate: Callable[[Split, Fraction], WeightedRecords]
-    private: bool = True
-    pure: bool = True
-    needs_environment: bool = False
-    trains: bool = True
+    private: bool = True  # whether epsilon is spent; what is not is made once, under epsilon "inf"
+    pure: bool = True  # whether delta is 0
+    needs_environment: bool = False  # whether it runs in the peers' environment
+    trains: bool = True  # whether a classifier may be trained on it; not on the test records
 
 
 def ours(split: Split, epsilon: Fraction) -> WeightedRecords:

@@ -34,16 +34,11 @@ READING = (
 
 
 class Finished(TaskCell, frozen=True):
-    """One data set that was generated and measured: the problem is a key of `PROBLEMS`, the maker of `GENERATORS`.
-
-    Attributes:
-        values: key of `MEASURES` -> value; only the `DISTANCES` where it is no training data.
-        seconds: of generating.
-    """
+    """One data set that was generated and measured: the problem is a key of `PROBLEMS`, the maker of `GENERATORS`."""
 
     maker: str = msgspec.field(name="generator")
-    values: dict[str, float]
-    seconds: float
+    values: dict[str, float]  # key of `MEASURES` -> value; only the `DISTANCES` where it is no training data
+    seconds: float  # of generating
 
 
 class SyntheticRow(msgspec.Struct, frozen=True):

@@ -41,18 +41,13 @@ MEASURES = {
 class WeightedRecords:
     """A data set, real or synthetic.
 
-    Attributes:
-        matrix: (n, p) float64, finite.
-        weights: (n,) not negative, with a positive sum.
-        probability: (n,) P(class 1) in [0, 1].
-
     Raises:
         ValueError: any of the above does not hold.
     """
 
-    matrix: Matrix
-    weights: Vector
-    probability: Vector
+    matrix: Matrix  # (n, p) float64, finite
+    weights: Vector  # (n,) not negative, with a positive sum
+    probability: Vector  # (n,) P(class 1) in [0, 1]
 
     def __post_init__(self) -> None:
         rows = (len(self.matrix),)
@@ -115,17 +110,11 @@ def utility(
 
 @dataclass(frozen=True)
 class Columns:
-    """What the columns of the matrices are, decided on public values alone.
+    """What the columns of the matrices are, decided on public values alone."""
 
-    Attributes:
-        lower: (p,) of each column's range.
-        upper: (p,) above `lower`.
-        attributes: the columns as discrete attributes.
-    """
-
-    lower: Vector
-    upper: Vector
-    attributes: tuple[Attribute, ...]
+    lower: Vector  # (p,) of each column's range
+    upper: Vector  # (p,) above `lower`
+    attributes: tuple[Attribute, ...]  # the columns as discrete attributes
 
     @classmethod
     def of(cls, names: Sequence[str], lower: Vector, upper: Vector) -> "Columns":
