@@ -156,11 +156,7 @@ def averages(
 ) -> Averages:
     """Average runs by their names.
 
-    Args:
-        named: names and run, once for each row that it is in.
-        numbers: name -> what is made of a row's runs.
-        order: of each name, what sorts it.
-        provenance: of the runs.
+    `named`: names and run, once for each row that it is in; `numbers`: name -> what is made of a row's runs.
     """
     rows = []
     for names, pairs in grouped(named, lambda pair: pair[0], *order).items():

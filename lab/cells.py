@@ -69,10 +69,8 @@ def place(names: Sequence[Any], name: object) -> int:
 def grouped(items: Iterable[Item], key: Callable[[Item], Key], *ranks: Rank) -> dict[Key, list[Item]]:
     """Items by key, each group in the order of the items.
 
-    Args:
-        items: in any order.
-        key: of an item; a tuple where there are ranks.
-        ranks: of each part of a key; none leaves the groups in the order in which they begin.
+    `key`: of an item; a tuple where there are ranks; `ranks`: of each part of a key; none leaves the groups in the
+    order in which they begin.
     """
     groups: dict[Key, list[Item]] = {}
     for item in items:

@@ -26,13 +26,9 @@ def roomy_policy(
 ) -> Policy:
     """A policy that lets one learner ask whatever it likes.
 
-    Args:
-        learner: who may ask.
-        name: of the curator.
-        simulation: it signs as not private.
-        printed: it also answers by the paper's mechanism, whose claim is wrong.
-        members: identity keys of the curators that it sums with; none: it answers alone.
-        kinds: further query kinds -> what it limits of each.
+    `simulation`: it signs as not private; `printed`: it also answers by the paper's mechanism, whose claim is wrong;
+    `members`: identity keys of the curators that it sums with; none: it answers alone; `kinds`: further query kinds ->
+    what it limits of each.
     """
     allowed: dict[str, Any] = {
         COUNTS.name: {"release_kinds": [key for key, kind in RELEASE_KINDS.items() if kind.private or printed]}

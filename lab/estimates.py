@@ -120,11 +120,7 @@ def learnt(
 ) -> tuple[CellsModel, AccuracyEstimate]:
     """What `cells` with its usual options learns, and what it says of itself.
 
-    Args:
-        split: the records.
-        labels: (n,) of the private ones.
-        epsilon: to spend.
-        rng: of the noise.
+    `labels` (n,) of the private ones.
     """
     most = 1 if split.units is None else split.units.most
     problem = Problem(split.source, epsilon, len(split.sites), len(labels), most, split.seed)

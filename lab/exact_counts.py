@@ -26,13 +26,8 @@ def learn_from_counts(
 ) -> Learnt:
     """What a strategy of one question about label counts learns; the noise is a share of each site.
 
-    Args:
-        strategy: whose plan is one query of a partition.
-        problem: of the learner.
-        records: among which the private ones are.
-        rows: (n,) of each private record.
-        labels: (n,) class of each private record.
-        rng: of the noise.
+    `records` is among which the private ones are; `rows` (n,) of each private record; `labels` (n,) class of each
+    private record.
     """
     asking = strategy.run(problem)
     body, _ = next(asking)
@@ -55,12 +50,7 @@ def last_model(
 ) -> AnyModel:
     """The last model of a strategy of any plan about two classes, whose every question is rehearsed.
 
-    Args:
-        strategy: of any number of questions.
-        problem: of the learner.
-        records: n private ones.
-        labels: (n,) whether each is of class 1.
-        rng: of the noise.
+    `records` is n private ones; `labels` (n,) whether each is of class 1.
     """
     conversation = Conversation(strategy, problem)
     tally = np.column_stack([~labels, labels]).astype(np.int64)

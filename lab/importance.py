@@ -136,10 +136,7 @@ def discriminator(private: Points, public: Points, regulariser: float) -> Vector
     Euclidean norm, as a loss has a slope of at most 1 and the objective is strongly convex. The objective is a sum, not
     a mean: the number of private records is private.
 
-    Args:
-        private: (m, k), rows in the unit ball.
-        public: (n, k), likewise.
-        regulariser: positive.
+    `private` (m, k), rows in the unit ball; `public` (n, k), likewise; `regulariser` is positive.
     """
     signed = np.concatenate([private, -public])
 
@@ -158,12 +155,8 @@ def published_weights(private: Points, public: Points, regulariser: float, epsil
 
     The noise on b has a density proportional to exp(-epsilon regulariser |noise|).
 
-    Args:
-        private: (m, d).
-        public: (n, d).
-        regulariser: positive.
-        epsilon: positive, for one record added or removed.
-        seed: of the noise.
+    `private` (m, d); `public` (n, d); `regulariser` is positive; `epsilon` is positive, for one record added or
+    removed.
     """
     radius = float(np.quantile(np.linalg.norm(public, axis=1), 0.95))
     told = _bounded(public, radius)

@@ -15,10 +15,8 @@ def typable(name: str) -> str:
 def parse_names(text: str, known: Collection[str], what: str) -> tuple[str, ...]:
     """Comma-separated names in any case, each once, or all of them for "all".
 
-    Args:
-        text: as typed.
-        known: the names there are; each may be typed as `typable` has it.
-        what: one of them is, for error texts: "data set".
+    `known` is the names there are; each may be typed as `typable` has it; `what`: one of them is, for error texts:
+    "data set".
 
     Raises:
         ConfigurationError: an unknown name, or none.

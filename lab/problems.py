@@ -73,12 +73,9 @@ def hospital_split(
 ) -> Split:
     """Part each hospital's records; "heart" and "heart-cleveland" differ in what the learner holds alone.
 
-    Args:
-        problem: key of `HOSPITALS`.
-        seed: of the split.
-        rng: its randomness; None takes a data set's own: equal seeds of two share none.
-        parts: of each hospital's records: "private", "test", and "source" where the learner's are not the test records.
-        wdbc_sites: shares of the records that its sites get.
+    `problem` is key of `HOSPITALS`; `rng`: its randomness; None takes a data set's own: equal seeds of two share none;
+    `parts`: of each hospital's records: "private", "test", and "source" where the learner's are not the test records;
+    `wdbc_sites`: shares of the records that its sites get.
     """
     name, held = HOSPITALS[problem]
     dataset = load_dataset(name)
@@ -106,10 +103,7 @@ def hospital_split(
 def scenario_split(name: str, seed: int, *, most: int | None = None) -> Split:
     """A repeat of a built-in scenario, with all records as curators count them: what is private, source and test.
 
-    Args:
-        name: of the scenario, and of the problem.
-        seed: of the split.
-        most: contribution bound c instead of the scenario's.
+    `most`: contribution bound c instead of the scenario's.
 
     Raises:
         DataUnavailableError: the data set's files are not to be had.
@@ -229,9 +223,8 @@ PROBLEMS: dict[str, Problem] = {
 def load_split(problem: str, seed: int) -> Split:
     """The records of one run, the same for every strategy.
 
-    Args:
-        problem: key of `PROBLEMS`.
-        seed: >= 0. Those from 5000 on are for development, those below for what is reported.
+    `problem` is key of `PROBLEMS`; `seed` >= 0. Those from 5000 on are for development, those below for what is
+    reported.
 
     Raises:
         ValueError: No problem has that name, or the seed is negative.
@@ -247,9 +240,7 @@ def load_halves(problem: str, seed: int) -> Split:
 
     The paper's problems are divided as `load_split` divides them. No declared size is right here.
 
-    Args:
-        problem: key of `PROBLEMS`.
-        seed: >= 0; a split of its own.
+    `problem` is key of `PROBLEMS`; `seed` >= 0; a split of its own.
     """
     if problem not in HOSPITALS:
         return load_split(problem, seed)

@@ -58,9 +58,7 @@ class PaperDataset:
 def draw_steward(draw: Draw, round_size: int | None = None) -> StewardFile:
     """A schema of numeric attributes; the paper takes every row as independent, so the record is the unit.
 
-    Args:
-        draw: whose attributes they are.
-        round_size: declared; the paper's Table 1 prints it for each data set.
+    `round_size`: declared; the paper's Table 1 prints it for each data set.
     """
     attributes = tuple(NumericAttribute(name=name, lower=-BOUND, upper=BOUND) for name in draw.attributes)
     return StewardFile(label=LABEL_COLUMN, classes=CLASSES, attributes=attributes, round_size=round_size)
@@ -69,10 +67,7 @@ def draw_steward(draw: Draw, round_size: int | None = None) -> StewardFile:
 def draw_frame(draw: Draw, records: NDArray[np.float64], labels: NDArray[np.int64] | None = None) -> pl.DataFrame:
     """Records of a draw as a frame, with the label column where labels are given.
 
-    Args:
-        draw: whose attributes they have.
-        records: (n, d) rows of the draw.
-        labels: (n,) in {0, 1}.
+    `records` (n, d) rows of the draw; `labels` (n,) in {0, 1}.
     """
     frame = pl.DataFrame({name: records[:, index] for index, name in enumerate(draw.attributes)})
     return frame if labels is None else frame.with_columns(pl.Series(LABEL_COLUMN, labels).cast(pl.String))
@@ -157,11 +152,8 @@ class Problem:
 def split_of(draw: Draw, seed: int, paper: PaperDataset | None = None, *, declared: int | None = None) -> Split:
     """A draw as one curator and a learner hold it.
 
-    Args:
-        draw: the records.
-        seed: of the split.
-        paper: the row of Table 1 that they are of; its size is the declared one.
-        declared: number of records that the curator declares where there is no such row.
+    `paper` is the row of Table 1 that they are of; its size is the declared one; `declared`: number of records that
+    the curator declares where there is no such row.
     """
     steward = draw_steward(draw, paper.target_size if paper else declared)
     return Split(

@@ -95,13 +95,8 @@ def document_of(
 ) -> Document:
     """The document of a study.
 
-    Args:
-        study: its name.
-        sections: all that it says.
-        sources: where its numbers come from, by title where there are several.
-        files: name -> table.
-        summary: sentences below its headline.
-        settings: see `Document`.
+    `sections` is all that it says; `sources`: where its numbers come from, by title where there are several; `files`:
+    name -> table; `summary`: sentences below its headline; `settings`: see `Document`.
     """
     entry = STUDIES[study]
     return Document(

@@ -56,10 +56,7 @@ class Order:
     def tasks(self, problems: str, makers: str, epsilons: Callable[[str], Sequence[str]] | None = None) -> list[Task]:
         """One of each seed, problem, maker and epsilon, the first seed of all before the second of any.
 
-        Args:
-            problems: name of an axis.
-            makers: likewise.
-            epsilons: of a maker; None takes those of the size.
+        `problems`: name of an axis; `epsilons`: of a maker; None takes those of the size.
         """
         pairs = product(self.seeds, self.size.axes[problems], self.size.axes[makers])
         return [
@@ -210,11 +207,8 @@ class Study:
     ) -> Size:
         """The short or the full size with what somebody chose of it.
 
-        Args:
-            full: what is published instead of what is short.
-            repeats: None takes the size's own.
-            epsilons: none takes the size's own.
-            only: "axis=one,two" each.
+        `full`: what is published instead of what is short; `repeats` is None takes the size's own; `epsilons`: none
+        takes the size's own; `only`: "axis=one,two" each.
 
         Raises:
             ConfigurationError: no such axis, or no such choice; or epsilons of a study that has none to choose.

@@ -67,12 +67,7 @@ QUIET: dict[str, Any] = {"use_legacy_attributes": False, "l1_ratios": (0.0,)}
 def wide_split(kind: str, columns: int, sites: int, size: int, seed: int) -> Split:
     """Records of a logistic model of ten columns in random places; slopes differ by up to three times.
 
-    Args:
-        kind: a key of `KINDS`.
-        columns: d, at least 10.
-        sites: curators.
-        size: records of each, about.
-        seed: of everything here.
+    `kind` is a key of `KINDS`; `columns`: d, at least 10; `size`: records of each, about.
     """
     rng = np.random.default_rng(seed)
     slopes, carriers = np.zeros(columns), columns if kind == "all carry" else SIGNAL

@@ -237,11 +237,7 @@ def exact_label_signal(points: Floats, labels: Bools, test: Floats, seed: int) -
     2006, Eq. 2.8 and 2.30). The kernel of the greatest evidence is taken: of all length-scales at linear weight 0.5,
     then of the other linear weights at the best of them; with each, all amplitudes and noises.
 
-    Args:
-        points: of the private records, float64 (n, d).
-        labels: bool (n,).
-        test: float64 (m, d).
-        seed: of the random features.
+    `points`: of the private records, float64 (n, d); `labels`: bool (n,); `test`: float64 (m, d).
 
     Returns:
         Posterior means of the signal at the test points, float64 (m,).

@@ -41,10 +41,7 @@ AIM_DISTANCE = 1.0
 def least(dataset: str, epsilon: str, in_site: float | None) -> float:
     """The bar in percent, or the same distance from our h* as it had from its own where that is less.
 
-    Args:
-        dataset: of the bar.
-        epsilon: of the bar.
-        in_site: mean accuracy of our h*; None where it was not run.
+    `in_site`: mean accuracy of our h*; None where it was not run.
     """
     number = LEAST[epsilon][dataset]
     return number if in_site is None else min(number, in_site - (REFERENCE[dataset] - number))

@@ -45,9 +45,7 @@ def scores(probability: NDArray[np.float64], labels: NDArray[np.bool_]) -> tuple
 def measure(probability: NDArray[np.float64], labels: NDArray[np.bool_]) -> Measures:
     """Measure predictions.
 
-    Args:
-        probability: (m,) of class 1, m >= 1.
-        labels: (m,) whether a record is of class 1.
+    `probability` (m,) of class 1, m >= 1; `labels` (m,) whether a record is of class 1.
 
     Raises:
         ValueError: a probability is outside [0, 1] or no number, or there are not as many as labels.

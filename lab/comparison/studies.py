@@ -92,13 +92,9 @@ def make_study(
 ) -> Learned:
     """Ask all sites' curators and sum their answers.
 
-    Args:
-        split: the records.
-        strategy: key of `learner_node.strategies.STRATEGIES`.
-        options: of the strategy.
-        epsilon: to spend at each curator, exact.
-        pooling: "sum", or "secure": of who may collude or drop out, the learner assumes what it does by default.
-        kinds: query kinds that the curators answer beside counts -> their limits.
+    `strategy` is key of `learner_node.strategies.STRATEGIES`; `pooling`: "sum", or "secure": of who may collude or
+    drop out, the learner assumes what it does by default; `kinds`: query kinds that the curators answer beside counts
+    -> their limits.
 
     Raises:
         WrongCostError: a ledger holds another sum than was asked for.
@@ -134,14 +130,8 @@ def run_study(
 ) -> Answer:
     """As `make_study`; also predict the test records.
 
-    Args:
-        split: the records.
-        strategy: key of `learner_node.strategies.STRATEGIES`.
-        options: of the strategy.
-        epsilon: to spend at each curator, exact.
-        claims: what the learner says about itself, before it sees a test record.
-        pooling: as in `make_study`.
-        kinds: as there.
+    `strategy` is key of `learner_node.strategies.STRATEGIES`; `claims`: what the learner says about itself, before it
+    sees a test record; `pooling` is as in `make_study`.
     """
     learned = make_study(split, strategy, options, epsilon, pooling=pooling, kinds=kinds)
     extras = dict(claims(learned))
@@ -166,11 +156,7 @@ def delta_of(kind: PeerKind) -> float:
 def peer_task(split: Split, name: str, epsilon: Fraction | None, delta: float) -> PeerTask:
     """A peer's task: the pooled private records, with the source's range as their bounds.
 
-    Args:
-        split: the records.
-        name: key of `lab.peers.PEERS`.
-        epsilon: of its guarantee; None for what is not private.
-        delta: of its guarantee.
+    `name` is key of `lab.peers.PEERS`; `epsilon`: of its guarantee; None for what is not private.
     """
     matrices = split.matrices
     return PeerTask(

@@ -24,11 +24,8 @@ Laplace = Callable[[Numbers], Numbers]
 def blog_score(train: Numbers, test: Numbers, laplace: Laplace, tolerance: float) -> Numbers:
     """Scores of improvements on training and test records, (c,) each.
 
-    Args:
-        train: improvements of accuracy on the training records, in [-1, 1].
-        test: on the test records.
-        laplace: draws the noise.
-        tolerance: eps.
+    `train`: improvements of accuracy on the training records, in [-1, 1]; `test`: on the test records; `laplace`:
+    draws the noise; `tolerance`: eps.
     """
     close = np.abs(test - train) <= tolerance / 2
     noise = laplace(np.where(close, tolerance / 2, tolerance))
@@ -83,10 +80,7 @@ class BlogCost:
 def blog_cost(records: int, asked: int, tolerance: Fraction = TOLERANCE) -> BlogCost:
     """What the blog's variant costs.
 
-    Args:
-        records: n.
-        asked: questions of a run.
-        tolerance: eps.
+    `records` is n; `asked`: questions of a run; `tolerance`: eps.
     """
     moved = Fraction(2, records)
     worst, usual = (edge_loss(Fraction(train), moved, tolerance) for train in (-1, 0))
@@ -102,9 +96,6 @@ def edge_loss(train: Fraction, moved: Fraction, tolerance: Fraction) -> Fraction
     the answer 1, whose chances are halves of exp(-(1 - t) / (eps / 2)) and exp(-(1 - t - eps / 2 - moved) / eps). It
     grows as t falls, and t = -1 is the least there is.
 
-    Args:
-        train: t, in [-1, 1 - eps / 2 - moved].
-        moved: how far one record moves the test improvement.
-        tolerance: eps.
+    `train`: t, in [-1, 1 - eps / 2 - moved]; `moved`: how far one record moves the test improvement; `tolerance`: eps.
     """
     return (1 - train) / (tolerance / 2) - (1 - train - tolerance / 2 - moved) / tolerance

@@ -49,11 +49,8 @@ def plan_holdout(epsilon: Fraction, turns: int, threshold: int) -> PlannedHoldou
 
     Every whole epsilon is one instance, and a smaller one is one, too.
 
-    Args:
-        epsilon: for everything.
-        turns: most questions.
-        threshold: in records; where noise of the comparisons would pass it by chance about once in all questions, it is
-            as much more as that takes.
+    `turns`: most questions; `threshold`: in records; where noise of the comparisons would pass it by chance about once
+    in all questions, it is as much more as that takes.
 
     Raises:
         ConfigurationError: epsilon is not positive, or needs noise scales of more than 32 bits.
@@ -121,9 +118,7 @@ class Asking:
     def believe(self, model: Model, train: float) -> float:
         """The accuracy that the learner believes in, after it asked where it can.
 
-        Args:
-            model: whose accuracy.
-            train: its accuracy on the training records, in [0, 1].
+        `train`: its accuracy on the training records, in [0, 1].
         """
         stated = min(1.0, max(0.0, train - self.gap))
         if self.spent_up or self.asked == self.turns:

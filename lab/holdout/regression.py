@@ -46,10 +46,8 @@ def with_intercept(columns: Matrix) -> Matrix:
 def fit(design: Matrix, labels: Labels, start: Matrix | None = None) -> tuple[Matrix, bool]:
     """Maximum of the likelihood by Newton's method.
 
-    Args:
-        design: (n, p), with an intercept's column where one is wanted.
-        labels: (n,) whether a record is of class 1.
-        start: (p,); None starts at 0.
+    `design` (n, p), with an intercept's column where one is wanted; `labels` (n,) whether a record is of class 1;
+    `start` (p,); None starts at 0.
 
     Returns:
         (p,) weights, and whether they converged.
@@ -69,11 +67,8 @@ def fit(design: Matrix, labels: Labels, start: Matrix | None = None) -> tuple[Ma
 def fit_each(design: Matrix, weights: Matrix, more: Matrix, labels: Labels) -> Candidates:
     """Fit, for each column of `more`, the model of `design` and that column.
 
-    Args:
-        design: (n, p) intercept and current variables.
-        weights: (p,) of the current model, fitted.
-        more: (n, c) one candidate a column, c >= 1.
-        labels: (n,) whether a record is of class 1.
+    `design` (n, p) intercept and current variables; `weights` (p,) of the current model, fitted; `more` (n, c) one
+    candidate a column, c >= 1; `labels` (n,) whether a record is of class 1.
     """
     chord = _Chord(design, weights, more)
     inner, added = np.repeat(weights[:, None], more.shape[1], axis=1), np.zeros(more.shape[1])
@@ -100,10 +95,7 @@ def fit_each(design: Matrix, weights: Matrix, more: Matrix, labels: Labels) -> C
 class _Chord:
     """The curvature of all candidates at the current model, solved by blocks.
 
-    Args:
-        design: (n, p).
-        weights: (p,).
-        more: (n, c).
+    `design` (n, p); `weights` (p,); `more` (n, c).
     """
 
     def __init__(self, design: Matrix, weights: Matrix, more: Matrix) -> None:
@@ -176,11 +168,8 @@ class Grown:
 def grow(drawn: Drawn, test: Part, score: Score, steps: int) -> Grown:
     """Choose variables one by one, each by its score among all that are left.
 
-    Args:
-        drawn: the data set; `fresh` is looked at only after a choice, to say how good it was.
-        test: the records that scores may look at.
-        score: of candidates.
-        steps: variables to choose, at most as many as there are.
+    `drawn` is the data set; `fresh` is looked at only after a choice, to say how good it was; `steps`: variables to
+    choose, at most as many as there are.
     """
     left = np.arange(drawn.train.columns.shape[1])
     design, weights = np.ones((len(drawn.train), 1)), np.zeros(1)

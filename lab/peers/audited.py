@@ -136,10 +136,7 @@ def drawn(release: str, most: float, held: Held, draws: int) -> NDArray[np.float
 def audit_peer(name: str, *, draws: int = DRAWS, error_rate: float = 0.001) -> Audited:
     """Play one of `PEER_GAMES`.
 
-    Args:
-        name: its key.
-        draws: from either input.
-        error_rate: chance that the lower bound is above the true epsilon, at most.
+    `error_rate`: chance that the lower bound is above the true epsilon, at most.
 
     Raises:
         PeerUnavailableError, PeerFailedError: as `drawn`.

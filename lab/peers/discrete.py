@@ -34,11 +34,8 @@ class Attribute:
 def attributes_of(columns: Sequence[str], lower: Vector, upper: Vector, bins: int = BINS) -> list[Attribute]:
     """Even bins for numbers; columns named "attribute=level" become one attribute again.
 
-    Args:
-        columns: (p,) names.
-        lower: (p,) public lower bounds.
-        upper: (p,) public upper bounds, above `lower`.
-        bins: per numeric attribute, at least 2.
+    `columns` (p,) names; `lower` (p,) public lower bounds; `upper` (p,) public upper bounds, above `lower`; `bins`:
+    per numeric attribute, at least 2.
 
     Raises:
         ValueError: bounds that are not in order.

@@ -65,9 +65,7 @@ def peers_python() -> Path:
 class Worker:
     """A process that answers one request at a time; not for several threads at once.
 
-    Args:
-        command: starts it; it reads requests from stdin and writes replies to stdout, as `worker` says.
-        timeout_seconds: for each reply.
+    `command`: starts it; it reads requests from stdin and writes replies to stdout, as `worker` says.
     """
 
     def __init__(self, command: Sequence[str], timeout_seconds: float = TIMEOUT_SECONDS) -> None:

@@ -85,11 +85,8 @@ def log_ratios(counts: list[Matrix], totals: Vector, shapes: list[Vector], noise
     A count is its class's total times the source's share of the cell, times 1 + deviation. Deviations are shrunk as
     if drawn from one distribution of mean 0, whose variance is what the counts show beyond their noise (moments).
 
-    Args:
-        counts: per attribute (2, cells), noisy.
-        totals: (2,) records per class.
-        shapes: per attribute (cells,) the source's shares, positive.
-        noise: variance of a count's noise.
+    `counts`: per attribute (2, cells), noisy; `totals` (2,) records per class; `shapes`: per attribute (cells,) the
+    source's shares, positive; `noise`: variance of a count's noise.
     """
     expected = [totals[:, None] * shape for shape in shapes]
     excess = sum(((seen - mean) ** 2 - noise).sum() for seen, mean in zip(counts, expected, strict=True))

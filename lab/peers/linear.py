@@ -106,11 +106,8 @@ def signed_sum(rows: Matrix | NDArray[np.int64], labels: NDArray[np.int64]) -> V
 def shrunk_weights(covariance: Matrix, mean: Vector, noise: float, n: int) -> Vector:
     """Posterior mean of w in mean = C w + e, e normal of covariance noise I + C / n, w of the likeliest variance.
 
-    Args:
-        covariance: C, (p, p), positive semidefinite, not 0.
-        mean: (p,) noisy mean of y x.
-        noise: variance of its noise, positive.
-        n: number of records.
+    `covariance`: C, (p, p), positive semidefinite, not 0; `mean` (p,) noisy mean of y x; `noise`: variance of its
+    noise, positive; `n`: number of records.
     """
     values, vectors = np.linalg.eigh(covariance)
     values, turned = np.maximum(values, 0.0), vectors.T @ mean

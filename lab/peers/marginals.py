@@ -36,9 +36,7 @@ SAFETY = 1 - 1e-9
 class Odometer:
     """Noise, and what it cost so far.
 
-    Args:
-        epsilon: > 0.
-        delta: 0 for pure epsilon with Laplace noise; else in (0, 1), with Gaussian noise under zCDP.
+    `epsilon` > 0; `delta`: 0 for pure epsilon with Laplace noise; else in (0, 1), with Gaussian noise under zCDP.
 
     Attributes:
         total: to spend: epsilon, or the largest rho whose zCDP guarantee implies (epsilon, delta).
@@ -190,12 +188,8 @@ def synthesise(
 ) -> tuple[Matrix, Labels]:
     """Private synthetic records.
 
-    Args:
-        algorithm: key of `ALGORITHMS`.
-        train: (n, p) private records.
-        labels: (n,) 0 or 1.
-        attributes: of the p columns, public.
-        budget: `epsilon`, `delta` as of `Odometer`, and `seed` of the drawn rows, never of the noise.
+    `algorithm` is key of `ALGORITHMS`; `train` (n, p) private records; `labels` (n,) 0 or 1; `budget`: `epsilon`,
+    `delta` as of `Odometer`, and `seed` of the drawn rows, never of the noise.
 
     Returns:
         (m, p) records and (m,) labels; m is the noisy number of private records.

@@ -39,8 +39,7 @@ class StoppedError(Exception):
 class Lockstep:
     """The meeting point of `parties` threads.
 
-    Args:
-        parties: threads that will train, each within its `turn`.
+    `parties`: threads that will train, each within its `turn`.
     """
 
     def __init__(self, parties: int) -> None:
@@ -114,10 +113,6 @@ def run_together(
     """`work(item, train)` for every item, each in a thread; networks are trained together.
 
     An interrupt stops every study where it next needs a network.
-
-    Args:
-        items: what to work on.
-        work: a function of an item and of its trainer.
 
     Returns:
         The results, and the errors of the items that failed, by place.

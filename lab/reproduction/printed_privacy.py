@@ -18,9 +18,7 @@ def error_ratio_epsilon(records: ArrayLike, scale: Fraction | float) -> NDArray[
 
     `max(1 / l, ln(1 + 1 / n) + n / ((n + 1) l))`, infinite at n = 0.
 
-    Args:
-        records: n, whole numbers >= 0.
-        scale: l > 0.
+    `records` is n, whole numbers >= 0; `scale`: l > 0.
 
     Returns:
         float64 of the shape of `records`.
@@ -37,9 +35,7 @@ def loss_at_bins(bins: Sequence[ArrayLike], scale: Fraction | float) -> float:
     A record is in one bin of each feature, so per feature the worst bin counts, and features add up. Adding a record
     to a bin of n costs epsilon(n), taking one away epsilon(n - 1): infinite where a bin holds 0 or 1 records.
 
-    Args:
-        bins: per feature, (bins,) exact numbers of records.
-        scale: l > 0.
+    `bins`: per feature, (bins,) exact numbers of records; `scale`: l > 0.
     """
     return math.fsum(
         float(np.max(error_ratio_epsilon(np.maximum(np.concatenate([n, n - 1]), 0), scale)))
@@ -56,9 +52,7 @@ def mass_ratio_epsilon(bins: Sequence[ArrayLike], scale: Fraction | float) -> fl
     * q / l: towards ratios at the ends of [0, 1], where each clipped tail, or the density beside it, moves by 1 / l;
     * q ln(1 + 1 / N) + (2 (N - n_j) / (N + 1)) / l: at the centres of the noise.
 
-    Args:
-        bins: per feature, (q,) exact numbers of records with the same sum N.
-        scale: l > 0.
+    `bins`: per feature, (q,) exact numbers of records with the same sum N; `scale`: l > 0.
 
     Returns:
         The sum over features of the larger one, over all bins j, with one record more or one fewer; infinite for N

@@ -76,11 +76,7 @@ def chunks(experiment: str, setups: Mapping[str, Setup], seed: int, tasks: Seque
 
     Which runs are computed together is the same whatever the number of processes.
 
-    Args:
-        experiment: key of `EXPERIMENTS`.
-        setups: data set -> setup.
-        seed: of the first run's records and networks.
-        tasks: what is missing.
+    `experiment` is key of `EXPERIMENTS`; `setups`: data set -> setup.
     """
     made = []
     for name in dict.fromkeys(task.problem for task in tasks):

@@ -260,9 +260,7 @@ def calibration_slope(probability: Floats, truth: Floats) -> float | None:
 
     None where the model says one probability. With expected labels: no chance of a test set enters.
 
-    Args:
-        probability: (n,) that the model says.
-        truth: (n,) true ones.
+    `probability` (n,) that the model says; `truth` (n,) true ones.
     """
     score = logit(np.clip(probability, SUREST, 1.0 - SUREST))
     if np.ptp(score) < 1e-9:

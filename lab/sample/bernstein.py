@@ -55,10 +55,8 @@ class Lattice:
 def choose_bandwidth(records: Floats, folds: int = FOLDS, candidates: Sequence[float] = BANDWIDTHS) -> float:
     """The candidate under which records are likeliest given those of the other folds.
 
-    Args:
-        records: (n, d) in the unit cube, in random order.
-        folds: record i is of fold i mod folds.
-        candidates: deviations of the kernel, in increasing order.
+    `records` (n, d) in the unit cube, in random order; `folds`: record i is of fold i mod folds; `candidates`:
+    deviations of the kernel, in increasing order.
     """
     dimensions = records.shape[1]
     bins = BINS[dimensions]
@@ -145,13 +143,8 @@ def release(
 ) -> Floats:
     """Probabilities of the cells ** d cells of the unit cube under the released density.
 
-    Args:
-        records: (n, d) in the unit cube.
-        bandwidth: of the kernel.
-        lattice: of the approximation.
-        epsilon: of the whole density, under ordinary differential privacy.
-        cells: of each coordinate.
-        rng: of the noise; this is a simulation.
+    `records` (n, d) in the unit cube; `epsilon`: of the whole density, under ordinary differential privacy; `rng`: of
+    the noise; this is a simulation.
     """
     values = lattice_values(records, bandwidth, lattice.k)
     scale = noise_scale(lattice, bandwidth, len(records), records.shape[1], epsilon)

@@ -67,13 +67,7 @@ def base_masses(box: Box, cells: int) -> Floats:
 def learn(box: Box, cells: int, records: Floats, epsilon: Fraction, seed: int, training: Training) -> Learnt:
     """Learn a density, and evaluate it and its classifiers on the whole grid.
 
-    Args:
-        box: of Q_0.
-        cells: of each coordinate.
-        records: (n, d).
-        epsilon: of one sampled record.
-        seed: of the learner's draws and first weights: a simulation may repeat them.
-        training: of each classifier.
+    `box`: of Q_0; `records` (n, d); `seed`: of the learner's draws and first weights: a simulation may repeat them.
     """
     law = base_law(box, cells)
     learner = NetworkLearner(epochs=training.epochs, batch=training.batch)

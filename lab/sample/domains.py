@@ -109,9 +109,7 @@ class Target:
 def target_of(name: str, seed: int) -> Target:
     """A domain's target: "ring", "wide-ring", "mixture", "random-2d", or "random-1d-m" with m from 1 to 10.
 
-    Args:
-        name: of the domain.
-        seed: of where random Gaussians are placed, uniformly in [0, 1] in each coordinate.
+    `seed`: of where random Gaussians are placed, uniformly in [0, 1] in each coordinate.
 
     Raises:
         ConfigurationError: there is no such domain.

@@ -130,8 +130,7 @@ def picture_uri(share: Floats) -> str:
 
     Shades follow the square root of the share, so that what is faint can be seen.
 
-    Args:
-        share: (n, m) shares of the peak in [0, 1]; the first coordinate goes right, the second up.
+    `share` (n, m) shares of the peak in [0, 1]; the first coordinate goes right, the second up.
     """
     levels = np.rint(np.sqrt(np.clip(share, 0.0, 1.0)) * 255).astype(np.uint8).T[::-1]
     height, width = levels.shape

@@ -50,9 +50,7 @@ def divergence(target: Floats, model: Floats) -> float:
 def coverage(target: Floats, model: Floats) -> Coverage:
     """Mode coverage, both ways; a level that several cells share belongs to the region in part, so that it holds 0.95.
 
-    Args:
-        target: (n,) probabilities of the cells under P.
-        model: (n,) under Q.
+    `target` (n,) probabilities of the cells under P; `model` (n,) under Q.
     """
     return Coverage(_mass(target, model, -model), _mass(target, model, model))
 
@@ -182,11 +180,8 @@ def proved_drop(theta: float, most: float, gamma_p: float, gamma_q: float) -> fl
 def check_theory(target: Floats, base: Floats, classifiers: Sequence[Floats], thetas: Sequence[float]) -> Theory:
     """Hold the theorems against one density.
 
-    Args:
-        target: (n,) probabilities of the cells under P.
-        base: (n,) under Q_0.
-        classifiers: each (n,), in [-log 2, log 2].
-        thetas: the leverage of each.
+    `target` (n,) probabilities of the cells under P; `base` (n,) under Q_0; `classifiers`: each (n,), in [-log 2, log
+    2]; `thetas` is the leverage of each.
     """
     # theta_1 = epsilon / (epsilon + 4 log 2)
     epsilon = 4 * MOST_OUTPUT * thetas[0] / (1 - thetas[0])

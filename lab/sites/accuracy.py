@@ -84,9 +84,7 @@ def spread_over(split: Split, sites: int) -> Split:
     Each site declares its share of what the problem's own sites declare. A split of the same seed is always dealt
     alike, so studies of it differ in their noise alone.
 
-    Args:
-        split: of a problem where each record is a unit of its own.
-        sites: 1 or more.
+    `split`: of a problem where each record is a unit of its own; `sites`: 1 or more.
 
     Raises:
         ValueError: there are fewer records than sites, or a unit has several records.

@@ -172,12 +172,7 @@ def planned(ask: Ask, participants: Iterable[bytes]) -> PlannedCounts:
 
 
 def take_round(ask: Ask, seed: int) -> Round:
-    """Ask it.
-
-    Args:
-        ask: of whom, and who falls silent.
-        seed: of the records and of who that is.
-    """
+    """Ask it."""
     curators = open_curators(ask.sites, seed)
     names = list(curators.held)
     silent = np.random.default_rng([ask.sites, ask.silent, seed]).permutation(ask.sites)[: ask.silent]

@@ -104,12 +104,7 @@ Drawn = NDArray[np.float64]
 class Sample:
     """Records of one attribute, and a quantile to be told of them.
 
-    Args:
-        values: (n,) of the attribute.
-        grid: on which it is told.
-        estimand: key of `ESTIMANDS`.
-        epsilon: of each method.
-        rng: of noise and of the split into blocks.
+    `values` (n,) of the attribute; `grid`: on which it is told; `estimand` is key of `ESTIMANDS`.
     """
 
     def __init__(self, values: Drawn, grid: Grid, estimand: str, epsilon: Fraction, rng: np.random.Generator) -> None:

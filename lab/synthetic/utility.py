@@ -83,11 +83,8 @@ def utility(
 ) -> dict[str, float]:
     """All measures of one data set.
 
-    Args:
-        synthetic: the data set.
-        private: the real records that it stands for; distances are to these.
-        test: real records with hard labels, for accuracies.
-        columns: of all three.
+    `private` is the real records that it stands for; distances are to these; `test`: real records with hard labels,
+    for accuracies.
 
     Returns:
         Key of `MEASURES` -> value.
