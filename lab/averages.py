@@ -156,7 +156,7 @@ def averages(
 ) -> Averages:
     """Average runs by their names.
 
-    `named`: names and run, once for each row that it is in; `numbers`: name -> what is made of a row's runs.
+    `named` has a run with its names once for each row that it is in; `numbers`: name -> what is made of a row's runs.
     """
     rows = []
     for names, pairs in grouped(named, lambda pair: pair[0], *order).items():

@@ -69,8 +69,7 @@ def place(names: Sequence[Any], name: object) -> int:
 def grouped(items: Iterable[Item], key: Callable[[Item], Key], *ranks: Rank) -> dict[Key, list[Item]]:
     """Items by key, each group in the order of the items.
 
-    `key`: of an item; a tuple where there are ranks; `ranks`: of each part of a key; none leaves the groups in the
-    order in which they begin.
+    With ranks, which sort the groups, a key is a tuple with a part for each rank.
     """
     groups: dict[Key, list[Item]] = {}
     for item in items:

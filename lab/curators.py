@@ -26,9 +26,8 @@ def roomy_policy(
 ) -> Policy:
     """A policy that lets one learner ask whatever it likes.
 
-    `simulation`: it signs as not private; `printed`: it also answers by the paper's mechanism, whose claim is wrong;
-    `members`: identity keys of the curators that it sums with; none: it answers alone; `kinds`: further query kinds ->
-    what it limits of each.
+    A curator of a `simulation` signs as not private; `printed` lets it also answer by the paper's mechanism, whose
+    claim is wrong. `members` are identity keys of the curators that it sums with; `kinds`, further kinds -> limits.
     """
     allowed: dict[str, Any] = {
         COUNTS.name: {"release_kinds": [key for key, kind in RELEASE_KINDS.items() if kind.private or printed]}

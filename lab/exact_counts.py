@@ -26,8 +26,7 @@ def learn_from_counts(
 ) -> Learnt:
     """What a strategy of one question about label counts learns; the noise is a share of each site.
 
-    `records` is among which the private ones are; `rows` (n,) of each private record; `labels` (n,) class of each
-    private record.
+    The private records are `records[rows]`; rows and their classes, `labels`, have shape (n,).
     """
     asking = strategy.run(problem)
     body, _ = next(asking)
@@ -50,7 +49,7 @@ def last_model(
 ) -> AnyModel:
     """The last model of a strategy of any plan about two classes, whose every question is rehearsed.
 
-    `records` is n private ones; `labels` (n,) whether each is of class 1.
+    `records` are the n private ones; `labels` (n,) says whether each is of class 1.
     """
     conversation = Conversation(strategy, problem)
     tally = np.column_stack([~labels, labels]).astype(np.int64)

@@ -15,11 +15,9 @@ def typable(name: str) -> str:
 def parse_names(text: str, known: Collection[str], what: str) -> tuple[str, ...]:
     """Comma-separated names in any case, each once, or all of them for "all".
 
-    `known` is the names there are; each may be typed as `typable` has it; `what`: one of them is, for error texts:
-    "data set".
+    Each of the known names may be typed as `typable` has it; `what` one is called in errors: "data set".
 
-    Raises:
-        ConfigurationError: an unknown name, or none.
+    Raises ConfigurationError: an unknown name, or none.
     """
     if text.strip().lower() == "all":
         return tuple(known)

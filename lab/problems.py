@@ -73,9 +73,8 @@ def hospital_split(
 ) -> Split:
     """Part each hospital's records; "heart" and "heart-cleveland" differ in what the learner holds alone.
 
-    `problem` is key of `HOSPITALS`; `rng`: its randomness; None takes a data set's own: equal seeds of two share none;
-    `parts`: of each hospital's records: "private", "test", and "source" where the learner's are not the test records;
-    `wdbc_sites`: shares of the records that its sites get.
+    Without `rng` a data set has its own: equal seeds of two share no randomness. `parts` are shares of each hospital's
+    records: "private", "test", and "source" where the learner's are not the test records.
     """
     name, held = HOSPITALS[problem]
     dataset = load_dataset(name)
@@ -103,10 +102,9 @@ def hospital_split(
 def scenario_split(name: str, seed: int, *, most: int | None = None) -> Split:
     """A repeat of a built-in scenario, with all records as curators count them: what is private, source and test.
 
-    `most`: contribution bound c instead of the scenario's.
+    `most` is a contribution bound c instead of the scenario's.
 
-    Raises:
-        DataUnavailableError: the data set's files are not to be had.
+    Raises DataUnavailableError: the data set's files are not to be had.
     """
     scenario, records = _scenario_records(name, most)
     parts = split_records(msgspec.structs.replace(scenario, seed=seed), records, 0).values()
@@ -168,9 +166,8 @@ BIG_RUNS = 2
 def draw(name: str, seed: int) -> Draw:
     """The data of one run.
 
-    Raises:
-        ValueError: No data set has that name, or the seed is negative.
-        DataUnavailableError: CTG's workbook is not to be had.
+    Raises ValueError: no data set has that name, or the seed is negative; DataUnavailableError: CTG's workbook is not
+    to be had.
     """
     if name not in PAPER_DATASETS:
         raise ValueError(f"the paper has no data set {name!r}; it has {', '.join(PAPER_DATASETS)}")
@@ -223,12 +220,10 @@ PROBLEMS: dict[str, Problem] = {
 def load_split(problem: str, seed: int) -> Split:
     """The records of one run, the same for every strategy.
 
-    `problem` is key of `PROBLEMS`; `seed` >= 0. Those from 5000 on are for development, those below for what is
-    reported.
+    Seeds (>= 0) from 5000 on are for development, those below for what is reported.
 
-    Raises:
-        ValueError: No problem has that name, or the seed is negative.
-        DataUnavailableError: The files are not to be had.
+    Raises ValueError: no problem has that name, or the seed is negative; DataUnavailableError: the files are not to be
+    had.
     """
     if problem not in PROBLEMS:
         raise ValueError(f"no problem is called {problem!r}; there are {', '.join(PROBLEMS)}")
@@ -240,7 +235,7 @@ def load_halves(problem: str, seed: int) -> Split:
 
     The paper's problems are divided as `load_split` divides them. No declared size is right here.
 
-    `problem` is key of `PROBLEMS`; `seed` >= 0; a split of its own.
+    `seed` >= 0.
     """
     if problem not in HOSPITALS:
         return load_split(problem, seed)

@@ -58,7 +58,7 @@ class PaperDataset:
 def draw_steward(draw: Draw, round_size: int | None = None) -> StewardFile:
     """A schema of numeric attributes; the paper takes every row as independent, so the record is the unit.
 
-    `round_size`: declared; the paper's Table 1 prints it for each data set.
+    `round_size` is the declared one; the paper's Table 1 prints it for each data set.
     """
     attributes = tuple(NumericAttribute(name=name, lower=-BOUND, upper=BOUND) for name in draw.attributes)
     return StewardFile(label=LABEL_COLUMN, classes=CLASSES, attributes=attributes, round_size=round_size)
@@ -152,8 +152,7 @@ class Problem:
 def split_of(draw: Draw, seed: int, paper: PaperDataset | None = None, *, declared: int | None = None) -> Split:
     """A draw as one curator and a learner hold it.
 
-    `paper` is the row of Table 1 that they are of; its size is the declared one; `declared`: number of records that
-    the curator declares where there is no such row.
+    The curator declares the size in the paper's row of Table 1, or else `declared`.
     """
     steward = draw_steward(draw, paper.target_size if paper else declared)
     return Split(

@@ -73,11 +73,7 @@ STUDIES = {
 
 
 def load_study(name: str) -> "Study":
-    """The study of a name.
-
-    Raises:
-        ConfigurationError: there is none.
-    """
+    """The study of a name. Raises ConfigurationError: there is none."""
     if name not in STUDIES:
         raise ConfigurationError(f"no study {name!r}{suggest(name, list(STUDIES))}; there are {', '.join(STUDIES)}")
     study: Study = import_module(STUDIES[name].module).STUDY
@@ -95,8 +91,7 @@ def document_of(
 ) -> Document:
     """The document of a study.
 
-    `sections` is all that it says; `sources`: where its numbers come from, by title where there are several; `files`:
-    name -> table; `summary`: sentences below its headline; `settings`: see `Document`.
+    `sources` say where its numbers come from, by title where there are several.
     """
     entry = STUDIES[study]
     return Document(

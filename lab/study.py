@@ -56,7 +56,7 @@ class Order:
     def tasks(self, problems: str, makers: str, epsilons: Callable[[str], Sequence[str]] | None = None) -> list[Task]:
         """One of each seed, problem, maker and epsilon, the first seed of all before the second of any.
 
-        `problems`: name of an axis; `epsilons`: of a maker; None takes those of the size.
+        `problems` and `makers` name axes; `epsilons` are a maker's, the size's by default.
         """
         pairs = product(self.seeds, self.size.axes[problems], self.size.axes[makers])
         return [
@@ -146,9 +146,8 @@ class Study:
     def run(self, order: Order, progress: Progress = says_nothing) -> Document:
         """Compute the cells that the folder lacks, then write every file anew; also after an interrupt.
 
-        Raises:
-            FailedRunsError: some cells failed; all others are kept and written.
-            ConfigurationError: cells of other settings, or another process works on them.
+        Raises FailedRunsError: some cells failed; all others are kept and written; ConfigurationError: cells of other
+        settings, or another process works on them.
         """
         self.check(order)
         noise = self.noise if isinstance(self.noise, str) else self.noise(order)
@@ -207,11 +206,9 @@ class Study:
     ) -> Size:
         """The short or the full size with what somebody chose of it.
 
-        `full`: what is published instead of what is short; `repeats` is None takes the size's own; `epsilons`: none
-        takes the size's own; `only`: "axis=one,two" each.
+        `only` has texts "axis=name,name".
 
-        Raises:
-            ConfigurationError: no such axis, or no such choice; or epsilons of a study that has none to choose.
+        Raises ConfigurationError: no such axis, or no such choice; or epsilons of a study that has none to choose.
         """
         size = self.full if full else self.short
         if epsilons and not size.epsilons:
@@ -228,8 +225,7 @@ class Study:
     def read_options(self, texts: Sequence[str]) -> dict[str, Any]:
         """What is said of each option, "name=value" each.
 
-        Raises:
-            ConfigurationError: no such option, or no such value.
+        Raises ConfigurationError: no such option, or no such value.
         """
         read = {}
         for text in texts:

@@ -171,8 +171,7 @@ def encoded(drawn: Draw) -> Data:
 def load(dataset: str, setting: Setting, seed: int) -> Data:
     """The records of a run; of several times as many, the first are those of the problem, and so are the test's.
 
-    Raises:
-        ValueError: more records are needed than the problem has.
+    Raises ValueError: more records are needed than the problem has.
     """
     data = _drawn(dataset, seed, setting.source_times, setting.private_drawn)
     if setting.averaged_over == "private":

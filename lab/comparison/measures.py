@@ -47,8 +47,7 @@ def measure(probability: NDArray[np.float64], labels: NDArray[np.bool_]) -> Meas
 
     `probability` (m,) of class 1, m >= 1; `labels` (m,) whether a record is of class 1.
 
-    Raises:
-        ValueError: a probability is outside [0, 1] or no number, or there are not as many as labels.
+    Raises ValueError: a probability is outside [0, 1] or no number, or there are not as many as labels.
     """
     if probability.shape != labels.shape:
         raise ValueError(f"{probability.shape} probabilities for {labels.shape} records")

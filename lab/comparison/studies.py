@@ -92,14 +92,11 @@ def make_study(
 ) -> Learned:
     """Ask all sites' curators and sum their answers.
 
-    `strategy` is key of `learner_node.strategies.STRATEGIES`; `pooling`: "sum", or "secure": of who may collude or
-    drop out, the learner assumes what it does by default; `kinds`: query kinds that the curators answer beside counts
-    -> their limits.
+    The strategy is a key of `STRATEGIES`; under secure pooling the learner's assumptions about colluders and dropouts
+    are the default ones. `kinds` are query kinds that the curators answer beside counts -> their limits.
 
-    Raises:
-        WrongCostError: a ledger holds another sum than was asked for.
-        ConfigurationError: the strategy does not take these options.
-        NoCuratorError: a curator refused.
+    Raises WrongCostError: a ledger holds another sum than was asked for; ConfigurationError: the strategy does not
+    take these options; NoCuratorError: a curator refused.
     """
     federation, charged = federated(split.sites, pooling, kinds)
     learned = learn(
@@ -130,8 +127,7 @@ def run_study(
 ) -> Answer:
     """As `make_study`; also predict the test records.
 
-    `strategy` is key of `learner_node.strategies.STRATEGIES`; `claims`: what the learner says about itself, before it
-    sees a test record; `pooling` is as in `make_study`.
+    `claims` is what the learner says about itself, before it sees a test record.
     """
     learned = make_study(split, strategy, options, epsilon, pooling=pooling, kinds=kinds)
     extras = dict(claims(learned))
@@ -154,10 +150,7 @@ def delta_of(kind: PeerKind) -> float:
 
 
 def peer_task(split: Split, name: str, epsilon: Fraction | None, delta: float) -> PeerTask:
-    """A peer's task: the pooled private records, with the source's range as their bounds.
-
-    `name` is key of `lab.peers.PEERS`; `epsilon`: of its guarantee; None for what is not private.
-    """
+    """A peer's task: the pooled private records, with the source's range as their bounds."""
     matrices = split.matrices
     return PeerTask(
         peer=name,
@@ -177,9 +170,8 @@ def peer_task(split: Split, name: str, epsilon: Fraction | None, delta: float) -
 def train_peer(split: Split, epsilon: Fraction | None, name: str, delta: float) -> Answer:
     """Train a peer; see `peer_task`.
 
-    Raises:
-        PeerUnavailableError: its environment is not installed; the text says how to get it.
-        PeerFailedError: it gave no answer.
+    Raises PeerUnavailableError: its environment is not installed; the text says how to get it; PeerFailedError: it
+    gave no answer.
     """
     result = run_peer(peer_task(split, name, epsilon, delta))
     return Answer(result.probability, seconds=result.seconds)

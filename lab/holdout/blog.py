@@ -24,8 +24,7 @@ Laplace = Callable[[Numbers], Numbers]
 def blog_score(train: Numbers, test: Numbers, laplace: Laplace, tolerance: float) -> Numbers:
     """Scores of improvements on training and test records, (c,) each.
 
-    `train`: improvements of accuracy on the training records, in [-1, 1]; `test`: on the test records; `laplace`:
-    draws the noise; `tolerance`: eps.
+    Improvements of accuracy are in [-1, 1]; `tolerance` is the blog's eps.
     """
     close = np.abs(test - train) <= tolerance / 2
     noise = laplace(np.where(close, tolerance / 2, tolerance))
@@ -80,7 +79,7 @@ class BlogCost:
 def blog_cost(records: int, asked: int, tolerance: Fraction = TOLERANCE) -> BlogCost:
     """What the blog's variant costs.
 
-    `records` is n; `asked`: questions of a run; `tolerance`: eps.
+    There are n test records; `tolerance` is the blog's eps.
     """
     moved = Fraction(2, records)
     worst, usual = (edge_loss(Fraction(train), moved, tolerance) for train in (-1, 0))
@@ -96,6 +95,6 @@ def edge_loss(train: Fraction, moved: Fraction, tolerance: Fraction) -> Fraction
     the answer 1, whose chances are halves of exp(-(1 - t) / (eps / 2)) and exp(-(1 - t - eps / 2 - moved) / eps). It
     grows as t falls, and t = -1 is the least there is.
 
-    `train`: t, in [-1, 1 - eps / 2 - moved]; `moved`: how far one record moves the test improvement; `tolerance`: eps.
+    `train` is t, in [-1, 1 - eps / 2 - moved], `tolerance` eps; one record moves the test improvement by `moved`.
     """
     return (1 - train) / (tolerance / 2) - (1 - train - tolerance / 2 - moved) / tolerance

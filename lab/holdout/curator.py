@@ -49,11 +49,10 @@ def plan_holdout(epsilon: Fraction, turns: int, threshold: int) -> PlannedHoldou
 
     Every whole epsilon is one instance, and a smaller one is one, too.
 
-    `turns`: most questions; `threshold`: in records; where noise of the comparisons would pass it by chance about once
-    in all questions, it is as much more as that takes.
+    There are at most `turns` questions. The threshold is in records; it is raised until the comparisons' noise passes
+    it by chance about once in all questions.
 
-    Raises:
-        ConfigurationError: epsilon is not positive, or needs noise scales of more than 32 bits.
+    Raises ConfigurationError: epsilon is not positive, or needs noise scales of more than 32 bits.
     """
     if epsilon <= 0:
         raise ConfigurationError(f"a holdout needs an epsilon above 0, not {epsilon}")

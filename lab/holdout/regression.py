@@ -168,8 +168,8 @@ class Grown:
 def grow(drawn: Drawn, test: Part, score: Score, steps: int) -> Grown:
     """Choose variables one by one, each by its score among all that are left.
 
-    `drawn` is the data set; `fresh` is looked at only after a choice, to say how good it was; `steps`: variables to
-    choose, at most as many as there are.
+    Fresh records are looked at only after a choice, to say how good it was; there are at least as many variables as
+    steps.
     """
     left = np.arange(drawn.train.columns.shape[1])
     design, weights = np.ones((len(drawn.train), 1)), np.zeros(1)

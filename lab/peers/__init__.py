@@ -26,11 +26,9 @@ __all__ = [
 def run_peer(task: PeerTask) -> PeerResult:
     """Train one peer and predict; the same task gives the same result on the same machine.
 
-    Raises:
-        ConfigurationError: no such peer, or an epsilon or delta that it does not take.
-        PeerUnavailableError: its environment or library is missing; the text says how to install it.
-        PeerFailedError: it gave no answer.
-        ValueError: arrays of wrong shapes or ranges.
+    Raises ConfigurationError: no such peer, or an epsilon or delta that it does not take; PeerUnavailableError: its
+    environment or library is missing; the text says how to install it; PeerFailedError: it gave no answer; ValueError:
+    arrays of wrong shapes or ranges.
     """
     if task.peer not in PEERS:
         raise ConfigurationError(f"no peer is called {task.peer!r}; there are {', '.join(PEERS)}")

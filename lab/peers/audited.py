@@ -112,9 +112,8 @@ PEER_GAMES: Mapping[str, PeerGame] = MappingProxyType(
 def drawn(release: str, most: float, held: Held, draws: int) -> NDArray[np.float64]:
     """So many outcomes of the library on these records, (draws, k).
 
-    Raises:
-        PeerUnavailableError: there is no peers' environment, or it lacks the library; the text says what to do.
-        PeerFailedError: its process gave no answer.
+    Raises PeerUnavailableError: there is no peers' environment, or it lacks the library; the text says what to do;
+    PeerFailedError: its process gave no answer.
     """
     values: Matrix = np.array(held.values, np.float64)[:, None]
     task = PeerTask(
@@ -138,8 +137,7 @@ def audit_peer(name: str, *, draws: int = DRAWS, error_rate: float = 0.001) -> A
 
     `error_rate`: chance that the lower bound is above the true epsilon, at most.
 
-    Raises:
-        PeerUnavailableError, PeerFailedError: as `drawn`.
+    Raises PeerUnavailableError or PeerFailedError: as `drawn`.
     """
     game = PEER_GAMES[name]
     try:

@@ -37,8 +37,7 @@ def attributes_of(columns: Sequence[str], lower: Vector, upper: Vector, bins: in
     `columns` (p,) names; `lower` (p,) public lower bounds; `upper` (p,) public upper bounds, above `lower`; `bins`:
     per numeric attribute, at least 2.
 
-    Raises:
-        ValueError: bounds that are not in order.
+    Raises ValueError: bounds that are not in order.
     """
     if not np.all(lower < upper):
         raise ValueError("every lower bound must be below its upper bound")

@@ -52,8 +52,7 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 def peers_python() -> Path:
     """The Python of the peers' environment: what EXPRIL_PEERS names, else that of `.venv-peers` in the checkout.
 
-    Raises:
-        PeerUnavailableError: there is none; the text says how to install it.
+    Raises PeerUnavailableError: there is none; the text says how to install it.
     """
     named = os.environ.get(PYTHON_VARIABLE)
     python = Path(named) if named else ROOT / FOLDER / "bin" / "python"
@@ -92,9 +91,8 @@ class Worker:
     def run(self, family: str, task: PeerTask) -> PeerResult:
         """Train one peer.
 
-        Raises:
-            PeerUnavailableError: a library is missing.
-            PeerFailedError: the peer failed, or its process ended or took too long; then it cannot be asked again.
+        Raises PeerUnavailableError: a library is missing; PeerFailedError: the peer failed, or its process ended or
+        took too long; then it cannot be asked again.
         """
         (probability,), seconds = self.arrays(family, task, (PROBABILITY,))
         return PeerResult(checked(probability, len(task.test), task.peer), seconds)
@@ -179,9 +177,8 @@ _WORKERS: dict[tuple[int, Path], Worker] = {}
 def run_in_environment(family: str, task: PeerTask) -> PeerResult:
     """Train one peer in the peers' environment; its process is started where there is none, and reused.
 
-    Raises:
-        PeerUnavailableError: there is no such environment, or it lacks a library.
-        PeerFailedError: the peer failed; the next one gets a fresh process where that is needed.
+    Raises PeerUnavailableError: there is no such environment, or it lacks a library; PeerFailedError: the peer failed;
+    the next one gets a fresh process where that is needed.
     """
     with _LOCK:
         return _worker().run(family, task)
@@ -213,11 +210,7 @@ def outcomes_in_environment(task: PeerTask) -> Matrix:
 
 
 def environment_versions() -> dict[str, str]:
-    """Library -> its version in the peers' environment.
-
-    Raises:
-        PeerUnavailableError: there is no such environment.
-    """
+    """Library -> its version in the peers' environment. Raises PeerUnavailableError: there is no such environment."""
     with _LOCK:
         return _worker().versions()
 
@@ -247,11 +240,7 @@ def _read(path: Path, names: Sequence[str], peer: str) -> list[NDArray[np.float6
 
 
 def checked(probability: Vector, records: int, peer: str) -> Vector:
-    """The probabilities, if they are one a record and in [0, 1].
-
-    Raises:
-        PeerFailedError: they are not.
-    """
+    """The probabilities, if they are one a record and in [0, 1]. Raises PeerFailedError: they are not."""
     if probability.shape != (records,) or not np.all((probability >= 0) & (probability <= 1)):
         raise PeerFailedError(f"{peer} gave no probability for each of {records} records")
     return probability

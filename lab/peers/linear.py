@@ -107,7 +107,7 @@ def shrunk_weights(covariance: Matrix, mean: Vector, noise: float, n: int) -> Ve
     """Posterior mean of w in mean = C w + e, e normal of covariance noise I + C / n, w of the likeliest variance.
 
     `covariance`: C, (p, p), positive semidefinite, not 0; `mean` (p,) noisy mean of y x; `noise`: variance of its
-    noise, positive; `n`: number of records.
+    noise, positive; n records.
     """
     values, vectors = np.linalg.eigh(covariance)
     values, turned = np.maximum(values, 0.0), vectors.T @ mean

@@ -42,8 +42,7 @@ class Odometer:
         total: to spend: epsilon, or the largest rho whose zCDP guarantee implies (epsilon, delta).
         spent: by OpenDP's maps, at most `total`.
 
-    Raises:
-        ValueError: epsilon or delta out of range.
+    Raises ValueError: epsilon or delta out of range.
     """
 
     def __init__(self, epsilon: float, delta: float) -> None:
@@ -188,15 +187,14 @@ def synthesise(
 ) -> tuple[Matrix, Labels]:
     """Private synthetic records.
 
-    `algorithm` is key of `ALGORITHMS`; `train` (n, p) private records; `labels` (n,) 0 or 1; `budget`: `epsilon`,
-    `delta` as of `Odometer`, and `seed` of the drawn rows, never of the noise.
+    `train` are (n, p) private records, `labels` (n,) 0 or 1; the budget has `epsilon` and `delta`, as of `Odometer`,
+    and `seed`, of the drawn rows, never of the noise.
 
     Returns:
         (m, p) records and (m,) labels; m is the noisy number of private records.
 
-    Raises:
-        ValueError: an unknown algorithm, or a budget out of range.
-        ArithmeticError: more would be spent than there is.
+    Raises ValueError: an unknown algorithm, or a budget out of range; ArithmeticError: more would be spent than there
+    is.
     """
     if algorithm not in ALGORITHMS:
         raise ValueError(f"no generator is called {algorithm!r}; there are {', '.join(ALGORITHMS)}")

@@ -83,11 +83,7 @@ class PeerTask:
         return int(np.random.SeedSequence([self.seed, zlib.crc32(self.peer.encode())]).generate_state(1)[0])
 
     def private_epsilon(self) -> float:
-        """Epsilon, where there must be one.
-
-        Raises:
-            ValueError: it is None.
-        """
+        """Epsilon, where there must be one. Raises ValueError: it is None."""
         if self.epsilon is None:
             raise ValueError(f"{self.peer} needs an epsilon")
         return self.epsilon

@@ -65,11 +65,7 @@ _SOURCE_STREAM, _ORACLE_STREAM = 1, 2
 
 
 def _more(size: int, wanted: int | None) -> int:
-    """How many records are wanted beyond the frozen ones.
-
-    Raises:
-        ValueError: fewer are wanted than those.
-    """
+    """How many records are wanted beyond the frozen ones. Raises ValueError: fewer are wanted than those."""
     if wanted is not None and wanted < size:
         raise ValueError(f"a draw has at least its frozen {size} records, not {wanted}")
     return 0 if wanted is None else wanted - size
@@ -244,8 +240,7 @@ LEAST_SHARE, LARGEST_SHARE = 0.1, 0.9
 def _records() -> tuple[tuple[str, ...], Records, Labels]:
     """Names (22), values (2126, 22) and labels (2126,) of the file's records, in its order; 1 is a normal state.
 
-    Raises:
-        DataUnavailableError: The workbook is not to be had.
+    Raises DataUnavailableError: the workbook is not to be had.
     """
     dataset = load_ctg()
     values = dataset.frame.select(dataset.attributes).to_numpy()

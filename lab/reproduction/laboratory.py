@@ -56,8 +56,7 @@ class StudyFound:
 def train_in_site(split: Split, options: Options, train: Trainer) -> Mlp:
     """Train the reference h*: the paper's network, in site, on the private records with their labels.
 
-    `split`: its private records, which also standardise the attributes, their labels, and its seed; `options`: of the
-    paper's strategies, of which those of networks count.
+    The private records also standardise the attributes; of the strategy's options those of networks count.
     """
     features = standardising_map(split.private)
     labels = split.private_labels.astype(np.float64)
@@ -69,9 +68,9 @@ def train_in_site(split: Split, options: Options, train: Trainer) -> Mlp:
 class Laboratory:
     """The records of one run: curators that answer from them, the learner's source, and the test records.
 
-    `split` is the run's records; its seed is that of the learner's networks, too; `reweight` is the learner asks the
-    masses first (Pb. 1); `options`: of the strategy, beside those that `StudySettings` gives: hidden, epochs,
-    batch_size, ; `noise_seed`: of the curators' noise, for debugging and comparison; None takes OpenDP's.
+    The split's seed is that of the learner's networks, too. With `reweight` the learner asks the masses first (Pb. 1).
+    `options` are the strategy's beside those of `StudySettings`: hidden, epochs, batch_size and others. A noise seed
+    is for debugging and comparison; without it noise is OpenDP's.
     """
 
     def __init__(

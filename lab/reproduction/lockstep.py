@@ -39,7 +39,7 @@ class StoppedError(Exception):
 class Lockstep:
     """The meeting point of `parties` threads.
 
-    `parties`: threads that will train, each within its `turn`.
+    Each thread trains within its `turn`.
     """
 
     def __init__(self, parties: int) -> None:

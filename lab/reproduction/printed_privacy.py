@@ -18,7 +18,7 @@ def error_ratio_epsilon(records: ArrayLike, scale: Fraction | float) -> NDArray[
 
     `max(1 / l, ln(1 + 1 / n) + n / ((n + 1) l))`, infinite at n = 0.
 
-    `records` is n, whole numbers >= 0; `scale`: l > 0.
+    Numbers of records n are whole and >= 0; the scale l is > 0.
 
     Returns:
         float64 of the shape of `records`.
@@ -34,8 +34,6 @@ def loss_at_bins(bins: Sequence[ArrayLike], scale: Fraction | float) -> float:
 
     A record is in one bin of each feature, so per feature the worst bin counts, and features add up. Adding a record
     to a bin of n costs epsilon(n), taking one away epsilon(n - 1): infinite where a bin holds 0 or 1 records.
-
-    `bins`: per feature, (bins,) exact numbers of records; `scale`: l > 0.
     """
     return math.fsum(
         float(np.max(error_ratio_epsilon(np.maximum(np.concatenate([n, n - 1]), 0), scale)))
@@ -52,7 +50,7 @@ def mass_ratio_epsilon(bins: Sequence[ArrayLike], scale: Fraction | float) -> fl
     * q / l: towards ratios at the ends of [0, 1], where each clipped tail, or the density beside it, moves by 1 / l;
     * q ln(1 + 1 / N) + (2 (N - n_j) / (N + 1)) / l: at the centres of the noise.
 
-    `bins`: per feature, (q,) exact numbers of records with the same sum N; `scale`: l > 0.
+    All features' numbers of records have the same sum N.
 
     Returns:
         The sum over features of the larger one, over all bins j, with one record more or one fewer; infinite for N

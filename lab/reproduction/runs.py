@@ -75,8 +75,6 @@ def chunks(experiment: str, setups: Mapping[str, Setup], seed: int, tasks: Seque
     """Tasks as they are computed: the dearest first, so that no process is left with a long one at the end.
 
     Which runs are computed together is the same whatever the number of processes.
-
-    `experiment` is key of `EXPERIMENTS`; `setups`: data set -> setup.
     """
     made = []
     for name in dict.fromkeys(task.problem for task in tasks):

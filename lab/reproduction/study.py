@@ -527,9 +527,8 @@ def part_of(name: str) -> Part:
 def check(order: Order) -> None:
     """Stop an order that cannot be done before any work.
 
-    Raises:
-        ConfigurationError: another epsilon, no run, or a folder that was begun with other seeds.
-        DataUnavailableError: the CTG records are not to be had.
+    Raises ConfigurationError: another epsilon, no run, or a folder that was begun with other seeds;
+    DataUnavailableError: the CTG records are not to be had.
     """
     if order.size.epsilons != STUDY.full.epsilons:
         raise ConfigurationError("the paper's epsilon is 1; leave --epsilon out")

@@ -55,8 +55,8 @@ class Lattice:
 def choose_bandwidth(records: Floats, folds: int = FOLDS, candidates: Sequence[float] = BANDWIDTHS) -> float:
     """The candidate under which records are likeliest given those of the other folds.
 
-    `records` (n, d) in the unit cube, in random order; `folds`: record i is of fold i mod folds; `candidates`:
-    deviations of the kernel, in increasing order.
+    Records (n, d) lie in the unit cube in random order; record i is of fold i mod `folds`. Candidates are deviations of
+    the kernel, in increasing order.
     """
     dimensions = records.shape[1]
     bins = BINS[dimensions]
@@ -143,8 +143,7 @@ def release(
 ) -> Floats:
     """Probabilities of the cells ** d cells of the unit cube under the released density.
 
-    `records` (n, d) in the unit cube; `epsilon`: of the whole density, under ordinary differential privacy; `rng`: of
-    the noise; this is a simulation.
+    Records (n, d) lie in the unit cube; epsilon is of the whole density, under ordinary differential privacy.
     """
     values = lattice_values(records, bandwidth, lattice.k)
     scale = noise_scale(lattice, bandwidth, len(records), records.shape[1], epsilon)

@@ -101,11 +101,7 @@ class Sampled(TaskCell, frozen=True):
 
 
 def compute_cell(task: Task) -> Sampled:
-    """One cell.
-
-    Raises:
-        ConfigurationError: no such domain; PeerUnavailableError: DPGAN's environment is not there.
-    """
+    """One cell. Raises ConfigurationError: no such domain; PeerUnavailableError: DPGAN's environment is not there."""
     target = target_of(task.problem, task.seed)
     box, cells = target.box, CELLS[target.box.dimensions]
     records = records_of(task.problem, task.seed)
@@ -236,9 +232,7 @@ def _dpgan(target: Target, records: Floats, task: Task) -> _Made:
 def gan_points(box: Box, records: Floats, epsilon: float, seed: int) -> Floats:
     """(GAN_POINTS, d) points of a generator trained on (n, d) records in the box, in the peers' environment.
 
-    Raises:
-        PeerUnavailableError: there is no peers' environment, or it lacks Opacus.
-        PeerFailedError: training failed.
+    Raises PeerUnavailableError: there is no peers' environment, or it lacks Opacus; PeerFailedError: training failed.
     """
     low, high = np.array(box.low), np.array(box.high)
     task = PeerTask(

@@ -109,10 +109,9 @@ class Target:
 def target_of(name: str, seed: int) -> Target:
     """A domain's target: "ring", "wide-ring", "mixture", "random-2d", or "random-1d-m" with m from 1 to 10.
 
-    `seed`: of where random Gaussians are placed, uniformly in [0, 1] in each coordinate.
+    The seed is of where random Gaussians are placed, uniformly in [0, 1] in each coordinate.
 
-    Raises:
-        ConfigurationError: there is no such domain.
+    Raises ConfigurationError: there is no such domain.
     """
     if name == RING:
         return _ring(name, RING_RADIUS, RING_VARIANCE, 4.0)

@@ -86,8 +86,7 @@ def spread_over(split: Split, sites: int) -> Split:
 
     `split`: of a problem where each record is a unit of its own; `sites`: 1 or more.
 
-    Raises:
-        ValueError: there are fewer records than sites, or a unit has several records.
+    Raises ValueError: there are fewer records than sites, or a unit has several records.
     """
     if split.units is not None:
         raise ValueError(f"units of {split.problem} have several records; these would go to different sites")

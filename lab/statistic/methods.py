@@ -104,7 +104,7 @@ Drawn = NDArray[np.float64]
 class Sample:
     """Records of one attribute, and a quantile to be told of them.
 
-    `values` (n,) of the attribute; `grid`: on which it is told; `estimand` is key of `ESTIMANDS`.
+    The quantile lies on `grid`; `estimand` is a key of `ESTIMANDS`.
     """
 
     def __init__(self, values: Drawn, grid: Grid, estimand: str, epsilon: Fraction, rng: np.random.Generator) -> None:

@@ -35,8 +35,7 @@ class Generator:
 def ours(split: Split, epsilon: Fraction) -> WeightedRecords:
     """The default strategy over real curators: the source's rows, weighted and softly labelled.
 
-    Raises:
-        WrongCostError: a ledger holds another sum than epsilon.
+    Raises WrongCostError: a ledger holds another sum than epsilon.
     """
     learned = make_study(split, DEFAULT_STRATEGY, {}, epsilon)
     estimate = learned.estimates[POOLED]

@@ -39,11 +39,7 @@ MEASURES = {
 
 @dataclass(frozen=True)
 class WeightedRecords:
-    """A data set, real or synthetic.
-
-    Raises:
-        ValueError: any of the above does not hold.
-    """
+    """A data set, real or synthetic. Raises ValueError: any of the above does not hold."""
 
     matrix: Matrix  # (n, p) float64, finite
     weights: Vector  # (n,) not negative, with a positive sum
@@ -83,8 +79,7 @@ def utility(
 ) -> dict[str, float]:
     """All measures of one data set.
 
-    `private` is the real records that it stands for; distances are to these; `test`: real records with hard labels,
-    for accuracies.
+    Distances are to the private records, accuracies on the test records, both real.
 
     Returns:
         Key of `MEASURES` -> value.
