@@ -13,10 +13,10 @@ import msgspec
 import numpy as np
 
 from curator_node.ledger import Caps, Ledger, Reservation, StudyKey, memory_ledger
-from curator_node.ledger.acts import hand_over
+from curator_node.ledger.book import hand_over
 from curator_node.ledger.branches import position_at
 from curator_node.ledger.sealing import Sealer
-from curator_node.ledger.storing import Row
+from curator_node.ledger.store import Row
 from expril.audit.witness.holding import hold
 from expril.audit.witness.keeping import MemoryState
 from expril.audit.witness.witnessing import EquivocationError, witness

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.common import NOW, Result, at_most, interleaved, median, spread
 from curator_node.ledger import Caps, Reservation, StudyKey
-from curator_node.ledger.files import create_ledger_file, open_ledger_file
+from curator_node.ledger.places import create_ledger_file, open_ledger_file
 from protocol.envelopes import SigningKey
 from protocol.kinds import QUERY_KINDS
 from protocol.kinds.counts import PlannedCounts

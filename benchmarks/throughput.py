@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from benchmarks.common import Result, at_least, bins_of, median, schema_of, spread, steward_of
-from curator_node.ledger.files import create_ledger_file, open_ledger_file
+from curator_node.ledger.places import create_ledger_file, open_ledger_file
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.site import Site, assemble_site, hold_records, now
 from learner_node.study.study import Study

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from curator_node.ledger import Account, Ledger, NotApprovedError, Reservation, StudyKey
-from curator_node.ledger.storing import Held, LedgerStore
+from curator_node.ledger.store import Held, LedgerStore
 from curator_node.ledger.studies import Decision
 from curator_node.policy import Policy
 from curator_node.records.schema_file import StewardFile

@@ -36,7 +36,7 @@ from curator_node.key_files import read_key, write_key
 from curator_node.kinds import ANSWERERS
 from curator_node.ledger import Ledger, memory_ledger
 from curator_node.ledger.checks import CheckedLedger, check
-from curator_node.ledger.files import create_ledger_file, open_ledger_file
+from curator_node.ledger.places import create_ledger_file, open_ledger_file
 from curator_node.mechanisms import NoiseSource, OpenDPNoise
 from curator_node.policy import Policy, doubts_about, read_policy
 from curator_node.proposals import undecided

@@ -20,7 +20,7 @@ from curator_node.daemon.policy_files import PolicyFiles
 from curator_node.daemon.service import Service
 from curator_node.daemon.settings import NODE_KEY, DaemonSettings, inside, ledger_of
 from curator_node.daemon.watch import Watch
-from curator_node.ledger.files import mark_path
+from curator_node.ledger.places import mark_path
 from curator_node.site import LEDGER, Site, open_site
 from protocol.errors import ExprilError
 

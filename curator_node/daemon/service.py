@@ -28,7 +28,7 @@ from curator_node.daemon.log import (
 from curator_node.daemon.policy_files import PolicyFiles
 from curator_node.daemon.settings import DaemonSettings
 from curator_node.daemon.watch import Watch, request_type
-from curator_node.ledger.storing import LedgerUnavailableError
+from curator_node.ledger.store import LedgerUnavailableError
 from curator_node.site import Site
 from protocol.errors import ExprilError
 from protocol.messages import TYPE_NAMES, Query

@@ -2,22 +2,19 @@
 
 What everybody must know to read one (entries, signed heads, terms) is in `protocol/ledger`.
 
-* `studies`: what is known of one study, request or answer
-* `learners`: what entries add up to by learner, over all keys of an enrolled one
-* `account`: what entries add up to
+* `studies`: what is known of one study, request, answer and learner
+* `account`: what all entries add up to
 * `branches`: what receipts and marks prove about entries that were lost
-* `restoring`: the same of the sum of a chain
+* `lost_spending`: what lost branches spent, and what is drawn under one charge
 * `marks`: a process's own forward-only mark, outside the database
 * `sealing`: encrypted positions in receipts
-* `storing`, `tables`, `store`: where entries and replies live
+* `tables`, `store`, `engines`, `upgrades`: where entries and replies live
+* `places`, `exports`: where a ledger lies, how one is made, opened and read
 * `checks`: reading a chain, and checking it entry by entry
 * `errors`: why a ledger says no
 * `chain`: a stored chain, appended to
-* `acts`: what a steward does: enrol, approve, resume, hand over to another key
-* `checkpointing`: a signed checkpoint, for witnesses
-* `book`: the ledger itself: here it is decided whether a reservation or a charge fits; answer, close, expire, resume
-* `files`: a ledger in a file or a database, with its mark
-* `view`: a ledger for its steward's eyes
+* `book`: the ledger itself: reserve, charge, answer, close, expire, and what a steward enters
+* `view`: a ledger for its steward's eyes, and the steward's commands
 """
 
 from curator_node.ledger.account import Account

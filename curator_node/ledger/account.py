@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import cast
 
 from curator_node.ledger.branches import Lost, position_at
-from curator_node.ledger.restoring import Trail, known, restored
+from curator_node.ledger.lost_spending import Trail, known, restored
 from curator_node.ledger.studies import (
     ZERO,
     Answer,

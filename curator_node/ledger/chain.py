@@ -15,7 +15,7 @@ from curator_node.ledger.branches import Lost, holds, stubs_of
 from curator_node.ledger.checks import load
 from curator_node.ledger.errors import HandedOverError
 from curator_node.ledger.marks import Evidence, Mark, Marked
-from curator_node.ledger.storing import AppendConflictError, LedgerStore, Replies, Row
+from curator_node.ledger.store import AppendConflictError, LedgerStore, Replies, Row
 from curator_node.ledger.studies import StudyKey
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from curator_node.ledger.account import Account
-from curator_node.ledger.storing import LedgerStore, Row
+from curator_node.ledger.store import LedgerStore, Row
 from curator_node.ledger.studies import state_key
 from protocol.envelopes import digest
 from protocol.errors import ConfigurationError, ExprilError

@@ -5,7 +5,7 @@ The same ledger gives the same bytes, from whatever database it comes.
 
 from pathlib import Path
 
-from curator_node.ledger.storing import LedgerStore, Row
+from curator_node.ledger.store import LedgerStore, Row
 from protocol.envelopes import digest
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.ledger.entries import LedgerCorruptError

@@ -1,15 +1,144 @@
 """Where a ledger is: a SQLite file, an export, or a database's URL; told without a password, and read."""
 
+import shutil
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
+from curator_node.ledger.book import Ledger
+from curator_node.ledger.chain import create_ledger
 from curator_node.ledger.checks import Evidence, StoredLedger
-from curator_node.ledger.engines import read_url, told
+from curator_node.ledger.engines import read_url, require_sqlite, told
 from curator_node.ledger.exports import is_export, read_export
-from curator_node.ledger.reading import read_ledger_file
-from curator_node.ledger.store import DatabaseStore
+from curator_node.ledger.marks import FileMark
+from curator_node.ledger.store import DatabaseStore, LedgerUnavailableError, read_only_url, sqlite_url
+from expril.files import new_file, private_draft
+from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
+
+
+@contextmanager
+def read_ledger_file(path: Path, *, log: bool = True) -> Iterator[DatabaseStore]:
+    """Open a ledger that is only read.
+
+    One that a process serves is read with its write-ahead log, in place. A log that nobody serves any more, as in a
+    copy of a folder, could only be read by writing beside it, so file and log are copied first.
+
+    Args:
+        path: of the ledger.
+        log: whether what stands in the log belongs to the ledger.
+
+    Raises:
+        ConfigurationError: not a ledger, or it cannot be copied.
+    """
+    require_sqlite(path)
+    wal, shared = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))
+    if not log or not wal.is_file() or not wal.stat().st_size:
+        yield from _opened(path, log=False)
+    elif shared.is_file():
+        yield from _opened(path, log=True)
+    else:
+        with tempfile.TemporaryDirectory() as place:
+            copy = Path(place) / "copy"
+            shutil.copyfile(path, copy)
+            shutil.copyfile(wal, copy.with_name("copy-wal"))
+            yield from _opened(copy, log=True)
+
+
+def _opened(path: Path, *, log: bool) -> Iterator[DatabaseStore]:
+    try:
+        store = DatabaseStore(read_only_url(path, log=log))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: {error}") from None
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+NEVER_ANEW = "a ledger is never made anew"
+
+
+def mark_path(ledger: Path) -> Path:
+    """Where the mark is kept unless the steward says otherwise: `NAME.mark` beside `NAME.ledger`."""
+    return ledger.with_name(ledger.name.removesuffix(".ledger") + ".mark")
+
+
+def create_ledger_file(
+    path: Path | str, key: SigningKey, *, now: int, mark: Path | None = None, note: str = ""
+) -> None:
+    """Make a new ledger, and its mark: both of them whole, or none.
+
+    Args:
+        path: a SQLite file, or a database's URL.
+        key: the curator's.
+        now: the time.
+        mark: None takes the one beside the file.
+        note: kept in the ledger.
+
+    Raises:
+        ConfigurationError: the ledger or its mark exists, or cannot be made, or a URL comes without a mark.
+    """
+    url, where = places(path, mark)
+    with ExitStack() as drafts:
+        if isinstance(path, Path):
+            url = sqlite_url(drafts.enter_context(private_draft(path, rule=NEVER_ANEW)))
+        draft = drafts.enter_context(new_file(where, rule=NEVER_ANEW))
+        try:
+            with ExitStack() as opened:
+                store = DatabaseStore(url, create=True)
+                opened.callback(store.close)
+                held = open_mark(draft, key)
+                opened.callback(held.close)
+                create_ledger(store, key, held, now=now, note=note)
+        except (OSError, ConfigurationError, LedgerUnavailableError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            named = f" {path}" if isinstance(path, Path) else ""  # a URL may hold a password
+            raise ConfigurationError(f"cannot make the ledger{named}: {why}; nothing of it was kept") from None
+
+
+def open_ledger_file(
+    path: Path | str, key: SigningKey, *, mark: Path | None = None, first: SigningKey | None = None
+) -> Ledger:
+    """Open a ledger to serve from it.
+
+    Args:
+        path: a SQLite file, or a database's URL.
+        key: the curator's.
+        mark: this process's; None takes the one beside the file.
+        first: the curator's first key, where it has had others; the mark's own key is derived from it.
+
+    Raises:
+        ConfigurationError: there is none, it is another curator's, another process holds the mark, or a URL comes
+            without a mark.
+        LedgerCorruptError: its chain does not fit together.
+    """
+    url, where = places(path, mark)
+    with ExitStack() as opened:
+        store = DatabaseStore(url)
+        opened.callback(store.close)
+        held = open_mark(where, first or key)
+        opened.callback(held.close)
+        ledger = Ledger(store, key=key, mark=held)
+        opened.pop_all()
+    return ledger
+
+
+def open_mark(path: Path, key: SigningKey) -> FileMark:
+    """The mark of a process that serves for the curator whose first key this is."""
+    return FileMark(path, key.derive("ledger mark"))
+
+
+def places(path: Path | str, mark: Path | None) -> tuple[Any, Path]:
+    """URL of a ledger, and where its mark is kept."""
+    if isinstance(path, Path):
+        return sqlite_url(path), mark or mark_path(path)
+    if mark is None:
+        raise ConfigurationError("a ledger that is no file has no mark beside it; say where the mark is kept")
+    return path, mark
+
 
 Place = Path | str
 """A file, or a database's URL."""

@@ -8,7 +8,7 @@ from fractions import Fraction
 from curator_node.announcement import announced
 from curator_node.enrolled import EnrolledLearner
 from curator_node.ledger import Account, Ledger, StudyKey
-from curator_node.ledger.storing import Held
+from curator_node.ledger.store import Held
 from curator_node.policy import Policy
 from curator_node.proposals import undecided
 from curator_node.records.schema_file import StewardFile

@@ -27,9 +27,8 @@ from curator_node.daemon.settings import (
 from curator_node.identities import Keys
 from curator_node.kinds import ANSWERERS
 from curator_node.ledger.checks import check as check_ledger
-from curator_node.ledger.files import mark_path
 from curator_node.ledger.marks import read_mark
-from curator_node.ledger.places import read_store, told_place
+from curator_node.ledger.places import mark_path, read_store, told_place
 from curator_node.policy import Policy, doubts_about
 from curator_node.records.dataset import unit_names
 from curator_node.records.files import read_records

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from curator_node.daemon.node_key import write_node_key
 from curator_node.daemon.settings import DAEMON, NODE_KEY, NODE_PUBLIC, read_settings
 from curator_node.key_files import read_key, write_key
-from curator_node.ledger.files import create_ledger_file, mark_path
+from curator_node.ledger.places import create_ledger_file, mark_path
 from curator_node.policy import read_policy
 from curator_node.records.schema_file import SCHEMA, read_steward_file
 from curator_node.site import KEY, LEDGER, POLICY, RECORDS, now

@@ -10,9 +10,8 @@ from curator_node.ledger import Account, StudyKey
 from curator_node.ledger.chain import marked_at_end
 from curator_node.ledger.checks import check_evidence
 from curator_node.ledger.exports import export_ledger
-from curator_node.ledger.files import NEVER_ANEW, open_mark
 from curator_node.ledger.marks import read_mark
-from curator_node.ledger.places import Place, read_evidence, read_store, told_place
+from curator_node.ledger.places import NEVER_ANEW, Place, open_mark, read_evidence, read_store, told_place
 from curator_node.ledger.sealing import Sealer
 from curator_node.receipts import Receipts
 from expril.files import new_file, write_new

@@ -14,7 +14,7 @@ from curator_node.daemon.settings import ledger_of, read_settings
 from curator_node.ledger import Account
 from curator_node.ledger.checks import load
 from curator_node.ledger.places import read_store
-from curator_node.ledger.storing import LedgerStore
+from curator_node.ledger.store import LedgerStore
 from curator_node.proposals import undecided
 from curator_node.site import LEDGER, now, policy_of
 from protocol.errors import ConfigurationError

@@ -14,8 +14,7 @@ import polars as pl
 
 from curator_node.ledger import memory_ledger
 from curator_node.ledger.checks import CheckedLedger, check
-from curator_node.ledger.files import create_ledger_file, open_ledger_file
-from curator_node.ledger.reading import read_ledger_file
+from curator_node.ledger.places import create_ledger_file, open_ledger_file, read_ledger_file
 from curator_node.ledger.store import backup
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.records.schema_file import StewardFile

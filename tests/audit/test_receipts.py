@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from curator_fakes import NOW, Learner, key, mass_body, open_curator, plan_of
-from curator_node.ledger.acts import hand_over
+from curator_node.ledger.book import hand_over
 from curator_node.ledger.exports import export_ledger
 from curator_node.ledger.store import MemoryStore
 from expril.audit.recompute import recompute

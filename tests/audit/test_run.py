@@ -20,8 +20,7 @@ from absent import in_one_process
 from curator_node.ledger import Caps, Reservation
 from curator_node.ledger.checks import check
 from curator_node.ledger.exports import export_ledger
-from curator_node.ledger.files import create_ledger_file, open_ledger_file
-from curator_node.ledger.reading import read_ledger_file
+from curator_node.ledger.places import create_ledger_file, open_ledger_file, read_ledger_file
 from curator_node.ledger.store import DatabaseStore, read_only_url
 from expril.audit.recompute import read_pins, recompute
 from expril.audit.recompute.ledgers import read_ledger

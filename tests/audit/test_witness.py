@@ -13,7 +13,7 @@ from test_rotation import rotate, toml
 from benchmarks.histories import HONEST, LIES, play
 from curator_fakes import Clock, frame_of, key, policy, steward_file
 from curator_node.key_files import read_key
-from curator_node.ledger.files import open_ledger_file
+from curator_node.ledger.places import open_ledger_file
 from curator_node.site import create_site
 from expril.audit.witness import EquivocationError, hold, open_state, witness
 from expril.audit.witness.keeping import MemoryState

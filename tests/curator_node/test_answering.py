@@ -13,8 +13,7 @@ from curator_fakes import NOW, CountingEntropy, Learner, dataset, key, message_o
 from curator_node.answering import Seat
 from curator_node.identities import FormerKey, Keys
 from curator_node.ledger import create_ledger
-from curator_node.ledger.acts import hand_over
-from curator_node.ledger.book import Ledger
+from curator_node.ledger.book import Ledger, hand_over
 from curator_node.ledger.checks import check
 from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.sealing import StateSealer

@@ -23,8 +23,7 @@ from curator_node import proposals
 from curator_node.curator import Curator
 from curator_node.enrolled import EnrolledKey, EnrolledLearner
 from curator_node.ledger.checks import check, load
-from curator_node.ledger.store import DatabaseStore, MemoryStore, sqlite_url
-from curator_node.ledger.storing import Held
+from curator_node.ledger.store import DatabaseStore, Held, MemoryStore, sqlite_url
 from curator_node.steward.approval import find, summary, waiting
 from protocol.errors import ConfigurationError
 from protocol.kinds import QUERY_KINDS

@@ -8,8 +8,7 @@ import pytest
 from curator_fakes import Clock, Learner, ledger_over, open_curator, plan_of, policy
 from curator_node.daemon.bell import KEPT, Bell
 from curator_node.ledger import StudyKey
-from curator_node.ledger.store import DatabaseStore, MemoryStore, sqlite_url
-from curator_node.ledger.storing import LedgerUnavailableError
+from curator_node.ledger.store import DatabaseStore, LedgerUnavailableError, MemoryStore, sqlite_url
 from curator_node.site import Site
 from protocol.refusals import RefusalCode
 from waiting import wait_for

@@ -14,7 +14,7 @@ from curator_node.daemon.fleet import Parcel
 from curator_node.daemon.log import Event
 from curator_node.daemon.service import Service
 from curator_node.daemon.settings import DaemonSettings
-from curator_node.ledger.storing import LedgerUnavailableError
+from curator_node.ledger.store import LedgerUnavailableError
 from protocol.errors import ConfigurationError
 from waiting import wait_for
 

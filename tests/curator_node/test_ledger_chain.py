@@ -33,9 +33,8 @@ from curator_node.ledger import Account, Ledger, create_ledger
 from curator_node.ledger.branches import POSITION_BYTES, Lost, pack, position_at, stubs_of, unpack
 from curator_node.ledger.chain import marked_at_end
 from curator_node.ledger.checks import check, load
-from curator_node.ledger.files import create_ledger_file, mark_path, open_ledger_file, open_mark
 from curator_node.ledger.marks import FIRST_SLOT, SLOT, Marked, MemoryMark
-from curator_node.ledger.reading import read_ledger_file
+from curator_node.ledger.places import create_ledger_file, mark_path, open_ledger_file, open_mark, read_ledger_file
 from curator_node.ledger.sealing import Sealer
 from curator_node.ledger.store import DatabaseStore, MemoryStore, backup, read_only_url, sqlite_url
 from protocol.envelopes import digest
@@ -711,9 +710,9 @@ def test_a_ledger_is_made_whole_or_not_at_all(file, monkeypatch):
         raise KeyboardInterrupt
 
     for place, fault, raised in (
-        ("curator_node.ledger.files.create_ledger", fail, ConfigurationError),
+        ("curator_node.ledger.places.create_ledger", fail, ConfigurationError),
         ("curator_node.ledger.marks.os.pwrite", fail, ConfigurationError),
-        ("curator_node.ledger.files.create_ledger", interrupt, KeyboardInterrupt),
+        ("curator_node.ledger.places.create_ledger", interrupt, KeyboardInterrupt),
     ):
         with monkeypatch.context() as patched:
             patched.setattr(place, fault)

@@ -13,15 +13,13 @@ from test_site import DECLARED, toml
 
 from curator_fakes import ROWS, Learner, frame_of, key, mass_body, plan_of, policy
 from curator_node.key_files import read_key
-from curator_node.ledger.checkpointing import write_checkpoint
 from curator_node.ledger.checks import check
 from curator_node.ledger.engines import reason_of
 from curator_node.ledger.exports import export_ledger
-from curator_node.ledger.files import create_ledger_file, open_ledger_file
-from curator_node.ledger.places import ledger_place, read_store, told_place
-from curator_node.ledger.store import DatabaseStore, backup
-from curator_node.ledger.storing import AppendConflictError, LedgerUnavailableError, Row
+from curator_node.ledger.places import create_ledger_file, ledger_place, open_ledger_file, read_store, told_place
+from curator_node.ledger.store import AppendConflictError, DatabaseStore, LedgerUnavailableError, Row, backup
 from curator_node.ledger.tables import ENTRIES
+from curator_node.ledger.view import write_checkpoint
 from curator_node.site import KEY, create_site, now, open_site
 from curator_node.steward.standing import join
 from postgres import carried_programs, postgres_server

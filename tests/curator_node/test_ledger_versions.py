@@ -14,10 +14,9 @@ from alembic.migration import MigrationContext
 from test_ledger import CURATOR, spend
 
 from curator_node.ledger.checks import check
-from curator_node.ledger.files import create_ledger_file, open_ledger_file
-from curator_node.ledger.places import read_store
+from curator_node.ledger.places import create_ledger_file, open_ledger_file, read_store
 from curator_node.ledger.tables import METADATA, VERSIONS
-from curator_node.ledger.upgrading import alembic_config, revisions, upgrade
+from curator_node.ledger.upgrades import alembic_config, revisions, upgrade
 from protocol.errors import ConfigurationError
 
 ROOT = Path(__file__).resolve().parents[2]

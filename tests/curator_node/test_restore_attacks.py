@@ -18,13 +18,12 @@ from test_restores import audited
 
 from curator_fakes import NOW, Learner, key, open_curator, opened, plan_of
 from curator_node.ledger import HaltedError, Reservation, StudyKey
-from curator_node.ledger.acts import hand_over
+from curator_node.ledger.book import hand_over
 from curator_node.ledger.branches import pack, position_at, stubs_of
 from curator_node.ledger.checks import load
-from curator_node.ledger.files import create_ledger_file, open_ledger_file
 from curator_node.ledger.marks import FIRST_SLOT, SLOT, Evidence, FileMark, Marked, read_mark
-from curator_node.ledger.store import DatabaseStore, MemoryStore, backup, sqlite_url
-from curator_node.ledger.storing import LedgerUnavailableError
+from curator_node.ledger.places import create_ledger_file, open_ledger_file
+from curator_node.ledger.store import DatabaseStore, LedgerUnavailableError, MemoryStore, backup, sqlite_url
 from protocol.envelopes import digest
 from protocol.errors import ConfigurationError
 from protocol.kinds import QUERY_KINDS

@@ -33,8 +33,8 @@ from curator_node.key_files import write_key
 from curator_node.ledger import Caps, Ledger, create_ledger
 from curator_node.ledger.chain import Chain, marked_at_end
 from curator_node.ledger.checks import load
-from curator_node.ledger.files import create_ledger_file, open_ledger_file
 from curator_node.ledger.marks import MemoryMark
+from curator_node.ledger.places import create_ledger_file, open_ledger_file
 from curator_node.ledger.store import DatabaseStore, MemoryStore, sqlite_url
 from curator_node.site import assemble_site
 from expril.audit.recompute.bounds import Bounds

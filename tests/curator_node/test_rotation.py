@@ -24,11 +24,10 @@ from curator_fakes import (
 from curator_fakes import policy as policy_for
 from curator_node.daemon.folder import answer_folder
 from curator_node.ledger import HandedOverError, Ledger, create_ledger
-from curator_node.ledger.acts import hand_over
+from curator_node.ledger.book import hand_over
 from curator_node.ledger.checks import check, load
 from curator_node.ledger.marks import MemoryMark
-from curator_node.ledger.store import DatabaseStore, MemoryStore, sqlite_url
-from curator_node.ledger.storing import Row
+from curator_node.ledger.store import DatabaseStore, MemoryStore, Row, sqlite_url
 from curator_node.site import create_site, open_site
 from curator_node.steward import keyring
 from protocol.carriage import REQUESTS, SUFFIX

@@ -14,10 +14,10 @@ import pytest
 from curator_fakes import NOW, CountingEntropy, dataset, key, ledger_over, message_of
 from curator_node.identities import FormerKey
 from curator_node.ledger import Ledger
-from curator_node.ledger.acts import hand_over
+from curator_node.ledger.book import hand_over
 from curator_node.ledger.checks import check, load
-from curator_node.ledger.files import create_ledger_file, open_ledger_file
 from curator_node.ledger.marks import Marked, MemoryMark
+from curator_node.ledger.places import create_ledger_file, open_ledger_file
 from curator_node.ledger.sealing import StateSealer
 from curator_node.ledger.store import DatabaseStore, MemoryStore, backup, sqlite_url
 from curator_node.ledger.studies import StudyKey, state_key

@@ -5,7 +5,7 @@ import pytest
 
 from curator_fakes import NOW, ROWS, frame_of, key, ledger_over, policy, steward_file
 from curator_node.key_files import read_key
-from curator_node.ledger.files import create_ledger_file, open_ledger_file
+from curator_node.ledger.places import create_ledger_file, open_ledger_file
 from curator_node.ledger.view import read
 from curator_node.policy import read_policy
 from curator_node.records.schema_file import SCHEMA

@@ -10,7 +10,7 @@ import pytest
 from curator_fakes import ROWS, Clock, Learner, ZeroNoise, frame_of, key, opened, plan_of, policy, steward_file
 from curator_node.key_files import write_key
 from curator_node.ledger import memory_ledger
-from curator_node.ledger.files import create_ledger_file
+from curator_node.ledger.places import create_ledger_file
 from curator_node.records.files import read_records
 from curator_node.site import (
     KEY,

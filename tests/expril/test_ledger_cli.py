@@ -8,7 +8,7 @@ from test_ledger import LEARNERS, THIRTIETH, key_of, spend
 from curator_fakes import NOW, key
 from curator_node.key_files import read_key
 from curator_node.ledger.branches import Lost
-from curator_node.ledger.files import mark_path, open_ledger_file
+from curator_node.ledger.places import mark_path, open_ledger_file
 from protocol.ledger.entries import Position, Suspect
 from steward_commands import TERMS, made, run
 

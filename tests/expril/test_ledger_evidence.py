@@ -9,7 +9,7 @@ from test_ledger import LEARNERS, key_of, spend
 from curator_fakes import NOW, key
 from curator_node.key_files import read_key
 from curator_node.ledger.exports import is_export, read_export
-from curator_node.ledger.files import open_ledger_file
+from curator_node.ledger.places import open_ledger_file
 from curator_node.ledger.sealing import Sealer
 from curator_node.receipts import Receipts
 from protocol.codec import decode, encode

@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from absent import in_one_process
-from curator_node.ledger.files import create_ledger_file
+from curator_node.ledger.places import create_ledger_file
 from expril.commands import faults, terminal
 from expril.commands.app import app
 from protocol.envelopes import SigningKey

@@ -16,7 +16,7 @@ from curator_node.ledger import (
     StudyKey,
     create_ledger,
 )
-from curator_node.ledger.acts import hand_over
+from curator_node.ledger.book import hand_over
 from curator_node.ledger.branches import Lost
 from curator_node.ledger.errors import BoundElsewhereError
 from curator_node.ledger.marks import MemoryMark

@@ -60,7 +60,7 @@ class _KillingStore:
 
 def _live(name, sites, file, entry, request):
     from curator_fakes import key
-    from curator_node.ledger.files import open_ledger_file
+    from curator_node.ledger.places import open_ledger_file
     from pooled import rules_of, site_of
 
     ledger = open_ledger_file(file, key(name))

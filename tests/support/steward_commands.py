@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 from curator_fakes import NOW, key
 from curator_node.key_files import read_key
-from curator_node.ledger.files import open_ledger_file
+from curator_node.ledger.places import open_ledger_file
 from expril.commands.app import app
 from protocol.envelopes import LABEL
 from protocol.ledger.terms import ledger_terms

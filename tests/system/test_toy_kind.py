@@ -25,7 +25,7 @@ from curator_fakes import (
 )
 from curator_node.kinds import ANSWERERS
 from curator_node.ledger.checks import check
-from curator_node.ledger.files import create_ledger_file, open_ledger_file
+from curator_node.ledger.places import create_ledger_file, open_ledger_file
 from curator_node.ledger.store import DatabaseStore, MemoryStore, sqlite_url
 from curator_node.ledger.studies import StudyKey, state_key
 from curator_node.mechanisms import OpenDPNoise
@@ -455,7 +455,7 @@ SERVE = """
 import sys
 from pathlib import Path
 from curator_fakes import key
-from curator_node.ledger.files import open_ledger_file
+from curator_node.ledger.places import open_ledger_file
 from curator_node.mechanisms import OpenDPNoise
 from toy.curators import toy_curator
 curator = toy_curator(ledger=open_ledger_file(Path(sys.argv[1]), key("basel")), noise=OpenDPNoise())

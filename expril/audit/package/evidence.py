@@ -15,7 +15,7 @@ import msgspec
 
 from curator_node.ledger.engines import is_sqlite
 from curator_node.ledger.exports import export_ledger
-from curator_node.ledger.reading import read_ledger_file
+from curator_node.ledger.places import read_ledger_file
 from expril.audit.package.manifest import as_json, read_bytes
 from expril.audit.recompute import Pins, Recomputed, recompute
 from expril.audit.recompute.evidence import read_plain

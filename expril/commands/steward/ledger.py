@@ -229,7 +229,7 @@ def ledger_upgrade(ledger: OneLedger) -> None:
     with plain_errors():
         from curator_node.ledger.places import ledger_place, told_place
         from curator_node.ledger.tables import VERSIONS
-        from curator_node.ledger.upgrading import upgrade
+        from curator_node.ledger.upgrades import upgrade
 
         where = ledger_place(ledger)
         version, copy = upgrade(where)
@@ -254,8 +254,8 @@ def ledger_checkpoint(
     """Sign how many entries a ledger has and the root over them, for a witness. Exit 1: halted, rolled back, edited."""
     with plain_errors():
         from curator_node.key_files import read_key
-        from curator_node.ledger.checkpointing import write_checkpoint
         from curator_node.ledger.places import ledger_place
+        from curator_node.ledger.view import write_checkpoint
         from curator_node.steward.keyring import first_key
         from protocol.ledger.checkpoints import CheckpointError
         from protocol.ledger.notes import PLAIN, verifier_key
