@@ -18,7 +18,6 @@ from expril.files import new_file, private_draft
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 
-
 Place = Path | str
 """A file, or a database's URL."""
 

@@ -29,7 +29,6 @@ from protocol.ledger.merkle import Tree
 from protocol.messages import NOBODY
 from protocol.rationals import parse_rational, shorten, written_exactly
 
-
 LOWER_BOUND = (
     "this is a lower bound: what was charged after the newest position seen is not in it; ask every learner for its "
     "newest receipt"
