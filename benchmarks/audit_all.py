@@ -5,7 +5,7 @@ import resource
 import time
 
 from benchmarks.common import Result, at_most
-from expril.audit.attack.everything import audit_everything
+from expril.audit.attack.whole_audit import audit_everything
 
 CORES = 2
 MOST_SECONDS = 120.0

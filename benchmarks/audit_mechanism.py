@@ -10,8 +10,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from benchmarks.common import Result, at_least, at_most
 from expril.audit.attack.calibration import calibrate
-from expril.audit.attack.checks import path_checks
 from expril.audit.attack.controls.curators import PATH_CONTROLS, audit_path_control
+from expril.audit.attack.handle_checks import path_checks
 from expril.audit.attack.kinds import audit_kind, kinds_to_audit
 
 DRAWS = 100_000

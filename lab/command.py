@@ -6,15 +6,17 @@ from typing import Annotated
 
 import typer
 
-from expril.commands.options import Jobs, Workers, who_computes
 from expril.commands.terminal import (
     MOST_REPEATS,
     MOST_SEED,
+    Jobs,
     Json,
     LargeEpsilon,
+    Workers,
     plain_errors,
     print_json,
     say,
+    who_computes,
     wide_console,
     work_bar,
 )

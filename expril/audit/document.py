@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any, NamedTuple
 
-from expril.audit.attack.mirror import paper_law, paper_words, picture
+from expril.audit.attack.mirror_plot import paper_law, paper_words, picture
 from expril.audit.recompute import Recomputed
 from expril.audit.results import (
     Attack,

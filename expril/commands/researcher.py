@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from expril.commands.faults import WRONG, Fault
-from expril.commands.options import By, Kept
 from expril.commands.terminal import (
     MOST_REPEATS,
     MOST_SEED,
+    WRONG,
+    By,
+    Fault,
     Json,
+    Kept,
     LargeEpsilon,
     bars,
     plain_errors,

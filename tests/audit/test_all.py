@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from audit_results import audit, blog, check, control, kind, study
-from expril.audit.attack import everything
-from expril.audit.attack.everything import FALSE_ALARMS, Attempt, play, tasks_of
-from expril.audit.files import read_result
+from expril.audit.attack import whole_audit as everything
+from expril.audit.attack.whole_audit import FALSE_ALARMS, Attempt, play, tasks_of
+from expril.audit.results import read_result
 from expril.commands.app import app
 from protocol.errors import ConfigurationError
 from simulations.campaign.store import Store

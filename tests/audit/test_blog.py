@@ -5,7 +5,7 @@ import math
 import pytest
 from scipy.stats import binom
 
-from expril.audit.attack.blog import EPSILONS, THRESHOLD, expected_above, play_blog
+from expril.audit.attack.zumel_game import EPSILONS, THRESHOLD, expected_above, play_blog
 from protocol.errors import ConfigurationError
 
 

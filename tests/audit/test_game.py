@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
 from expril.audit.attack.controls.mechanisms import CLEAN, audit_control
-from expril.audit.attack.game import breaks, loss_bound, play, verdict_of
-from expril.audit.attack.game.search import choose_events
-from expril.audit.attack.game.statistics import fit_cells, hash_rows, last_bit
+from expril.audit.attack.game import breaks, choose_events, loss_bound, play, verdict_of
+from expril.audit.attack.game_statistics import fit_cells, hash_rows, last_bit
 from protocol.errors import ConfigurationError
 from protocol.noise import DiscreteLaplace
 

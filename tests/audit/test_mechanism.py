@@ -16,13 +16,12 @@ import pytest
 
 from curator_node.answering import Answered
 from curator_node.kinds import ANSWERERS
-from expril.audit.attack import checks
-from expril.audit.attack import pairs as searching
-from expril.audit.attack.checks import path_checks
+from expril.audit.attack import handle_checks as checks
+from expril.audit.attack import kinds as searching
 from expril.audit.attack.controls.curators import PATH_CONTROLS, audit_path_control, paper_ratio_loss
 from expril.audit.attack.controls.parts import QuickNoise, rows_that_blas_changed
-from expril.audit.attack.kinds import audit_kind, chosen_kinds, kinds_to_audit
-from expril.audit.attack.pairs import score_of, search, values_of
+from expril.audit.attack.handle_checks import path_checks
+from expril.audit.attack.kinds import audit_kind, chosen_kinds, kinds_to_audit, score_of, search, values_of
 from expril.audit.kinds.answer_path import FAILED, AnswerPath, NoNoise
 from expril.audit.kinds.exact import enumerate_loss
 from expril.audit.kinds.invented import Neighbours, held, plain_record, table_of
@@ -42,8 +41,7 @@ SURE, STRICT = 1e-9, 0.01
 ROOT = Path(__file__).parents[2]
 OF_NO_KIND = (
     "attack/kinds",
-    "attack/checks",
-    "attack/pairs",
+    "attack/handle_checks",
     "kinds/exact",
     "kinds/invented",
     "kinds/answer_path",

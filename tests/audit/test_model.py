@@ -9,7 +9,7 @@ import pytest
 from curator_node.answering import Answered
 from curator_node.kinds.model import MODEL
 from expril.audit.attack.controls.parts import QuickNoise
-from expril.audit.attack.pairs import search
+from expril.audit.attack.kinds import search
 from expril.audit.kinds.answer_path import AnswerPath, NoNoise
 from expril.audit.kinds.exact import enumerate_loss
 from protocol.codec import encode

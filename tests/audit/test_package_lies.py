@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 from audit_results import audit, full_audit, kind
-from expril.audit.files import as_object
 from expril.audit.package.checking import check_package
 from expril.audit.package.deployment import total_epsilon
 from expril.audit.package.evidence import collect, replay
@@ -21,6 +20,7 @@ from expril.audit.package.people import Facts
 from expril.audit.package.worlds import not_private, spent_by_curators
 from expril.audit.package.writing import write_package
 from expril.audit.recompute.sums import Sum
+from expril.audit.results import as_object
 from protocol.envelopes import LABEL, SigningKey
 from protocol.errors import ConfigurationError
 from protocol.kinds.counts import PlannedCounts

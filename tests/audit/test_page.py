@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from audit_results import HOSTILE, attack, audit, blog, check, control, kind, laplace, spread, study
 from expril.audit import document as words
-from expril.audit.attack import mirror as pictures
+from expril.audit.attack import mirror_plot as pictures
 from expril.audit.document import SpentRow, audit_document
-from expril.audit.files import as_object, decode_result, read_result, write_result
-from expril.audit.results import AuditResult, Spread
+from expril.audit.results import AuditResult, Spread, as_object, decode_result, read_result, write_result
 from expril.report.page import as_page
 from page_outline import Outline
 from protocol.errors import ConfigurationError

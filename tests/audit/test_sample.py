@@ -13,8 +13,8 @@ from curator_fakes import Learner as FakeLearner
 from curator_fakes import dataset, mass_body, open_curator, planned, policy
 from curator_node.kinds.sample import density_of
 from curator_node.ledger.store import MemoryStore
-from expril.audit.attack.controls.answerers import walk_truth
 from expril.audit.attack.controls.curators import audit_path_control
+from expril.audit.attack.controls.parts import walk_truth
 from expril.audit.attack.game import breaks, play
 from expril.audit.attack.kinds import audit_kind, examples_of
 from expril.audit.kinds.answer_path import AnswerPath

@@ -21,13 +21,10 @@ from audit_results import full_audit
 from curator_fakes import key
 from curator_node.kinds import ANSWERERS
 from curator_node.ledger.exports import export_ledger
-from expril.audit.attack.controls.answerers import known_keys_path
 from expril.audit.attack.controls.mechanisms import CONTROLS, audit_control
-from expril.audit.attack.controls.parts import QuickNoise
-from expril.audit.attack.kinds import audit_kind
-from expril.audit.attack.pairs import search
+from expril.audit.attack.controls.parts import QuickNoise, known_keys_path
+from expril.audit.attack.kinds import audit_kind, search
 from expril.audit.document import audit_document, headline
-from expril.audit.files import as_object, decode_result
 from expril.audit.kinds.answer_path import AnswerPath, NoNoise
 from expril.audit.kinds.exact import (
     KnownShares,
@@ -45,7 +42,7 @@ from expril.audit.package.judged import judge
 from expril.audit.package.worlds import spent_by_curators
 from expril.audit.recompute import recompute
 from expril.audit.recompute.ledger import audit_ledger
-from expril.audit.results import ColluderLoss
+from expril.audit.results import ColluderLoss, as_object, decode_result
 from expril.audit.tables import sum_table
 from expril.report.page import as_page
 from expril.report.terminal import as_terminal

@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from expril.audit.attack import pairs as searching
-from expril.audit.attack.controls import answerers as broken
+from expril.audit.attack import kinds as searching
+from expril.audit.attack.controls import parts as broken
 from expril.audit.attack.controls.curators import audit_path_control
 from expril.audit.attack.controls.parts import QuickNoise
 from expril.audit.attack.game import breaks
@@ -38,7 +38,7 @@ def test_noise_by_local_sensitivity_is_caught():
     path, (one, two) = broken.local_path(), broken.local_pair().both
     assert path.claimed == 1
     assert set(path.draws(two, FEW, 1).ravel().tolist()) == {3}
-    assert len(set(path.draws(one, FEW, 1).ravel().tolist())) == broken.STEPS + 1
+    assert len(set(path.draws(one, FEW, 1).ravel().tolist())) == broken.AXIS_STEPS + 1
 
 
 def test_local_sensitivity_is_as_far_as_one_record_moves_a_median():

@@ -24,9 +24,9 @@ from curator_node.ledger.store import MemoryStore
 from curator_node.policy import read_policy
 from curator_node.records.schema_file import read_steward_file
 from curator_node.site import assemble_site, hold_records, temporary_site
-from expril.audit.attack.controls.rounded_counts import CountService
 from expril.audit.attack.studies import counting, membership
 from expril.audit.attack.studies.attacks import ATTACKS, attack_study, false_alarm_share, to_play
+from expril.audit.attack.studies.counting import CountService
 from expril.audit.attack.studies.curators import in_memory, on_disk, table_of
 from expril.audit.attack.studies.games import Guesses, bound_of, half_in, judged
 from expril.audit.results import AuditResult, StudyAttack

@@ -6,7 +6,8 @@ from fractions import Fraction
 import pytest
 from typer.testing import CliRunner
 
-from expril.audit.attack import calibration, checks, kinds
+from expril.audit.attack import calibration, kinds
+from expril.audit.attack import handle_checks as checks
 from expril.audit.attack.controls import curators as controls
 from expril.audit.results import Attack, Check, ControlResult, KindResult
 from expril.commands.app import app

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from absent import in_one_process
 from curator_node.ledger.places import create_ledger_file
-from expril.commands import faults, terminal
+from expril.commands import terminal
 from expril.commands.app import app
 from protocol.envelopes import SigningKey
 from protocol.errors import ExprilError
@@ -427,15 +427,15 @@ def test_a_full_disk_in_a_simulation_is_one_sentence(tour):
     assert done.stderr.decode().splitlines()[-1].startswith(("error", "note"))
 
 
-@pytest.mark.parametrize("number", faults._FULL)
+@pytest.mark.parametrize("number", terminal._FULL)
 def test_a_full_disk_anywhere_is_one_sentence(number, monkeypatch, tmp_path):
     def fail(*_args, **_options):
         raise OSError(number, os.strerror(number), "report.html")
 
     monkeypatch.setattr("simulations.run_page.rewrite_page", fail)
-    told = f"report.html: {faults._FULL[number]}; free some space, or write to another folder"
+    told = f"report.html: {terminal._FULL[number]}; free some space, or write to another folder"
     assert complaint("report", tmp_path) == f"error {told}"
-    assert faults.fault_of(OSError(number, "", "report.html")) == faults.Fault("disk", told)
+    assert terminal.fault_of(OSError(number, "", "report.html")) == terminal.Fault("disk", told)
 
 
 NOT_ALMIGHTY = ["setpriv", "--bounding-set=-dac_override"] if os.geteuid() == 0 else []
@@ -516,7 +516,7 @@ def test_a_reader_that_goes_away_is_no_error(arguments):
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     os.close(writer)
-    assert (done.returncode, done.stderr) == (faults.NOBODY_READS, b"")
+    assert (done.returncode, done.stderr) == (terminal.NOBODY_READS, b"")
 
 
 @pytest.mark.slow
@@ -548,7 +548,7 @@ def test_an_interrupt_is_one_line(place, monkeypatch, tmp_path):
 
     monkeypatch.setattr(place, interrupt)
     monkeypatch.setattr("expril.commands.researcher.bars", terminal.bars)
-    output = run("simulate", "wdbc", "--out", tmp_path, "--json", code=faults.INTERRUPTED)
+    output = run("simulate", "wdbc", "--out", tmp_path, "--json", code=terminal.INTERRUPTED)
     assert len(output.stderr.splitlines()) == 1
     assert json.loads(output.stdout)["kind"] == "interrupted"
 
@@ -593,11 +593,11 @@ def test_every_kind_of_error_is_in_the_document():
 
 
 def test_what_is_no_mistake_of_the_user_keeps_its_traceback():
-    assert faults.fault_of(ZeroDivisionError()) is None
-    assert faults.fault_of(ModuleNotFoundError(name="torch")) is None
-    assert faults.fault_of(ModuleNotFoundError(name="torch"), part="learner").kind == "installation"
-    assert faults.fault_of(MemoryError()).kind == "memory"
-    assert "read-only disk" in faults.fault_of(OSError(30, "Read-only file system", "/cd")).text
+    assert terminal.fault_of(ZeroDivisionError()) is None
+    assert terminal.fault_of(ModuleNotFoundError(name="torch")) is None
+    assert terminal.fault_of(ModuleNotFoundError(name="torch"), part="learner").kind == "installation"
+    assert terminal.fault_of(MemoryError()).kind == "memory"
+    assert "read-only disk" in terminal.fault_of(OSError(30, "Read-only file system", "/cd")).text
 
 
 def test_the_estimators_refuse_infinity_and_a_large_epsilon_that_is_not_confirmed():

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from comparison_fakes import STEWARD, fake_contestant, guess, made_up, tiny_split
-from expril.commands import faults
+from expril.commands import terminal
 from expril.report.files import csv_table
 from expril.report.provenance import read_provenance
 from lab import problems as problems_module
@@ -648,7 +648,7 @@ def test_a_slip_on_the_command_line_is_one_clear_line(arguments, message, tmp_pa
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.parametrize("number", faults._FULL)
+@pytest.mark.parametrize("number", terminal._FULL)
 def test_a_full_disk_is_one_sentence_and_what_was_computed_is_kept(number, monkeypatch, tmp_path):
     def fail(*_args, **_options):
         raise OSError(number, os.strerror(number), "results.csv")
@@ -658,7 +658,7 @@ def test_a_full_disk_is_one_sentence_and_what_was_computed_is_kept(number, monke
     done = study(*only, "--out", tmp_path, "--json")
     found = json.loads(done.stdout)
     assert (done.exit_code, found["kind"]) == (2, "disk")
-    assert found["error"] == f"results.csv: {faults._FULL[number]}; free some space, or write to another folder"
+    assert found["error"] == f"results.csv: {terminal._FULL[number]}; free some space, or write to another folder"
     assert (tmp_path / "comparison" / "cells" / "majority.jsonl").stat().st_size > 100
 
 

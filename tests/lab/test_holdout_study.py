@@ -13,7 +13,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
-from expril.audit.attack.controls.answerers import blog_loss
+from expril.audit.attack.controls.parts import blog_loss
 from expril.report.document import tables
 from expril.report.markdown import as_markdown
 from expril.report.page import as_page

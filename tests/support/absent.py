@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from expril.commands.faults import APART, PARTS
+from expril.commands.terminal import APART, PARTS
 
 ROOT = Path(__file__).resolve().parents[2]
 OF_EXTRAS = ("torch", "sklearn", "scipy", "jinja2", "fastexcel", "pooch")

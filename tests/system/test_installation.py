@@ -19,8 +19,7 @@ from typer.testing import CliRunner
 from absent import OF_ANY_PART, OF_EXTRAS, in_one_process
 from every_command import calls, commands, complaint_in, documented, hold, part_of
 from expril.commands.app import app
-from expril.commands.faults import PARTS
-from expril.commands.terminal import plain_errors
+from expril.commands.terminal import PARTS, plain_errors
 from learner_node.strategies import CHECKS, STRATEGIES, make_strategy
 from learner_node.strategies.cells import CellsStrategy
 from learner_node.strategies.cells_classes import CellsClassesStrategy
@@ -303,7 +302,7 @@ def test_a_command_that_asks_for_no_part_reaches_nothing_of_any():
 def test_every_command_says_at_once_which_part_it_lacks_and_the_readme_says_the_same(monkeypatch):
     """A fake of the search for modules; the slow tests really take them away."""
     table, asked = documented(), {}
-    monkeypatch.setattr("expril.commands.faults.find_spec", lambda name: None)
+    monkeypatch.setattr("expril.commands.terminal.find_spec", lambda name: None)
     for call in calls(Path("nowhere")):
         if part_of(call, table):
             done = CliRunner().invoke(app, list(map(str, call)))

@@ -10,9 +10,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from expril.audit.attack.everything import versions
+from expril.audit.attack.whole_audit import versions
 from expril.audit.document import QUICK
-from expril.audit.files import decode_result
 from expril.audit.package.contents import (
     AUDIT,
     CLAIM,
@@ -35,7 +34,7 @@ from expril.audit.package.manifest import Manifest, as_json, check_folder, forei
 from expril.audit.package.people import Facts, check_facts
 from expril.audit.package.worlds import REPEATED, SIMULATED, spent_by_curators
 from expril.audit.recompute import Pins
-from expril.audit.results import AuditResult
+from expril.audit.results import AuditResult, decode_result
 from expril.report.numbers import count
 from protocol.errors import ConfigurationError, ExprilError, printable
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from expril.audit.attack.everything import versions
-from expril.audit.files import write_result
+from expril.audit.attack.whole_audit import versions
 from expril.audit.package.contents import (
     AUDIT,
     CLAIM,
@@ -31,7 +30,7 @@ from expril.audit.package.manifest import as_json, seal_folder
 from expril.audit.package.people import Facts
 from expril.audit.package.worlds import spent_by_curators
 from expril.audit.recompute import recompute
-from expril.audit.results import AuditResult
+from expril.audit.results import AuditResult, write_result
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 from protocol.run_index import LOCAL, TRANSCRIPTS

@@ -63,10 +63,10 @@ def audit_all(
     with plain_errors(part="simulations"):
         from datetime import UTC, datetime
 
-        from expril.audit.attack.everything import CELLS, audit_everything
+        from expril.audit.attack.whole_audit import CELLS, audit_everything
         from expril.audit.document import QUICK, audit_document, rows_of
-        from expril.audit.files import as_object, write_result
         from expril.audit.recompute import Recomputed, recompute
+        from expril.audit.results import as_object, write_result
         from expril.files import replace_text
         from expril.report.page import as_page
         from expril.report.terminal import as_terminal
@@ -114,8 +114,8 @@ def audit_mechanism(
     """
     with plain_errors(part="simulations"):
         from expril.audit.attack.calibration import calibrate
-        from expril.audit.attack.checks import path_checks
         from expril.audit.attack.controls.curators import PATH_CONTROLS, audit_path_control
+        from expril.audit.attack.handle_checks import path_checks
         from expril.audit.attack.kinds import audit_kind, chosen_kinds
 
         names = chosen_kinds(kind)

@@ -10,8 +10,18 @@ from typing import Annotated
 import typer
 
 from expril.commands.auditor import audit_app, transcript_app
-from expril.commands.faults import WRONG
-from expril.commands.terminal import BAD, Json, bars, exit_unless, plain_errors, print_json, print_table, refuse, say
+from expril.commands.terminal import (
+    BAD,
+    WRONG,
+    Json,
+    bars,
+    exit_unless,
+    plain_errors,
+    print_json,
+    print_table,
+    refuse,
+    say,
+)
 
 
 @audit_app.command("run")

@@ -54,10 +54,10 @@ def audit_package(
         if not paths or key is None or facts is None:
             raise ConfigurationError(f"a package needs {', '.join(missing)}; facts: --template FACTS.toml writes one")
         from curator_node.key_files import read_key
-        from expril.audit.attack.everything import audit_everything
-        from expril.audit.files import read_result
+        from expril.audit.attack.whole_audit import audit_everything
         from expril.audit.package.people import read_facts
         from expril.audit.package.writing import write_package
+        from expril.audit.results import read_result
 
         own, told, now = read_key(key), read_facts(facts), datetime.now(UTC).isoformat(timespec="seconds")
         if audit is None:

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from curator_node.kinds import ANSWERERS
-from expril.audit.attack.controls import answerers
+from expril.audit.attack.controls import parts
 from expril.audit.attack.controls.parts import (
     QuickNoise,
     RepeatedNoise,
@@ -19,8 +19,7 @@ from expril.audit.attack.controls.parts import (
     rows_that_blas_changed,
 )
 from expril.audit.attack.game import breaks, play
-from expril.audit.attack.kinds import ERROR_RATE, attack_pair
-from expril.audit.attack.pairs import search
+from expril.audit.attack.kinds import ERROR_RATE, attack_pair, search
 from expril.audit.kinds.answer_path import AnswerPath, Numbers
 from expril.audit.kinds.invented import Neighbours, Record, Unit, held
 from expril.audit.results import Attack, ControlResult
@@ -283,43 +282,43 @@ PATH_CONTROLS: Mapping[str, PathControl] = {
     "unclipped_numeric_label": _unclipped_label(),
     "guessable_masks": _attacked(
         "Keys of a secure sum's masks can be guessed: a curator's vector lies open, under its own share alone.",
-        f"{answerers.known_keys_truth():.4g}",
-        answerers.known_keys_path,
+        f"{parts.known_keys_truth():.4g}",
+        parts.known_keys_path,
         lambda: _pair((_plain(1.0), _plain(1.0)), _plain(1.0)),
-        answerers.MANY_DRAWS,
+        parts.MANY_DRAWS,
     ),
     "blog_holdout": _attacked(
         "A blog's holdout compares without noise, and tells by the width of its noise what came out.",
-        f"{answerers.blog_truth():.4g} a question, and there is no end of questions",
-        answerers.blog_path,
-        answerers.blog_pair,
-        answerers.MANY_DRAWS,
+        f"{parts.blog_truth():.4g} a question, and there is no end of questions",
+        parts.blog_path,
+        parts.blog_pair,
+        parts.MANY_DRAWS,
     ),
     "exact_comparisons": _attacked(
         "A holdout has noise in its threshold and in its counts, and none in its comparisons.",
         "infinite",
-        answerers.exact_comparisons_path,
-        answerers.exact_comparisons_pair,
-        answerers.FEW_DRAWS,
+        parts.exact_comparisons_path,
+        parts.exact_comparisons_pair,
+        parts.FEW_DRAWS,
     ),
     "metropolis_hastings": _attacked(
-        f"Records are drawn by {answerers.WALK_STEPS} steps of Metropolis and Hastings' walk, from a record on.",
-        f"{answerers.walk_truth():.4g}",
-        answerers.walk_path,
-        answerers.walk_pair,
+        f"Records are drawn by {parts.WALK_STEPS} steps of Metropolis and Hastings' walk, from a record on.",
+        f"{parts.walk_truth():.4g}",
+        parts.walk_path,
+        parts.walk_pair,
     ),
     "local_sensitivity": _attacked(
         "Noise in a median is scaled by its local sensitivity on these records, which may be 0.",
         "infinite",
-        answerers.local_path,
-        answerers.local_pair,
-        answerers.FEW_DRAWS,
+        parts.local_path,
+        parts.local_pair,
+        parts.FEW_DRAWS,
     ),
     "blocks_by_row": _attacked(
         "Records are split into blocks by the number of their row: one more moves others to another block.",
-        str(answerers.rows_truth()),
-        answerers.rows_path,
-        answerers.rows_pair,
+        str(parts.rows_truth()),
+        parts.rows_path,
+        parts.rows_pair,
     ),
 }
 """Each claims what its query costs."""

@@ -29,7 +29,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from expril.audit.attack.game import Function, Rows, breaks, play
+from expril.audit.attack.game import breaks, play
+from expril.audit.attack.game_statistics import Function, Rows
 from expril.audit.results import Attack, ControlResult
 from protocol.errors import ConfigurationError
 from protocol.noise import DiscreteLaplace

@@ -4,28 +4,55 @@ Noise is drawn by numpy here, from the operating system's entropy: what is shown
 exact noise would take minutes.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from curator_node.mechanisms import OpenDPNoise, Stamp
+from curator_node.answering import Answered, Question
+from curator_node.kinds import ANSWERERS
+from curator_node.kinds.holdout import COMPARISON
+from curator_node.kinds.sample import density_of, points_of
+from curator_node.kinds.samples.learning import Density
+from curator_node.kinds.statistics.blocks import SPLIT, block_values
+from curator_node.kinds.statistics.columns import grid_counts
+from curator_node.kinds.statistics.heavy_tails import draw_rounded
+from curator_node.kinds.statistics.quantiles import quantile
+from curator_node.mechanisms import NoiseSource, OpenDPNoise, Stamp
 from curator_node.records.dataset import PrivateDataset
 from curator_node.records.schema_file import StewardFile
 from expril.audit.kinds.answer_path import AnswerPath, Numbers
-from expril.audit.kinds.invented import Unit
+from expril.audit.kinds.exact import loss_of_shares
+from expril.audit.kinds.invented import Neighbours, Record, Unit, held
+from protocol.codec import decode, encode
+from protocol.envelopes import LABEL
+from protocol.examples import Asked, Asking, Company, Example, Lead, Seen
 from protocol.feature_map import STEPS
-from protocol.hypotheses import Hypothesis, Mlp
+from protocol.hypotheses import Constant, Hypothesis, Mlp
+from protocol.kinds.blog_holdout import BlogHoldoutBody, PlannedBlogHoldout
 from protocol.kinds.counts import CountsBody, PlannedCounts
+from protocol.kinds.holdout import HoldoutBody, PlannedHoldout
+from protocol.kinds.sample import NUMBER, SampleRelease
+from protocol.kinds.secure_counts import AskKeys, PlannedSecureCounts, RelayCards, RelayShares, question_digest
+from protocol.kinds.statistic import PlannedStatistic, StatisticBody, StatisticRelease
+from protocol.kinds.statistics.asked import Estimate, Grid, Item, Quantile
+from protocol.kinds.statistics.methods import AggregateMean, Method, Smooth
 from protocol.noise import DiscreteLaplace, NoisyMax
 from protocol.noise_shares import LaplaceShares
 from protocol.partitions import Partition
+from protocol.query_kind import Turn
+from protocol.rationals import Rational
 from protocol.records import LABEL_STEPS, Records
 from protocol.release_kinds import MOST_SQUARED_ERROR, RELEASE_KINDS
+from protocol.schema import NumericAttribute, Schema
+from protocol.secure_sum.group import list_digest, round_digest
+from protocol.secure_sum.participant import DEALERS, pair_masks
 
 
 @dataclass
@@ -180,3 +207,279 @@ def rows_that_blas_changed(
         changed += int((whole != fewer).sum())
         compared += rows - 1
     return changed, compared
+
+
+WALK_STEPS = 10
+"""Of the walk; to a neighbouring cell each."""
+_SAMPLES = ANSWERERS["sample"]
+_QUESTION = _SAMPLES.kind.examples()[""][0]
+
+
+def walk_path() -> AnswerPath:
+    """The shipped question of one axis, answered by the walk."""
+    return AnswerPath(replace(_SAMPLES, answer=walked), _QUESTION, _QUESTION.copies, QuickNoise)
+
+
+def walk_pair() -> Neighbours:
+    """A record at one end of the axis, and the same with one at the other end."""
+    first: Record = {"x": -2.0, "s": "a", "outcome": "no"}
+    last: Record = {**first, "x": 2.0}
+    return Neighbours(((first,),), (last,))
+
+
+def walked(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
+    """As the registered answerer, but for the draws."""
+    planned = question.turn.planned
+    density = density_of(planned, dataset, question.schema)
+    rng = np.random.default_rng(np.frombuffer(noise.randomness(question.stamp)(32), np.uint32))
+    starts = density.base.cells(points_of(dataset, density.base))[:, 0]
+    cells = rng.choice(starts, planned.records)
+    moves = _moves(density)
+    for _ in range(WALK_STEPS):
+        chances = np.cumsum(moves[cells], axis=1)
+        cells = (rng.random((len(cells), 1)) >= chances[:, :-1]).sum(axis=1)
+    return Answered(encode(SampleRelease(cells.astype(NUMBER).tobytes())))
+
+
+def walk_truth() -> float:
+    """The walk's true loss on these records: the largest ratio of where it ends."""
+    laws = []
+    for units in walk_pair().both:
+        dataset = held(units, _QUESTION)
+        density = density_of(_QUESTION.ask(1).planned, dataset, dataset.schema)
+        starts = np.bincount(density.base.cells(points_of(dataset, density.base))[:, 0], minlength=len(_moves(density)))
+        laws.append(starts / starts.sum() @ np.linalg.matrix_power(_moves(density), WALK_STEPS))
+    return float(np.abs(np.log(laws[0] / laws[1])).max())
+
+
+def _moves(density: Density) -> NDArray[np.float64]:
+    """(cells, cells) chances of a step: to either neighbour by a coin, accepted by the ratio of the law there."""
+    masses = density.masses()
+    size = len(masses)
+    moves = np.zeros((size, size))
+    for cell in range(size):
+        for neighbour in (cell - 1, cell + 1):
+            if 0 <= neighbour < size:
+                moves[cell, neighbour] = min(1.0, masses[neighbour] / masses[cell]) / 2
+        moves[cell, cell] = 1 - moves[cell].sum()
+    return moves
+
+
+STATISTICS = 250
+FEW_DRAWS = 5_000
+"""Where what one set of records gives is hardly ever given by the other."""
+AXIS_STEPS = 7
+BLOCKS = 4
+_GRID = Grid(0.0, float(AXIS_STEPS), AXIS_STEPS)
+_AXIS = Schema((NumericAttribute("x", 0.0, float(AXIS_STEPS)),), "outcome", ("no", "yes"))
+_MEDIAN = Quantile("x", Rational(1, 2), _GRID)
+_SPREAD = Estimate("interquartile_range", ("x",), _GRID)
+_STATISTICS = ANSWERERS["statistic"]
+
+
+def local_path() -> AnswerPath:
+    """A median whose noise is that of `Smooth`, in scales of its local sensitivity, at a cost of 1."""
+    path = _statistic(Smooth(Rational(2, 1), Rational(1, 8), degrees=2), _MEDIAN)
+    return replace(path, answerer=replace(_STATISTICS, answer=local_answer))
+
+
+def local_pair() -> Neighbours:
+    """One record, whose median moves when another comes; and two alike, whose median no record moves."""
+    return _alone(3, 3)
+
+
+def local_answer(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
+    """As the registered answerer, but for the sensitivity; where that is 0 there is no noise."""
+    method, asked = question.turn.planned.method, question.body.asked
+    counts = grid_counts(dataset, asked[0].attribute, asked[0].grid)
+    centre, scale = quantile(counts, *asked[0].sides), method.scale.fraction * local_sensitivity(counts)
+    random_bytes = noise.randomness(question.stamp)
+    told = [draw_rounded(centre, scale, method.degrees, AXIS_STEPS, random_bytes) if scale else centre for _ in asked]
+    return Answered(encode(StatisticRelease(np.array(told, "<i8").tobytes())))
+
+
+def local_sensitivity(counts: NDArray[np.int64]) -> int:
+    """How far the median of these records moves, in steps, where one is added or removed."""
+    centre, one = quantile(counts, 1, 1), np.eye(len(counts), dtype=np.int64)
+    others = [*(counts + one), *(counts - one)[counts > 0]]
+    return max(abs(quantile(other, 1, 1) - centre) for other in others)
+
+
+class BlocksOfRows(PrivateDataset):
+    """Splits its records into blocks of as many rows each, as they come."""
+
+    def blocks(self, count: int, name: bytes) -> NDArray[np.int64]:  # noqa: ARG002
+        """See `PrivateDataset`."""
+        rows = len(self.labels)
+        return np.arange(rows) * count // rows
+
+
+def rows_path() -> AnswerPath:
+    """The mean of the interquartile ranges of such blocks, at a cost of 1."""
+    path = _statistic(AggregateMean(BLOCKS, AXIS_STEPS, Rational(AXIS_STEPS, 1)), _SPREAD)
+    return replace(path, hold=partial(held, kind=BlocksOfRows))
+
+
+def rows_pair() -> Neighbours:
+    """Records that are alike two by two, and one more before them: then no two of a block are alike."""
+    return _alone(AXIS_STEPS, 0, 0, AXIS_STEPS, AXIS_STEPS, 0, 0, AXIS_STEPS)
+
+
+def rows_truth() -> Fraction:
+    """Its true loss on these records: how far the sum over the blocks moves, over the scale."""
+    path = rows_path()
+    sets = [path.hold(units, path.example) for units in rows_pair().both]
+    few, more = (int(block_values(one, _SPREAD, one.blocks(BLOCKS, SPLIT), BLOCKS).sum()) for one in sets)
+    return Fraction(abs(more - few), AXIS_STEPS)
+
+
+def _statistic(method: Method, item: Item) -> AnswerPath:
+    def ask(copies: int) -> Asked:
+        return Asked(PlannedStatistic(method=method, statistics=copies), (encode(StatisticBody((item,) * copies)),))
+
+    return AnswerPath(_STATISTICS, Example("a control", _AXIS, ask, copies=STATISTICS), STATISTICS, QuickNoise)
+
+
+def _alone(unit: float, *others: float) -> Neighbours:
+    return Neighbours(tuple((_at(x),) for x in others), (_at(unit),))
+
+
+def _at(x: float) -> Record:
+    return {"x": float(x), "outcome": "yes"}
+
+
+MANY_DRAWS = 20_000
+"""From either side, enough to catch them in any audit: one call gives one draw, rounds of curators take their time."""
+RECORDS = 100
+TOLERANCE = Rational(1, 25)
+"""The blog's eps, 0.04."""
+TRAINING_SCORE = 0.4825
+"""50 of 100 correct records are within eps / 2 of it, 51 of 101 are not."""
+RESOLUTION = 100
+
+_CLASSES = Schema((NumericAttribute("x", -4.0, 4.0),), "outcome", ("no", "yes"))
+_YES = Constant(1)
+
+
+def blog_path() -> AnswerPath:
+    """One question to the blog's holdout, by its own answerer."""
+    planned = PlannedBlogHoldout(tolerance=TOLERANCE, records=RECORDS)
+    asked = Asked(planned, (encode(BlogHoldoutBody(_YES, None, TRAINING_SCORE)),))
+    example = Example("a control", _CLASSES, lambda copies: asked)  # noqa: ARG005
+    return AnswerPath(ANSWERERS["blog_holdout"], example, noise=QuickNoise)
+
+
+def blog_pair() -> Neighbours:
+    """One correct record more takes the score out of the tolerance."""
+    half = RECORDS // 2
+    others = ((_labelled("yes"),),) * half + ((_labelled("no"),),) * half
+    return Neighbours(others, (_labelled("yes"),), "which takes the score out of the tolerance")
+
+
+def blog_loss(training: float, score: float, tolerance: float) -> float:
+    """Exact loss of one answer where the score was close in one set of records and is `score`, not close, in the other.
+
+    Training score plus Laplace(eps / 2) against score plus Laplace(eps), both clipped to 0 .. 1. The logarithm of the
+    densities' ratio is linear between 0, the two centres and 1, so its largest size is at one of them; at 0 and 1 the
+    clipped answers have chances of their own.
+    """
+
+    def log_ratio(at: float) -> float:
+        return -2 * abs(at - training) / tolerance + abs(at - score) / tolerance
+
+    inside = [math.log(2) + log_ratio(at) for at in (0.0, training, score, 1.0)]
+    return max(abs(value) for value in (*inside, log_ratio(0.0), log_ratio(1.0)))
+
+
+def blog_truth() -> float:
+    """Of `blog_path` on `blog_pair`."""
+    score = (RECORDS // 2 + 1) / (RECORDS + 1)
+    return blog_loss(TRAINING_SCORE, score, float(TOLERANCE.fraction))
+
+
+@dataclass
+class ExactComparisons(QuickNoise):
+    """Noise in the threshold and in the counts, and none in the comparisons."""
+
+    def discrete_laplace(
+        self, exact: NDArray[np.int64], l1: int, law: DiscreteLaplace, stamp: Stamp
+    ) -> NDArray[np.int64]:
+        """See `NoiseSource`."""
+        return exact if stamp.part == COMPARISON else super().discrete_laplace(exact, l1, law, stamp)
+
+
+def exact_comparisons_path() -> AnswerPath:
+    """Two questions that a record moves in opposite directions, at a cost of 1; a second instance is never reached."""
+    scale = Rational(8 * RESOLUTION, 1)
+    planned = PlannedHoldout(
+        turns=2,
+        answers=2,
+        resolution=RESOLUTION,
+        threshold=1,
+        threshold_scale=scale,
+        comparison_scale=scale,
+        count_scale=Rational(8, 1),
+    )
+    asked = Asked(planned, tuple(encode(HoldoutBody(_YES, estimate)) for estimate in (0, RESOLUTION // 4)))
+    example = Example("a control", _CLASSES, lambda copies: asked)  # noqa: ARG005
+    return replace(AnswerPath(ANSWERERS["holdout"], example), noise=ExactComparisons)
+
+
+def exact_comparisons_pair() -> Neighbours:
+    """Of two sums one is larger without the record, the other with it: "below, then above" comes of one set only."""
+    return Neighbours(((_labelled("no"),),) * 3, (_labelled("yes"),))
+
+
+def _labelled(outcome: str) -> Record:
+    return {"x": 1.0, "outcome": outcome}
+
+
+NO_ENTROPY = bytes
+"""n -> n zeros."""
+OPEN_COPIES = 5000
+
+
+def known_keys_path() -> AnswerPath:
+    """The first question of the kind, to curators whose keys are zeros; its learner takes off every mask."""
+    answerer = ANSWERERS["secure_counts"]
+    example = answerer.kind.examples()[""][0]
+    return AnswerPath(answerer, _undone(example), OPEN_COPIES, QuickNoise, entropy=NO_ENTROPY)
+
+
+def known_keys_truth() -> float:
+    """What one curator's share of the noise alone loses."""
+    example = known_keys_path().example
+    planned: PlannedSecureCounts = example.ask(1).planned
+    share = Fraction(1, planned.shares)
+    return loss_of_shares(planned.law.scale, share, example.most_records_per_unit).loss or 0.0
+
+
+def _undone(example: Example) -> Example:
+    company = example.company
+    if company is None:
+        return example
+    attacked, other = (key.public for key in company.curators[:2])
+
+    def lead(asking: Asking) -> Lead:
+        planned, inner = example.ask(asking.copies).planned, company.lead(asking)
+        bodies = next(inner)
+        question = question_digest(asking.learner, Turn(planned, asking.query), decode(bodies[0], AskKeys))
+        bodies = inner.send((yield bodies))
+        cards = decode(bodies[0], RelayCards).cards
+        bodies = inner.send((yield bodies))
+        dealers = decode(bodies[0], RelayShares).dealers
+        while True:
+            try:
+                bodies = inner.send((yield bodies))
+            except StopIteration as end:
+                seen: Seen = end.value
+                break
+        one, two = (planned.participants.index(key) for key in (attacked, other))
+        own, of = NO_ENTROPY(32), round_digest(planned.group(LABEL), question, cards)
+        mask = pair_masks(
+            own, one, [(two, dict(cards)[two].masking)], of, list_digest(DEALERS, dealers), seen.hidden.size
+        )
+        left = (seen.hidden.view(np.uint64).ravel() - mask).view(np.int64)
+        return Seen(seen.told, left.reshape(seen.hidden.shape))
+
+    return replace(example, company=Company(company.curators, lead))

@@ -133,7 +133,7 @@ def _membership(name: str, terms: Terms) -> tuple[StudyAttack, ...]:
 
 
 def _rounded(name: str, terms: Terms) -> tuple[StudyAttack, ...]:  # noqa: ARG001
-    from expril.audit.attack.controls.rounded_counts import play_rounded  # noqa: PLC0415 - beside the others
+    from expril.audit.attack.studies.counting import play_rounded  # noqa: PLC0415 - beside the others
 
     guesses, asked = play_rounded(terms)
     remark = f"it takes {asked / guesses.games:.0f} questions a victim"

@@ -19,8 +19,7 @@ from curator_node.mechanisms import NoiseSource, OpenDPNoise
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.records.dataset import PrivateDataset
 from curator_node.site import assemble_site
-from expril.audit.attack.kinds import examples_of, names_of
-from expril.audit.attack.pairs import search
+from expril.audit.attack.kinds import examples_of, names_of, search
 from expril.audit.kinds.answer_path import AnswerPath, Numbers, lead_of, led
 from expril.audit.kinds.invented import Neighbours, Unit, held, plain_record
 from expril.audit.results import Check

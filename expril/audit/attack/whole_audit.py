@@ -12,17 +12,16 @@ from typing import Any
 
 import msgspec
 
-from expril.audit.attack.blog import play_blog
 from expril.audit.attack.calibration import calibrate
 from expril.audit.attack.canaries import one_run
-from expril.audit.attack.checks import path_checks
 from expril.audit.attack.controls.curators import PATH_CONTROLS, audit_path_control
 from expril.audit.attack.controls.mechanisms import CONTROLS, audit_control
+from expril.audit.attack.handle_checks import path_checks
 from expril.audit.attack.kinds import audit_kind, kinds_to_audit
 from expril.audit.attack.studies.attacks import ATTACKS, attack_study, to_play
-from expril.audit.files import as_object, decode_result
+from expril.audit.attack.zumel_game import play_blog
 from expril.audit.kinds.exact import colluder_losses
-from expril.audit.results import AuditPart, AuditResult
+from expril.audit.results import AuditPart, AuditResult, as_object, decode_result
 from simulations.campaign.runner import Computed, run_tasks, says_nothing
 from simulations.campaign.spread import installed
 from simulations.campaign.store import Store, is_held, read_settings

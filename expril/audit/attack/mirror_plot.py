@@ -1,4 +1,4 @@
-"""Pictures of two neighbouring distributions, one above an axis and the other below; `mirror.html.j2` draws them."""
+"""Pictures of two neighbouring distributions, one above an axis and the other below it, upside down."""
 
 import math
 from collections.abc import Sequence
@@ -98,7 +98,7 @@ def mirror(spread: Spread, shares: tuple[float, float] | None = None) -> Mirror:
 
 @cache
 def _template() -> Template:
-    return page_template("expril.audit.attack", name="mirror.html.j2")
+    return page_template("expril.audit.attack", name="mirror_plot.html.j2")
 
 
 def picture(spread: Spread, shares: tuple[float, float] | None = None, *, height: int = 190) -> str:
