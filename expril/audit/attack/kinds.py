@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from curator_node.answering import Answerer
 from curator_node.kinds import ANSWERERS
 from curator_node.mechanisms import NoiseSource, OpenDPNoise
-from expril.audit.attack.game import Rows, breaks, choose_events, loss_bound, play
+from expril.audit.attack.game import breaks, choose_events, loss_bound, play
+from expril.audit.attack.game_statistics import Rows
 from expril.audit.kinds.answer_path import AnswerPath, NoNoise, Numbers
 from expril.audit.kinds.exact import Enumerated, enumerate_loss, enumerate_sum, hinted_loss
 from expril.audit.kinds.invented import Neighbours, Record, Unit
