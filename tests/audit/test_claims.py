@@ -18,9 +18,9 @@ from expril.audit.package.deployment import (
     round_up,
     total_epsilon,
 )
+from expril.audit.package.facts import NEEDED, TEMPLATE, Facts, read_facts
 from expril.audit.package.manifest import MANIFEST, SIGNATURE, check_folder, seal_folder
-from expril.audit.package.people import NEEDED, TEMPLATE, Facts, read_facts
-from expril.audit.package.worlds import CuratorSpent
+from expril.audit.package.spending import CuratorSpent
 from expril.report.page import as_page
 from page_outline import Outline
 from protocol.envelopes import SigningKey

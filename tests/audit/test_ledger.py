@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from curator_node.ledger.checks import load
 from expril.audit.recompute import recompute
+from expril.audit.recompute.entries import ReadEntry, ReadStatefulEntry, read_entry
 from expril.audit.recompute.ledger import audit_ledger
-from expril.audit.recompute.reading import ReadEntry, ReadStatefulEntry, read_entry
 from histories import ACTS, LEARNERS, History, a_study, resigned
 from protocol.kinds import QUERY_KINDS
 from protocol.ledger.entries import Entry, EntryKind, LedgerCorruptError, StatefulEntry, decode_entry, encode_entry
@@ -203,7 +203,7 @@ def test_a_block_that_was_changed_has_all_its_signatures_checked(tmp_path, monke
     monkeypatch.setattr("expril.audit.recompute.ledger.MOST_ALL", 10)
     monkeypatch.setattr("expril.audit.recompute.ledger.SAMPLE", 2)
     monkeypatch.setattr("protocol.ledger.exports.BLOCK", 8)
-    monkeypatch.setattr("expril.audit.recompute.evidence.BLOCK", 8)
+    monkeypatch.setattr("expril.audit.recompute.ledger.BLOCK", 8)
     history = History()
     for _ in range(4):
         a_study(history)

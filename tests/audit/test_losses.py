@@ -7,9 +7,8 @@ from fractions import Fraction
 import pytest
 
 from expril.audit.recompute.bounds import Bounds
-from expril.audit.recompute.known import ZERO, Study
+from expril.audit.recompute.entries import ZERO, Study, price_of
 from expril.audit.recompute.losses import Losses, discrete_laplace
-from expril.audit.recompute.reading import price_of
 from protocol.kinds import QUERY_KINDS
 from protocol.kinds.counts import PlannedCounts
 from protocol.noise import DiscreteLaplace

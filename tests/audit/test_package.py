@@ -14,11 +14,11 @@ from audit_results import full_audit, kind
 from curator_node.key_files import write_key
 from expril.audit.attack import whole_audit as everything
 from expril.audit.document import rows_of
-from expril.audit.package.checking import check_package
+from expril.audit.package.checker import check_package
 from expril.audit.package.contents import ROW, measured_false_alarms
+from expril.audit.package.facts import Facts
 from expril.audit.package.manifest import check_folder, seal_folder
-from expril.audit.package.people import Facts
-from expril.audit.package.writing import write_package
+from expril.audit.package.writer import write_package
 from expril.audit.recompute import recompute
 from expril.audit.results import write_result
 from expril.commands.app import app

@@ -23,7 +23,7 @@ from curator_node.ledger.exports import export_ledger
 from curator_node.ledger.places import create_ledger_file, open_ledger_file, read_ledger_file
 from curator_node.ledger.store import DatabaseStore, read_only_url
 from expril.audit.recompute import read_pins, recompute
-from expril.audit.recompute.ledgers import read_ledger
+from expril.audit.recompute.runs import read_ledger
 from expril.audit.recompute.sums import UnitSum
 from expril.audit.recompute.verdicts import HELD, IN_PART, NO_LEDGER, NOT_PROVEN, PROVEN, REFUSED, RunProof
 from expril.audit.tables import sum_table

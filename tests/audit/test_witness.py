@@ -15,8 +15,8 @@ from curator_fakes import Clock, frame_of, key, policy, steward_file
 from curator_node.key_files import read_key
 from curator_node.ledger.places import open_ledger_file
 from curator_node.site import create_site
-from expril.audit.witness import EquivocationError, hold, open_state, witness
-from expril.audit.witness.keeping import MemoryState
+from expril.audit.recompute.receipts import hold_checkpoints
+from expril.audit.witness import EquivocationError, MemoryState, open_state, witness
 from protocol.errors import ConfigurationError
 from protocol.ledger.checkpoints import (
     CheckpointError,
@@ -128,7 +128,7 @@ def test_a_curator_that_gave_a_key_up_signs_no_more_with_it():
     ward.grow(2)
     with pytest.raises(CheckpointError, match="names other keys for the 8 entries"):
         shown(state, ward.submission(8))
-    found = hold(
+    found = hold_checkpoints(
         ward.account.hashes, ward.account.curators, {"hidden": str(hidden.note), "new": str(ward.signed().note)}
     )
     assert found.signed == 10
@@ -316,35 +316,37 @@ def test_entries_are_held_against_checkpoints():
         "elsewhere": text_of(Grown(5, "bern").signed(), WITNESS),
         "torn": text_of(ward.signed(5))[:-9],
     }
-    found = hold(account.hashes, account.curators, checkpoints)
+    found = hold_checkpoints(account.hashes, account.curators, checkpoints)
     assert found.in_order
     assert (found.entries, found.witnessed, found.signed) == (9, 7, 8)
     assert found.witnesses == {WITNESS.public.hex(): 7, other.public.hex(): 7}
     assert [name for name, _ in found.unverified] == ["elsewhere", "torn"]
-    assert hold(account.hashes, account.curators, checkpoints, witnesses=[]).witnessed == 0
-    trusted = hold(account.hashes, account.curators, checkpoints, witnesses=[other.public])
+    assert hold_checkpoints(account.hashes, account.curators, checkpoints, witnesses=[]).witnessed == 0
+    trusted = hold_checkpoints(account.hashes, account.curators, checkpoints, witnesses=[other.public])
     assert trusted.witnesses == {other.public.hex(): 7}
-    assert hold(account.hashes, account.curators, {}).witnessed == 0
-    assert hold([], [], checkpoints).unverified
+    assert hold_checkpoints(account.hashes, account.curators, {}).witnessed == 0
+    assert hold_checkpoints([], [], checkpoints).unverified
     itself = {"a": text_of(ward.signed(4), ward.keys[0])}
-    assert hold(account.hashes, account.curators, itself).witnessed == 0, "a curator does not witness itself"
+    assert hold_checkpoints(account.hashes, account.curators, itself).witnessed == 0, (
+        "a curator does not witness itself"
+    )
 
 
 def test_a_rollback_an_edit_and_an_equivocation_are_named_with_their_places():
     ward = Grown(9)
     account = ward.account
     checkpoints = {"a": text_of(ward.signed(4), WITNESS), "b": text_of(ward.signed(8), WITNESS)}
-    rolled = hold(account.hashes[:6], account.curators, checkpoints)
+    rolled = hold_checkpoints(account.hashes[:6], account.curators, checkpoints)
     (missing,) = rolled.contradicted
     assert (missing.name, missing.size, missing.first, missing.last, missing.co_signed) == ("b", 8, 4, 6, True)
     assert "entries from 6 to 7 are missing" in missing.text
     edited = ward.branch(5, salt=60).grow(6)
-    found = hold(edited.account.hashes, edited.account.curators, checkpoints)
+    found = hold_checkpoints(edited.account.hashes, edited.account.curators, checkpoints)
     assert [(each.first, each.last) for each in found.contradicted] == [(4, 7)]
     assert found.witnessed == 4
     assert not found.in_order
     both = checkpoints | {"x": text_of(edited.signed(8), key("registry"))}
-    forked = hold(edited.account.hashes, edited.account.curators, both)
+    forked = hold_checkpoints(edited.account.hashes, edited.account.curators, both)
     assert forked.equivocations == (("b", "x", 8),)
     assert forked.witnessed == 8
     assert [each.name for each in forked.contradicted] == ["b"]
@@ -364,7 +366,7 @@ def test_no_open_lie_of_an_invented_history_is_missed(lie):
 
 def test_histories_would_show_a_witness_that_is_blind(monkeypatch):
     """Power: one that believes every proof is caught by what is true."""
-    monkeypatch.setattr("expril.audit.witness.witnessing.check_consistency", lambda *_: True)
+    monkeypatch.setattr("expril.audit.witness.check_consistency", lambda *_: True)
     assert sum(play(seed, "fork").signed_wrongly for seed in range(34)) > 0
 
 

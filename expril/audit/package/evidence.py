@@ -18,7 +18,7 @@ from curator_node.ledger.exports import export_ledger
 from curator_node.ledger.places import read_ledger_file
 from expril.audit.package.manifest import as_json, read_bytes
 from expril.audit.recompute import Pins, Recomputed, recompute
-from expril.audit.recompute.evidence import read_plain
+from expril.audit.recompute.ledger import read_plain
 from protocol.errors import ConfigurationError, printable
 from protocol.plans import Plan
 from protocol.run_index import COST, INDEX, LEDGERS, REPORT, SCENARIO, SIGNATURES, TRANSCRIPTS, decode_index

@@ -1,18 +1,20 @@
 """What was spent, recomputed from signed bytes alone: transcripts, receipts, ledgers. No data, no curator's code.
 
-* `whole`: everything given together
+* `audit`: everything given together, and what it adds up to
 * `verdicts`: the verdict on it, from one transcript to all
-* `runs`: a run's folder: its list against its signatures and files, keys known from elsewhere, transcripts
-* `ledgers`: a run's ledgers held against its transcripts, and they against them
+* `runs`: a run's folder: its list, transcripts and ledgers, held against each other
 * `reports`: what is told for people, against what transcripts and ledgers prove
-* `ledger`: one ledger audited by itself; `evidence`: its file as it lies there
-* `replay`, `reading`, `known`, `lost`, `bounds`: its entries read and replayed, and their costs computed anew
-* `receipts`: held receipts and witnessed heads against it
+* `ledger`: one ledger's file, audited by itself
+* `entries`: its entries read, and what they add up to
+* `replay`: the rules that they must keep
+* `lost_spending`: what a ledger that was rolled back must enter as spent
+* `bounds`: costs computed anew from plans
+* `receipts`: receipts and witnessed checkpoints, held against a ledger
 * `sums`, `losses`: exact sums, and (epsilon, delta)
 """
 
+from expril.audit.recompute.audit import recompute
 from expril.audit.recompute.runs import Pins, read_pins, read_witnesses
 from expril.audit.recompute.verdicts import DELTA, Recomputed
-from expril.audit.recompute.whole import recompute
 
 __all__ = ["DELTA", "Pins", "Recomputed", "read_pins", "read_witnesses", "recompute"]

@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any
 
-from expril.audit.recompute.known import ZERO, Price, Shape, Study, as_text
+from expril.audit.recompute.entries import ZERO, Price, Shape, Study, as_text
 from protocol.errors import RemoteProtocolError
 from protocol.plans import Plan
 from protocol.query_kind import Kinds

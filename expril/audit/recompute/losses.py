@@ -20,7 +20,7 @@ from typing import Any
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.pld.common import DifferentialPrivacyParameters
 
-from expril.audit.recompute.known import ZERO, Shape, Study
+from expril.audit.recompute.entries import ZERO, Shape, Study
 from expril.audit.recompute.sums import Loss, Sum
 from protocol.errors import RemoteProtocolError
 from protocol.noise import DiscreteLaplace, Moved

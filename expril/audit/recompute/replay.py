@@ -10,7 +10,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from expril.audit.recompute.bounds import Bounds
-from expril.audit.recompute.known import (
+from expril.audit.recompute.entries import (
     ASKED,
     ENDED,
     OPEN,
@@ -19,12 +19,17 @@ from expril.audit.recompute.known import (
     Findings,
     Made,
     Purses,
+    ReadEntry,
+    ReadStatefulEntry,
+    Remarks,
     Running,
     Study,
+    amount_of,
     as_text,
+    price_of,
+    read_entry,
 )
-from expril.audit.recompute.lost import Branch, Chain, Told, lost_by
-from expril.audit.recompute.reading import ReadEntry, ReadStatefulEntry, Remarks, amount_of, price_of, read_entry
+from expril.audit.recompute.lost_spending import Branch, Chain, Told, lost_by
 from protocol.errors import printable
 from protocol.ledger.entries import (
     DATA_VERSION,

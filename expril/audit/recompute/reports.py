@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from expril.audit.recompute.evidence import read_plain
-from expril.audit.recompute.known import ZERO, Charge, Study, as_text
+from expril.audit.recompute.entries import ZERO, Charge, Study, as_text
+from expril.audit.recompute.ledger import read_plain
 from expril.audit.recompute.replay import Replayed
 from expril.audit.recompute.verdicts import TranscriptVerdict
 from protocol.envelopes import LABEL

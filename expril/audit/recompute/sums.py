@@ -13,7 +13,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from expril.audit.recompute.bounds import Bounds
-from expril.audit.recompute.known import ZERO, Charge, Study, as_text
+from expril.audit.recompute.entries import ZERO, Charge, Study, as_text
 from expril.audit.recompute.replay import Replayed
 from protocol.envelopes import LABEL
 from protocol.messages import NOBODY

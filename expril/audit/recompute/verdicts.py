@@ -10,7 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from expril.audit.recompute.known import as_text
+from expril.audit.recompute.entries import as_text
 from expril.audit.recompute.ledger import LedgerAudit
 from expril.audit.recompute.sums import Sum, UnitSum
 from protocol.envelopes import LABEL

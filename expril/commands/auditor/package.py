@@ -40,7 +40,7 @@ def audit_package(
         from protocol.errors import ConfigurationError
 
         if template is not None:
-            from expril.audit.package.people import TEMPLATE
+            from expril.audit.package.facts import TEMPLATE
             from expril.files import write_new
 
             write_new(template, TEMPLATE.encode(), rule="a file of facts is never overwritten", public=True)
@@ -55,8 +55,8 @@ def audit_package(
             raise ConfigurationError(f"a package needs {', '.join(missing)}; facts: --template FACTS.toml writes one")
         from curator_node.key_files import read_key
         from expril.audit.attack.whole_audit import audit_everything
-        from expril.audit.package.people import read_facts
-        from expril.audit.package.writing import write_package
+        from expril.audit.package.facts import read_facts
+        from expril.audit.package.writer import write_package
         from expril.audit.results import read_result
 
         own, told, now = read_key(key), read_facts(facts), datetime.now(UTC).isoformat(timespec="seconds")
@@ -110,7 +110,7 @@ def audit_check_package(
     """
     with plain_errors(part="simulations"):
         from curator_node.ledger.view import public_key
-        from expril.audit.package.checking import check_package
+        from expril.audit.package.checker import check_package
         from expril.audit.recompute import read_pins
 
         wanted = public_key(key, "--key").hex() if key else ""

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from expril.audit.kinds.shown import blog_holdout, counts, holdout, model, sample, secure_counts, statistic
-from expril.audit.recompute.evidence import read_plain
+from expril.audit.recompute.ledger import read_plain
 from protocol.codec import decode
 from protocol.envelopes import LEARNER_TYPES, Envelope, digest, open_envelope
 from protocol.errors import ConfigurationError, ExprilError, RemoteProtocolError, printable

@@ -14,8 +14,17 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import chain as joined
 
-from expril.audit.recompute.known import ENDED, ZERO, Made, Purses, Running, Study
-from expril.audit.recompute.reading import ReadEntry, ReadLostEntry, amount_of
+from expril.audit.recompute.entries import (
+    ENDED,
+    ZERO,
+    Made,
+    Purses,
+    ReadEntry,
+    ReadLostEntry,
+    Running,
+    Study,
+    amount_of,
+)
 from protocol.ledger.entries import STATE_SEAL_BYTES, STUB, EntryKind, Suspect
 from protocol.messages import NO_DIGEST, NOBODY
 from protocol.rationals import GRID, parse_amount, plus, shorten, total_of

@@ -24,11 +24,10 @@ from expril.audit.package.contents import (
 )
 from expril.audit.package.deployment import as_yaml, build_entry, check_entry
 from expril.audit.package.evidence import Replay, Tick, collect, replay
-from expril.audit.package.exact import exact_losses
-from expril.audit.package.judged import judge
+from expril.audit.package.facts import Facts
+from expril.audit.package.losses import exact_losses, judge
 from expril.audit.package.manifest import as_json, seal_folder
-from expril.audit.package.people import Facts
-from expril.audit.package.worlds import spent_by_curators
+from expril.audit.package.spending import spent_by_curators
 from expril.audit.recompute import recompute
 from expril.audit.results import AuditResult, write_result
 from protocol.envelopes import SigningKey

@@ -8,10 +8,8 @@ from fractions import Fraction
 from pathlib import Path
 
 from expril.audit.recompute.bounds import Bounds, Cards
-from expril.audit.recompute.evidence import UnreadableError, is_ledger
-from expril.audit.recompute.known import ZERO, Price, Study
-from expril.audit.recompute.ledger import SIMULATED, Tick, audit_ledger
-from expril.audit.recompute.reading import InCommon
+from expril.audit.recompute.entries import ZERO, InCommon, Price, Study
+from expril.audit.recompute.ledger import SIMULATED, Tick, UnreadableError, audit_ledger, is_ledger
 from expril.audit.recompute.receipts import (
     HeldReceipt,
     hold_receipts,

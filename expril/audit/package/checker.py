@@ -28,11 +28,10 @@ from expril.audit.package.contents import (
     pages,
 )
 from expril.audit.package.evidence import Replay, Tick, replay
-from expril.audit.package.exact import FORMULA, ExactLoss, exact_losses
-from expril.audit.package.judged import judge
+from expril.audit.package.facts import Facts, check_facts
+from expril.audit.package.losses import FORMULA, ExactLoss, exact_losses, judge
 from expril.audit.package.manifest import Manifest, as_json, check_folder, foreign_files, read_bytes, read_json
-from expril.audit.package.people import Facts, check_facts
-from expril.audit.package.worlds import REPEATED, SIMULATED, spent_by_curators
+from expril.audit.package.spending import REPEATED, SIMULATED, spent_by_curators
 from expril.audit.recompute import Pins
 from expril.audit.results import AuditResult, decode_result
 from expril.report.numbers import count
