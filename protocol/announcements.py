@@ -1,7 +1,7 @@
-"""What a proposal says of another one: that a validation follows it, or that it is the validation of a study before.
+"""Announcements in a proposal's purpose: that a validation will follow, or which earlier study this one validates.
 
-It is the end of the purpose, in words that any steward can read and any program can find. So the messages are what they
-were, and a curator of an older version shows them as they stand. An announcement binds nobody.
+An announcement is the last sentence of the purpose. A steward can read it and a program can find it, and no message
+needs a field for it, so a curator of an older version shows it as text. It binds nobody.
 """
 
 import re
@@ -18,16 +18,16 @@ _NOTICE = re.compile(
     re.DOTALL,
 )
 LONGEST = 80
-"""Characters of the longest notice, with the space before it; a test holds it."""
+"""Characters of the longest announcement, with the space before it; a test checks it."""
 
 
 @dataclass(frozen=True)
 class Notice:
-    """What is said.
+    """What a purpose announces.
 
     Attributes:
-        most: epsilon of the validation that follows, at most; None where none is announced.
-        study: at this curator, whose model is validated; zero where none is.
+        most: the largest epsilon of the validation that will follow; None if none is announced.
+        study: this curator's study whose model is validated; `NO_STUDY` if none is named.
     """
 
     most: Fraction | None = None
@@ -35,17 +35,17 @@ class Notice:
 
 
 def announcing(purpose: str, most: Fraction) -> str:
-    """A purpose that says that a validation follows."""
+    """The purpose with the announcement that a validation of at most epsilon `most` will follow."""
     return _ended(purpose, f"a validation follows, of at most epsilon {amount(most)}")
 
 
 def validating(purpose: str, study: bytes) -> str:
-    """A purpose that says whose model is validated."""
+    """The purpose with the announcement that the model of `study` is validated."""
     return _ended(purpose, f"it validates the model of study {study.hex()}")
 
 
 def read_notice(purpose: str) -> Notice:
-    """What a purpose says so; nothing where its end is written in any other way."""
+    """The announcement at the end of a purpose; an empty `Notice` where the end has any other form."""
     match = _NOTICE.fullmatch(purpose)
     if match is None:
         return Notice()

@@ -39,9 +39,9 @@ HOT_ONCE = CALL_ONCE // 2
 MOST_WIDTH = 8192
 """Most coordinates of a point: 8192 * 2^18 * 2^18 * 2 < 2^51."""
 BLOCK_ENTRIES = 262_144
-"""Numbers of one array that are worked on at once (2 MB): it stays in the second-level cache between steps."""
+"""Numbers in one block (2 MB), so that it stays in the second-level cache between steps."""
 MOST_BLOCK_WIDTH = 1024
-"""A wider map makes larger blocks, of 256 records: each of its categorical features takes its turn once a block."""
+"""A wider map has blocks of 256 records, however large: each categorical feature costs one step a block."""
 
 
 class NumericFeature(msgspec.Struct, frozen=True, tag="numeric", forbid_unknown_fields=True):
@@ -116,7 +116,7 @@ class FeatureMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
         Args:
             records: n records.
-            width: of the widest array that is made of a point; a block has as many rows as keep it small.
+            width: numbers that the caller computes per point at most; the wider, the fewer rows a block has.
         """
         mapping = _mapping(self, records)
         rows = max(1, BLOCK_ENTRIES // max(width, min(self.width, MOST_BLOCK_WIDTH)))
@@ -127,13 +127,11 @@ class FeatureMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class _Mapping:
-    """A feature map made ready for the columns of one schema.
+    """A feature map prepared for the columns of one schema.
 
     Attributes:
-        width: number of coordinates.
-        numeric: coordinates of the numeric features.
-        columns, offsets, factors, imputations: of those, in the same order.
-        categorical: column, first coordinate, hot coordinate by code, and value of each categorical feature.
+        numeric: the numeric features' coordinates; `columns`, `offsets`, `factors`, `imputations` are in this order.
+        categorical: for each categorical feature its column, first coordinate, hot coordinate by code, and value.
     """
 
     width: int

@@ -1,6 +1,6 @@
-"""Grids that synthetic records lie on, and the law that they are drawn by before anything is learnt.
+"""The grid that synthetic records lie on, and the base law from which they are drawn before anything is learnt.
 
-Both depend on what was planned and on the schema, on no record. All weights are whole numbers.
+Both depend on the plan and the schema, never on a record. All weights are whole numbers.
 """
 
 import math
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from protocol.schema import MOST_MAGNITUDE, CategoricalAttribute, Name, Schema
 
 MOST_POINTS = 4096
-"""Of one axis: a place on it fits sixteen bits."""
+"""Most points of one axis, so that a place on it fits sixteen bits."""
 MOST_AXES = 1000
 WEIGHT = 2**40
 """Weight of the most likely point; those of one axis add up to less than 2^53."""
 LEAST_RANGE = 1e-100
-"""Of an axis: with a smaller one, numbers in units of its range, and their squares, might have no float."""
+"""Least range of an axis. With a smaller one, squares of numbers in units of the range could leave the floats."""
 
 Cells = NDArray[np.int64]
 """(n, d): the place of each record on each axis, from 0."""
@@ -31,12 +31,10 @@ class NumberAxis(msgspec.Struct, frozen=True, tag="number", forbid_unknown_field
     """Equally wide cells of a number; a record lies in the middle of one. A number outside counts as the nearer bound.
 
     Attributes:
-        name: of a numeric attribute, or of a label that is a number.
-        lower: bound of the first cell.
-        upper: bound of the last one.
-        points: cells.
-        centre: of the Gaussian that the base law is on this axis; None with a uniform one.
-        deviation: its standard deviation; None with a uniform one.
+        name: a numeric attribute, or a numeric label.
+        lower, upper: the outer bounds of the first and the last cell.
+        points: number of cells.
+        centre, deviation: of the base law's Gaussian on this axis; None for a uniform base law.
     """
 
     name: Name
@@ -68,7 +66,7 @@ class LevelAxis(msgspec.Struct, frozen=True, tag="levels", forbid_unknown_fields
     """The declared levels of a category, or the classes of a label, all equally likely under the base law.
 
     Attributes:
-        name: of a categorical attribute, or of a label of classes.
+        name: a categorical attribute, or a label with classes.
     """
 
     name: Name
@@ -79,12 +77,12 @@ Axis = NumberAxis | LevelAxis
 
 @dataclass(frozen=True)
 class BaseLaw:
-    """Q_0: independent on each axis, with whole weights.
+    """Q_0: independent axes with whole-number weights.
 
     Attributes:
         axes: in order.
-        levels: how many each `LevelAxis` has, by name.
-        label: name of the axis that is the label; "" where none is.
+        levels: name of a `LevelAxis` -> its number of levels.
+        label: name of the label's axis; "" if there is none.
     """
 
     axes: tuple[Axis, ...]
@@ -113,7 +111,7 @@ class BaseLaw:
 
     @cached_property
     def weights(self) -> tuple[NDArray[np.int64], ...]:
-        """Of the points of each axis, at least 1. Powers of e are rounded: no record can move them."""
+        """Weights of each axis' points, whole numbers from 1: rounded powers of e that no record can move."""
         return tuple(
             np.ones(size, np.int64) if isinstance(axis, LevelAxis) or axis.deviation is None else _bell(axis)
             for axis, size in zip(self.axes, self.sizes, strict=True)
@@ -121,7 +119,7 @@ class BaseLaw:
 
     @cached_property
     def values(self) -> tuple[NDArray[np.float64], ...]:
-        """What each point stands for: the middle of its cell, or the number of its level from 0."""
+        """The value at each point of each axis: the middle of a cell, or the index of a level."""
         return tuple(
             middles(axis) if isinstance(axis, NumberAxis) else np.arange(size, dtype=np.float64)
             for axis, size in zip(self.axes, self.sizes, strict=True)
@@ -167,7 +165,7 @@ class BaseLaw:
 
 
 def why_not(axes: Sequence[Axis], schema: Schema) -> str:
-    """Why records of a schema cannot be drawn on these axes; "" where they can. Names no name that the schema lacks."""
+    """Why records of the schema cannot be drawn on these axes, naming only names of the schema; "" if they can."""
     names = [axis.name for axis in axes]
     if len(set(names)) != len(names):
         return "each attribute once"

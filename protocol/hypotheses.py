@@ -73,7 +73,7 @@ class Mlp(msgspec.Struct, frozen=True, tag="mlp", forbid_unknown_fields=True):
     Of a numeric label the logit is the prediction itself: 0 is the lower bound, 1 the upper; beyond them it is clipped.
 
     `weights` is a safetensors file of float32 tensors "0.weight" (out, in), "0.bias" (out,), "1.weight", ...
-    Values are rounded to the grid on evaluation; |value| must be at most 64.
+    Values are rounded to the grid when the network is evaluated; each must lie within +-64.
     """
 
     features: FeatureMap

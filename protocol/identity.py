@@ -1,8 +1,8 @@
 """Identity cards: who holds a key, as a signed text that people mail to each other, and its fingerprint.
 
-An identity card is no `messages.Card`, which says what a curator publishes about its records. It travels before
-anything else does, and by any way: what it proves is that its sender holds the key. That the sender is who the card
-says, people find out, by reading the fingerprint out to each other.
+An identity card is not a `messages.Card`, which describes a curator's records. It travels before anything else, by mail
+or any other way. It proves that its sender holds the key; people make sure who the sender is by reading the fingerprint
+out to each other.
 """
 
 import base64
@@ -23,32 +23,30 @@ LABEL = "expril/2 identity"
 TYPE = "identity_card"
 BEGIN, END = "-----BEGIN EXPRIL IDENTITY CARD-----", "-----END EXPRIL IDENTITY CARD-----"
 MOST_BYTES = 8 * 1024
-"""Of an encoded card."""
+"""Most bytes of an encoded card."""
 MOST_TEXT = 64 * 1024
-"""Characters of a text that holds one, the mail around it included."""
+"""Most characters of a text with a card in it, such as a mail."""
 MOST_SUCCESSIONS = 16
 SLACK = 86_400
-"""Seconds that the clock of who issued a card may be ahead."""
+"""Seconds by which an issuer's clock may be ahead of the reader's."""
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-"""Without I, L, O and U: nothing is misread, and no word appears."""
+"""Digits and letters without I, L, O and U, which are misread or form words."""
 _GROUPS, _GROUP = 7, 4
 _LINE = 64
 
 Role = Literal["curator", "learner"]
 MOST_NAME, MOST_SAID = 100, 200
-"""Characters of a holder's name, and of what else a card says."""
+"""Most characters of a holder's name, and of each other text on a card."""
 Said = Annotated[str, msgspec.Meta(max_length=MOST_SAID)]
 
 
 class Succession(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A key's own word that another takes its place.
+    """A statement, signed by the key `previous`, that `key` takes its place.
 
     Attributes:
-        previous: the key that gives way.
-        key: the one that takes its place.
-        at: when.
-        signature: of `previous`, over the holder's role and the three.
+        at: when it was signed.
+        signature: by `previous`, over the holder's role, both keys and the time.
     """
 
     previous: Key
@@ -58,7 +56,7 @@ class Succession(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class IdentityCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Who says to hold a key. All but the key is the holder's word.
+    """A holder's claim to a key. Only the key is proven; all else is what the holder says.
 
     Attributes:
         version: of this format.
@@ -90,7 +88,7 @@ class IdentityCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     @property
     def fingerprint(self) -> str:
-        """Of role and key; see `fingerprint`."""
+        """The fingerprint of its role and key."""
         return fingerprint(self.role, self.key)
 
     @property
@@ -99,18 +97,18 @@ class IdentityCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         return self.successions[-1].previous if self.successions else None
 
     def expired(self, now: int) -> bool:
-        """Whether it has stopped being valid."""
+        """Whether its validity has ended."""
         return bool(self.until) and now >= self.until
 
     def premature(self, now: int) -> bool:
-        """Whether it was issued in the future, by more than clocks differ."""
+        """Whether its date of issue lies ahead by more than clocks may differ (`SLACK`)."""
         return self.issued > now + SLACK
 
     def succeeds(self, key: bytes) -> bool:
-        """Whether the holder of `key` has said, directly or over others, that this card's key takes its place.
+        """Whether a chain of successions leads from `key` to this card's key.
 
-        Who pinned `key` may go on with this card's, without asking anybody. Not where `key` is known to have leaked:
-        whoever has it can say so as well.
+        Whoever pinned `key` may then accept this card's key without asking anybody. The exception is a `key` that has
+        leaked: whoever has it can sign a succession, too.
         """
         return any(succession.previous == key for succession in self.successions)
 
@@ -128,12 +126,12 @@ def fingerprint(role: Role, key: bytes) -> str:
 
 
 def same_fingerprint(text: str, fingerprint_text: str) -> bool:
-    """Whether a fingerprint that a person read or typed is this one: case, spaces and dashes do not count."""
+    """Whether a fingerprint that a person typed is this one; case, spaces and dashes do not matter."""
     return _letters(text) == fingerprint_text.replace("-", "")
 
 
 def compare_fingerprints(text: str, fingerprint_text: str) -> str:
-    """Two fingerprints, one below the other, and marks below them where they differ: lines for people."""
+    """Lines for people: two fingerprints one below the other, with marks where they differ."""
     typed = _letters(text)[: 2 * _GROUPS * _GROUP]
     grouped = "-".join(typed[start : start + _GROUP] for start in range(0, len(typed), _GROUP))
     marks = "".join(" " if a == b else "^" for a, b in zip_longest(grouped, fingerprint_text))
@@ -142,13 +140,13 @@ def compare_fingerprints(text: str, fingerprint_text: str) -> str:
 
 
 def check_said(field: str, text: str, *, least: int = 0, most: int = MOST_SAID) -> None:
-    """Raise ConfigurationError for what a card, or whoever reads one, would not take.
+    """Raise ConfigurationError if a card cannot hold this text.
 
     Args:
-        field: as its writer knows it, such as "--name".
-        text: that it wrote.
-        least: characters.
-        most: characters.
+        field: its name for whoever wrote it, such as "--name".
+        text: the text to check.
+        least: fewest characters.
+        most: most characters.
     """
     if not least <= len(text) <= most:
         raise ConfigurationError(f"{field} has {len(text)} characters; write {least} to {most}")
@@ -158,12 +156,12 @@ def check_said(field: str, text: str, *, least: int = 0, most: int = MOST_SAID) 
 
 
 def _letters(text: str) -> str:
-    """What a person read or typed, as a fingerprint is written, without dashes."""
+    """A typed fingerprint in its normal form, without dashes."""
     return re.sub(r"[\s-]", "", text).upper().replace("O", "0").replace("I", "1").replace("L", "1")
 
 
 def succession(previous: SigningKey, key: bytes, role: Role, at: int) -> Succession:
-    """The word of `previous` that `key` takes its place."""
+    """The statement of `previous` that `key` takes its place."""
     signature = previous.sign(_handing_over(role, previous.public, key, at))
     return Succession(previous=previous.public, key=key, at=at, signature=signature)
 
@@ -172,7 +170,7 @@ def write_identity(card: IdentityCard, key: SigningKey) -> str:
     """The text of a card, signed by its own key.
 
     Raises:
-        ConfigurationError: the card is not one of this key, or would be refused by who reads it.
+        ConfigurationError: the card names another key, or its reader would refuse it.
     """
     text = armour(sign_payload(TYPE, encode(card), key, LABEL))
     if read_identity(text, where="the new card") != card or card.key != key.public:
@@ -181,11 +179,11 @@ def write_identity(card: IdentityCard, key: SigningKey) -> str:
 
 
 def read_identity(text: str, *, where: str) -> IdentityCard:
-    """The card in a text, with its signature and successions checked; whether it is valid now, the caller asks.
+    """The card in a text. Its signature and successions are checked; the caller checks its dates.
 
     Args:
-        text: untrusted; what stands before and after the card is ignored.
-        where: what it is ("card file ann.card"), for the error.
+        text: untrusted; text before and after the card is ignored.
+        where: the text's name in errors, such as "card file ann.card".
 
     Raises:
         ConfigurationError: no card, several, or one that is damaged or not signed by its own key.
@@ -249,6 +247,6 @@ def _bare(body: str) -> bytes:
 
 
 def armour(data: bytes) -> str:
-    """Bytes of a card's envelope as a text that survives mail."""
+    """A card's envelope as a text that survives mail."""
     body = base64.b64encode(data).decode()
     return "\n".join([BEGIN, *(body[start : start + _LINE] for start in range(0, len(body), _LINE)), END, ""])

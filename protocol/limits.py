@@ -17,20 +17,20 @@ BYTE_ONCE = 60
 
 
 ASSUMED_ROUND_SIZE = 1_000_000
-"""Stands in for an undeclared round size where work is bounded; never the true number of records. A curator of as many
-is safe without a word of its steward's; one of fewer allows more work where it declares them."""
+"""Records that are assumed, to bound work, if a curator declares no round size; never the true number. Curators with up
+to so many records need to declare nothing; one with fewer allows more work by declaring them."""
 
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Limits of one query; a refusal over them depends on the query alone, never on a record.
+    """Limits of one query. Whether it exceeds them depends on the query alone, never on a record.
 
     Attributes:
         multiply_adds: most work of a query over the declared round size, the default is five seconds of one core.
         message_bytes: longest message read.
-        kinds: allowed query kinds -> what each limits beyond that, as the kind's own struct of limits says; what is
-            not said is the kind's default. Unset, it allows the kinds that are allowed unless a steward says otherwise.
+        kinds: allowed query kind -> its further limits, as the kind's own struct defines them; a limit that is absent
+            has the kind's default. Unset: every kind is allowed that does not need a steward's word.
     """
 
     multiply_adds: Positive = 50_000_000_000

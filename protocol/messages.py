@@ -26,7 +26,7 @@ VERSION = 2
 Key = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 """Raw Ed25519 public key: the identity of a curator or learner."""
 Digest = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
-"""SHA-256 of an envelope's bytes, or of what a field says."""
+"""SHA-256 of an envelope's bytes, or of the bytes that the field's description names."""
 StudyId = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
 Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 """Seconds since 1970-01-01 UTC."""
@@ -41,17 +41,16 @@ NO_STUDY = bytes(16)
 
 
 class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What every message names.
+    """The fields of every message.
 
     Attributes:
         version: of this protocol.
         study: random identity chosen by the learner; zero outside a study.
-        sender: the signer.
-        recipient: whom it is for; zero where a curator answers somebody it could not verify.
-        sequence: 0 for the proposal, then 1, 2, ...; a reply repeats its request's.
-        answers: digest of the envelope that this one follows: for a reply the request, for a request the last
-            reply of the study.
-        expires_at: after which the message is refused unless it was answered before.
+        sender: the signer's key.
+        recipient: the addressee's key; zero if a curator answers a sender that it could not verify.
+        sequence: 0 for the proposal, then 1, 2, ...; a reply has its request's.
+        answers: digest of the preceding envelope: a reply's request, or the last reply before a request.
+        expires_at: from then on the message is refused, unless it was answered before.
     """
 
     version: Annotated[int, msgspec.Meta(ge=VERSION, le=VERSION)] = VERSION
@@ -68,12 +67,12 @@ class CardRequest(Message, frozen=True, kw_only=True):
 
 
 class Card(Message, frozen=True, kw_only=True):
-    """What the steward wrote; nothing in it is computed from a record.
+    """What the steward publishes; nothing in it is computed from a record.
 
     Attributes:
         name: the curator's.
         schema: attributes, bounds, levels, label.
-        unit: name of the column whose values are the privacy units; None: each record is one.
+        unit: the column whose values are the privacy units; None if each record is one.
         most_records_per_unit: the contribution bound c.
         relation: the neighbouring relation of every guarantee.
         round_size: declared approximate number of records, a round figure; None if not declared.

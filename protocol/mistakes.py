@@ -1,4 +1,4 @@
-"""What is wrong in a file that a person wrote, in that person's words: which table, which key, what is wanted there.
+"""Errors about files that people write, in words: which table, which key, and what to write there.
 
 msgspec says "Expected `float`, got `str` - at `$.attributes[0].lower`". A person reads "attribute 'age': lower must be
 a number, not text; write it without quotes". Every message of msgspec about a user's file comes through here.
@@ -44,7 +44,7 @@ _FORMS = {
 
 
 def first_repeated(names: Iterable[str]) -> str:
-    """The first name that comes a second time; "" where none does."""
+    """The first name that repeats an earlier one; "" if none does."""
     before: set[str] = set()
     for name in names:
         if name in before:
@@ -54,13 +54,13 @@ def first_repeated(names: Iterable[str]) -> str:
 
 
 def did_you_mean(word: str, words: Sequence[str]) -> str:
-    """The nearest known word, to append to an error; empty where none is near."""
+    """A suggestion to append to an error, with the nearest of `words`; "" if none is near."""
     near = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def in_words(error: msgspec.ValidationError, data: Any, kind: Any) -> str:
-    """What msgspec says of `data`, which is no `kind`: the place in words, and what to write there instead."""
+    """Tell an error of msgspec about `data`, which is not of type `kind`: the place, and what to write there."""
     match = _PLACE.search(str(error))
     text = str(error)[: match.start()] if match else str(error)
     path, kind = _walk(_STEP.findall(match["path"]) if match else [], data, kind)
@@ -109,7 +109,7 @@ def structs_of(kind: Any) -> list[type[msgspec.Struct]]:
 
 
 def _item(plural: str, number: int, data: Any) -> str:
-    """An item of a list by its name, where it is a table that has one, else by its number."""
+    """How to name a list's item: by its "name" key if it has one, else by its number."""
     if not isinstance(data, dict):
         return f"{plural}, item {number + 1}"
     singular = plural[:-2] if plural.endswith("sses") else plural.removesuffix("s")
@@ -129,7 +129,7 @@ def _inside(data: Any, step: str | int) -> Any:
 
 
 def _walk(steps: list[tuple[str, str]], data: Any, kind: Any) -> tuple[Path, Any]:
-    """The path that msgspec means, with the key of a table where it says [...], and the type that is wanted there."""
+    """The full path of msgspec's error, with the table's key in place of its [...], and the type expected there."""
     path: list[str | int] = []
     for name, number in steps:
         if name:
@@ -163,7 +163,7 @@ def _converts(item: Any, kind: Any) -> bool:
 
 
 def _sentence(text: str, path: Path, data: Any, kind: Any) -> str | None:
-    """What msgspec says, in words that follow the name of a key; None where it hands on another's words."""
+    """Words to follow a key's name, made of msgspec's sentence; None if the sentence is already ours."""
     if match := _TYPE.fullmatch(text):
         return _of_type(match["wanted"].split(" | "), match["got"], path)
     if match := _RANGE.fullmatch(text):
@@ -245,7 +245,7 @@ def _of_missing(name: str, path: Path, kind: Any) -> str:
 
 
 def _with(structs: list[type[msgspec.Struct]]) -> str:
-    """The keys that a table must have, of whichever kind it is."""
+    """The keys that a table must have, for each type that it may be."""
     tags = dict.fromkeys(
         str(option.__struct_config__.tag_field) for option in structs if option.__struct_config__.tag_field
     )

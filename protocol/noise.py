@@ -1,7 +1,7 @@
-"""Noise laws: what noise costs, how far it strays, how likely each value is.
+"""Noise laws: their privacy loss, tails and probabilities.
 
-A law is realised in two places: `curator_node/mechanisms.py` draws it exactly, from the operating system's generator;
-`simulate` draws it in floats from a generator that it is given, where nothing is to be protected.
+Noise is drawn in two places. `curator_node/mechanisms.py` draws it exactly, from the operating system's generator.
+`simulate` draws it in floats from a given generator, where nothing needs protection.
 """
 
 import math
@@ -68,7 +68,7 @@ class DiscreteLaplace:
         return bound
 
     def bound(self, rate: float, draws: float = 1) -> float:
-        """A number that the sum of `draws` independent ones passes with a probability of at most `rate`.
+        """An upper bound of the sum of `draws` independent draws, exceeded with probability at most `rate`.
 
         Chernoff's bound: for any u in (0, 1), P(sum > t) <= (1 - u^2)^-draws exp(-u t / scale). The moment generating
         function of the continuous law, 1 / (1 - u^2), bounds that of the discrete one, which is
@@ -76,8 +76,8 @@ class DiscreteLaplace:
         grid of u is taken.
 
         Args:
-            rate: in (0, 1), of one side.
-            draws: their number, not always whole (`protocol.noise_shares`); the sum of none is 0.
+            rate: one-sided, in (0, 1).
+            draws: number of draws; a fraction for shares of noise (`protocol.noise_shares`), 0 gives 0.
         """
         if not draws:
             return 0.0
@@ -103,7 +103,7 @@ class NoisyMax:
 
     Attributes:
         scale: of the noise, positive and exact.
-        one_way: whether a unit that is added moves no score down; one that is removed moves none up.
+        one_way: True if adding a unit lowers no score (and removing one raises none).
 
     Raises:
         ValueError: the scale is not positive.
@@ -146,12 +146,12 @@ class NoisyMax:
 
 
 class Moved(NamedTuple):
-    """Equal releases, and how far one privacy unit moves each.
+    """Several releases alike, and how far one privacy unit moves each.
 
     Attributes:
-        noise: in each released integer.
-        shift: that one unit moves the exact integer by, at most; a whole number of at least 1.
-        releases: how many, each with noise of its own.
+        noise: the law of the noise in each released integer.
+        shift: the most that one unit moves the exact integer; a whole number of at least 1.
+        releases: their number; each has independent noise.
     """
 
     noise: DiscreteLaplace

@@ -1,7 +1,6 @@
-"""The law of shares of discrete Laplace noise, and of sums of shares.
+"""The law of a share of discrete Laplace noise, and of a sum of shares.
 
-`protocol.noise` says what a law is for. A share of h has shape 1 / h; s of h shares that are unknown have shape s / h.
-`docs/noise-shares.md` proves what is said here.
+One of h shares has shape 1 / h; the sum of s of them has shape s / h. `docs/noise-shares.md` has the proofs.
 """
 
 import math
@@ -18,7 +17,7 @@ Floats = NDArray[np.float64]
 _DEPTH = 46.0
 """Where an integrand is exp(-46) = 1e-20 of its peak, the integral is cut off."""
 _NODES = 2**18
-"""At most so many at a time, over all values: 2 MiB a vector."""
+"""Most nodes at a time over all values: 2 MiB a vector."""
 _LARGE = 16
 """From here on Stirling's series, cut after five terms, is right to 1e-16."""
 
@@ -48,8 +47,8 @@ class LaplaceShares:
     def loss(self, l1: int) -> Fraction:
         """Exact pure epsilon of integers that one unit moves by at most `l1` in L1, each with its own noise.
 
-        l1 / scale, as for one whole discrete Laplace noise: what comes on top of it is independent of the records. It
-        is never less: far out the law falls like exp(-|k| / scale), whatever its shape.
+        l1 / scale, as for one whole discrete Laplace noise: the noise beyond it is independent of the records. The loss
+        is never smaller: far out, the law falls like exp(-|k| / scale) for every shape.
 
         Raises:
             ValueError: the shape is below 1. Less than one whole noise protects far less, see `shift_loss`.
@@ -108,7 +107,7 @@ class LaplaceShares:
         return min(1.0, 2.0 * math.exp(-shape * math.log1p(-u * u) - u * far))
 
     def bound(self, rate: float, draws: int = 1) -> float:
-        """A number that the sum of `draws` independent ones passes with a probability of at most `rate`."""
+        """An upper bound of the sum of `draws` independent draws, exceeded with probability at most `rate`."""
         return DiscreteLaplace(self.scale).bound(rate, draws * float(self.shape))
 
     def simulate(self, generator: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.int64]:

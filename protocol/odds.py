@@ -1,7 +1,7 @@
-"""By what factors answers may change the odds of what anybody believes of one privacy unit; exact, as exponents.
+"""Bounds on how much answers change anybody's odds about one privacy unit: exact exponents of e.
 
-Adding or removing a unit is one question. Of a unit that is known to be there, its label and its attributes are others,
-and they may cost more: what is removed is also added. Proofs: docs/odds.md.
+Whether the unit is among the records is one question. The label and the attributes of a unit that is known to be there
+are two others, and may cost more: changing a record removes one and adds one. Proofs: docs/odds.md.
 """
 
 import math
@@ -14,16 +14,16 @@ from protocol.errors import printable
 from protocol.schema import Schema
 
 _MOST_EXPONENT = 20
-"""Beyond, a factor is told as a power of ten."""
+"""Beyond this exponent, a factor is written as a power of ten."""
 
 
 @dataclass(frozen=True)
 class PrivacyUnit:
-    """What is protected as a whole, as a card says it.
+    """The privacy unit that a card declares: what is protected as a whole.
 
     Attributes:
-        records: c, most of one that count.
-        name: of the column that names it; "" where each record is one.
+        records: c, the most records of one unit that count.
+        name: the column that names a record's unit; "" if each record is a unit.
         label: name of the label.
         numeric: whether the label is a number.
     """
@@ -35,19 +35,19 @@ class PrivacyUnit:
 
     @classmethod
     def of(cls, schema: Schema, name: str | None, records: int) -> Self:
-        """From what schema files and cards say."""
+        """From a schema, the name of the unit's column (None: each record is a unit) and the contribution bound c."""
         return cls(records, name or "", schema.label, schema.label_bounds is not None)
 
 
 @dataclass(frozen=True)
 class Odds:
-    """Exponents x: no answer changes the odds of a belief by a factor of more than e^x, whatever else is known.
+    """Exponents x: answers change the odds of a belief about one unit by at most e^x, whatever else is known.
 
     Attributes:
-        presence: whether the unit is among the records.
-        label: of a unit that is known to be: which labels its records have, all else about it being known. Where it
-            has more records than count, labels help to choose those that do, and `attribute` holds for them, too.
-        attribute: of a unit that is known to be: anything else about it. Up to c records of it may be any others.
+        presence: of the belief that the unit is among the records.
+        label: of a belief about the labels of a unit that is there, when all else about it is known. If the unit has
+            more records than count, its labels help to choose which count; then `attribute` is the bound for labels.
+        attribute: of any other belief about a unit that is there. Up to c of its records may be different ones.
     """
 
     presence: Fraction
@@ -56,19 +56,19 @@ class Odds:
 
     @classmethod
     def twice(cls, presence: Fraction) -> Self:
-        """What holds for every mechanism: a change is a removal and an addition."""
+        """The bound that holds for every mechanism: a changed unit is one removed and one added."""
         return cls(presence, 2 * presence, 2 * presence)
 
     def __add__(self, other: "Odds") -> "Odds":
-        """Of both answers together."""
+        """The bound for both answers together."""
         return Odds(self.presence + other.presence, self.label + other.label, self.attribute + other.attribute)
 
     def __mul__(self, share: Fraction) -> "Odds":
-        """Of so much of it."""
+        """The bound for that multiple of the epsilon."""
         return Odds(self.presence * share, self.label * share, self.attribute * share)
 
     def or_more(self, other: "Odds") -> "Odds":
-        """The larger of each."""
+        """The larger of both, exponent by exponent."""
         return Odds(
             max(self.presence, other.presence), max(self.label, other.label), max(self.attribute, other.attribute)
         )
@@ -76,15 +76,15 @@ class Odds:
 
 MISSES = Fraction(1, 20)
 OFTEN = "19 of 20 cases"
-"""How often a number is as exact as a steward is told, and how often it is not."""
+"""How often a stated accuracy holds, and `MISSES` how often it does not."""
 UNLIMITED = "without any limit, as not all of it is as private as its cost says: a simulation"
 NOTHING = Odds(Fraction(0), Fraction(0), Fraction(0))
 WORST = Odds.twice(Fraction(1))
-"""Of each epsilon that was charged, where nothing is known of what it was charged for."""
+"""Per charged epsilon, if nothing is known of what it was charged for."""
 
 
 def factor(exponent: Fraction) -> str:
-    """e^exponent for people, never less than it is."""
+    """e^exponent for people, rounded up."""
     value = float(max(exponent, Fraction(0)))
     if value > _MOST_EXPONENT:
         return f"10^{math.ceil(value / math.log(10))}"
@@ -92,7 +92,7 @@ def factor(exponent: Fraction) -> str:
 
 
 def written(exponent: Fraction) -> str:
-    """A factor for people, and its exponent for who audits."""
+    """A factor for people, with its exponent for auditors."""
     power = rationals.written(exponent)
     if power.startswith("≈ "):
         return f"{factor(exponent)} (about e^{power[2:]})"
@@ -100,7 +100,7 @@ def written(exponent: Fraction) -> str:
 
 
 def at_most(cap: Fraction, per_epsilon: Odds | None, unit: PrivacyUnit) -> str:
-    """In words, what answers up to a cap may change, where each epsilon may change so much; None is without limit."""
+    """A sentence: how much answers of total cost `cap` may change, at `per_epsilon` each; None means without limit."""
     if per_epsilon is None:
         return UNLIMITED
     total = per_epsilon * cap

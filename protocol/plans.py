@@ -1,7 +1,7 @@
 """A plan: everything that a study will ask, fixed before the first answer, with its exact cost.
 
-What a planned query says beyond its kind and its number of turns belongs to its kind, which alone decodes it
-(`protocol.query_kind`). So a plan can be carried, stored and read back where a kind is not installed.
+Only the kind of a planned query and its number of turns are read here. All else is decoded by the kind itself
+(`protocol.query_kind`), so a plan can be carried, stored and read back where a kind is not installed.
 """
 
 from collections.abc import Iterable
@@ -30,11 +30,11 @@ class Planned(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 class Head(msgspec.Struct, frozen=True):
-    """What every planned query says.
+    """The fields of every planned query.
 
     Attributes:
         kind: name of its kind.
-        turns: requests, each with its release, that it takes.
+        turns: number of requests, each with a release.
     """
 
     kind: Annotated[str, msgspec.Meta(max_length=100)]
@@ -52,7 +52,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def of(cls, queries: Iterable[Any]) -> Self:
-        """The plan of these queries: `Planned` structs, or mappings that stand for kinds that are not installed."""
+        """The plan of these queries: `Planned` structs, or mappings for kinds that are not installed."""
         return cls(tuple(msgspec.Raw(encode(planned)) for planned in queries))
 
     def head(self, index: int) -> Head:

@@ -19,7 +19,7 @@ from protocol.errors import ConfigurationError
 GRID = 2**64
 LONGEST_DENOMINATOR = 2**1024
 LONGEST_SUM = 2**32_768
-"""Denominator up to which sums are exact: of a thousand prime scales of 32 bits."""
+"""Largest denominator of an exact sum: room for a thousand prime scales of 32 bits."""
 MOST = 2**32 - 1
 """Largest numerator and denominator on the wire (32 bits)."""
 
@@ -73,7 +73,7 @@ def written(value: Fraction | str) -> str:
     """A rational as people write it: 0.3, 1/3, 12,800, or rounded and marked, as ≈ 11,378.
 
     Args:
-        value: it, or its text: a decimal or "a/b".
+        value: the rational, or its text: a decimal or "a/b".
     """
     value = Fraction(value)
     if value < 0:
@@ -86,23 +86,23 @@ def written(value: Fraction | str) -> str:
 
 
 def named_parts(parts: Iterable[tuple[str, Fraction | str]]) -> str:
-    """What an epsilon is made of: " (model 1, validation 0.25)"; "" where it is made of one part.
+    """The parts of an epsilon: " (model 1, validation 0.25)"; "" if there is only one.
 
     Args:
-        parts: name and cost of each; those that cost nothing are left out.
+        parts: (name, cost); parts that cost nothing are left out.
     """
     costs = [f"{name} {written(cost)}" for name, cost in parts if Fraction(cost)]
     return f" ({', '.join(costs)})" if len(costs) > 1 else ""
 
 
 def written_exactly(value: Fraction | str) -> str:
-    """As `written`, but never rounded or grouped, so that who copies it says the same: 0.3, 29/15, 12800."""
+    """As `written`, but never rounded or grouped, so that a copy means the same number: 0.3, 29/15, 12800."""
     value = Fraction(value)
     return _typed(value, places=9) or str(value)
 
 
 def _typed(value: Fraction, *, places: int) -> str:
-    """Its decimal text; "" where that takes more places."""
+    """The decimal text; "" if that needs more places."""
     scaled = value * 10**places
     if scaled.denominator != 1 or scaled >= 10**40:
         return ""
@@ -155,7 +155,7 @@ def _parse(text: str | float | Fraction) -> Fraction:
 
 
 def _why_not_read(value: str | float, plain: str) -> str:
-    """What is wrong with an amount that is neither a ratio nor a short decimal."""
+    """The error for an amount that is neither a ratio nor a short decimal."""
     if _NEGATIVE.fullmatch(plain):
         return "must be positive: write 1, 0.3 or 1/30"
     if _LONG_DECIMAL.fullmatch(plain) or (isinstance(value, float) and 0 < value < 1):  # 1e-05 among them
@@ -168,12 +168,12 @@ def _why_not_read(value: str | float, plain: str) -> str:
 def shorten(
     total: Fraction, rounding: Callable[[Fraction], int] = math.ceil, longest: int = LONGEST_DENOMINATOR
 ) -> Fraction:
-    """A total of many studies that can be written down: itself, or its neighbour on the grid of 2^-64.
+    """A total short enough to write down: unchanged, or rounded to the grid of 2^-64.
 
     Args:
-        total: exact; its denominator may have grown beyond any message.
-        rounding: `math.floor` or `math.ceil`, against the asker.
-        longest: denominator up to which it stays itself.
+        total: exact; its denominator may be longer than any message.
+        rounding: `math.floor` or `math.ceil`, whichever is against the asker.
+        longest: the largest denominator that is left unchanged.
     """
     return total if total.denominator <= longest else Fraction(rounding(total * GRID), GRID)
 

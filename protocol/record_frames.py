@@ -1,7 +1,7 @@
-"""Data frames into records: which values a column may hold, what is missing, and the label as a class or a number.
+"""Encodes data frames as records: allowed values, missing values, labels as classes or numbers.
 
-Reading files is not done here; see `curator_node.records.files`. It is apart from `protocol.records`, so that whoever
-reads no records waits for no library of data frames.
+`curator_node.records.files` reads files. This module is apart from `protocol.records` so that a program that reads no
+records does not load a library of data frames.
 """
 
 import difflib
@@ -17,7 +17,7 @@ from protocol.records import LABEL_STEPS, MISSING_CODE, Records
 from protocol.schema import MISSING_TEXTS, CategoricalAttribute, Schema
 
 MOST_COLUMNS_NAMED = 20
-"""How many of the columns that are there an error names."""
+"""Most existing columns that an error names."""
 _LONGEST_NAME_SHOWN = 80
 _TEXT_LIKE = (pl.String, pl.Categorical, pl.Enum, pl.Boolean, pl.Null, pl.Date, pl.Datetime, pl.Time)
 
@@ -26,8 +26,8 @@ class UnknownClassError(ConfigurationError):
     """A label that is none of the declared classes.
 
     Attributes:
-        likeness: how it differs from the class that it is likely meant to be, to append to the text; "" where none is
-            alike. It tells a record's class, so it is for the steward alone, on the steward's own machine.
+        likeness: how the label differs from the class that is most likely meant, to append to the error; "" if no
+            class is similar. It tells a record's class, so only the steward may see it, on the steward's own machine.
     """
 
     def __init__(self, text: str, *, likeness: str = "") -> None:
@@ -49,7 +49,7 @@ def encode_frame(frame: pl.DataFrame, schema: Schema) -> Records:
 
 
 def encode_and_count_moved(frame: pl.DataFrame, schema: Schema) -> tuple[Records, dict[str, int]]:
-    """As `encode_frame`; also, per numeric attribute, how many values moved to a bound, which is private."""
+    """As `encode_frame`, and for each numeric attribute how many values moved to a bound. These counts are private."""
     require_columns([a.name for a in schema.attributes], frame.columns)
     numeric: list[NDArray[np.float64]] = []
     codes: list[NDArray[np.int16]] = []
@@ -81,10 +81,10 @@ def require_columns(declared: Sequence[str], there: Sequence[str]) -> None:
 
 
 def describe_absent(absent: Sequence[str], *, declared: Collection[str], there: Sequence[str]) -> str:
-    """The absent columns, each with the nearest undeclared one, and the columns that are there.
+    """Describe the absent columns, each with the nearest undeclared one, and list the columns that are there.
 
-    Where no declared column is there, not even in another case, the file may have no header; its first record
-    would then pass for column names, so none is shown.
+    If no declared column is there, in any letter case, the file may have no header. Its first record would then pass
+    for column names, so none is shown.
 
     Args:
         absent: names to describe, at least one.
@@ -150,7 +150,7 @@ def encode_labels(column: pl.Series, classes: Sequence[str]) -> NDArray[np.uint8
 
 
 def _likeness(label: str, classes: Sequence[str]) -> str:
-    """How a label differs from the first class that is alike."""
+    """How a label differs from the first class similar to it."""
     forms: dict[str, Callable[[str], str | float | None]] = {
         "upper and lower case": str.casefold,
         "how the number is written, as 1 and 1.0 are": _as_number,
@@ -166,7 +166,7 @@ def _likeness(label: str, classes: Sequence[str]) -> str:
 def encode_numeric_labels(column: pl.Series, bounds: tuple[float, float]) -> NDArray[np.uint16]:
     """Labels in steps of 2^-12 of their range, (n,) uint16 in 0 .. 4096; those outside move to the nearer bound.
 
-    A step is the only place where a label is rounded: all that is computed from it later are whole numbers.
+    This is the only rounding of a label: everything computed from it later is in whole numbers.
 
     Raises:
         ConfigurationError: a label is missing, infinite or no number; names the first row (counted from 1), no value.
@@ -188,7 +188,7 @@ def encode_numbers(column: pl.Series, bounds: tuple[float, float]) -> NDArray[np
 
 
 def count_moved_labels(column: pl.Series, bounds: tuple[float, float]) -> int:
-    """How many numeric labels `encode_numeric_labels` moves to a bound, which is private."""
+    """How many numeric labels `encode_numeric_labels` moves to a bound. The count is private."""
     values = _numbers(column)
     return int(np.count_nonzero((values < bounds[0]) | (values > bounds[1])))
 
@@ -202,7 +202,7 @@ def _require_labels(values: pl.Series, name: str) -> None:
 
 
 def _numbers(column: pl.Series) -> NDArray[np.float64]:
-    """As they are written, beyond the bounds or not; NaN where missing."""
+    """The numbers as written, bounds ignored; NaN where missing."""
     if column.dtype == pl.String:
         texts = column_texts(column)
         values = texts.cast(pl.Float64, strict=False)

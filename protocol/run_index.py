@@ -1,8 +1,8 @@
-"""What a run left, as one list: who took part, every transcript and ledger, the digest of every file.
+"""The index of a run: who took part, every transcript and ledger, the digest of every file.
 
-The run's learners sign the list. A signature proves that this learner vouches for every line of it: one honest learner
-is enough to notice whatever was changed, removed or added afterwards. It does not prove who a key belongs to, and
-learners who all agree to lie can sign another list; what curators signed must then still fit it.
+All learners of the run sign the index, and vouch for every line of it. One honest learner suffices to notice any later
+change. A signature does not prove whose key it is, and learners who all lie can sign another index; that must then still
+agree with what curators signed.
 """
 
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ from protocol.errors import ConfigurationError, printable
 from protocol.transcript import Transcript
 
 FORMAT = 2
-"""Of the list; that of ExPriL 0.1 had no number."""
+"""Version of the index's format; that of ExPriL 0.1 had no number."""
 DOMAIN = b"expril/2 run index"
 SCENARIO = "scenario.toml"
 STUDY, COST = "study.toml", "cost.json"
-"""What a deployed study's folder has instead of a scenario and a report."""
+"""Files of a deployed study's folder in place of a scenario and a report."""
 METRICS = "metrics.parquet"
 REPORT = "report.json"
 PAGE = "report.html"
@@ -31,18 +31,18 @@ AGAIN = "again.json"
 SCHEMA = "schema.toml"
 MODELS = "models"
 LOCAL = "local"
-"""Folder of what concerns single records or this machine: in no list, and handed on to nobody."""
+"""Folder for what concerns single records or this machine: never in an index, never passed on."""
 PREDICTIONS = "predictions"
 """Folder in `LOCAL`."""
 PROGRESS = ".progress"
-"""Folder of what an unfinished run goes on with."""
+"""Folder from which an unfinished run goes on."""
 INDEX = "index.json"
 SIGNATURES = "signatures.json"
 
 FIT, VALIDATION = 0, 1
-"""A learner's studies in one repeat: their numbers in the list."""
+"""Numbers of a learner's studies in one repeat."""
 GIVEN_UP = 2
-"""The first with a curator that was given up for the fit or the validation before anything was asked."""
+"""Number of the first study that was given up, at one curator, before anything was asked."""
 
 Hex32 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Hex64 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{128}\Z")]
@@ -64,14 +64,13 @@ class TranscriptEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
     """One learner's exchange with one curator in one study of a repeat.
 
     Attributes:
-        file: under `transcripts`.
-        repeat, learner, curator: whose.
-        label: under which the curator signs.
-        head: that its envelopes chain to.
-        envelopes: how many.
-        state: of the study at the end.
-        study: which of the learner's studies in the repeat: `FIT` or `VALIDATION`; from `GIVEN_UP` on those that were
-            given up for one of them before anything was asked (`learner_node.study.study.Study.retired`).
+        file: its name in the folder `transcripts`.
+        label: the domain separation of the curator's signatures.
+        head: the last hash of the chain of its envelopes.
+        envelopes: their number.
+        state: of the study when the run ended.
+        study: which of the learner's studies in the repeat: `FIT` or `VALIDATION`; from `GIVEN_UP` on, studies that
+            were given up before anything was asked.
     """
 
     file: FileName
@@ -86,14 +85,13 @@ class TranscriptEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A ledger that was kept.
+    """A curator's ledger in one repeat.
 
     Attributes:
-        file: under `ledgers`.
-        curator, repeat: whose.
-        key: that signed it.
+        file: its name in the folder `ledgers`.
+        key: the curator's, which signed it.
         head: hash of its last entry.
-        entries: how many.
+        entries: their number.
     """
 
     file: FileName
@@ -105,17 +103,16 @@ class LedgerEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The list.
+    """The index itself.
 
     Attributes:
         format: `FORMAT`.
         expril: version that wrote it.
-        title: of the scenario.
+        title: the scenario's.
         created: when the run ended.
-        repeats: how many.
+        repeats: their number.
         participants: every learner and curator of every repeat.
-        transcripts, ledgers: what was kept of them.
-        files: path inside the run's folder -> SHA-256, of every file but the page, this list and its signatures.
+        files: path inside the run's folder -> SHA-256, for every file but the page, this index and its signatures.
     """
 
     format: int
@@ -136,18 +133,18 @@ class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         }
 
     def names(self, role: Role) -> list[str]:
-        """All learners, or all curators, each once."""
+        """Names of all learners or all curators, without repetition."""
         return list(dict.fromkeys(participant.name for participant in self.participants if participant.role == role))
 
     def learner_keys(self) -> dict[tuple[str, str], None]:
-        """(name, key) of every learner, each once, in order."""
+        """(name, key) of every learner, in order, without repetition."""
         return dict.fromkeys(
             (participant.name, participant.key) for participant in self.participants if participant.role == "learner"
         )
 
 
 class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A learner's signature over the bytes of the list."""
+    """A learner's signature over the bytes of the index."""
 
     learner: str
     key: Hex32
@@ -155,10 +152,10 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def sign_index(index: Index, signers: Mapping[str, SigningKey]) -> dict[str, bytes]:
-    """The list and the signatures of its learners: name of a file in `transcripts` -> its bytes.
+    """The files of the index and its signatures: name in the folder `transcripts` -> bytes.
 
     Args:
-        index: the list.
+        index: what is signed.
         signers: learner -> key.
     """
     data = msgspec.json.format(msgspec.json.encode(index), indent=1)
@@ -170,10 +167,10 @@ def sign_index(index: Index, signers: Mapping[str, SigningKey]) -> dict[str, byt
 
 
 def decode_index(data: bytes, where: object) -> Index:
-    """Read the list of the folder `where`.
+    """Read the index of the folder `where`.
 
     Raises:
-        FirstVersionError: it is one of ExPriL 0.1.
+        FirstVersionError: ExPriL 0.1 wrote it.
         ConfigurationError: it cannot be read.
     """
     try:
@@ -204,12 +201,12 @@ class FirstVersionError(ConfigurationError):
 
 
 def unsigned(index: Index, data: bytes, signatures: bytes | None) -> list[str]:
-    """What is wrong with the signatures of a list: every one of its learners must have signed these very bytes.
+    """Complaints about the signatures of an index; every learner in it must have signed exactly these bytes.
 
     Args:
-        index: the list.
+        index: the decoded index.
         data: its bytes.
-        signatures: content of the file of signatures; None where it is absent.
+        signatures: content of the file of signatures; None if it is absent.
     """
     learners = index.learner_keys()
     if not learners:
@@ -238,10 +235,9 @@ def unsigned(index: Index, data: bytes, signatures: bytes | None) -> list[str]:
 
 
 def is_listed(name: str) -> bool:
-    """Whether the digest of a file is in the list: of all but the page, the list and its signatures.
+    """Whether the index holds a file's digest: not that of the page, the index, its signatures, `LOCAL` and `PROGRESS`.
 
-    And but what is in `LOCAL` and `PROGRESS`. A digest of predictions of few records would tell their labels to whoever
-    tries them all, so the list has none.
+    A digest of predictions of a few records would tell their labels to anyone who tries all of them.
 
     Args:
         name: path inside the run's folder, with "/" between its parts.
@@ -251,17 +247,17 @@ def is_listed(name: str) -> bool:
 
 
 def file_name(text: str) -> str:
-    """A text as a part of a file's name."""
+    """A text in a form that a file's name may contain."""
     return "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in text)
 
 
 def transcript_file(position: int) -> str:
-    """Name of the file of the transcript that comes at that place in the evidence."""
+    """Name of the file of the transcript at that position in the index."""
     return f"{position:05d}.msgpack"
 
 
 def encode_transcript(transcript: Transcript) -> bytes:
-    """Content of that file."""
+    """Content of a transcript's file."""
     return msgspec.msgpack.encode(transcript.envelopes)
 
 

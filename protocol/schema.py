@@ -15,7 +15,7 @@ MOST_CLASSES = 256
 """A class index fits one byte."""
 
 MISSING_TEXTS = ("", "?", "NA", "NaN", "nan", "null")
-"""What means "missing" in a column of text."""
+"""Texts that mean a missing value."""
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Description = Annotated[str, msgspec.Meta(max_length=2000)]
@@ -103,7 +103,7 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     @cached_property
     def level_codes(self) -> dict[str, dict[str, int]]:
-        """Of each categorical attribute: the code of each declared level. Built once, however many maps name it."""
+        """Categorical attribute -> declared level -> code. Built once, however many maps use it."""
         return {
             attribute.name: {level: code for code, level in enumerate(attribute.levels)}
             for attribute in self.attributes
@@ -111,7 +111,7 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         }
 
     def differences(self, other: "Schema") -> list[str]:
-        """Names whose meaning differs between two schemas (descriptions do not count); empty when compatible."""
+        """Names whose meaning differs between the two schemas, descriptions aside; empty if they are compatible."""
         mine, theirs = (
             {a.name: msgspec.structs.replace(a, description="") for a in s.attributes} for s in (self, other)
         )
@@ -122,7 +122,7 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 def _check_texts(texts: tuple[str, ...], field: str) -> None:
-    """A text that no record can ever match is a mistake: records are trimmed, and some texts mean missing."""
+    """Refuse a text that no record can match: records' texts are trimmed, and some mean a missing value."""
     for text in texts:
         if text != text.strip() or text in MISSING_TEXTS:
             raise ValueError(f"{field} {text!r} can never occur: it has outer spaces, or means a missing value")

@@ -1,4 +1,4 @@
-"""TOML of a user into a typed value, with errors that name the key and suggest the right one."""
+"""Reads a user's TOML into a typed value, with errors that name the key and suggest the right one."""
 
 import codecs
 import re
@@ -21,8 +21,8 @@ def decode_text(content: bytes, *, where: str) -> str:
     """The text of a file that people write; a UTF-8 byte order mark is no part of it.
 
     Args:
-        content: of the file.
-        where: what it is ("policy file basel.toml"), for the error.
+        content: the file's bytes.
+        where: the file's name in errors, such as "policy file basel.toml".
 
     Raises:
         ConfigurationError: UTF-16, another encoding than UTF-8 (with its first line), or no text at all.
@@ -35,12 +35,12 @@ def decode_text(content: bytes, *, where: str) -> str:
 
 
 class TextFault(NamedTuple):
-    """Why bytes are no UTF-8 text; nothing of them is in it.
+    """Why bytes are not UTF-8 text. It quotes none of them.
 
     Attributes:
-        problem: continues "the file ...".
+        problem: words that follow "the file".
         remedy: what to do.
-        start: the first byte that is wrong; None where it is all of them.
+        start: index of the first wrong byte; None if all are wrong.
     """
 
     problem: str
@@ -49,7 +49,7 @@ class TextFault(NamedTuple):
 
 
 def text_fault(content: bytes) -> TextFault | None:
-    """Why bytes are no UTF-8 text, with or without a byte order mark; None where they are."""
+    """The fault of bytes that are not UTF-8 text, with or without a byte order mark; None if they are."""
     if content.startswith(_UTF16_MARKS) or _looks_like_utf16(content):
         return TextFault("is UTF-16 text, not UTF-8", SAVE_AS_UTF8)
     try:
@@ -62,7 +62,7 @@ def text_fault(content: bytes) -> TextFault | None:
 
 
 def _looks_like_utf16(content: bytes) -> bool:
-    """Text of mostly ASCII letters in UTF-16 without a mark: every other byte is zero."""
+    """Whether every other byte is zero, as in UTF-16 text of mostly ASCII letters without a mark."""
     start = content[:_SAMPLE]
     return max(start[::2].count(0), start[1::2].count(0)) > len(start) // 4 > 0
 
@@ -73,7 +73,7 @@ def read_toml(text: str, kind: type[T], *, where: str) -> T:
     Args:
         text: the TOML.
         kind: a Struct type with `forbid_unknown_fields`.
-        where: what the text is ("policy file basel.toml"), for the error.
+        where: the text's name in errors, such as "policy file basel.toml".
 
     Raises:
         ConfigurationError: not TOML, a misspelt key (with a suggestion), a missing key or a wrong value.
@@ -88,7 +88,7 @@ def read_toml(text: str, kind: type[T], *, where: str) -> T:
 
 
 def convert(data: Any, kind: type[T], *, where: str) -> T:
-    """As `read_toml`, from data that is parsed already."""
+    """As `read_toml`, from parsed data."""
     _check_keys(data, kind, data, (), where)
     try:
         return msgspec.convert(data, kind, strict=True)
@@ -97,13 +97,13 @@ def convert(data: Any, kind: type[T], *, where: str) -> T:
 
 
 def suggest(word: str, words: list[str]) -> str:
-    """A suggestion to append to an error: the nearest known word, or all of them where nothing is near."""
+    """A suggestion to append to an error: the nearest of `words`, or all of them if none is near."""
     near = did_you_mean(word, words)
     return near or f"; known: {', '.join(sorted(words))}"
 
 
 def _check_keys(data: Any, kind: Any, document: Any, path: Path, where: str) -> None:
-    """Walk `data` beside `kind` and raise on the first key that no field has, or tag that no struct has."""
+    """Walk `data` and `kind` together; raise at the first unknown key or tag."""
     options = options_of(kind)
     if isinstance(data, list | tuple):
         inner = next((get_args(option) for option in options if get_origin(option) in (list, tuple)), ())

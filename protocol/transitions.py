@@ -1,4 +1,4 @@
-"""The states of a study and every lawful step, in one table that does not know whose side it is on.
+"""The states of a study and every lawful step, in one table that both sides use.
 
 Curator and learner both drive it with the messages that they send and receive. An unlawful step raises and
 changes nothing.
@@ -23,10 +23,10 @@ class State(StrEnum):
 
 
 class Event(StrEnum):
-    """What moves a study: the message types, and the passing of the reservation's expiry.
+    """What moves a study: a message, or the expiry of its reservation.
 
-    A refusal is one that is final (`Refusal.final`); another leaves the study where it is. A proposal that was refused
-    for good is never tried again: another one is another study, with an identity of its own.
+    Only a final refusal (`Refusal.final`) is an event; any other leaves the study where it is. A proposal that was
+    finally refused is never tried again: a new proposal is a new study with an identity of its own.
     """
 
     PROPOSAL = "study_proposal"

@@ -1,7 +1,7 @@
-"""The learner's side of a secure sum: it relays, adds up, and takes away the masks that it is given the shares of.
+"""The learner's side of a secure sum: it relays messages, adds vectors, and removes masks recovered from shares.
 
-A participant that did not answer a step, or whose answer breaks the protocol, is out from then on. The sum can be
-opened while enough are left; it is the sum over those whose masked vector came.
+A participant that does not answer a step, or breaks the protocol, is out from then on. The sum can be opened while enough
+remain; it covers those whose masked vector arrived.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -48,7 +48,7 @@ class SumFailedError(ExprilError):
 
     Attributes:
         step: one of `STEPS`.
-        out: index -> why this participant is out; or, at the last step, why its secret is not known: others may lie.
+        out: index -> why this participant is out. At the last step: why its secret is unknown, though others may have lied.
     """
 
     kind = "study"
@@ -61,10 +61,10 @@ class SumFailedError(ExprilError):
 
 
 class Dealt(NamedTuple):
-    """What one participant is relayed for its masked vector.
+    """What the learner relays to one participant before it masks its vector.
 
     Attributes:
-        dealers: all of them, ascending.
+        dealers: indices of all, ascending.
         shares: (dealer, sealed shares) for this participant.
     """
 

@@ -19,7 +19,7 @@ Verify = Callable[[bytes, bytes, bytes], bool]
 
 LEAST_PARTICIPANTS, MOST_PARTICIPANTS = 2, 1000
 CARD_TYPE, SURVIVORS_TYPE = "secure_sum_card", "secure_sum_survivors"
-"""What participants sign; never the name of a message."""
+"""Types of what participants sign; no message has such a name."""
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class Group:
     """Participants of secure sums; each is told by its index in `participants`.
 
     Attributes:
-        participants: identity keys of the n participants, ascending, none twice.
-        colluders: t, assumed at most to tell the learner all they know; at least 1.
-        dropouts: u, tolerated; n > 2 u + t.
-        label: under which all of them sign.
+        participants: identity keys of the n participants, ascending, distinct.
+        colluders: t, the most participants that may tell the learner all they know; at least 1.
+        dropouts: u, the most participants that may fall silent; n > 2 u + t.
+        label: domain separation of their signatures.
 
     Raises:
         ValueError: a rule is broken; the text says which.
@@ -72,7 +72,7 @@ class Group:
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of all that is said here."""
+        """SHA-256 of the group's fields."""
         numbers = (number.to_bytes(8, "big") for number in (self.colluders, self.dropouts))
         return digest(encode_parts(b"expril/2 secure sum", self.label.encode(), *numbers, *self.participants))
 
@@ -98,18 +98,18 @@ def complaint_about(participants: tuple[bytes, ...], colluders: int, dropouts: i
 Bytes32 = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 Signature = Annotated[bytes, msgspec.Meta(min_length=64, max_length=64)]
 Index = Annotated[int, msgspec.Meta(ge=0, lt=MOST_PARTICIPANTS)]
-"""Of a participant in its group."""
+"""A participant's index in its group."""
 Indices = Annotated[tuple[Index, ...], msgspec.Meta(max_length=MOST_PARTICIPANTS)]
 
 
 class KeyCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
-    """What a participant makes for one round.
+    """A participant's key card of one round.
 
     Attributes:
         sealing: X25519 public key under which shares are sealed.
-        masking: X25519 public key from which pair masks come.
+        masking: X25519 public key from which pair masks are derived.
         check: hash of the seed of its self mask.
-        signature: of its identity key, over the group, the question and all of the above.
+        signature: by its identity key, over the group, the question and the fields above.
     """
 
     sealing: Bytes32
@@ -123,7 +123,7 @@ Cards = Annotated[tuple[tuple[Index, KeyCard], ...], msgspec.Meta(max_length=MOS
 
 
 def seed_check(seed: bytes) -> bytes:
-    """What a card says of the seed of a self mask."""
+    """The field `check` of a card, from the seed of the self mask."""
     return digest(b"expril/2 secure sum seed" + seed)
 
 

@@ -24,7 +24,7 @@ def public_of(private: bytes) -> bytes:
 
 
 def exchange(private: bytes, publics: Iterable[bytes]) -> list[bytes]:
-    """For each public key the 32 bytes that both owners come to (RFC 7748).
+    """For each public key, the 32 bytes on which both owners agree (RFC 7748).
 
     A public key of small order gives zeros. Only a colluder has one, and the learner may know what colluders share.
     """
@@ -40,7 +40,7 @@ def _exchange(key: X25519PrivateKey, public: bytes) -> bytes:
 
 
 def derive(secret: bytes, purpose: bytes, context: bytes, *, keys: int = 1) -> bytes:
-    """Keys, 32 bytes each (HKDF-SHA256, RFC 5869), for a purpose without a colon, all contexts of which are as long."""
+    """Keys of 32 bytes each (HKDF-SHA256, RFC 5869). A purpose has no colon, and all its contexts have one length."""
     info = b"expril/2 secure sum, " + purpose + b":" + context
     return HKDF(algorithm=SHA256(), length=32 * keys, salt=None, info=info).derive(secret)
 

@@ -56,16 +56,16 @@ Agreements = tuple[tuple[Index, Signature], ...]
 
 
 GONE = bytes(32)
-"""In place of a secret that no further step needs."""
+"""Stands for a secret that no later step needs."""
 
 
 class Neighbour(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
-    """Another participant, as one keeps it between dealing and masking.
+    """What a participant keeps about a neighbour between dealing and masking.
 
     Attributes:
-        index: its own in the group.
+        index: the neighbour's, in the group.
         masking: its public mask key.
-        opening: secret key of the shares that it deals to the state's owner.
+        opening: secret key that opens the shares which it deals to this participant.
     """
 
     index: int
@@ -80,20 +80,19 @@ class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=
     """What a participant keeps between steps. Secret; its text form shows no secret.
 
     Attributes:
-        step: answered so far, from 1.
-        index: its own in the group.
-        group, question: digests of who sums, and of what is asked.
-        length: numbers in the vector.
+        step: the last step that was answered, from 1.
+        index: the participant's own, in the group.
+        group, question: digests of the group and of the question.
+        length: of the vector.
         sealing: private key; `GONE` from step 2.
         masking: private key; `GONE` from step 3.
-        seed: of its self mask; `GONE` from step 3.
-        card: its own.
+        seed: of the self mask; `GONE` from step 3.
         round: digest of the round; empty before step 2.
         joined: indices with a card.
-        neighbours: with whom it shares masks and secrets; empty again from step 3.
-        shares: (dealer, its two shares), its own among them.
-        dealers: who dealt, by the learner.
-        survivors: on the list that it signed.
+        neighbours: participants with whom it shares masks and secrets; empty again from step 3.
+        shares: (dealer, two shares from it), also from itself.
+        dealers: indices of those who dealt, as the learner says.
+        survivors: the list that it signed.
     """
 
     step: int
@@ -126,12 +125,12 @@ def encode_state(state: State) -> bytes:
 
 
 def round_graph(group: Group, round_: bytes, joined: Sequence[int]) -> Graph:
-    """The graph of a round; its nodes are places in `joined`. It follows from the cards, so nobody chooses it."""
+    """The graph of a round, over places in `joined`. The cards determine it, so nobody chooses it."""
     return graph_of(round_, len(joined), group.colluders, len(joined) - group.least)
 
 
 def out_of_reach(graph: Graph, joined: Sequence[int], dealers: Sequence[int], present: Sequence[int]) -> list[int]:
-    """Those of the dealers of whose holders fewer are present than give their secrets back; all are indices."""
+    """Indices of dealers whose secrets cannot be recovered, since too few of their holders are present."""
     places = {index: place for place, index in enumerate(joined)}
     lacking = graph.lacking([places[index] for index in dealers], [places[index] for index in present])
     return [joined[node] for node in lacking]
@@ -208,7 +207,7 @@ def share(group: Group, state: State, cards: Cards, *, entropy: Entropy) -> tupl
 def check_shares(group: Group, state: State, dealers: Indices, shares: Relayed) -> None:
     """Refuse unless enough participants dealt, and these are the shares of all its neighbours among them.
 
-    A share that does not open is no reason: whoever dealt it would keep this curator from answering. It is not held.
+    A share that does not open is ignored: otherwise its dealer could keep this curator from answering.
     """
     _check_step(group, state, 2)
     _check_list("dealers", dealers, state.joined, group.least)
@@ -222,11 +221,11 @@ def check_shares(group: Group, state: State, dealers: Indices, shares: Relayed) 
 
 
 def mask(state: State, dealers: Indices, shares: Relayed, values: NDArray[np.int64]) -> tuple[Words, State]:
-    """The vector under its self mask and a mask with each neighbour that dealt, (length,) modulo 2^64.
+    """The vector plus its self mask and a mask with each neighbour that dealt, (length,) modulo 2^64.
 
     Args:
         state: after `share`.
-        dealers: indices of those whose shares the learner says to have; masks are of this very list.
+        dealers: indices whose shares the learner claims to have; the masks depend on this list.
         shares: sealed for this participant.
         values: (length,) int64, noise included.
 
@@ -258,7 +257,7 @@ def mask(state: State, dealers: Indices, shares: Relayed, values: NDArray[np.int
 
 
 def check_survivors(group: Group, state: State, survivors: Indices) -> None:
-    """Refuse unless this list may be opened: h + t dealers at least, each with enough neighbours there."""
+    """Refuse unless the list may be opened: at least h + t dealers, each with enough neighbours on it."""
     _check_step(group, state, 3)
     _check_list("survivors", survivors, state.dealers, group.least)
     if state.index not in survivors:
@@ -268,7 +267,7 @@ def check_survivors(group: Group, state: State, survivors: Indices) -> None:
 
 
 def agree(state: State, survivors: Indices, *, sign: Sign) -> tuple[bytes, State]:
-    """Sign the one list that this participant helps to open."""
+    """Sign the survivor list, the only one that this participant helps to open."""
     payload = survivors_payload(state.round, state.dealers, survivors)
     after = msgspec.structs.replace(state, step=4, survivors=tuple(survivors))
     return sign(SURVIVORS_TYPE, payload), after
@@ -277,7 +276,7 @@ def agree(state: State, survivors: Indices, *, sign: Sign) -> tuple[bytes, State
 def check_opening(
     group: Group, state: State, survivors: Indices, agreements: Agreements, verify: Verify = is_signed
 ) -> None:
-    """Refuse unless it signed this list, as did n - u of all n, enough holders of each survivor among them."""
+    """Refuse unless this participant and n - u of all n signed the list, enough holders of each survivor among them."""
     _check_step(group, state, 4)
     if tuple(survivors) != state.survivors:
         raise _broken("survivors", "the list that this curator signed, and no other")
@@ -292,7 +291,7 @@ def check_opening(
 
 
 def reveal(state: State) -> Relayed:
-    """(dealer, share): of a survivor's self mask, or of the mask key of a dealer that is none. The state is spent."""
+    """(dealer, share) of a survivor's self mask, or of the mask key of any other dealer. The state is then spent."""
     among = set(state.survivors)
     return tuple(
         (index, pair[shamir.SHARE :] if index in among else pair[: shamir.SHARE])
@@ -307,22 +306,22 @@ def survivors_payload(round_: bytes, dealers: Sequence[int], survivors: Sequence
 
 
 def self_mask(seed: bytes, round_: bytes, dealers: bytes, length: int) -> Words:
-    """The mask that a participant alone makes; `dealers` is the digest of their list."""
+    """A participant's own mask; `dealers` is the digest of the list of dealers."""
     return masks.stream(masks.derive(seed, b"self mask", round_ + dealers), length)
 
 
 def pair_masks(
     private: bytes, index: int, others: Sequence[tuple[int, bytes]], round_: bytes, dealers: bytes, length: int
 ) -> Words:
-    """The sum of the masks of one participant with others, as it adds it; the others' sums have the opposite masks.
+    """The sum of a participant's masks with `others`. Each mask has the opposite sign in the other's sum.
 
     Args:
-        private: its mask key.
-        index: its own.
+        private: the participant's mask key.
+        index: the participant's.
         others: (index, public mask key).
         round_: digest of the round.
-        dealers: digest of their list.
-        length: numbers in the vector.
+        dealers: digest of the list of dealers.
+        length: of the vector.
     """
     total = np.zeros(length, np.uint64)
     for (other, _), agreed in zip(others, masks.exchange(private, [public for _, public in others]), strict=True):
@@ -335,7 +334,7 @@ def pair_masks(
 
 
 def _sealing_keys(agreed: bytes, round_: bytes, index: int, other: int) -> tuple[bytes, bytes]:
-    """Keys of the shares that one participant deals to another, and of those that it gets from it."""
+    """Keys for the shares that a participant deals to another, and for those that it receives."""
     keys = masks.derive(agreed, b"shares", round_ + _pair(index, other), keys=2)
     return (keys[:32], keys[32:]) if index < other else (keys[32:], keys[:32])
 

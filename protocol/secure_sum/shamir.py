@@ -18,7 +18,7 @@ P = 2**256 + 297
 """The least prime above 2^256: the field must hold every 32-byte secret, and two points must differ in it."""
 MOST_POINTS = 2**16
 TRIES = 1024
-"""`recover` tries all sets of shares where there are no more than this."""
+"""Most sets of shares that `recover` tries."""
 
 _SPARE = 8 * SHARE - P.bit_length()  # bits of 33 bytes beyond those of P
 
@@ -30,7 +30,7 @@ def split(secret: bytes, points: Sequence[int], threshold: int, entropy: Callabl
         secret: 32 bytes.
         points: distinct, 1 to 2^16.
         threshold: shares that give the secret back, 1 to the number of points.
-        entropy: that many secret, uniform bytes.
+        entropy: n -> n secret, uniform bytes.
 
     Raises:
         ValueError: an argument is outside of its range.
@@ -45,7 +45,7 @@ def split(secret: bytes, points: Sequence[int], threshold: int, entropy: Callabl
 
 
 class Combiner:
-    """Gives secrets back from shares at fixed points; the weights are worked out once.
+    """Recovers secrets from shares at fixed points; the weights are computed once.
 
     The secret is the sum of weight times share, with the weights of Lagrange's interpolation at 0: for point x the
     product over the other points y of y / (y - x).
@@ -115,7 +115,7 @@ def recover(
 
 
 def _fitting(number: int, fits: Callable[[bytes], bool]) -> bytes | None:
-    """The number as a secret, where it is one and fits."""
+    """The number as a secret, if it is one that fits; else None."""
     if number >> 8 * SECRET:
         return None
     secret = number.to_bytes(SECRET)
@@ -232,7 +232,7 @@ def _weights_at_zero(points: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _coefficients(count: int, entropy: Callable[[int], bytes]) -> list[int]:
-    """Independent uniform numbers below P: of 257 random bits, those below P are kept, about every other one."""
+    """Independent uniform numbers below P: draws of 257 random bits, about half of which are below P and used."""
     numbers: list[int] = []
     while len(numbers) < count:
         missing = count - len(numbers)

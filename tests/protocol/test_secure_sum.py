@@ -433,7 +433,7 @@ def test_a_state_shows_no_secret_as_text_and_neither_does_an_error():
     lead(curators, spoil=lambda _, told: states.append(dict(curators.states)) or told)
     for state in [each for step in states for each in step.values()]:
         text = f"{state!r} {state} {[state]} {state.neighbours}"
-        for secret in [state.sealing, state.masking, state.seed, *(both for _, both in state.held)]:
+        for secret in [state.sealing, state.masking, state.seed, *(both for _, both in state.shares)]:
             for part in (secret, secret[:8], secret[-8:]):
                 assert repr(part)[2:-1] not in text
                 assert part.hex() not in text
