@@ -1,7 +1,7 @@
 """The learner's side of a secure sum: it relays messages, adds vectors, and removes masks recovered from shares.
 
-A participant that does not answer a step, or breaks the protocol, is out from then on. The sum can be opened while enough
-remain; it covers those whose masked vector arrived.
+A participant that does not answer a step, or breaks the protocol, is out from then on. The sum can be opened while
+enough remain; it covers those whose masked vector arrived.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -48,7 +48,7 @@ class SumFailedError(ExprilError):
 
     Attributes:
         step: one of `STEPS`.
-        out: index -> why this participant is out. At the last step: why its secret is unknown, though others may have lied.
+        out: index -> why this participant is out; at the last step, why its secret is unknown (others may lie).
     """
 
     kind = "study"
