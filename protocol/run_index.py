@@ -1,7 +1,7 @@
 """The index of a run: who took part, every transcript and ledger, the digest of every file.
 
-All learners of the run sign the index and vouch for every line. One honest learner suffices to notice any later
-change. A signature does not prove whose key it is, and learners who all lie can sign another index; that must then still
+All learners of the run sign the index and vouch for every line. One honest learner suffices to notice a later change. A
+signature does not prove whose key it is, and learners who all lie can sign another index. That index must then still
 agree with what curators signed.
 """
 
