@@ -29,7 +29,7 @@ class Entry(NamedTuple):
 
 STUDIES = {
     "additive": Entry("lab.additive", "An additive question beside cells", "../strategies.md"),
-    "bounds": Entry("lab.bounds.study", "What bounds the accuracy of cells", "../../bounds.md"),
+    "bounds": Entry("lab.bounds", "What bounds the accuracy of cells", "../../bounds.md"),
     "comparison": Entry(
         "lab.comparison.study", "Strategies and peers on the same records", "../strategies.md#what-was-measured"
     ),
@@ -43,7 +43,7 @@ STUDIES = {
         "lab.importance", "Importance weights: a second way to weigh the source", "../importance-weights.md"
     ),
     "model": Entry(
-        "lab.model.study", "Models that curators fit in site, beside counts of cells", "../../in-site-learning.md"
+        "lab.model", "Models that curators fit in site, beside counts of cells", "../../in-site-learning.md"
     ),
     "perspectives": Entry(
         "lab.perspectives", "The strategies of the paper's perspectives against cells", "../strategies.md"
@@ -53,7 +53,7 @@ STUDIES = {
     "reproduction": Entry(
         "lab.reproduction.study", "Table 2 and Figure 1 of the paper, made again", "../reproduction.md"
     ),
-    "risks": Entry("lab.risks.study", "Are the risks right?", "../risks.md"),
+    "risks": Entry("lab.risks", "Are the risks right?", "../risks.md"),
     "sample": Entry(
         "lab.sample.study",
         "Sampling from mollifier densities, run again",
@@ -64,8 +64,8 @@ STUDIES = {
         "Noise at each site, or one sum over all: accuracy, noise and traffic against the number of sites",
         "../sites.md",
     ),
-    "statistic": Entry("lab.statistic.study", "Private quantiles, method by method", "../statistics.md"),
-    "synthetic": Entry("lab.synthetic.study", "Synthetic data sets: what they are worth", "../../synthetic.md"),
+    "statistic": Entry("lab.statistic", "Private quantiles, method by method", "../statistics.md"),
+    "synthetic": Entry("lab.synthetic", "Synthetic data sets: what they are worth", "../../synthetic.md"),
     "validations": Entry("lab.validations", "How often the intervals of a validation hold", "../validation.md"),
     "wide": Entry("lab.wide", "Many attributes of which few carry the signal", "../strategies.md"),
 }

@@ -15,22 +15,28 @@ from expril.report.document import tables
 from expril.report.files import csv_table
 from expril.report.markdown import as_markdown
 from expril.report.page import as_page
-from lab.bounds import cells as module
-from lab.bounds.cells import (
+from lab import bounds as module
+from lab.bounds import (
     DATASETS,
+    DIFFERENCES,
     GENERATORS,
+    IDEALS,
+    OURS,
     SETTINGS,
+    STUDY,
+    Amount,
     Run,
     cell_count,
     cells_accuracy,
     compute,
+    document,
     encoded,
     exact_label_signal,
+    findings,
     load,
     noisy_counts,
     tasks,
 )
-from lab.bounds.study import DIFFERENCES, IDEALS, OURS, STUDY, Amount, document, findings
 from lab.comparison.bars import LEAST, standings
 from lab.comparison.findings import findings as comparison_of
 from lab.comparison.study import STUDY as COMPARISON

@@ -16,8 +16,7 @@ from expril.report.page import as_page
 from lab.__main__ import app
 from lab.averages import mean_text
 from lab.comparison.contestants import CONTESTANTS
-from lab.model.study import STUDY, Findings, document, findings
-from lab.model.ways import WAYS, Fitted, along, explained, near
+from lab.model import STUDY, WAYS, Findings, Fitted, along, document, explained, findings, near
 from lab.study import FINDINGS, MARKDOWN, PAGE, Order
 from learner_node.strategies import STRATEGIES
 from page_outline import Outline

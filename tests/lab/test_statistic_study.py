@@ -9,8 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lab.__main__ import app
-from lab.statistic.methods import ESTIMANDS, METHODS, POPULATIONS, Sample, compute, task_of
-from lab.statistic.study import STUDY, document, findings
+from lab.statistic import ESTIMANDS, METHODS, POPULATIONS, STUDY, Sample, compute, document, findings, task_of
 from lab.study import FINDINGS, PAGE, Order
 from page_outline import Outline
 

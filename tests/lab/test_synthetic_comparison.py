@@ -16,9 +16,7 @@ from lab.__main__ import app
 from lab.peers.environment import PYTHON_VARIABLE, peers_python
 from lab.problems import load_split
 from lab.study import Order
-from lab.synthetic.generators import GENERATORS
-from lab.synthetic.study import DISTANCES, STUDY, Finished, compute, document, findings, tasks
-from lab.synthetic.utility import MEASURES
+from lab.synthetic import DISTANCES, GENERATORS, MEASURES, STUDY, Finished, compute, document, findings, tasks
 from page_outline import Outline
 from protocol.errors import ConfigurationError
 from simulations.campaign.store import Task

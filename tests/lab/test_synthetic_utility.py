@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.comparison.measures import scores
-from lab.synthetic.utility import (
+from lab.synthetic import (
     MEASURES,
     Columns,
     WeightedRecords,

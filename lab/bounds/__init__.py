@@ -1,1 +1,0 @@
-"""What bounds the accuracy of `cells` where a bar is out of reach."""

@@ -1,1 +1,0 @@
-"""How right the stated risks are, over populations that are known exactly."""

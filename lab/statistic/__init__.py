@@ -1,1 +1,0 @@
-"""The study of statistics: how far private medians and quartiles are off, by method, against the number of records."""

@@ -1,1 +1,0 @@
-"""Synthetic data sets side by side: ours, the peers', and the real records."""
