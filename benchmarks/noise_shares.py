@@ -14,8 +14,7 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.common import Result, at_most, median, spread
-from curator_node.mechanisms import OpenDPNoise, Stamp
-from curator_node.noise_shares import draw_shares
+from curator_node.mechanisms import OpenDPNoise, Stamp, draw_shares
 from protocol.noise import DiscreteLaplace
 
 SIZE, REPEATS = 1000, 9

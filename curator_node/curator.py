@@ -16,6 +16,20 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
+from curator_node.admission import (
+    ENVELOPE_ROOM,
+    STRAY,
+    Meter,
+    Proposal,
+    Refusals,
+    caps_of,
+    check_in_time,
+    check_next,
+    check_not_ended,
+    check_query,
+    is_awaited,
+    reserve,
+)
 from curator_node.answering import Answerer, Question, Seat, bounded_in, check_size
 from curator_node.identities import Identities, Keys
 from curator_node.kinds import ANSWERERS
@@ -34,13 +48,9 @@ from curator_node.ledger import (
 )
 from curator_node.ledger.sealing import StateSealer
 from curator_node.mechanisms import NoiseSource, Stamp
-from curator_node.meters import STRAY, Meter
 from curator_node.policy import Policy, settled_limits
-from curator_node.proposals import ENVELOPE_ROOM, Proposal, check_in_time, is_awaited, reserve
 from curator_node.records.dataset import PrivateDataset
 from curator_node.records.schema_file import StewardFile
-from curator_node.refusals import Refusals, caps_of
-from curator_node.requests import check_next, check_not_ended, check_query
 from protocol.envelopes import (
     LABEL,
     LEARNER_TYPES,

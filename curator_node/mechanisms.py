@@ -20,7 +20,7 @@ from opendp.measures import max_divergence
 from opendp.metrics import l1_distance, linf_distance
 from opendp.mod import enable_features
 
-from curator_node.noise_shares import draw_shares
+from curator_node.exact_draws import draw_shares
 from protocol.noise import DiscreteLaplace, NoisyMax
 
 enable_features("contrib")

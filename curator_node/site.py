@@ -16,6 +16,9 @@ The ledger may be in another database, and the mark, best on another disk, elsew
 that is absent was lost.
 """
 
+import fcntl
+import os
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +31,7 @@ from warnings import catch_warnings, simplefilter
 
 import polars as pl
 
+from curator_node.admission import undecided
 from curator_node.answering import Answerer
 from curator_node.budgets import Standing, standing_of
 from curator_node.curator import Curator
@@ -39,8 +43,6 @@ from curator_node.ledger.checks import CheckedLedger, check
 from curator_node.ledger.places import create_ledger_file, open_ledger_file
 from curator_node.mechanisms import NoiseSource, OpenDPNoise
 from curator_node.policy import Policy, doubts_about, read_policy
-from curator_node.proposals import undecided
-from curator_node.records.data_versions import version_of_data
 from curator_node.records.databases import SOURCE
 from curator_node.records.dataset import PrivateDataset, StewardWarning
 from curator_node.records.files import read_records
@@ -50,6 +52,50 @@ from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 from protocol.ledger.entries import LedgerCorruptError
 from protocol.query_kind import Kinds
+
+_LINE = re.compile(rb"([0-9a-f]{64}) ([0-9a-f]{32})\n")
+
+
+def version_of_data(path: Path, fingerprint: bytes) -> str:
+    """The name of records: the one that they had, or a new one, durably kept before it is used.
+
+    Several processes may share the file.
+
+    Args:
+        path: of the file; made where there is none, for its owner only.
+        fingerprint: keyed digest of the records, 32 bytes.
+
+    Raises:
+        ConfigurationError: the file cannot be read or written, or is something else.
+    """
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            return _looked_up(file, path, fingerprint)
+        finally:
+            os.close(file)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot keep the names of records in {path}: {error.strerror}; let the curator write there, or say where "
+            "else"
+        ) from None
+
+
+def _looked_up(file: int, path: Path, fingerprint: bytes) -> str:
+    content = os.pread(file, os.fstat(file).st_size, 0)
+    whole = content[: content.rfind(b"\n") + 1]  # what follows is a line that a crash cut short
+    known: dict[bytes, bytes] = dict(_LINE.findall(whole))
+    if b"".join(b"%s %s\n" % pair for pair in _LINE.findall(whole)) != whole:
+        raise ConfigurationError(f"{path} is no file of names of records; move it away, and the records get a new name")
+    wanted = fingerprint.hex().encode()
+    if wanted not in known:
+        known[wanted] = secrets.token_hex(16).encode()
+        os.ftruncate(file, len(whole))
+        os.pwrite(file, b"%s %s\n" % (wanted, known[wanted]), len(whole))
+        os.fsync(file)
+    return known[wanted].decode()
+
 
 POLICY, KEY, LEDGER = enrolment.POLICY, keyring.KEY, keyring.LEDGER
 DATA = "curator.data"

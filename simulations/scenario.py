@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import msgspec
 
-from curator_node.enrolled import Written, check_rational
-from curator_node.policy import LearnerPolicy, Policy, settled_limits
+from curator_node.policy import LearnerPolicy, Policy, Written, check_rational, settled_limits
 from expril.files import read_text_file
 from learner_node.scores.thresholds import DEFAULT_THRESHOLDS, Threshold, read_thresholds
 from learner_node.strategies import DEFAULT_STRATEGY, check_options

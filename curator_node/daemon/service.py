@@ -16,6 +16,7 @@ from typing import Literal
 
 from curator_node.daemon.calls import GoneError, NotLetInError, SuperLinkDownError, TooLargeError
 from curator_node.daemon.fleet import HEARTBEAT_SECONDS, Fleet, Parcel
+from curator_node.daemon.health import Watch, request_type
 from curator_node.daemon.log import (
     Connected,
     Disconnected,
@@ -25,13 +26,49 @@ from curator_node.daemon.log import (
     Unserved,
     utc_now,
 )
-from curator_node.daemon.policy_files import PolicyFiles
 from curator_node.daemon.settings import DaemonSettings
-from curator_node.daemon.watch import Watch, request_type
 from curator_node.ledger.store import LedgerUnavailableError
-from curator_node.site import Site
+from curator_node.policy import Policy
+from curator_node.site import POLICY, Site, policy_of
 from protocol.errors import ExprilError
 from protocol.messages import TYPE_NAMES, Query
+
+
+class PolicyFiles:
+    """Of one site's folder.
+
+    Args:
+        folder: the site's.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._seen = self._stamp()
+
+    def changed(self) -> bool:
+        """Whether a file has changed, come or gone since the last look; a file that is being changed counts, too."""
+        seen, self._seen = self._seen, self._stamp()
+        return seen != self._seen
+
+    def read(self) -> Policy:
+        """The policy as it stands there now.
+
+        Raises:
+            ConfigurationError: a file is absent or wrong.
+        """
+        self._seen = self._stamp()
+        return policy_of(self._folder)
+
+    def _stamp(self) -> tuple[tuple[str, int, int, int], ...]:
+        found = []
+        for path in sorted([self._folder / POLICY, *(self._folder / "learners").glob("*.toml")]):
+            try:
+                told = path.stat()
+            except OSError:
+                continue
+            found.append((path.name, told.st_mtime_ns, told.st_size, told.st_ino))
+        return tuple(found)
+
 
 COUNTERS = 2
 """Threads for questions: while one counts, another reads, checks and charges the next."""

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from curator_node.enrolled import EnrolledKey, EnrolledLearner, Written, instant, written_instant
-from curator_node.policy import Policy, read_policy
+from curator_node.policy import EnrolledKey, EnrolledLearner, Policy, Written, instant, read_policy, written_instant
 from curator_node.records.schema_file import steward_of
 from expril.files import read_text_file, replace_text
 from protocol.errors import ConfigurationError

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import msgspec
 
-from curator_node.enrolled import Instant, PublicKey, instant, written_instant
 from curator_node.identities import FormerKey, Keys
 from curator_node.key_files import read_key, write_key
 from curator_node.ledger import Account
@@ -22,6 +21,7 @@ from curator_node.ledger.book import hand_over
 from curator_node.ledger.checks import load
 from curator_node.ledger.places import open_mark, places
 from curator_node.ledger.store import DatabaseStore
+from curator_node.policy import Instant, PublicKey, instant, written_instant
 from expril.files import read_text_file, replace_text, write_new
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError

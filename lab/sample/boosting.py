@@ -8,8 +8,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from curator_node.exact_draws import RandomBytes
 from curator_node.kinds.samples.learning import NetworkLearner, clipped, learn_density
-from curator_node.random_words import RandomBytes
 from lab.sample.domains import Box
 from protocol.grids import BaseLaw, NumberAxis
 

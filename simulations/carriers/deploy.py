@@ -11,7 +11,7 @@ from typing import Self
 
 from curator_node.daemon.node_key import write_node_key
 from curator_node.daemon.settings import DAEMON, NODE_KEY, NODE_PUBLIC
-from curator_node.steward.templates import daemon_template
+from curator_node.steward.new_site import daemon_template
 from learner_node.carriers.superlink import SuperLinkCarrier
 from learner_node.carriers.superlink_run import SuperLinkAddress
 from learner_node.study.study import Carrier

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from curator_fakes import Clock, Learner, key, ledger_over, open_curator, plan_of, policy, steward_file
-from curator_node.enrolled import EnrolledKey, EnrolledLearner
 from curator_node.ledger import StudyKey
 from curator_node.ledger.store import MemoryStore
+from curator_node.policy import EnrolledKey, EnrolledLearner
 from curator_node.steward.approval import as_object, summary, waiting
 from protocol.announcements import LONGEST, Notice, announcing, read_notice, validating
 from protocol.errors import ConfigurationError

@@ -19,11 +19,11 @@ from curator_fakes import (
     policy,
     steward_file,
 )
-from curator_node import proposals
+from curator_node import admission
 from curator_node.curator import Curator
-from curator_node.enrolled import EnrolledKey, EnrolledLearner
 from curator_node.ledger.checks import check, load
 from curator_node.ledger.store import DatabaseStore, Held, MemoryStore, sqlite_url
+from curator_node.policy import EnrolledKey, EnrolledLearner
 from curator_node.steward.approval import find, summary, waiting
 from protocol.errors import ConfigurationError
 from protocol.kinds import QUERY_KINDS
@@ -134,7 +134,7 @@ def test_a_declined_proposal_is_refused_for_good_and_another_may_come(store):
     request = next(iter(ledger.account.decisions))
     with pytest.raises(ConfigurationError, match="was declined"):
         ledger.decide_on(
-            proposals.StudyKey(b"x" * 32, b"y" * 16), request, NOW, approve=True, cost=Fraction(1), until=9
+            admission.StudyKey(b"x" * 32, b"y" * 16), request, NOW, approve=True, cost=Fraction(1), until=9
         )
 
 
@@ -169,7 +169,7 @@ def test_what_waits_is_bounded_in_number_over_all_keys_and_in_bytes(store, monke
     assert first.ask().code == RefusalCode.AWAITING_APPROVAL
     decide(store, clock)
     assert full.ask().code == RefusalCode.AWAITING_APPROVAL
-    monkeypatch.setattr(proposals, "MOST_HELD_BYTES", 100)
+    monkeypatch.setattr(admission, "MOST_HELD_BYTES", 100)
     assert Learner(curator, "ann", clock=clock, study=b"4").propose().code == RefusalCode.OVER_LIMIT
 
 

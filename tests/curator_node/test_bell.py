@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from curator_fakes import Clock, Learner, ledger_over, open_curator, plan_of, policy
-from curator_node.daemon.bell import KEPT, Bell
+from curator_node.daemon.process import KEPT, Bell
 from curator_node.ledger import StudyKey
 from curator_node.ledger.store import DatabaseStore, LedgerUnavailableError, MemoryStore, sqlite_url
 from curator_node.site import Site

@@ -18,8 +18,7 @@ from curator_node.records.schema_file import SCHEMA
 from curator_node.site import KEY, LEDGER, POLICY, open_site
 from curator_node.steward.check import check_site
 from curator_node.steward.enrolment import LEARNERS
-from curator_node.steward.new_site import init_site
-from curator_node.steward.templates import daemon_template, policy_template
+from curator_node.steward.new_site import daemon_template, init_site, policy_template
 from protocol.errors import ConfigurationError
 from simulations.carriers.superlink import make_certificates
 

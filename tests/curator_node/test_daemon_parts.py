@@ -16,12 +16,11 @@ import pytest
 from curator_fakes import Clock, Learner, mass_body, open_curator, opened, policy
 from curator_node.budgets import standing_of
 from curator_node.daemon import log as log_module
-from curator_node.daemon.health import HealthPage, Status
+from curator_node.daemon.health import HealthPage, Status, Watch, describe
 from curator_node.daemon.log import Event, Log, Note, Request, take_over
-from curator_node.daemon.policy_files import PolicyFiles
 from curator_node.daemon.process import Signals, notify
+from curator_node.daemon.service import PolicyFiles
 from curator_node.daemon.settings import DAEMON, DaemonSettings, ledger_of, read_settings
-from curator_node.daemon.watch import Watch, describe
 from protocol.envelopes import LABEL
 from protocol.errors import ConfigurationError
 from protocol.refusals import RefusalCode

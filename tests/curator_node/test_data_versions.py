@@ -16,8 +16,7 @@ from test_site import DECLARED, RULES, toml
 
 from curator_fakes import ROWS, Clock, Learner, dataset, frame_of, hold, key, plan_of, steward_file
 from curator_node.ledger.checks import check
-from curator_node.records.data_versions import version_of_data
-from curator_node.site import create_site, open_site
+from curator_node.site import create_site, open_site, version_of_data
 from protocol.errors import ConfigurationError
 from protocol.ledger.entries import DATA_VERSION
 from protocol.messages import Release

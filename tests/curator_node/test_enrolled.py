@@ -25,11 +25,10 @@ from curator_fakes import (
     plan_of,
     policy,
 )
-from curator_node.enrolled import EnrolledKey, EnrolledLearner
 from curator_node.ledger import BoundElsewhereError, Caps, Reservation, StudyKey
 from curator_node.ledger.checks import check, load
 from curator_node.ledger.store import MemoryStore
-from curator_node.policy import LearnerPolicy
+from curator_node.policy import EnrolledKey, EnrolledLearner, LearnerPolicy
 from protocol.envelopes import open_envelope, open_receipt
 from protocol.errors import ConfigurationError, LocalProtocolError
 from protocol.ledger.entries import EntryKind, LedgerCorruptError, decode_entry

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from curator_node.exact_draws import RandomWords
 from curator_node.kinds.samples import sampler
 from curator_node.kinds.samples.learning import (
     Density,
@@ -27,7 +28,6 @@ from curator_node.kinds.samples.learning import (
 )
 from curator_node.kinds.samples.network import Network
 from curator_node.kinds.samples.sampler import MOST_STEPS, draw_base, draw_cells, keep, most_tried
-from curator_node.random_words import RandomWords
 from protocol.grids import WEIGHT, BaseLaw, LevelAxis, NumberAxis
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
 

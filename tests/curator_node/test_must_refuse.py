@@ -9,8 +9,8 @@ import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-import curator_node.enrolled
 import curator_node.mechanisms
+import curator_node.policy
 from curator_fakes import NOW, key, mass_body, message_of, open_curator, opened, plan_of, policy
 from curator_node.policy import LearnerPolicy, Policy, read_policy
 from learner_node.study.session import Session
@@ -177,7 +177,7 @@ def test_there_are_fourteen_encodings():
 @pytest.mark.parametrize("public", KEYS, ids=bytes.hex)
 def test_a_sender_whose_key_has_small_order_is_refused_even_if_a_policy_names_it(public, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(curator_node.enrolled, "check_public_key", lambda _: None)
+        patch.setattr(curator_node.policy, "check_public_key", lambda _: None)
         rules = policy(("ann",))
         rules = msgspec.structs.replace(rules, learners=(LearnerPolicy(name="eve", key=public.hex(), cap=1),))
     curator = open_curator(rules=rules)

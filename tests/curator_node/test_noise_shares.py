@@ -18,16 +18,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from curator_node import noise_shares, random_words
-from curator_node.mechanisms import OpenDPNoise, Stamp
-from curator_node.noise_shares import (
+from curator_node import exact_draws
+from curator_node.exact_draws import (
     LEAST_DRAWN,
     MOST_PARTS,
+    MOST_ROUNDS,
     MOST_TERM,
     draw_negative_binomials,
     draw_shares,
 )
-from curator_node.random_words import MOST_ROUNDS
+from curator_node.mechanisms import OpenDPNoise, Stamp
 from expril.audit.attack.calibration import (
     FALSE_ALARM,
     MISSED_ALARM,
@@ -108,7 +108,7 @@ def test_what_is_left_of_a_total_is_exactly_a_negative_binomial_s(total, parts):
     ]
     scripts = [[(length - 1) * parts + coin for length, coin in zip(*lane, strict=True)] for lane in lanes]
     source = Scripted(scripts)
-    kept = noise_shares._thinned(np.full(len(lanes), total, np.uint64), parts, source)
+    kept = exact_draws._thinned(np.full(len(lanes), total, np.uint64), parts, source)
     r = Fraction(1, parts)
     found = dict.fromkeys(range(total + 1), Fraction(0))
     for left, (lengths, coins) in zip(kept.tolist(), lanes, strict=True):
@@ -130,7 +130,7 @@ def test_a_coin_of_an_exponential_is_the_parity_of_the_first_failure():
     for u in (1, 7, 2**31, 2**32 - 1):
         scripts = [[0] * successes + [u] for successes in range(9)]
         source = Scripted(scripts)
-        coins = random_words.RandomWords.exponential_coins(source, np.full(9, u, np.uint64), np.uint64(top))
+        coins = exact_draws.RandomWords.exponential_coins(source, np.full(9, u, np.uint64), np.uint64(top))
         assert coins.tolist() == [successes % 2 == 0 for successes in range(9)]
         assert source.limits == [[top * number] * (10 - number) for number in range(1, 10)]
         gamma = Fraction(u, top)
@@ -140,7 +140,7 @@ def test_a_coin_of_an_exponential_is_the_parity_of_the_first_failure():
 
 
 def test_a_coin_of_nothing_is_always_true():
-    coins = random_words.RandomWords(stream("nothing")).exponential_coins(np.zeros(99, np.uint64), np.uint64(1))
+    coins = exact_draws.RandomWords(stream("nothing")).exponential_coins(np.zeros(99, np.uint64), np.uint64(1))
     assert coins.all()
 
 
@@ -151,21 +151,21 @@ def test_a_number_below_a_limit_is_drawn_from_a_whole_multiple_of_it(limit, word
     limits = np.array([limit], np.uint64)
     for first in {word, over, 2**64 - 1, max(over - 1, 0), limit - 1}:
         taken = first if first >= over else 2**64 - 1
-        source = random_words.RandomWords(words(first, 2**64 - 1))
+        source = exact_draws.RandomWords(words(first, 2**64 - 1))
         assert source.below(limits).tolist() == [taken % limit]
 
 
 def test_numbers_with_different_limits_are_drawn_again_each_for_itself():
     limits = np.array([2**62 + 1, 2**63 - 1, 5, 3], np.uint64)
     over = [2**64 % limit for limit in limits.tolist()]
-    source = random_words.RandomWords(words(over[0] - 1, 9, over[2], over[3] - 1, 2**62, over[3] - 1, 10))
+    source = exact_draws.RandomWords(words(over[0] - 1, 9, over[2], over[3] - 1, 2**62, over[3] - 1, 10))
     assert source.below(limits).tolist() == [2**62, 9, 1, 10 % 3]
-    source = random_words.RandomWords(words(over[0] - 1, 9, over[2], over[3] - 1, 2**62 + 8, 10))
+    source = exact_draws.RandomWords(words(over[0] - 1, 9, over[2], over[3] - 1, 2**62 + 8, 10))
     assert source.below(limits).tolist() == [7, 9, 1, 10 % 3]
 
 
 def test_a_remainder_is_the_first_that_passes_its_coin():
-    class Coins(random_words.RandomWords):
+    class Coins(exact_draws.RandomWords):
         tried = 0
 
         def below(self, limits):
@@ -176,13 +176,13 @@ def test_a_remainder_is_the_first_that_passes_its_coin():
             assert denominator == 10**6
             return numerators % 5 == 3
 
-    drawn = noise_shares._remainders(6, np.uint64(10**6), Coins(None))
+    drawn = exact_draws._remainders(6, np.uint64(10**6), Coins(None))
     assert drawn.tolist() == [3, 8, 13, 3, 8, 3]
-    assert noise_shares._remainders(4, np.uint64(1), Coins(None)).tolist() == [0, 0, 0, 0]
+    assert exact_draws._remainders(4, np.uint64(1), Coins(None)).tolist() == [0, 0, 0, 0]
 
 
 def test_steps_count_coins_until_one_fails():
-    class Coins(random_words.RandomWords):
+    class Coins(exact_draws.RandomWords):
         left = np.array([0, 3, 1, 2])
 
         def exponential_coins(self, numerators, denominator):
@@ -191,16 +191,16 @@ def test_steps_count_coins_until_one_fails():
             self.left = self.left[passes] - 1
             return passes
 
-    assert noise_shares._steps(4, Coins(None)).tolist() == [0, 3, 1, 2]
+    assert exact_draws._steps(4, Coins(None)).tolist() == [0, 3, 1, 2]
 
 
 @pytest.mark.parametrize("scale", [*SCALES, *LARGEST])
 def test_the_largest_numbers_fit_into_64_bits(scale, monkeypatch):
     """The last remainder and the most steps, against Python's whole numbers; below 2^48, and below 2^63 with a coin."""
     top, bottom = scale.numerator, scale.denominator
-    monkeypatch.setattr(noise_shares, "_remainders", lambda size, top, source: np.full(size, top - np.uint64(1)))
-    monkeypatch.setattr(noise_shares, "_steps", lambda size, source: np.full(size, MOST_ROUNDS - 1, np.uint64))
-    drawn = noise_shares._geometric(2, scale, None)
+    monkeypatch.setattr(exact_draws, "_remainders", lambda size, top, source: np.full(size, top - np.uint64(1)))
+    monkeypatch.setattr(exact_draws, "_steps", lambda size, source: np.full(size, MOST_ROUNDS - 1, np.uint64))
+    drawn = exact_draws._geometric(2, scale, None)
     assert drawn.dtype == np.uint64
     assert drawn.tolist() == [(top - 1 + top * (MOST_ROUNDS - 1)) // bottom] * 2
     assert drawn.max() < 2**48
@@ -337,7 +337,7 @@ def test_bytes_that_repeat_or_fall_short_give_no_noise():
     with pytest.raises(ArithmeticError, match="repeat"):
         draw_shares(2, Fraction(30), 2, bytes)
     with pytest.raises(ArithmeticError, match="16 random bytes were asked for, and 8 came"):
-        random_words.RandomWords(lambda size: bytes(8)).words(2)
+        exact_draws.RandomWords(lambda size: bytes(8)).words(2)
 
 
 @pytest.mark.parametrize("parts", [1, 3])
@@ -414,13 +414,13 @@ def test_an_audit_s_source_adds_nothing_and_notes_the_law_of_the_share():
 # no float
 
 
-SAMPLER = (noise_shares.__file__, random_words.__file__)
+SAMPLER = (exact_draws.__file__,)
 
 
 def test_the_sampler_names_no_float():
     nodes = [node for file in SAMPLER for node in ast.walk(ast.parse(Path(file).read_text(encoding="utf-8")))]
     used = {name for node in nodes if isinstance(node, ast.ImportFrom | ast.Import) for name in _imported(node)}
-    assert used == {"os", "collections.abc", "fractions", "numpy", "numpy.typing", "curator_node.random_words"}
+    assert used == {"os", "collections.abc", "fractions", "numpy", "numpy.typing"}
     numpy = {
         node.attr
         for node in nodes
@@ -464,5 +464,5 @@ def test_no_float_comes_up_while_shares_are_drawn(monkeypatch):
     """numpy makes floats of signed and unsigned numbers together: all that is held is looked at."""
     for scale, parts in itertools.product([*SCALES, *LARGEST], (1, 3)):
         assert no_floats(lambda scale=scale, parts=parts: draw_shares(50, scale, parts))
-    monkeypatch.setattr(random_words.RandomWords, "words", lambda self, size: np.arange(size) + 2.0**40)
-    assert not no_floats(lambda: random_words.RandomWords(None).below(np.full(99, 7, np.uint64)))
+    monkeypatch.setattr(exact_draws.RandomWords, "words", lambda self, size: np.arange(size) + 2.0**40)
+    assert not no_floats(lambda: exact_draws.RandomWords(None).below(np.full(99, 7, np.uint64)))

@@ -28,9 +28,9 @@ from curator_fakes import (
     policy,
     steward_file,
 )
-from curator_node.enrolled import EnrolledKey, EnrolledLearner
+from curator_node.admission import Meter
 from curator_node.ledger.store import MemoryStore
-from curator_node.meters import Meter
+from curator_node.policy import EnrolledKey, EnrolledLearner
 from curator_node.steward.approval import waiting
 from protocol.codec import decode, encode
 from protocol.envelopes import Envelope, digest, open_envelope, seal

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from curator_fakes import NOW, CountingEntropy, dataset, key, ledger_over, message_of
+from curator_node.admission import ENVELOPE_ROOM
 from curator_node.identities import FormerKey
 from curator_node.ledger import Ledger
 from curator_node.ledger.book import hand_over
@@ -21,7 +22,6 @@ from curator_node.ledger.places import create_ledger_file, open_ledger_file
 from curator_node.ledger.sealing import StateSealer
 from curator_node.ledger.store import DatabaseStore, MemoryStore, backup, sqlite_url
 from curator_node.ledger.studies import StudyKey, state_key
-from curator_node.proposals import ENVELOPE_ROOM
 from curator_node.site import assemble_site
 from killed_curator import KilledCurator
 from pooled import BODY, KIND, ROWS, Pool, names, new_mark, planned_of, request_like, rules_of, site_of

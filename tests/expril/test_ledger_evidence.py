@@ -7,11 +7,11 @@ import pytest
 from test_ledger import LEARNERS, key_of, spend
 
 from curator_fakes import NOW, key
+from curator_node.identities import Receipts
 from curator_node.key_files import read_key
 from curator_node.ledger.exports import is_export, read_export
 from curator_node.ledger.places import open_ledger_file
 from curator_node.ledger.sealing import Sealer
-from curator_node.receipts import Receipts
 from protocol.codec import decode, encode
 from protocol.envelopes import LABEL
 from protocol.errors import ConfigurationError

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 from typer.testing import CliRunner
 
+from curator_node.exact_draws import RandomWords
 from curator_node.kinds.samples import network
-from curator_node.random_words import RandomWords
 from expril.report.files import csv_table
 from expril.report.markdown import as_markdown
 from expril.report.page import as_page

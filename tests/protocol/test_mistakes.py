@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curator_node.enrolled import EnrolledLearner
-from curator_node.policy import Policy
+from curator_node.policy import EnrolledLearner, Policy
 from curator_node.records.schema_file import StewardFile
 from learner_node.study_file import StudyFile
 from protocol.errors import ConfigurationError

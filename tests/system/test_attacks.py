@@ -40,11 +40,11 @@ from curator_fakes import (
     primes_from,
     steward_file,
 )
+from curator_node.admission import caps_of
 from curator_node.ledger import Ledger
 from curator_node.ledger.checks import load
 from curator_node.ledger.store import DatabaseStore, LedgerUnavailableError, MemoryStore, sqlite_url
 from curator_node.mechanisms import OpenDPNoise
-from curator_node.refusals import caps_of
 from limits_told import limits_with
 from protocol.codec import decode, encode
 from protocol.envelopes import NOT_PRIVATE_LABEL, Envelope, open_envelope, open_receipt, seal, verify

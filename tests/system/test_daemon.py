@@ -15,7 +15,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from curator_fakes import ROWS, Learner, frame_of, key, mass_body, plan_of, policy
 from curator_node.client_app import NOT_SERVED
 from curator_node.site import POLICY
-from curator_node.steward.status import read_status
+from curator_node.steward.desk import read_status
 from deployed import Daemon, Remote, Run, app_bundle, ledger_of, make_site, now, toml
 from protocol.carriage import FIELD, MESSAGE_TYPE, RECORD
 from protocol.messages import Card, Refusal, Release, StudyAccepted, StudyClosed

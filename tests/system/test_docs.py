@@ -10,8 +10,7 @@ import pytest
 
 from curator_node.daemon import log
 from curator_node.daemon.health import Status
-from curator_node.enrolled import EnrolledKey, EnrolledLearner
-from curator_node.policy import LearnerPolicy, Policy, read_policy
+from curator_node.policy import EnrolledKey, EnrolledLearner, LearnerPolicy, Policy, read_policy
 from curator_node.records.schema_file import StewardFile, read_steward_file
 from learner_node.strategies import STRATEGIES
 from learner_node.strategies.additive import AdditiveStrategy

@@ -4,9 +4,9 @@ from fractions import Fraction
 
 import pytest
 
+from curator_node.admission import undecided
 from curator_node.ledger import StudyKey
 from curator_node.policy import LearnerPolicy, Policy
-from curator_node.proposals import undecided
 from curator_node.site import temporary_site
 from learner_fakes import LEARNER, Clock, Entropy, NoNoise, Scripted, account, key, mass_body, plan_of, ring, steward
 from learner_node.carriers import waiting as held

@@ -15,10 +15,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from curator_node.exact_draws import RandomBytes, RandomWords
 from curator_node.kinds.samples import network
 from curator_node.kinds.samples.naive_bayes import NaiveBayes
 from curator_node.kinds.samples.sampler import MOST_STEPS, draw_cells
-from curator_node.random_words import RandomBytes, RandomWords
 from protocol.errors import ConfigurationError
 from protocol.grids import BaseLaw, Cells
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from curator_node.random_words import RandomWords, Words
+from curator_node.exact_draws import RandomWords, Words
 from protocol.grids import BaseLaw, Cells, LevelAxis, NumberAxis
 
 HIDDEN = (25, 25, 25)

@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from curator_node.random_words import RandomBytes, RandomWords, Words, not_random
+from curator_node.exact_draws import RandomBytes, RandomWords, Words, not_random
 from protocol.grids import BaseLaw, Cells
 
 MOST_STEPS = 2**14

@@ -17,7 +17,7 @@ from expril.report.table import text_table
 from protocol.errors import ConfigurationError, printable
 
 if TYPE_CHECKING:
-    from curator_node.enrolled import EnrolledKey
+    from curator_node.policy import EnrolledKey
     from curator_node.records.schema_file import StewardFile
     from curator_node.steward.desk import Desk
     from protocol.identity import IdentityCard
@@ -116,7 +116,7 @@ def curator_learners(folder: Folder, ledger: LedgerOption = "") -> None:
     """Who may ask: caps, what is spent and left, and every key with its fingerprint."""
     with plain_errors():
         from curator_node.budgets import standing_of
-        from curator_node.enrolled import EnrolledLearner
+        from curator_node.policy import EnrolledLearner
         from curator_node.steward.desk import open_desk
         from protocol.identity import fingerprint
         from protocol.rationals import written

@@ -88,7 +88,7 @@ def ledger_verify(
     with plain_errors():
         from curator_node.ledger import view as ledger_view
         from curator_node.ledger.places import ledger_place, told_place
-        from curator_node.steward import standing
+        from curator_node.steward.desk import read_receipt
 
         pinned = ledger_view.public_key(curator, "--curator") if curator else None
         wrong = []
@@ -96,7 +96,7 @@ def ledger_verify(
             view, name = ledger_view.read(where, curator=pinned), told_place(where)
             wrong += [(name, finding.text) for finding in view.findings]
             for path in receipt or ():
-                if standing.read_receipt(path, view.account).ledger_head not in view.account.hashes:
+                if read_receipt(path, view.account).ledger_head not in view.account.hashes:
                     wrong.append((name, f"it lacks the entry that {path} names: rolled back, or an older export"))
             if json_:
                 print_json(view.as_object())
@@ -158,7 +158,7 @@ def ledger_export(
     """Write entries, signatures and the digests of stored replies to a file that `verify` and `show` read."""
     with plain_errors():
         from curator_node.ledger.places import ledger_place
-        from curator_node.steward.standing import write_export
+        from curator_node.steward.desk import write_export
 
         where = ledger_place(ledger)
         path = out or _beside(where, "export")
@@ -180,7 +180,7 @@ def ledger_receipt(
         from curator_node.key_files import read_key
         from curator_node.ledger.places import ledger_place
         from curator_node.ledger.view import public_key
-        from curator_node.steward.standing import study_identity, write_receipt
+        from curator_node.steward.desk import study_identity, write_receipt
 
         where = ledger_place(ledger)
         path = out or _beside(where, "receipt")
@@ -210,8 +210,8 @@ def ledger_mark(
     with plain_errors():
         from curator_node.key_files import read_key
         from curator_node.ledger.places import ledger_place
+        from curator_node.steward.desk import join, newest_of
         from curator_node.steward.keyring import first_key
-        from curator_node.steward.standing import join, newest_of
 
         where, owner = ledger_place(ledger), read_key(key)
         if beside is None and not confirm:

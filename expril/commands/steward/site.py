@@ -92,7 +92,7 @@ def curator_check(folder: Folder, json_: Json = False) -> None:
 def curator_status(folder: Folder, json_: Json = False) -> None:
     """Ask the daemon how it is; where none runs, read the ledger. Exit 1: it is not answering learners."""
     with plain_errors():
-        from curator_node.steward.status import read_status
+        from curator_node.steward.desk import read_status
 
         status = read_status(folder)
         if json_:
