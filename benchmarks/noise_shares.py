@@ -14,7 +14,8 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.common import Result, at_most, median, spread
-from curator_node.mechanisms import OpenDPNoise, Stamp, draw_shares
+from curator_node.exact_draws import draw_shares
+from curator_node.mechanisms import OpenDPNoise, Stamp
 from protocol.noise import DiscreteLaplace
 
 SIZE, REPEATS = 1000, 9
