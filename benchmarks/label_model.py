@@ -26,9 +26,8 @@ from curator_node.records.schema_file import StewardFile
 from curator_node.site import temporary_site
 from learner_node.models.label_model import Observation, fit_label_model
 from learner_node.models.label_model.expectation_propagation import approximate_posterior, tilted_moments
-from learner_node.models.label_model.likelihood import fit_mass_prior, site_table
+from learner_node.models.label_model.likelihood import fit_mass_prior, noise_law, site_table
 from learner_node.models.label_model.random_features import average_over_cells, draw_frequencies
-from learner_node.models.label_model.summed_noise import noise_law
 from learner_node.study.learn import learn
 from protocol.envelopes import SigningKey
 from protocol.limits import Limits

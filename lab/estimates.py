@@ -36,7 +36,7 @@ from lab.splits import Split
 from lab.studies import document_of
 from lab.study import Part, Size, Study
 from learner_node.models.source import coordinates
-from learner_node.scores.uncertainty import AccuracyEstimate
+from learner_node.scores.estimates import AccuracyEstimate
 from learner_node.strategies.base import Problem, SourceEstimate
 from learner_node.strategies.cells import CellsModel, CellsStrategy
 from simulations.campaign.store import Task

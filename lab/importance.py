@@ -29,11 +29,11 @@ from lab.splits import Split
 from lab.studies import document_of
 from lab.study import Order, Part, Size, Study
 from learner_node.kinds.counts import CountsAnswer
+from learner_node.models.masses import BinWorkload, consistent_masses
 from learner_node.models.source import coordinates, even_bins, paper_bin_count, standardising_map
 from learner_node.solvers import solve_weights
 from learner_node.strategies.base import AnyModel, class_probabilities
-from learner_node.strategies.bin_workload import BinWorkload, consistent_masses
-from learner_node.strategies.checked import LEAST_SQUARES, TILT
+from learner_node.strategies.options import LEAST_SQUARES, TILT
 from learner_node.study.learn import Learned
 from learner_node.study.pooling import POOLED
 from protocol.kinds.counts import CountsBody

@@ -28,7 +28,7 @@ from lab.study import Order, Part, Size, Study
 from learner_node.scores.auc import expected_auc
 from learner_node.scores.prevalence import Prevalence, matching_factors, rescaled
 from learner_node.strategies.base import ClassesEstimate, Problem, SourceEstimate, class_probabilities
-from learner_node.strategies.cells_by_label import CellsByLabel
+from learner_node.strategies.cells import CellsByLabel
 from learner_node.study.pooling import SecurePool
 from protocol.records import Records
 from protocol.schema import NumericAttribute, Schema

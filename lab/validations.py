@@ -32,8 +32,7 @@ from learner_node.models.source import coordinates, standardising_map
 from learner_node.questions.score_question import bin_count, probability_of, settled_thresholds, validation_bins
 from learner_node.questions.validation import DRAWS
 from learner_node.scores.performance import Interval, Performance, performance
-from learner_node.scores.score_posterior import draw_counts
-from learner_node.scores.score_trend import Bins
+from learner_node.scores.score_posterior import Bins, draw_counts
 from learner_node.scores.thresholds import DEFAULT_THRESHOLDS, read_thresholds
 from protocol.hypotheses import Mlp
 from protocol.noise import DiscreteLaplace

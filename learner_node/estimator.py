@@ -17,14 +17,14 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from learner_node.models.source_frame import as_frame, height_of
+from learner_node.models.source import as_frame, height_of
 from learner_node.models.synthetic import MixedModel, held_columns, mixed, pooled_estimate, synthetic_frame, write_frame
 from learner_node.questions.validation import Validation
 from learner_node.scores.clinical import ClinicalScores, clinical_scores, positive_of
+from learner_node.scores.estimates import AccuracyEstimate
 from learner_node.scores.performance import Interval
 from learner_node.scores.recalibration import Recalibration
 from learner_node.scores.thresholds import DEFAULT_THRESHOLDS, Threshold
-from learner_node.scores.uncertainty import AccuracyEstimate
 from learner_node.strategies import ANY_LABEL, DEFAULT_STRATEGY
 from learner_node.strategies.base import AnyEstimate, AnyModel, ClassesEstimate, SourceEstimate, class_probabilities
 from learner_node.strategies.selected import ManyAttributesWarning

@@ -5,9 +5,9 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from learner_node.scores.clinical import ClinicalScores
+from learner_node.scores.estimates import LEVEL, AccuracyEstimate
 from learner_node.scores.performance import Interval
 from learner_node.scores.prevalence import Prevalence
-from learner_node.scores.uncertainty import LEVEL, AccuracyEstimate
 from learner_node.strategies.base import ErrorEstimate
 from simulations.report.expected import ClassRecall, ClassShare, Expected
 

@@ -20,7 +20,7 @@ from curator_node.policy import LearnerPolicy, Policy
 from curator_node.records.schema_file import StewardFile
 from curator_node.site import Site, temporary_site
 from learner_node.estimator import ExPriLClassifier
-from learner_node.models.source_frame import as_frame
+from learner_node.models.source import as_frame
 from learner_node.strategies import ANY_LABEL, DEFAULT_STRATEGY
 from learner_node.study.doubts import StudyWarning
 from learner_node.study.pooling import SECURE, Pooling

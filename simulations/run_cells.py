@@ -24,7 +24,7 @@ import polars as pl
 
 from expril.files import PRIVATE, private_folder, write_private
 from learner_node.models.files import SUFFIX, StudyModel, encode_model, kept_in_files
-from learner_node.models.shape_functions import ShapeBin
+from learner_node.models.label_model.additive import ShapeBin
 from learner_node.strategies.additive import AdditiveModel
 from learner_node.study.learn import Learned
 from learner_node.study.pooling import POOLED

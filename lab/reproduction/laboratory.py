@@ -20,7 +20,7 @@ from lab.splits import Options, Split
 from learner_node.models.networks import TrainingSet
 from learner_node.models.source import coordinates, standardising_map
 from learner_node.strategies.base import Trainer, class_probabilities
-from learner_node.strategies.checked import PaperOptions
+from learner_node.strategies.options import PaperOptions
 from learner_node.study.learn import learn
 from learner_node.study.pooling import POOLED
 from protocol.envelopes import SigningKey

@@ -17,7 +17,7 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from learner_node.models.codec import Arrays, put_together, take_apart
-from learner_node.models.source_frame import as_frame
+from learner_node.models.source import as_frame
 from learner_node.models.synthetic import mixed, mixed_numbers
 from learner_node.scores.recalibration import Recalibration
 from learner_node.strategies.base import AnyModel, NumberModel, class_probabilities
@@ -37,7 +37,7 @@ MODELS = "models"
 KINDS = {
     "additive": "learner_node.strategies.additive:AdditiveModel",
     "cells by probit": "learner_node.strategies.cells:CellsModel",
-    "cells of classes by probit": "learner_node.strategies.cells_classes:CellsClassesModel",
+    "cells of classes by probit": "learner_node.strategies.cells:CellsClassesModel",
     "in-site forest": "learner_node.kinds.models.forest:ForestModel",
     "in-site linear": "learner_node.kinds.models.linear:LinearInSite",
     "in-site naive Bayes": "learner_node.kinds.models.naive_bayes:NaiveBayesModel",

@@ -2,7 +2,7 @@
 
 A strategy is rehearsed: curators with invented records answer it, with noise of the exact law, and its last model is
 scored on the source. Of `cells` with two classes the fits of all problems are foreseen together instead
-(`learner_node/models/label_model/foresight.py`), since one real fit takes as long as all of these.
+(`learner_node/models/label_model/prior.py`), since one real fit takes as long as all of these.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learner_node.kinds import READERS
-from learner_node.models.label_model.foresight import Foresight
-from learner_node.models.label_model.prior import PriorProblems
+from learner_node.models.label_model.prior import Foresight, PriorProblems
 from learner_node.models.source import coordinates, kmeans_cells, standardising_map
 from learner_node.scores.auc import expected_auc
 from learner_node.strategies import make_strategy

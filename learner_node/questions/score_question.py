@@ -14,7 +14,7 @@ from scipy.stats import spearmanr
 
 from learner_node.kinds.counts import limits_of
 from learner_node.models.distillation import HEADER_PARAMETERS, distil_score
-from learner_node.models.label_model.summed_noise import noise_law
+from learner_node.models.label_model.likelihood import noise_law
 from learner_node.models.partitions import score_bins
 from learner_node.models.source import standardising_map
 from learner_node.scores.performance import RULES

@@ -17,7 +17,7 @@ import polars as pl
 from learner_node.kinds.holdout import HoldoutAnswer
 from learner_node.questions.holdout_plan import RESOLUTION, plan_holdout
 from learner_node.questions.score_question import Agreement, as_hypothesis
-from learner_node.scores.uncertainty import AccuracyEstimate
+from learner_node.scores.estimates import AccuracyEstimate
 from learner_node.study.card_checks import complaint_about_cap, complaint_about_plan, complaint_about_question
 from learner_node.study.decided import Decide, decided
 from learner_node.study.learn import admit

@@ -38,8 +38,7 @@ from learner_node.scores.performance import (
     points_table,
 )
 from learner_node.scores.recalibration import Recalibration, recalibrate
-from learner_node.scores.score_posterior import draw_counts
-from learner_node.scores.score_trend import Bins
+from learner_node.scores.score_posterior import Bins, draw_counts
 from learner_node.scores.thresholds import DEFAULT_THRESHOLDS, Rule, Threshold, read_thresholds
 from learner_node.strategies.base import Problem, assumed_size, class_probabilities
 from learner_node.study.card_checks import complaint_about_cap, complaint_about_plan, complaint_about_question

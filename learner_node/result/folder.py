@@ -22,7 +22,7 @@ from learner_node.questions.validation import Validation
 from learner_node.result.deployed import Finding
 from learner_node.result.document import study_document
 from learner_node.result.listing import listed_digests, save_index
-from learner_node.scores.uncertainty import AccuracyEstimate
+from learner_node.scores.estimates import AccuracyEstimate
 from learner_node.strategies.base import ClassesEstimate, NumberModel, SourceEstimate
 from learner_node.study.learn import Learned
 from learner_node.study.pooling import POOLED

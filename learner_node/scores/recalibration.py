@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit, gammaln, logit, logsumexp
 
-from learner_node.models.label_model.summed_noise import noise_law
+from learner_node.models.label_model.likelihood import noise_law
 from learner_node.scores.performance import LEVEL, Interval
 from learner_node.scores.score_posterior import possible_counts
 

@@ -1,20 +1,269 @@
-"""What noisy class counts in bins of a score say of the records behind them: draws of the expected counts.
+"""Draws of the expected class counts in bins of a score, given noisy counts of them.
 
 True counts are Poisson about expected ones, answers are counts plus the noise that the mechanism is known to add. The
-expected counts scatter about a trend in the score (`score_trend`), so that the trend decides where noise is all there
-is, and the counts where it is not. docs/validation.md says how it was chosen and how often its intervals hold.
+expected counts scatter (Gamma) about a trend in the score, so that the trend decides where noise is all there is, and
+the counts where it is not. docs/validation.md says how it was chosen and how often its intervals hold.
+
+The trend: of the source's share of a bin the part logistic(a + b u) has class 1, where u is the bin's place in the
+score. The curve may level off above 0 and below 1 (lapses), since the surest score is wrong at times. Each class as a
+whole may be more or less frequent among the private records, and their scores may lie higher or lower (a tilt
+exp(t u)). Size, prevalence, a, b, t, the lapses and the shape of the scatter are drawn by sequential Monte Carlo: from
+their prior, step by step, to the posterior (Del Moral, Doucet and Jasra 2006).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln, logsumexp
+from scipy.special import expit, gammaln, log_expit, logit, logsumexp, ndtr, ndtri
+from scipy.stats import rankdata
 
-from learner_node.models.label_model.summed_noise import noise_law, noise_log_pmf
-from learner_node.scores.score_trend import LEAST_SHAPE, MOST_SHAPE, Bins, draw_trend
+from learner_node.models.label_model.likelihood import noise_law, noise_log_pmf
+from learner_node.scores.auc import roc_area
 
 Floats = NDArray[np.float64]
+LogLikelihood = Callable[[Floats, Floats], Floats]
+"""(means (P, k, 2), log shapes (P,)) -> log probability of all answers, (P,)."""
+
+LEAST_SHAPE, MOST_SHAPE = 0.5, 20.0
+"""Gamma shape of the scatter: a relative deviation of 1.4 to 0.2."""
+_DEVIATION = 0.7
+"""Prior deviations of the tilt, and of the prevalence's logit from that in the source."""
+_MOST_PROBIT = 3.3
+_LEAST_LAPSE = 1e-5
+"""Where the score is surest of one class, the other's share is a lapse times that of all records: no bin is sure."""
+_MOST_LAPSE = 0.9
+"""Of what the area allows."""
+_STEEPEST = 30.0
+_BISECTIONS = 36
+_SCORE_TREND_LEAST = 1e-9
+_SLOPES = np.concatenate([[0.0], np.geomspace(0.05, 60.0, 40)])
+_PLACES = 100
+_KEPT = 0.5
+"""Of the particles that count, how many still do after a step towards the posterior."""
+_MOVES, _LAST_MOVES = 3, 10
+_MOST_STEPS = 200
+
+
+@dataclass(frozen=True)
+class Bins:
+    """What the source says of k bins of a score; nothing here comes from a private record.
+
+    Attributes:
+        share: of the source's records, half a record added to each bin, float64 (k,), positive, adding up to 1.
+        place: mean normal score of their ranks, float64 (k,), not decreasing.
+        within: area under the ROC curve within each bin at each of 41 slopes, float64 (k, 41), 1/2 to 1.
+    """
+
+    share: Floats
+    place: Floats
+    within: Floats
+
+    @classmethod
+    def of(cls, scores: Floats, bins: NDArray[np.intp], count: int) -> "Bins":
+        """Bins of source records.
+
+        Args:
+            scores: of n records, float64 (n,).
+            bins: of the records, (n,), in [0, count), not decreasing in the score.
+            count: their number k.
+        """
+        ranks = ndtri((rankdata(scores) - 0.5) / len(scores))
+        share: Floats = np.bincount(bins, minlength=count).astype(np.float64) + 0.5
+        share /= share.sum()
+        # A bin that has no source record lies where its share begins and ends.
+        place = ndtri(np.cumsum(share) - 0.5 * share)
+        members = [np.sort(ranks[bins == j]) for j in range(count)]
+        place = np.array([own.mean() if len(own) else place[j] for j, own in enumerate(members)])
+        return cls(share, np.maximum.accumulate(place), np.array([_area_by_slope(own) for own in members]))
+
+    def areas(self, expected: Floats, slope: Floats) -> Floats:
+        """Areas of the score itself: between bins by (P, k, 2) counts, within bins by (P,) slopes, float64 (P,)."""
+        shares = expected / expected.sum(axis=1, keepdims=True)
+        area = roc_area(shares[..., 0], shares[..., 1])
+        for j, within in enumerate(self.within):
+            gain = np.interp(np.abs(slope), _SLOPES, within) - 0.5
+            area = area + shares[:, j, 0] * shares[:, j, 1] * np.sign(slope) * gain
+        return np.clip(area, 0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class TrendDraws:
+    """Draws from the posterior of the trend.
+
+    Attributes:
+        means: of the expected counts, class 0 first, float64 (S, k, 2), positive.
+        slope: b, float64 (S,).
+        shape: of the scatter, float64 (S,).
+    """
+
+    means: Floats
+    slope: Floats
+    shape: Floats
+
+
+def draw_trend(
+    bins: Bins,
+    log_likelihood: LogLikelihood,
+    *,
+    size: float,
+    size_error: float,
+    draws: int,
+    rng: np.random.Generator,
+) -> TrendDraws:
+    """Draw from the posterior of the trend.
+
+    Args:
+        bins: k of them.
+        log_likelihood: of the answers.
+        size: noisy total of all counts, positive.
+        size_error: its standard deviation.
+        draws: their number S.
+        rng: source of randomness.
+    """
+    trend = _Trend(bins, size, min(3.0 * size_error / size, 1.5))
+    state = trend.start(draws, rng)
+    prior, likelihood = trend.log_prior(state), log_likelihood(*trend.counts(state))
+    heat = 0.0
+    for _ in range(_MOST_STEPS):
+        step = _next_step(likelihood, 1.0 - heat)
+        heat = 1.0 if step >= 1.0 - heat else heat + step
+        weights = np.exp(step * (likelihood - likelihood.max()))
+        # Systematic resampling.
+        places = (rng.random() + np.arange(draws)) / draws
+        chosen = np.minimum(np.searchsorted(np.cumsum(weights) / weights.sum(), places), draws - 1)
+        state, prior, likelihood = state[chosen], prior[chosen], likelihood[chosen]
+        reach = 1.0
+        spread = np.linalg.cholesky(np.cov(state.T) + 1e-9 * np.eye(state.shape[1]))
+        for _ in range(_LAST_MOVES if heat == 1.0 else _MOVES):
+            moved = state + reach * rng.standard_normal(state.shape) @ spread.T
+            new_prior = trend.log_prior(moved)
+            inside = np.isfinite(new_prior)
+            new_likelihood = np.full(draws, -np.inf)
+            new_likelihood[inside] = log_likelihood(*trend.counts(moved[inside]))
+            gain = new_prior - prior + heat * (new_likelihood - likelihood)
+            taken = np.log(rng.random(draws)) < np.where(inside, gain, -np.inf)
+            state[taken], prior[taken], likelihood[taken] = moved[taken], new_prior[taken], new_likelihood[taken]
+            reach *= 1.3 if taken.mean() > 0.3 else 0.7
+        if heat == 1.0:
+            break
+    means, log_shape = trend.counts(state)
+    return TrendDraws(means, trend.slope(state), np.exp(log_shape))
+
+
+def _next_step(likelihood: Floats, most: float) -> float:
+    """How far towards the posterior half of the particles still count."""
+
+    def kept(step: float) -> float:
+        weights = np.exp(step * (likelihood - likelihood.max()))
+        return float(weights.sum() ** 2 / (weights @ weights)) / len(likelihood)
+
+    if kept(most) >= _KEPT:
+        return most
+    low, high = 0.0, most
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if kept(middle) >= _KEPT else (low, middle)
+    return max(low, 1e-12)
+
+
+class _Trend:
+    """Parameters in rows: log size, logit of prevalence, a, probit of the area, t, log shape, roots of two lapses."""
+
+    def __init__(self, bins: Bins, size: float, size_deviation: float) -> None:
+        self._bins, self._size, self._deviation = bins, np.log(size), size_deviation
+        self._known = np.concatenate([-np.geomspace(_STEEPEST, 0.02, 60), [0.0], np.geomspace(0.02, _STEEPEST, 60)])
+        share, place = bins.share, bins.place
+        ones = expit(_intercepts(bins, np.zeros(len(self._known)), self._known)[:, None] + self._known[:, None] * place)
+        self._areas = bins.areas(np.stack([(1.0 - ones) * share, ones * share], axis=2), self._known)
+
+    def slope(self, state: Floats) -> Floats:
+        """b, by the area that it makes, lapses included, of what the bins allow."""
+        least, most = self._areas[0], self._areas[-1]
+        part = 0.5 + (ndtr(state[:, 3]) - 0.5) / (1.0 - self._lapses(state).mean(axis=1))
+        slope: Floats = np.interp(least + (most - least) * part, self._areas, self._known)
+        return slope
+
+    @staticmethod
+    def _lapses(state: Floats) -> Floats:
+        """Of class 1 and of class 0, (P, 2): labels at random in a share l of the records leave 1 - l of 2 area - 1."""
+        most = _MOST_LAPSE * (1.0 - np.abs(2.0 * ndtr(state[:, 3:4]) - 1.0))
+        lapses: Floats = np.maximum(most * state[:, 6:] ** 2, _LEAST_LAPSE)
+        return lapses
+
+    def start(self, count: int, rng: np.random.Generator) -> Floats:
+        """Draws from the prior."""
+        state = np.empty((count, 8))
+        state[:, 0] = self._size + self._deviation * rng.standard_normal(count)
+        state[:, 1] = logit(rng.uniform(1e-6, 1.0 - 1e-6, count))
+        limit = ndtr(-_MOST_PROBIT)
+        # Uniform in the area.
+        state[:, 3] = ndtri(rng.uniform(limit, 1.0 - limit, count))
+        state[:, 4] = _DEVIATION * rng.standard_normal(count)
+        state[:, 5] = rng.uniform(np.log(LEAST_SHAPE), np.log(MOST_SHAPE), count)
+        state[:, 6:] = rng.random((count, 2))
+        there = state[:, 1] + _DEVIATION * rng.standard_normal(count)
+        state[:, 2] = _intercepts(self._bins, there, self.slope(state))
+        return state
+
+    def log_prior(self, state: Floats) -> Floats:
+        """Log density; -inf outside."""
+        size, prevalence, intercept, area, tilt, shape = state[:, :6].T
+        ones = expit(intercept[:, None] + self.slope(state)[:, None] * self._bins.place)
+        there = np.clip(ones @ self._bins.share, 1e-12, 1.0 - 1e-12)
+        varied = np.maximum((ones * (1.0 - ones)) @ self._bins.share, 1e-300)
+        density: Floats = (
+            -0.5 * ((size - self._size) / self._deviation) ** 2
+            + log_expit(prevalence)
+            + log_expit(-prevalence)
+            # The prior is of the logit of the prevalence in the source; a is the parameter.
+            - 0.5 * ((logit(there) - prevalence) / _DEVIATION) ** 2
+            + np.log(varied / (there * (1.0 - there)))
+            - 0.5 * area**2
+            - 0.5 * (tilt / _DEVIATION) ** 2
+        )
+        inside = (np.abs(area) <= _MOST_PROBIT) & (shape >= np.log(LEAST_SHAPE)) & (shape <= np.log(MOST_SHAPE))
+        inside &= (np.abs(prevalence) < 14.0) & (np.abs(intercept) < 300.0)
+        inside &= ((state[:, 6:] >= 0.0) & (state[:, 6:] <= 1.0)).all(axis=1)
+        return np.where(inside, density, -np.inf)
+
+    def counts(self, state: Floats) -> tuple[Floats, Floats]:
+        """Means of the expected counts, (P, k, 2), and log shapes, (P,)."""
+        ones = expit(state[:, 2:3] + self.slope(state)[:, None] * self._bins.place)
+        all_ones = (ones @ self._bins.share)[:, None]
+        lapses = self._lapses(state)
+        least, lacking = lapses[:, :1] * all_ones, lapses[:, 1:] * (1.0 - all_ones)
+        ones = least + (1.0 - least - lacking) * ones
+        mass = self._bins.share * np.exp(np.clip(state[:, 4:5], -5.0, 5.0) * self._bins.place)
+        both = np.stack([mass * (1.0 - ones), mass * ones], axis=2)
+        both /= both.sum(axis=1, keepdims=True)
+        size = np.exp(np.clip(state[:, 0], -20.0, 30.0))[:, None]
+        both *= (size * np.stack([expit(-state[:, 1]), expit(state[:, 1])], axis=1))[:, None, :]
+        return np.maximum(both, _SCORE_TREND_LEAST), state[:, 5]
+
+
+def _intercepts(bins: Bins, log_odds: Floats, slope: Floats) -> Floats:
+    """A for which the source's share of class 1 has these log odds, (P,)."""
+    low, high = np.full(log_odds.shape, -300.0), np.full(log_odds.shape, 300.0)
+    wanted, steep = expit(log_odds), slope[:, None] * bins.place
+    for _ in range(_BISECTIONS):
+        middle = 0.5 * (low + high)
+        above = expit(middle[:, None] + steep) @ bins.share > wanted
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
+    found: Floats = 0.5 * (low + high)
+    return found
+
+
+def _area_by_slope(places: Floats) -> Floats:
+    """Area within a bin, whose classes are the source tilted by exp(+-slope u / 2), at each of the slopes, (41,)."""
+    if len(places) < 2:
+        return np.full(len(_SLOPES), 0.5)
+    if len(places) > _PLACES:
+        places = np.quantile(places, (np.arange(_PLACES) + 0.5) / _PLACES)
+    tilt = np.exp(np.clip(0.5 * _SLOPES[:, None] * (places - places.mean()), -300.0, 300.0))
+    return roc_area(1.0 / tilt, tilt)
+
 
 _SHAPES = np.geomspace(LEAST_SHAPE, MOST_SHAPE, 6)
 _FINE_SHAPES = np.geomspace(LEAST_SHAPE, MOST_SHAPE, 24)

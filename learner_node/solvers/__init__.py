@@ -18,8 +18,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike
 
-from learner_node.solvers.box_problem import BoxProblem, Vector
-from learner_node.solvers.newton import solve_by_newton
+from learner_node.solvers.box_problem import BoxProblem, Vector, solve_by_newton
 
 GRADIENT_ITERATIONS = 50_000
 

@@ -8,7 +8,7 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from learner_node.strategies import checked
+from learner_node.strategies import options
 from learner_node.strategies.options import names_of
 from protocol.errors import ConfigurationError
 from protocol.strict_toml import suggest
@@ -18,43 +18,43 @@ if TYPE_CHECKING:
 
 HERE = "learner_node.strategies"
 STRATEGIES: "dict[str, str | Callable[..., Strategy]]" = {
-    "adaptive-cells": f"{HERE}.refined:AdaptiveCellsStrategy",
+    "adaptive-cells": f"{HERE}.perspectives:AdaptiveCellsStrategy",
     "additive": f"{HERE}.additive:AdditiveStrategy",
-    "cells": f"{HERE}.cells_by_label:CellsByLabel",
+    "cells": f"{HERE}.cells:CellsByLabel",
     "importance": f"{HERE}.importance:ImportanceStrategy",
-    "informative": f"{HERE}.bins:InformativeStrategy",
-    "new-features": f"{HERE}.refined:NewFeaturesStrategy",
+    "informative": f"{HERE}.perspectives:InformativeStrategy",
+    "new-features": f"{HERE}.perspectives:NewFeaturesStrategy",
     "paper-c": f"{HERE}.paper:cumulative",
     "paper-i": f"{HERE}.paper:independent",
-    "random-subsets": f"{HERE}.bins:RandomSubsetsStrategy",
-    "selected-cells": f"{HERE}.selected:SelectedCellsStrategy",
+    "random-subsets": f"{HERE}.perspectives:RandomSubsetsStrategy",
+    "selected-cells": f"{HERE}.cells:SelectedCellsStrategy",
     "site-forest": f"{HERE}.models:ForestStrategy",
     "site-kernel-svm": f"{HERE}.models:KernelSvmStrategy",
     "site-linear": f"{HERE}.models:LinearRegressionStrategy",
     "site-logistic": f"{HERE}.models:LogisticStrategy",
     "site-naive-bayes": f"{HERE}.models:NaiveBayesStrategy",
     "site-svm": f"{HERE}.models:SvmStrategy",
-    "varying-bins": f"{HERE}.bins:VaryingBinsStrategy",
+    "varying-bins": f"{HERE}.perspectives:VaryingBinsStrategy",
 }
 """Name -> what makes one, as "module:name", or itself."""
 CHECKS: dict[str, Callable[..., object]] = {
-    "adaptive-cells": checked.adaptive_cells,
-    "additive": checked.additive,
-    "cells": checked.cells,
-    "importance": checked.importance,
-    "informative": checked.informative,
-    "new-features": checked.new_features,
-    "paper-c": checked.PaperOptions,
-    "paper-i": checked.PaperOptions,
-    "random-subsets": checked.random_subsets,
-    "selected-cells": checked.selected_cells,
-    "site-forest": checked.site_forest,
-    "site-kernel-svm": checked.site_kernel_svm,
-    "site-linear": checked.site_linear,
-    "site-logistic": checked.site_linear_model,
-    "site-naive-bayes": checked.site_naive_bayes,
-    "site-svm": checked.site_linear_model,
-    "varying-bins": checked.varying_bins,
+    "adaptive-cells": options.adaptive_cells,
+    "additive": options.additive,
+    "cells": options.cells,
+    "importance": options.importance,
+    "informative": options.informative,
+    "new-features": options.new_features,
+    "paper-c": options.PaperOptions,
+    "paper-i": options.PaperOptions,
+    "random-subsets": options.random_subsets,
+    "selected-cells": options.selected_cells,
+    "site-forest": options.site_forest,
+    "site-kernel-svm": options.site_kernel_svm,
+    "site-linear": options.site_linear,
+    "site-logistic": options.site_linear_model,
+    "site-naive-bayes": options.site_naive_bayes,
+    "site-svm": options.site_linear_model,
+    "varying-bins": options.varying_bins,
 }
 """Name -> what takes its options, so that a wrong one is told before anything is loaded. A test holds them to the
 strategies. One without a line here is loaded to be asked."""

@@ -15,14 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learner_node.kinds.counts import CountsAnswer
-from learner_node.models.attribute_bins import bin_kernel, named_attributes, tied_bins
-from learner_node.models.label_model.additive import AdditiveFit, fit_additive
-from learner_node.models.label_model.bin_counts import BinCounts
-from learner_node.models.shape_functions import ShapeFunction, shape_functions
-from learner_node.strategies import checked
+from learner_node.models.label_model.additive import (
+    AdditiveFit,
+    BinCounts,
+    ShapeFunction,
+    bin_kernel,
+    fit_additive,
+    named_attributes,
+    shape_functions,
+    tied_bins,
+)
+from learner_node.strategies import options
 from learner_node.strategies.base import Asking, Problem, SourceEstimate
-from learner_node.strategies.bins import asked_attributes
 from learner_node.strategies.options import Share
+from learner_node.strategies.perspectives import asked_attributes
 from protocol.hypotheses import Constant
 from protocol.kinds.counts import CountsBody
 from protocol.partitions import FeatureBins
@@ -69,9 +75,9 @@ class AdditiveStrategy:
         attributes: Sequence[str] | None = None,
         bins: int | None = None,
         choice_share: Share = 0,
-        chosen: int = checked.CHOSEN,
+        chosen: int = options.CHOSEN,
     ) -> None:
-        self._names, self._bins, self._share, self._chosen = checked.additive(
+        self._names, self._bins, self._share, self._chosen = options.additive(
             attributes=attributes, bins=bins, choice_share=choice_share, chosen=chosen
         )
 

@@ -16,9 +16,9 @@ from learner_node.models.label_model import MOST_CELLS, cell_count_rule
 from learner_node.models.networks import TrainedNetwork, TrainingSet, train_networks
 from learner_node.models.source import affordable_cells, standardising_map
 from learner_node.models.training_options import TrainingOptions
+from learner_node.scores.estimates import AccuracyEstimate
 from learner_node.scores.performance import Interval
 from learner_node.scores.prevalence import Prevalence
-from learner_node.scores.uncertainty import AccuracyEstimate
 from learner_node.study.decided import Decide, as_found, decided
 from learner_node.study.pooling import SecurePool
 from protocol.errors import ConfigurationError

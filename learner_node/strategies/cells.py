@@ -6,12 +6,17 @@ averaged with small networks that were trained on the same answers.
 
 *Signed* counts (label 1 less label 0) have half the noise variance of a difference of two counts, but do not say how
 many records they came from. They are asked where the learner knows that, or buys it with a share of the budget.
+
+Of C classes, a record adds one to one of the C numbers of one cell, so the question costs what it costs for two. The
+curators' card says what the label is (`CellsByLabel`); a label that is a number is asked by `cells_number`. Where a
+source has many attributes, the curators choose some of them first (`learner_node.strategies.selected`).
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,20 +25,30 @@ from learner_node.kinds.counts import CountsAnswer
 from learner_node.models.label_model import LabelModel, Observation, fit_with_cell_posterior, most_cells
 from learner_node.models.label_model.cell_networks import CellNetworks, train_cell_networks
 from learner_node.models.label_model.likelihood import shrunken_ratios
+from learner_node.models.label_model.one_against_rest import ClassesLabelModel, fit_classes_label_model
 from learner_node.models.source import coordinates, held_apart, kmeans_cells, standardising_map
-from learner_node.scores.prevalence import Prevalence, estimate_prevalences, matching_intercept, shifted
-from learner_node.scores.uncertainty import estimate_accuracy
-from learner_node.strategies import checked
-from learner_node.strategies.base import Asking, Problem, SourceEstimate
-from learner_node.strategies.options import Share
+from learner_node.scores.estimates import class_recalls, estimate_accuracy
+from learner_node.scores.prevalence import (
+    Prevalence,
+    estimate_prevalences,
+    matching_factors,
+    matching_intercept,
+    rescaled,
+    shifted,
+)
+from learner_node.strategies import options
+from learner_node.strategies.base import Asking, ClassesEstimate, Problem, SourceEstimate, Strategy
+from learner_node.strategies.cells_number import CellsNumberStrategy
+from learner_node.strategies.options import Share, attributes_chosen, names_of, whole_or_none
+from learner_node.strategies.selected import AttributeChoice, ChosenFirst, choice_of
+from protocol.errors import ConfigurationError
 from protocol.feature_map import FeatureMap
 from protocol.hypotheses import Constant
 from protocol.kinds.counts import CountsBody
 from protocol.plans import Plan
 from protocol.records import Records
+from protocol.schema import Schema
 
-KNOWN_SPREAD, COUNTED_SPREAD = 0.02, 0.15
-"""Relative variance of a cell's mass about the source's share, in one population, and about its region's share."""
 LEAST_TOTAL = 0.3
 """The noisy total is taken as at least this share of the declared one."""
 
@@ -102,7 +117,7 @@ class CellsStrategy:
         same_population: bool = False,
         mass_share: Share = 0,
     ) -> None:
-        self._cells, self._networks, self._known, self._mass_share = checked.cells_of_two(
+        self._cells, self._networks, self._known, self._mass_share = options.cells_of_two(
             cells=cells, networks=networks, same_population=same_population, mass_share=mass_share
         )
 
@@ -197,3 +212,150 @@ def _region_count(problem: Problem, per_record: float) -> int:
     deviation = math.sqrt(2.0 * problem.noises) / per_record
     wanted = problem.target_size / (4.0 * deviation)
     return int(max(1, min(max(2.0, wanted), len(problem.source) // 6, problem.limits.cells)))
+
+
+_PAIR = 2
+
+
+@dataclass(frozen=True)
+class CellsClassesModel:
+    """The label models behind the source's feature map."""
+
+    features: FeatureMap
+    labels: ClassesLabelModel
+    factors: NDArray[np.float64]
+    """Of the classes' odds, float64 (C,), positive: by them the answers bear out the target's mean of each class."""
+
+    def probabilities(self, records: Records) -> NDArray[np.float64]:
+        """Class probabilities of each record: (n, C), rows adding up to 1."""
+        return rescaled(self.labels.probabilities(coordinates(self.features, records)), self.factors)
+
+
+class CellsClassesStrategy:
+    """See the module.
+
+    Args:
+        cells: number of cells; None takes as many as for two classes, and no more than the curators allow.
+    """
+
+    def __init__(self, *, cells: int | None = None) -> None:
+        self._cells = whole_or_none("cells", cells)
+
+    def plan(self, problem: Problem) -> Plan:
+        """One query."""
+        return problem.counts_plan([("class_counts", 1, Fraction(1))])
+
+    def run(self, problem: Problem) -> Asking:
+        """Nearest of k centres, and label models that are fitted to the pooled counts."""
+        most = problem.limits.cells * _PAIR // len(problem.source.schema.classes)
+        count = self._cells or max(1, min(problem.cell_rule(problem.epsilon_per_record()), most))
+        features = standardising_map(problem.source)
+        partition = kmeans_cells(problem.source, features, count, problem.seed)
+        (answer,) = yield CountsBody(partitions=(partition,), hypothesis=None), None
+        points, cells = coordinates(features, problem.source), answer.body.partitions[0].cells(problem.source)
+        labels, posteriors = fit_classes_label_model(
+            points,
+            cells,
+            answer.values,
+            scale=float(answer.scale),
+            noises=answer.noises,
+            seed=problem.seed,
+        )
+        counted = estimate_prevalences(
+            answer.values.sum(axis=0),
+            len(answer.values) * answer.noise_variance,
+            declared=problem.records_at(answer.sites),
+            records_per_unit=problem.most_records_per_unit,
+        )
+        apart = labels.probabilities(held_apart(points, cells))
+        wanted = [each.nearest(own, labels.source_mass) for each, own in zip(counted, apart.T, strict=True)]
+        factors = matching_factors(apart, labels.source_mass, wanted)
+        said = rescaled(labels.probabilities(points), factors)
+        recalls = class_recalls(posteriors, labels.exclusion, said, seed=problem.seed)
+        estimate = ClassesEstimate(labels.source_mass, said, counted, recalls)
+        return CellsClassesModel(features, labels, factors), estimate
+
+
+KNOWN_SPREAD, COUNTED_SPREAD = 0.02, 0.15
+"""Relative variance of a cell's mass about the source's share, in one population, and about its region's share."""
+
+
+class SelectedCellsStrategy(ChosenFirst):
+    """`selected-cells`: attributes, then `cells` on those alone, with shares that are stated.
+
+    Args:
+        features: how many attributes each curator chooses, and how many are kept; all, where there are no more.
+        share: of epsilon, for the choice.
+        weights: of the two classes: a record of a class counts so many times. Where one is rare, a larger weight lets
+            attributes that tell it score.
+        cells: as of `cells`.
+        networks: as of `cells`.
+    """
+
+    def __init__(
+        self,
+        *,
+        features: int = 5,
+        share: Share = "1/10",
+        weights: Sequence[int] = (1, 1),
+        cells: int | None = None,
+        networks: bool = True,
+    ) -> None:
+        features, exact, class_weights = options.selected_cells(
+            features=features, share=share, weights=weights, cells=cells, networks=networks
+        )
+        super().__init__(
+            CellsStrategy(cells=cells, networks=networks), AttributeChoice(features, features, exact, class_weights)
+        )
+
+
+BY_LABEL: dict[str, Callable[..., Strategy]] = {
+    "two classes": CellsStrategy,
+    "more than two classes": CellsClassesStrategy,
+    "a number": CellsNumberStrategy,
+}
+"""What a label may be -> the strategy for it."""
+
+
+class CellsByLabel:
+    """See the module.
+
+    Args:
+        chosen: attributes that each curator chooses first, 0 for none; None goes by what is public (`choice_of`).
+        options: of any of the three; one that the card's label has no use for is an error when the plan is made.
+    """
+
+    def __init__(self, *, chosen: int | None = None, **options: Any) -> None:
+        self._chosen = attributes_chosen(chosen=chosen)
+        taken = {what: names_of(kind) for what, kind in BY_LABEL.items()}
+        self._made = {
+            what: kind(**{name: value for name, value in options.items() if name in taken[what]})
+            for what, kind in BY_LABEL.items()
+        }
+        self._useless = {what: [name for name in options if name not in names] for what, names in taken.items()}
+
+    def plan(self, problem: Problem) -> Plan:
+        """See `Strategy`; ConfigurationError for an option that is for another kind of label."""
+        what = label_kind(problem.source.schema)
+        if self._useless[what]:
+            raise ConfigurationError(
+                f"strategy 'cells' takes no option {self._useless[what][0]!r} where the label is {what}; leave it out"
+            )
+        if self._chosen and what == "a number":
+            raise ConfigurationError("strategy 'cells' has attributes chosen by classes alone; leave 'chosen' out")
+        return self._strategy(problem).plan(problem)
+
+    def run(self, problem: Problem) -> Asking:
+        """See `Strategy`."""
+        return self._strategy(problem).run(problem)
+
+    def _strategy(self, problem: Problem) -> Strategy:
+        made, choice = self._made[label_kind(problem.source.schema)], choice_of(problem, self._chosen)
+        return ChosenFirst(made, choice) if choice else made
+
+
+def label_kind(schema: Schema) -> str:
+    """A key of `BY_LABEL`."""
+    if schema.label_bounds is not None:
+        return "a number"
+    return "two classes" if len(schema.classes) == 2 else "more than two classes"

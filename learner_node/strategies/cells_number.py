@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from learner_node.kinds.counts import CountsAnswer
 from learner_node.models.distillation import distil
+from learner_node.models.label_model.likelihood import noise_law
 from learner_node.models.label_model.number_model import fit_number_model
-from learner_node.models.label_model.summed_noise import noise_law
 from learner_node.models.source import coordinates, kmeans_cells, standardising_map
-from learner_node.strategies import checked
+from learner_node.strategies import options
 from learner_node.strategies.base import Asking, ErrorEstimate, NumberEstimate, Problem
 from learner_node.strategies.options import Share
 from protocol.hypotheses import Constant, Hypothesis, Mlp
@@ -87,7 +87,7 @@ class CellsNumberStrategy:
     def __init__(
         self, *, cells: int | None = None, error_share: Share | None = None, question: str = "label_total"
     ) -> None:
-        self._cells, self._share, self._question = checked.cells_of_number(
+        self._cells, self._share, self._question = options.cells_of_number(
             cells=cells, error_share=error_share, question=question
         )
         self._hypotheses: tuple[Hypothesis | None, ...] = (None,)

@@ -12,11 +12,11 @@ from fractions import Fraction
 
 import numpy as np
 
+from learner_node.models.masses import BinWorkload, tilted
 from learner_node.models.networks import TrainingSet
 from learner_node.models.source import coordinates, even_bins, paper_bin_count, standardising_map
-from learner_node.strategies import checked
+from learner_node.strategies import options
 from learner_node.strategies.base import Asking, Problem, SourceEstimate
-from learner_node.strategies.bin_workload import BinWorkload, tilted
 from learner_node.strategies.paper import NetworkModel, check_network
 from protocol.hypotheses import Constant, Mlp
 from protocol.kinds.counts import CountsBody
@@ -36,13 +36,13 @@ class ImportanceStrategy:
         self,
         *,
         bins: int | None = None,
-        hidden: Sequence[int] = checked.HIDDEN,
+        hidden: Sequence[int] = options.HIDDEN,
         epochs: int = 40,
         batch_size: int = 512,
         learning_rate: float = 1e-2,
         weight_decay: float = 1e-4,
     ) -> None:
-        self._bins, self._training = checked.importance(
+        self._bins, self._training = options.importance(
             bins=bins,
             hidden=hidden,
             epochs=epochs,

@@ -16,9 +16,9 @@ from learner_node.kinds.models.forest import forest
 from learner_node.kinds.models.linear import linear
 from learner_node.kinds.models.moments import ridge
 from learner_node.kinds.models.naive_bayes import naive_bayes
-from learner_node.models.attribute_bins import tied_bins
+from learner_node.models.label_model.additive import tied_bins
 from learner_node.models.source import coordinates, standardising_map
-from learner_node.strategies import checked
+from learner_node.strategies import options
 from learner_node.strategies.base import (
     AnyEstimate,
     AnyModel,
@@ -31,7 +31,7 @@ from learner_node.strategies.base import (
     SourceEstimate,
     class_probabilities,
 )
-from learner_node.strategies.bins import asked_attributes
+from learner_node.strategies.perspectives import asked_attributes
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.feature_map import STEPS, FeatureMap
 from protocol.kinds.model import ModelBody, PlannedModel, law
@@ -142,7 +142,7 @@ class NaiveBayesStrategy(InSiteStrategy):
     """
 
     def __init__(self, *, bins: int | None = None) -> None:
-        self._bins = checked.site_naive_bayes(bins=bins)
+        self._bins = options.site_naive_bayes(bins=bins)
 
     def question(self, problem: Problem) -> tuple[AnyMethod, Body]:
         """See `InSiteStrategy`."""
@@ -168,7 +168,7 @@ class ForestStrategy(InSiteStrategy):
     """
 
     def __init__(self, *, trees: int = 10, depth: int | None = None) -> None:
-        self._trees, self._depth = checked.site_forest(trees=trees, depth=depth)
+        self._trees, self._depth = options.site_forest(trees=trees, depth=depth)
 
     def question(self, problem: Problem) -> tuple[AnyMethod, Body]:
         """See `InSiteStrategy`."""
@@ -193,7 +193,7 @@ class LinearStrategy(InSiteStrategy):
     """
 
     def __init__(self, *, regulariser: int | None = None) -> None:
-        self._regulariser = checked.site_linear_model(regulariser=regulariser)
+        self._regulariser = options.site_linear_model(regulariser=regulariser)
 
     def regulariser(self, problem: Problem, size: int) -> Rational:
         """The option, or so much that the noise in a record's log odds has a deviation of `NOISE_WANTED`.
@@ -243,7 +243,7 @@ class KernelSvmStrategy(LinearStrategy):
     """
 
     def __init__(self, *, frequencies: int | None = None, regulariser: int | None = None) -> None:
-        self._frequencies, kept = checked.site_kernel_svm(frequencies=frequencies, regulariser=regulariser)
+        self._frequencies, kept = options.site_kernel_svm(frequencies=frequencies, regulariser=regulariser)
         super().__init__(regulariser=kept)
 
     def question(self, problem: Problem) -> tuple[AnyMethod, Body]:

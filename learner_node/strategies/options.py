@@ -1,14 +1,25 @@
-"""Checks of the options of strategies: the value, or a ValueError or TypeError that says what it must be."""
+"""Options of the strategies, checked without loading a strategy: whoever reads a scenario waits for no torch.
+
+Each strategy has a function here that takes its options by name, with their defaults, and returns their values as the
+strategy uses them. ValueError or TypeError says what a value must be.
+"""
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
+from learner_node.models.training_options import TrainingOptions
 from protocol.errors import ConfigurationError
+from protocol.plans import MOST_QUERIES
 from protocol.rationals import parse_rational
 
+Rounds = tuple[int, tuple[Fraction, ...]]
+"""Their number, and the share of epsilon of each."""
+LEAST_SQUARES, TILT = "least-squares", "tilt"
+"""How the paper's strategy weighs records."""
 Share = int | float | str | Fraction
 MOST_NUMBER = 1e12
 
@@ -96,3 +107,244 @@ def exact_shares(rounds: int, shares: Sequence[Share] | None) -> tuple[Fraction,
     except ConfigurationError as error:
         raise ValueError(f"shares: {error}") from None
     return tuple(share / sum(exact) for share in exact)
+
+
+QUESTIONS = ("label_total", "squared_error")
+"""How a number is asked about."""
+CHOSEN = 8
+"""Attributes that `additive` spends the rest of the budget on, where a first question chooses them."""
+HIDDEN = (32, 32)
+
+
+def rounds_and_shares(rounds: int, shares: Sequence[Share] | None, least: int = 1) -> Rounds:
+    """Of a strategy of several rounds, at least so many."""
+    count = whole("rounds", rounds, least=least, most=MOST_QUERIES)
+    return count, exact_shares(count, shares)
+
+
+def adaptive_cells(
+    *, rounds: int = 2, cells: int | None = None, tree: bool = False, shares: Sequence[Share] | None = None
+) -> tuple[Rounds, int | None, bool]:
+    """See `AdaptiveCellsStrategy`."""
+    return rounds_and_shares(rounds, shares, least=2), whole_or_none("cells", cells), flag("tree", tree)
+
+
+def additive(
+    *,
+    attributes: Sequence[str] | None = None,
+    bins: int | None = None,
+    choice_share: Share = 0,
+    chosen: int = CHOSEN,
+) -> tuple[tuple[str, ...] | None, int | None, Fraction, int]:
+    """See `AdditiveStrategy`."""
+    names = None if attributes is None else texts("attributes", attributes)
+    share = part_of_epsilon("choice_share", choice_share)
+    found = names, whole_or_none("bins", bins), share, whole("chosen", chosen)
+    if names is not None and share:
+        raise ValueError("with attributes named there is none to choose; leave choice_share out")
+    return found
+
+
+def cells_of_two(
+    *, cells: int | None = None, networks: bool = True, same_population: bool = False, mass_share: Share = 0
+) -> tuple[int | None, bool, bool, Fraction]:
+    """See `CellsStrategy`."""
+    known, share = flag("same_population", same_population), part_of_epsilon("mass_share", mass_share)
+    if known and share:
+        raise ValueError("with same_population the masses are known; leave mass_share out")
+    return whole_or_none("cells", cells), flag("networks", networks), known, share
+
+
+def cells_of_number(
+    *, cells: int | None = None, error_share: Share | None = None, question: str = QUESTIONS[0]
+) -> tuple[int | None, Fraction | None, str]:
+    """See `CellsNumberStrategy`."""
+    if question not in QUESTIONS:
+        raise ValueError(f"question must be one of {', '.join(QUESTIONS)}, not {question!r}")
+    share = None if error_share is None else part_of_epsilon("error_share", error_share)
+    return whole_or_none("cells", cells), share, question
+
+
+def attributes_chosen(*, chosen: int | None = None) -> int | None:
+    """Attributes that each curator chooses first, 0 for none; None goes by what is public."""
+    return None if chosen is None else whole("chosen", chosen, least=0, most=100)
+
+
+def cells(
+    *,
+    cells: int | None = None,
+    chosen: int | None = None,
+    error_share: Share | None = None,
+    mass_share: Share = 0,
+    networks: bool = True,
+    question: str = QUESTIONS[0],
+    same_population: bool = False,
+) -> None:
+    """See `CellsByLabel`: what is lawful for any label; the card says which it is."""
+    attributes_chosen(chosen=chosen)
+    cells_of_two(cells=cells, networks=networks, same_population=same_population, mass_share=mass_share)
+    cells_of_number(cells=cells, error_share=error_share, question=question)
+
+
+def importance(
+    *,
+    bins: int | None = None,
+    hidden: Sequence[int] = HIDDEN,
+    epochs: int = 40,
+    batch_size: int = 512,
+    learning_rate: float = 1e-2,
+    weight_decay: float = 1e-4,
+) -> tuple[int | None, TrainingOptions]:
+    """See `ImportanceStrategy`."""
+    training = TrainingOptions(
+        widths(hidden),
+        whole("epochs", epochs),
+        whole("batch_size", batch_size),
+        number("learning_rate", learning_rate),
+        number("weight_decay", weight_decay),
+    )
+    return whole_or_none("bins", bins), training
+
+
+def informative(
+    *, pairs: int = 1, bins: int | None = None, shares: Sequence[Share] | None = None
+) -> tuple[Rounds, int, int | None]:
+    """See `InformativeStrategy`."""
+    rounds = rounds_and_shares(2, [1, 3] if shares is None else shares)
+    return rounds, whole("pairs", pairs), whole_or_none("bins", bins)
+
+
+def new_features(
+    *,
+    rounds: int = 2,
+    cells: int | None = None,
+    score: bool = False,
+    projections: int = 1,
+    learned: bool = True,
+    hidden: Sequence[int] = HIDDEN,
+    shares: Sequence[Share] | None = None,
+) -> tuple[Rounds, int | None, bool, int, bool, TrainingOptions]:
+    """See `NewFeaturesStrategy`."""
+    asked = rounds_and_shares(rounds, shares, least=2), whole_or_none("cells", cells)
+    made = flag("score", score), whole("projections", projections, least=0), flag("learned", learned)
+    if not (score or projections):
+        raise ValueError("ask the score, projections, or both")
+    return *asked, *made, TrainingOptions(widths(hidden))
+
+
+@dataclass(frozen=True)
+class PaperOptions:
+    """What a user may choose; the names are those of a scenario's options.
+
+    Attributes:
+        rounds: T, hypotheses whose errors are asked; fixed in advance.
+        reweight: ask the masses first (Pb. 1). Without it source and target must have the same distribution, and
+            error/correct pairs are asked.
+        weighting: how Pb. 1 is solved: "least-squares" (Eq. 2), or "tilt" for weights of exponential form.
+        bins: bins per attribute; None takes the paper's rule.
+        label_alpha: weight of Pb. 2's regularisation towards 1/2, in squared counts, >= 0; None takes it from the
+            variance of noise and sampling.
+        label_steps: approach Pb. 2 by so many gradient steps (`descend_labels`), as the paper may have; None solves it.
+        soft_labels: train on the relaxed labels of Pb. 2, in [0, 1]; False rounds them.
+        hidden, epochs, batch_size, learning_rate, weight_decay: of the networks, see `TrainingOptions`.
+        printed: use `paper_ratio`, whose claim is wrong; simulations only.
+
+    Raises:
+        ValueError, TypeError: a value out of its range, or of another type.
+    """
+
+    rounds: int = 2
+    reweight: bool = True
+    weighting: str = LEAST_SQUARES
+    bins: int | None = None
+    label_alpha: float | None = None
+    label_steps: int | None = None
+    soft_labels: bool = False
+    hidden: Sequence[int] = (32, 32)
+    epochs: int = 40
+    batch_size: int = 512
+    learning_rate: float = 1e-2
+    weight_decay: float = 1e-4
+    printed: bool = False
+
+    def __post_init__(self) -> None:
+        whole("rounds", self.rounds, most=MOST_QUERIES - 1)
+        if self.weighting not in (LEAST_SQUARES, TILT):
+            raise ValueError(f'weighting must be "{LEAST_SQUARES}" or "{TILT}"')
+        if self.weighting == TILT and self.printed:
+            raise ValueError(f'weighting = "{TILT}" needs counts; the printed mechanism gives none')
+        for name in ("bins", "label_steps"):
+            whole_or_none(name, getattr(self, name))
+        for name in ("epochs", "batch_size"):
+            whole(name, getattr(self, name))
+        for name in ("reweight", "soft_labels", "printed"):
+            flag(name, getattr(self, name))
+        for name in ("learning_rate", "weight_decay"):
+            number(name, getattr(self, name))
+        widths(self.hidden)
+        if self.label_alpha is not None and number("label_alpha", self.label_alpha) < 0:
+            raise ValueError(f"label_alpha must be finite and not negative, not {self.label_alpha}")
+        _ = self.training
+
+    @property
+    def training(self) -> TrainingOptions:
+        """Of every network."""
+        return TrainingOptions(tuple(self.hidden), self.epochs, self.batch_size, self.learning_rate, self.weight_decay)
+
+
+def random_subsets(
+    *, rounds: int = 2, features: int | None = None, bins: int | None = None, shares: Sequence[Share] | None = None
+) -> tuple[Rounds, int | None, int | None]:
+    """See `RandomSubsetsStrategy`."""
+    return rounds_and_shares(rounds, shares), whole_or_none("features", features), whole_or_none("bins", bins)
+
+
+def selected_cells(
+    *,
+    features: int = 5,
+    share: Share = "1/10",
+    weights: Sequence[int] = (1, 1),
+    cells: int | None = None,
+    networks: bool = True,
+) -> tuple[int, Fraction, tuple[int, ...]]:
+    """See `SelectedCellsStrategy`; what it hands on to `cells` is checked, and not in the result."""
+    cells_of_two(cells=cells, networks=networks)
+    wanted = whole("features", features, most=100)
+    exact = part_of_epsilon("share", share)
+    if not exact:
+        raise ValueError("share must be above 0: choosing attributes costs epsilon")
+    if len(weights) != 2:
+        raise ValueError("weights must be two whole numbers, one a class")
+    return wanted, exact, tuple(whole("each of weights", weight, most=1000) for weight in weights)
+
+
+def site_forest(*, trees: int = 10, depth: int | None = None) -> tuple[int, int | None]:
+    """See `ForestStrategy`."""
+    return whole("trees", trees, most=1000), None if depth is None else whole("depth", depth, most=12)
+
+
+def site_kernel_svm(*, frequencies: int | None = None, regulariser: int | None = None) -> tuple[int | None, int | None]:
+    """See `KernelSvmStrategy`."""
+    wanted = None if frequencies is None else whole("frequencies", frequencies, most=2000)
+    return wanted, site_linear_model(regulariser=regulariser)
+
+
+def site_linear() -> None:
+    """See `LinearRegressionStrategy`, which takes none."""
+
+
+def site_linear_model(*, regulariser: int | None = None) -> int | None:
+    """See `LinearStrategy`."""
+    return None if regulariser is None else whole("regulariser", regulariser, most=10**9)
+
+
+def site_naive_bayes(*, bins: int | None = None) -> int | None:
+    """See `NaiveBayesStrategy`."""
+    return whole_or_none("bins", bins)
+
+
+def varying_bins(
+    *, rounds: int = 2, bins: int | None = None, cells: bool = False, shares: Sequence[Share] | None = None
+) -> tuple[Rounds, int | None, bool]:
+    """See `VaryingBinsStrategy`."""
+    return rounds_and_shares(rounds, shares), whole_or_none("bins", bins), flag("cells", cells)

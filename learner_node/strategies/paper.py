@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from learner_node.kinds.counts import CountsAnswer
-from learner_node.models.consistency import make_consistent
 from learner_node.models.distillation import HEADER_PARAMETERS
+from learner_node.models.masses import BinWorkload, consistent_masses, make_consistent, tilted
 from learner_node.models.networks import TrainingSet
 from learner_node.models.source import coordinates, even_bins, paper_bin_count, standardising_map
 from learner_node.solvers import LabelSystem, descend_labels, label_system, solve_labels, solve_weights
 from learner_node.strategies.base import Asking, Problem, SourceEstimate
-from learner_node.strategies.bin_workload import BinWorkload, consistent_masses, tilted
-from learner_node.strategies.checked import TILT, PaperOptions
+from learner_node.strategies.options import TILT, PaperOptions
 from protocol.errors import ConfigurationError
 from protocol.feature_map import STEPS, FeatureMap
 from protocol.hypotheses import MOST_FAN_IN, MOST_LAYERS, Constant, Hypothesis, Mlp

@@ -20,9 +20,7 @@ from numpy.typing import NDArray
 
 from learner_node.kinds.statistic import StatisticAnswer
 from learner_node.models.source import standardising_map
-from learner_node.strategies import checked
 from learner_node.strategies.base import Asking, Problem, Strategy, Willing
-from learner_node.strategies.options import Share
 from protocol.codec import encode
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.hypotheses import Constant
@@ -122,35 +120,6 @@ class ChosenFirst:
     def _rest(self, problem: Problem, source: Records) -> Problem:
         spent = self._choice.share + (CLASSES_SHARE if self._choice.weights is None else 0)
         return replace(problem, source=source, epsilon=(1 - spent) * problem.epsilon)
-
-
-class SelectedCellsStrategy(ChosenFirst):
-    """`selected-cells`: attributes, then `cells` on those alone, with shares that are stated.
-
-    Args:
-        features: how many attributes each curator chooses, and how many are kept; all, where there are no more.
-        share: of epsilon, for the choice.
-        weights: of the two classes: a record of a class counts so many times. Where one is rare, a larger weight lets
-            attributes that tell it score.
-        cells: as of `cells`.
-        networks: as of `cells`.
-    """
-
-    def __init__(
-        self,
-        *,
-        features: int = 5,
-        share: Share = "1/10",
-        weights: Sequence[int] = (1, 1),
-        cells: int | None = None,
-        networks: bool = True,
-    ) -> None:
-        from learner_node.strategies.cells import CellsStrategy  # noqa: PLC0415 - loads torch, and few ask for this
-
-        wanted, exact, own = checked.selected_cells(
-            features=features, share=share, weights=weights, cells=cells, networks=networks
-        )
-        super().__init__(CellsStrategy(cells=cells, networks=networks), AttributeChoice(wanted, wanted, exact, own))
 
 
 def willing(

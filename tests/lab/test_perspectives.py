@@ -14,9 +14,8 @@ from learner_fakes import NoNoise, federate, open_curator, ring, silent_from, st
 from learner_node.models.source import coordinates, even_bins, kmeans_cells, standardising_map
 from learner_node.strategies import check_options, make_strategy
 from learner_node.strategies.base import Problem
-from learner_node.strategies.bins import asked_attributes, information
 from learner_node.strategies.options import exact_shares
-from learner_node.strategies.refined import gradient_directions
+from learner_node.strategies.perspectives import asked_attributes, gradient_directions, information
 from learner_node.study.learn import learn
 from limits_told import limits_with
 from protocol.errors import ConfigurationError

@@ -9,9 +9,14 @@ from scipy.special import expit, log_expit
 from scipy.stats import binom
 from sklearn.linear_model import LogisticRegression
 
-from learner_node.models.attribute_bins import LEAST_SHARE, tied_bins
-from learner_node.models.label_model.additive import fit_additive
-from learner_node.models.label_model.bin_counts import BinCounts, ordered_kernel, source_masses
+from learner_node.models.label_model.additive import (
+    LEAST_SHARE,
+    BinCounts,
+    fit_additive,
+    ordered_kernel,
+    source_masses,
+    tied_bins,
+)
 from margins import DEVIATIONS
 from protocol.records import Records
 from protocol.schema import NumericAttribute, Schema

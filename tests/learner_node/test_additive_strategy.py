@@ -13,7 +13,7 @@ from curator_node.records.schema_file import StewardFile
 from curator_node.site import temporary_site
 from learner_fakes import NoNoise, key
 from learner_node.estimator import ExPriLClassifier
-from learner_node.models.shape_functions import BAND
+from learner_node.models.label_model.additive import BAND
 from learner_node.strategies import make_strategy
 from learner_node.strategies.base import Problem
 from learner_node.study.learn import learn

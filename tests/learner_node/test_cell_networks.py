@@ -10,8 +10,7 @@ from sklearn.cluster import KMeans
 
 from learner_node.models.label_model import Observation, fit_with_cell_posterior
 from learner_node.models.label_model.cell_networks import CellNetworks, train_cell_networks
-from learner_node.models.label_model.cell_posterior import CellPosterior
-from learner_node.models.label_model.expectation_propagation import NormalPosterior, NormalSites
+from learner_node.models.label_model.expectation_propagation import CellPosterior, NormalPosterior, NormalSites
 from learner_node.models.label_model.likelihood import PROBIT, SIGNAL_NODES, SiteTable
 from learner_node.strategies.cells import CellsModel
 from margins import rounding_of_network, surely_above

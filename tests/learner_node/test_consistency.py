@@ -1,4 +1,4 @@
-"""The closed forms of `learner_node.models.consistency` against dense least squares and exhaustive search."""
+"""The closed forms of `learner_node.models.masses` against dense least squares and exhaustive search."""
 
 import itertools
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learner_node.models.consistency import make_consistent, make_nonnegative, project_to_masses
+from learner_node.models.masses import make_consistent, make_nonnegative, project_to_masses
 
 
 def generalised_least_squares(blocks, variances):

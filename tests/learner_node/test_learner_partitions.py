@@ -8,7 +8,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from at_length import at_length
 from generators import records_of, schemas
-from learner_node.models import source_splits as splits
+from learner_node.models import partitions as splits
 from learner_node.models.partitions import (
     product_bins,
     projection_bins,

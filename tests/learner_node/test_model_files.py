@@ -22,17 +22,15 @@ from learner_node.kinds.models.moments import RidgeModel
 from learner_node.kinds.models.naive_bayes import NaiveBayesModel
 from learner_node.models.codec import pack, put_together, take_apart, unpack
 from learner_node.models.files import KINDS, METADATA, StudyModel, encode_model, load_model
-from learner_node.models.label_model.additive import AdditiveFit
+from learner_node.models.label_model.additive import AdditiveFit, ShapeBin, ShapeFunction
 from learner_node.models.label_model.cell_networks import CellNetworks
-from learner_node.models.label_model.mixture import Component, LabelModel
+from learner_node.models.label_model.gaussian_process import Component, LabelModel
 from learner_node.models.label_model.one_against_rest import ClassesLabelModel
 from learner_node.models.label_model.random_features import Kernel
-from learner_node.models.shape_functions import ShapeBin, ShapeFunction
 from learner_node.models.source import standardising_map
 from learner_node.strategies.additive import AdditiveModel
 from learner_node.strategies.base import ErrorEstimate, class_probabilities
-from learner_node.strategies.cells import CellsModel
-from learner_node.strategies.cells_classes import CellsClassesModel
+from learner_node.strategies.cells import CellsClassesModel, CellsModel
 from learner_node.strategies.cells_number import NetworkNumberModel
 from learner_node.strategies.paper import NetworkModel
 from protocol.errors import ConfigurationError, RemoteProtocolError

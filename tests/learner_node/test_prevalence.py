@@ -24,8 +24,7 @@ from learner_node.scores.prevalence import (
     shifted,
 )
 from learner_node.strategies.base import Problem
-from learner_node.strategies.cells import CellsStrategy
-from learner_node.strategies.cells_classes import CellsClassesStrategy
+from learner_node.strategies.cells import CellsClassesStrategy, CellsStrategy
 from protocol.records import Records
 from protocol.schema import NumericAttribute, Schema
 

@@ -6,9 +6,8 @@ from scipy.special import betaincinv
 from scipy.stats import multivariate_normal, norm
 from sklearn.metrics import roc_auc_score
 
-from learner_node.models.label_model import foresight
-from learner_node.models.label_model.foresight import Foresight
-from learner_node.models.label_model.prior import DIFFICULTIES, Belief, draw_prior_problems
+from learner_node.models.label_model import prior as foresight
+from learner_node.models.label_model.prior import DIFFICULTIES, Belief, Foresight, draw_prior_problems
 from learner_node.models.label_model.random_features import draw_frequencies, stationary_features
 from learner_node.scores.auc import expected_auc
 from margins import DEVIATIONS

@@ -9,8 +9,7 @@ from scipy.special import ndtr, ndtri
 from sklearn.metrics import roc_auc_score
 
 from learner_node.scores.auc import auc_error, weighted_auc
-from learner_node.scores.profiles import SHARPNESS, Profiles
-from learner_node.scores.ranking import Ranked, auc_draws, highest_auc_draws
+from learner_node.scores.estimates import SHARPNESS, Profiles, Ranked, auc_draws, highest_auc_draws
 from simulations.chance_errors import auc_error as delong_error
 
 WEIGHTS = st.floats(0.01, 10)

@@ -14,8 +14,7 @@ from sklearn.metrics import confusion_matrix, roc_auc_score
 from learner_node.models.label_model.likelihood import noise_log_pmf
 from learner_node.scores.auc import roc_area
 from learner_node.scores.performance import Interval, performance
-from learner_node.scores.score_posterior import _SHAPES, _Table, draw_counts
-from learner_node.scores.score_trend import Bins
+from learner_node.scores.score_posterior import _SHAPES, Bins, _Table, draw_counts
 from protocol.errors import ConfigurationError
 from protocol.noise import DiscreteLaplace
 from protocol.noise_shares import LaplaceShares

@@ -12,7 +12,7 @@ from learner_node.kinds.holdout import HoldoutAnswer
 from learner_node.models.source import standardising_map
 from learner_node.questions.holdout_plan import plan_holdout
 from learner_node.questions.selection import select
-from learner_node.scores.uncertainty import AccuracyEstimate
+from learner_node.scores.estimates import AccuracyEstimate
 from learner_node.study.study import NoCuratorError
 from limits_told import limits_with
 from margins import FALSE_ALARM

@@ -254,7 +254,7 @@ def test_residual_does_not_depend_on_units(factor, monkeypatch):
 
 def test_gradient_takes_over_where_newton_stops(monkeypatch):
     skip_the_warm_up(monkeypatch)
-    monkeypatch.setattr(solvers.newton, "PROXIMAL_POINTS", 0)
+    monkeypatch.setattr(solvers.box_problem, "PROXIMAL_POINTS", 0)
     R, p, alpha, prior = WEIGHT_SHAPES["plain"]
     solution = solve_weights(R, p, alpha=alpha, prior=prior)
     assert solution.method == "gradient"
@@ -263,7 +263,7 @@ def test_gradient_takes_over_where_newton_stops(monkeypatch):
 
 def test_missing_the_tolerance_raises_with_the_numbers(monkeypatch):
     skip_the_warm_up(monkeypatch)
-    monkeypatch.setattr(solvers.newton, "PROXIMAL_POINTS", 0)
+    monkeypatch.setattr(solvers.box_problem, "PROXIMAL_POINTS", 0)
     monkeypatch.setattr(solvers, "GRADIENT_ITERATIONS", 0)
     R, p, _, _ = WEIGHT_SHAPES["plain"]
     with pytest.raises(NotConvergedError) as caught:

@@ -29,7 +29,7 @@ from learner_fakes import (
     silent_from,
 )
 from learner_node.strategies import STRATEGIES
-from learner_node.strategies.checked import PaperOptions
+from learner_node.strategies.options import PaperOptions
 from learner_node.strategies.paper import PaperStrategy
 from learner_node.study.learn import learn
 from learner_node.study.study import Federation, NoCuratorError, Study

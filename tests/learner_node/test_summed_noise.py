@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.special import gammaln, kve
 from scipy.stats import nbinom
 
-from learner_node.models.label_model.summed_noise import noise_log_pmf
+from learner_node.models.label_model.likelihood import noise_log_pmf
 from protocol.noise import DiscreteLaplace
 
 SECURE = [(0.3, 1.5), (2.0, 4 / 3), (10.0, 100 / 69), (30.0, 10 / 6), (7.0, 41.25), (0.2, 1.5)]

@@ -12,11 +12,15 @@ from sklearn.cluster import KMeans
 
 from at_length import at_length
 from learner_node.models.label_model import Observation, fit_label_model, fit_with_cell_posterior
-from learner_node.models.label_model.cell_posterior import PRIOR_NO_SIGNAL, CellPosterior, _normal_draws
-from learner_node.models.label_model.expectation_propagation import approximate_posterior
+from learner_node.models.label_model.expectation_propagation import (
+    PRIOR_NO_SIGNAL,
+    CellPosterior,
+    _normal_draws,
+    approximate_posterior,
+)
 from learner_node.models.label_model.likelihood import PROBIT, SIGNAL_NODES, SiteTable
 from learner_node.scores.auc import weighted_auc
-from learner_node.scores.uncertainty import LEVEL, estimate_accuracy, steeper
+from learner_node.scores.estimates import LEVEL, estimate_accuracy, steeper
 from margins import DEVIATIONS, FALSE_ALARM, within_its_error
 
 N_SOURCE = 160

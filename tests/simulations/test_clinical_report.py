@@ -10,7 +10,7 @@ import pytest
 from expril.report.document import Document, tables
 from expril.report.page import as_page
 from learner_node.scores.clinical import clinical_scores
-from learner_node.scores.uncertainty import AccuracyEstimate
+from learner_node.scores.estimates import AccuracyEstimate
 from page_outline import Outline
 from protocol.errors import ConfigurationError
 from simulations.clinical import clinical_fields, ranked

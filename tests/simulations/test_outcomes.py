@@ -20,7 +20,7 @@ from learner_node.models.label_model.one_against_rest import fit_classes_label_m
 from learner_node.models.source import coordinates, standardising_map
 from learner_node.models.synthetic import pooled_estimate
 from learner_node.regressor import ExPriLRegressor
-from learner_node.scores.class_recall import class_recalls
+from learner_node.scores.estimates import class_recalls
 from learner_node.strategies import make_strategy
 from learner_node.strategies.base import NumberEstimate, NumberModel, Problem, SourceEstimate, class_probabilities
 from learner_node.strategies.cells_number import sums_of_labels, told_error

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from learner_node.models import distillation, partitions, source
-from learner_node.strategies import additive, base, refined
+from learner_node.strategies import additive, base, perspectives
 from learner_node.strategies import models as in_site
 
 
@@ -37,7 +37,7 @@ class Moved:
             for module in (additive, in_site):
                 monkeypatch.setattr(module, "tied_bins", self.fewer(module.tied_bins))
             monkeypatch.setattr(in_site, "unit_map", self.wider(in_site.unit_map))
-            monkeypatch.setattr(refined, "tree_leaves", self.lighter(refined.tree_leaves))
+            monkeypatch.setattr(perspectives, "tree_leaves", self.lighter(perspectives.tree_leaves))
 
     def move(self, values):
         """Ascending values stay ascending: they are edges."""

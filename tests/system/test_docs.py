@@ -14,12 +14,17 @@ from curator_node.policy import EnrolledKey, EnrolledLearner, LearnerPolicy, Pol
 from curator_node.records.schema_file import StewardFile, read_steward_file
 from learner_node.strategies import STRATEGIES
 from learner_node.strategies.additive import AdditiveStrategy
-from learner_node.strategies.bins import InformativeStrategy, RandomSubsetsStrategy, VaryingBinsStrategy
 from learner_node.strategies.cells import CellsStrategy
 from learner_node.strategies.cells_number import CellsNumberStrategy
-from learner_node.strategies.checked import PaperOptions, attributes_chosen
 from learner_node.strategies.importance import ImportanceStrategy
-from learner_node.strategies.refined import AdaptiveCellsStrategy, NewFeaturesStrategy
+from learner_node.strategies.options import PaperOptions, attributes_chosen
+from learner_node.strategies.perspectives import (
+    AdaptiveCellsStrategy,
+    InformativeStrategy,
+    NewFeaturesStrategy,
+    RandomSubsetsStrategy,
+    VaryingBinsStrategy,
+)
 from learner_node.study_file import Link, StudyFile, read_study
 from protocol.kinds import QUERY_KINDS
 from protocol.kinds.counts import CountsLimits

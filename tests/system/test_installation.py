@@ -21,10 +21,9 @@ from every_command import calls, commands, complaint_in, documented, hold, part_
 from expril.commands.app import app
 from expril.commands.terminal import PARTS, plain_errors
 from learner_node.strategies import CHECKS, STRATEGIES, make_strategy
-from learner_node.strategies.cells import CellsStrategy
-from learner_node.strategies.cells_classes import CellsClassesStrategy
+from learner_node.strategies.cells import CellsClassesStrategy, CellsStrategy
 from learner_node.strategies.cells_number import CellsNumberStrategy
-from learner_node.strategies.checked import PaperOptions, attributes_chosen
+from learner_node.strategies.options import PaperOptions, attributes_chosen
 from trees import FILES, PACKAGES, ROOT, place, tree_of
 
 pytestmark = pytest.mark.usefixtures("parsed")

@@ -1,8 +1,8 @@
-"""A logistic additive model, inferred from the noisy class counts of the bins of single attributes.
+"""A logistic additive model: its bins, its fit to noisy class counts of single attributes, and its shape functions.
 
 log-odds(x) = b + sum_j f_j(bin of x in attribute j). The numbers of class 1 by bin are the sufficient statistics of
 this model, so a question about single attributes loses nothing to it but the noise; which bins fall together in a
-record is known from the source. What is asked, and of which attributes, is decided elsewhere.
+record is known from the source. Strategy `additive` decides what is asked.
 
 About a fit with probabilities p, the contrast z_b = (1 - p_b) n1_b - p_b n0_b of a bin is normal with mean
 F_b (theta - fit) and covariance F + D: F, the Fisher information over the source, is the sampling of the labels, which
@@ -13,15 +13,234 @@ attribute, are those of greatest evidence.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit
 
-from learner_node.models.label_model.bin_counts import BinCounts, source_masses
+from learner_node.models.label_model.likelihood import shrunken_ratios
+from protocol.errors import ConfigurationError
+from protocol.partitions import FeatureBins
+from protocol.records import Records
+from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
+from protocol.strict_toml import suggest
 
 Floats = NDArray[np.float64]
+
+_LEAST_NOISE = 1e-4
+"""A count without noise is taken as one with this variance: enough to invert."""
+_RANK_LENGTH = 0.5
+_DECLARED_SPREAD = 0.5
+"""Deviation of the true number of records from the declared one, relative to it."""
+_LEAST_CLASS = 0.02
+"""Of the records, at least this share is taken to be of either class where a fit starts."""
+_RAKINGS = 20
+_RAKED = 1e-6
+
+
+@dataclass(frozen=True)
+class BinCounts:
+    """One attribute's answer.
+
+    Attributes:
+        cells: bin of each source record, integer (n_s,), in [0, K).
+        counts: noisy numbers of private records of class 0 (column 0) and class 1 (column 1), float64 (K, 2).
+        variance: of the noise in one count, at least 0.
+        kernel: prior covariance of the bins' contributions, float64 (K, K), positive semidefinite, of about unit
+            diagonal; its scale is inferred.
+    """
+
+    cells: NDArray[np.int64]
+    counts: Floats
+    variance: float
+    kernel: Floats
+
+    @property
+    def size(self) -> int:
+        """Number of bins K."""
+        return len(self.counts)
+
+    @property
+    def noise(self) -> float:
+        """`variance`, positive."""
+        return max(self.variance, _LEAST_NOISE)
+
+    def summed(self, weights: Floats) -> Floats:
+        """Sum of source weights (n_s,) by bin, float64 (K,)."""
+        total: Floats = np.bincount(self.cells, weights, minlength=self.size).astype(np.float64)
+        return total
+
+    def checked(self, n_source: int) -> "BinCounts":
+        """Return it with int64 cells.
+
+        Raises:
+            ValueError: a shape, type or range is not as above.
+        """
+        cells, counts = np.asarray(self.cells), np.asarray(self.counts, np.float64)
+        if counts.ndim != 2 or counts.shape[0] < 1 or counts.shape[1] != 2 or not np.isfinite(counts).all():
+            raise ValueError(f"counts must be finite and have shape (K, 2), not {counts.shape}")
+        if cells.shape != (n_source,) or not np.issubdtype(cells.dtype, np.integer):
+            raise ValueError(f"cells must be integers of shape ({n_source},)")
+        if n_source and not (cells.min() >= 0 and cells.max() < len(counts)):
+            raise ValueError(f"cells must lie in [0, {len(counts)})")
+        if np.shape(self.kernel) != (len(counts), len(counts)):
+            raise ValueError(f"a kernel must have shape ({len(counts)}, {len(counts)}), not {np.shape(self.kernel)}")
+        if not (np.isfinite(self.variance) and self.variance >= 0):
+            raise ValueError("a noise variance must be finite and at least 0")
+        return BinCounts(cells.astype(np.int64), counts, float(self.variance), np.asarray(self.kernel, np.float64))
+
+
+@dataclass(frozen=True)
+class SourceMasses:
+    """How many private records the source's stand for.
+
+    Attributes:
+        weights: of each source record, float64 (n_s,), non-negative.
+        totals: private records of class 0 and of class 1, about, float64 (2,), positive.
+        variances: per answer, how far the mass of each bin may still be off, float64 (K,); 0 where no source record is.
+    """
+
+    weights: Floats
+    totals: Floats
+    variances: tuple[Floats, ...]
+
+
+def source_masses(answers: Sequence[BinCounts], declared: float | None = None) -> SourceMasses:
+    """Weigh the source so that its bins have the masses that were counted, as far as noise lets those be known.
+
+    The answers' totals are equal in truth, so the best unbiased estimate of them is shared (`make_consistent`); a bin's
+    mass is the source's share of it, corrected where the counts differ by more than noise and sampling explain
+    (`shrunken_ratios`). The weights that have those masses in all attributes at once are found by raking (iterative
+    proportional fitting, Deming & Stephan 1940).
+
+    Args:
+        answers: at least one, of the same source records.
+        declared: number of private records, as the curators declare it; None knows nothing of it.
+    """
+    count = len(answers[0].cells)
+    precision = np.array([1.0 / (answer.noise * answer.size) for answer in answers])
+    sums = np.array([answer.counts.sum(axis=0) for answer in answers])
+    counted_totals = precision @ sums / precision.sum()
+    total = float(counted_totals.sum())
+    if declared is not None:
+        noise_precision, prior_precision = 0.5 * precision.sum(), (_DECLARED_SPREAD * declared) ** -2
+        total = (total * noise_precision + declared * prior_precision) / (noise_precision + prior_precision)
+    total = max(total, 2.0)
+    totals = np.maximum(counted_totals, _LEAST_CLASS * total)
+    totals *= total / totals.sum()
+    weights = np.full(count, total / count)
+    goals, variances = [], []
+    for answer in answers:
+        of_source = np.bincount(answer.cells, minlength=answer.size).astype(np.float64)
+        used = of_source > 0
+        foreseen = total * of_source[used] / count
+        counted = answer.counts.sum(axis=1)
+        observed = (counted + (total - counted.sum()) / answer.size)[used]
+        noise = np.full(len(foreseen), 2.0 * answer.noise)
+        goal = np.zeros(answer.size)
+        goal[used] = foreseen * shrunken_ratios(observed, foreseen, noise)
+        goals.append(goal * total / goal.sum())
+        variance = np.zeros(answer.size)
+        prior = (goal[used] - foreseen) ** 2 + foreseen + foreseen**2 / of_source[used]
+        variance[used] = 1.0 / (1.0 / prior + 1.0 / noise)
+        variances.append(variance)
+    for _ in range(_RAKINGS):
+        moved = 0.0
+        for answer, goal in zip(answers, goals, strict=True):
+            have = answer.summed(weights)
+            factor = np.divide(goal, have, out=np.ones_like(have), where=have > 0)
+            weights *= factor[answer.cells]
+            moved = max(moved, float(np.abs(factor - 1.0).max()))
+        if moved < _RAKED:
+            break
+    return SourceMasses(weights, totals, tuple(variances))
+
+
+def ordered_kernel(shares: Floats, apart: int = 1) -> Floats:
+    """Prior covariance of the contributions of bins in an order: smooth along the attribute's ranks.
+
+    Matern's of smoothness 3/2 and length-scale 1/2 (Rasmussen & Williams 2006, Eq. 4.17) of the bins' middle ranks,
+    which run from 0 to 1.
+
+    Args:
+        shares: of the source in each bin, the bins in their order, float64 (K,), non-negative.
+        apart: as many last bins (of missing values) have no place in the order, and are independent.
+    """
+    kernel = np.eye(len(shares))
+    ordered = shares[: len(shares) - apart]
+    ranks = (np.cumsum(ordered) - 0.5 * ordered) / max(float(ordered.sum()), 1e-12)
+    distance = np.sqrt(3.0) * np.abs(ranks[:, None] - ranks) / _RANK_LENGTH
+    kernel[: len(ordered), : len(ordered)] = (1.0 + distance) * np.exp(-distance)
+    return kernel
+
+
+LEAST_SHARE = 0.01
+"""Least share of the source's records in a bin of a numeric attribute."""
+MOST_SORTED = 20_000
+"""Of more source records than this, as many of the sorted values place the edges."""
+
+
+def named_attributes(schema: Schema, names: tuple[str, ...]) -> list[str]:
+    """The names, checked.
+
+    Raises:
+        ConfigurationError: no attribute has a name (with a suggestion).
+    """
+    known = [attribute.name for attribute in schema.attributes]
+    for name in names:
+        if name == schema.label:
+            raise ConfigurationError(f"attributes: {name!r} is the label; name what it is to be predicted from")
+        if name not in known:
+            raise ConfigurationError(f"attributes: the curators' card has no attribute {name!r}{suggest(name, known)}")
+    return list(names)
+
+
+def tied_bins(source: Records, name: str, bins: int) -> FeatureBins:
+    """At most `bins` bins of about even mass of the source; a value more frequent than a bin has one of its own.
+
+    Counts such as 0, 0, 0, 1, 0, 4 have few quantiles that differ; here the zeros are a bin, and the others share the
+    rest. A categorical attribute has a bin for each level, "other" and missing, whatever is asked.
+
+    Args:
+        source: n records.
+        name: of an attribute of its schema.
+        bins: of a numeric attribute, at least 1, the bin of missing values not counted.
+    """
+    if isinstance(source.schema.find(name), CategoricalAttribute):
+        return FeatureBins(attribute=name, edges=())
+    column = source.column(name)
+    known = np.sort(column[~np.isnan(column)])
+    if len(known) > MOST_SORTED:
+        known = known[np.linspace(0, len(known) - 1, MOST_SORTED).astype(np.int64)]
+    values, counts = np.unique(known, return_counts=True)
+    least = LEAST_SHARE * len(known)
+    edges: list[float] = []
+    left, held, free = float(len(known)), 0.0, bins
+    for index in range(len(values) - 1):
+        held += counts[index]
+        goal, following = left / free, counts[index + 1]
+        if free == 1 or held < least or left - held < least:
+            continue
+        if following >= goal or held + 0.5 * following >= goal:
+            edges.append(float(values[index + 1]))
+            left, held, free = left - held, 0.0, free - 1
+    return FeatureBins(attribute=name, edges=tuple(edges))
+
+
+def bin_kernel(partition: FeatureBins, schema: Schema, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Prior covariance of the bins' contributions: levels are independent, bins of a number vary smoothly.
+
+    Args:
+        partition: bins of one attribute.
+        schema: that has it.
+        shares: of the source in each bin, missing values last, (K,).
+    """
+    if isinstance(schema.find(partition.attribute), NumericAttribute):
+        return ordered_kernel(shares)
+    return np.eye(len(shares))
+
 
 _INTERCEPT_VARIANCE = 4.0
 _SCALE_START, _SCALE_WEIGHT = 0.03, 3.0
@@ -276,3 +495,112 @@ class _Scoring:
         normaliser = np.log(np.diag(factor[0])).sum() + 0.5 * len(solved) * np.log(2.0 * np.pi)
         evidence = -0.5 * float(linear.contrast @ solved) - float(normaliser)
         return _Found(cross @ solved, 0.5 * (covariance + covariance.T), scales, evidence)
+
+
+BAND = 1.959964
+"""Posterior deviations on either side that hold 95 %."""
+OTHER, MISSING = "other", "missing"
+
+
+@dataclass(frozen=True)
+class ShapeBin:
+    """One bin of an attribute.
+
+    Attributes:
+        label: in words: a level, "other", "missing", or a range whose lower end is inside; its upper end is not, but
+            for whole numbers, "2 to 4".
+        low, high: edges of a bin of numbers; None where it has none on that side, and for levels.
+        share: of the private records, as the answers have it, in [0, 1].
+        log_odds: contribution to the log-odds of class 1, less its mean over the records.
+        lower, upper: ends of its 95 % band (posterior, Laplace's approximation), the model being right.
+    """
+
+    label: str
+    low: float | None
+    high: float | None
+    share: float
+    log_odds: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True)
+class ShapeFunction:
+    """What one attribute contributes.
+
+    Attributes:
+        attribute: its name.
+        numeric: whether its bins are ranges of a number, in their order (missing last), or levels.
+        bins: those that hold source records; of the others only the prior speaks.
+    """
+
+    attribute: str
+    numeric: bool
+    bins: tuple[ShapeBin, ...]
+
+    @property
+    def strength(self) -> float:
+        """Standard deviation of the contribution over the records, in log-odds."""
+        shares = np.array([one.share for one in self.bins])
+        values = np.array([one.log_odds for one in self.bins])
+        shares = shares / max(float(shares.sum()), 1e-12)
+        return float(np.sqrt(max(shares @ values**2 - (shares @ values) ** 2, 0.0)))
+
+
+def shape_functions(
+    source: Records,
+    partitions: Sequence[FeatureBins],
+    fit: AdditiveFit,
+    cells: Sequence[NDArray[np.int64]],
+) -> tuple[ShapeFunction, ...]:
+    """Of a fit, the strongest first.
+
+    Args:
+        source: n_s records.
+        partitions: the bins that were asked, one of each attribute.
+        fit: of the answers, in the same order.
+        cells: per partition, the bin of each source record, (n_s,).
+    """
+    found, schema = [], source.schema
+    for number, (partition, places) in enumerate(zip(partitions, cells, strict=True)):
+        size = partition.cell_count(schema)
+        mass = np.bincount(places, fit.source_mass, minlength=size).astype(np.float64)
+        value, deviation = fit.centred(number, mass)
+        described = _described(partition, source)
+        shown = np.flatnonzero(np.bincount(places, minlength=size))
+        bins = tuple(
+            ShapeBin(
+                *described[place],
+                share=float(mass[place] / mass.sum()),
+                log_odds=float(value[place]),
+                lower=float(value[place] - BAND * deviation[place]),
+                upper=float(value[place] + BAND * deviation[place]),
+            )
+            for place in shown
+        )
+        levels = isinstance(schema.find(partition.attribute), CategoricalAttribute)
+        found.append(ShapeFunction(partition.attribute, not levels, bins))
+    return tuple(sorted(found, key=lambda shape: -shape.strength))
+
+
+def _described(partition: FeatureBins, source: Records) -> list[tuple[str, float | None, float | None]]:
+    """Label and edges of each bin."""
+    attribute = source.schema.find(partition.attribute)
+    if isinstance(attribute, CategoricalAttribute):
+        return [(label, None, None) for label in (*attribute.levels, OTHER, MISSING)]
+    edges = partition.edges
+    if not edges:
+        return [("any value", None, None), (MISSING, None, None)]
+    column = source.column(partition.attribute)
+    whole = bool((column[~np.isnan(column)] % 1 == 0).all()) and all(edge % 1 == 0 for edge in edges)
+    middle = [(_range(low, high, whole=whole), low, high) for low, high in pairwise(edges)]
+    least = attribute.lower if isinstance(attribute, NumericAttribute) else -np.inf
+    lowest = _range(least, edges[0], whole=True) if whole and least == edges[0] - 1 else f"below {edges[0]:g}"
+    return [(lowest, None, edges[0]), *middle, (f"{edges[-1]:g} or more", edges[-1], None), (MISSING, None, None)]
+
+
+def _range(low: float, high: float, *, whole: bool) -> str:
+    """A bin that holds its lower edge and not its upper; whole numbers by the least and the greatest."""
+    if not whole:
+        return f"{low:g} to {high:g}"
+    return f"{low:g}" if low == high - 1 else f"{low:g} to {high - 1:g}"

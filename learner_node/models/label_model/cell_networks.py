@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from learner_node.models.label_model.cell_posterior import CellPosterior
+from learner_node.models.label_model.expectation_propagation import CellPosterior
 from learner_node.models.label_model.likelihood import SIGNAL_NODES
 from learner_node.models.label_model.random_features import blocks
 from learner_node.models.networks import plain_arithmetic

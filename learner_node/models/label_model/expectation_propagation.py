@@ -1,9 +1,9 @@
-"""Expectation propagation: a normal posterior of the cell means of f, and its evidence.
+"""Expectation propagation: a normal posterior of the cell means of f, its evidence, and draws of the cells from it.
 
-The prior is a zero-mean normal over the K cell means; the likelihood is a product of one-dimensional
-factors given as tables. Rasmussen & Williams, "Gaussian Processes for Machine Learning" (2006), section
-3.6: their Algorithm 3.5 with all sites updated at once and damped, evidence by their Eq. 3.65.
-Where the covariance comes from is not decided here.
+The prior is a zero-mean normal over the K cell means; the likelihood is a product of one-dimensional factors given as
+tables. Rasmussen & Williams, "Gaussian Processes for Machine Learning" (2006), section 3.6: their Algorithm 3.5 with
+all sites updated at once and damped, evidence by their Eq. 3.65. `CellPosterior` mixes such posteriors with the
+hypothesis that labels do not depend on the attributes, which no Gaussian process includes.
 """
 
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
-from scipy.special import log_ndtr
+from scipy.special import expit, log_ndtr, logsumexp, ndtr
 
-from learner_node.models.label_model.likelihood import SIGNAL_NODES
+from learner_node.models.label_model.likelihood import PROBIT, SIGNAL_NODES, SiteTable, expected_share
 
 Floats = NDArray[np.float64]
 
@@ -283,3 +283,114 @@ def _factorised(
         raise ValueError("the prior covariance is not positive definite")
     inverse, _ = (lapack.strtri if single else lapack.dtrtri)(lower, lower=1)
     return root, lower, inverse
+
+
+PRIOR_NO_SIGNAL = 0.2
+"""Prior probability that labels do not depend on the attributes."""
+_JITTER = 1e-9
+
+
+@dataclass(frozen=True)
+class CellDraws:
+    """Joint posterior draws.
+
+    Attributes:
+        signal: Cell means of f, float64 (S, K), in [-1, 1]; a cell's share of label 1 is (1 + f) / 2.
+        mass: Expected target records of the cells, float64 (S, K), positive.
+        no_signal: bool (S,); where True, labels do not depend on the cell in that draw.
+    """
+
+    signal: Floats
+    mass: Floats
+    no_signal: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class CellPosterior:
+    """The posterior of the K used cells.
+
+    Attributes:
+        cells: Used cell of each source record, int64 (n_s,), in [0, K); every number occurs.
+        table: The likelihood of the cells' answers.
+        mass: Posterior means of the cell masses, float64 (K,), positive.
+        mass_variance: Their posterior variances, float64 (K,), positive.
+        log_evidence: Log probability of the answers under the Gaussian processes, averaged over kernels.
+        kernels: (weight, prior covariance (K, K), posterior) of the averaged kernels; the weights sum to 1.
+        dimensions: d of the instances that the kernels are of, at least 1.
+    """
+
+    cells: NDArray[np.int64]
+    table: SiteTable
+    mass: Floats
+    mass_variance: Floats
+    log_evidence: float
+    kernels: tuple[tuple[float, Floats, NormalPosterior], ...]
+    dimensions: int
+
+    @property
+    def no_signal_probability(self) -> float:
+        """Posterior probability, prior `PRIOR_NO_SIGNAL`, that one share of label 1, uniform, holds in all cells."""
+        alone = logsumexp(self._constant_log_likelihood()) - np.log(len(SIGNAL_NODES))
+        prior = np.log(PRIOR_NO_SIGNAL / (1.0 - PRIOR_NO_SIGNAL))
+        return float(expit(alone - self.log_evidence + prior))
+
+    def draw(self, count: int, rng: np.random.Generator) -> CellDraws:
+        """Draw from the joint posterior of signals and masses; masses are Gamma and independent of all else.
+
+        Args:
+            count: Number of draws S, at least 1.
+            rng: Source of randomness.
+        """
+        no_signal = rng.random(count) < self.no_signal_probability
+        kernel = rng.choice(len(self.kernels), count, p=[weight for weight, _, _ in self.kernels])
+        signal = np.empty((count, len(self.mass)))
+        for index, (_, covariance, posterior) in enumerate(self.kernels):
+            chosen = ~no_signal & (kernel == index)
+            latent = _normal_draws(covariance, posterior, int(chosen.sum()), rng)
+            signal[chosen] = 2.0 * ndtr(PROBIT * latent) - 1.0
+        constant = self._constant_log_likelihood()
+        weights = np.exp(constant - constant.max())
+        shared = rng.choice(SIGNAL_NODES, count, p=weights / weights.sum())
+        signal[no_signal] = shared[no_signal, None]
+        shape = self.mass**2 / self.mass_variance
+        mass = np.maximum(rng.gamma(shape, self.mass_variance / self.mass, signal.shape), 1e-9)
+        return CellDraws(np.clip(signal, -1.0, 1.0), mass, no_signal)
+
+    def held_out_share(self) -> Floats:
+        """Each cell's share of label 1 as the other cells' answers foretell it, float64 (K,), in [0, 1].
+
+        The mean of Phi(PROBIT g) under the cavity distribution of expectation propagation: the posterior with
+        the cell's own site taken out (Rasmussen & Williams 2006, Eq. 3.56). The kernels' weights have seen it.
+        """
+        share = np.zeros(len(self.mass))
+        for weight, _, posterior in self.kernels:
+            precision = np.maximum(1.0 / posterior.variance - posterior.sites.precision, 1e-6)
+            centre = (posterior.mean / posterior.variance - posterior.sites.shift) / precision
+            share += weight * expected_share(centre, 1.0 / precision)
+        return share
+
+    def log_likelihood(self, share: Floats) -> float:
+        """Log probability of all answers if the cells' shares of label 1 are `share`, float64 (K,), in [0, 1]."""
+        position = np.clip(share, 0.0, 1.0) * (len(SIGNAL_NODES) - 1)
+        index = np.minimum(position.astype(np.int64), len(SIGNAL_NODES) - 2)
+        rows, fraction = np.arange(len(share)), position - index
+        table = self.table.log_likelihood
+        return float(np.sum(table[rows, index] * (1.0 - fraction) + table[rows, index + 1] * fraction))
+
+    def _constant_log_likelihood(self) -> Floats:
+        """Log probability of all answers for one signal in all cells, float64 (81,), at `SIGNAL_NODES`."""
+        total: Floats = self.table.log_likelihood.sum(axis=0)
+        return total
+
+
+def _normal_draws(covariance: Floats, posterior: NormalPosterior, count: int, rng: np.random.Generator) -> Floats:
+    """Draws of the cell means, float64 (count, K): prior draws moved by the data (Matheron's rule)."""
+    size = len(covariance)
+    if not count:
+        return np.empty((0, size))
+    lower = np.linalg.cholesky(covariance + _JITTER * np.eye(size) * np.trace(covariance) / size)
+    prior = rng.standard_normal((count, size)) @ lower.T
+    noise = rng.standard_normal((count, size)) / np.sqrt(posterior.sites.precision)
+    residual = (prior + noise) @ posterior.whitener.T
+    moved: Floats = prior + posterior.mean - residual @ posterior.whitener @ covariance
+    return moved

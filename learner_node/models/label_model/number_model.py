@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from learner_node.models.label_model.gaussian_process import checked_features, features_at
 from learner_node.models.label_model.likelihood import fit_mass_prior
-from learner_node.models.label_model.mixture import checked_features, features_at
 from learner_node.models.label_model.random_features import (
     LEVEL_SHARE,
     CellAverages,

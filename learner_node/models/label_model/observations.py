@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from learner_node.models.label_model.summed_noise import Noises, noises_by_label
+from learner_node.models.label_model.likelihood import Noises, noises_by_label
 
 Floats = NDArray[np.float64]
 

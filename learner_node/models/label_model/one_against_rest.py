@@ -14,9 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from learner_node.models.label_model.cell_posterior import CellPosterior
-from learner_node.models.label_model.gaussian_process import fit_with_cell_posterior
-from learner_node.models.label_model.mixture import LabelModel
+from learner_node.models.label_model.expectation_propagation import CellPosterior
+from learner_node.models.label_model.gaussian_process import LabelModel, fit_with_cell_posterior
 from learner_node.models.label_model.observations import Observation
 
 Floats = NDArray[np.float64]

@@ -1,0 +1,564 @@
+"""A model's accuracy, AUC or recalls on the private records, with intervals, from the answers it was learnt from.
+
+Nothing more is asked: the noisy label counts of the cells are read a second time. The judge is the posterior of the
+cells' label shares (`CellPosterior`), which does not depend on the model that is judged; that model may be any function
+from records to probabilities. docs/uncertainty.md and docs/outcomes.md say what this assumes, how it was chosen and how
+often its intervals hold.
+
+The counts of a cell do not tell which of its records carry the label. A profile deals the labels by the model's own
+ranking, P(label 1) = Phi(a u + shift of the cell), where u is the probit of the model's probability. The shift follows
+from the cell's share of label 1; the sharpness a from how well Phi(a u) predicts the answers of cells held out. A
+record i of weight w_i thus stands for w_i q_i records with label 1 and w_i (1 - q_i) without.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+
+from learner_node.models.label_model import CellPosterior
+from learner_node.models.label_model.expectation_propagation import PRIOR_NO_SIGNAL
+from learner_node.models.label_model.one_against_rest import relative
+from learner_node.scores.auc import auc_error, sorted_auc
+from learner_node.scores.performance import Interval
+
+Floats = NDArray[np.float64]
+
+SHARPNESS: Floats = np.exp(np.linspace(np.log(0.25), np.log(8.0), 11))
+"""The values of a that are tried, float64 (11,)."""
+
+_SHIFTS = 12.0 * np.sign(np.linspace(-1.0, 1.0, 61)) * np.abs(np.linspace(-1.0, 1.0, 61)) ** 1.5
+_SUREST_PROBABILITY = 0.002
+_RECORDS_PER_CELL, _RECORDS = 24, 10_000
+_BLOCK_ENTRIES = 4_000_000
+
+
+@dataclass(frozen=True)
+class Profiles:
+    """What a model says of n source records, in the order of their K cells.
+
+    Attributes:
+        value: The model's probability of label 1, float64 (n,), in [0, 1].
+        probability: Its means over all source records of each cell, float64 (K,).
+        cell: Cell of each record, int64 (n,), ascending.
+        starts: Where each cell begins, int64 (K,).
+        counts: Records of each cell, float64 (K,), at least 1.
+    """
+
+    value: Floats
+    probability: Floats
+    cell: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    counts: Floats
+
+    @classmethod
+    def of(cls, probability: Floats, posterior: CellPosterior, rng: np.random.Generator) -> "Profiles":
+        """Of all source records, or of a random part of those of large cells.
+
+        Raises:
+            ValueError: `probability` has not the shape of the posterior's source records or is no probability.
+        """
+        values = np.asarray(probability, dtype=np.float64)
+        if values.shape != posterior.cells.shape:
+            raise ValueError(f"probability must have shape {posterior.cells.shape}, not {values.shape}")
+        if not np.all((values >= 0) & (values <= 1)):
+            raise ValueError("probability must lie in [0, 1]")
+        shuffled = rng.permutation(len(values))
+        order = shuffled[np.argsort(posterior.cells[shuffled], kind="stable")]
+        sizes = np.bincount(posterior.cells)
+        rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        order = order[rank < max(_RECORDS_PER_CELL, _RECORDS // len(sizes))]
+        counts = np.bincount(posterior.cells[order])
+        return cls(
+            value=values[order],
+            probability=np.bincount(posterior.cells, values) / sizes,
+            cell=posterior.cells[order],
+            starts=np.cumsum(counts) - counts,
+            counts=counts.astype(np.float64),
+        )
+
+    @property
+    def cells(self) -> int:
+        """Number of cells K."""
+        return len(self.starts)
+
+    @cached_property
+    def probit(self) -> Floats:
+        """u, float64 (n,); probabilities beyond .002 and .998 count as those."""
+        result: Floats = ndtri(np.clip(self.value, _SUREST_PROBABILITY, 1.0 - _SUREST_PROBABILITY))
+        return result
+
+    @cached_property
+    def predicted(self) -> NDArray[np.bool_]:
+        """Whether label 1 is predicted, bool (n,)."""
+        return self.value > 0.5
+
+    @cached_property
+    def predicted_share(self) -> Floats:
+        """Share of each cell's records of which label 1 is predicted, float64 (K,)."""
+        share: Floats = self.means(self.predicted.astype(np.float64)[None])[0]
+        return share
+
+    def score_at_random(self, share: Floats) -> Floats:
+        """What the predictions score where (S, K) `share` of each cell, dealt at random, has label 1: (S, K)."""
+        return self.predicted_share * share + (1.0 - self.predicted_share) * (1.0 - share)
+
+    def means(self, rows: Floats) -> Floats:
+        """Cell means, float64 (m, K), of (m, n) values."""
+        means: Floats = np.add.reduceat(rows, self.starts, axis=1) / self.counts
+        return means
+
+    def curves(self, sharpness: float) -> tuple[Floats, Floats]:
+        """For each shift: a cell's share of label 1, and what the predictions score there; two float64 (61, K)."""
+        share, score = np.empty((2, len(_SHIFTS), self.cells))
+        step = max(1, _BLOCK_ENTRIES // len(self.value))
+        for first in range(0, len(_SHIFTS), step):
+            block = slice(first, first + step)
+            ones = ndtr(sharpness * self.probit + _SHIFTS[block, None])
+            share[block] = self.means(ones)
+            score[block] = self.means(np.where(self.predicted, ones, 1.0 - ones))
+        return share, score
+
+    def by_ranking(self, share: Floats, sharpness: NDArray[np.int64]) -> tuple[Floats, Floats]:
+        """What follows for each cell if its label is dealt by the model's own ranking.
+
+        Args:
+            share: Of label 1 in each cell, float64 (S, K), in [0, 1].
+            sharpness: Of each draw, as index of `SHARPNESS`, int64 (S,).
+
+        Returns:
+            The shift for which Phi(a u + shift) has that mean, and what the predictions score then; two float64 (S, K).
+        """
+        shift, score = np.empty((2, *share.shape))
+        for index in np.unique(sharpness):
+            rows = np.flatnonzero(sharpness == index)
+            shares, scores = self.curves(float(SHARPNESS[index]))
+            for k in range(self.cells):
+                shift[rows, k] = np.interp(share[rows, k], shares[:, k], _SHIFTS)
+                score[rows, k] = np.interp(share[rows, k], shares[:, k], scores[:, k])
+        return shift, score
+
+    def held_out_log_likelihoods(self, posterior: CellPosterior) -> Floats:
+        """Log probability of the answers at each sharpness, each cell moved to its held-out share, float64 (11,)."""
+        share, _ = self.curves(1.0)
+        foretold = posterior.held_out_share()
+        shifts = np.array([np.interp(foretold[k], share[:, k], _SHIFTS) for k in range(self.cells)])
+        return self.log_likelihoods(posterior, shifts)
+
+    def log_likelihoods(self, posterior: CellPosterior, shifts: Floats) -> Floats:
+        """Log probability of the answers at each sharpness, probits moved by (K,) `shifts`, float64 (11,)."""
+        moved = self.probit + shifts[self.cell]
+        found = [posterior.log_likelihood(self.means(ndtr(a * moved)[None])[0]) for a in SHARPNESS]
+        return np.asarray(found, dtype=np.float64)
+
+    def most_agreement(self, share: Floats) -> Floats:
+        """Largest possible score in a cell of which (S, K) `share` have label 1, float64 (S, K): Frechet's bound.
+
+        1 - |share - predicted share|, less strict by a standard error of the latter, which a few source records tell.
+        """
+        predicted = self.predicted_share
+        rounded = (predicted * self.counts + 1.0) / (self.counts + 2.0)
+        error = np.where((predicted > 0) & (predicted < 1), np.sqrt(rounded * (1 - rounded) / (self.counts + 3.0)), 0.0)
+        score: Floats = 1.0 - np.maximum(np.abs(share - predicted) - error, 0.0)
+        return score
+
+    @cached_property
+    def ascending(self) -> NDArray[np.int64]:
+        """The records by value, int64 (n,)."""
+        return np.argsort(self.value, kind="stable")
+
+    @cached_property
+    def place(self) -> Floats:
+        """How many records of its cell have a higher value, float64 (n,); equal ones in any order."""
+        place = np.empty(len(self.value))
+        place[np.lexsort((-self.value, self.cell))] = np.arange(len(self.value)) - self.starts[self.cell]
+        return place
+
+
+_RANKING_ENTRIES = 2_000_000
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """How labels are dealt within cells, in each of S draws.
+
+    Attributes:
+        shift: As `Profiles.by_ranking` gives it, float64 (S, K).
+        sharpness: As index of `SHARPNESS`, int64 (S,).
+        trust: How far they are dealt by the model's ranking, float64 (S,), in [-1, 1]; 0 is at random.
+    """
+
+    shift: Floats
+    sharpness: NDArray[np.int64]
+    trust: Floats
+
+
+def auc_draws(profiles: Profiles, share: Floats, weight: Floats, ranked: Ranked | None = None) -> Floats:
+    """Areas under a model's ROC curve, one for each of S draws, float64 (S,).
+
+    Args:
+        profiles: Of the model.
+        share: Of label 1 in each cell, float64 (S, K), in [0, 1].
+        weight: Of each cell, float64 (S, K), positive.
+        ranked: How labels are dealt within cells; None deals them at random.
+    """
+    order = profiles.ascending
+    cell, probit = profiles.cell[order], profiles.probit[order]
+
+    def dealt(rows: slice) -> Floats:
+        ones = share[rows][:, cell]
+        if ranked is None:
+            return ones
+        foretold = ndtr(SHARPNESS[ranked.sharpness[rows], None] * probit + ranked.shift[rows][:, cell])
+        mixed: Floats = np.clip(ones + ranked.trust[rows, None] * (foretold - ones), 0.0, 1.0)
+        return mixed
+
+    return _areas(profiles, weight, dealt)
+
+
+def highest_auc_draws(profiles: Profiles, share: Floats, weight: Floats) -> Floats:
+    """As `auc_draws`, with label 1 on the highest scores of each cell: no other ranking within cells is better."""
+    order = profiles.ascending
+    cell, place = profiles.cell[order], profiles.place[order]
+
+    def dealt(rows: slice) -> Floats:
+        ones: Floats = np.clip((share[rows] * profiles.counts)[:, cell] - place, 0.0, 1.0)
+        return ones
+
+    return _areas(profiles, weight, dealt)
+
+
+def _areas(profiles: Profiles, weight: Floats, dealt: Callable[[slice], Floats]) -> Floats:
+    """Areas of S draws; `dealt` gives P(label 1) of the records, by ascending value, in some of the draws."""
+    order = profiles.ascending
+    starts = np.flatnonzero(np.diff(profiles.value[order], prepend=-np.inf))
+    cell = profiles.cell[order]
+    areas = np.empty(len(weight))
+    step = max(1, _RANKING_ENTRIES // len(order))
+    for first in range(0, len(weight), step):
+        rows = slice(first, first + step)
+        mass, ones = (weight[rows] / profiles.counts)[:, cell], dealt(rows)
+        areas[rows] = sorted_auc(mass * ones, mass * (1.0 - ones), starts)
+    return areas
+
+
+LEVEL = 0.025
+"""Level of the verdict "beats the majority class"; the interval is the central 95 %."""
+METHOD = (
+    "posterior of the cells' label shares from the noisy counts; within cells the model's own ranking, sharpened or "
+    "blunted by how well it foretells cells that it is not told"
+)
+
+_DRAWS = 1000
+_EXPECTED_SHARPNESS, _SHARPNESS_DEVIATION = 1.1, 0.4
+_WITHIN_MEAN, _WITHIN_SLOPE, WITHIN_DEVIATION = 0.1, 0.3, 0.7
+"""Of log a less what cells bear out: mean at ten cells a dimension, its growth with their logarithm, deviation."""
+_USUAL_CELLS, _LEAST_LOG_CELLS = 10.0, -2.0
+_JUDGE_SHARPNESS = np.exp(np.linspace(-0.8, 0.8, 33))
+_EXPECTED_JUDGE, _JUDGE_DEVIATION = 1.0, 0.25
+_SUREST, _NEWTON_STEPS = 1e-4, 6
+_OPEN = (0.5, 0.5)
+_FEWER_ERRORS, _FEWER_INVERSIONS = (0.05, 0.25), (0.5, 0.7)
+"""Mean and deviation of the log factor on errors, and on pairs in the wrong order, where cells are pure."""
+_SCEPTICISM = (1.0 - PRIOR_NO_SIGNAL) / PRIOR_NO_SIGNAL
+"""How much more the verdicts weigh the hypothesis of no signal: for them its prior is 1/2."""
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class AccuracyEstimate:
+    """The accuracy and the area under the ROC curve (AUC) that a learner may expect on records like the private ones.
+
+    Attributes:
+        accuracy: posterior median of the share of records that the model classifies correctly, in [0, 1].
+        low, high: central 95 % of the posterior, `low <= accuracy <= high`.
+        majority, majority_low, majority_high: the same of what always answering the more frequent class would score.
+        p_value: posterior probability that the model is no better than the majority class, see `estimate_accuracy`.
+        auc: posterior median of the AUC, in [0, 1]: the share of pairs of records, one of each class, that the model's
+            probabilities put in order; equal ones count one half.
+        auc_low, auc_high: central 95 %, `auc_low <= auc <= auc_high`.
+        ranking_p_value: posterior probability that the AUC is at most 1/2, see there.
+        method: what it is, in words.
+    """
+
+    accuracy: float
+    low: float
+    high: float
+    majority: float
+    majority_low: float
+    majority_high: float
+    p_value: float
+    auc: float
+    auc_low: float
+    auc_high: float
+    ranking_p_value: float
+    method: str = METHOD
+
+    @property
+    def beats_majority(self) -> bool:
+        """The verdict, at level 2.5 %: `p_value` is at most `LEVEL`."""
+        return self.p_value <= LEVEL
+
+    @property
+    def ranks(self) -> bool:
+        """Whether the model ranks records better than chance, at level 2.5 %: `ranking_p_value` is at most `LEVEL`."""
+        return self.ranking_p_value <= LEVEL
+
+
+def estimate_accuracy(
+    probability: Floats, posterior: CellPosterior, *, seed: int, records_per_unit: int = 1
+) -> AccuracyEstimate:
+    """Estimate the accuracy of a model on the target population, and the area under its ROC curve.
+
+    A draw of the posterior says which share of each cell has label 1. What the model scores between cells follows from
+    that share and from what it predicts. Within a cell the counts do not tell which records have the label. There they
+    are dealt by the model's own ranking, P(label 1) = Phi(a u + shift of the cell), u the probit of its probability:
+    log a is what held-out cells bear out (how well Phi(a u) foretells their answers, with a normal prior about
+    log 1.1, deviation 0.4), plus a normal step for what they cannot tell. Its mean is 0.1 + 0.3 log(K / 10 d), for K
+    cells in d dimensions (K / d counts as at least 1.35), its deviation 0.7: the direction in which risk rises within a
+    cell has d components, which the K cells tell. The ranking counts only as far as the model's cell means are
+    correlated with the posterior's: a model that is wrong between cells is not believed within them.
+
+    The posterior's shares are moved from their mean, Phi(b probit(share) + shift), log b with a normal prior about
+    0, deviation 0.25, and the likelihood of held-out cells' answers: a smooth prior blunts a signal with steps.
+
+    Where cells are pure, labels have steps, and a cell with both labels is likely to have one inside. Of what is then
+    still missing to the best that is possible within cells (label and prediction agree as much as the two shares allow,
+    Frechet's bound; label 1 is on the highest scores) a part is added: the trust, times the square of the
+    share of the labels' variance that is between cells, times a Beta(1/2, 1/2) variable. A smooth prior also never
+    takes a pure cell for quite pure: errors and inversions (1 less accuracy, 1 less AUC) are multiplied by exp(-z), z
+    normal, of mean 0.05 and 0.5, deviation 0.25 and 0.7, times the same trust and square.
+
+    The verdicts are stricter than the intervals. They take the shares as they are (b = 1), and the prior probability
+    of no signal at all as 1/2 instead of 1/5; `p_value` credits within cells no more than held-out cells bear out, and
+    `ranking_p_value` deals labels at random there.
+
+    Records of one unit are no independent draws. A sum over them varies up to `records_per_unit` times as much
+    (Cauchy-Schwarz), and what is missing is added, with the standard errors of a share and of an AUC.
+
+    Args:
+        probability: the model's P(label 1) of the source records that the posterior was fitted with, (n_s,), in
+            [0, 1]; above one half it predicts label 1.
+        posterior: of the cells.
+        seed: of the draws, non-negative.
+        records_per_unit: the contribution bound c, at least 1.
+
+    Returns:
+        The estimate; a pure function of the arguments.
+
+    Raises:
+        ValueError: `probability` has another shape or holds what is no probability, or the bound is below 1.
+    """
+    if records_per_unit < 1:
+        raise ValueError(f"records_per_unit must be at least 1, not {records_per_unit}")
+    rng = np.random.default_rng(seed)
+    profiles = Profiles.of(probability, posterior, rng)
+    draws = posterior.draw(_DRAWS, rng)
+    weight = draws.mass / draws.mass.sum(axis=1, keepdims=True)
+    told = 0.5 * (1.0 + draws.signal)
+    sharper = rng.choice(_JUDGE_SHARPNESS, _DRAWS, p=_judge_weights(posterior))[:, None]
+    share = np.where(draws.no_signal[:, None], told, steeper(told, weight, sharper))
+    between, within = _sharpness_draws(profiles, posterior, rng)
+    shifts, scores = profiles.by_ranking(
+        np.concatenate([share, told]), np.concatenate([within, np.minimum(between, within)])
+    )
+    trust = _correlation(profiles.probability, told[~draws.no_signal], posterior.mass)
+    # In cells of one prediction no ranking matters; nor where labels do not depend on the attributes.
+    trusted = np.where(draws.no_signal[:, None] | np.isin(profiles.predicted_share, (0.0, 1.0)), 0.0, trust)
+    accuracy, credited = (
+        np.clip(
+            np.sum(weight * ((1.0 - trusted) * profiles.score_at_random(ones) + trusted * ranked), axis=1), 0.0, 1.0
+        )
+        for ones, ranked in ((share, scores[:_DRAWS]), (told, scores[_DRAWS:]))
+    )
+    ones = np.sum(weight * told, axis=1)
+    majority = np.maximum(ones, 1.0 - ones)
+    auc = auc_draws(profiles, share, weight, Ranked(shifts[:_DRAWS], within, np.where(draws.no_signal, 0.0, trust)))
+    pure = np.where(draws.no_signal, 0.0, max(trust, 0.0)) * _purity(share, weight) ** 2
+    opened = rng.beta(*_OPEN, _DRAWS) * pure
+    accuracy += opened * np.maximum(np.sum(weight * profiles.most_agreement(share), axis=1) - accuracy, 0.0)
+    auc += opened * np.maximum(highest_auc_draws(profiles, share, weight) - auc, 0.0)
+    missed = rng.standard_normal(_DRAWS)
+    accuracy, auc = (
+        1.0 - (1.0 - found) * np.exp(-pure * (mean + deviation * missed))
+        for found, (mean, deviation) in ((accuracy, _FEWER_ERRORS), (auc, _FEWER_INVERSIONS))
+    )
+    credited_auc = auc_draws(profiles, told, weight)
+    records = draws.mass.sum(axis=1)
+    alike = np.sqrt(records_per_unit - 1.0) * rng.standard_normal((2, _DRAWS))
+    chance = alike[0] * np.sqrt(np.maximum(accuracy * (1.0 - accuracy), 0.0) / records)  # rounded, it may exceed 1
+    by_label = np.maximum(records * np.stack([ones, 1.0 - ones]), 1.0)
+    auc_chance = alike[1] * auc_error(auc, *by_label)
+    return AccuracyEstimate(
+        *_median_and_interval(accuracy + chance),
+        *_median_and_interval(majority),
+        _tail(credited + chance <= majority, draws.no_signal),
+        *_median_and_interval(auc + auc_chance),
+        _tail(credited_auc + auc_chance <= 0.5 + _ROUNDING, draws.no_signal),
+    )
+
+
+def steeper(share: Floats, weight: Floats, sharpness: float | Floats) -> Floats:
+    """Phi(b probit(share) + shift), float64 (S, K); the shift of each row keeps its mean, weighted by (S, K) `weight`.
+
+    So a class that is rare stays as rare.
+    """
+    probit = sharpness * ndtri(np.clip(share, _SUREST, 1.0 - _SUREST))
+    mean = np.sum(weight * share, axis=1, keepdims=True)
+    shift = (1.0 - sharpness) * ndtri(np.clip(mean, _SUREST, 1.0 - _SUREST))
+    for _ in range(_NEWTON_STEPS):
+        missing = mean - np.sum(weight * ndtr(probit + shift), axis=1, keepdims=True)
+        slope = np.sum(weight * np.exp(-0.5 * (probit + shift) ** 2), axis=1, keepdims=True) / np.sqrt(2.0 * np.pi)
+        shift += np.clip(missing / np.maximum(slope, _SUREST), -1.0, 1.0)
+    result: Floats = ndtr(probit + shift)
+    return result
+
+
+def _purity(share: Floats, weight: Floats) -> Floats:
+    """Share of the labels' variance that is between cells, float64 (S,), in [0, 1]; 1 where every cell is pure."""
+    mean = np.sum(weight * share, axis=1)
+    between = np.sum(weight * (share - mean[:, None]) ** 2, axis=1)
+    result: Floats = np.clip(between / np.maximum(mean * (1.0 - mean), _SUREST), 0.0, 1.0)
+    return result
+
+
+def _judge_weights(posterior: CellPosterior) -> Floats:
+    """Probabilities of `_JUDGE_SHARPNESS`, float64 (33,), from how well steeper shares foretell held-out cells."""
+    share, weight = posterior.held_out_share()[None], posterior.mass[None] / posterior.mass.sum()
+    found = [posterior.log_likelihood(steeper(share, weight, float(b))[0]) for b in _JUDGE_SHARPNESS]
+    deviations = (np.log(_JUDGE_SHARPNESS) - np.log(_EXPECTED_JUDGE)) / _JUDGE_DEVIATION
+    return _normalised(np.array(found) - 0.5 * deviations**2)
+
+
+def _sharpness_draws(
+    profiles: Profiles, posterior: CellPosterior, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Draws of a as indices of `SHARPNESS`: what held-out cells bear out, and what may be so within cells."""
+    deviations = (np.log(SHARPNESS) - np.log(_EXPECTED_SHARPNESS)) / _SHARPNESS_DEVIATION
+    weights = _normalised(profiles.held_out_log_likelihoods(posterior) - 0.5 * deviations**2)
+    between = rng.choice(len(SHARPNESS), _DRAWS, p=weights)
+    step = np.log(SHARPNESS[1] / SHARPNESS[0])
+    log_within = np.log(SHARPNESS[between]) + rng.normal(within_mean(posterior), WITHIN_DEVIATION, _DRAWS)
+    within = np.rint((log_within - np.log(SHARPNESS[0])) / step).astype(np.int64)
+    return between, np.clip(within, 0, len(SHARPNESS) - 1)
+
+
+def within_mean(posterior: CellPosterior) -> float:
+    """Expected log of how much sharper labels follow a model within cells than between them, see `estimate_accuracy`.
+
+    Its deviation is `WITHIN_DEVIATION`.
+    """
+    log_cells = np.log(len(posterior.mass) / (_USUAL_CELLS * posterior.dimensions))
+    return float(_WITHIN_MEAN + _WITHIN_SLOPE * max(log_cells, _LEAST_LOG_CELLS))
+
+
+def _correlation(probability: Floats, share: Floats, mass: Floats) -> float:
+    """Weighted correlation over cells of a model's (K,) and the posterior's mean (S, K); 0 where one is constant."""
+    if not len(share) or len(mass) < 2:
+        return 0.0
+    weight = mass / mass.sum()
+    first, second = probability - weight @ probability, share.mean(axis=0) - weight @ share.mean(axis=0)
+    spread = np.sqrt((weight @ first**2) * (weight @ second**2))
+    return float(np.clip(weight @ (first * second) / spread, -1.0, 1.0)) if spread > 1e-12 else 0.0
+
+
+def _normalised(log_weights: Floats) -> Floats:
+    weights = np.exp(log_weights - log_weights.max())
+    result: Floats = weights / weights.sum()
+    return result
+
+
+def _tail(counted: NDArray[np.bool_], no_signal: NDArray[np.bool_]) -> float:
+    """Posterior probability of what some draws count for, of prior 1/2 for no signal, never 0."""
+    weight = np.where(no_signal, _SCEPTICISM, 1.0)
+    return float((1.0 + weight @ counted) / (1.0 + weight.sum()))
+
+
+def _median_and_interval(values: Floats) -> tuple[float, float, float]:
+    low, middle, high = np.clip(np.quantile(values, (LEVEL, 0.5, 1.0 - LEVEL)), 0.0, 1.0)
+    return float(middle), float(low), float(high)
+
+
+_RECALL_DRAWS = 600
+_SHARPNESS = np.exp(np.linspace(-1.2, 1.6, 9))
+_STEEPER_DEVIATION = 0.25
+"""Of log b, by which the posterior's shares are moved from their mean: a smooth prior blunts a signal with steps."""
+_RECALL_SHIFTS = np.linspace(-7.0, 7.0, 113)
+
+
+def class_recalls(
+    posteriors: Sequence[CellPosterior], exclusion: float, probabilities: Floats, *, seed: int
+) -> tuple[Interval, ...]:
+    """The recall of each class on the population behind the private records, with 95 % intervals.
+
+    Args:
+        posteriors: of the cells, for each class against the rest, C of them.
+        exclusion: how their shares are brought together, see `one_against_rest.together`.
+        probabilities: that the model gives the source's records, (n, C); it calls a record of the likeliest class, the
+            first of equals.
+        seed: of the draws, non-negative.
+
+    Returns:
+        One a class; 0 to 1.
+    """
+    called = probabilities.argmax(axis=1)
+    rng = np.random.default_rng(seed)
+    drawn = [posterior.draw(_RECALL_DRAWS, rng) for posterior in posteriors]
+    apart = [relative(0.5 * (1.0 + draws.signal), exclusion) for draws in drawn]
+    usual = np.stack([each.mean(axis=0) for each in apart])
+    return tuple(
+        _recall(
+            posterior,
+            draws.mass,
+            own / (own + usual.sum(axis=0) - usual[number]),
+            probabilities[:, number],
+            called == number,
+            rng,
+        )
+        for number, (posterior, draws, own) in enumerate(zip(posteriors, drawn, apart, strict=True))
+    )
+
+
+def _recall(
+    posterior: CellPosterior,
+    mass: Floats,
+    told: Floats,
+    probability: Floats,
+    called: NDArray[np.bool_],
+    rng: np.random.Generator,
+) -> Interval:
+    """Of one class, whose share of each cell (S, K) `told` has been drawn."""
+    weight = mass / mass.sum(axis=1, keepdims=True)
+    sharper = np.exp(rng.normal(0.0, _STEEPER_DEVIATION, _RECALL_DRAWS))[:, None]
+    share = np.clip(steeper(told, weight, sharper), _SUREST, 1.0 - _SUREST)
+    nodes = np.log(_SHARPNESS)
+    weights = np.exp(-0.5 * ((nodes - within_mean(posterior)) / WITHIN_DEVIATION) ** 2)
+    sharpness = rng.choice(len(nodes), _RECALL_DRAWS, p=weights / weights.sum())
+    right = np.empty_like(share)
+    for cell, curves in enumerate(_curves(posterior.cells, probability, called)):
+        for which, (shares, hits) in enumerate(curves):
+            own = sharpness == which
+            right[own, cell] = np.interp(share[own, cell], shares, hits)
+    records = (mass * share).sum(axis=1)
+    hit = (mass * np.minimum(right, share)).sum(axis=1)
+    return Interval.of_share(hit, np.maximum(records - hit, 0.0))
+
+
+def _curves(
+    cells: NDArray[np.int64], probability: Floats, called: NDArray[np.bool_]
+) -> Iterator[list[tuple[Floats, Floats]]]:
+    """Of each cell, for each sharpness: shares of the class, rising, and the shares that are of it and called so."""
+    probit = ndtri(np.clip(probability, _SUREST, 1.0 - _SUREST))
+    order = np.argsort(cells, kind="stable")
+    for members in np.split(order, np.cumsum(np.bincount(cells))[:-1]):
+        curves = []
+        for sharp in _SHARPNESS:
+            ranked = ndtr(sharp * probit[members][:, None] + _RECALL_SHIFTS * max(sharp, 1.0))
+            shares, hits = ranked.mean(axis=0), (ranked * called[members][:, None]).mean(axis=0)
+            curves.append(
+                (np.concatenate([[0.0], shares, [1.0]]), np.concatenate([[0.0], hits, [called[members].mean()]]))
+            )
+        yield curves
