@@ -14,16 +14,18 @@ from benchmarks.common import (
     Bench,
     Result,
     at_most,
+    federation_of,
     handles_of,
     interleaved,
     median,
     open_bench,
     paper_bodies,
+    paper_plan,
     spread,
 )
-from benchmarks.study import make_study
 from curator_node.mechanisms import Stamp
-from learner_node.study.study import Carrier
+from curator_node.site import Site
+from learner_node.study.study import Carrier, Study
 from protocol.envelopes import SigningKey
 from protocol.noise import DiscreteLaplace
 from simulations.carriers.direct import DirectCarrier
@@ -33,6 +35,18 @@ RECORDS, ATTRIBUTES, BINS = 5000, 10, 29
 ROUNDS, REPEATS = 3, 40
 MANY = 1e5
 TABLE_ROUNDS, TABLE_SECONDS = 10_800, 1200
+
+
+def make_study(sites: list[Site], key: SigningKey, carrier: Carrier, attributes: int, bins: int) -> Study:
+    """Cards, plan, three questions, close; every site must have answered every question."""
+    study = Study(federation_of(sites, key, carrier))
+    study.propose(paper_plan(attributes), "benchmark", list(study.read_cards()))
+    for body in paper_bodies(attributes, bins):
+        study.ask(dict.fromkeys(study.survivors, body))
+    study.close()
+    assert len(study.survivors) == len(sites)
+    assert len(study.rounds) == len(paper_bodies(attributes, bins))
+    return study
 
 
 def run_bare(bench: Bench) -> None:

@@ -172,12 +172,6 @@ def open_bench(name: str, records: int, attributes: int, learner: bytes, rng: np
     return Bench(site, dataset, noise)
 
 
-def open_sites(count: int, records: int, attributes: int, key: SigningKey, seed: int = 0) -> list[Site]:
-    """Several sites that know the learner of `key`."""
-    rng = np.random.default_rng(seed)
-    return [open_bench(f"site{i}", records, attributes, key.public, rng).site for i in range(count)]
-
-
 def handles_of(sites: Sequence[Site]) -> dict[bytes, Handle]:
     """What a carrier needs of sites."""
     return {site.identity: site.handle for site in sites}

@@ -10,7 +10,7 @@ import pytest
 from test_ledger import spend
 from test_rotation import rotate, toml
 
-from benchmarks.histories import HONEST, LIES, play
+from benchmarks.audit_histories import HONEST, LIES, play
 from curator_fakes import Clock, frame_of, key, policy, steward_file
 from curator_node.key_files import read_key
 from curator_node.ledger.places import open_ledger_file
