@@ -15,16 +15,16 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
-
-from benchmarks.common import Result, at_least, at_most
-from curator_node.ledger import Caps, Ledger, Reservation, StudyKey, memory_ledger
 from curator_node.ledger.acts import hand_over
-from curator_node.ledger.branches import position_at
-from curator_node.ledger.sealing import Sealer
 from curator_node.ledger.storing import Row
 from expril.audit.witness.holding import hold
 from expril.audit.witness.keeping import MemoryState
 from expril.audit.witness.witnessing import EquivocationError, witness
+
+from benchmarks.common import Result, at_least, at_most
+from curator_node.ledger import Caps, Ledger, Reservation, StudyKey, memory_ledger
+from curator_node.ledger.branches import position_at
+from curator_node.ledger.sealing import Sealer
 from protocol.envelopes import SigningKey, open_receipt, seal_receipt
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.kinds import QUERY_KINDS

@@ -12,11 +12,9 @@ from expril.commands.terminal import (
     Jobs,
     Json,
     LargeEpsilon,
-    Workers,
     plain_errors,
     print_json,
     say,
-    who_computes,
     wide_console,
     work_bar,
 )
@@ -42,7 +40,6 @@ def study(  # noqa: PLR0913, PLR0917 - the options of a command
         list[str] | None, typer.Option("--set", help="A further option of the study: NAME=VALUE; repeatable.")
     ] = None,
     jobs: Jobs = None,
-    workers: Workers = "",
     rewrite: Annotated[bool, typer.Option("--rewrite", help="Compute nothing; write all from the cells.")] = False,
     large_epsilon: LargeEpsilon = False,
     json_: Json = False,
@@ -53,6 +50,7 @@ def study(  # noqa: PLR0913, PLR0917 - the options of a command
     """
     folder = out / name
     with plain_errors(part="simulations", kept=KEPT.format(folder)):
+        from expril.report.provenance import cores
         from expril.report.terminal import as_terminal
         from lab.studies import STUDIES, load_study
         from lab.study import PAGE, Order
@@ -78,9 +76,7 @@ def study(  # noqa: PLR0913, PLR0917 - the options of a command
         ]
         command = " ".join(["expril-lab study", name, *options])
         further = chosen.read_options(set_ or ())
-        order = Order(
-            size, chosen.seed if seed is None else seed, folder, command, who_computes(workers, jobs), further
-        )
+        order = Order(size, chosen.seed if seed is None else seed, folder, command, jobs or cores(), further)
         if rewrite:
             document = chosen.write(folder)
         else:

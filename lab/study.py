@@ -18,9 +18,17 @@ from expril.report.provenance import read_provenance
 from expril.report.svg import as_files
 from lab.names import parse_names
 from protocol.errors import ConfigurationError
-from simulations.campaign.runner import Batch, Campaign, Finish, run_batches, run_missing, says_nothing
+from simulations.campaign.runner import (
+    Batch,
+    Campaign,
+    FailedRunsError,
+    Finish,
+    Progress,
+    run_batches,
+    run_missing,
+    says_nothing,
+)
 from simulations.campaign.store import Task, read_cells
-from simulations.campaign.workers import FailedRunsError, Jobs, Progress
 
 PAGE, MARKDOWN, FINDINGS = "report.html", "README.md", "results.json"
 
@@ -44,7 +52,7 @@ class Order:
     seed: int  # of the first repeat
     out: Path  # folder of results
     command: str  # as typed
-    jobs: Jobs = 1  # who computes
+    jobs: int = 1  # processes
     # name of an option that the study declares -> what was read of it
     options: Mapping[str, Any] = field(default_factory=dict)
 

@@ -16,7 +16,7 @@ from expril.files import private_folder, write_private
 from learner_node.result.listing import file_digest
 from protocol.errors import ConfigurationError
 from protocol.run_index import AGAIN, LOCAL, REPORT, SCENARIO, SCHEMA, TRANSCRIPTS
-from simulations.carriers import PROCESS
+from simulations.carriers import CARRIERS, PROCESS
 from simulations.scenario import Scenario, at_epsilon, load_scenario
 from simulations.scenario_data import read_schema
 
@@ -101,7 +101,12 @@ def _found(name: str, changes: Mapping[str, int | str], base: Path | None) -> Ch
         return _chosen(scenario, text, base or folder, changes)
     scenario, text, _ = load_scenario(str(run / SCENARIO))
     again = _read(run / AGAIN, Again, Again())
-    chosen = replace(_chosen(scenario, text, run, {**again.changes, **changes}), carrier=again.carrier)
+    chosen = _chosen(scenario, text, run, {**again.changes, **changes})
+    if again.carrier in CARRIERS:
+        chosen = replace(chosen, carrier=again.carrier)
+    else:
+        note = f"{run.name} was made with the carrier {again.carrier}, which is gone; this run takes {PROCESS}."
+        chosen = replace(chosen, notes=(*chosen.notes, note))
     return chosen if scenario.data.path is None else _with_own_records(run, chosen, base)
 
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
+from typing import Annotated, Any, NamedTuple, NoReturn
 
 import click
 import typer
@@ -25,9 +25,6 @@ from typer.core import TyperGroup
 from expril.report.table import Table
 from expril.report.terminal import rich_table
 from protocol.errors import ExprilError
-
-if TYPE_CHECKING:
-    from simulations.campaign.workers import Jobs as Computing
 
 FAILED, WRONG, LATER, INTERRUPTED, NOBODY_READS = 1, 2, 3, 130, 141
 """Exit statuses. `FAILED`: what was looked at is not in order. `LATER`: something is awaited, and the same command goes
@@ -127,7 +124,7 @@ class Kept(StrEnum):
     none = "none"
 
 
-Jobs = Annotated[int | None, typer.Option(min=1, help="Processes, or tasks of a cluster at a time. [one per core]")]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Processes at the same time. [one per core]")]
 
 
 class By(StrEnum):
@@ -135,27 +132,10 @@ class By(StrEnum):
 
     process = "process"
     ray = "ray"
-    folder = "folder"
     deploy = "deploy"
 
 
-Workers = Annotated[
-    str, typer.Option(help="ray for a Ray cluster of this machine, ray://host:port for another. [processes]")
-]
 Out = Annotated[Path, typer.Option(help="Folder of results; go on where an earlier run stopped.")]
-
-
-def who_computes(workers: str, jobs: int | None) -> "Computing":
-    """Processes of this machine, or a Ray cluster."""
-    from expril.report.provenance import cores
-    from simulations.campaign.workers import ray_address
-
-    if not workers:
-        return jobs or cores()
-    address = ray_address(workers)
-    from simulations.campaign.spread import RayWorkers
-
-    return RayWorkers(address, jobs)
 
 
 LEAST_WIDTH = 120

@@ -86,7 +86,7 @@ def origin(sources: Iterable[tuple[str, Provenance | None]], settings: Written |
 
 def _provenance(title: str, where: Provenance) -> list[str]:
     versions = ", ".join(f"{name} {version}" for name, version in sorted(where.versions.items()))
-    place = where.workers or (f"on {where.cores} cores" if where.cores else "")
+    place = f"on {where.cores} cores" if where.cores else ""
     machine = f"{where.jobs} processes {place}".strip()
     commit = f" Commit {where.commit}." if where.commit else ""
     facts = (

@@ -30,7 +30,6 @@ class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
         commit: of the source tree, "" where it is none or not known.
         cores: that the newest session could use; 0 where it did not say.
         skipped: strategy -> why it was left out.
-        workers: where the processes of the newest session were, in words; "" is this machine.
     """
 
     command: str
@@ -43,7 +42,6 @@ class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
     commit: str = ""
     cores: int = 0
     skipped: dict[str, str] = {}
-    workers: str = ""
 
     @property
     def facts(self) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocol.errors import ExprilError
-from simulations.campaign.workers import UnavailableError
+from simulations.campaign.runner import UnavailableError
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]

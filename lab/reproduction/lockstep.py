@@ -14,7 +14,7 @@ from typing import TypeVar
 from learner_node.models.networks import TrainedNetwork, TrainingSet, train_networks
 from learner_node.models.training_options import TrainingOptions
 from learner_node.strategies.base import Trainer
-from simulations.campaign.workers import LISTEN_SECONDS
+from simulations.campaign.runner import LISTEN_SECONDS
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")

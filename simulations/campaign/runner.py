@@ -1,15 +1,22 @@
 """The one runner of all experiments: computes the cells that a campaign's files lack, and keeps each at once.
 
-A campaign is a list of tasks, a function that other processes can import, and files of cells. It goes on after a kill;
-what fails is named and costs the others nothing.
+A campaign is a list of tasks, a function that other processes can import, and files of cells. It goes on after a kill.
+A task that fails is named, and costs the others nothing.
 """
 
+import os
+import signal
+import threading
 import time
 import warnings
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
+from hashlib import sha256
+from itertools import islice
+from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -18,27 +25,60 @@ from threadpoolctl import threadpool_limits
 
 from curator_node.records.dataset import StewardWarning
 from expril.report.provenance import Provenance, commit_of, cores, note_provenance, now, versions
+from protocol.errors import ConfigurationError, ExprilError
 from simulations.campaign.store import AnyCell, Cell, Store, Task
-from simulations.campaign.workers import FailedRunsError, Jobs, Progress, UnavailableError, computed_by
 
 ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("protocol", "curator_node", "learner_node", "simulations", "expril", "lab")
+"""Whose source decides the numbers; the last one where there is a checkout."""
 GUESS_SECONDS = 5.0
-"""Of a cell of which nothing is known yet."""
+"""Of a cell while none of its kind is finished."""
+LISTEN_SECONDS = 0.5
+"""An interrupt may reach another thread; the one that waits only hears of it when it wakes."""
+AHEAD = 3
+"""Tasks per process that are handed out at a time: a process never waits, and little is left to call back."""
+MOST_SHOWN = 3
+
+Progress = Callable[[str, float, float], None]
+"""Called with (the task that was finished, finished work, all work), in any unit."""
 
 
-class MadeCell(Cell, Protocol):
+class FailedRunsError(ExprilError):
+    """Runs failed; the text names the first.
+
+    Attributes:
+        failures: one sentence a run.
+    """
+
+    kind = "runs"
+
+    def __init__(self, failures: Sequence[str]) -> None:
+        self.failures = failures
+        super().__init__(
+            f"{len(failures)} run(s) failed, all others are kept; the same command tries them again: "
+            + "; ".join(failures[:MOST_SHOWN])
+        )
+
+
+class UnavailableError(ConfigurationError):
+    """What makes a cell cannot be run here: all its tasks are left out; the text says how that is changed."""
+
+    kind = "installation"
+
+
+class TimedCell(Cell, Protocol):
     """A cell whose key is its task."""
 
     @property
     def key(self) -> Task:
-        """Which cell it is."""
+        """Its task."""
 
     @property
     def seconds(self) -> float:
-        """That it took; 0 lets the runner say it."""
+        """That it took; the runner measures them where they are 0."""
 
 
-class Wanted(Protocol):
+class Work(Protocol):
     """What one call computes: a `Task`, or several runs that are computed together; its text names it to people."""
 
     @property
@@ -46,7 +86,7 @@ class Wanted(Protocol):
         """Who makes its cells: where that is not installed, all its tasks are left out."""
 
 
-class Batch(Wanted, Protocol):
+class Batch(Work, Protocol):
     """Several tasks that one call computes together."""
 
     @property
@@ -54,34 +94,30 @@ class Batch(Wanted, Protocol):
         """In any unit."""
 
 
-AnyMade = TypeVar("AnyMade", bound=MadeCell)
-AnyTask = TypeVar("AnyTask", bound=Wanted)
+AnyTimed = TypeVar("AnyTimed", bound=TimedCell)
+AnyWork = TypeVar("AnyWork", bound=Work)
 
 
 @dataclass(frozen=True)
 class Computed(Generic[AnyCell]):
-    """What a task gave. Errors travel as text: not all can be rebuilt in another process.
-
-    Attributes:
-        cells: those that are finished.
-        failures: one sentence a run that failed.
-        unavailable: why the maker cannot be run here, and how that is changed; "" where it can.
-    """
+    """The result of a call. Errors travel as text: not all can be rebuilt in another process."""
 
     cells: Sequence[AnyCell] = ()
     failures: Sequence[str] = ()
+    """One sentence a run that failed."""
     unavailable: str = ""
+    """Why the maker cannot be run here, and how that is changed; "" where it can."""
 
 
 @dataclass
 class Finish:
-    """How far a session came; filled while the work goes on, for whoever wants it after an interrupt.
+    """How far a session came; filled while the work goes on, so that it can be read after an interrupt.
 
     Attributes:
         read_versions: of other environments, by name; asked after the first cell, as an interrupt at the end also
             reaches their processes, which then say nothing.
         kept: number of cells.
-        versions: what `read_versions` said.
+        versions: the result of `read_versions`.
         skipped: maker -> why it cannot be run here; its other tasks are left out.
         failures: one sentence a run; all other runs are finished and kept.
     """
@@ -98,29 +134,38 @@ class Finish:
             raise FailedRunsError(self.failures)
 
 
-def says_nothing(_what: str, _done: float, _total: float) -> None:
+@lru_cache
+def installed() -> dict[str, str]:
+    """What decides the numbers: versions, and a digest of ExPriL's source."""
+    digest = sha256()
+    for path in sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
+        digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + sha256(path.read_bytes()).digest())
+    return versions({"ExPriL's source": digest.hexdigest()[:16]})
+
+
+def says_nothing(_task: str, _done: float, _total: float) -> None:
     """A `Progress` that nobody watches."""
 
 
 def run_tasks(
-    tasks: Sequence[AnyTask],
-    compute: Callable[[AnyTask], Computed[AnyCell]],
-    keep: Callable[[AnyTask, AnyCell], None],
+    tasks: Sequence[AnyWork],
+    compute: Callable[[AnyWork], Computed[AnyCell]],
+    keep: Callable[[AnyWork, AnyCell], None],
     *,
-    jobs: Jobs,
-    work: Callable[[AnyTask], float],
+    jobs: int,
+    work: Callable[[AnyWork], float],
     progress: Progress = says_nothing,
     finish: Finish | None = None,
 ) -> Finish:
-    """Compute tasks in their order, side by side.
+    """Compute tasks, begun in their order, side by side.
 
     Args:
-        tasks: what is missing.
+        tasks: the work to be done.
         compute: a function that other processes can import; whatever it raises is one failure.
-        keep: given each finished cell.
-        jobs: who computes.
-        work: of a task, in any unit; asked anew whenever progress is told.
-        progress: called with (what was finished, finished work, all work).
+        keep: called with each finished cell.
+        jobs: number of processes; 1 computes in this one.
+        work: of a task, in any unit; asked anew at each progress.
+        progress: called after each task.
         finish: filled while the work goes on; None makes one.
 
     Returns:
@@ -128,14 +173,13 @@ def run_tasks(
     """
     finish = Finish() if finish is None else finish
     skipped = finish.skipped
-    left = {id(task): task for task in tasks}
+    waiting = {id(task): task for task in tasks}
     done = 0.0
     progress("", done, sum(map(work, tasks)))
-    found: Iterator[tuple[AnyTask, Computed[AnyCell]]] = computed_by(
-        partial(_guarded, compute), tasks, jobs, lost=_lost, wanted=lambda task: task.maker not in skipped
-    )
-    for task, computed in found:
-        left.pop(id(task), None)  # what was begun before its maker was skipped is no longer counted
+    for task, computed in _computed(
+        partial(_guarded, compute), (task for task in tasks if task.maker not in skipped), jobs
+    ):
+        waiting.pop(id(task), None)  # a task that was begun before its maker was skipped is no longer counted
         for cell in computed.cells:
             keep(task, cell)
             if not finish.kept:
@@ -143,33 +187,33 @@ def run_tasks(
             finish.kept += 1
         if computed.unavailable:
             skipped[task.maker] = computed.unavailable
-            left = {name: other for name, other in left.items() if other.maker not in skipped}
+            waiting = {key: other for key, other in waiting.items() if other.maker not in skipped}
         finish.failures += computed.failures
         done += work(task)
-        progress(str(task), done, done + sum(map(work, left.values())))
+        progress(str(task), done, done + sum(map(work, waiting.values())))
     return finish
 
 
 def run_missing(
     tasks: Sequence[Task],
-    compute: Callable[[Task], AnyMade],
-    kind: type[AnyMade],
+    compute: Callable[[Task], AnyTimed],
+    kind: type[AnyTimed],
     file_of: Callable[[Task], tuple[Path, Mapping[str, Any]]],
     *,
-    jobs: Jobs = 1,
+    jobs: int = 1,
     progress: Progress = says_nothing,
     finish: Finish | None = None,
 ) -> Finish:
-    """Compute the cells that their files lack; a cell takes what its maker's took on average on its problem.
+    """Compute the cells that their files lack. A cell's work is the mean seconds of its maker's on its problem.
 
     Args:
-        tasks: what is wanted, whether it is there or not.
-        compute: a function that other processes can import; whatever it raises is one failure.
+        tasks: of all cells, those that are there too.
+        compute: as of `run_tasks`.
         kind: of the cells.
         file_of: a task -> the file of its cell and the settings that this file begins with.
-        jobs: who computes.
-        progress: called with (what was finished, seconds of work done, seconds of all work), estimated.
-        finish: filled while the work goes on; None makes one.
+        jobs: as of `run_tasks`.
+        progress: likewise; in seconds, estimated.
+        finish: likewise.
 
     Returns:
         What could not be computed.
@@ -179,12 +223,12 @@ def run_missing(
     """
     seconds: dict[tuple[str, str], list[float]] = {}
 
-    def learn(cell: AnyMade) -> None:
+    def learn(cell: AnyTimed) -> None:
         seconds.setdefault(cell.key[:2], []).append(cell.seconds)
 
     def guess(task: Task) -> float:
-        known = seconds.get(task[:2])
-        return sum(known) / len(known) if known else GUESS_SECONDS
+        times = seconds.get(task[:2])
+        return sum(times) / len(times) if times else GUESS_SECONDS
 
     with ExitStack() as stack:
         stores = {
@@ -195,7 +239,7 @@ def run_missing(
             for cell in store.finished.values():
                 learn(cell)
 
-        def keep(task: Task, cell: AnyMade) -> None:
+        def keep(task: Task, cell: AnyTimed) -> None:
             stores[file_of(task)[0]].add(cell)
             learn(cell)
 
@@ -212,7 +256,7 @@ def run_batches(
     batches: Callable[[Container[Any]], Sequence[Batch]],
     compute: Callable[[Any], Computed[AnyCell]],
     *,
-    jobs: Jobs = 1,
+    jobs: int = 1,
     progress: Progress = says_nothing,
     finish: Finish | None = None,
 ) -> Finish:
@@ -222,11 +266,8 @@ def run_batches(
         path: of the file of cells.
         settings: that it begins with.
         kind: of the cells.
-        batches: the keys that the file has -> what is missing.
-        compute: a function that other processes can import; whatever it raises is one failure.
-        jobs: who computes.
-        progress: called with (what was finished, finished work, all work).
-        finish: filled while the work goes on; None makes one.
+        batches: the keys that the file has -> the missing work.
+        compute: as of `run_tasks`, as are the following.
 
     Returns:
         What could not be computed.
@@ -248,25 +289,20 @@ def run_batches(
 
 @dataclass(frozen=True)
 class Campaign:
-    """A named experiment, as one command runs it.
-
-    Attributes:
-        name: of the experiment.
-        out: folder of results, where the provenance is noted.
-        seed: of the first run.
-        jobs: who computes.
-        command: as typed.
-        noise: its source, in words.
-        read_versions: see `Finish`.
-    """
+    """A named experiment, as one command runs it."""
 
     name: str
     out: Path
+    """Folder of results, where the provenance is noted."""
     seed: int
-    jobs: Jobs
+    """Of the first run."""
+    jobs: int
     command: str
+    """As typed."""
     noise: str = "OpenDP"
+    """Its source, in words."""
     read_versions: Callable[[], Mapping[str, str]] = dict
+    """As of `Finish`."""
 
     @contextmanager
     def session(self) -> Iterator[Finish]:
@@ -280,52 +316,65 @@ class Campaign:
             yield finish
         finally:
             if finish.kept or finish.skipped:
-                where = Provenance(
+                provenance = Provenance(
                     command=self.command,
                     created=now(),
                     seed=self.seed,
                     seconds=time.monotonic() - start,
-                    jobs=self.jobs if isinstance(self.jobs, int) else self.jobs.jobs,
-                    workers="" if isinstance(self.jobs, int) else str(self.jobs),
+                    jobs=self.jobs,
                     versions=versions(finish.versions),
                     noise=self.noise,
                     commit=commit_of(ROOT),
                     cores=cores(),
                     skipped=finish.skipped,
                 )
-                note_provenance(self.out, self.name, where)
+                note_provenance(self.out, self.name, provenance)
         finish.check()
 
-    def run_file(
-        self,
-        path: Path,
-        tasks: Sequence[Task],
-        compute: Callable[[Task], AnyMade],
-        kind: type[AnyMade],
-        progress: Progress = says_nothing,
-        **settings: object,
-    ) -> None:
-        """A session of `run_missing` with one file of cells.
 
-        Args:
-            path: of the file.
-            tasks: what is wanted, whether it is there or not.
-            compute: a function that other processes can import.
-            kind: of the cells.
-            progress: told of finished and estimated work.
-            settings: what the numbers depend on, beside the experiment.
+def _computed(
+    compute: Callable[[AnyWork], Computed[AnyCell]], tasks: Iterator[AnyWork], jobs: int
+) -> Iterator[tuple[AnyWork, Computed[AnyCell]]]:
+    """Each task with its result, in the order in which they finish."""
+    if jobs == 1:
+        for task in tasks:
+            yield task, compute(task)
+        return
+    # Fresh processes: a fork would copy threads' locks. They leave an interrupt to this one, which ends them: a pool
+    # would first finish what it has begun.
+    pool = ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_begin_worker)
+    try:
+        pending: dict[Future[Computed[AnyCell]], AnyWork] = {}
+        while True:
+            pending |= {pool.submit(compute, task): task for task in islice(tasks, AHEAD * jobs - len(pending))}
+            if not pending:
+                break
+            finished, _ = wait(pending, timeout=LISTEN_SECONDS, return_when=FIRST_COMPLETED)
+            for future in finished:
+                yield pending.pop(future), future.result()
+        pool.shutdown()
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in active_children():
+            process.terminate()
+        raise
 
-        Raises:
-            ConfigurationError: the file was begun with other settings, or another process works on it.
-            FailedRunsError: some runs failed; all others are kept.
-        """
-        file = path, {"experiment": self.name, **settings}
-        with self.session() as finish:
-            run_missing(tasks, compute, kind, lambda _: file, jobs=self.jobs, progress=progress, finish=finish)
+
+def _begin_worker() -> None:
+    """Leave interrupts to the parent, and end with it however it ends: nobody would hear of the work."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
-def _guarded(compute: Callable[[AnyTask], Computed[AnyCell]], task: AnyTask) -> Computed[AnyCell]:
-    """In whichever process: one thread for matrices, and nothing of what stewards would be warned of."""
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _guarded(compute: Callable[[AnyWork], Computed[AnyCell]], task: AnyWork) -> Computed[AnyCell]:
+    """In whichever process: one thread for matrices, and no warning that is for stewards."""
     try:
         with threadpool_limits(1), warnings.catch_warnings():
             warnings.simplefilter("ignore", StewardWarning)
@@ -336,11 +385,7 @@ def _guarded(compute: Callable[[AnyTask], Computed[AnyCell]], task: AnyTask) -> 
         return Computed(failures=(f"{task}: {type(error).__name__}: {error}",))
 
 
-def _lost(task: AnyTask, why: str) -> Computed[AnyCell]:
-    return Computed(failures=(f"{task}: {why}",))
-
-
-def _one_cell(compute: Callable[[Task], AnyMade], task: Task) -> Computed[AnyMade]:
+def _one_cell(compute: Callable[[Task], AnyTimed], task: Task) -> Computed[AnyTimed]:
     """A cell that does not say how long it took gets the seconds of its call."""
     start = time.monotonic()
     cell: Any = compute(task)

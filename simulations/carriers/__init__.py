@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from learner_node.study.study import Carrier
 
-PROCESS, RAY, FOLDER, DEPLOY = "process", "ray", "folder", "deploy"
+PROCESS, RAY, DEPLOY = "process", "ray", "deploy"
 CARRIERS = {
     PROCESS: "Flower in one process",
     RAY: "Flower's simulation engine (Ray)",
-    FOLDER: "files in a folder",
     DEPLOY: "a SuperLink with TLS, and a daemon for each curator",
 }
 """Name -> what it is, for people. Names load nothing: whoever reads them waits for no carrier."""

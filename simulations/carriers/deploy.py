@@ -74,5 +74,5 @@ class Deployment:
         if simulated_of(folder) == Simulated():
             processes.start(f"curator-{folder.name}", "expril", "curator", "serve", str(folder))
         else:
-            processes.start(f"curator-{folder.name}", "simulations.carriers.launch", "serve", str(folder))
+            processes.start(f"curator-{folder.name}", "simulations.carriers.launch", str(folder))
         return node

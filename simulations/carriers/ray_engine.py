@@ -5,12 +5,18 @@ cluster, each in one of them for as long as the simulation takes, and the Client
 """
 
 import logging
+import os
+import shutil
+import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
@@ -18,12 +24,21 @@ from flwr.serverapp import Grid
 from flwr.simulation import run_simulation
 
 from curator_node.client_app import make_client_app
+from expril.report.provenance import cores
 from learner_node.server_app import FlowerCarrier, make_server_app
 from learner_node.study.study import Carrier
 from protocol.carriage import ACTION, FIELD, RECORD
-from simulations.campaign.cluster import Host, cluster
+from protocol.errors import ConfigurationError
 from simulations.carriers import Handle
 from simulations.carriers.sites import open_simulated
+
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_DEDUP_LOGS": "0"}
+"""Ray reports its use to nobody, and warns of nothing that is not ours."""
+for _name, _value in QUIET.items():  # read when Ray is imported
+    os.environ.setdefault(_name, _value)
+
+
+import ray  # noqa: E402 - as above
 
 PARTITION = "partition-id"
 """Key of a node's configuration under which the engine says which of the nodes it is, from 0."""
@@ -33,6 +48,10 @@ LOOK_SECONDS = 0.02
 START_SECONDS = 300.0
 """The engine's processes load Flower first, which takes a busy machine its time."""
 FLOWER_LOG = "flwr"
+STORE_BYTES = 80 * 2**20
+"""Of the memory that Ray's processes share; little is ever in it."""
+LONGEST_BASE = 40
+"""Characters of the folder of Ray's sockets, whose names may have about a hundred in all."""
 
 
 class StoppedError(Exception):
@@ -42,10 +61,13 @@ class StoppedError(Exception):
 def serve(folders: Mapping[bytes, Path], work: Callable[[Carrier], None]) -> None:
     """See `simulations.carriers.Serve`."""
     stopped = threading.Event()
-    with cluster() as ray, _silent():
-        number = min(len(folders), ray.cpus)
+    with _cluster(), _silent():
+        number = min(len(folders), max(1, int(ray.cluster_resources().get("CPU", 1))))
         places = list(folders.values())
-        hosts = ray.hosts(open_folders, [[str(place) for place in places[first::number]] for first in range(number)])
+        hosts = [
+            Host(ray.remote(num_cpus=0, max_restarts=0)(_Curators).remote([str(place) for place in places[at::number]]))
+            for at in range(number)
+        ]
         curators = [(key, hosts[place % number]) for place, key in enumerate(folders)]
 
         def study(grid: Grid, _context: Context) -> None:
@@ -63,13 +85,27 @@ def serve(folders: Mapping[bytes, Path], work: Callable[[Carrier], None]) -> Non
             stopped.set()
 
 
-def open_folders(folders: list[str]) -> Callable[[bytes, bytes], bytes]:
-    """Open the curators of some folders in this process; (public key, envelope) -> envelope."""
-    handles: dict[bytes, Handle] = {}
-    for folder in folders:
-        site = open_simulated(Path(folder))
-        handles[site.identity] = site.handle
-    return lambda curator, data: handles[curator](data)
+@dataclass(frozen=True)
+class Host:
+    """An actor that keeps curators open: (public key, envelope) -> envelope. The engine's processes call it, too."""
+
+    actor: Any
+
+    def __call__(self, curator: bytes, data: bytes) -> bytes:
+        """Let the curator answer, one request at a time; raises what its `handle` raises."""
+        reply: bytes = ray.get(self.actor.answer.remote(curator, data))
+        return reply
+
+
+class _Curators:
+    """The curators of some folders, open in an actor's process."""
+
+    def __init__(self, folders: list[str]) -> None:
+        sites = [open_simulated(Path(folder)) for folder in folders]
+        self._handles: dict[bytes, Handle] = {site.identity: site.handle for site in sites}
+
+    def answer(self, curator: bytes, data: bytes) -> bytes:
+        return self._handles[curator](data)
 
 
 def _client_app(curators: list[tuple[bytes, Host]]) -> ClientApp:
@@ -121,6 +157,39 @@ class _Interruptible:
     def _look_later(self) -> None:
         if self._stopped.wait(LOOK_SECONDS):
             raise StoppedError
+
+
+@contextmanager
+def _cluster() -> Iterator[None]:
+    """A Ray cluster of this machine, which ends with the context and with this process.
+
+    Raises:
+        ConfigurationError: no cluster can be started.
+    """
+    base = tempfile.gettempdir()
+    folder = tempfile.mkdtemp(prefix="expril-ray-", dir=base if len(base) <= LONGEST_BASE else "/tmp")  # noqa: S108
+    path = os.pathsep.join(filter(None, [*sys.path, os.environ.get("PYTHONPATH", "")]))
+    try:
+        try:
+            ray.init(
+                address="local",
+                num_cpus=cores(),
+                include_dashboard=False,
+                object_store_memory=STORE_BYTES,
+                runtime_env={"env_vars": {"PYTHONPATH": path}},
+                _temp_dir=folder,
+                logging_level=logging.CRITICAL,
+                log_to_driver=False,
+            )
+        except (ConnectionError, RuntimeError, ValueError, TimeoutError, OSError) as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise ConfigurationError(
+                f"no Ray cluster can be started here ({reason}); ray start --head says why"
+            ) from None
+        yield
+    finally:
+        ray.shutdown()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

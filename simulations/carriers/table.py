@@ -10,7 +10,7 @@ from curator_node.ledger.checks import CheckedLedger
 from learner_node.study.study import Carrier
 from protocol.errors import ConfigurationError
 from protocol.strict_toml import suggest
-from simulations.carriers import CARRIERS, DEPLOY, FOLDER, PROCESS, RAY, Carry, Serve, in_process
+from simulations.carriers import CARRIERS, DEPLOY, PROCESS, RAY, Carry, Serve, in_process
 from simulations.carriers.sites import CuratorFacts, SiteOrder, export_folder, facts_of, make_folder, open_here
 
 Ask = Callable[[Mapping[str, CuratorFacts], Carrier], None]
@@ -81,12 +81,8 @@ def stage_of(name: str) -> Iterator[Stage]:
         from simulations.carriers import ray_engine  # noqa: PLC0415 - Ray is an extra
 
         yield elsewhere(ray_engine.serve)
-    elif name == FOLDER:
-        from simulations.carriers import folder  # noqa: PLC0415 - loads what the others do not need
-
-        yield elsewhere(folder.serve)
     elif name == DEPLOY:
-        from simulations.carriers import deploy  # noqa: PLC0415 - as above
+        from simulations.carriers import deploy  # noqa: PLC0415 - loads what the others do not need
 
         with TemporaryDirectory(prefix="expril-superlink-") as place, deploy.Deployment(Path(place)) as deployment:
             yield elsewhere(deployment.serve)

@@ -14,8 +14,8 @@ from expril.audit.attack.whole_audit import FALSE_ALARMS, Attempt, play, tasks_o
 from expril.audit.results import read_result
 from expril.commands.app import app
 from protocol.errors import ConfigurationError
+from simulations.campaign.runner import FailedRunsError
 from simulations.campaign.store import Store
-from simulations.campaign.workers import FailedRunsError
 
 
 def given(results):

@@ -13,9 +13,8 @@ import pytest
 from expril.report.provenance import read_provenance
 from lab.peers import PeerUnavailableError
 from protocol.errors import ConfigurationError
-from simulations.campaign.runner import Campaign
+from simulations.campaign.runner import Campaign, FailedRunsError, run_missing, says_nothing
 from simulations.campaign.store import Task, read_cells
-from simulations.campaign.workers import FailedRunsError
 from waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -49,24 +48,26 @@ def failing(task):
     return compute(task)
 
 
-def campaign(out, jobs=1):
-    return Campaign("numbers", out, 0, jobs, "python -m numbers")
+def run(path, tasks, work, progress=says_nothing, **settings):
+    file = path, {"experiment": "numbers", **settings}
+    with Campaign("numbers", path.parent, 0, 1, "python -m numbers").session() as finish:
+        run_missing(tasks, work, Number, lambda _: file, progress=progress, finish=finish)
 
 
 def test_a_campaign_is_computed_once_and_says_where_it_comes_from(tmp_path):
     path, ticks = tmp_path / "new" / "cells.jsonl", []
-    campaign(path.parent).run_file(path, TASKS[:5], compute, Number, seed=0)
+    run(path, TASKS[:5], compute, seed=0)
     before = read_provenance(path.parent)["numbers"]
     assert (before.command, before.seed, before.skipped) == ("python -m numbers", 0, {})
-    campaign(path.parent).run_file(path, TASKS, compute, Number, lambda *tick: ticks.append(tick), seed=0)
+    run(path, TASKS, compute, lambda *tick: ticks.append(tick), seed=0)
     assert [cell.key for cell in read_cells(path, Number)] == TASKS
     assert [what for what, *_ in ticks] == ["", *map(str, TASKS[5:])]
     assert ticks[-1][1] == pytest.approx(ticks[-1][2])
     content, noted = path.read_bytes(), (path.parent / "provenance.json").read_bytes()
-    campaign(path.parent).run_file(path, TASKS, pytest.fail, Number, seed=0)
+    run(path, TASKS, pytest.fail, seed=0)
     assert (path.read_bytes(), (path.parent / "provenance.json").read_bytes()) == (content, noted)
     with pytest.raises(ConfigurationError, match="other settings"):
-        campaign(path.parent).run_file(path, TASKS, compute, Number, seed=1)
+        run(path, TASKS, compute, seed=1)
 
 
 def unhurried(task):
@@ -76,16 +77,16 @@ def unhurried(task):
 
 def test_a_cell_that_does_not_say_how_long_it_took_gets_the_seconds_of_its_call(tmp_path):
     path = tmp_path / "cells.jsonl"
-    campaign(tmp_path).run_file(path, TASKS[:2], unhurried, Number)
+    run(path, TASKS[:2], unhurried)
     assert all(0.02 <= cell.seconds < 5 for cell in read_cells(path, Number))
-    campaign(tmp_path).run_file(path, TASKS[:3], compute, Number)
+    run(path, TASKS[:3], compute)
     assert read_cells(path, Number)[2].seconds == 0.01
 
 
 def test_what_fails_is_named_and_what_is_not_installed_is_left_out(tmp_path):
     path = tmp_path / "cells.jsonl"
     with pytest.raises(FailedRunsError, match="adds on tiny, seed 3: ArithmeticError: three"):
-        campaign(tmp_path).run_file(path, TASKS, failing, Number)
+        run(path, TASKS, failing)
     assert [cell.seed for cell in read_cells(path, Number)] == [0, 1, 2, 4, 5]
     assert read_provenance(tmp_path)["numbers"].skipped == {"doubles": "install it"}
 
@@ -103,7 +104,7 @@ def waiting(task):
         signal.pause()
     return module.compute(task)
 
-module.campaign(path.parent).run_file(path, module.TASKS, waiting, module.Number)
+module.run(path, module.TASKS, waiting)
 """
 
 
@@ -128,6 +129,6 @@ def test_a_killed_campaign_goes_on_with_what_it_had(tmp_path):
         made.append(task)
         return compute(task)
 
-    campaign(tmp_path).run_file(path, TASKS, noting, Number)
+    run(path, TASKS, noting)
     assert made == TASKS[len(had) :]
     assert read_cells(path, Number) == [compute(task) for task in TASKS]

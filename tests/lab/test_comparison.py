@@ -51,8 +51,8 @@ from protocol.errors import ConfigurationError
 from protocol.kinds.counts import PlannedCounts
 from protocol.plans import Plan
 from protocol.record_frames import encode_frame
+from simulations.campaign.runner import FailedRunsError
 from simulations.campaign.store import read_cells, read_settings
-from simulations.campaign.workers import FailedRunsError
 
 ROOT = Path(__file__).parents[2]
 # --- problems ---------------------------------------------------------------------------------------------

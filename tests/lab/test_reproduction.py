@@ -46,9 +46,8 @@ from learner_node.models.networks import TrainingSet, train_network
 from learner_node.models.training_options import TrainingOptions
 from learner_node.strategies.base import train_alone
 from protocol.errors import ConfigurationError
-from simulations.campaign.runner import run_batches
+from simulations.campaign.runner import FailedRunsError, run_batches
 from simulations.campaign.store import Store, read_cells, read_settings
-from simulations.campaign.workers import FailedRunsError
 
 SMALL = TrainingOptions(hidden=(4,), epochs=2, batch_size=16)
 

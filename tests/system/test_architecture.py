@@ -79,7 +79,7 @@ PINNED = {
     "fastexcel": {"simulations/datasets/ctg.py"},
     "safetensors": {"protocol/hypotheses.py", "learner_node/models/files.py"},
     "mbi": {"lab/peers/graphical.py"},
-    "ray": {"simulations/campaign/cluster.py"},
+    "ray": {"simulations/carriers/ray_engine.py"},
     "jinja2": {"expril/report/templates.py"},
     "jsonschema": {"expril/audit/package/deployment.py"},
     "yaml": {"expril/audit/package/deployment.py"},

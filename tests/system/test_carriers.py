@@ -1,4 +1,4 @@
-"""Four carriers, one behaviour: with noise from a seed, the same releases over all of them, byte for byte."""
+"""Three carriers, one behaviour: with noise from a seed, the same releases over all of them, byte for byte."""
 
 import json
 import os
@@ -70,25 +70,9 @@ def release_bodies(run):
     return found
 
 
-@pytest.mark.slow
-def test_the_same_releases_over_a_folder_and_in_process():
-    """Quick: two sites, one question. All carriers, and faults, are below; `test_flower` has the quickest."""
-    scenario, _, folder = load_scenario("wdbc")
-    sites = msgspec.structs.replace(scenario.data.sites, fractions={"north": 0.5, "south": 0.5})
-    data = msgspec.structs.replace(scenario.data, sites=sites)
-    scenario = msgspec.structs.replace(scenario, noise_seed=7, curators=(), data=data)
-    records = load_records(scenario, folder)
-    with stage_of("folder") as stage:
-        by_folder = run_repeat(scenario, records, 0, stage=stage)
-    assert bodies_of(by_folder) == bodies_of(run_repeat(scenario, records, 0))
-    spent = {name: ledger.account.total_spent for name, ledger in by_folder.ledgers.items()}
-    assert spent == dict.fromkeys(by_folder.sites, 1)
-
-
-@pytest.mark.parametrize("carrier", ["process", pytest.param("folder", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("fault", ["refuse", "vanish"])
-def test_a_learner_for_all_or_none_spends_nothing_where_one_site_does_not_accept(carrier, fault):
-    """As a scenario says it; over a folder, too. The other learner's study goes on without that site."""
+def test_a_learner_for_all_or_none_spends_nothing_where_one_site_does_not_accept(fault):
+    """As a scenario says it. The other learner's study goes on without that site."""
     scenario, _, folder = load_scenario("wdbc")
     sites = msgspec.structs.replace(scenario.data.sites, fractions={"north": 0.5, "south": 0.5})
     data = msgspec.structs.replace(scenario.data, sites=sites)
@@ -96,8 +80,7 @@ def test_a_learner_for_all_or_none_spends_nothing_where_one_site_does_not_accept
     parts = LearnerScenario(name="parts", options={"networks": False})
     faults = (Fault(curator="south", kind=fault, round=0),)
     scenario = msgspec.structs.replace(scenario, curators=(), data=data, learners=(whole, parts), faults=faults)
-    with stage_of(carrier) as stage:
-        repeat = run_repeat(scenario, load_records(scenario, folder), 0, stage=stage)
+    repeat = run_repeat(scenario, load_records(scenario, folder), 0)
     first, second = repeat.outcomes
     assert "for all curators or none" in first.failure
     assert f"south: {first.study.fate('south')}" in first.failure
@@ -109,23 +92,14 @@ def test_a_learner_for_all_or_none_spends_nothing_where_one_site_does_not_accept
     assert all(ledger.account.total_reserved == 0 for ledger in repeat.ledgers.values())
 
 
-def bodies_of(repeat):
-    found = {}
-    for name, session in repeat.outcomes[0].study.sessions.items():
-        messages = [open_envelope(data)[1] for data in session.transcript.envelopes]
-        found[name] = [message.body for message in messages if isinstance(message, Release)]
-    assert all(found.values())
-    return found
-
-
 def test_an_unknown_carrier_is_named():
-    with pytest.raises(ConfigurationError, match=r"no carrier 'rays'.*process, ray, folder, deploy"), stage_of("rays"):
+    with pytest.raises(ConfigurationError, match=r"no carrier 'rays'.*process, ray, deploy"), stage_of("rays"):
         pass
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("faults", [False, True], ids=["all is well", "with faults"])
-@pytest.mark.parametrize("carrier", ["ray", "folder", "deploy"])
+@pytest.mark.parametrize("carrier", ["ray", "deploy"])
 def test_the_same_releases_over_every_carrier(made, carrier, faults):
     text = seeded(faults=faults)
     expected = release_bodies(made("process", text))
@@ -134,7 +108,7 @@ def test_the_same_releases_over_every_carrier(made, carrier, faults):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("carrier", ["ray", "folder", "deploy"])
+@pytest.mark.parametrize("carrier", ["ray", "deploy"])
 def test_the_same_secure_sums_over_every_carrier(made, carrier):
     text = SECURE + "validate = 1\n" + FAULTS + '[[curators]]\nname = "*"\ncap = 3\n'
     expected, found = (json.loads((made(name, text) / "report.json").read_bytes()) for name in ("process", carrier))
@@ -146,7 +120,7 @@ def test_the_same_secure_sums_over_every_carrier(made, carrier):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("carrier", ["ray", "folder", "deploy"])
+@pytest.mark.parametrize("carrier", ["ray", "deploy"])
 def test_a_run_over_any_carrier_is_proven_says_its_carrier_and_is_run_again_by_it(made, carrier):
     run = made(carrier, seeded(faults=True))
     done = subprocess.run(

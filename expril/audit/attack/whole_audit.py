@@ -22,10 +22,8 @@ from expril.audit.attack.studies.attacks import ATTACKS, attack_study, to_play
 from expril.audit.attack.zumel_game import play_blog
 from expril.audit.kinds.exact import colluder_losses
 from expril.audit.results import AuditPart, AuditResult, as_object, decode_result
-from simulations.campaign.runner import Computed, run_tasks, says_nothing
-from simulations.campaign.spread import installed
+from simulations.campaign.runner import Computed, Progress, installed, run_tasks, says_nothing
 from simulations.campaign.store import Store, is_held, read_settings
-from simulations.campaign.workers import Progress
 
 FALSE_ALARMS = 0.05
 """Chance that an audit of correct software finds a violation anywhere, at most."""
