@@ -267,7 +267,10 @@ def run_batches(
         settings: that it begins with.
         kind: of the cells.
         batches: the keys that the file has -> the missing work.
-        compute: as of `run_tasks`, as are the following.
+        compute: as of `run_tasks`.
+        jobs: likewise.
+        progress: likewise.
+        finish: likewise.
 
     Returns:
         What could not be computed.
