@@ -15,16 +15,15 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from curator_node.ledger.acts import hand_over
-from curator_node.ledger.storing import Row
-from expril.audit.witness.holding import hold
-from expril.audit.witness.keeping import MemoryState
-from expril.audit.witness.witnessing import EquivocationError, witness
 
 from benchmarks.common import Result, at_least, at_most
 from curator_node.ledger import Caps, Ledger, Reservation, StudyKey, memory_ledger
+from curator_node.ledger.book import hand_over
 from curator_node.ledger.branches import position_at
 from curator_node.ledger.sealing import Sealer
+from curator_node.ledger.store import Row
+from expril.audit.recompute.receipts import hold_checkpoints
+from expril.audit.witness import EquivocationError, MemoryState, witness
 from protocol.envelopes import SigningKey, open_receipt, seal_receipt
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.kinds import QUERY_KINDS
@@ -302,7 +301,7 @@ def _audited(
     hashes, bodies, curators = shown.hashes, shown.bodies, shown.curators
     seen = {f"{place}/{size}": held for place, one in enumerate(witnesses) for size, held in one.seen.items()}
     signed = {f"{place}/{size}": text for place, one in enumerate(witnesses) for size, text in one.signed.items()}
-    findings = hold(hashes, curators, signed, witnesses=[one.key.public for one in witnesses])
+    findings = hold_checkpoints(hashes, curators, signed, witnesses=[one.key.public for one in witnesses])
     strangers = [receipt for receipt, _ in receipts if not _in_ledger(receipt, hashes, curators)]
     truth = [*seen.values(), *(held for _, held in receipts)]
     return Outcome(
