@@ -49,7 +49,7 @@ def study(  # noqa: PLR0913, PLR0917 - the options of a command
     A killed run goes on with the same command. Without --full it takes at most two minutes on two cores.
     """
     folder = out / name
-    with plain_errors(part="simulations", kept=KEPT.format(folder)):
+    with plain_errors(part="simulations", on_interrupt=KEPT.format(folder)):
         from expril.report.provenance import cores
         from expril.report.terminal import as_terminal
         from lab.studies import STUDIES, load_study

@@ -132,20 +132,20 @@ PAPER = "paper_ratio"
 
 def headline(result: AuditResult) -> str:
     """The answer in one sentence."""
-    broken = [one for one in result.kinds if one.violation]
+    broken = [row for row in result.kinds if row.violation]
     if broken:
-        names = ", ".join(one.kind for one in broken)
+        names = ", ".join(row.kind for row in broken)
         return f"{count(len(broken), 'release')} gave away more than claimed: {names}"
-    if any(not one.holds for one in result.studies):
+    if any(not row.holds for row in result.studies):
         return "An attack on whole studies gained more than the claimed epsilon allows"
-    if any(not one.reaches for one in result.studies):
+    if any(not row.reaches for row in result.studies):
         return "This audit proves nothing: an attack on whole studies gained less than theory gives it"
-    if any(not one.holds for one in result.colluders):
+    if any(not row.holds for row in result.colluders):
         return "A sum over sites loses more than is claimed while as few collude as it assumes"
-    if any(not one.passed for one in result.checks):
-        failed = ", ".join(one.name for one in result.checks if not one.passed)
+    if any(not row.passed for row in result.checks):
+        failed = ", ".join(row.name for row in result.checks if not row.passed)
         return f"No release gave away more than claimed, but a check failed: {failed}"
-    if any(not one.caught for one in result.controls):
+    if any(not row.caught for row in result.controls):
         return "This audit proves nothing: it missed a mechanism that is broken on purpose"
     if not result.kinds:
         return "No release was attacked, so nothing is said of any"
@@ -157,46 +157,46 @@ QUICK = "This was a quick look with few draws, and it may miss much: run a whole
 
 def summary(result: AuditResult) -> tuple[str, ...]:
     """The sentences under the headline: what was done, and how sure that is."""
-    told = [QUICK] if result.quick else []
+    sentences = [QUICK] if result.quick else []
     if result.kinds:
-        draws = min(one.attack.draws for one in result.kinds)
-        told.append(
+        draws = min(row.attack.draws for row in result.kinds)
+        sentences.append(
             f"{count(len(result.kinds), 'kind')} of release answered {draws:,} times on each of two data sets that "
             "differ by one person's records, by the software and with the noise that are installed here."
         )
-        share = max(of_claim(one.attack.claimed, one.attack.lower_bound) for one in result.kinds)
-        told.append(
+        share = max(of_claim(row.attack.claimed, row.attack.lower_bound) for row in result.kinds)
+        sentences.append(
             f"The strongest attack reached {100 * min(share, 1e6):.0f} % of the loss that is claimed; above 100 % "
             "would be a violation."
         )
-    caught = sum(one.caught for one in result.controls)
+    caught = sum(row.caught for row in result.controls)
     if result.controls:
-        told.append(
+        sentences.append(
             f"Of {len(result.controls)} mechanisms that are broken on purpose, {caught} were caught"
             f"{': this audit notices such faults.' if caught == len(result.controls) else '.'}"
         )
-    told.append(
+    sentences.append(
         f"An audit of correct software like this one raises a false alarm in at most {100 * result.false_alarm:g} of "
         "100 cases."
     )
-    return tuple(told)
+    return tuple(sentences)
 
 
 def in_order(controls: Sequence[ControlResult]) -> list[ControlResult]:
     """What was missed first, then the paper's printed mechanism, then the others as they came."""
-    return sorted(controls, key=lambda one: (one.caught, not one.name.startswith(PAPER)))
+    return sorted(controls, key=lambda control: (control.caught, not control.name.startswith(PAPER)))
 
 
 def paper_control(controls: Sequence[ControlResult]) -> ControlResult | None:
     """The control that shows the paper's mechanism best: one that was caught, with one record in the bin."""
-    ours = [one for one in controls if one.name.startswith(PAPER)]
+    ours = [control for control in controls if control.name.startswith(PAPER)]
     return min(
         ours,
-        key=lambda one: (
-            not one.caught,
-            not one.name.endswith("1"),
-            one.truth == "infinite",
-            -of_claim(one.attack.claimed, one.attack.lower_bound),
+        key=lambda control: (
+            not control.caught,
+            not control.name.endswith("1"),
+            control.truth == "infinite",
+            -of_claim(control.attack.claimed, control.attack.lower_bound),
         ),
         default=None,
     )
@@ -218,7 +218,7 @@ def share(value: float) -> str:
     return f"{100 * value:.3g} %"
 
 
-def told(attack: Attack) -> str:
+def attack_sentence(attack: Attack) -> str:
     """What the attack did, one sentence."""
     more, fewer = attack.shares
     return (
@@ -250,11 +250,11 @@ class SpentRow(NamedTuple):
 def rows_of(result: Recomputed) -> list[SpentRow]:
     """A row for each curator; repeats that spent alike share one. What contradicts has rows of its own."""
     alike: dict[tuple[str, str, str, str], int] = {}
-    for one in result.sums:
-        if not one.learner and not one.version:
-            name = one.curator.rpartition(", repeat ")[0] or one.curator
-            told = (name, one.unit, written(one.claimed), written(one.at_most))
-            alike[told] = alike.get(told, 0) + 1
+    for total in result.sums:
+        if not total.learner and not total.version:
+            name = total.curator.rpartition(", repeat ")[0] or total.curator
+            spending = (name, total.unit, written(total.claimed), written(total.at_most))
+            alike[spending] = alike.get(spending, 0) + 1
     wrong = [*result.wrong, *result.unread]
     rows = [SpentRow(text.partition(": ")[0], "–", "–", "–", text, True) for text in wrong]
     for (name, unit, claimed, spent), repeats in alike.items():
@@ -380,7 +380,7 @@ def _kinds(kinds: Sequence[KindResult]) -> list[Section]:
         Drawing(
             picture(row.attack.spread, row.attack.shares),
             row.kind,
-            f"{row.attack.neighbours}. Event: {row.attack.event}. {told(row.attack)} "
+            f"{row.attack.neighbours}. Event: {row.attack.event}. {attack_sentence(row.attack)} "
             f"{count(row.searched, 'pair')} of neighbours tried.",
         )
         for row in kinds
@@ -391,7 +391,7 @@ def _kinds(kinds: Sequence[KindResult]) -> list[Section]:
         Section(title, [Text(_GIVEN_AWAY), legend, Table.of(title, columns, kinds)]),
         Section(
             "What was seen on either side",
-            [Legend(_SIDES, [("event c0", "in the event")]), Grid([[one] for one in pictures])],
+            [Legend(_SIDES, [("event c0", "in the event")]), Grid([[drawing] for drawing in pictures])],
             PAGE,
         ),
     ]
@@ -400,7 +400,7 @@ def _kinds(kinds: Sequence[KindResult]) -> list[Section]:
 def _controls(controls: Sequence[ControlResult]) -> list[Section]:
     if not controls:
         return []
-    axis = ratio_axis(one.attack for one in controls)
+    axis = ratio_axis(control.attack for control in controls)
 
     def verdict(row: ControlResult) -> Cell:
         return _verdict(not row.caught, "MISSED", "caught", row.fault)
@@ -422,7 +422,7 @@ def _controls(controls: Sequence[ControlResult]) -> list[Section]:
         *_paper(controls),
         Legend([Key(1, False, "proven at least, in units of the claim, logarithmic")], [("solid", "claimed")]),
         Table.of(title, columns, controls),
-        Grid([[one] for one in pictures], 4),
+        Grid([[drawing] for drawing in pictures], 4),
     ]
     return [Section(title, blocks)]
 
@@ -445,7 +445,7 @@ def _paper(controls: Sequence[ControlResult]) -> list[Block]:
     return [
         Heading("The mechanism that the paper prints"),
         Facts(facts),
-        Text(f"{paper.fault} {told(paper.attack)}"),
+        Text(f"{paper.fault} {attack_sentence(paper.attack)}"),
         Drawing(picture(paper_law(), height=260), caption=note),
         Legend(sides),
     ]
@@ -467,12 +467,12 @@ def _colluders(rows: Sequence[ColluderLoss]) -> Section:
 
 
 def _checks(checks: Sequence[Check]) -> Section:
-    def found(row: Check) -> Cell:
-        return Cell(row.found, under=f"{row.question} False alarms: {row.false_alarm:.2g}. {row.power}")
+    def finding_cell(row: Check) -> Cell:
+        return Cell(row.finding, under=f"{row.question} False alarms: {row.false_alarm:.2g}. {row.power}")
 
     columns: list[Column[Check]] = [
         Column("check", lambda row: spaced(row.name), names=True),
-        Column("found", found, wraps=True),
+        Column("found", finding_cell, wraps=True),
         Column("verdict", lambda row: _verdict(not row.passed, "FAILED", "passed")),
     ]
     return Section("Checks", [Table.of("Checks", columns, checks)] if checks else [])
@@ -500,34 +500,39 @@ def _studies(studies: Sequence[StudyAttack]) -> Section:
 
 def _gains(studies: Sequence[StudyAttack]) -> list[Charts]:
     """Gain against epsilon, a line an attack on what is protected; levels for what nothing protects."""
-    protected = [one for one in studies if one.epsilon != "none"]
+    protected = [study for study in studies if study.epsilon != "none"]
     if not protected:
         return []
-    epsilons = sorted({one.epsilon for one in protected}, key=parse_rational)
+    epsilons = sorted({study.epsilon for study in protected}, key=parse_rational)
     bare = Axis(-0.25, max(0.25, len(epsilons) - 0.75), (), 9.0, 97.0)
     axis = Axis(
         bare.low, bare.high, tuple(Tick(text, bare.at(n), n) for n, text in enumerate(epsilons)), bare.left, bare.right
     )
-    names = list(dict.fromkeys(one.attack for one in protected))
-    bounds = {one.epsilon: one.bound for one in protected}
+    names = list(dict.fromkeys(study.attack for study in protected))
+    bounds = {study.epsilon: study.bound for study in protected}
     places = [
         Place(n, bounds[text], (bounds[text],) * 2, f"{bounds[text]:.3f} at most") for n, text in enumerate(epsilons)
     ]
     series = [Series(Key(len(names), True, "bound"), places)]
     for index, name in enumerate(names):
-        own = [one for one in protected if one.attack == name]
-        own = sorted(own, key=lambda one: epsilons.index(one.epsilon))
-        drawn = [
-            Place(epsilons.index(one.epsilon), one.gain, one.interval, f"{one.gain:.3f} at epsilon {one.epsilon}")
-            for one in own
+        attack_rows = [study for study in protected if study.attack == name]
+        attack_rows = sorted(attack_rows, key=lambda study: epsilons.index(study.epsilon))
+        places_of_attack = [
+            Place(
+                epsilons.index(study.epsilon),
+                study.gain,
+                study.interval,
+                f"{study.gain:.3f} at epsilon {study.epsilon}",
+            )
+            for study in attack_rows
         ]
-        series.append(Series(Key(index, False, spaced(name)), drawn))
-    free = [one for one in studies if one.epsilon == "none"][:3]
+        series.append(Series(Key(index, False, spaced(name)), places_of_attack))
+    free = [study for study in studies if study.epsilon == "none"][:3]
     levels = [
-        Level("unprotected", one.gain, f"{spaced(one.attack)}, {one.target}: {one.gain:.2f}", named=True)
-        for one in free
+        Level("unprotected", study.gain, f"{spaced(study.attack)}, {study.target}: {study.gain:.2f}", named=True)
+        for study in free
     ]
-    low = min(0.0, *(one.interval[0] for one in protected))
+    low = min(0.0, *(study.interval[0] for study in protected))
     chart = line_chart(
         "Gain of attacks on whole studies against epsilon",
         series,
@@ -537,7 +542,7 @@ def _gains(studies: Sequence[StudyAttack]) -> list[Charts]:
         levels=levels,
         across="epsilon",
     )
-    return [Charts([chart], [one.key for one in [*series[1:], series[0]]], columns=1, size=0.8)]
+    return [Charts([chart], [line.key for line in [*series[1:], series[0]]], columns=1, size=0.8)]
 
 
 def _game(game: BlogGame) -> Section:
@@ -559,8 +564,8 @@ def _game(game: BlogGame) -> Section:
         for hollow, pairs in ((True, game.expected_above), (False, game.above))
     ]
     across = "epsilon, logarithmic"
-    high = max((place.value for one in gaps for place in one.places), default=1.0)
-    low = min((place.value for one in gaps for place in one.places), default=0.0)
+    high = max((place.value for series in gaps for place in series.places), default=1.0)
+    low = min((place.value for series in gaps for place in series.places), default=0.0)
     stage = Stage(make_axis(min(0.0, low), max(1.0, high), _STEPS), _HEIGHT)
     shares = Stage(make_axis(0.0, 1.0, (0.2,)), _HEIGHT)
     gap_chart = line_chart("The gap that is left", gaps, axis, (), stage=stage, across=across)
@@ -569,7 +574,7 @@ def _game(game: BlogGame) -> Section:
     note = (
         "Dashed: by the law. The smaller epsilon is, the more alike the two sides are, and the less the mean is worth."
     )
-    keys = [one.key for one in [*gaps, *above]]
+    keys = [line.key for line in [*gaps, *above]]
     return Section(
         "The game, explained",
         [

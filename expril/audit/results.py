@@ -100,7 +100,7 @@ class Check(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     Attributes:
         name: short, with underscores.
         question: what is asked, one sentence.
-        found: what was measured, one sentence, with numbers.
+        finding: what was measured, one sentence, with numbers.
         false_alarm: chance that a correct mechanism fails it.
         power: (what would be noticed, with which chance), in words.
         passed: whether all is in order.
@@ -108,7 +108,7 @@ class Check(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     name: str
     question: str
-    found: str
+    finding: str = msgspec.field(name="found")
     false_alarm: float
     power: str
     passed: bool
@@ -233,18 +233,18 @@ class AuditResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     @classmethod
     def of(cls, results: Iterable[AuditPart], **more: Any) -> "AuditResult":
         """An audit of these results, in their order; each check by its name once, and as failed if it failed once."""
-        found = list(results)
+        parts = list(results)
         checks: dict[str, Check] = {}
-        for one in found:
-            if isinstance(one, Check) and (one.name not in checks or (checks[one.name].passed and not one.passed)):
-                checks[one.name] = one
+        for part in parts:
+            if isinstance(part, Check) and (part.name not in checks or (checks[part.name].passed and not part.passed)):
+                checks[part.name] = part
         return cls(
-            kinds=tuple(one for one in found if isinstance(one, KindResult)),
-            controls=tuple(one for one in found if isinstance(one, ControlResult)),
+            kinds=tuple(part for part in parts if isinstance(part, KindResult)),
+            controls=tuple(part for part in parts if isinstance(part, ControlResult)),
             checks=tuple(checks.values()),
-            studies=tuple(one for one in found if isinstance(one, StudyAttack)),
-            colluders=tuple(one for one in found if isinstance(one, ColluderLoss)),
-            blog=next((one for one in found if isinstance(one, BlogGame)), None),
+            studies=tuple(part for part in parts if isinstance(part, StudyAttack)),
+            colluders=tuple(part for part in parts if isinstance(part, ColluderLoss)),
+            blog=next((part for part in parts if isinstance(part, BlogGame)), None),
             **more,
         )
 
@@ -257,7 +257,7 @@ class AuditResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     @property
     def quick(self) -> bool:
         """Whether a release was attacked with fewer draws than an audit has that may be relied on."""
-        return any(one.attack.draws < whole_draws(one.kind, DRAWS) for one in self.kinds)
+        return any(row.attack.draws < whole_draws(row.kind, DRAWS) for row in self.kinds)
 
     @property
     def passed(self) -> bool:
@@ -267,11 +267,11 @@ class AuditResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         over sites that loses more than is claimed while no more collude than it assumes.
         """
         return (
-            not any(one.violation for one in self.kinds)
-            and all(one.caught for one in self.controls)
-            and all(one.passed for one in self.checks)
-            and all(one.holds and one.reaches for one in self.studies)
-            and all(one.holds for one in self.colluders)
+            not any(row.violation for row in self.kinds)
+            and all(row.caught for row in self.controls)
+            and all(row.passed for row in self.checks)
+            and all(row.holds and row.reaches for row in self.studies)
+            and all(row.holds for row in self.colluders)
         )
 
 
@@ -293,8 +293,8 @@ def as_object(result: AuditResult, *, created: str = "", pictures: bool = True) 
     """
     plain = _finite(msgspec.to_builtins(result))
     if not pictures:
-        for one in (*plain["kinds"], *plain["controls"]):
-            del one["attack"]["spread"]
+        for row in (*plain["kinds"], *plain["controls"]):
+            del row["attack"]["spread"]
         if plain["blog"]:
             del plain["blog"]["spreads"]
     return {
@@ -302,8 +302,8 @@ def as_object(result: AuditResult, *, created: str = "", pictures: bool = True) 
         "created": created,
         "passed": result.passed,
         **plain,
-        "kinds": [_lifted(one, _OF_KINDS) for one in plain["kinds"]],
-        "controls": [_lifted(one, _OF_CONTROLS) for one in plain["controls"]],
+        "kinds": [_lifted(row, _OF_KINDS) for row in plain["kinds"]],
+        "controls": [_lifted(row, _OF_CONTROLS) for row in plain["controls"]],
     }
 
 
@@ -331,15 +331,15 @@ def decode_result(data: bytes) -> tuple[AuditResult, str]:
         ConfigurationError: they hold no audit.
     """
     try:
-        told = msgspec.json.decode(data)
-        if not isinstance(told, dict) or told.pop("format", None) != FORMAT:
+        fields = msgspec.json.decode(data)
+        if not isinstance(fields, dict) or fields.pop("format", None) != FORMAT:
             raise ConfigurationError(f"its format is not {FORMAT!r}")
-        created, passed = told.pop("created"), told.pop("passed")
-        for one in (*told["kinds"], *told["controls"]):
+        created, passed = fields.pop("created"), fields.pop("passed")
+        for row in (*fields["kinds"], *fields["controls"]):
             for name in ("claimed", "lower_bound"):
-                if one.pop(name) != one["attack"][name]:
+                if row.pop(name) != row["attack"][name]:
                     raise ConfigurationError(f"it says two things of {name}")
-        result = msgspec.convert(_numbers(told), AuditResult)
+        result = msgspec.convert(_numbers(fields), AuditResult)
     except (msgspec.DecodeError, KeyError, TypeError, AttributeError, RecursionError, UnicodeDecodeError) as error:
         raise ConfigurationError(printable(str(error), 200)) from None
     if passed != result.passed:
@@ -347,17 +347,17 @@ def decode_result(data: bytes) -> tuple[AuditResult, str]:
     return result, str(created)
 
 
-def _lifted(one: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    every = {**one, **{name: one["attack"][name] for name in ("claimed", "lower_bound")}}
-    return {**{name: every[name] for name in names}, **{name: every[name] for name in one if name not in names}}
+def _lifted(row: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    every = {**row, **{name: row["attack"][name] for name in ("claimed", "lower_bound")}}
+    return {**{name: every[name] for name in names}, **{name: every[name] for name in row if name not in names}}
 
 
 def _finite(value: Any) -> Any:
     """JSON has no infinity: an end of an event that is none is written as text."""
     if isinstance(value, dict):
-        return {name: _finite(each) for name, each in value.items()}
+        return {name: _finite(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
+        return [_finite(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value
@@ -367,10 +367,10 @@ def _numbers(value: Any) -> Any:
     """Inverse of `_finite`."""
     if isinstance(value, dict):
         return {
-            name: each if name in _TEXTS and isinstance(each, str) else _numbers(each) for name, each in value.items()
+            name: item if name in _TEXTS and isinstance(item, str) else _numbers(item) for name, item in value.items()
         }
     if isinstance(value, list):
-        return [_numbers(each) for each in value]
+        return [_numbers(item) for item in value]
     return float(value) if value in ("inf", "-inf") else value
 
 

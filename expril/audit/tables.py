@@ -23,8 +23,8 @@ def verdict(result: Recomputed) -> str:
         return f"Not proven: {len(result.wrong)} of these things do not fit."
     if not result.sums:
         return "Nothing was proven: no study was read."
-    left = len(result.unproven) + len(result.unwitnessed)
-    rest = f" What is left open is said in {left} line{'s' if left > 1 else ''}." if left else ""
+    open_points = len(result.unproven) + len(result.unwitnessed)
+    rest = f" What is left open is said in {open_points} line{'s' if open_points > 1 else ''}." if open_points else ""
     return f"Proven: every signature, entry and sum fits.{rest}"
 
 
@@ -43,17 +43,17 @@ def transcript_table(proof: RunProof) -> Written:
     """What each transcript of a run proves, under which curator's key, and how many do."""
     keys, rows = {} if proof.index is None else proof.index.keys(), []
     for item in proof.transcripts:
-        told: tuple[object, ...] = ("", "", "", "")
+        proven: tuple[object, ...] = ("", "", "", "")
         if item.proof is not None:
             spent = _spent(item.proof.epsilon_spent, item.proof.epsilon_at_most)
-            told = (written(item.proof.epsilon_claimed), spent, item.proof.releases, item.proof.state)
+            proven = (written(item.proof.epsilon_claimed), spent, item.proof.releases, item.proof.state)
         entry = item.entry
         key = keys.get(("curator", entry.curator, entry.repeat))
         names = (printable(entry.learner), printable(entry.curator), key.hex()[:8] if key else "?")
-        rows.append((entry.repeat, *names, item.verdict, *told, item.ledger))
+        rows.append((entry.repeat, *names, item.verdict, *proven, item.ledger))
     headings = ("repeat", "learner", "curator", "key", "verdict", "claimed", "spent", "releases", "study", "ledger")
     counted = Counter(item.verdict for item in proof.transcripts)
-    note = f"{len(rows)} transcripts: " + ", ".join(f"{count} {what}" for what, count in counted.items())
+    note = f"{len(rows)} transcripts: " + ", ".join(f"{count} {verdict}" for verdict, count in counted.items())
     return text_table(str(proof.folder), headings, rows, note=note)
 
 
@@ -61,13 +61,13 @@ def ledger_table(proof: RunProof) -> Written:
     """What each ledger of a run proves."""
     rows = [
         (
-            printable(kept.entry.file),
-            kept.entry.key[:8],
-            kept.verdict,
-            kept.entry.entries,
-            "?" if kept.spent is None else written(kept.spent),
+            printable(ledger.entry.file),
+            ledger.entry.key[:8],
+            ledger.verdict,
+            ledger.entry.entries,
+            "?" if ledger.spent is None else written(ledger.spent),
         )
-        for kept in proof.ledgers
+        for ledger in proof.ledgers
     ]
     return text_table("", ("ledger", "key", "verdict", "entries", "spent over all learners"), rows)
 
@@ -75,18 +75,18 @@ def ledger_table(proof: RunProof) -> Written:
 def sum_table(result: Recomputed) -> Written:
     """What was claimed and spent, by curator, learner, version of the records and privacy unit."""
     rows = []
-    for one in result.sums:
-        records = one.version[:8] if len(one.version) == 2 * NAME_BYTES else one.version
-        names = (one.curator, one.unit, one.learner or "all learners")
+    for total in result.sums:
+        records = total.version[:8] if len(total.version) == 2 * NAME_BYTES else total.version
+        names = (total.curator, total.unit, total.learner or "all learners")
         row = (
             *map(printable, names),
             records or "all",
-            written(one.claimed),
-            _spent(one.spent, one.at_most),
-            INFINITE if one.integral is None else written(one.integral),
-            _loss(one),
+            written(total.claimed),
+            _spent(total.spent, total.at_most),
+            INFINITE if total.integral is None else written(total.integral),
+            _loss(total),
         )
-        rows.append(row if one.learner or one.version else strong(*row))
+        rows.append(row if total.learner or total.version else strong(*row))
     headings = ("curator", "privacy unit", "learner", "records", "claimed", "spent", "integral", "(epsilon, delta)")
     note = "\n".join((*_unit_lines(result), *_conditions(result)))
     return text_table("epsilon, recomputed", headings, rows, note=note)
@@ -98,16 +98,16 @@ def _spent(least: Fraction, most: Fraction) -> str:
 
 def _unit_lines(result: Recomputed) -> Iterator[str]:
     """What one unit may have lost at several curators; where there are several runs or repeats, in which."""
-    found: dict[str, list[str]] = {}
-    for one in result.units:
-        if len(one.curators) > 1:
+    worlds_by_text: dict[str, list[str]] = {}
+    for unit in result.units:
+        if len(unit.curators) > 1:
             text = (
-                f"{one.unit or 'units'}, all learners: {written(one.apart)} at one curator at most, "
-                f"{written(one.shared)} over all {len(one.curators)}"
+                f"{unit.unit or 'units'}, all learners: {written(unit.apart)} at one curator at most, "
+                f"{written(unit.shared)} over all {len(unit.curators)}"
             )
-            found.setdefault(text, []).append(one.world)
-    several = len({world for worlds in found.values() for world in worlds}) > 1
-    for text, worlds in found.items():
+            worlds_by_text.setdefault(text, []).append(unit.world)
+    several = len({world for worlds in worlds_by_text.values() for world in worlds}) > 1
+    for text, worlds in worlds_by_text.items():
         yield f"{_listed(worlds)}: {text}" if several else text
 
 
@@ -126,18 +126,18 @@ def _listed(worlds: Sequence[str]) -> str:
 
 def _conditions(result: Recomputed) -> Iterator[str]:
     """What of the sums over all learners holds on a condition, at which curators."""
-    found: dict[str, list[str]] = {}
-    for one in result.sums:
-        for proviso, amount in () if one.learner or one.version else one.provisos.items():
-            found.setdefault(proviso, []).append(
-                f"{written(amount)} of {written(one.spent)} at {printable(one.curator)}"
+    places_by_proviso: dict[str, list[str]] = {}
+    for total in result.sums:
+        for proviso, amount in () if total.learner or total.version else total.provisos.items():
+            places_by_proviso.setdefault(proviso, []).append(
+                f"{written(amount)} of {written(total.spent)} at {printable(total.curator)}"
             )
-    for proviso, where in found.items():
+    for proviso, where in places_by_proviso.items():
         yield f"on a condition: {', '.join(where)}: {proviso}"
 
 
-def _loss(one: Sum) -> str:
-    return "" if one.loss is None else f"({one.loss.epsilon:.4f}, {one.loss.delta:.2g})"
+def _loss(total: Sum) -> str:
+    return "" if total.loss is None else f"({total.loss.epsilon:.4f}, {total.loss.delta:.2g})"
 
 
 def mechanism_tables(
@@ -146,41 +146,41 @@ def mechanism_tables(
     """What is shipped, what is broken on purpose, and what has no two neighbours."""
     shipped = [
         (
-            *(one.kind, one.attack.claimed, f"{one.attack.lower_bound:.4f}"),
-            "-" if one.exact is None else f"{one.exact:.9g}",
-            one.searched,
-            Cell(f"violation {one.verdict}", tone="bad") if one.violation else one.verdict,
+            *(row.kind, row.attack.claimed, f"{row.attack.lower_bound:.4f}"),
+            "-" if row.exact is None else f"{row.exact:.9g}",
+            row.searched,
+            Cell(f"violation {row.verdict}", tone="bad") if row.violation else row.verdict,
         )
-        for one in kinds
+        for row in kinds
     ]
     headings = ("kind", "claimed", "proven by draws", "exact", "pairs searched", "verdict")
     yield text_table("Installed kinds", headings, shipped, wraps=["verdict"])
     if controls:
         broken = [
             (
-                *(one.name, one.attack.claimed, one.truth, f"{one.attack.lower_bound:.4f}"),
-                judged(one.caught, "yes", "NO"),
-                one.fault,
+                *(row.name, row.attack.claimed, row.truth, f"{row.attack.lower_bound:.4f}"),
+                judged(row.caught, "yes", "NO"),
+                row.fault,
             )
-            for one in controls
+            for row in controls
         ]
         headings = ("control", "claimed", "true", "proven by draws", "caught", "what is wrong")
         yield text_table("Broken on purpose", headings, broken, wraps=["what is wrong"])
-    passed = [(check.name, judged(check.passed, "yes", "NO"), check.found) for check in checks]
+    passed = [(check.name, judged(check.passed, "yes", "NO"), check.finding) for check in checks]
     yield text_table("Checks", ("check", "passed", "found"), passed, wraps=["found"])
 
 
-def attacks_table(found: Sequence[StudyAttack], records: str) -> Table[StudyAttack]:
+def attacks_table(attacks: Sequence[StudyAttack], records: str) -> Table[StudyAttack]:
     """Attacks on whole studies: one row an attack."""
     columns: list[Column[StudyAttack]] = [
         *attributes("attack"),
-        Column("on", lambda one: one.target),
-        Column("epsilon", lambda one: one.epsilon, number=True),
-        Column("games", lambda one: one.trials, number=True),
-        Column("gain", lambda one: f"{one.gain:.4f}", number=True),
-        Column("95 %", lambda one: "{:.3f} to {:.3f}".format(*one.interval), number=True),
-        Column("theory", lambda one: "" if one.expected is None else f"{one.expected:.4f}", number=True),
-        Column("bound", lambda one: f"{one.bound:.4f}", number=True),
-        Column("", lambda one: "above" if not one.holds else "ok" if one.reaches else "short"),
+        Column("on", lambda attack: attack.target),
+        Column("epsilon", lambda attack: attack.epsilon, number=True),
+        Column("games", lambda attack: attack.trials, number=True),
+        Column("gain", lambda attack: f"{attack.gain:.4f}", number=True),
+        Column("95 %", lambda attack: "{:.3f} to {:.3f}".format(*attack.interval), number=True),
+        Column("theory", lambda attack: "" if attack.expected is None else f"{attack.expected:.4f}", number=True),
+        Column("bound", lambda attack: f"{attack.bound:.4f}", number=True),
+        Column("", lambda attack: "above" if not attack.holds else "ok" if attack.reaches else "short"),
     ]
-    return Table.of(f"Attacks on whole studies, {records} records", columns, found)
+    return Table.of(f"Attacks on whole studies, {records} records", columns, attacks)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from expril.commands import cards  # noqa: F401 - its commands register themselves, as do some below
-from expril.commands.auditor import attacks, audit_app, evidence, package, transcript_app  # noqa: F401
+from expril.commands.auditor import audit_app, audit_run, transcript_app
 from expril.commands.learner import learner_app, quote
 from expril.commands.researcher import report, scenarios, simulate
 from expril.commands.steward import learners  # noqa: F401
@@ -25,7 +25,7 @@ app = typer.Typer(
 )
 for command in (simulate, quote, scenarios, keys, report):
     app.command()(command)
-app.command("verify", hidden=True)(evidence.audit_run)
+app.command("verify", hidden=True)(audit_run)
 app.add_typer(audit_app, name="audit")
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(curator_app, name="curator")

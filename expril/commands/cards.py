@@ -37,9 +37,9 @@ def learner_card(
         from curator_node.key_files import read_key
         from protocol.identity import write_identity
 
-        own = read_key(key)
-        card = drafted("learner", name, organisation, contact, own.public, valid_days)
-        hand_out(card, write_identity(card, own), out)
+        signing_key = read_key(key)
+        card = drafted("learner", name, organisation, contact, signing_key.public, valid_days)
+        hand_out(card, write_identity(card, signing_key), out)
 
 
 @learner_app.command("rotate")
@@ -51,21 +51,21 @@ def learner_rotate(
     out: Out = None,
 ) -> None:
     """Make a new key, and its card with the old key's word that the new one takes its place. Not after a leak."""
-    with plain_errors(kept="a new key that was written stays; remove it before you try again"):
+    with plain_errors(on_interrupt="a new key that was written stays; remove it before you try again"):
         import msgspec
 
         from curator_node.key_files import read_key, write_key
         from protocol.identity import MOST_SUCCESSIONS, succession, write_identity
 
-        old, before, now = read_key(key), read_card(card), int(time.time())
-        if before.key != old.public or before.role != "learner":
+        old_key, old_card, now = read_key(key), read_card(card), int(time.time())
+        if old_card.key != old_key.public or old_card.role != "learner":
             raise ConfigurationError(f"{card} is not the card of the learner's key {key}")
         write_key(new)
-        own = read_key(new)
-        chain = (*before.successions, succession(old, own.public, "learner", now))[-MOST_SUCCESSIONS:]
+        new_key = read_key(new)
+        chain = (*old_card.successions, succession(old_key, new_key.public, "learner", now))[-MOST_SUCCESSIONS:]
         until = now + valid_days * DAY if valid_days else 0
-        after = msgspec.structs.replace(before, key=own.public, issued=now, until=until, successions=chain)
-        hand_out(after, write_identity(after, own), out)
+        new_card = msgspec.structs.replace(old_card, key=new_key.public, issued=now, until=until, successions=chain)
+        hand_out(new_card, write_identity(new_card, new_key), out)
 
 
 @curator_app.command("card")
@@ -85,8 +85,8 @@ def curator_card(
 
         named = name or read_policy_of(folder, kinds=None).name
         draft = drafted("curator", named, organisation, contact, bytes(32), valid_days)
-        card, own = keyring.curator_card(folder, draft)
-        hand_out(card, write_identity(card, own), out)
+        card, signing_key = keyring.curator_card(folder, draft)
+        hand_out(card, write_identity(card, signing_key), out)
 
 
 def drafted(role: "Role", name: str, organisation: str, contact: str, key: bytes, valid_days: int) -> "IdentityCard":

@@ -67,9 +67,9 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
         from learner_node.study.doubts import doubts_about, require_confirmed
         from protocol.rationals import parse_rational
 
-        asked = [parse_rational(item.strip()) for item in epsilons.split(",")]
+        requested = [parse_rational(item.strip()) for item in epsilons.split(",")]
         if not large_epsilon:
-            require_confirmed(asked, how="--large-epsilon")
+            require_confirmed(requested, how="--large-epsilon")
         with bars(json_) as tick:
             tick("reading records", 0, 1)
             from simulations.scenario import load_scenario
@@ -99,11 +99,11 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
             prevalence=prevalence,
             best_auc=best_auc,
         )
-        together = asdict(request.together)
-        told = doubts_about(request.options, records=len(request.source), curators=request.sites, **together)
-        say("warning", *quoted.doubts, *told)
+        pooled = asdict(request.together)
+        warnings = doubts_about(request.options, records=len(request.source), curators=request.sites, **pooled)
+        say("warning", *quoted.doubts, *warnings)
         with bars(json_) as tick, threadpool_limits(1):
-            rows = quoting.run(request, asked, problems=problems, seed=seed, tick=tick)
+            rows = quoting.run(request, requested, problems=problems, seed=seed, tick=tick)
         if json_:
             print_json(quoting.as_object(request, rows))
             return
@@ -113,7 +113,7 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
 @learner_app.command("init")
 def learner_init(folder: Annotated[Path, typer.Argument(help="Where to make it.")]) -> None:
     """Make a learner's folder: a signing key and a STUDY.toml to fill in. Never overwrites anything."""
-    with plain_errors(part="learner", kept="what was made so far is kept; remove it before you try again"):
+    with plain_errors(part="learner", on_interrupt="what was made so far is kept; remove it before you try again"):
         from curator_node.key_files import write_key
         from expril.files import write_new
         from learner_node.study_file import TEMPLATE
@@ -162,14 +162,14 @@ def learner_run(
     Exit status: 0 done; 2 not done, or nothing was learned; 3 a reply or a steward's word is awaited: the same command
     goes on.
     """
-    with plain_errors(part="learner", kept=GOES_ON):
+    with plain_errors(part="learner", on_interrupt=GOES_ON):
         how = _How(superlink, ca, secret, folder, wait, tuple(without or ()))
         target = out or path.parent / "result"
-        told = _run(path, target, how, again=again, quiet=json_)
+        summary = _run(path, target, how, again=again, quiet=json_)
         if json_:
-            print_json({**told, "folder": str(target)})
+            print_json({**summary, "folder": str(target)})
         else:
-            _show(told, target)
+            _show(summary, target)
 
 
 def _run(path: Path, target: Path, how: _How, *, again: bool, quiet: bool) -> dict[str, Any]:
@@ -195,24 +195,24 @@ def _run(path: Path, target: Path, how: _How, *, again: bool, quiet: bool) -> di
         dropouts=study.dropouts,
     ):
         say("warning", doubt)
-    kept = Kept(**read, version=version("expril"), finished=_now())
+    result = Kept(**read, version=version("expril"), finished=_now())
     receipts = path.parent / study.receipts
     with ExitStack() as stack:
         stack.enter_context(threadpool_limits(1))  # so that a seed gives the same digits, however many cores are free
-        journal = stack.enter_context(_journal(path, target, kept, again=again))
+        journal = stack.enter_context(_journal(path, target, result, again=again))
         if journal.resumed and not quiet:
             say("study", "going on with what was asked before")
-        carrier = _carrier(study, kept, path, how, stack, quiet=quiet)
+        carrier = _carrier(study, result, path, how, stack, quiet=quiet)
         try:
             finding = run_study(
                 study,
-                kept.source,
-                curators=kept.curators,
-                key=kept.key,
+                result.source,
+                curators=result.curators,
+                key=result.key,
                 journal=journal,
                 carrier=carrier,
-                progress=lambda what, done, total: (
-                    None if quiet or done == total else say("study", _words(what, done, total))
+                progress=lambda stage, finished, total: (
+                    None if quiet or finished == total else say("study", _words(stage, finished, total))
                 ),
             )
         except UnfinishedError:
@@ -220,7 +220,7 @@ def _run(path: Path, target: Path, how: _How, *, again: bool, quiet: bool) -> di
         except NoCuratorError as error:
             if error.study is not None:
                 keep_receipts(receipts, [error.study])
-            most = max((error.study.spent_at_most(name) for name in kept.curators), default=0) if error.study else 0
+            most = max((error.study.spent_at_most(name) for name in result.curators), default=0) if error.study else 0
             if not most:
                 journal.forget()
                 raise NoCuratorError(f"{error}. Nothing was spent; the same command asks anew", error.study) from None
@@ -231,7 +231,7 @@ def _run(path: Path, target: Path, how: _How, *, again: bool, quiet: bool) -> di
                 journal.forget()
             raise
         keep_receipts(receipts, finding.studies)
-        return save_result(kept, finding, target)
+        return save_result(result, finding, target)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -262,7 +262,7 @@ def _now() -> int:
     return int(time.time())
 
 
-def _journal(path: Path, target: Path, kept: "Kept", *, again: bool) -> "Journal":
+def _journal(path: Path, target: Path, result: "Kept", *, again: bool) -> "Journal":
     import hashlib
 
     from learner_node.carriers.journal import Journal, Settings
@@ -270,12 +270,12 @@ def _journal(path: Path, target: Path, kept: "Kept", *, again: bool) -> "Journal
     from learner_node.result.folder import prepare_result
     from learner_node.study_file import about
 
-    with (path.parent / kept.study.source).open("rb") as file:
+    with (path.parent / result.study.source).open("rb") as file:
         source = hashlib.file_digest(file, "sha256").digest()
     settings = Settings(
-        version=kept.version,
-        about=about(kept.study, kept.curators, source, kept.key.public),
-        receipts=read_receipts(path.parent / kept.study.receipts),
+        version=result.version,
+        about=about(result.study, result.curators, source, result.key.public),
+        receipts=read_receipts(path.parent / result.study.receipts),
     )
     where = prepare_result(target)
     if again and where.exists():
@@ -283,32 +283,32 @@ def _journal(path: Path, target: Path, kept: "Kept", *, again: bool) -> "Journal
     return Journal(where, settings, clock=_now, entropy=secrets.token_bytes)
 
 
-def _carrier(study: "StudyFile", kept: "Kept", path: Path, how: _How, stack: ExitStack, *, quiet: bool) -> "Carrier":
+def _carrier(study: "StudyFile", result: "Kept", path: Path, how: _How, stack: ExitStack, *, quiet: bool) -> "Carrier":
     from learner_node.carriers.folder import FolderCarrier
     from learner_node.carriers.waiting import HeldCarrier
     from protocol.errors import ConfigurationError
     from protocol.strict_toml import suggest
 
-    def told(text: str) -> None:
+    def note(text: str) -> None:
         if not quiet:
             say("note", text)
 
     for name in how.without:
-        if name not in kept.curators:
-            raise ConfigurationError(f"--without {name}: no such curator{suggest(name, list(kept.curators))}")
-    without = [kept.curators[name] for name in how.without]
-    names = {key: name for name, key in kept.curators.items()}
-    together = study.all_or_none
-    held = partial(HeldCarrier, names=names, without=without, all_or_none=together, poll=how.wait, told=told)
+        if name not in result.curators:
+            raise ConfigurationError(f"--without {name}: no such curator{suggest(name, list(result.curators))}")
+    without = [result.curators[name] for name in how.without]
+    names = {key: name for name, key in result.curators.items()}
+    all_or_none = study.all_or_none
+    waiting = partial(HeldCarrier, names=names, without=without, all_or_none=all_or_none, poll=how.wait, told=note)
     folder = how.folder or (path.parent / study.folder if study.folder and not how.superlink else None)
     if folder is not None:
         wait = FOREVER if how.wait else study.wait_seconds
         posted = FolderCarrier(folder, names, wait=wait, without=without)
-        return held(posted, waits=lambda refusal: True)  # noqa: ARG005
-    return held(stack.enter_context(_superlink(study, kept, path, how, told)))
+        return waiting(posted, waits=lambda refusal: True)  # noqa: ARG005
+    return waiting(stack.enter_context(_superlink(study, result, path, how, note)))
 
 
-def _superlink(study: "StudyFile", kept: "Kept", path: Path, how: _How, told: Any) -> Any:
+def _superlink(study: "StudyFile", result: "Kept", path: Path, how: _How, note: Any) -> Any:
     from learner_node.carriers.superlink import SuperLinkCarrier
     from learner_node.carriers.superlink_run import SuperLinkAddress
     from protocol.errors import ConfigurationError
@@ -321,29 +321,29 @@ def _superlink(study: "StudyFile", kept: "Kept", path: Path, how: _How, told: An
         raise ConfigurationError(
             f"{path} names neither [superlink] nor a folder: write one, or use --superlink, --ca, --secret, or --folder"
         )
-    for what, file in (("secret", secret), ("CA file", ca)):
+    for label, file in (("secret", secret), ("CA file", ca)):
         if file is not None and not file.is_file():
-            raise ConfigurationError(f"no {what} {file}; ask who keeps the SuperLink {address}")
+            raise ConfigurationError(f"no {label} {file}; ask who keeps the SuperLink {address}")
     return SuperLinkCarrier(
         SuperLinkAddress(address, None if ca is None else ca.read_bytes(), secret.read_bytes()),
-        kept.key,
-        kept.curators.values(),
+        result.key,
+        result.curators.values(),
         timeout=study.timeout_seconds,
         patience=FOREVER if how.wait else study.patience_seconds,
-        told=told,
+        told=note,
     )
 
 
-def _words(what: str, done: int, total: int) -> str:
-    return f"{what}: {done + 1} of {total}" if total else what
+def _words(stage: str, finished: int, total: int) -> str:
+    return f"{stage}: {finished + 1} of {total}" if total else stage
 
 
-def _show(told: dict[str, Any], target: Path) -> None:
+def _show(summary: dict[str, Any], target: Path) -> None:
     from learner_node.result.document import spent_by
     from protocol.rationals import written
 
     lines = []
-    expected, validation = told["expected"], told["validation"]
+    expected, validation = summary["expected"], summary["validation"]
     if expected is not None:
         verdict = "beats" if expected["beats_majority"] else "is not shown to beat"
         score = f"accuracy  {expected['accuracy']:.3f} ({expected['low']:.3f} to {expected['high']:.3f})"
@@ -351,23 +351,23 @@ def _show(told: dict[str, Any], target: Path) -> None:
             f"{score}; {verdict} the majority class, {expected['majority']:.3f}",
             f"AUC       {expected['auc']:.3f} ({expected['auc_low']:.3f} to {expected['auc_high']:.3f})",
         ]
-    errors = told["expected_errors"] or {}
+    errors = summary["expected_errors"] or {}
     names = {"r2": "R²", "mean_absolute_error": "MAE"}
-    shown = {title: errors[name] for name, title in names.items() if errors.get(name) is not None}
-    shown |= {f"recall of {name}": recall for name, recall in (told["expected_recalls"] or {}).items()}
-    shown |= {f"share of {name}": share for name, share in told["shares"].items()}
-    lines += [f"{name:<9} {value:.3f} ({low:.3f} to {high:.3f})" for name, (value, low, high) in shown.items()]
+    estimates = {title: errors[name] for name, title in names.items() if errors.get(name) is not None}
+    estimates |= {f"recall of {name}": recall for name, recall in (summary["expected_recalls"] or {}).items()}
+    estimates |= {f"share of {name}": share for name, share in summary["shares"].items()}
+    lines += [f"{name:<9} {value:.3f} ({low:.3f} to {high:.3f})" for name, (value, low, high) in estimates.items()]
     if validation is not None:
         value, low, high = validation["auc"]
         lines.append(f"validated AUC {value:.3f} ({low:.3f} to {high:.3f})")
-    if told["validation_failure"]:
-        lines.append(f"the validation brought nothing: {told['validation_failure']}")
+    if summary["validation_failure"]:
+        lines.append(f"the validation brought nothing: {summary['validation_failure']}")
     lines += [
-        f"{name:<9} epsilon {spent_by(one, told['cost'])} spent"
-        + (f", at most {written(one['at_most'])}" if one["at_most"] != one["spent"] else "")
-        for name, one in told["cost"]["curators"].items()
+        f"{name:<9} epsilon {spent_by(spending, summary['cost'])} spent"
+        + (f", at most {written(spending['at_most'])}" if spending["at_most"] != spending["spent"] else "")
+        for name, spending in summary["cost"]["curators"].items()
     ]
-    lines += [f"left out  {name}: {why}" for name, why in told["left_out"].items()]
-    lines += [f"note      {told['advice']}"] if told["advice"] else []
+    lines += [f"left out  {name}: {why}" for name, why in summary["left_out"].items()]
+    lines += [f"note      {summary['advice']}"] if summary["advice"] else []
     lines.append(f"result    {target}")
     sys.stdout.write("".join(f"{line}\n" for line in lines))

@@ -12,10 +12,10 @@ from expril.commands.terminal import (
     MOST_REPEATS,
     MOST_SEED,
     WRONG,
-    By,
+    CarrierName,
     Fault,
     Json,
-    Kept,
+    KeptModels,
     LargeEpsilon,
     bars,
     plain_errors,
@@ -48,7 +48,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
     epsilon: Annotated[
         str, typer.Option(help="Of every learner, instead of its own; several, such as 0.1,0.3,1, make a curve.")
     ] = "",
-    models: Annotated[Kept, typer.Option(help="Of which repeats the models are kept.")] = Kept.first,
+    models: Annotated[KeptModels, typer.Option(help="Of which repeats the models are kept.")] = KeptModels.first,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Begin anew, although an interrupted run could go on.")
     ] = False,
@@ -56,7 +56,8 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
         Path | None, typer.Option(help="Folder that the scenario's paths start from. [the scenario file's own]")
     ] = None,
     carrier: Annotated[
-        By | None, typer.Option(help="How envelopes travel (docs/carriers.md). [process, or that of the run's folder]")
+        CarrierName | None,
+        typer.Option(help="How envelopes travel (docs/carriers.md). [process, or that of the run's folder]"),
     ] = None,
     large_epsilon: LargeEpsilon = False,
     json_: Json = False,
@@ -70,7 +71,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
     """
     making: list[UnfinishedRun] = []
     with (
-        plain_errors(part="simulations", kept=lambda: making[-1].kept if making else ""),
+        plain_errors(part="simulations", on_interrupt=lambda: making[-1].kept if making else ""),
         bars(json_) as tick,
     ):
         tick("starting", 0, 0)
@@ -79,11 +80,11 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
         from simulations.scenario import at_epsilon, read_epsilons
 
         scenario = of_newest(scenario)
-        given = {key: value for key, value in (("repeats", repeats), ("seed", seed)) if value is not None}
+        changed = {key: value for key, value in (("repeats", repeats), ("seed", seed)) if value is not None}
         epsilons = read_epsilons(epsilon) if epsilon else ()
         _require_confirmed(epsilons, large_epsilon)
         typed = Path(scenario).name if Path(scenario).is_absolute() else scenario
-        chosen = choose(scenario, given, base)
+        chosen = choose(scenario, changed, base)
         tick("starting", 1, 1)
         tick("reading the records", 0, 0)
         from simulations.doubts import doubts_of  # what is wrong in a file is told before more is loaded
@@ -98,23 +99,23 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
         from simulations.run_cells import Order
 
         # A report names no place of this machine; who goes on with a run needs them.
-        kept_models, elsewhere = "" if models is Kept.first else models.value, "" if out == RUNS else out
+        kept_models, elsewhere = "" if models is KeptModels.first else models.value, "" if out == RUNS else out
         places = {"models": kept_models, "carrier": carrier, "base": base, "out": elsewhere}
-        again = f"expril simulate {scenario}{_typed({**given, 'epsilon': epsilon, **places})}"
+        again = f"expril simulate {scenario}{_typed({**changed, 'epsilon': epsilon, **places})}"
 
-        def asked(changes: Mapping[str, int | str], command: str) -> Order:
+        def order_of(changes: Mapping[str, int | str], command: str) -> Order:
             there = choose(scenario, changes, base)
             way = _typed({"carrier": carrier})
             typed_again = readable(f"expril simulate {typed}{command}{way}{_flag(large_epsilon)}")
             return Order(there, records, typed_again, models.value, fresh, again, (carrier or there.carrier))
 
-        def run_at(told: str, where: Path) -> "tuple[RunReport, Path]":
-            changes = given | ({"epsilon": told} if told else {})
-            return run_one(asked(changes, _typed(changes)), where, making, tick, say)
+        def run_at(epsilon_text: str, where: Path) -> "tuple[RunReport, Path]":
+            changes = changed | ({"epsilon": epsilon_text} if epsilon_text else {})
+            return run_one(order_of(changes, _typed(changes)), where, making, tick, say)
 
         if len(epsilons) > 1:
-            whole = asked(given, _typed({**given, "epsilon": epsilon}))
-            reports, folder = run_epsilons(whole, epsilons, out, run_at, say)
+            order = order_of(changed, _typed({**changed, "epsilon": epsilon}))
+            reports, folder = run_epsilons(order, epsilons, out, run_at, say)
         else:
             report, folder = run_at("".join(epsilons), out)
             reports = [report]
@@ -133,8 +134,8 @@ def _show_runs(reports: "Sequence[RunReport]", folder: Path, epsilons: Sequence[
         print_json(summary_of_all(reports, epsilons, folder))
     else:
         console = wide_console(LEAST_WIDTH)
-        for shown in as_terminal(read_document(folder)):
-            console.print(shown, highlight=False, soft_wrap=not hasattr(shown, "columns"))
+        for block in as_terminal(read_document(folder)):
+            console.print(block, highlight=False, soft_wrap=not hasattr(block, "columns"))
         console.print(f"report: {folder / PAGE}", soft_wrap=True, highlight=False)
     if wrong := nothing_learned(reports, epsilons):
         tell_fault(Fault("study", wrong), as_json=False)
@@ -161,7 +162,10 @@ def _scenario_table(scenarios: "Mapping[str, Scenario]") -> "RenderableType":
 
     columns: list[Column[tuple[str, Scenario]]] = [
         Column("scenario", itemgetter(0)),
-        Column("learners", lambda item: "\n".join(f"{one.strategy} at {one.epsilon}" for one in item[1].learners)),
+        Column(
+            "learners",
+            lambda item: "\n".join(f"{learner.strategy} at {learner.epsilon}" for learner in item[1].learners),
+        ),
         Column("what it is", lambda item: " ".join(item[1].description.split()), wraps=True),
     ]
     ordered = sorted(scenarios.items(), key=lambda item: (item[0] != "wdbc", item[0]))

@@ -1,7 +1,7 @@
-"""What every command shares: errors as one clear line, JSON for machines, consoles, tables and bars.
+"""What every command shares: errors as one clear line, JSON for machines, options, consoles, tables and bars.
 
-A mistake within a command is `plain_errors`' business; what is left reaches the command's outermost layer, `Shell`:
-wrong options, interrupts, closed pipes and terminals without UTF-8.
+`plain_errors` reports mistakes within a command. `Shell`, the outermost layer, reports all others: wrong options,
+interrupts, closed pipes and terminals without UTF-8.
 """
 
 import codecs
@@ -27,17 +27,17 @@ from expril.report.terminal import rich_table
 from protocol.errors import ExprilError
 
 FAILED, WRONG, LATER, INTERRUPTED, NOBODY_READS = 1, 2, 3, 130, 141
-"""Exit statuses. `FAILED`: what was looked at is not in order. `LATER`: something is awaited, and the same command goes
-on with it. The last two are those of a process that SIGINT or SIGPIPE ended."""
+"""Exit statuses. `FAILED`: what was checked is not in order. `LATER`: a reply is awaited, and the same command goes on.
+The last two are those of a process that SIGINT or SIGPIPE ended."""
 UNFINISHED = frozenset({"unfinished", "network"})
-"""Kinds of what is no mistake, but a matter of waiting."""
+"""Kinds of faults that only need time."""
 PARTS = {
     "learner": frozenset({"jinja2", "scipy", "sklearn", "torch"}),
     "simulations": frozenset({"fastexcel", "pooch", "tomli_w", "uvloop"}),
 }
 """Extra of the package -> the modules that come with it; each extra has all of those before it."""
 FASTER = frozenset({"uvloop"})
-"""Of these, what no command needs, and what is not to be had everywhere."""
+"""Those of them that no command needs: they make it faster, and some systems lack them."""
 APART = {"ray": "ray", "dp_accounting": "audit", "jsonschema": "audit", "yaml": "audit"}
 """Module -> an extra beside these."""
 _FULL = {
@@ -53,23 +53,16 @@ _LOCKED = {
 
 
 class Fault(NamedTuple):
-    """What went wrong.
+    """What went wrong."""
 
-    Attributes:
-        kind: one word for machines; docs/errors.md lists them.
-        text: one sentence for people: what is wrong, where, what to do.
-    """
-
-    kind: str
-    text: str
+    kind: str  # one word for machines; docs/errors.md lists them
+    text: str  # one sentence for people: what is wrong, where, what to do
 
 
 def fault_of(error: Exception, *, part: str = "") -> Fault | None:
-    """What to say of an error; None where it is a fault of ours, which deserves its traceback.
+    """The fault to report for an error that ended a command; None for a bug, which deserves its traceback.
 
-    Args:
-        error: that ended a command.
-        part: the extra that the command needs, a key of `PARTS`.
+    `part` is the extra that the command needs, a key of `PARTS`.
     """
     if isinstance(error, ExprilError):
         return Fault(error.kind, str(error))
@@ -85,7 +78,7 @@ def fault_of(error: Exception, *, part: str = "") -> Fault | None:
 
 
 def require(part: str) -> None:
-    """Raise ModuleNotFoundError where a module of an extra is missing: at once, and not after the work of an hour."""
+    """Raise ModuleNotFoundError at once if a module of an extra is missing, and not after an hour's work."""
     for name, modules in PARTS.items():
         for module in sorted(modules - FASTER):
             if find_spec(module) is None:
@@ -116,8 +109,8 @@ def _missing_part(error: ModuleNotFoundError, part: str) -> Fault | None:
     )
 
 
-class Kept(StrEnum):
-    """Of which repeats models are kept; the words of `simulations.run_cells`."""
+class KeptModels(StrEnum):
+    """The repeats whose models are kept, in the words of `simulations.run_cells`."""
 
     first = "first"
     all = "all"
@@ -127,8 +120,8 @@ class Kept(StrEnum):
 Jobs = Annotated[int | None, typer.Option(min=1, help="Processes at the same time. [one per core]")]
 
 
-class By(StrEnum):
-    """By which envelopes travel; the words of `simulations.carriers`."""
+class CarrierName(StrEnum):
+    """What carries the envelopes, in the words of `simulations.carriers`."""
 
     process = "process"
     ray = "ray"
@@ -139,9 +132,9 @@ Out = Annotated[Path, typer.Option(help="Folder of results; go on where an earli
 
 
 LEAST_WIDTH = 120
-"""Columns that a table gets, whatever the terminal's width: enough for every run's."""
+"""Columns that a table gets at least, whatever the terminal's width."""
 MOST_SEED, MOST_REPEATS = 2**31 - 1, 100_000
-"""A seed that every library takes, with room for a number a run; repeats of a scenario, or runs of an experiment."""
+"""Every library takes such a seed, and there is room to add a run's number; repeats are a scenario's or a study's."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines.")]
 LargeEpsilon = Annotated[
@@ -160,17 +153,16 @@ _SUBSTITUTES = str.maketrans({"±": "+-", "²": "2", "–": "-", "—": "-", "�
 
 @contextmanager
 def plain_errors(
-    *, part: str = "", kept: str | Callable[[], str] = "nothing of this command was kept"
+    *, part: str = "", on_interrupt: str | Callable[[], str] = "nothing of this command was kept"
 ) -> Iterator[None]:
-    """A mistake of the user, a full disk or a part that is not installed is one sentence and status 2, no traceback.
+    """Report a user's mistake, a full disk or a missing part in one sentence with status 2, without a traceback.
 
     With `--json`, standard output gets {"error": the sentence, "kind": one word} instead of a result.
 
     Args:
-        part: the extra that the command needs, a key of `PARTS`, looked for first; "" for a command of every
-            installation.
-        kept: what is said where the command is interrupted; a function is asked in the end, and after an error, too,
-            where it says anything.
+        part: the extra that the command needs, a key of `PARTS`; its modules are looked for first. "" for none.
+        on_interrupt: what an interrupted command says of what it kept. A function is called at the end; after an error
+            its text, if any, is added as a note.
     """
     try:
         if part:
@@ -184,29 +176,29 @@ def plain_errors(
         if fault is None:
             raise  # a fault of ours, or of the installation
         tell_fault(fault, as_json=_wants_json())
-        if not isinstance(kept, str) and kept():
-            say("note", kept())
+        if not isinstance(on_interrupt, str) and on_interrupt():
+            say("note", on_interrupt())
         raise typer.Exit(LATER if fault.kind in UNFINISHED else WRONG) from None
     except KeyboardInterrupt:
-        told = (kept if isinstance(kept, str) else kept()) or "nothing of this command was kept"
-        tell_interrupt(told, as_json=_wants_json())
+        note = (on_interrupt if isinstance(on_interrupt, str) else on_interrupt()) or "nothing of this command was kept"
+        tell_interrupt(note, as_json=_wants_json())
         raise typer.Exit(INTERRUPTED) from None
 
 
-def say(what: str, *texts: str, style: str = "yellow") -> None:
-    """Lines for people, beside the results: on standard error, so that they are in nobody's way."""
+def say(label: str, *texts: str, style: str = "yellow") -> None:
+    """Write lines for people to standard error, apart from the results."""
     for text in texts:
-        err.print(f"[{style}]{what}[/] {escape(_plain(text))}", highlight=False, soft_wrap=True)
+        err.print(f"[{style}]{label}[/] {escape(_plain(text))}", highlight=False, soft_wrap=True)
 
 
 def exit_unless(passed: bool) -> None:
-    """End with the status of what was looked at, and is not in order."""
+    """End the command with status `FAILED` unless what was checked is in order."""
     if not passed:
         raise typer.Exit(FAILED)
 
 
 def _plain(text: str) -> str:
-    """Without control characters: a name in it may be anybody's."""
+    """The text without control characters: names in it come from anybody."""
     return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text)
 
 
@@ -216,7 +208,7 @@ def _wants_json() -> bool:
 
 
 def tell_fault(fault: Fault, *, as_json: bool) -> None:
-    """One sentence on standard error; for machines also one object on standard output."""
+    """Write one sentence to standard error; for machines also one object to standard output."""
     if fault.kind in UNFINISHED:
         say("waiting", fault.text)
     else:
@@ -225,11 +217,11 @@ def tell_fault(fault: Fault, *, as_json: bool) -> None:
         print_json({"error": fault.text, "kind": fault.kind})
 
 
-def tell_interrupt(kept: str, *, as_json: bool) -> None:
-    """As `tell_fault`, of an interrupt, and what was kept."""
-    err.print(f"interrupted; {escape(kept)}", highlight=False, soft_wrap=True)
+def tell_interrupt(note: str, *, as_json: bool) -> None:
+    """Report an interrupt as `tell_fault` reports a fault; the note says what was kept."""
+    err.print(f"interrupted; {escape(note)}", highlight=False, soft_wrap=True)
     if as_json:
-        print_json({"error": f"interrupted; {kept}", "kind": "interrupted"})
+        print_json({"error": f"interrupted; {note}", "kind": "interrupted"})
 
 
 def print_json(value: object) -> None:
@@ -248,7 +240,7 @@ def readable(text: str) -> str:
 
 
 def ignore_output() -> None:
-    """Nobody reads what is left (`expril scenarios | head -1`), so that not even the flush at the end may fail."""
+    """Discard all further output: after `expril scenarios | head -1`, not even the last flush may fail."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -260,7 +252,7 @@ def ignore_output() -> None:
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Left to `plain_errors`, which ends as a process that SIGPIPE ended does."""
+        """Leave the error to `plain_errors`, which ends with the status of SIGPIPE."""
         raise BrokenPipeError
 
 
@@ -270,38 +262,38 @@ def wide_console(least: int = LEAST_WIDTH) -> Console:
     return console if console.width >= least else _Console(width=least)
 
 
-def print_table(shown: Table[Any], least: int = LEAST_WIDTH) -> None:
-    """Print a table on standard output; see `wide_console`."""
-    wide_console(least).print(rich_table(shown))
+def print_table(table: Table[Any], least: int = LEAST_WIDTH) -> None:
+    """Print a table on standard output, at least so many columns wide."""
+    wide_console(least).print(rich_table(table))
 
 
-def refuse(told: dict[str, object], *, as_json: bool) -> NoReturn:
-    """End with what was looked at, and is refused: its key "refused" says why."""
+def refuse(outcome: dict[str, object], *, as_json: bool) -> NoReturn:
+    """End with status `FAILED`; the key "refused" of the outcome says why."""
     if as_json:
-        print_json(told)
-    say("refused", str(told["refused"]), style=BAD)
+        print_json(outcome)
+    say("refused", str(outcome["refused"]), style=BAD)
     raise typer.Exit(FAILED)
 
 
 @contextmanager
 def bars(silent: bool) -> Iterator[Tick]:
-    """A bar for each thing that is ticked; one of a single thing, ticked with a total of 0, moves until it is done."""
+    """Show a bar for each label that is ticked; one with a total of 0 moves to and fro until it is ticked with more."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-    from rich.progress import TimeRemainingColumn as Left
+    from rich.progress import TimeRemainingColumn as Remaining
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), Left())
-    with Progress(*columns, console=err, transient=True, disable=silent or not err.is_terminal) as shown:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), Remaining())
+    with Progress(*columns, console=err, transient=True, disable=silent or not err.is_terminal) as progress:
         tasks: dict[str, TaskID] = {}
         moving: set[str] = set()
 
-        def tick(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = shown.add_task(what, total=total or None)
-                moving.update({what} if not total else ())
-            if what in moving:
-                shown.update(tasks[what], visible=not total)
+        def tick(label: str, finished: int, total: int) -> None:
+            if label not in tasks:
+                tasks[label] = progress.add_task(label, total=total or None)
+                moving.update({label} if not total else ())
+            if label in moving:
+                progress.update(tasks[label], visible=not total)
             else:
-                shown.update(tasks[what], completed=done, total=total)
+                progress.update(tasks[label], completed=finished, total=total)
 
         yield tick
 
@@ -312,20 +304,20 @@ def work_bar(silent: bool) -> Iterator[WorkTick]:
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
     from rich.progress import TimeRemainingColumn as Left
 
-    left = Left(elapsed_when_finished=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), left)
+    remaining = Left(elapsed_when_finished=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), remaining)
     disable = silent or not err.is_terminal
-    with Progress(*columns, console=err, transient=True, disable=disable, speed_estimate_period=600) as shown:
-        task = shown.add_task("starting", total=None)
+    with Progress(*columns, console=err, transient=True, disable=disable, speed_estimate_period=600) as progress:
+        task = progress.add_task("starting", total=None)
 
-        def tick(what: str, done: float, total: float) -> None:
-            shown.update(task, completed=done, total=total, description=what or "computing")
+        def tick(label: str, finished: float, total: float) -> None:
+            progress.update(task, completed=finished, total=total, description=label or "computing")
 
         yield tick
 
 
 class Shell(TyperGroup):
-    """The group of all commands; whatever happens, one sentence and an exit status."""
+    """The group of all commands: whatever happens, the user gets one sentence and an exit status."""
 
     def main(
         self,
@@ -336,22 +328,22 @@ class Shell(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        """See `click.Command.main`; always ends in SystemExit, unless `standalone_mode` is off."""
-        given = sys.argv[1:] if args is None else list(args)
+        """Run as `click.Command.main` does; ends in SystemExit, unless `standalone_mode` is off."""
+        arguments = sys.argv[1:] if args is None else list(args)
         if not standalone_mode:
-            return super().main(given, prog_name, complete_var, False, windows_expand_args, **extra)
+            return super().main(arguments, prog_name, complete_var, False, windows_expand_args, **extra)
         tolerate_any_terminal()
         try:
-            status = super().main(given, prog_name, complete_var, False, windows_expand_args, **extra)
+            status = super().main(arguments, prog_name, complete_var, False, windows_expand_args, **extra)
             sys.stdout.flush()
         except click.exceptions.NoArgsIsHelpError as error:
             error.show()
             status = error.exit_code
         except click.ClickException as error:
-            tell_fault(_of_the_command_line(error), as_json="--json" in given)
+            tell_fault(_of_the_command_line(error), as_json="--json" in arguments)
             status = WRONG
         except (KeyboardInterrupt, click.Abort):
-            tell_interrupt("nothing of this command was kept", as_json="--json" in given)
+            tell_interrupt("nothing of this command was kept", as_json="--json" in arguments)
             status = INTERRUPTED
         except BrokenPipeError:
             ignore_output()
@@ -366,7 +358,7 @@ def _of_the_command_line(error: click.ClickException) -> Fault:
 
 
 def tolerate_any_terminal() -> None:
-    """A sign that the terminal or a file name's encoding lacks is written in another way, and is no error."""
+    """Write characters that the terminal's encoding lacks in another way, instead of failing."""
     codecs.register_error("expril", _substitute)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

@@ -137,7 +137,7 @@ def test_wrong_noise_fails(noise, name, monkeypatch):
     monkeypatch.setattr(calibration, "FORKED", 3)
     found = {check.name: check for check in calibrate(noise)}
     assert not found[name].passed
-    assert "No:" in found[name].found or "were the same" in found[name].found
+    assert "No:" in found[name].finding or "were the same" in found[name].finding
 
 
 def test_a_generator_that_every_process_seeds_for_itself_passes(monkeypatch):

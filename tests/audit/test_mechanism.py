@@ -327,7 +327,7 @@ def test_a_curator_that_calls_another_answerer_is_noticed(monkeypatch):
     path = AnswerPath(COUNTS, examples("counts/mass")[0])
     check = checks.sentinel("counts/mass", path.example, best_pair("counts/mass", 0).pairs[0])
     assert not check.passed
-    assert "sent: NO" in check.found
+    assert "sent: NO" in check.finding
 
 
 def test_a_curator_with_another_law_is_noticed(monkeypatch):

@@ -131,7 +131,7 @@ def test_texts_of_a_mechanism_are_shown_and_never_obeyed():
             ),
         ),
         controls=(control(HOSTILE, truth=HOSTILE, neighbours=HOSTILE),),
-        checks=(msgspec.structs.replace(check(), name=HOSTILE, found=HOSTILE, question=HOSTILE, power=HOSTILE),),
+        checks=(msgspec.structs.replace(check(), name=HOSTILE, finding=HOSTILE, question=HOSTILE, power=HOSTILE),),
         studies=(study(HOSTILE), study(HOSTILE, "none", target=HOSTILE)),
         blog=msgspec.structs.replace(blog(), spreads={HOSTILE: spread()}),
         versions={HOSTILE: HOSTILE},

@@ -132,7 +132,7 @@ def test_the_law_of_a_sum_of_shares_is_one_law(known, parts, scale, shift):
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.limits["release_kinds"][0])
 def test_every_release_kind_is_summed_at_exactly_its_claim(example):
     path = AnswerPath(ANSWERER, example)
-    found = enumerate_sum(path, search(path, drawn=example.pairs).pairs[0])
+    found = enumerate_sum(path, search(path, random_pairs=example.pairs).pairs[0])
     assert path.claimed == AnswerPath(ANSWERER, example, 3).claimed == 1
     assert found.loss == pytest.approx(1, abs=1e-9)
     assert found.by_table == pytest.approx(1, abs=1e-9)

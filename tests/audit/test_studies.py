@@ -141,7 +141,7 @@ def test_a_victim_s_range_holds_nobody_else(records):
     from protocol.record_frames import encode_frame
 
     encoded = encode_frame(table.frame, table.steward.schema)
-    alone, stretches = table.alone().cells(encoded), table.stretches().cells(encoded)
+    alone, stretches = table.isolating_bins().cells(encoded), table.stretch_bins().cells(encoded)
     assert alone[table.victims].tolist() == list(range(1, 80, 2))
     assert stretches[table.victims].tolist() == list(range(40))
     assert np.array_equal(stretches[alone < 80], alone[alone < 80] // 2)

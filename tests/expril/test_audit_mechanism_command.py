@@ -22,7 +22,7 @@ class Audit:
 
     def __init__(self, monkeypatch, *, violation=False, caught=True, passed=True):
         self.asked = []
-        check = Check(name="c", question="?", found="[all] well", false_alarm=1e-9, power="all", passed=passed)
+        check = Check(name="c", question="?", finding="[all] well", false_alarm=1e-9, power="all", passed=passed)
 
         def kind(name, *, draws):
             self.asked.append((name, draws))

@@ -66,7 +66,7 @@ def check(*, passed=True):
     return Check(
         name="calibration",
         question="Is the installed noise discrete Laplace of the scale that is asked for?",
-        found="1,000,000 draws, statistic 0.4 of the threshold.",
+        finding="1,000,000 draws, statistic 0.4 of the threshold.",
         false_alarm=1e-9,
         power="A scale wrong by 3 % is noticed with probability 0.999999.",
         passed=passed,

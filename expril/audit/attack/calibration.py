@@ -67,9 +67,9 @@ def excess_law(nonzero: int, scale: Fraction | float) -> Any:
     return stats.nbinom(nonzero, 1 - decay(scale))
 
 
-def outside(law: Any, seen: float, alarm: float) -> bool:
+def outside(law: Any, value: float, alarm: float) -> bool:
     """Whether `seen` lies in one of two tails of at most `alarm` / 2 each."""
-    return bool(law.cdf(seen) < alarm / 2 or law.sf(seen - 1) < alarm / 2)
+    return bool(law.cdf(value) < alarm / 2 or law.sf(value - 1) < alarm / 2)
 
 
 def _passes(truth: Any, law: Any, tail: float) -> float:
@@ -108,9 +108,9 @@ def _far(scale: Fraction | float) -> list[int]:
 
 def suspicious_pairs(first: Draws, second: Draws, scale: Fraction | float, alarm: float = FALSE_ALARM) -> bool:
     """Whether two rows of draws agree in sign, or are equal, too often or too rarely to be independent."""
-    both = (first != 0) & (second != 0)
-    agree = int((np.sign(first[both]) == np.sign(second[both])).sum())
-    return outside(stats.binom(int(both.sum()), 0.5), agree, alarm / 2) or outside(
+    nonzero = (first != 0) & (second != 0)
+    agree = int((np.sign(first[nonzero]) == np.sign(second[nonzero])).sum())
+    return outside(stats.binom(int(nonzero.sum()), 0.5), agree, alarm / 2) or outside(
         stats.binom(len(first), equal_chance(scale)), int((first == second).sum()), alarm / 2
     )
 
@@ -183,35 +183,35 @@ def calibrate(noise: Callable[[], NoiseSource] = OpenDPNoise) -> tuple[Check, ..
     source = noise()
     draws = {scale: _draw(source, DRAWS, scale) for scale in SCALES}
     again = {scale: _draw(source, DRAWS, scale) for scale in SCALES}
-    told = ", ".join(map(str, SCALES))
+    scales = ", ".join(map(str, SCALES))
     return (
         _check(
             "noise_scale",
-            f"Has the installed noise the stated scale, at {told}?",
+            f"Has the installed noise the stated scale, at {scales}?",
             [scale for scale in SCALES if suspicious_scale(draws[scale], scale, alarm)],
             f"a scale off by a tenth: {_most(_missed_scale(alarm))}",
         ),
         _check(
             "noise_centre",
-            f"Is it as often above 0 as below, at {told}?",
+            f"Is it as often above 0 as below, at {scales}?",
             [scale for scale in SCALES if suspicious_centre(draws[scale], alarm)],
             f"a centre off by a tenth of a scale of 30: {_most(shift_pass_probability(DRAWS, 30, 3, alarm))}",
         ),
         _check(
             "noise_tails",
-            f"Does it reach as far out as it should, at {told}?",
+            f"Does it reach as far out as it should, at {scales}?",
             [scale for scale in SCALES if suspicious_tails(draws[scale], scale, alarm)],
             f"noise that never passes five scales: {_most(max(_missed_bound(alarm)))}",
         ),
         _check(
             "noise_independent",
-            f"Are numbers up to {LAGS[-1]} places apart, and those of two calls, independent, at {told}?",
+            f"Are numbers up to {LAGS[-1]} places apart, and those of two calls, independent, at {scales}?",
             [scale for scale in SCALES if _dependent(draws[scale], again[scale], scale, alarm)],
             f"a fifth of the numbers repeated from one such place: {_most(_missed_copies(alarm))}",
         ),
         _check(
             "noise_shares",
-            f"Do the shares that {SHARED} curators draw add up to such noise, at {told}?",
+            f"Do the shares that {SHARED} curators draw add up to such noise, at {scales}?",
             [scale for scale in SCALES if _strange_shares(source, scale, alarm)],
             f"shares made for {SHARED + 1}: {_most(max(shared_pass_probability(DRAWS, s, alarm / 4) for s in SCALES))}",
         ),
@@ -231,10 +231,10 @@ def first_values(noise: Callable[[], NoiseSource] = OpenDPNoise) -> Check:
     rows = [_draw(source, FIRST_VALUES, WIDE).tolist(), *_of_forked(FORKED, noise)]
     rows += _of_fresh(FRESH) if noise is OpenDPNoise else []
     repeated = sum(
-        one == other
-        for place, mine in enumerate(rows)
-        for theirs in rows[:place]
-        for one, other in zip(mine, theirs, strict=True)
+        first == second
+        for place, values in enumerate(rows)
+        for earlier in rows[:place]
+        for first, second in zip(values, earlier, strict=True)
     )
     compared = len(rows) * (len(rows) - 1) // 2 * FIRST_VALUES
     rate = float(compared / WIDE / 2)  # P(X = Y) is below 1 / (2 scale)
@@ -242,7 +242,7 @@ def first_values(noise: Callable[[], NoiseSource] = OpenDPNoise) -> Check:
     return Check(
         name="noise_of_new_processes",
         question="Do a process and its copies, forked or fresh, begin with noise of their own?",
-        found=f"{repeated} of {compared} values were the same in two of {len(rows)} processes; {allowed} may be.",
+        finding=f"{repeated} of {compared} values were the same in two of {len(rows)} processes; {allowed} may be.",
         false_alarm=rate**2 / 2 if allowed else rate,
         power="a generator whose state is copied, or that is seeded alike: always, all its values repeat",
         passed=repeated <= allowed,
@@ -254,7 +254,7 @@ def _of_forked(number: int, noise: Callable[[], NoiseSource]) -> list[list[int]]
     if "fork" not in multiprocessing.get_all_start_methods():
         return []
     context = multiprocessing.get_context("fork")
-    found = []
+    values = []
     for _ in range(number):
         ours, theirs = context.Pipe(duplex=False)
         child = context.Process(target=_send_first, args=(theirs, noise))
@@ -263,9 +263,9 @@ def _of_forked(number: int, noise: Callable[[], NoiseSource]) -> list[list[int]]
         if not ours.poll(PATIENCE):
             child.kill()
             raise ConfigurationError("a copy of this process drew no noise within a minute; run the audit again")
-        found.append(list(ours.recv()))
+        values.append(list(ours.recv()))
         child.join()
-    return found
+    return values
 
 
 def _of_fresh(number: int) -> list[list[int]]:
@@ -307,7 +307,9 @@ def _strange_shares(source: NoiseSource, scale: Fraction, alarm: float) -> bool:
 
 def _dependent(first: Draws, second: Draws, scale: Fraction, alarm: float) -> bool:
     pairs = [(first, second), *(_apart(first, lag) for lag in LAGS)]
-    return any(suspicious_pairs(one, two, scale, alarm / len(pairs)) for one, two in pairs)
+    return any(
+        suspicious_pairs(left_draws, right_draws, scale, alarm / len(pairs)) for left_draws, right_draws in pairs
+    )
 
 
 def _apart(draws: Draws, lag: int) -> tuple[Draws, Draws]:
@@ -339,12 +341,12 @@ def _most(missed: float) -> str:
 
 
 def _check(name: str, question: str, wrong: list[Fraction], power: str) -> Check:
-    found = (
+    finding = (
         f"Yes: {DRAWS} draws at each scale fit the exact law."
         if not wrong
         else f"No: {DRAWS} draws do not fit the exact law at {', '.join(map(str, wrong))}."
     )
-    return Check(name=name, question=question, found=found, false_alarm=FALSE_ALARM, power=power, passed=not wrong)
+    return Check(name=name, question=question, finding=finding, false_alarm=FALSE_ALARM, power=power, passed=not wrong)
 
 
 CHOICES = 6_000
@@ -357,16 +359,16 @@ FAULTY = Fraction(6, 5)
 def choice_check(noise: Callable[[], NoiseSource] = OpenDPNoise) -> Check:
     """Choices among a few scores, held index by index against their chances."""
     source, stamp = noise(), Stamp("auditor", 0, 1)
-    drawn = [source.choose(SCORES, 1, LAW, stamp) for _ in range(CHOICES)]
-    found = np.bincount(drawn, minlength=len(SCORES))
+    choices = [source.choose(SCORES, 1, LAW, stamp) for _ in range(CHOICES)]
+    counts = np.bincount(choices, minlength=len(SCORES))
     least, most = _bounds()
-    strange = len(found) > len(SCORES) or bool(((found < least) | (found > most))[: len(SCORES)].any())
+    strange = len(counts) > len(SCORES) or bool(((counts < least) | (counts > most))[: len(SCORES)].any())
     missed = max(_pass_chance(LAW.scale * factor) for factor in (FAULTY, 1 / FAULTY))
-    said = "do not fit" if strange else "fit"
+    fits = "do not fit" if strange else "fit"
     return Check(
         name="noise_choice",
         question=f"Has the index of the largest noisy score the exact law, at scale {LAW.scale}?",
-        found=f"{'No' if strange else 'Yes'}: {CHOICES} choices {said} the chances of all {len(SCORES)} indices.",
+        finding=f"{'No' if strange else 'Yes'}: {CHOICES} choices {fits} the chances of all {len(SCORES)} indices.",
         false_alarm=FALSE_ALARM,
         power=f"a scale wrong by a fifth: noticed with a chance of at least 1 - {max(missed, 1e-12):.1g}",
         passed=not strange,

@@ -132,16 +132,16 @@ def one_run(
     """
     coins = np.random.default_rng(seed)
     guesses = round(canaries * GUESSED)
-    found = [_right_guesses(canaries, epsilon, guesses, coins, noise) for noise in (None, broken())]
-    bounds = [epsilon_at_least(correct, guesses, canaries, error_rate=error_rate) for correct in found]
-    said = [
+    right_counts = [_right_guesses(canaries, epsilon, guesses, coins, noise) for noise in (None, broken())]
+    bounds = [epsilon_at_least(correct, guesses, canaries, error_rate=error_rate) for correct in right_counts]
+    texts = [
         f"{bound:.3f} ({correct / guesses:.1%} of {guesses:,} guesses right)"
-        for correct, bound in zip(found, bounds, strict=True)
+        for correct, bound in zip(right_counts, bounds, strict=True)
     ]
     return Check(
         name="one_run_canaries",
         question=f"May {canaries:,} canaries in one answer be guessed better than epsilon {epsilon} allows?",
-        found=f"Epsilon is at least {said[0]}; of a curator with half the noise, at least {said[1]}.",
+        finding=f"Epsilon is at least {texts[0]}; of a curator with half the noise, at least {texts[1]}.",
         false_alarm=error_rate,
         power=_power(guesses, epsilon, error_rate),
         passed=Fraction(bounds[0]) <= epsilon < Fraction(bounds[1]),
@@ -153,9 +153,9 @@ def _power(guesses: int, epsilon: Fraction, error_rate: float) -> str:
     chances = betainc(np.maximum(counts, 1), guesses - np.maximum(counts, 1) + 1, float(expit(float(epsilon))))
     needed = int(counts[(chances <= error_rate) & (counts > 0)].min())
     larger = np.arange(float(epsilon), LARGEST, 0.01)
-    seen = betainc(needed, guesses - needed + 1, expit(larger)) >= _SEEN
+    noticed = betainc(needed, guesses - needed + 1, expit(larger)) >= _SEEN
     return (
-        f"{needed:,} right guesses of {guesses:,} are needed: a true epsilon of {larger[seen][0]:.2f}, where guesses"
+        f"{needed:,} right guesses of {guesses:,} are needed: a true epsilon of {larger[noticed][0]:.2f}, where guesses"
         f" are as good as it allows, is noticed with a probability of {_SEEN:.0%}"
     )
 

@@ -107,12 +107,12 @@ class Likelier:
             return f"{name} is one of those learned"
         columns = list(self.statistic.columns)
         values = inside[:, columns] if columns else self.statistic.of(inside)[:, None]
-        shown = [_text(value) for value in np.unique(values[:_SHOWN_OF], axis=0)[: _SHOWN + 1]]
+        examples = [_text(value) for value in np.unique(values[:_SHOWN_OF], axis=0)[: _SHOWN + 1]]
         if not self.cells.exact:
-            return f"{name} is in one of the intervals learned, as {shown[0]} is"
-        if len(shown) > _SHOWN:
-            return f"{name} is one of {int((self.scores >= self.threshold).sum())} learned, such as {shown[0]}"
-        return f"{name} is {' or '.join(shown)}"
+            return f"{name} is in one of the intervals learned, as {examples[0]} is"
+        if len(examples) > _SHOWN:
+            return f"{name} is one of {int((self.scores >= self.threshold).sum())} learned, such as {examples[0]}"
+        return f"{name} is {' or '.join(examples)}"
 
 
 Event = Between | Likelier
@@ -139,11 +139,11 @@ def loss_bound(more: int, fewer: int, draws: tuple[int, int], error_rate: float)
     Returns:
         The bound; minus infinity where the event never came under the first input.
     """
-    (first, second), each = draws, error_rate / 2
+    (first, second), tail_rate = draws, error_rate / 2
     if not more:
         return -math.inf
-    lower = float(betaincinv(more, first - more + 1, each))
-    upper = 1.0 if fewer == second else float(betainccinv(fewer + 1, second - fewer, each))
+    lower = float(betaincinv(more, first - more + 1, tail_rate))
+    upper = 1.0 if fewer == second else float(betainccinv(fewer + 1, second - fewer, tail_rate))
     return math.log(lower / upper)
 
 
@@ -165,8 +165,10 @@ def promise(
     lower = np.sin(np.maximum(np.arcsin(np.sqrt(more / draws)) - width, 0)) ** 2
     upper = np.sin(np.minimum(np.arcsin(np.sqrt(np.minimum((fewer + 1) / draws, 1))) + width, np.pi / 2)) ** 2
     bounds = np.log(np.maximum(lower, 1e-300) / upper)
-    one, two = np.maximum(more, 0.5), fewer + 1
-    errors = np.log(one / two) / np.sqrt(np.maximum(1 / one + 1 / two - 2 / draws, 1 / draws))
+    more_count, fewer_count = np.maximum(more, 0.5), fewer + 1
+    errors = np.log(more_count / fewer_count) / np.sqrt(
+        np.maximum(1 / more_count + 1 / fewer_count - 2 / draws, 1 / draws)
+    )
     return np.asarray(np.where(bounds > 0, 10 + bounds, np.minimum(errors / 100, 1)))
 
 
@@ -218,7 +220,7 @@ class _Best:
 
 
 def choose_events(
-    first: Rows, second: Rows, error_rate: float, given: Mapping[str, Function]
+    first: Rows, second: Rows, error_rate: float, own_statistics: Mapping[str, Function]
 ) -> tuple[Event | None, Event | None]:
     """One event that is likelier under the first input, and one that is likelier under the second.
 
@@ -226,14 +228,14 @@ def choose_events(
         first: (n, k) outcomes of the one input: the first half.
         second: those of the other.
         error_rate: of the whole game.
-        given: statistics that the adversary brings.
+        own_statistics: that the adversary brings.
     """
     half = len(first) // 2
     rows = np.concatenate((first, second))
     parts = np.cumsum((half, len(first) - half, half))
     best = (_Best(), _Best())
     last: tuple[Function | None, NDArray[Any]] = (None, np.empty(0))
-    for statistic in statistics_for(first[:half], second[:half], given):
+    for statistic in statistics_for(first[:half], second[:half], own_statistics):
         values = last[1] if statistic.function is last[0] else statistic.of(rows)
         last = statistic.function, values
         cells = fit_cells(values) if statistic.ordered else _frequent(values)
@@ -254,8 +256,8 @@ def _frequent(values: NDArray[Any]) -> Cells:
     """A cell for each value that came a few times at least; where all are close together, for each."""
     if values.dtype.kind == "i" and int(values.max()) - int(values.min()) < MOST_VALUES:
         return fit_cells(values)
-    found, counts = np.unique(values, return_counts=True)
-    return Cells(found[counts >= _FREQUENT], exact=True)
+    distinct, counts = np.unique(values, return_counts=True)
+    return Cells(distinct[counts >= _FREQUENT], exact=True)
 
 
 def _take_intervals(counts: _Counts, best: _Best) -> None:
@@ -267,13 +269,13 @@ def _take_intervals(counts: _Counts, best: _Best) -> None:
     weights = np.ones(2)
     if counts.statistic.learned:
         weights = np.array([0.0, counts.more.sum() / max(1.0, counts.more[:, 1].sum())])
-    one, two = _sums(more @ weights), _sums(fewer @ weights)
-    last = len(one) - 1
-    every = np.unique(np.concatenate((_crossings(one, _CUTS), _crossings(two, _CUTS), [0, last])))
-    for low, high in ((every, np.full_like(every, last)), (np.zeros_like(every), every), _pairs(one, two)):
-        inside, outside = one[high] - one[low], two[high] - two[low]
+    more_sums, fewer_sums = _sums(more @ weights), _sums(fewer @ weights)
+    last = len(more_sums) - 1
+    every = np.unique(np.concatenate((_crossings(more_sums, _CUTS), _crossings(fewer_sums, _CUTS), [0, last])))
+    for low, high in ((every, np.full_like(every, last)), (np.zeros_like(every), every), _pairs(more_sums, fewer_sums)):
+        inside, outside = more_sums[high] - more_sums[low], fewer_sums[high] - fewer_sums[low]
         _take_best(counts, best, low, high, counts.promises(inside, outside), outside=False)
-    _take_best(counts, best, low, high, counts.promises(one[-1] - inside, two[-1] - outside), outside=True)
+    _take_best(counts, best, low, high, counts.promises(more_sums[-1] - inside, fewer_sums[-1] - outside), outside=True)
 
 
 def _take_best(
@@ -290,11 +292,11 @@ def _take_best(
         return
     lowest, exact = counts.cells.lowest, counts.cells.exact
     # Ends at values that came: other cells tell nothing.
-    came = np.flatnonzero((counts.more + counts.fewer)[int(low[top]) : int(high[top])].sum(1))
-    if not len(came):
+    occupied = np.flatnonzero((counts.more + counts.fewer)[int(low[top]) : int(high[top])].sum(1))
+    if not len(occupied):
         return
-    start = int(low[top]) + (int(came[0]) if low[top] else 0)
-    end = int(low[top]) + int(came[-1]) + 1 if high[top] < len(lowest) else len(lowest)
+    start = int(low[top]) + (int(occupied[0]) if low[top] else 0)
+    end = int(low[top]) + int(occupied[-1]) + 1 if high[top] < len(lowest) else len(lowest)
     event = Between(
         counts.statistic,
         None if start == 0 else lowest[start],
@@ -335,15 +337,17 @@ def _crossings(sums: NDArray[np.float64], count: int) -> NDArray[np.int64]:
     """Places on either side of where sums cross even steps, and steps that double in both tails."""
     total = sums[-1]
     tails = LEAST * 2.0 ** np.arange(0, max(1, int(np.log2(max(total / LEAST, 2)))))
-    wanted = np.concatenate((np.linspace(0, total, count), tails, total - tails))
-    found = np.searchsorted(sums, wanted)
-    return np.unique(np.concatenate((found - 1, found)).clip(0, len(sums) - 1))
+    steps = np.concatenate((np.linspace(0, total, count), tails, total - tails))
+    places = np.searchsorted(sums, steps)
+    return np.unique(np.concatenate((places - 1, places)).clip(0, len(sums) - 1))
 
 
-def _pairs(one: NDArray[np.float64], two: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _pairs(
+    first_sums: NDArray[np.float64], second_sums: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Starts and ends of intervals."""
-    found = np.searchsorted(one + two, np.linspace(0, one[-1] + two[-1], _ENDS))
-    ends = np.unique(np.concatenate((found - 1, found, [len(one) - 1])).clip(0))
+    places = np.searchsorted(first_sums + second_sums, np.linspace(0, first_sums[-1] + second_sums[-1], _ENDS))
+    ends = np.unique(np.concatenate((places - 1, places, [len(first_sums) - 1])).clip(0))
     low, high = np.triu_indices(len(ends), 1)
     return ends[low], ends[high]
 
@@ -392,8 +396,8 @@ def play(
     judged_on = draw_both(first, second, draws - half)
     if judged_on[0].shape[1] != chosen_on[0].shape[1] or judged_on[0].dtype != chosen_on[0].dtype:
         raise ConfigurationError("outcomes change their length or type from call to call; give rows of one form")
-    found = [_judge(event, judged_on, side, error_rate / 2) for side, event in enumerate(events)]
-    bound, words, shares, event = max(found, key=lambda one: one[0])
+    proofs = [_judge(event, judged_on, side, error_rate / 2) for side, event in enumerate(events)]
+    bound, words, shares, event = max(proofs, key=lambda proof: proof[0])
     return Attack(
         claimed=claim,
         lower_bound=max(0.0, bound),
@@ -440,18 +444,18 @@ def draw_both(first: Mechanism, second: Mechanism, count: int) -> tuple[Rows, Ro
     Raises:
         ConfigurationError: as `draw`, or their lengths differ.
     """
-    one, two = (
+    first_rows, second_rows = (
         draw(first, count, "the mechanism on the first input"),
         draw(second, count, "the mechanism on the second"),
     )
-    if one.shape[1] != two.shape[1]:
+    if first_rows.shape[1] != second_rows.shape[1]:
         raise ConfigurationError(
-            f"an outcome has {one.shape[1]} numbers on the first input and {two.shape[1]} on the second;"
+            f"an outcome has {first_rows.shape[1]} numbers on the first input and {second_rows.shape[1]} on the second;"
             " give rows of one length, filled up with a number of its own"
         )
-    if one.dtype != two.dtype:
-        one, two = one.astype(np.float64), two.astype(np.float64)
-    return one, two
+    if first_rows.dtype != second_rows.dtype:
+        first_rows, second_rows = first_rows.astype(np.float64), second_rows.astype(np.float64)
+    return first_rows, second_rows
 
 
 class _Judged(NamedTuple):
@@ -480,11 +484,11 @@ def spread_of(event: Event, first: Rows, second: Rows) -> Spread:
     """Shares of the draws at each place: the number's values, or bins; of an unordered one, its learned ratio."""
     if isinstance(event, Likelier) and not event.statistic.ordered:
         axis = f"logarithm of the learned ratio of {event.statistic.name}"
-        one, two = event.score(first), event.score(second)
+        first_values, second_values = event.score(first), event.score(second)
     else:
         axis = event.statistic.name
-        one, two = event.statistic.of(first).astype(float), event.statistic.of(second).astype(float)
-    return _histogram(axis, one, two, _interval(event))
+        first_values, second_values = event.statistic.of(first).astype(float), event.statistic.of(second).astype(float)
+    return _histogram(axis, first_values, second_values, _interval(event))
 
 
 def _interval(event: Event) -> tuple[float, float] | None:
@@ -496,17 +500,17 @@ def _interval(event: Event) -> tuple[float, float] | None:
 
 
 def _histogram(
-    axis: str, one: NDArray[np.float64], two: NDArray[np.float64], interval: tuple[float, float] | None
+    axis: str, first: NDArray[np.float64], second: NDArray[np.float64], interval: tuple[float, float] | None
 ) -> Spread:
-    both = np.concatenate((one, two))
-    values = np.unique(both)
+    pooled = np.concatenate((first, second))
+    values = np.unique(pooled)
     if len(values) > MOST_PLACES:
-        low, high = np.quantile(both, (_EDGE, 1 - _EDGE))
-        edges = _edges(float(low), float(high), whole=bool((values == np.round(values)).all()))
+        low, high = np.quantile(pooled, (_EDGE, 1 - _EDGE))
+        edges = _edges(float(low), float(high), integral=bool((values == np.round(values)).all()))
         values = (edges[:-1] + edges[1:]) / 2
     else:
         edges = np.append(np.append(-np.inf, (values[:-1] + values[1:]) / 2), np.inf)
-    shares = [np.histogram(each, edges)[0] / len(each) for each in (one, two)]
+    shares = [np.histogram(values_of_side, edges)[0] / len(values_of_side) for values_of_side in (first, second)]
     places = tuple(float(f"{value:.6g}") for value in values)
     if interval is not None:
         low, high = (float(f"{end:.6g}") for end in interval)
@@ -520,10 +524,10 @@ def _histogram(
     )
 
 
-def _edges(low: float, high: float, *, whole: bool) -> NDArray[np.float64]:
+def _edges(low: float, high: float, *, integral: bool) -> NDArray[np.float64]:
     if high <= low:
         low, high = low - 0.5, high + 0.5
-    if whole:
+    if integral:
         step = max(1, int(np.ceil((high - low + 1) / MOST_PLACES)))
         return np.arange(np.floor(low) - 0.5, high + step, step)[: MOST_PLACES + 1]
     return np.linspace(low, high, MOST_PLACES + 1)
@@ -576,7 +580,7 @@ class Game:
         try:
             return np.asarray(self.mechanism(data, count))
         except Exception as error:
-            raise ConfigurationError(f"the mechanism fails on the {which} input: {_told(error)}") from error
+            raise ConfigurationError(f"the mechanism fails on the {which} input: {_error_text(error)}") from error
 
 
 def one_by_one(release: Callable[[Any], Any]) -> Callable[[Any, int], NDArray[Any]]:
@@ -593,7 +597,7 @@ def _named(name: str, function: Function) -> Function:
         try:
             values = np.asarray(function(rows))
         except Exception as error:
-            raise ConfigurationError(f"the statistic {name!r} fails: {_told(error)}") from error
+            raise ConfigurationError(f"the statistic {name!r} fails: {_error_text(error)}") from error
         if values.shape != (len(rows),) or values.dtype.kind not in "buif" or not np.isfinite(values).all():
             raise ConfigurationError(
                 f"the statistic {name!r} gives {values.dtype} of shape {values.shape} for {len(rows)} outcomes;"
@@ -604,7 +608,7 @@ def _named(name: str, function: Function) -> Function:
     return safe
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     """The error and the innermost line that it came from."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" (line {frames[-1].lineno} of {frames[-1].filename})" if frames else ""

@@ -67,12 +67,12 @@ class Cells:
         """(n,) cell of each value; m for a value in none."""
         size = len(self.lowest)
         if self.exact and _dense(self.lowest):
-            found = values - self.lowest[0]
-            return np.where((found >= 0) & (found < size), found, size).astype(np.int64)
-        found = np.searchsorted(self.lowest, values, side="right") - 1
+            places = values - self.lowest[0]
+            return np.where((places >= 0) & (places < size), places, size).astype(np.int64)
+        places = np.searchsorted(self.lowest, values, side="right") - 1
         if self.exact:
-            return np.where((found >= 0) & (self.lowest[found] == values), found, size)
-        return np.maximum(found, 0)
+            return np.where((places >= 0) & (self.lowest[places] == values), places, size)
+        return np.maximum(places, 0)
 
     def count(self, values: NDArray[Any]) -> NDArray[np.int64]:
         """(m + 1,) how many of the values are in each cell, and in none; faster than counting `of`."""
@@ -147,36 +147,36 @@ class Statistic:
         return np.asarray(np.clip(np.nan_to_num(values, nan=-LARGEST), -LARGEST, LARGEST))
 
 
-def statistics_for(first: Rows, second: Rows, given: Mapping[str, Function]) -> Iterator[Statistic]:
+def statistics_for(first: Rows, second: Rows, own_statistics: Mapping[str, Function]) -> Iterator[Statistic]:
     """All candidates, the simplest first.
 
     Args:
         first: (n, k) outcomes of the one input, to learn from.
         second: those of the other.
-        given: what the adversary knows to compute, name -> function.
+        own_statistics: what the adversary knows to compute, name -> function.
     """
-    for name, function in given.items():
+    for name, function in own_statistics.items():
         yield Statistic(name, function)
         yield Statistic(name, function, ordered=False)
     columns = first.shape[1]
     scale = np.maximum(np.abs(first.astype(float)).max(0), np.abs(second.astype(float)).max(0))
     scale = np.where(scale > 0, scale, 1.0)
-    one, two = first / scale, second / scale
-    apart = _apart(one, two)
-    ranked = np.argsort(-(np.abs(apart) + np.abs(_wider(one, two))), kind="stable").tolist()
+    first_scaled, second_scaled = first / scale, second / scale
+    apart = _apart(first_scaled, second_scaled)
+    ranked = np.argsort(-(np.abs(apart) + np.abs(_wider(first_scaled, second_scaled))), kind="stable").tolist()
     chosen = sorted(ranked[:MOST_COORDINATES])
     for column in chosen:
         yield Statistic(_name(column, columns), _column(column))
     if columns > 1:
         yield Statistic("the whole outcome", hash_rows, ordered=False, columns=tuple(range(columns)))
         summed = sorted(ranked[:MOST_SUMMED])
-        yield from _sums(one, two, scale, apart, summed)
+        yield from _sums(first_scaled, second_scaled, scale, apart, summed)
         yield Statistic("the sum of logarithms of the numbers' ratios", evidence(first, second, summed), learned=True)
         yield Statistic("the largest number", lambda rows: rows.max(1))
         yield Statistic("the smallest number", lambda rows: rows.min(1))
         yield Statistic("how many numbers equal the one before", _equal_neighbours)
         yield from _differences(first / scale.max(), second / scale.max(), chosen)
-        yield from _together(first, second, ranked)
+        yield from _joint_bins(first, second, ranked)
     for column in sorted(ranked[:MOST_PAIRS]):
         yield from _low_parts(column, columns, first.dtype.kind)
     if columns > 1 and first.dtype.kind == "f":
@@ -203,9 +203,9 @@ def _apart(first: Rows, second: Rows) -> NDArray[np.float64]:
 
 def _wider(first: Rows, second: Rows) -> NDArray[np.float64]:
     """(k,) logarithm of the variances' ratio in standard errors of normal ones."""
-    one, two = first.var(0), second.var(0)
-    floor = 1e-12 * (one + two) + 1e-300
-    return np.asarray(np.log((one + floor) / (two + floor)) * np.sqrt(len(first)) / 2)
+    first_variance, second_variance = first.var(0), second.var(0)
+    floor = 1e-12 * (first_variance + second_variance) + 1e-300
+    return np.asarray(np.log((first_variance + floor) / (second_variance + floor)) * np.sqrt(len(first)) / 2)
 
 
 def _name(column: int, columns: int) -> str:
@@ -228,12 +228,12 @@ def _sums(
     if moved.any():
         signs = np.where(moved, np.sign(apart), 0).astype(np.int64)
         yield Statistic("the sum along the numbers that moved", lambda rows: rows @ signs)
-    one, two = first[:, columns], second[:, columns]
-    within = np.cov(one, rowvar=False) + np.cov(two, rowvar=False)
+    first_rows, second_rows = first[:, columns], second[:, columns]
+    within = np.cov(first_rows, rowvar=False) + np.cov(second_rows, rowvar=False)
     ridge = 1e-9 * np.trace(within) + 1e-12
-    gap = one.mean(0) - two.mean(0)
+    gap = first_rows.mean(0) - second_rows.mean(0)
     solved = np.linalg.solve(within + ridge * np.eye(len(columns)), gap)
-    size = max(float((one @ solved).std()), abs(float(gap @ solved)) / 1000)
+    size = max(float((first_rows @ solved).std()), abs(float(gap @ solved)) / 1000)
     if size > 0:
         weights = np.zeros(len(apart))
         weights[columns] = solved / size / scale[columns]
@@ -250,12 +250,12 @@ def evidence(first: Rows, second: Rows, columns: list[int]) -> Function:
     tables: list[tuple[int, Cells, NDArray[np.float64]]] = []
     for column in columns:
         cells = fit_cells(np.concatenate((first[:, column], second[:, column])))
-        one, two = (cells.count(each[:, column]).astype(float) for each in (first, second))
-        seen = (one + two) > 0
-        chi = float(((one - two)[seen] ** 2 / (one + two)[seen]).sum())
-        freedom = int(seen.sum()) - 1
+        first_counts, second_counts = (cells.count(rows[:, column]).astype(float) for rows in (first, second))
+        occupied = (first_counts + second_counts) > 0
+        chi = float(((first_counts - second_counts)[occupied] ** 2 / (first_counts + second_counts)[occupied]).sum())
+        freedom = int(occupied.sum()) - 1
         if chi > freedom + 4 * np.sqrt(2 * freedom + 1):
-            tables.append((column, cells, np.round(np.log((one + 2) / (two + 2)), 4)))
+            tables.append((column, cells, np.round(np.log((first_counts + 2) / (second_counts + 2)), 4)))
 
     def summed(rows: Rows) -> NDArray[np.float64]:
         total = np.zeros(len(rows))
@@ -268,15 +268,15 @@ def evidence(first: Rows, second: Rows, columns: list[int]) -> Function:
 
 def _differences(first: NDArray[np.float64], second: NDArray[np.float64], chosen: list[int]) -> Iterator[Statistic]:
     """Of numbers that move apart and hardly vary, as noise was used twice, or that are related on one input only."""
-    one, two = first[:, chosen], second[:, chosen]
-    each = np.cov(one, rowvar=False), np.cov(two, rowvar=False)
-    within = each[0] + each[1]
+    first_rows, second_rows = first[:, chosen], second[:, chosen]
+    covariances = np.cov(first_rows, rowvar=False), np.cov(second_rows, rowvar=False)
+    within = covariances[0] + covariances[1]
     spread = np.diag(within)[:, None] + np.diag(within)[None, :] - 2 * within
-    means = one.mean(0) - two.mean(0)
+    means = first_rows.mean(0) - second_rows.mean(0)
     gap = (means[:, None] - means[None, :]) ** 2
     apart = gap / (np.maximum(spread, 0) + 1e-9 * np.abs(np.diag(within)).mean() + 1e-150)
     deviations = np.sqrt(np.maximum(np.diag(within), 1e-150))
-    related = np.abs(each[0] - each[1]) / np.outer(deviations, deviations)
+    related = np.abs(covariances[0] - covariances[1]) / np.outer(deviations, deviations)
     upper = np.triu_indices(len(chosen), 1)
     best = [np.argsort(-by[upper], kind="stable")[: MOST_PAIRS // 2].tolist() for by in (apart, related)]
     for pair in dict.fromkeys(best[0] + best[1]):
@@ -288,13 +288,13 @@ def _difference(a: int, b: int) -> Function:
     return lambda rows: rows[:, a] - rows[:, b]
 
 
-def _together(first: Rows, second: Rows, ranked: list[int]) -> Iterator[Statistic]:
+def _joint_bins(first: Rows, second: Rows, ranked: list[int]) -> Iterator[Statistic]:
     """Two numbers in coarse bins, side by side: those that differ most, and the first of them beside all others."""
     pairs = [*combinations(sorted(ranked[:MOST_TOGETHER]), 2)]
     pairs += [(ranked[0], other) for other in ranked[MOST_TOGETHER:MOST_BESIDE]]
     used = sorted(set(chain.from_iterable(pairs)))
-    both = np.concatenate((first, second))
-    bins = {column: _Bins(column, _coarse(both[:, column])) for column in used}
+    pooled = np.concatenate((first, second))
+    bins = {column: _Bins(column, _coarse(pooled[:, column])) for column in used}
     for a, b in pairs:
         joint = _joint(bins[a], bins[b])
         yield Statistic(f"the pair of numbers {a} and {b}", joint, ordered=False, columns=(a, b))
@@ -325,8 +325,8 @@ class _Bins:
         return self._last[1]
 
 
-def _joint(one: _Bins, two: _Bins) -> Function:
-    return lambda rows: one(rows) * two.count + two(rows)
+def _joint(first: _Bins, second: _Bins) -> Function:
+    return lambda rows: first(rows) * second.count + second(rows)
 
 
 def _low_parts(column: int, columns: int, kind: str) -> Iterator[Statistic]:
@@ -344,9 +344,9 @@ def last_bit(values: NDArray[np.float64]) -> NDArray[np.int64]:
     Noise made in floats leaves marks there: which last bits can occur depends on the exact answer (Mironov 2012).
     """
     fraction, exponent = np.frexp(values)
-    whole = np.abs(fraction * 2.0**53).astype(np.int64)
-    lowest = np.frexp((whole & -whole).astype(np.float64))[1].astype(np.int64) - 1
-    return np.asarray(np.where(whole == 0, 1100, exponent - 53 + lowest))
+    mantissa = np.abs(fraction * 2.0**53).astype(np.int64)
+    lowest = np.frexp((mantissa & -mantissa).astype(np.float64))[1].astype(np.int64) - 1
+    return np.asarray(np.where(mantissa == 0, 1100, exponent - 53 + lowest))
 
 
 def _bits(values: NDArray[np.float64]) -> NDArray[np.int64]:

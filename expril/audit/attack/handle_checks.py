@@ -84,7 +84,7 @@ class Service:
     kind: QueryKind
     kinds: Kinds
 
-    def seen(self, copies: int, times: int) -> list[Seen]:
+    def observe(self, copies: int, times: int) -> list[Seen]:
         """What signed, verified releases of the question tell, asked so many times.
 
         One study asks a curator all of it. Where a company leads, a query may end before its last turn, and so may
@@ -93,18 +93,18 @@ class Service:
         Raises:
             ConfigurationError: a curator refused.
         """
-        alone = self.example.company is None
-        sessions = self._sessions(copies, times if alone else 1)
-        found = []
+        single_study = self.example.company is None
+        sessions = self._sessions(copies, times if single_study else 1)
+        observations = []
         for query in range(times):
-            if query and not alone:
+            if query and not single_study:
                 for place, session in enumerate(sessions):
                     session.close(int(time.time()))
                     self._send(sessions, place)
                 sessions = self._sessions(copies, 1)
             answer = partial(self._answer, sessions)
-            found.append(led(self._lead(copies, query if alone else 0), answer))
-        return found
+            observations.append(led(self._lead(copies, query if single_study else 0), answer))
+        return observations
 
     def first(self) -> bytes:
         """What the first curator releases in the first turn; raises as `seen`."""
@@ -117,8 +117,8 @@ class Service:
         plan, now = Plan.of([self.example.ask(copies).planned] * times), int(time.time())
         study = secrets.token_bytes(16)
         sessions = [
-            Session(curator=one.identity, key=self.learner, study=study, kinds=self.kinds, lifetime=LIFETIME)
-            for one in self.curators
+            Session(curator=served.identity, key=self.learner, study=study, kinds=self.kinds, lifetime=LIFETIME)
+            for served in self.curators
         ]
         for place, session in enumerate(sessions):
             session.request_card(now)
@@ -151,9 +151,9 @@ def serve(example: Example, units: tuple[Unit, ...], answerers: Mapping[str, Ans
         message_seconds=LIFETIME,
     )
     served: list[Served] = []
-    for own in keys:
+    for key in keys:
         dataset, noise = held(((plain_record(example.schema),),) if served else units, example), OpenDPNoise()
-        site = assemble_site(dataset, policy, key=own, ledger=memory_ledger(own), noise=noise, answerers=answerers)
+        site = assemble_site(dataset, policy, key=key, ledger=memory_ledger(key), noise=noise, answerers=answerers)
         served.append(Served(site.identity, site.curator, dataset, noise))
     kinds = Kinds(*(answerer.kind for answerer in answerers.values()))
     return Service(tuple(served), learner, example, kinds[kind], kinds)
@@ -171,7 +171,7 @@ def path_checks(name: str, *, answerers: Mapping[str, Answerer] = ANSWERERS) -> 
     if not examples:
         return ()
     path = AnswerPath(answerer, examples[0])
-    pair = search(path, drawn=path.example.pairs or SEARCHED).pairs[0]
+    pair = search(path, random_pairs=path.example.pairs or SEARCHED).pairs[0]
     copies = min(examples[0].copies, COPIES if examples[0].company is None else ASKED // FEW_CALLS)
     law = same_law(name, replace(path, copies=copies), pair)
     return (sentinel(name, examples[0], pair, answerers), law) if name == names_of(answerer)[0] else (law,)
@@ -180,29 +180,29 @@ def path_checks(name: str, *, answerers: Mapping[str, Answerer] = ANSWERERS) -> 
 def sentinel(name: str, example: Example, pair: Neighbours, answerers: Mapping[str, Answerer] = ANSWERERS) -> Check:
     """Whether `handle` calls the registered answerer, with the curator's own records and noise, and signs its bytes."""
     kind = name.partition("/")[0]
-    planned, seen = example.ask(1).planned, []
+    planned, calls = example.ask(1).planned, []
 
     def answer(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
-        seen.append((question.turn, dataset, noise))
+        calls.append((question.turn, dataset, noise))
         return Answered(SENTINEL, answerers[kind].answer(question, dataset, noise).state)
 
     service = serve(example, pair.others, {**answerers, kind: replace(answerers[kind], answer=answer)}, kind)
     released, served = service.first(), service.curators[0]
-    own = len(seen) == 1 and seen[0][1] is served.dataset and seen[0][2] is served.noise
-    turn = bool(seen) and seen[0][0] == Turn(planned)
+    own_objects = len(calls) == 1 and calls[0][1] is served.dataset and calls[0][2] is served.noise
+    turn = bool(calls) and calls[0][0] == Turn(planned)
     default = inspect.signature(assemble_site).parameters["answerers"].default is ANSWERERS
-    passed = released == SENTINEL and own and turn and default
+    passed = released == SENTINEL and own_objects and turn and default
     facts = {
         "its bytes were signed and sent": released == SENTINEL,
-        "it was called once, for the planned turn": len(seen) == 1 and turn,
-        "it got the curator's own records and noise": own,
+        "it was called once, for the planned turn": len(calls) == 1 and turn,
+        "it got the curator's own records and noise": own_objects,
         "a site opens with the registered table": default,
     }
-    told = "; ".join(f"{what}: {'yes' if fact else 'NO'}" for what, fact in facts.items())
+    findings = "; ".join(f"{fact}: {'yes' if holds else 'NO'}" for fact, holds in facts.items())
     return Check(
         name=f"handle_calls_the_answerer_of_{kind}",
         question=f"Does a curator's `handle` call the answerer of {kind} that is registered, and sign what it returns?",
-        found=f"With a sentinel in its place: {told}.",
+        finding=f"With a sentinel in its place: {findings}.",
         false_alarm=0.0,
         power="another answerer, other records, other noise or changed bytes for the questions asked here: always",
         passed=passed,
@@ -222,7 +222,7 @@ def same_law(name: str, path: AnswerPath, pair: Neighbours) -> Check:
     total = 0
     for units in pair.both:
         service = serve(path.example, units, {kind.name: path.answerer}, kind.name)
-        handled = np.concatenate([np.hstack(seen) for seen in service.seen(path.copies, calls)])
+        handled = np.concatenate([np.hstack(observation) for observation in service.observe(path.copies, calls)])
         total += len(handled)
         direct = path.draws(units, len(handled), handled.shape[1])
         chances += _differences(handled, direct)
@@ -234,7 +234,7 @@ def same_law(name: str, path: AnswerPath, pair: Neighbours) -> Check:
         name=f"handle_has_the_law_of_{name.replace('/', '_')}",
         question=f"Do {2 * calls} signed answers of a curator to {name} have the law of its answerer's, and the copies "
         "within one release noise of their own?",
-        found=f"{total} draws through `handle` and as many of the answerer: the least of {len(chances)} chances of "
+        finding=f"{total} draws through `handle` and as many of the answerer: the least of {len(chances)} chances of "
         f"such a difference is {least:.2g}, and {alarm:.1g} is allowed.",
         false_alarm=FALSE_ALARM,
         power=f"a quartile of the answers that lies elsewhere, by a share of {_noticed(total // 2, alarm):.2g}: 0.999",
@@ -242,31 +242,31 @@ def same_law(name: str, path: AnswerPath, pair: Neighbours) -> Check:
     )
 
 
-def _differences(one: Numbers, two: Numbers) -> list[float]:
+def _differences(first: Numbers, second: Numbers) -> list[float]:
     """For each number and each quarter: how likely the two samples differ so much, both having one law."""
-    both = np.concatenate([one, two])
-    found = []
-    for column in range(both.shape[1]):
-        for level in np.unique(np.quantile(both[:, column], (0.25, 0.5, 0.75))):
-            above = both[:, column] >= level
-            found.append(_chance(int(above[: len(one)].sum()), len(both), int(above.sum()), len(one)))
-    return found
+    pooled = np.concatenate([first, second])
+    chances = []
+    for column in range(pooled.shape[1]):
+        for level in np.unique(np.quantile(pooled[:, column], (0.25, 0.5, 0.75))):
+            above = pooled[:, column] >= level
+            chances.append(_chance(int(above[: len(first)].sum()), len(pooled), int(above.sum()), len(first)))
+    return chances
 
 
 def _dependences(numbers: Numbers) -> list[float]:
     """For each number: how likely neighbours are both above the middle so often, being independent."""
-    found = []
+    chances = []
     for column in range(numbers.shape[1]):
         above = numbers[:, column] >= np.median(numbers[:, column])
         first, second = above[: len(above) // 2 * 2 : 2], above[1::2]
-        found.append(_chance(int((first & second).sum()), len(first), int(first.sum()), int(second.sum())))
-    return found
+        chances.append(_chance(int((first & second).sum()), len(first), int(first.sum()), int(second.sum())))
+    return chances
 
 
-def _chance(seen: int, total: int, marked: int, drawn: int) -> float:
+def _chance(count: int, total: int, marked: int, sample: int) -> float:
     """Two-sided chance of a hypergeometric number as far out as `seen`: twice the smaller tail, at most 1."""
-    law = stats.hypergeom(total, marked, drawn)
-    return float(min(1.0, 2 * min(law.cdf(seen), law.sf(seen - 1))))
+    law = stats.hypergeom(total, marked, sample)
+    return float(min(1.0, 2 * min(law.cdf(count), law.sf(count - 1))))
 
 
 def _noticed(draws: int, alarm: float) -> float:

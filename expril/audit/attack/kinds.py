@@ -43,7 +43,7 @@ UNDECLARED = "a level that nobody declared"
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """What a search found.
 
     Attributes:
@@ -57,22 +57,25 @@ class Found:
     tried: int
 
 
-def search(path: AnswerPath, *, seed: int = 1, keep: int = 1, drawn: int | None = None) -> Found:
+def search(path: AnswerPath, *, seed: int = 1, keep: int = 1, random_pairs: int | None = None) -> SearchResult:
     """The pairs of sets that the question's exact numbers tell apart best.
 
     Args:
         path: asks the question once a call.
         seed: of the proposals; the noise has none.
         keep: how many pairs are wanted.
-        drawn: pairs that are drawn at random, at least `keep`; None takes `DRAWN`.
+        random_pairs: how many pairs are drawn at random, at least `keep`; None takes `DRAWN`.
     """
     rng = np.random.default_rng(seed)
     values = values_of(path.example)
-    pairs = [_drawn(path.example, values, rng, index) for index in range(DRAWN if drawn is None else drawn)]
-    scored = sorted(((score_of(path, pair), -place) for place, pair in enumerate(pairs)), reverse=True)
-    ranked = [(score, pairs[-place]) for score, place in scored[:keep]]
+    pairs = [
+        _random_pair(path.example, values, rng, index)
+        for index in range(DRAWN if random_pairs is None else random_pairs)
+    ]
+    ranking = sorted(((score_of(path, pair), -place) for place, pair in enumerate(pairs)), reverse=True)
+    ranked = [(score, pairs[-place]) for score, place in ranking[:keep]]
     best, climbing = ranked[0]
-    climbed = CLIMBED if drawn is None else drawn // 2
+    climbed = CLIMBED if random_pairs is None else random_pairs // 2
     for _ in range(climbed):
         changed = _changed(climbing, values, rng)
         score = score_of(path, changed)
@@ -80,7 +83,7 @@ def search(path: AnswerPath, *, seed: int = 1, keep: int = 1, drawn: int | None 
             best, climbing = score, changed
     if best > ranked[0][0]:
         ranked.insert(0, (best, climbing))
-    return Found(tuple(pair for _, pair in ranked[:keep]), best, len(pairs) + climbed)
+    return SearchResult(tuple(pair for _, pair in ranked[:keep]), best, len(pairs) + climbed)
 
 
 def score_of(path: AnswerPath, pair: Neighbours) -> float:
@@ -92,25 +95,28 @@ def score_of(path: AnswerPath, pair: Neighbours) -> float:
     fewer, more = (_answered(path, units) for units in pair.both)
     if fewer is None or more is None:
         return 0.0 if fewer is more else math.inf
-    (first, one), (second, two) = fewer, more
-    if one.own_sampler and two.own_sampler and path.copies == 1 < path.example.copies:
+    (fewer_numbers, fewer_noise), (more_numbers, more_noise) = fewer, more
+    if fewer_noise.own_sampler and more_noise.own_sampler and path.copies == 1 < path.example.copies:
         return score_of(replace(path, copies=min(path.example.copies, SAMPLED)), pair)
-    if first.shape != second.shape:
+    if fewer_numbers.shape != more_numbers.shape:
         return math.inf
-    if one.chosen and len(one.chosen) == len(two.chosen) == first.size:
-        pairs = zip(one.chosen, two.chosen, strict=True)
-        return sum(hinted_loss(own, other, law) if law == its else math.inf for (own, law), (other, its) in pairs)
-    if one.own_sampler and path.copies > 1:
-        return _likelier(first, second)
-    return float(np.sum(np.abs(first - second) / _scales(first, one, two)))
+    if fewer_noise.chosen and len(fewer_noise.chosen) == len(more_noise.chosen) == fewer_numbers.size:
+        pairs = zip(fewer_noise.chosen, more_noise.chosen, strict=True)
+        return sum(
+            hinted_loss(scores, other_scores, law) if law == other_law else math.inf
+            for (scores, law), (other_scores, other_law) in pairs
+        )
+    if fewer_noise.own_sampler and path.copies > 1:
+        return _likelier(fewer_numbers, more_numbers)
+    return float(np.sum(np.abs(fewer_numbers - more_numbers) / _scales(fewer_numbers, fewer_noise, more_noise)))
 
 
 def _likelier(first: Numbers, second: Numbers) -> float:
     """Logarithm of the largest ratio of how often a row came on either side; few of them count as no ratio."""
     rows, places = np.unique(np.vstack([first, second]), axis=0, return_inverse=True)
     sides = np.split(places.ravel(), [len(first)])
-    one, two = (np.bincount(side, minlength=len(rows)) + FEW for side in sides)
-    return float(np.abs(np.log(one / two)).max())
+    first_counts, second_counts = (np.bincount(side, minlength=len(rows)) + FEW for side in sides)
+    return float(np.abs(np.log(first_counts / second_counts)).max())
 
 
 def _answered(path: AnswerPath, units: tuple[Unit, ...]) -> tuple[Numbers, NoNoise] | None:
@@ -121,10 +127,12 @@ def _answered(path: AnswerPath, units: tuple[Unit, ...]) -> tuple[Numbers, NoNoi
         return None
 
 
-def _scales(numbers: Numbers, one: NoNoise, two: NoNoise) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+def _scales(
+    numbers: Numbers, fewer_noise: NoNoise, more_noise: NoNoise
+) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     """Scale of the noise in each released number; 1 where numbers and draws do not match."""
-    scales = [float(law.scale) for exact, law in one.drawn if law is not None for _ in range(exact.size)]
-    same = [law for _, law in one.drawn] == [law for _, law in two.drawn]
+    scales = [float(law.scale) for exact, law in fewer_noise.drawn if law is not None for _ in range(exact.size)]
+    same = [law for _, law in fewer_noise.drawn] == [law for _, law in more_noise.drawn]
     return np.array(scales).reshape(numbers.shape) if same and len(scales) == numbers.size else np.ones(numbers.shape)
 
 
@@ -134,10 +142,10 @@ def values_of(example: Example) -> dict[str, tuple[Value, ...]]:
     values: dict[str, tuple[Value, ...]] = {}
     for attribute in schema.attributes:
         if isinstance(attribute, NumericAttribute):
-            own: tuple[Value, ...] = (*_around(attribute.lower, attribute.upper), None)
+            declared: tuple[Value, ...] = (*_around(attribute.lower, attribute.upper), None)
         else:
-            own = (*attribute.levels, UNDECLARED, None)
-        values[attribute.name] = tuple(dict.fromkeys((*own, *example.values.get(attribute.name, ()))))
+            declared = (*attribute.levels, UNDECLARED, None)
+        values[attribute.name] = tuple(dict.fromkeys((*declared, *example.values.get(attribute.name, ()))))
     labels: tuple[Value, ...] = schema.classes if schema.label_bounds is None else _around(*schema.label_bounds)
     values[schema.label] = tuple(dict.fromkeys((*labels, *example.values.get(schema.label, ()))))
     return values
@@ -149,17 +157,19 @@ def _around(lower: float, upper: float) -> tuple[float, ...]:
     return (lower, upper, (lower + upper) / 2, float(np.nextafter(lower, -math.inf)), upper + span, lower - 1e6 * span)
 
 
-def _drawn(example: Example, values: dict[str, tuple[Value, ...]], rng: np.random.Generator, index: int) -> Neighbours:
+def _random_pair(
+    example: Example, values: dict[str, tuple[Value, ...]], rng: np.random.Generator, index: int
+) -> Neighbours:
     """A pair at random: how many stay, whether they are all alike, and whether the unit is like them."""
     bound, count = example.most_records_per_unit, OTHERS[index % len(OTHERS)]
     alike, same_cell = bool(index & 4), bool(index & 8)
     unit = _unit(values, rng, int(rng.integers(1, bound + 2)) if index & 16 else bound, same=same_cell)
     if alike:
-        others: tuple[Unit, ...] = ((unit[0],),) * count
+        units: tuple[Unit, ...] = ((unit[0],),) * count
     else:
-        others = tuple(_unit(values, rng, int(rng.integers(1, bound + 1)), same=False) for _ in range(count))
+        units = tuple(_unit(values, rng, int(rng.integers(1, bound + 1)), same=False) for _ in range(count))
     about = "all alike" if alike else "scattered"
-    return Neighbours(others, unit if bound > 1 else unit[:1], about)
+    return Neighbours(units, unit if bound > 1 else unit[:1], about)
 
 
 def _unit(values: dict[str, tuple[Value, ...]], rng: np.random.Generator, size: int, *, same: bool) -> Unit:
@@ -241,22 +251,24 @@ def _claims(answerer: Answerer) -> bool:
     return kind.private(kind.limits())
 
 
-def chosen_kinds(wanted: str, answerers: Mapping[str, Answerer] = ANSWERERS) -> tuple[str, ...]:
+def chosen_kinds(selection: str, answerers: Mapping[str, Answerer] = ANSWERERS) -> tuple[str, ...]:
     """The names of a kind, of one of its things, or of "all".
 
     Raises:
         ConfigurationError: nothing of that name is registered.
     """
     names = kinds_to_audit(answerers)
-    found = tuple(name for name in names if wanted in ("all", name, name.partition("/")[0]))
-    if wanted in answerers and not found:
-        raise ConfigurationError(f"query kind {wanted!r} exists in simulations only: it is not as private as it costs")
-    if not found:
-        known = ("all", *answerers, *names)
+    chosen = tuple(name for name in names if selection in ("all", name, name.partition("/")[0]))
+    if selection in answerers and not chosen:
         raise ConfigurationError(
-            f"unknown query kind {wanted!r}{suggest(wanted, list(known))}; known: {', '.join(dict.fromkeys(known))}"
+            f"query kind {selection!r} exists in simulations only: it is not as private as it costs"
         )
-    return found
+    if not chosen:
+        known_names = list(dict.fromkeys(("all", *answerers, *names)))
+        raise ConfigurationError(
+            f"unknown query kind {selection!r}{suggest(selection, known_names)}; known: {', '.join(known_names)}"
+        )
+    return chosen
 
 
 def examples_of(name: str, answerers: Mapping[str, Answerer] = ANSWERERS) -> tuple[Answerer, tuple[Example, ...]]:
@@ -266,8 +278,8 @@ def examples_of(name: str, answerers: Mapping[str, Answerer] = ANSWERERS) -> tup
         raise ConfigurationError(f"{name!r} releases several things; audit one of them by its own name")
     kind, _, thing = name.partition("/")
     answerer = answerers[kind]
-    known = answerer.kind.numbers is not None
-    return answerer, tuple(answerer.kind.examples().get(thing, ())) if known else ()
+    has_numbers = answerer.kind.numbers is not None
+    return answerer, tuple(answerer.kind.examples().get(thing, ())) if has_numbers else ()
 
 
 def audit_kind(
@@ -306,16 +318,16 @@ def audit_kind(
         chosen = other if other.tells > CLEARLY * chosen.tells else chosen
     attack = _strongest(chosen.path, chosen.pair, draws, error_rate)
     attack = structs.replace(attack, neighbours=f"{attack.neighbours}; asked: {chosen.path.example.about}")
-    above = [one for one in candidates if one.enumerated.passes(one.path.claimed)]
-    shown = (above or [chosen])[0]
+    above = [candidate for candidate in candidates if candidate.enumerated.passes(candidate.path.claimed)]
+    reported = (above or [chosen])[0]
     violation = breaks(attack) or bool(above)
     return KindResult(
         kind=name,
         attack=attack,
-        exact=shown.enumerated.loss,
-        searched=sum(one.tried for one in candidates),
+        exact=reported.enumerated.loss,
+        searched=sum(candidate.tried for candidate in candidates),
         violation=violation,
-        verdict=_verdict(attack, shown, broken=breaks(attack), above=bool(above)),
+        verdict=_verdict(attack, reported, broken=breaks(attack), above=bool(above)),
     )
 
 
@@ -333,17 +345,17 @@ def candidate_of(path: AnswerPath, *, seed: int = 1) -> Candidate:
     Exact numbers rank the sets. Where there is no exact loss they are but a hint: there, other sets are taken if a
     short game on them proves more than is claimed.
     """
-    found = search(path, seed=seed, keep=KEPT, drawn=path.example.pairs)
-    enumerated = _enumerated(path, found.pairs[0])
-    pairs = found.pairs if enumerated.loss is None else found.pairs[:1]
+    result = search(path, seed=seed, keep=KEPT, random_pairs=path.example.pairs)
+    enumerated = _enumerated(path, result.pairs[0])
+    pairs = result.pairs if enumerated.loss is None else result.pairs[:1]
     calls = SHORT_COPIES if path.example.company is None else SHORT_GAME  # several curators' turns take their time
     few = replace(path, copies=min(path.example.copies, calls))
     short = [attack_pair(few, pair, draws=SHORT_GAME, error_rate=0.05).lower_bound for pair in pairs]
     claimed, best = float(path.claimed), int(np.argmax(short))
     best = best if short[best] > claimed else 0
-    tells = math.inf if math.isinf(found.score) else max(short[best], enumerated.loss or 0.0)
+    tells = math.inf if math.isinf(result.score) else max(short[best], enumerated.loss or 0.0)
     many = replace(path, copies=path.example.copies)
-    return Candidate(many, pairs[best], found.tried, enumerated, tells / claimed)
+    return Candidate(many, pairs[best], result.tried, enumerated, tells / claimed)
 
 
 def attack_pair(path: AnswerPath, pair: Neighbours, *, draws: int, error_rate: float) -> Attack:
@@ -362,8 +374,8 @@ def attack_pair(path: AnswerPath, pair: Neighbours, *, draws: int, error_rate: f
 
 def _enumerated(path: AnswerPath, pair: Neighbours) -> Enumerated:
     try:
-        together = path.example.company is not None and not path.answerer.kind.looks_back
-        return enumerate_sum(path, pair) if together else enumerate_loss(path, pair)
+        summed = path.example.company is not None and not path.answerer.kind.looks_back
+        return enumerate_sum(path, pair) if summed else enumerate_loss(path, pair)
     except ConfigurationError as error:  # a limit of ours
         return Enumerated(None, why_not=str(error))
     except Exception as error:  # noqa: BLE001 - an answerer that fails is the attack's to find
@@ -390,16 +402,16 @@ def _not_audited(name: str, error_rate: float, why_not: str) -> KindResult:
     return KindResult(kind=name, attack=nothing, exact=None, searched=0, violation=True, verdict=text)
 
 
-def _verdict(attack: Attack, shown: Candidate, *, broken: bool, above: bool) -> str:
-    exact, claim = shown.enumerated, float(Fraction(attack.claimed))
-    told = f"of {claim:.4g} claimed, the draws prove at least {attack.lower_bound:.4g}"
+def _verdict(attack: Attack, candidate: Candidate, *, broken: bool, above: bool) -> str:
+    exact, claim = candidate.enumerated, float(Fraction(attack.claimed))
+    bounds = f"of {claim:.4g} claimed, the draws prove at least {attack.lower_bound:.4g}"
     if broken:
-        return f"Breaks its claim: {told}."
+        return f"Breaks its claim: {bounds}."
     if above:
-        return f"Breaks its claim: enumeration gives {exact.loss:.12g} of {float(shown.path.claimed):.12g} claimed."
+        return f"Breaks its claim: enumeration gives {exact.loss:.12g} of {float(candidate.path.claimed):.12g} claimed."
     if exact.loss is None:
-        return f"Holds against this attack: {told}; it is not enumerated, since {exact.why_not}."
-    return f"Holds: {told}, and enumeration gives {exact.loss:.12g}."
+        return f"Holds against this attack: {bounds}; it is not enumerated, since {exact.why_not}."
+    return f"Holds: {bounds}, and enumeration gives {exact.loss:.12g}."
 
 
 MOST_CHARGES = 4
@@ -420,11 +432,11 @@ def attack_charges(path: AnswerPath, pair: Neighbours, *, draws: int, error_rate
     if not path.answerer.kind.looks_back:
         return ()
     width, half = path.width(pair), draws // 2
-    drawn = [path.charged_draws(units, draws, width) for units in pair.both]
-    learned = np.concatenate([charges[:half] for _, charges in drawn])
+    samples = [path.charged_draws(units, draws, width) for units in pair.both]
+    learned = np.concatenate([charges[:half] for _, charges in samples])
     values, counts = np.unique(learned, return_counts=True)
     frequent = values[np.argsort(-counts)][:MOST_CHARGES]
-    return tuple(_attack_charge(charge, drawn, half, pair, error_rate / len(frequent)) for charge in frequent)
+    return tuple(_attack_charge(charge, samples, half, pair, error_rate / len(frequent)) for charge in frequent)
 
 
 def first_broken(attacks: tuple[Attack, ...]) -> Attack | None:
@@ -434,31 +446,31 @@ def first_broken(attacks: tuple[Attack, ...]) -> Attack | None:
 
 def _attack_charge(
     charge: Fraction,
-    drawn: Sequence[tuple[Rows, NDArray[np.object_]]],
+    samples: Sequence[tuple[Rows, NDArray[np.object_]]],
     half: int,
     pair: Neighbours,
     error_rate: float,
 ) -> Attack:
     """An event is learned from this charge's answers in the first half, and counted among them in the second."""
     words, bound, shares = f"none among the answers charged {charge}", 0.0, (0.0, 0.0)
-    learned = [numbers[:half][charges[:half] == charge] for numbers, charges in drawn]
+    learned = [numbers[:half][charges[:half] == charge] for numbers, charges in samples]
     fewest = min(map(len, learned))
     events = choose_events(learned[0][:fewest], learned[1][:fewest], error_rate, {}) if fewest >= LEAST else ()
     for side, event in enumerate(events):
         if event is None:
             continue
-        held = [event.holds(numbers[half:]) & (charges[half:] == charge) for numbers, charges in drawn]
-        more, fewer = held[side], held[1 - side]
-        found = loss_bound(int(more.sum()), int(fewer.sum()), (len(more), len(fewer)), error_rate / 2)
-        if found > bound:
-            bound, shares = found, (float(more.mean()), float(fewer.mean()))
+        in_event = [event.holds(numbers[half:]) & (charges[half:] == charge) for numbers, charges in samples]
+        more, fewer = in_event[side], in_event[1 - side]
+        proven = loss_bound(int(more.sum()), int(fewer.sum()), (len(more), len(fewer)), error_rate / 2)
+        if proven > bound:
+            bound, shares = proven, (float(more.mean()), float(fewer.mean()))
             likelier = ("first", "second")[side]
             words = f"charged {charge}, and {event.words(learned[side])}: likelier under the {likelier} input"
     return Attack(
         claimed=str(charge),
         lower_bound=bound,
         error_rate=error_rate,
-        draws=len(drawn[0][0]),
+        draws=len(samples[0][0]),
         neighbours=pair.words,
         event=words,
         shares=shares,

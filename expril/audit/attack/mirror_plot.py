@@ -59,7 +59,7 @@ def mirror(spread: Spread, shares: tuple[float, float] | None = None) -> Mirror:
         ConfigurationError: a spread without two places.
     """
     edges = _edges(spread.values)
-    first, last = _shown(spread)
+    first, last = _visible_range(spread)
     bare = Axis(edges[first], edges[last + 1])
     steps = make_axis(bare.low, bare.high, _AXIS_STEPS)
     ticks = tuple(
@@ -67,19 +67,19 @@ def mirror(spread: Spread, shares: tuple[float, float] | None = None) -> Mirror:
         for tick in steps.ticks
         if bare.low <= tick.value <= bare.high
     )
-    shown = (spread.first[first : last + 1], spread.second[first : last + 1])
-    peak, cut = _peak(*shown)
+    visible = (spread.first[first : last + 1], spread.second[first : last + 1])
+    peak, cut = _peak(*visible)
     event = [_is_in(spread, value, edges[n], edges[n + 1]) for n, value in enumerate(spread.values)]
 
     def outline(heights: Sequence[float], side: int, only: Sequence[bool] | None = None) -> str:
         pieces = []
         for n in range(first, last + 1):
             if only is None or only[n]:
-                left, right = bare.place(edges[n]), bare.place(edges[n + 1])
-                if right - left < _THINNEST:
-                    left, right = (left + right - _THINNEST) / 2, (left + right + _THINNEST) / 2
+                low, high = bare.place(edges[n]), bare.place(edges[n + 1])
+                if high - low < _THINNEST:
+                    low, high = (low + high - _THINNEST) / 2, (low + high + _THINNEST) / 2
                 y = 50 - side * 47 * min(1.0, heights[n] / peak)
-                pieces.append(f"M{left:.2f} 50V{y:.2f}H{right:.2f}V50Z")
+                pieces.append(f"M{low:.2f} 50V{y:.2f}H{high:.2f}V50Z")
         return "".join(pieces)
 
     text = f"{spread.axis}: the two distributions, from {edges[first]:.4g} to {edges[last + 1]:.4g}"
@@ -109,8 +109,8 @@ def picture(spread: Spread, shares: tuple[float, float] | None = None, *, height
 def _peak(first: Sequence[float], second: Sequence[float]) -> tuple[float, bool]:
     """The share at full height, and whether some are above: where one or two bars a side would hide all others."""
     tallest = max((*first, *second, 1e-12))
-    others = max(sorted(side)[-3] if len(side) > 2 else 0.0 for side in (first, second))
-    return (2.5 * others, True) if 0 < others < _HIDDEN * tallest else (tallest, False)
+    third_tallest = max(sorted(side)[-3] if len(side) > 2 else 0.0 for side in (first, second))
+    return (2.5 * third_tallest, True) if 0 < third_tallest < _HIDDEN * tallest else (tallest, False)
 
 
 def _is_in(spread: Spread, value: float, low: float, high: float) -> bool:
@@ -130,15 +130,15 @@ def _edges(values: Sequence[float]) -> tuple[float, ...]:
     return (values[0] - (inner[0] - values[0]), *inner, values[-1] + (values[-1] - inner[-1]))
 
 
-def _shown(spread: Spread) -> tuple[int, int]:
+def _visible_range(spread: Spread) -> tuple[int, int]:
     """First and last place that are drawn."""
     heights = [max(pair) for pair in zip(spread.first, spread.second, strict=True)]
-    first, last, left, right = 0, len(heights) - 1, 0.0, 0.0
-    while first < last and left + heights[first] < _TAIL:
-        left += heights[first]
+    first, last, below, above = 0, len(heights) - 1, 0.0, 0.0
+    while first < last and below + heights[first] < _TAIL:
+        below += heights[first]
         first += 1
-    while last > first and right + heights[last] < _TAIL:
-        right += heights[last]
+    while last > first and above + heights[last] < _TAIL:
+        above += heights[last]
         last -= 1
     inside = [
         n for n, value in enumerate(spread.values) if spread.event and spread.event[0] <= value <= spread.event[1]

@@ -63,17 +63,17 @@ class Cell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         key: the name of the work.
         seconds: that it took.
-        found: an audit of this alone, as `files.as_object` writes it.
+        audit: of this alone, as `results.as_object` writes it.
     """
 
     key: str
     seconds: float
-    found: dict[str, Any]
+    audit: dict[str, Any] = msgspec.field(name="found")
 
     @property
     def result(self) -> AuditResult:
         """The audit of this alone."""
-        return decode_result(msgspec.json.encode(self.found))[0]
+        return decode_result(msgspec.json.encode(self.audit))[0]
 
 
 def audit_everything(
@@ -121,20 +121,22 @@ def play(
     start = time.perf_counter()
     with ExitStack() as stack:
         store = None if cells is None else stack.enter_context(_store(cells, {**installed(), **settings}))
-        done = {} if store is None else {str(key): cell for key, cell in store.finished.items()}
-        before = sum(cell.seconds for cell in done.values())
+        finished = {} if store is None else {str(key): cell for key, cell in store.finished.items()}
+        before = sum(cell.seconds for cell in finished.values())
 
         def keep(_attempt: Attempt, cell: Cell) -> None:
-            done[cell.key] = cell
+            finished[cell.key] = cell
             if store is not None:
                 store.add(cell)
 
-        left = sorted((one for one in attempts if one.maker not in done), key=lambda one: -one.seconds)
-        run_tasks(left, _computed, keep, jobs=workers, work=lambda one: one.seconds, progress=tick).check()
+        pending = sorted(
+            (attempt for attempt in attempts if attempt.maker not in finished), key=lambda attempt: -attempt.seconds
+        )
+        run_tasks(pending, _computed, keep, jobs=workers, work=lambda attempt: attempt.seconds, progress=tick).check()
     if cells is not None:
         cells.unlink()
     return AuditResult.of(
-        (part for one in attempts for part in done[one.maker].result.parts),
+        (part for attempt in attempts for part in finished[attempt.maker].result.parts),
         false_alarm=FALSE_ALARMS,
         seconds=round(before / workers + time.perf_counter() - start, 1),
         versions=versions(),
@@ -149,20 +151,20 @@ def _store(path: Path, settings: dict[str, object]) -> Store[Cell]:
 
 def _computed(attempt: Attempt) -> Computed[Cell]:
     start = time.perf_counter()
-    given = attempt.work()
-    found = AuditResult.of(given if isinstance(given, tuple) else (given,))
-    return Computed((Cell(attempt.maker, round(time.perf_counter() - start, 1), as_object(found)),))
+    results = attempt.work()
+    audit = AuditResult.of(results if isinstance(results, tuple) else (results,))
+    return Computed((Cell(attempt.maker, round(time.perf_counter() - start, 1), as_object(audit)),))
 
 
 def versions() -> dict[str, str]:
     """Of this software, of Python and of what the noise comes from."""
-    found = {"python": platform.python_version()}
+    versions_by_name = {"python": platform.python_version()}
     for library in LIBRARIES:
         try:
-            found[library] = version(library)
+            versions_by_name[library] = version(library)
         except PackageNotFoundError:
-            found[library] = "absent"
-    return found
+            versions_by_name[library] = "absent"
+    return versions_by_name
 
 
 def tasks_of(*, draws: int, quick: bool) -> list[Attempt]:

@@ -52,7 +52,7 @@ def play_blog(
     generator = np.random.default_rng(seed)
     gaps, above, bounds = [], [], []
     for epsilon in epsilons:
-        zeros, ones = (_means(each, 1 / (NUMBERS * epsilon), rounds, generator) for each in (_ZEROS, _WITH_ONE))
+        zeros, ones = (_means(numbers, 1 / (NUMBERS * epsilon), rounds, generator) for numbers in (_ZEROS, _WITH_ONE))
         counts = int((zeros >= THRESHOLD).sum()), int((ones >= THRESHOLD).sum())
         spread = np.sqrt((zeros.var() + ones.var()) / 2)
         gaps.append(float((ones.mean() - zeros.mean()) / spread))
@@ -84,8 +84,10 @@ def _means(
 
 def _bound(zeros: int, ones: int, rounds: int, error_rate: float) -> float:
     """Of both directions: "at least 1/200" is likelier with the one, and "below" without."""
-    draws, each = (rounds, rounds), error_rate / 2
-    return max(0.0, loss_bound(ones, zeros, draws, each), loss_bound(rounds - zeros, rounds - ones, draws, each))
+    draws, tail_rate = (rounds, rounds), error_rate / 2
+    return max(
+        0.0, loss_bound(ones, zeros, draws, tail_rate), loss_bound(rounds - zeros, rounds - ones, draws, tail_rate)
+    )
 
 
 def _figure(sigma: float, generator: np.random.Generator) -> Spread:
@@ -96,8 +98,8 @@ def _figure(sigma: float, generator: np.random.Generator) -> Spread:
     # The threshold is an edge, so that the event is whole bins; five sigma hold all but 1 % of the answers.
     width = 10 * sigma / _BINS
     edges = THRESHOLD + width * np.arange(-_BINS // 2, _BINS // 2 + 1)
-    answers = [_means(each, sigma, _FIGURE_DRAWS, generator) for each in (_ZEROS, _WITH_ONE)]
-    shares = [np.histogram(each, edges)[0] / _FIGURE_DRAWS for each in answers]
+    answers = [_means(numbers, sigma, _FIGURE_DRAWS, generator) for numbers in (_ZEROS, _WITH_ONE)]
+    shares = [np.histogram(numbers, edges)[0] / _FIGURE_DRAWS for numbers in answers]
     return Spread(
         axis=axis,
         values=tuple(float(f"{value:.6g}") for value in (edges[:-1] + edges[1:]) / 2),

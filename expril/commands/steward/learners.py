@@ -53,25 +53,25 @@ def curator_enrol(
         from curator_node.steward.enrolment import plan_enrolment
         from protocol.identity import compare_fingerprints, same_fingerprint
 
-        shown, now = read_card(card), int(time.time())
-        _tell(("card", _described(shown)), ("fingerprint", shown.fingerprint))
-        planned = plan_enrolment(folder, shown, now=now, name=name, cap=cap, overlap=overlap * DAY, add=add)
+        identity, now = read_card(card), int(time.time())
+        _tell(("card", _described(identity)), ("fingerprint", identity.fingerprint))
+        planned = plan_enrolment(folder, identity, now=now, name=name, cap=cap, overlap=overlap * DAY, add=add)
         with open_desk(folder, ledger) as desk:
-            spent = desk.ledger.account.spent_by(shown.key, planned.learner.name)
+            spent = desk.ledger.account.spent_by(identity.key, planned.learner.name)
             _tell(
                 ("enrolled as", planned.learner.name),
                 ("cap", f"{planned.learner.cap}, of which {spent} is spent"),
                 ("it may", _may_learn(desk, planned.learner.cap)),
                 ("old key", f"may sign until {planned.ends.until:%Y-%m-%d %H:%M} UTC" if planned.ends else ""),
             )
-            told = fingerprint or typer.prompt("fingerprint, as its holder reads it out to you")
-            sys.stdout.write(compare_fingerprints(told, shown.fingerprint))
-            if not same_fingerprint(told, shown.fingerprint):
+            spoken = fingerprint or typer.prompt("fingerprint, as its holder reads it out to you")
+            sys.stdout.write(compare_fingerprints(spoken, identity.fingerprint))
+            if not same_fingerprint(spoken, identity.fingerprint):
                 raise ConfigurationError(
                     "that is another fingerprint: have it read out once more, and if it stays so, the card is not its "
                     "holder's; nothing was changed"
                 )
-            desk.ledger.enrol(shown.key, planned.learner.name, now)
+            desk.ledger.enrol(identity.key, planned.learner.name, now)
             written = planned.write()
         sys.stdout.write(f"{written}\n")
 
@@ -87,7 +87,7 @@ def curator_revoke(
         from curator_node.steward.enrolment import revoke
 
         ended = revoke(folder, name, now=int(time.time()), key=key)
-        sys.stdout.write("".join(f"revoked {each}\n" for each in ended) or "revoked before\n")
+        sys.stdout.write("".join(f"revoked {key_hex}\n" for key_hex in ended) or "revoked before\n")
 
 
 @curator_app.command("rotate")
@@ -101,13 +101,13 @@ def curator_rotate(
     mark: Annotated[Path | None, typer.Option(help="Of the process that serves. [the site's own]")] = None,
 ) -> None:
     """Give the curator a new key; its ledger goes over to it. Stop what serves first; the same command ends a crash."""
-    with plain_errors(kept="what was begun is ended by the same command"):
+    with plain_errors(on_interrupt="what was begun is ended by the same command"):
         from curator_node.steward.desk import places_of
         from curator_node.steward.keyring import rotate
 
-        where, own = places_of(folder, ledger, mark)
+        where, own_mark = places_of(folder, ledger, mark)
         now = int(time.time())
-        public = rotate(folder, now=now, overlap=overlap * DAY, leaked=leaked, ledger=where, mark=own)
+        public = rotate(folder, now=now, overlap=overlap * DAY, leaked=leaked, ledger=where, mark=own_mark)
         sys.stdout.write(f"curator {public.hex()}\n")
 
 
@@ -123,15 +123,15 @@ def curator_learners(folder: Folder, ledger: LedgerOption = "") -> None:
 
         with open_desk(folder, ledger) as desk:
             standing, now = standing_of(desk.ledger.account, desk.policy), int(time.time())
-        rows, seen = [], set()
+        rows, listed = [], set()
         for key, learner in desk.policy.keys.items():
-            own = standing.learners[learner.name]
-            sums = (learner.name, *map(written, (own.cap, own.spent, own.reserved, own.left)))
+            budget = standing.learners[learner.name]
+            sums = (learner.name, *map(written, (budget.cap, budget.spent, budget.reserved, budget.left)))
             entries = learner.keys if isinstance(learner, EnrolledLearner) else ()
-            entry = next((each for each in entries if each.key == key.hex()), None)
-            row = ("",) * len(sums) if learner.name in seen else sums
+            entry = next((enrolled for enrolled in entries if enrolled.key == key.hex()), None)
+            row = ("",) * len(sums) if learner.name in listed else sums
             rows.append((*row, fingerprint("learner", key), _may_sign(entry, now)))
-            seen.add(learner.name)
+            listed.add(learner.name)
         headings = ("learner", "cap", "spent", "set aside", "left", "fingerprint of its key", "may sign")
         print_table(text_table("", headings, rows))
 
@@ -160,18 +160,24 @@ def curator_studies(folder: Folder, ledger: LedgerOption = "", json_: Json = Fal
             proposals = waiting(desk.ledger, desk.policy, now)
             if json_:
                 kinds, steward = _terms(desk)
-                found = [as_object(each, desk.ledger, desk.policy, steward, kinds) for each in proposals]
-                print_json({"studies": found})
+                summaries = [as_object(proposal, desk.ledger, desk.policy, steward, kinds) for proposal in proposals]
+                print_json({"studies": summaries})
                 return
             rows = []
-            for each in proposals:
+            for proposal in proposals:
                 kinds, steward = _terms(desk)
-                when = (_utc(at) for at in (each.held.received_at, each.held.expires_at))
-                cost, unreadable = readable(each, kinds, steward)
-                told = ["?"] * 4
+                when = (_utc(at) for at in (proposal.held.received_at, proposal.held.expires_at))
+                cost, unreadable = readable(proposal, kinds, steward)
+                terms = ["?"] * 4
                 if not unreadable:
-                    told = [written(cost), *short(kinds.plan_odds(each.message.plan, steward.protected))]
-                row = (each.message.study.hex()[:8], each.name or "?", *when, *told, printable(each.message.purpose))
+                    terms = [written(cost), *short(kinds.plan_odds(proposal.message.plan, steward.protected))]
+                row = (
+                    proposal.message.study.hex()[:8],
+                    proposal.name or "?",
+                    *when,
+                    *terms,
+                    printable(proposal.message.purpose),
+                )
                 rows.append(row)
         times, factors = ("since (UTC)", "until (UTC)"), ("is it there", "its label", "the rest")
         headings = ("study", "learner", *times, "epsilon", *factors, "purpose")
@@ -268,10 +274,10 @@ def _described(card: "IdentityCard") -> str:
     return f"{holder}; issued {_utc(card.issued)}, valid {end}"
 
 
-def _tell(*told: tuple[str, str]) -> None:
-    for what, text in told:
+def _tell(*lines: tuple[str, str]) -> None:
+    for label, text in lines:
         if text:
-            screen.print(f"{what:<12} {escape(text)}", highlight=False, soft_wrap=True)
+            screen.print(f"{label:<12} {escape(text)}", highlight=False, soft_wrap=True)
 
 
 def _utc(seconds: int) -> str:

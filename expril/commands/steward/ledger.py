@@ -101,9 +101,9 @@ def ledger_verify(
             if json_:
                 print_json(view.as_object())
             elif not view.findings:
-                kept = len(view.account.answers) - len(view.account.evicted)
+                stored = len(view.account.answers) - len(view.account.evicted)
                 sys.stdout.write(
-                    f"{name}: {len(view.entries)} entries and {kept} stored replies in order, signed by "
+                    f"{name}: {len(view.entries)} entries and {stored} stored replies in order, signed by "
                     f"{view.account.curator.hex()}; head {view.account.head.hex()}\n"
                 )
         _complain(wrong)
@@ -186,11 +186,11 @@ def ledger_receipt(
         path = out or _beside(where, "receipt")
         who = public_key(learner, "--learner") if learner else b""
         which = study_identity(study, who)
-        made = write_receipt(where, read_key(key), path, study=which, learner=who, now=int(time.time()))
+        receipt = write_receipt(where, read_key(key), path, study=which, learner=who, now=int(time.time()))
         sys.stdout.write(
-            f"{path}: learner {made.learner.hex()[:16]} has spent {made.spent_by_learner}"
-            + (f", and {made.spent_by_study} of it by this study" if study else "")
-            + f"; head {made.ledger_head.hex()[:16]}\n"
+            f"{path}: learner {receipt.learner.hex()[:16]} has spent {receipt.spent_by_learner}"
+            + (f", and {receipt.spent_by_study} of it by this study" if study else "")
+            + f"; head {receipt.ledger_head.hex()[:16]}\n"
         )
 
 
@@ -216,8 +216,8 @@ def ledger_mark(
         where, owner = ledger_place(ledger), read_key(key)
         if beside is None and not confirm:
             sys.stdout.write(f"the newest is {newest_of(where, owner)}\n")
-            asked = "Do you know that no copy was restored into this ledger since its other processes last served?"
-            if not typer.confirm(asked):
+            question = "Do you know that no copy was restored into this ledger since its other processes last served?"
+            if not typer.confirm(question):
                 sys.stdout.write("no mark was made; a process that serves finds it out: let it start\n")
                 raise typer.Exit(1)
         sys.stdout.write(f"{mark} starts at {join(where, owner, mark, beside=beside, first=first_key(key))}\n")
@@ -234,8 +234,8 @@ def ledger_upgrade(ledger: OneLedger) -> None:
         where = ledger_place(ledger)
         version, copy = upgrade(where)
         how = "had it already" if version == VERSIONS[-1] and copy is None else f"had version {version}"
-        kept = f"; {copy} is as it was" if copy else ""
-        sys.stdout.write(f"{told_place(where)} has tables of version {VERSIONS[-1]}, and {how}{kept}\n")
+        copy_note = f"; {copy} is as it was" if copy else ""
+        sys.stdout.write(f"{told_place(where)} has tables of version {VERSIONS[-1]}, and {how}{copy_note}\n")
 
 
 @ledger_app.command("checkpoint")
@@ -262,16 +262,16 @@ def ledger_checkpoint(
 
         where, owner = ledger_place(ledger), read_key(key)
         try:
-            made, marked = write_checkpoint(where, owner, out, since=since, mark=mark, first=first_key(key))
+            submission, marked = write_checkpoint(where, owner, out, since=since, mark=mark, first=first_key(key))
         except CheckpointError as error:
             refuse({"refused": str(error)}, as_json=json_)
-        checkpoint = made.signed.checkpoint
+        checkpoint = submission.signed.checkpoint
         if json_:
             print_json(
                 {
                     "curator": checkpoint.first.hex(),
                     "entries": checkpoint.size,
-                    "since": made.old,
+                    "since": submission.old,
                     "root": checkpoint.root.hex(),
                     "head": checkpoint.head.hex(),
                     "verifier_key": verifier_key(checkpoint.origin, PLAIN, owner.public),
@@ -279,7 +279,7 @@ def ledger_checkpoint(
                 }
             )
             return
-        proven = f", going on from {made.old}" if made.old else ""
+        proven = f", going on from {submission.old}" if submission.old else ""
         sys.stdout.write(f"{out}: {checkpoint.size} entries{proven}; head {checkpoint.head.hex()[:16]}\n")
         if not marked:
             err.print("no mark was at hand: that this is the newest state rests on your word (--mark)", soft_wrap=True)
@@ -307,11 +307,13 @@ def _learners(view: "LedgerView") -> Written:
 
     zero = Fraction(0)
     account, policy, rows = view.account, view.policy, list[Sequence[object]]()
-    for keys, cap, left in view.learners():
+    for keys, cap, remaining in view.learners():
         newest, more = keys[-1], f" +{len(keys) - 1}" if len(keys) > 1 else ""
-        own = (written(sum((sums.get(key, zero) for key in keys), zero)) for sums in (account.spent, account.reserved))
-        allowed = (written(told) if told else "?" for told in (cap, left))
-        rows.append((printable(view.name_of(newest) or "?"), newest.hex()[:16] + more, *own, *allowed))
+        spending = (
+            written(sum((sums.get(key, zero) for key in keys), zero)) for sums in (account.spent, account.reserved)
+        )
+        allowed = (written(amount) if amount else "?" for amount in (cap, remaining))
+        rows.append((printable(view.name_of(newest) or "?"), newest.hex()[:16] + more, *spending, *allowed))
     total = (written(account.total_spent), written(account.total_reserved))
     rows.append(strong("all", "", *total, "?" if policy is None else written(policy.total_cap), ""))
     title = "spent and left" + (" - HALTED" if account.halted else "")

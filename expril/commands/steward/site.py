@@ -29,15 +29,15 @@ def curator_init(
     schema: Annotated[Path | None, typer.Option(help="A schema file; without one, a template is written.")] = None,
 ) -> None:
     """Make a site's folder: keys, ledger, mark, and the steward's files. Never overwrites anything."""
-    with plain_errors(kept="what was made so far is kept; remove it before you try again"):
+    with plain_errors(on_interrupt="what was made so far is kept; remove it before you try again"):
         from curator_node.steward.new_site import init_site
 
-        made = init_site(folder, name, superlink=superlink, ca=ca, schema=schema)
-        steps = "".join(f"  {number}. {step}\n" for number, step in enumerate(made.todo, start=1))
+        site = init_site(folder, name, superlink=superlink, ca=ca, schema=schema)
+        steps = "".join(f"  {number}. {step}\n" for number, step in enumerate(site.todo, start=1))
         sys.stdout.write(
-            f"curator {made.identity.hex()}\n"
+            f"curator {site.identity.hex()}\n"
             f"  this public key says who signs; learners ask for it, check it by telephone\n"
-            f"node    {made.node}\n"
+            f"node    {site.node}\n"
             f"  this public key only lets the daemon fetch messages from the SuperLink\n"
             f"next\n{steps}"
         )
@@ -51,7 +51,7 @@ def curator_serve(
     health_port: Annotated[int | None, typer.Option(help="Port of the health page, on this machine alone.")] = None,
 ) -> None:
     """Serve until SIGTERM; SIGHUP reads policy and learners anew. One line of JSON an event on standard error."""
-    with plain_errors(kept="the ledger holds what was answered"):
+    with plain_errors(on_interrupt="the ledger holds what was answered"):
         from curator_node.daemon.settings import read_settings
         from curator_node.steward.enrolment import check_written
 
@@ -77,15 +77,15 @@ def curator_check(folder: Folder, json_: Json = False) -> None:
         from curator_node.daemon.settings import inside
         from curator_node.steward.check import check_site
 
-        found = check_site(folder, lambda told: reached(told.superlink, inside(folder, told.ca)))
+        check = check_site(folder, lambda settings: reached(settings.superlink, inside(folder, settings.ca)))
         if json_:
-            standing = None if found.standing is None else msgspec.to_builtins(found.standing)
-            questions = [each._asdict() for each in found.questions]
-            findings = [{"level": each.level, "about": each.about, "text": each.text} for each in found.findings]
-            print_json({"stopped": found.stopped, "findings": findings, "questions": questions, "budget": standing})
+            standing = None if check.standing is None else msgspec.to_builtins(check.standing)
+            questions = [each._asdict() for each in check.questions]
+            findings = [{"level": each.level, "about": each.about, "text": each.text} for each in check.findings]
+            print_json({"stopped": check.stopped, "findings": findings, "questions": questions, "budget": standing})
         else:
-            _show_check(found)
-        exit_unless(not found.stopped)
+            _show_check(check)
+        exit_unless(not check.stopped)
 
 
 @curator_app.command("status")
@@ -116,7 +116,7 @@ def curator_answer(
     A request is answered once; a steward's refusal that may pass is looked at anew. What is no request is named and
     left alone. Exit status: 0, or 2 where the site cannot be opened or the folder holds nothing for it.
     """
-    with plain_errors(kept="the ledger and the folder hold what was answered; the same command goes on"):
+    with plain_errors(on_interrupt="the ledger and the folder hold what was answered; the same command goes on"):
         from dataclasses import asdict
 
         from curator_node.daemon.settings import DAEMON, inside, ledger_of, read_settings
@@ -131,38 +131,41 @@ def curator_answer(
         ledger = None if settings is None else ledger_of(settings)
         mark = mark or (None if settings is None else inside(site, settings.mark))
         with open_site(site, ledger=ledger, mark=mark) as opened:
-            told = []
-            for each in answer_folder(folder, opened):
-                told.append(asdict(each))
+            answered = []
+            for reply in answer_folder(folder, opened):
+                answered.append(asdict(reply))
                 if not json_:
-                    limit = f" ({each.limit})" if each.limit else ""
-                    sys.stdout.write(f"{each.what:<9} {each.file[:16]} {each.why}{limit}\n")
+                    limit = f" ({reply.limit})" if reply.limit else ""
+                    sys.stdout.write(f"{reply.what:<9} {reply.file[:16]} {reply.why}{limit}\n")
         if json_:
-            print_json({"files": told})
-        elif not told:
+            print_json({"files": answered})
+        elif not answered:
             sys.stdout.write("nothing new\n")
 
 
-def _show_check(found: "SiteCheck") -> None:
+def _show_check(check: "SiteCheck") -> None:
     console = wide_console()
     console.print("For the steward's eyes only: numbers of records below are told to nobody else.", style="dim")
     styles = {"stop": "bold red", "look": "yellow", "fine": "green"}
-    for each in found.findings:
-        line = f"[{styles[each.level]}]{each.level:5}[/] {each.about:9} {escape(each.text)}"
+    for finding in check.findings:
+        line = f"[{styles[finding.level]}]{finding.level:5}[/] {finding.about:9} {escape(finding.text)}"
         console.print(line, highlight=False, soft_wrap=True)
     questions = text_table(
         "what the default strategy would ask, at a cost of the whole cap",
         ("counted", "cells", "work (s)", "message (bytes)", "answered"),
-        [(one.release, one.cells, f"{one.seconds:.2f}", one.size, one.refused or "yes") for one in found.questions],
+        [
+            (question.release, question.cells, f"{question.seconds:.2f}", question.size, question.refused or "yes")
+            for question in check.questions
+        ],
         wraps=["answered"],
     )
     if questions:
         print_table(questions)
-    if found.standing is not None:
+    if check.standing is not None:
         import msgspec
 
-        print_table(_budget(msgspec.to_builtins(found.standing)))
-    if found.stopped:
+        print_table(_budget(msgspec.to_builtins(check.standing)))
+    if check.stopped:
         say("stop", "as it stands, the curator would not start, or would refuse whatever is asked; see each stop above")
 
 
@@ -175,8 +178,8 @@ def _show_status(status: dict[str, Any]) -> None:
         when = datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if since else "not connected"
         console.print(f"connected since {when}; node {status['node']}; in hand {status['in_hand']}", highlight=False)
         for name in ("requests", "refusals", "unserved"):
-            told = ", ".join(f"{kind} {count}" for kind, count in sorted(status[name].items()))
-            console.print(f"{name}: {told or 'none'}", highlight=False)
+            counts = ", ".join(f"{kind} {count}" for kind, count in sorted(status[name].items()))
+            console.print(f"{name}: {counts or 'none'}", highlight=False)
         console.print(f"releases: {status['releases']}", highlight=False)
     if status.get("waiting"):
         say("look", f"studies that wait for your word: {status['waiting']} (expril curator studies)")
@@ -191,8 +194,8 @@ def _budget(budget: dict[str, Any]) -> Written:
     """Spent and left, from a `Standing` as an object."""
     halted = " - HALTED" if budget["halted"] else ""
     rows: list[Sequence[object]] = [
-        (name, *(_amount(own[key]) for key in ("spent", "reserved", "cap", "left", "integral")))
-        for name, own in budget["learners"].items()
+        (name, *(_amount(budget_row[key]) for key in ("spent", "reserved", "cap", "left", "integral")))
+        for name, budget_row in budget["learners"].items()
     ]
     spent, *rest = (_amount(budget[key]) for key in ("spent", "cap", "left", "integral"))
     return text_table(

@@ -55,13 +55,13 @@ class PathControl:
         fault: what is wrong, one sentence.
         truth: its true epsilon, as text.
         attack: (draws, error rate) -> the strongest attack found.
-        seen: a further sentence from this machine, if any.
+        remark: a further sentence from this machine, if any.
     """
 
     fault: str
     truth: str
     attack: Callable[[int, float], Attack]
-    seen: Callable[[], str] = str
+    remark: Callable[[], str] = str
 
 
 def audit_path_control(name: str, *, draws: int = 100_000, error_rate: float = ERROR_RATE) -> ControlResult:
@@ -72,10 +72,10 @@ def audit_path_control(name: str, *, draws: int = 100_000, error_rate: float = E
     """
     control = PATH_CONTROLS.get(name)
     if control is None:
-        known = list(PATH_CONTROLS)
-        raise ConfigurationError(f"unknown control {name!r}{suggest(name, known)}; known: {', '.join(known)}")
+        names = list(PATH_CONTROLS)
+        raise ConfigurationError(f"unknown control {name!r}{suggest(name, names)}; known: {', '.join(names)}")
     attack = control.attack(draws, error_rate)
-    fault = f"{control.fault} {control.seen()}".strip()
+    fault = f"{control.fault} {control.remark()}".strip()
     return ControlResult(name=name, fault=fault, truth=control.truth, attack=attack, caught=breaks(attack))
 
 
@@ -131,11 +131,11 @@ def _record(x: float | None, outcome: float | str, y: float = 1.0) -> Record:
     return {"x": x, "y": y, "outcome": outcome}
 
 
-def _pair(unit: tuple[Record, ...], *others: Record, about: str = "") -> Neighbours:
-    return Neighbours(tuple((record,) for record in others), unit, about)
+def _pair(unit: tuple[Record, ...], *staying: Record, about: str = "") -> Neighbours:
+    return Neighbours(tuple((record,) for record in staying), unit, about)
 
 
-def _given(path: AnswerPath, pair: Neighbours, draws: int, error_rate: float) -> Attack:
+def _play_on_pair(path: AnswerPath, pair: Neighbours, draws: int, error_rate: float) -> Attack:
     return attack_pair(path, pair, draws=draws, error_rate=error_rate)
 
 
@@ -157,13 +157,13 @@ def _ratio(records: int, *, as_floats: bool = False) -> PathControl:
     the strictness of a shipped kind. So that case is attacked as it is released: in floats.
     """
     path = _path(_asking("paper_ratio", (_PRESENT,), RATIO_SCALE, Constant(1)))
-    others = (_record(None, "yes"), *[_record(1.0, "no")] * records)
-    pair = _pair((_record(1.0, "yes"),), *others, about=f"its bin then holds {records + 1} records, not {records}")
+    staying = (_record(None, "yes"), *[_record(1.0, "no")] * records)
+    pair = _pair((_record(1.0, "yes"),), *staying, about=f"its bin then holds {records + 1} records, not {records}")
     loss = paper_ratio_loss(records, RATIO_SCALE)
 
     def look(units: tuple[Unit, ...], number: int) -> Numbers:
-        drawn = path.draws(units, number, width=2)
-        return drawn if as_floats else np.rint(drawn * RATIO_STEPS).astype(np.int64)
+        ratios = path.draws(units, number, width=2)
+        return ratios if as_floats else np.rint(ratios * RATIO_STEPS).astype(np.int64)
 
     def attack(draws: int, error_rate: float) -> Attack:
         first, second = pair.both
@@ -177,10 +177,10 @@ def _ratio(records: int, *, as_floats: bool = False) -> PathControl:
         )
 
     fault = "The paper's printed ratio divides noisy errors by the exact, private number of records of its bin."
-    told = "infinite" if math.isinf(loss) else f"{loss:.4f}"
+    truth = "infinite" if math.isinf(loss) else f"{loss:.4f}"
     return PathControl(
         fault=f"{fault} As floats, the quotients' last bits tell that number." if as_floats else fault,
-        truth=f"{told}; infinite as floats" if as_floats else told,
+        truth=f"{truth}; infinite as floats" if as_floats else truth,
         attack=attack,
     )
 
@@ -191,7 +191,7 @@ def _forgotten_partitions() -> PathControl:
     return PathControl(
         fault=f"The noise is that of one partition, and a record counts in {PARTITIONS}.",
         truth=str(PARTITIONS),
-        attack=partial(_given, path, _pair((_record(1.0, "yes"),), _record(1.0, "yes"))),
+        attack=partial(_play_on_pair, path, _pair((_record(1.0, "yes"),), _record(1.0, "yes"))),
     )
 
 
@@ -204,7 +204,7 @@ def _unstable_evaluation() -> PathControl:
         pair = search(replace(path, copies=1)).pairs[0]
         return attack_pair(path, pair, draws=draws, error_rate=error_rate)
 
-    def seen() -> str:
+    def remark() -> str:
         changed, compared = rows_that_blas_changed()
         return f"(This machine's own BLAS changed {changed} of {compared} other rows' products for one row removed.)"
 
@@ -212,7 +212,7 @@ def _unstable_evaluation() -> PathControl:
         fault="Networks are evaluated in float32, in an order of summation that hangs on how many records there are.",
         truth="1 + 2 k, where k other records lie at the threshold",
         attack=attack,
-        seen=seen,
+        remark=remark,
     )
 
 
@@ -225,7 +225,7 @@ def _forgotten_bound() -> PathControl:
     return PathControl(
         fault=f"A patient has {RECORDS} records, all of them count, and the noise is that for one.",
         truth=str(RECORDS),
-        attack=partial(_given, path, _pair(unit, _record(1.0, "yes"))),
+        attack=partial(_play_on_pair, path, _pair(unit, _record(1.0, "yes"))),
     )
 
 
@@ -254,7 +254,7 @@ def _unclipped_label() -> PathControl:
     return PathControl(
         fault="A numeric label outside of its declared bounds is counted as it is.",
         truth=f"{2 * BEYOND - 1}, and more for a larger label",
-        attack=partial(_given, path, _pair((unit,), other)),
+        attack=partial(_play_on_pair, path, _pair((unit,), other)),
     )
 
 

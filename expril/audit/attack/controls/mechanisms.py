@@ -91,11 +91,11 @@ def _on(first: Data, second: Data, neighbours: str, truth: str, **more: Any) -> 
     return lambda mechanism: Control(mechanism, first, second, neighbours, truth, **more)
 
 
-def _broken(name: str, fault: str, made: Callable[[Drawn], Control]) -> Callable[[Drawn], Drawn]:
+def _broken(name: str, fault: str, control_of: Callable[[Drawn], Control]) -> Callable[[Drawn], Drawn]:
     """Puts a mechanism among `CONTROLS`, and says what is wrong with it."""
 
     def named(mechanism: Drawn) -> Drawn:
-        CONTROLS[name] = replace(made(mechanism), fault=fault)
+        CONTROLS[name] = replace(control_of(mechanism), fault=fault)
         return mechanism
 
     return named
@@ -116,10 +116,10 @@ def integers(scale: int | Fraction, shape: tuple[int, ...], generator: Generator
 def counts_at(scale: int | Fraction) -> Callable[[Data, int, Generator], Counts]:
     """Counts with independent discrete Laplace noise of that scale."""
 
-    def drawn(data: Data, count: int, generator: Generator) -> Counts:
+    def noisy_counts(data: Data, count: int, generator: Generator) -> Counts:
         return np.array(data) + integers(scale, (count, len(data)), generator)
 
-    return drawn
+    return noisy_counts
 
 
 def noisy_max(data: Data, count: int, generator: Generator) -> Counts:
@@ -176,7 +176,7 @@ NOT_ANSWERED = -1
 
 def variant_1(data: Data, count: int, generator: Generator) -> Counts:
     """Right: threshold noise 2, noise of each count 4 c, stops after c = 1 above."""
-    return _answers(data, count, generator, threshold=2, each=4, most=1)
+    return _answers(data, count, generator, threshold=2, count_scale=4, most=1)
 
 
 @_broken(
@@ -191,9 +191,9 @@ def variant_3(data: Data, count: int, generator: Generator) -> Counts:
     """
     noisy = np.array(data) + integers(2, (count, len(data)), generator)
     above = noisy >= integers(2, (count, 1), generator)
-    found, place = above.any(1), above.argmax(1)
-    value = np.where(found, noisy[np.arange(count), place], 0)
-    return np.stack((np.where(found, place, len(data)), value), 1)
+    any_above, place = above.any(1), above.argmax(1)
+    value = np.where(any_above, noisy[np.arange(count), place], 0)
+    return np.stack((np.where(any_above, place, len(data)), value), 1)
 
 
 @_broken(
@@ -203,7 +203,7 @@ def variant_3(data: Data, count: int, generator: Generator) -> Counts:
 )
 def variant_4(data: Data, count: int, generator: Generator) -> Counts:
     """Lee and Clifton (2014): threshold noise 4, noise 4/3 for each count whatever c is; here c = 3."""
-    return _answers(data, count, generator, threshold=4, each=Fraction(4, 3), most=3)
+    return _answers(data, count, generator, threshold=4, count_scale=Fraction(4, 3), most=3)
 
 
 @_broken(
@@ -213,7 +213,7 @@ def variant_4(data: Data, count: int, generator: Generator) -> Counts:
 )
 def variant_5(data: Data, count: int, generator: Generator) -> Counts:
     """Stoddard, Chen and Machanavajjhala (2014): threshold noise 2, none on the counts, never stops."""
-    return _answers(data, count, generator, threshold=2, each=0, most=len(data))
+    return _answers(data, count, generator, threshold=2, count_scale=0, most=len(data))
 
 
 @_broken(
@@ -223,15 +223,15 @@ def variant_5(data: Data, count: int, generator: Generator) -> Counts:
 )
 def variant_6(data: Data, count: int, generator: Generator) -> Counts:
     """Chen, Xiao, Zhang and Xu (2015): threshold noise 2, noise 2 on each count, never stops."""
-    return _answers(data, count, generator, threshold=2, each=2, most=len(data))
+    return _answers(data, count, generator, threshold=2, count_scale=2, most=len(data))
 
 
 def _answers(
-    data: Data, count: int, generator: Generator, *, threshold: int, each: int | Fraction, most: int
+    data: Data, count: int, generator: Generator, *, threshold: int, count_scale: int | Fraction, most: int
 ) -> Counts:
     noisy = np.tile(np.array(data), (count, 1))
-    if each:
-        noisy = noisy + integers(each, noisy.shape, generator)
+    if count_scale:
+        noisy = noisy + integers(count_scale, noisy.shape, generator)
     above = noisy >= integers(threshold, (count, 1), generator)
     before: Counts = np.cumsum(above, 1) - above
     return np.where(before < most, above, NOT_ANSWERED).astype(np.int64)
@@ -295,12 +295,12 @@ class ClockStatistic:
     def __call__(self, rows: Rows) -> Counts:
         """(n,) -1, 0 or 1 of each outcome."""
         arrived, counts = rows[:, 0].astype(np.int64), rows[:, 1:]
-        found = np.zeros((2, len(rows)), np.int64)
+        explained = np.zeros((2, len(rows)), np.int64)
         for late in range(LATEST):
             noise = noise_of_seconds()[arrived - late]
             for side, exact in enumerate((self._first, self._second)):
-                found[side] |= (counts - noise == exact).all(1)
-        return np.asarray(found[0] - found[1])
+                explained[side] |= (counts - noise == exact).all(1)
+        return np.asarray(explained[0] - explained[1])
 
 
 @_broken(
@@ -320,8 +320,8 @@ def seeded_by_clock(data: Data, count: int, generator: Generator) -> Counts:
     An outcome: the second in which the answer arrives, and the counts. Each draw has a moment of its own.
     """
     arrived = generator.integers(LATEST, HOUR, count)
-    drawn = arrived - generator.integers(0, LATEST, count)
-    return np.column_stack((arrived, np.array(data) + noise_of_seconds()[drawn]))
+    seconds = arrived - generator.integers(0, LATEST, count)
+    return np.column_stack((arrived, np.array(data) + noise_of_seconds()[seconds]))
 
 
 @lru_cache(maxsize=1)
@@ -398,8 +398,8 @@ def too_few_survivors(data: Data, count: int, generator: Generator) -> Counts:
 def two_lists(data: Data, count: int, generator: Generator) -> Counts:
     """The sums over 5 sites and over 4 of them: shares are made for 4."""
     share = LaplaceShares(SHARED_SCALE, Fraction(1, 4))
-    others = share.simulate(generator, (count, 4)).sum(1)
-    return np.stack((data[0] + share.simulate(generator, (count,)) + others, others), 1)
+    rest = share.simulate(generator, (count, 4)).sum(1)
+    return np.stack((data[0] + share.simulate(generator, (count,)) + rest, rest), 1)
 
 
 def _opened(data: Data, unknown: Fraction, count: int, generator: Generator) -> Counts:

@@ -126,15 +126,15 @@ class HalfNoise:
 class RepeatedNoise(QuickNoise):
     """Draws once for each stamp, and gives the same draw again: to another question, too."""
 
-    kept: dict[Stamp, NDArray[np.int64]] = field(default_factory=dict)
+    draws: dict[Stamp, NDArray[np.int64]] = field(default_factory=dict)
 
     def discrete_laplace(
         self, exact: NDArray[np.int64], l1: int, law: DiscreteLaplace, stamp: Stamp
     ) -> NDArray[np.int64]:
         """See `NoiseSource`."""
-        if stamp not in self.kept:
-            self.kept[stamp] = super().discrete_laplace(np.zeros_like(exact), l1, law, stamp)
-        return exact + self.kept[stamp]
+        if stamp not in self.draws:
+            self.draws[stamp] = super().discrete_laplace(np.zeros_like(exact), l1, law, stamp)
+        return exact + self.draws[stamp]
 
 
 def asked_again(path: AnswerPath, other: AnswerPath, units: tuple[Unit, ...], number: int) -> Numbers:
@@ -165,10 +165,10 @@ def unstable_logits(network: Mlp, records: Records) -> NDArray[np.float32]:
     ((weight, bias),) = network._layers("weights")  # noqa: SLF001 - the fault is in how they are added up
     terms = (network.features.points(records) / STEPS * weight[0]).astype(np.float32)
     order = np.roll(np.arange(terms.shape[1]), len(records))
-    found = np.zeros(len(records), np.float32)
+    sums = np.zeros(len(records), np.float32)
     for column in order:
-        found += terms[:, column]
-    return found + np.float32(bias[0])
+        sums += terms[:, column]
+    return sums + np.float32(bias[0])
 
 
 class UnclippedDataset(PrivateDataset):
@@ -203,8 +203,8 @@ def rows_that_blas_changed(
     changed = compared = 0
     for rows in range(2, most_rows):
         points = rng.standard_normal((rows, width)).astype(np.float32)
-        whole, fewer = multiply(points, weight)[1:], multiply(points[1:], weight)
-        changed += int((whole != fewer).sum())
+        all_rows, fewer = multiply(points, weight)[1:], multiply(points[1:], weight)
+        changed += int((all_rows != fewer).sum())
         compared += rows - 1
     return changed, compared
 
@@ -285,24 +285,26 @@ def local_path() -> AnswerPath:
 
 def local_pair() -> Neighbours:
     """One record, whose median moves when another comes; and two alike, whose median no record moves."""
-    return _alone(3, 3)
+    return _single_records(3, 3)
 
 
 def local_answer(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
     """As the registered answerer, but for the sensitivity; where that is 0 there is no noise."""
-    method, asked = question.turn.planned.method, question.body.asked
-    counts = grid_counts(dataset, asked[0].attribute, asked[0].grid)
-    centre, scale = quantile(counts, *asked[0].sides), method.scale.fraction * local_sensitivity(counts)
+    method, statistics = question.turn.planned.method, question.body.asked
+    counts = grid_counts(dataset, statistics[0].attribute, statistics[0].grid)
+    centre, scale = quantile(counts, *statistics[0].sides), method.scale.fraction * local_sensitivity(counts)
     random_bytes = noise.randomness(question.stamp)
-    told = [draw_rounded(centre, scale, method.degrees, AXIS_STEPS, random_bytes) if scale else centre for _ in asked]
-    return Answered(encode(StatisticRelease(np.array(told, "<i8").tobytes())))
+    values = [
+        draw_rounded(centre, scale, method.degrees, AXIS_STEPS, random_bytes) if scale else centre for _ in statistics
+    ]
+    return Answered(encode(StatisticRelease(np.array(values, "<i8").tobytes())))
 
 
 def local_sensitivity(counts: NDArray[np.int64]) -> int:
     """How far the median of these records moves, in steps, where one is added or removed."""
-    centre, one = quantile(counts, 1, 1), np.eye(len(counts), dtype=np.int64)
-    others = [*(counts + one), *(counts - one)[counts > 0]]
-    return max(abs(quantile(other, 1, 1) - centre) for other in others)
+    centre, unit_steps = quantile(counts, 1, 1), np.eye(len(counts), dtype=np.int64)
+    neighbours = [*(counts + unit_steps), *(counts - unit_steps)[counts > 0]]
+    return max(abs(quantile(neighbour, 1, 1) - centre) for neighbour in neighbours)
 
 
 class BlocksOfRows(PrivateDataset):
@@ -322,14 +324,14 @@ def rows_path() -> AnswerPath:
 
 def rows_pair() -> Neighbours:
     """Records that are alike two by two, and one more before them: then no two of a block are alike."""
-    return _alone(AXIS_STEPS, 0, 0, AXIS_STEPS, AXIS_STEPS, 0, 0, AXIS_STEPS)
+    return _single_records(AXIS_STEPS, 0, 0, AXIS_STEPS, AXIS_STEPS, 0, 0, AXIS_STEPS)
 
 
 def rows_truth() -> Fraction:
     """Its true loss on these records: how far the sum over the blocks moves, over the scale."""
     path = rows_path()
     sets = [path.hold(units, path.example) for units in rows_pair().both]
-    few, more = (int(block_values(one, _SPREAD, one.blocks(BLOCKS, SPLIT), BLOCKS).sum()) for one in sets)
+    few, more = (int(block_values(dataset, _SPREAD, dataset.blocks(BLOCKS, SPLIT), BLOCKS).sum()) for dataset in sets)
     return Fraction(abs(more - few), AXIS_STEPS)
 
 
@@ -340,8 +342,8 @@ def _statistic(method: Method, item: Item) -> AnswerPath:
     return AnswerPath(_STATISTICS, Example("a control", _AXIS, ask, copies=STATISTICS), STATISTICS, QuickNoise)
 
 
-def _alone(unit: float, *others: float) -> Neighbours:
-    return Neighbours(tuple((_at(x),) for x in others), (_at(unit),))
+def _single_records(unit: float, *staying: float) -> Neighbours:
+    return Neighbours(tuple((_at(x),) for x in staying), (_at(unit),))
 
 
 def _at(x: float) -> Record:
@@ -364,16 +366,16 @@ _YES = Constant(1)
 def blog_path() -> AnswerPath:
     """One question to the blog's holdout, by its own answerer."""
     planned = PlannedBlogHoldout(tolerance=TOLERANCE, records=RECORDS)
-    asked = Asked(planned, (encode(BlogHoldoutBody(_YES, None, TRAINING_SCORE)),))
-    example = Example("a control", _CLASSES, lambda copies: asked)  # noqa: ARG005
+    turns = Asked(planned, (encode(BlogHoldoutBody(_YES, None, TRAINING_SCORE)),))
+    example = Example("a control", _CLASSES, lambda copies: turns)  # noqa: ARG005
     return AnswerPath(ANSWERERS["blog_holdout"], example, noise=QuickNoise)
 
 
 def blog_pair() -> Neighbours:
     """One correct record more takes the score out of the tolerance."""
     half = RECORDS // 2
-    others = ((_labelled("yes"),),) * half + ((_labelled("no"),),) * half
-    return Neighbours(others, (_labelled("yes"),), "which takes the score out of the tolerance")
+    units = ((_labelled("yes"),),) * half + ((_labelled("no"),),) * half
+    return Neighbours(units, (_labelled("yes"),), "which takes the score out of the tolerance")
 
 
 def blog_loss(training: float, score: float, tolerance: float) -> float:
@@ -420,8 +422,8 @@ def exact_comparisons_path() -> AnswerPath:
         comparison_scale=scale,
         count_scale=Rational(8, 1),
     )
-    asked = Asked(planned, tuple(encode(HoldoutBody(_YES, estimate)) for estimate in (0, RESOLUTION // 4)))
-    example = Example("a control", _CLASSES, lambda copies: asked)  # noqa: ARG005
+    turns = Asked(planned, tuple(encode(HoldoutBody(_YES, estimate)) for estimate in (0, RESOLUTION // 4)))
+    example = Example("a control", _CLASSES, lambda copies: turns)  # noqa: ARG005
     return replace(AnswerPath(ANSWERERS["holdout"], example), noise=ExactComparisons)
 
 
@@ -472,14 +474,19 @@ def _undone(example: Example) -> Example:
             try:
                 bodies = inner.send((yield bodies))
             except StopIteration as end:
-                seen: Seen = end.value
+                result: Seen = end.value
                 break
-        one, two = (planned.participants.index(key) for key in (attacked, other))
-        own, of = NO_ENTROPY(32), round_digest(planned.group(LABEL), question, cards)
+        place, partner = (planned.participants.index(key) for key in (attacked, other))
+        private, round_name = NO_ENTROPY(32), round_digest(planned.group(LABEL), question, cards)
         mask = pair_masks(
-            own, one, [(two, dict(cards)[two].masking)], of, list_digest(DEALERS, dealers), seen.hidden.size
+            private,
+            place,
+            [(partner, dict(cards)[partner].masking)],
+            round_name,
+            list_digest(DEALERS, dealers),
+            result.hidden.size,
         )
-        left = (seen.hidden.view(np.uint64).ravel() - mask).view(np.int64)
-        return Seen(seen.told, left.reshape(seen.hidden.shape))
+        unmasked = (result.hidden.view(np.uint64).ravel() - mask).view(np.int64)
+        return Seen(result.told, unmasked.reshape(result.hidden.shape))
 
     return replace(example, company=Company(company.curators, lead))

@@ -98,7 +98,9 @@ def to_play(names: Iterable[str] = (), epsilons: Sequence[str] = EPSILONS) -> tu
         check_name(name)
     if not epsilons:
         raise ConfigurationError("no epsilon to play at; name one, such as 1")
-    return tuple((name, each) for name in chosen for each in (epsilons if ATTACKS[name].bounded else epsilons[:1]))
+    return tuple(
+        (name, epsilon) for name in chosen for epsilon in (epsilons if ATTACKS[name].bounded else epsilons[:1])
+    )
 
 
 def false_alarm_share(name: str, calls: Iterable[tuple[str, str]], *, false_alarm: float = FALSE_ALARM) -> float:
@@ -109,7 +111,7 @@ def false_alarm_share(name: str, calls: Iterable[tuple[str, str]], *, false_alar
         calls: of the whole bench, of `to_play`.
         false_alarm: of the whole bench.
     """
-    return false_alarm * ATTACKS[name].results / sum(ATTACKS[each].results for each, _ in calls)
+    return false_alarm * ATTACKS[name].results / sum(ATTACKS[attack].results for attack, _ in calls)
 
 
 def _on_counts(
@@ -124,19 +126,19 @@ def _on_counts(
 def _membership(name: str, terms: Terms) -> tuple[StudyAttack, ...]:
     from expril.audit.attack.studies.membership import play_membership  # noqa: PLC0415 - loads torch
 
-    found = play_membership(terms)
-    share = terms.error_rate / len(found)
+    guesses_by_target = play_membership(terms)
+    share = terms.error_rate / len(guesses_by_target)
     return tuple(
         judged(f"{name}_{target}", EXPRIL, guesses, epsilon=terms.epsilon, error_rate=share)
-        for target, guesses in found.items()
+        for target, guesses in guesses_by_target.items()
     )
 
 
 def _rounded(name: str, terms: Terms) -> tuple[StudyAttack, ...]:  # noqa: ARG001
     from expril.audit.attack.studies.counting import play_rounded  # noqa: PLC0415 - beside the others
 
-    guesses, asked = play_rounded(terms)
-    remark = f"it takes {asked / guesses.games:.0f} questions a victim"
+    guesses, questions = play_rounded(terms)
+    remark = f"it takes {questions / guesses.games:.0f} questions a victim"
     rate = terms.error_rate
     return (judged("differencing", ROUNDED, guesses, epsilon=None, error_rate=rate, expected=1.0, remark=remark),)
 

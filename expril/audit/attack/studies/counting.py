@@ -71,7 +71,7 @@ def play_rounded(terms: Terms) -> tuple[Guesses, int]:
     games, records, rng = terms.games, terms.records, terms.rng
     guessed: list[bool] = []
     truth: list[NDArray[np.bool_]] = []
-    asked = 0
+    questions_asked = 0
     while games - len(guessed) >= 2 or not truth:
         table = table_of(records, KNOWN + min(ROUNDED_BATCH, games - len(guessed)))
         if len(table.victims) < KNOWN + 2:
@@ -83,9 +83,9 @@ def play_rounded(terms: Terms) -> tuple[Guesses, int]:
         for victim in range(KNOWN, len(table.victims)):
             guess, questions = rounded_differencing(service, table, victim)
             guessed.append(guess)
-            asked += questions
+            questions_asked += questions
         truth.append(inside)
-    return Guesses.of(np.array(guessed), np.concatenate(truth)), asked
+    return Guesses.of(np.array(guessed), np.concatenate(truth)), questions_asked
 
 
 def rounded_differencing(service: CountService, table: Table, victim: int) -> tuple[bool, int]:
@@ -97,17 +97,17 @@ def rounded_differencing(service: CountService, table: Table, victim: int) -> tu
     Returns:
         Whether the victim is in, and how many questions it took.
     """
-    known = list(zip(table.starts[:KNOWN].tolist(), table.ends[:KNOWN].tolist(), strict=True))
+    enrolled = list(zip(table.starts[:KNOWN].tolist(), table.ends[:KNOWN].tolist(), strict=True))
     crowd = [(float(table.ends[victim - 1]), float(table.starts[victim]))]
-    shown = service.count(crowd)
-    for number, patient in enumerate(known):
+    displayed = service.count(crowd)
+    for number, patient in enumerate(enrolled):
         padded = service.count([*crowd, patient])
-        if padded != shown:
+        if padded != displayed:
             with_victim = service.count([*crowd, (float(table.starts[victim]), float(table.ends[victim]))])
-            return with_victim != shown, number + 3
+            return with_victim != displayed, number + 3
         crowd.append(patient)
-        shown = padded
-    return False, len(known) + 1
+        displayed = padded
+    return False, len(enrolled) + 1
 
 
 LIFETIME = 600
@@ -252,8 +252,10 @@ def play(
         present[table.victims] = inside
         keys = tuple(SigningKey.generate() for _ in range(learners))
         policy = policy_text({f"learner {number}": key for number, key in enumerate(keys)}, terms.epsilon)
-        held = table.patients(present, RECORDS, BOUND) if patients else (table.frame.filter(present), table.schema)
-        with (terms.opening or opening)(*held, policy) as curator:
+        table_and_schema = (
+            table.patients(present, RECORDS, BOUND) if patients else (table.frame.filter(present), table.schema)
+        )
+        with (terms.opening or opening)(*table_and_schema, policy) as curator:
             guessed.append(guess(curator, keys, table, terms.epsilon, rng))
         truth.append(inside)
     return Guesses.of(np.concatenate(guessed), np.concatenate(truth))
@@ -263,7 +265,7 @@ def isolation(
     curator: Attacked, keys: tuple[SigningKey, ...], table: Table, epsilon: Fraction, rng: np.random.Generator
 ) -> Bools:
     """One question, with a cell that only the victim can be in."""
-    answer = Study(curator, keys[0], [epsilon]).ask(table.alone())
+    answer = Study(curator, keys[0], [epsilon]).ask(table.isolating_bins())
     return _majority({_of_victims(answer).tobytes(): 1}, rng)
 
 
@@ -271,7 +273,7 @@ def patients(
     curator: Attacked, keys: tuple[SigningKey, ...], table: Table, epsilon: Fraction, rng: np.random.Generator
 ) -> Bools:
     """Isolation of a patient with more records than are counted."""
-    answer = Study(curator, keys[0], [epsilon], bound=BOUND).ask(table.alone())
+    answer = Study(curator, keys[0], [epsilon], bound=BOUND).ask(table.isolating_bins())
     return _majority({_of_victims(answer, least=(BOUND + 1) // 2).tobytes(): 1}, rng)
 
 
@@ -284,7 +286,7 @@ def averaging(
         study = Study(curator, keys[0], [epsilon / QUESTIONS])
         if not study.accepted:
             break
-        answers[_of_victims(study.ask(table.alone())).tobytes()] += 1
+        answers[_of_victims(study.ask(table.isolating_bins())).tobytes()] += 1
     return _majority(answers, rng)
 
 
@@ -297,8 +299,8 @@ def differencing(
 ) -> Bools:
     """Two counts, of the victim with its neighbours and of the neighbours alone; nobody knows how many they are."""
     study = Study(curator, keys[0], [epsilon / 2, epsilon / 2])
-    with_victim = study.ask(table.stretches())[: len(table.victims)]
-    without = study.ask(table.alone())[: 2 * len(table.victims) : 2]
+    with_victim = study.ask(table.stretch_bins())[: len(table.victims)]
+    without = study.ask(table.isolating_bins())[: 2 * len(table.victims) : 2]
     larger: Bools = with_victim - without >= 1
     return larger
 
@@ -311,7 +313,7 @@ def sybils(
     for key in keys:
         study = Study(curator, key, [epsilon])
         if study.accepted:
-            answers[_of_victims(study.ask(table.alone())).tobytes()] += 1
+            answers[_of_victims(study.ask(table.isolating_bins())).tobytes()] += 1
     return _majority(answers, rng)
 
 
@@ -320,7 +322,7 @@ def replay(
 ) -> Bools:
     """One signed question, sent again and again, also after restarts; then the majority of the answers."""
     study = Study(curator, keys[0], [epsilon])
-    answers = Counter({_of_victims(study.ask(table.alone())).tobytes(): 1})
+    answers = Counter({_of_victims(study.ask(table.isolating_bins())).tobytes(): 1})
     replies: Counter[bytes] = Counter()
     for _ in range(RESTARTS):
         curator.restart()
@@ -332,9 +334,9 @@ def replay(
 
 
 def _of_victims(counts: NDArray[np.int64], *, least: int = 1) -> Bools:
-    """Of an answer about `Table.alone`: (m,) whether it speaks for the victim, as a count of `least` or more does."""
-    spoken: Bools = counts[1:-2:2] >= least
-    return spoken
+    """(m,) whether the count in each victim's own bin, of `Table.isolating_bins`, is `least` or more."""
+    votes: Bools = counts[1:-2:2] >= least
+    return votes
 
 
 def _majority(votes: Mapping[bytes, int], rng: np.random.Generator) -> Bools:

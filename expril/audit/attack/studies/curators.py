@@ -70,11 +70,11 @@ class Table:
         """The schema file, read."""
         return read_steward_file(self.schema)
 
-    def alone(self) -> FeatureBins:
+    def isolating_bins(self) -> FeatureBins:
         """Bins of which number 2 j + 1 holds victim j alone, and number 2 j the neighbours of its stretch."""
         return FeatureBins(self.attribute, tuple(np.column_stack([self.starts, self.ends]).ravel().tolist()))
 
-    def stretches(self) -> FeatureBins:
+    def stretch_bins(self) -> FeatureBins:
         """Bins of which number j holds victim j and the neighbours of its stretch."""
         return FeatureBins(self.attribute, tuple(self.ends.tolist()))
 
@@ -95,8 +95,10 @@ class Table:
 
     def first(self, victims: int) -> "Table":
         """The same with so many victims at most; the others are records like any."""
-        kept = slice(0, victims)
-        return Table(self.frame, self.schema, self.attribute, self.victims[kept], self.starts[kept], self.ends[kept])
+        chosen = slice(0, victims)
+        return Table(
+            self.frame, self.schema, self.attribute, self.victims[chosen], self.starts[chosen], self.ends[chosen]
+        )
 
 
 def table_of(records: str, victims: int) -> Table:
@@ -127,10 +129,10 @@ def _invented(victims: int) -> Table:
 def _real(name: str) -> Table:
     frame, schema = real_records(name)
     numeric = [item for item in read_steward_file(schema).attributes if isinstance(item, NumericAttribute)]
-    found = [_told_apart(frame, item) for item in numeric]
-    if not found or max(len(rows) for _, rows, _, _ in found) < 2:
+    candidates = [_told_apart(frame, item) for item in numeric]
+    if not candidates or max(len(rows) for _, rows, _, _ in candidates) < 2:
         raise ConfigurationError(f"no two records of {name} can be told apart by one attribute; attack other records")
-    return Table(frame, schema, *max(found, key=lambda item: len(item[1])))
+    return Table(frame, schema, *max(candidates, key=lambda item: len(item[1])))
 
 
 def real_records(name: str) -> tuple[pl.DataFrame, str]:

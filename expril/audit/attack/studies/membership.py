@@ -52,24 +52,24 @@ attributes = [
 
 
 @dataclass(frozen=True)
-class World:
+class Setting:
     """What the adversary knows.
 
     Attributes:
-        others: private records that are there for certain.
+        records: private records that are there for certain.
         victim: one row.
         source: the learner's, without labels; its last row has the victim's attributes, which is the worst case.
         schema: the steward's file, TOML.
     """
 
-    others: pl.DataFrame
+    records: pl.DataFrame
     victim: pl.DataFrame
     source: pl.DataFrame
     schema: str
 
 
-def world_of(records: str) -> World:
-    """An invented world, or one of a data set: its most unusual record is the victim.
+def setting_of(records: str) -> Setting:
+    """An invented setting, or one of a data set: its most unusual record is the victim.
 
     Raises:
         ConfigurationError: no such records, or not of two classes.
@@ -84,43 +84,45 @@ def play_membership(terms: Terms) -> dict[str, Guesses]:
     Returns:
         Guesses by what was released: "hypothesis" and "synthetic".
     """
-    world, opening, epsilon = world_of(terms.records), terms.opening or in_memory, terms.epsilon
+    setting, opening, epsilon = setting_of(terms.records), terms.opening or in_memory, terms.epsilon
     shadows, inside = half_in(max(SHADOWS, terms.games // 2), terms.rng), half_in(terms.games, terms.rng)
-    known = [_released(world, epsilon, bool(there), opening) for there in shadows]
-    seen = [_released(world, epsilon, bool(there), opening) for there in inside]
-    found = {}
+    shadow_views = [_released(setting, epsilon, bool(there), opening) for there in shadows]
+    attacked_views = [_released(setting, epsilon, bool(there), opening) for there in inside]
+    guesses_by_target = {}
     for place, target in enumerate(("hypothesis", "synthetic")):
-        told = np.array([release[place] for release in known])
-        guessed = log_ratio(told[shadows], told[~shadows], np.array([release[place] for release in seen])) > 0
-        found[target] = Guesses.of(guessed, inside)
-    return found
+        shadows_seen = np.array([release[place] for release in shadow_views])
+        guessed = (
+            log_ratio(
+                shadows_seen[shadows], shadows_seen[~shadows], np.array([release[place] for release in attacked_views])
+            )
+            > 0
+        )
+        guesses_by_target[target] = Guesses.of(guessed, inside)
+    return guesses_by_target
 
 
-def log_ratio(present: Floats, absent: Floats, seen: Floats) -> Floats:
-    """What log P(seen | in) / P(seen | out) is, under a normal law for each column, fitted to what was seen either way.
+def log_ratio(present: Floats, absent: Floats, observed: Floats) -> Floats:
+    """(n,) log P(observed | in) / P(observed | out), with a normal law fitted to each column of the shadow studies.
 
     Args:
         present: (s, k) of shadow studies with the victim.
         absent: (s, k) of those without.
-        seen: (n, k).
-
-    Returns:
-        (n,)
+        observed: (n, k) of the attacked studies.
     """
-    return _log_density(present, seen) - _log_density(absent, seen)
+    return _log_density(present, observed) - _log_density(absent, observed)
 
 
-def _log_density(known: Floats, seen: Floats) -> Floats:
-    spread = np.maximum(known.std(axis=0, ddof=1), LEAST_SPREAD)
-    density: Floats = (-np.log(spread) - 0.5 * ((seen - known.mean(axis=0)) / spread) ** 2).sum(axis=1)
+def _log_density(fitted: Floats, observed: Floats) -> Floats:
+    spread = np.maximum(fitted.std(axis=0, ddof=1), LEAST_SPREAD)
+    density: Floats = (-np.log(spread) - 0.5 * ((observed - fitted.mean(axis=0)) / spread) ** 2).sum(axis=1)
     return density
 
 
-def _released(world: World, epsilon: Fraction, there: bool, opening: Opening) -> tuple[Floats, Floats]:
+def _released(setting: Setting, epsilon: Fraction, there: bool, opening: Opening) -> tuple[Floats, Floats]:
     """What the adversary reads off one study: (1,) of the hypothesis, (2,) of the synthetic data."""
     key = SigningKey.generate()
-    private = pl.concat([world.others, world.victim]) if there else world.others
-    with opening(private, world.schema, policy_text({"learner": key}, epsilon)) as curator:
+    private = pl.concat([setting.records, setting.victim]) if there else setting.records
+    with opening(private, setting.schema, policy_text({"learner": key}, epsilon)) as curator:
         federation = Federation(
             curators={"attacked": curator.identity},
             key=key,
@@ -128,28 +130,28 @@ def _released(world: World, epsilon: Fraction, there: bool, opening: Opening) ->
             clock=now,
             entropy=secrets.token_bytes,
         )
-        learned = learn(federation, world.source, strategy=STRATEGY, options=OPTIONS, epsilon=epsilon, seed=0)
-    return _of_hypothesis(world, learned), _of_synthetic(world, learned)
+        learned = learn(federation, setting.source, strategy=STRATEGY, options=OPTIONS, epsilon=epsilon, seed=0)
+    return _of_hypothesis(setting, learned), _of_synthetic(setting, learned)
 
 
-def _of_hypothesis(world: World, learned: Learned) -> Floats:
+def _of_hypothesis(setting: Setting, learned: Learned) -> Floats:
     """How sure the hypothesis is of the victim's label, as a logit."""
-    steward = read_steward_file(world.schema)
-    label = steward.classes.index(world.victim[steward.label][0])
-    victim = encode_frame(world.victim.drop(steward.label), learned.schema)
+    steward = read_steward_file(setting.schema)
+    label = steward.classes.index(setting.victim[steward.label][0])
+    victim = encode_frame(setting.victim.drop(steward.label), learned.schema)
     return _logit(class_probabilities(learned.model(), victim)[:, label])
 
 
-def _of_synthetic(world: World, learned: Learned) -> Floats:
+def _of_synthetic(setting: Setting, learned: Learned) -> Floats:
     """Weight, and likelihood of the victim's label, of the synthetic record closest to the victim.
 
     The distance to it tells nothing: synthetic records are the learner's own source, whoever is among the private.
     """
-    steward = read_steward_file(world.schema)
+    steward = read_steward_file(setting.schema)
     (estimate,) = learned.estimates.values()
-    frame = synthetic_frame(world.source, estimate, label=steward.label, classes=np.array(steward.classes))
+    frame = synthetic_frame(setting.source, estimate, label=steward.label, classes=np.array(steward.classes))
     positive = float(frame[f"{steward.label}_probability"][-1])
-    likely = positive if world.victim[steward.label][0] == steward.classes[1] else 1.0 - positive
+    likely = positive if setting.victim[steward.label][0] == steward.classes[1] else 1.0 - positive
     return np.concatenate([[float(frame["weight"][-1])], _logit(np.array([likely]))])
 
 
@@ -158,7 +160,7 @@ def _logit(chances: Floats) -> Floats:
     return odds
 
 
-def _invented() -> World:
+def _invented() -> Setting:
     """Two groups of patients, and one who is far from both and from nobody's source."""
     rng = np.random.default_rng(2015)
     ill = np.arange(OTHERS + SOURCE) % 2 == 1
@@ -166,10 +168,10 @@ def _invented() -> World:
     frame = pl.DataFrame({"ferritin": points[:, 0], "sodium": points[:, 1], "ill": np.where(ill, "yes", "no")})
     victim = pl.DataFrame({"ferritin": [5.0], "sodium": [-5.0], "ill": ["yes"]})
     source = pl.concat([frame[OTHERS:], victim]).drop("ill")
-    return World(frame[:OTHERS], victim, source, _SCHEMA)
+    return Setting(frame[:OTHERS], victim, source, _SCHEMA)
 
 
-def _real(name: str) -> World:
+def _real(name: str) -> Setting:
     frame, schema = real_records(name)
     steward = read_steward_file(schema)
     if len(steward.classes) != 2:
@@ -180,4 +182,4 @@ def _real(name: str) -> World:
     order = np.random.default_rng(2015).permutation(np.delete(np.arange(frame.height), unusual.argmax()))
     victim = frame[[int(unusual.argmax())]]
     source = pl.concat([frame[order[OTHERS : OTHERS + SOURCE]], victim]).drop(steward.label)
-    return World(frame[order[:OTHERS]], victim, source, schema)
+    return Setting(frame[order[:OTHERS]], victim, source, schema)
