@@ -228,23 +228,14 @@ def attack_sentence(attack: Attack) -> str:
 
 
 class SpentRow(NamedTuple):
-    """One curator, or one learner at it.
+    """One curator, or one learner at it."""
 
-    Attributes:
-        who: of whom.
-        unit: privacy unit.
-        claimed: cost of all accepted plans, exact.
-        recomputed: what was spent at most, from the entries alone, exact.
-        verdict: one sentence.
-        wrong: whether something contradicts.
-    """
-
-    who: str
-    unit: str
-    claimed: str
-    recomputed: str
-    verdict: str
-    wrong: bool
+    who: str  # of whom
+    unit: str  # privacy unit
+    claimed: str  # cost of all accepted plans, exact
+    recomputed: str  # what was spent at most, from the entries alone, exact
+    verdict: str  # one sentence
+    wrong: bool  # whether something contradicts
 
 
 def rows_of(result: Recomputed) -> list[SpentRow]:

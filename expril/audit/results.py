@@ -16,153 +16,89 @@ DRAWS = 100_000
 
 
 class Spread(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a mechanism put out on two neighbouring inputs, on one axis.
+    """What a mechanism put out on two neighbouring inputs, on one axis."""
 
-    Attributes:
-        axis: what the numbers are, in words.
-        values: places on the axis, rising: values, or centres of bins.
-        first, second: share of the draws at each place, for either input; each adds up to at most 1.
-        event: (lowest, highest) place that counts as the event; None where it is no interval.
-    """
-
-    axis: str
-    values: tuple[float, ...]
-    first: tuple[float, ...]
+    axis: str  # what the numbers are, in words
+    values: tuple[float, ...]  # places on the axis, rising: values, or centres of bins
+    first: tuple[float, ...]  # share of the draws at each place, for either input; each adds up to at most 1
     second: tuple[float, ...]
+    # (lowest, highest) place that counts as the event; None where it is no interval
     event: tuple[float, float] | None = None
 
 
 class Attack(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the distinguishing game found against one mechanism.
+    """What the distinguishing game found against one mechanism."""
 
-    Attributes:
-        claimed: epsilon, exact, as text: a whole number, a fraction or a decimal.
-        lower_bound: epsilon that the draws prove at least; 0 where they prove none.
-        error_rate: chance that `lower_bound` is above the true epsilon, at most.
-        draws: from each of the two inputs.
-        neighbours: the two inputs, in words.
-        event: that tells them apart, in words.
-        shares: of draws in the event, of the half on which it was not chosen: (where more, where fewer).
-        spread: both distributions; None where they are not on one axis.
-    """
-
-    claimed: str
-    lower_bound: float
-    error_rate: float
-    draws: int
-    neighbours: str
-    event: str
+    claimed: str  # epsilon, exact, as text: a whole number, a fraction or a decimal
+    lower_bound: float  # epsilon that the draws prove at least; 0 where they prove none
+    error_rate: float  # chance that `lower_bound` is above the true epsilon, at most
+    draws: int  # from each of the two inputs
+    neighbours: str  # the two inputs, in words
+    event: str  # that tells them apart, in words
+    # of draws in the event, of the half on which it was not chosen: (where more, where fewer)
     shares: tuple[float, float]
-    spread: Spread | None = None
+    spread: Spread | None = None  # both distributions; None where they are not on one axis
 
 
 class KindResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A shipped mechanism.
+    """A shipped mechanism."""
 
-    Attributes:
-        kind: query kind and what it releases, such as "counts/mass".
-        attack: the strongest found.
-        exact: worst-case loss of the found neighbours by enumeration; None where the kind cannot be enumerated.
-        searched: how many pairs of neighbours were tried.
-        violation: whether a bound, or the exact loss, is above the claim.
-        verdict: one sentence.
-    """
-
-    kind: str
-    attack: Attack
+    kind: str  # query kind and what it releases, such as "counts/mass"
+    attack: Attack  # the strongest found
+    # worst-case loss of the found neighbours by enumeration; None where the kind cannot be enumerated
     exact: float | None
-    searched: int
-    violation: bool
-    verdict: str
+    searched: int  # how many pairs of neighbours were tried
+    violation: bool  # whether a bound, or the exact loss, is above the claim
+    verdict: str  # one sentence
 
 
 class ControlResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A mechanism that is broken on purpose: an audit that does not catch it is worth nothing.
+    """A mechanism that is broken on purpose: an audit that does not catch it is worth nothing."""
 
-    Attributes:
-        name: short, with underscores.
-        fault: what is wrong with it, one sentence.
-        truth: its true epsilon on what was attacked, as text: "infinite", or a number.
-        attack: the strongest found.
-        caught: whether the lower bound is above the claim.
-    """
-
-    name: str
-    fault: str
-    truth: str
-    attack: Attack
-    caught: bool
+    name: str  # short, with underscores
+    fault: str  # what is wrong with it, one sentence
+    truth: str  # its true epsilon on what was attacked, as text: "infinite", or a number
+    attack: Attack  # the strongest found
+    caught: bool  # whether the lower bound is above the claim
 
 
 class Check(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A test that passes or not: calibration of the noise, the one-run audit, what else has no two neighbours.
+    """A test that passes or not: calibration of the noise, the one-run audit, what else has no two neighbours."""
 
-    Attributes:
-        name: short, with underscores.
-        question: what is asked, one sentence.
-        finding: what was measured, one sentence, with numbers.
-        false_alarm: chance that a correct mechanism fails it.
-        power: (what would be noticed, with which chance), in words.
-        passed: whether all is in order.
-    """
-
-    name: str
-    question: str
-    finding: str = msgspec.field(name="found")
-    false_alarm: float
-    power: str
-    passed: bool
+    name: str  # short, with underscores
+    question: str  # what is asked, one sentence
+    finding: str = msgspec.field(name="found")  # what was measured, one sentence, with numbers
+    false_alarm: float  # chance that a correct mechanism fails it
+    power: str  # (what would be noticed, with which chance), in words
+    passed: bool  # whether all is in order
 
 
 class StudyAttack(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """An attack on whole studies.
+    """An attack on whole studies."""
 
-    Attributes:
-        attack: short, with underscores.
-        target: what is attacked: "ExPriL", or the other service.
-        epsilon: that protects a unit over the whole attack, as text; "none" where nothing does.
-        trials: games played, half with the unit and half without.
-        gain: true positive rate less false positive rate, measured on trials in which nothing was tuned; -1 to 1.
-        interval: in which the gain lies, at 95 %.
-        bound: the most that the gain may be, (e^epsilon - 1) / (e^epsilon + 1); 1 where nothing protects.
-        holds: whether the gain is not proven to be above the bound, at the level of the whole audit (not at 95 %).
-        expected: gain that theory gives this attack; None where it gives none.
-        reaches: whether the gain is not proven to be below `expected`, at that level: an attack that falls short proves
-            nothing.
-        verdict: one sentence.
-    """
-
-    attack: str
-    target: str
-    epsilon: str
-    trials: int
-    gain: float
-    interval: tuple[float, float]
-    bound: float
-    holds: bool
-    expected: float | None = None
+    attack: str  # short, with underscores
+    target: str  # what is attacked: "ExPriL", or the other service
+    epsilon: str  # that protects a unit over the whole attack, as text; "none" where nothing does
+    trials: int  # games played, half with the unit and half without
+    gain: float  # true positive rate less false positive rate, measured on trials in which nothing was tuned; -1 to 1
+    interval: tuple[float, float]  # in which the gain lies, at 95 %
+    bound: float  # the most that the gain may be, (e^epsilon - 1) / (e^epsilon + 1); 1 where nothing protects
+    holds: bool  # whether the gain is not proven to be above the bound, at the level of the whole audit (not at 95 %)
+    expected: float | None = None  # gain that theory gives this attack; None where it gives none
+    # whether the gain is not proven to be below `expected`, at that level: an attack that falls short proves nothing
     reaches: bool = True
-    verdict: str
+    verdict: str  # one sentence
 
 
 class ColluderLoss(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a sum over curators loses where some of them tell what they know; enumerated.
+    """What a sum over curators loses where some of them tell what they know; enumerated."""
 
-    Attributes:
-        sites: curators n, each of which adds a share of the noise.
-        assumed: colluders for whom the shares are made: n less so many add up to one whole noise.
-        colluders: whose shares are known.
-        unknown: shares that are not, in whole noises, as text.
-        claimed: epsilon, exact, as text.
-        loss: the worst.
-    """
-
-    sites: int
-    assumed: int
-    colluders: int
-    unknown: str
-    claimed: str
-    loss: float
+    sites: int  # curators n, each of which adds a share of the noise
+    assumed: int  # colluders for whom the shares are made: n less so many add up to one whole noise
+    colluders: int  # whose shares are known
+    unknown: str  # shares that are not, in whole noises, as text
+    claimed: str  # epsilon, exact, as text
+    loss: float  # the worst
 
     @property
     def holds(self) -> bool:
@@ -172,26 +108,18 @@ class ColluderLoss(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class BlogGame(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The game of Zumel's "A simpler explanation of differential privacy" (2015): 100 zeros against 99 and a one.
+    """The game of Zumel's "A simpler explanation of differential privacy" (2015): 100 zeros against 99 and a one."""
 
-    Attributes:
-        epsilons: rising.
-        rounds: games at each.
-        gaps: mean of the one side less the other's, in standard deviations of the answers, at each epsilon, measured.
-        expected_gaps: the same by the law.
-        above: at each epsilon, share of rounds above 1/200: (zeros, with the one), measured.
-        expected_above: the same by the law.
-        lower_bounds: epsilon that those rounds prove, at each.
-        spreads: the two distributions without noise, with too little and with enough, as the post draws them.
-    """
-
-    epsilons: tuple[float, ...]
-    rounds: int
+    epsilons: tuple[float, ...]  # rising
+    rounds: int  # games at each
+    # mean of the one side less the other's, in standard deviations of the answers, at each epsilon, measured
     gaps: tuple[float, ...]
-    expected_gaps: tuple[float, ...] = ()
+    expected_gaps: tuple[float, ...] = ()  # the same by the law
+    # at each epsilon, share of rounds above 1/200: (zeros, with the one), measured
     above: tuple[tuple[float, float], ...]
-    expected_above: tuple[tuple[float, float], ...]
-    lower_bounds: tuple[float, ...]
+    expected_above: tuple[tuple[float, float], ...]  # the same by the law
+    lower_bounds: tuple[float, ...]  # epsilon that those rounds prove, at each
+    # the two distributions without noise, with too little and with enough, as the post draws them
     spreads: Mapping[str, Spread]
 
 
@@ -211,24 +139,17 @@ def whole_draws(name: str, most: int) -> int:
 
 
 class AuditResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A whole audit of what is installed.
+    """A whole audit of what is installed."""
 
-    Attributes:
-        kinds, controls, checks, studies, colluders, blog: as above; `blog` is None where it was not played.
-        false_alarm: chance that an audit of correct mechanisms finds a violation anywhere, at most.
-        seconds: that it took, by the clock.
-        versions: of this software and of what draws the noise.
-    """
-
-    kinds: tuple[KindResult, ...] = ()
+    kinds: tuple[KindResult, ...] = ()  # as above; `blog` is None where it was not played
     controls: tuple[ControlResult, ...] = ()
     checks: tuple[Check, ...] = ()
     studies: tuple[StudyAttack, ...] = ()
     colluders: tuple[ColluderLoss, ...] = ()
     blog: BlogGame | None = None
-    false_alarm: float = 0.05
-    seconds: float = 0.0
-    versions: Mapping[str, str] = {}
+    false_alarm: float = 0.05  # chance that an audit of correct mechanisms finds a violation anywhere, at most
+    seconds: float = 0.0  # that it took, by the clock
+    versions: Mapping[str, str] = {}  # of this software and of what draws the noise
 
     @classmethod
     def of(cls, results: Iterable[AuditPart], **more: Any) -> "AuditResult":

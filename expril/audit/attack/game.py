@@ -34,21 +34,13 @@ _SHOWN, _SHOWN_OF = 3, 2000
 
 @dataclass(frozen=True)
 class Between:
-    """Outcomes whose statistic lies between two values, or does not.
+    """Outcomes whose statistic lies between two values, or does not."""
 
-    Attributes:
-        statistic: an ordered one.
-        low: least value that is between; None: no least.
-        high: greatest value that is between, or, where `below`, the first that is not; None: no greatest.
-        below: whether `high` itself is not between.
-        outside: whether the event is that the value is not between.
-    """
-
-    statistic: Statistic
-    low: Any
-    high: Any
-    below: bool
-    outside: bool = False
+    statistic: Statistic  # an ordered one
+    low: Any  # least value that is between; None: no least
+    high: Any  # greatest value that is between, or, where `below`, the first that is not; None: no greatest
+    below: bool  # whether `high` itself is not between
+    outside: bool = False  # whether the event is that the value is not between
 
     def holds(self, rows: Rows) -> NDArray[np.bool_]:
         """(n,) whether each outcome is in it."""
@@ -78,19 +70,13 @@ class Between:
 
 @dataclass(frozen=True)
 class Likelier:
-    """Outcomes whose statistic has a value, or is in a bin, that came much more often under one input.
+    """Outcomes whose statistic has a value, or is in a bin, that came much more often under one input."""
 
-    Attributes:
-        statistic: that it is about.
-        cells: of the statistic.
-        scores: (m + 1,) logarithm of the ratio that was learned of each cell; the last is that of values in none.
-        threshold: an outcome is in the event where its cell's score is at least this.
-    """
-
-    statistic: Statistic
-    cells: Cells
+    statistic: Statistic  # that it is about
+    cells: Cells  # of the statistic
+    # (m + 1,) logarithm of the ratio that was learned of each cell; the last is that of values in none
     scores: NDArray[np.float64]
-    threshold: float
+    threshold: float  # an outcome is in the event where its cell's score is at least this
 
     def score(self, rows: Rows) -> NDArray[np.float64]:
         """(n,) score of each outcome."""
@@ -184,21 +170,14 @@ _FREQUENT = 5
 
 @dataclass(frozen=True)
 class _Counts:
-    """How often each cell came on the first half.
+    """How often each cell came on the first half."""
 
-    Attributes:
-        statistic: that the cells are of.
-        cells: m of them.
-        more: (m + 1, 2) counts under the input that is to be favoured, in the part that taught and in the other.
-        fewer: the same under the other input.
-        strict: error rate of the choice.
-    """
-
-    statistic: Statistic
-    cells: Cells
+    statistic: Statistic  # that the cells are of
+    cells: Cells  # m of them
+    # (m + 1, 2) counts under the input that is to be favoured, in the part that taught and in the other
     more: NDArray[np.float64]
-    fewer: NDArray[np.float64]
-    strict: float
+    fewer: NDArray[np.float64]  # the same under the other input
+    strict: float  # error rate of the choice
 
     def promises(self, inside: NDArray[np.float64], outside: NDArray[np.float64]) -> NDArray[np.float64]:
         """What events with these counts promise; minus infinity for those that came too rarely."""
@@ -535,23 +514,16 @@ def _edges(low: float, high: float, *, integral: bool) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Game:
-    """What `expril audit game` plays.
+    """What `expril audit game` plays."""
 
-    Attributes:
-        mechanism: (input, n) -> (n,) or (n, k): n independent outcomes on that input.
-        first: one input, whatever the mechanism takes.
-        second: a neighbouring one.
-        epsilon: that is claimed for these two: text, a whole number, a Fraction, or a float, which means what it shows.
-        neighbours: the two inputs, in words; "" shows them.
-        statistics: what an adversary with knowledge of its own computes: name -> function of (n, k) outcomes that gives
-            (n,) numbers.
-    """
-
-    mechanism: Callable[[Any, int], Any]
-    first: Any
-    second: Any
+    mechanism: Callable[[Any, int], Any]  # (input, n) -> (n,) or (n, k): n independent outcomes on that input
+    first: Any  # one input, whatever the mechanism takes
+    second: Any  # a neighbouring one
+    # that is claimed for these two: text, a whole number, a Fraction, or a float, which means what it shows
     epsilon: str | float | Fraction
-    neighbours: str = ""
+    neighbours: str = ""  # the two inputs, in words; "" shows them
+    # what an adversary with knowledge of its own computes: name -> function of (n, k) outcomes that gives (n,)
+    # numbers
     statistics: Mapping[str, Function] = field(default_factory=dict)
 
     def play(self, *, draws: int, error_rate: float, claimed: str | None = None) -> Attack:

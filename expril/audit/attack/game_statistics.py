@@ -53,15 +53,10 @@ _TAIL = 10
 
 @dataclass(frozen=True)
 class Cells:
-    """Cells 0 .. m - 1 in rising order.
+    """Cells 0 .. m - 1 in rising order."""
 
-    Attributes:
-        lowest: (m,) lowest value of each; of an exact cell, its value.
-        exact: whether a cell is one value; a value without a cell is then in none.
-    """
-
-    lowest: NDArray[Any]
-    exact: bool
+    lowest: NDArray[Any]  # (m,) lowest value of each; of an exact cell, its value
+    exact: bool  # whether a cell is one value; a value without a cell is then in none
 
     def of(self, values: NDArray[Any]) -> NDArray[np.int64]:
         """(n,) cell of each value; m for a value in none."""
@@ -122,21 +117,13 @@ _BITS = 64
 
 @dataclass(frozen=True)
 class Statistic:
-    """One number of an outcome.
+    """One number of an outcome."""
 
-    Attributes:
-        name: in words.
-        function: that computes it.
-        ordered: whether "at least" means anything.
-        learned: whether the part that it was learned on knows it too well to judge it.
-        columns: numbers of an outcome that an example shows; none: the statistic itself.
-    """
-
-    name: str
-    function: Function
-    ordered: bool = True
-    learned: bool = False
-    columns: tuple[int, ...] = ()
+    name: str  # in words
+    function: Function  # that computes it
+    ordered: bool = True  # whether "at least" means anything
+    learned: bool = False  # whether the part that it was learned on knows it too well to judge it
+    columns: tuple[int, ...] = ()  # numbers of an outcome that an example shows; none: the statistic itself
 
     def of(self, rows: Rows) -> NDArray[Any]:
         """(n,) the statistic of each outcome; what overflows is as large as it can be, so that it has a place."""

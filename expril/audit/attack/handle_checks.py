@@ -52,37 +52,23 @@ SENTINEL = b"the sentinel's own bytes, which no answerer releases"
 
 @dataclass(frozen=True)
 class Served:
-    """A curator over invented records.
+    """A curator over invented records."""
 
-    Attributes:
-        identity: its public key.
-        curator: it answers.
-        dataset, noise: the very objects that it was given.
-    """
-
-    identity: bytes
-    curator: Curator
-    dataset: PrivateDataset
+    identity: bytes  # its public key
+    curator: Curator  # it answers
+    dataset: PrivateDataset  # the very objects that it was given
     noise: NoiseSource
 
 
 @dataclass(frozen=True)
 class Service:
-    """All curators that an example needs, and a learner whom their policies admit.
+    """All curators that an example needs, and a learner whom their policies admit."""
 
-    Attributes:
-        curators: the first has the records that matter.
-        learner: its key.
-        example: what they are asked.
-        kind: of which it is a question.
-        kinds: that they can answer.
-    """
-
-    curators: tuple[Served, ...]
-    learner: SigningKey
-    example: Example
-    kind: QueryKind
-    kinds: Kinds
+    curators: tuple[Served, ...]  # the first has the records that matter
+    learner: SigningKey  # its key
+    example: Example  # what they are asked
+    kind: QueryKind  # of which it is a question
+    kinds: Kinds  # that they can answer
 
     def observe(self, copies: int, times: int) -> list[Seen]:
         """What signed, verified releases of the question tell, asked so many times.

@@ -44,17 +44,11 @@ UNDECLARED = "a level that nobody declared"
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search found.
+    """What a search found."""
 
-    Attributes:
-        pairs: the best by exact numbers, the best first.
-        score: of the first, see `score_of`.
-        tried: how many pairs.
-    """
-
-    pairs: tuple[Neighbours, ...]
-    score: float
-    tried: int
+    pairs: tuple[Neighbours, ...]  # the best by exact numbers, the best first
+    score: float  # of the first, see `score_of`
+    tried: int  # how many pairs
 
 
 def search(path: AnswerPath, *, seed: int = 1, keep: int = 1, random_pairs: int | None = None) -> SearchResult:
@@ -214,21 +208,13 @@ CLEARLY = 1.1
 
 @dataclass(frozen=True)
 class Candidate:
-    """A question with the sets of records that a search found for it.
+    """A question with the sets of records that a search found for it."""
 
-    Attributes:
-        path: asks it as often as one call can.
-        pair: the sets of records.
-        tried: how many were searched.
-        enumerated: their exact loss.
-        tells: the larger of exact loss and what a short game proves, in claims; infinite where an answer fails.
-    """
-
-    path: AnswerPath
-    pair: Neighbours
-    tried: int
-    enumerated: Enumerated
-    tells: float
+    path: AnswerPath  # asks it as often as one call can
+    pair: Neighbours  # the sets of records
+    tried: int  # how many were searched
+    enumerated: Enumerated  # their exact loss
+    tells: float  # the larger of exact loss and what a short game proves, in claims; infinite where an answer fails
 
 
 def names_of(answerer: Answerer) -> tuple[str, ...]:

@@ -30,22 +30,15 @@ class Mirror:
     """Two distributions on one axis, one above it and the other below, upside down.
 
     Paths are in a 100 x 100 box, the axis in its middle.
-
-    Attributes:
-        above, below: outlines of all that is shown.
-        above_event, below_event: of the part in the event; "" where there is none in the picture.
-        ticks: below the axis.
-        axis: what it shows, in words.
-        text: the picture in words.
     """
 
-    above: str
+    above: str  # outlines of all that is shown
     below: str
-    above_event: str
+    above_event: str  # of the part in the event; "" where there is none in the picture
     below_event: str
-    ticks: tuple[Tick, ...]
-    axis: str
-    text: str
+    ticks: tuple[Tick, ...]  # below the axis
+    axis: str  # what it shows, in words
+    text: str  # the picture in words
 
 
 def mirror(spread: Spread, shares: tuple[float, float] | None = None) -> Mirror:

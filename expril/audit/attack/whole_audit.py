@@ -39,18 +39,13 @@ LIBRARIES = ("expril", "opendp", "numpy", "scipy", "cryptography")
 
 @dataclass(frozen=True)
 class Attempt:
-    """One piece of work of an audit.
+    """One piece of work of an audit."""
 
-    Attributes:
-        maker: its name, for people and for its cell.
-        work: that another process can import; called without arguments, it gives one or several of the results of
-            `expril.audit.results`.
-        seconds: of one core, roughly; the longest are begun first, and the progress is told in them.
-    """
-
-    maker: str
+    maker: str  # its name, for people and for its cell
+    # that another process can import; called without arguments, it gives one or several of the results of
+    # `expril.audit.results`
     work: Callable[[], AuditPart | tuple[AuditPart, ...]]
-    seconds: float
+    seconds: float  # of one core, roughly; the longest are begun first, and the progress is told in them
 
     def __str__(self) -> str:
         """For people."""
@@ -58,17 +53,11 @@ class Attempt:
 
 
 class Cell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one piece of work gave, kept as soon as it is known.
+    """What one piece of work gave, kept as soon as it is known."""
 
-    Attributes:
-        key: the name of the work.
-        seconds: that it took.
-        audit: of this alone, as `results.as_object` writes it.
-    """
-
-    key: str
-    seconds: float
-    audit: dict[str, Any] = msgspec.field(name="found")
+    key: str  # the name of the work
+    seconds: float  # that it took
+    audit: dict[str, Any] = msgspec.field(name="found")  # of this alone, as `results.as_object` writes it
 
     @property
     def result(self) -> AuditResult:

@@ -49,19 +49,12 @@ BEYOND = 3
 
 @dataclass(frozen=True)
 class PathControl:
-    """A curator that is broken in one way.
+    """A curator that is broken in one way."""
 
-    Attributes:
-        fault: what is wrong, one sentence.
-        truth: its true epsilon, as text.
-        attack: (draws, error rate) -> the strongest attack found.
-        remark: a further sentence from this machine, if any.
-    """
-
-    fault: str
-    truth: str
-    attack: Callable[[int, float], Attack]
-    remark: Callable[[], str] = str
+    fault: str  # what is wrong, one sentence
+    truth: str  # its true epsilon, as text
+    attack: Callable[[int, float], Attack]  # (draws, error rate) -> the strongest attack found
+    remark: Callable[[], str] = str  # a further sentence from this machine, if any
 
 
 def audit_path_control(name: str, *, draws: int = 100_000, error_rate: float = ERROR_RATE) -> ControlResult:

@@ -46,26 +46,16 @@ Drawn = Callable[[Data, int, Generator], NDArray[Any]]
 
 @dataclass(frozen=True)
 class Control:
-    """A mechanism with a claim; noise comes from numpy, as nothing is protected.
+    """A mechanism with a claim; noise comes from numpy, as nothing is protected."""
 
-    Attributes:
-        mechanism: draws outcomes.
-        first: exact answers on one set of records.
-        second: those on a neighbouring set.
-        neighbours: the two, in words.
-        truth: largest loss between these two sets, as text: "infinite", or a number; of other sets it may be larger.
-        claimed: epsilon, as text.
-        fault: what is wrong, one sentence; "" for a correct mechanism.
-        statistics: what the adversary knows to compute from an outcome.
-    """
-
-    mechanism: Drawn
-    first: Data
-    second: Data
-    neighbours: str
-    truth: str
-    claimed: str = "1"
-    fault: str = ""
+    mechanism: Drawn  # draws outcomes
+    first: Data  # exact answers on one set of records
+    second: Data  # those on a neighbouring set
+    neighbours: str  # the two, in words
+    truth: str  # largest loss between these two sets, as text: "infinite", or a number; of other sets it may be larger
+    claimed: str = "1"  # epsilon, as text
+    fault: str = ""  # what is wrong, one sentence; "" for a correct mechanism
+    # what the adversary knows to compute from an outcome
     statistics: Mapping[str, Function] = field(default_factory=dict)
 
     def attack(self, *, draws: int, error_rate: float, seed: int | None) -> Attack:

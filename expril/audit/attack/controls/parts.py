@@ -57,13 +57,9 @@ from protocol.secure_sum.participant import DEALERS, pair_masks
 
 @dataclass
 class QuickNoise:
-    """Noise of the stated laws, times a factor that is 1 in a correct curator.
+    """Noise of the stated laws, times a factor that is 1 in a correct curator."""
 
-    Attributes:
-        factor: of every scale.
-    """
-
-    factor: Fraction = Fraction(1)
+    factor: Fraction = Fraction(1)  # of every scale
     seeded = False
     generator: np.random.Generator = field(default_factory=np.random.default_rng)
 

@@ -24,23 +24,15 @@ FALSE_ALARM = 0.05
 
 @dataclass(frozen=True)
 class StudyAttackKind:
-    """An attack of the bench.
+    """An attack of the bench."""
 
-    Attributes:
-        play: plays it under its name; one result for each thing that it attacks.
-        games: by default.
-        does: what it does, one sentence.
-        knows: what the adversary knows, one sentence.
-        results: how many it has.
-        bounded: whether a curator's epsilon bounds it; an attack on another service is played once, at none.
-    """
-
+    # plays it under its name; one result for each thing that it attacks
     play: Callable[[str, Terms], tuple[StudyAttack, ...]]
-    games: int
-    does: str
-    knows: str
-    results: int = 1
-    bounded: bool = True
+    games: int  # by default
+    does: str  # what it does, one sentence
+    knows: str  # what the adversary knows, one sentence
+    results: int = 1  # how many it has
+    bounded: bool = True  # whether a curator's epsilon bounds it; an attack on another service is played once, at none
 
 
 def attack_study(

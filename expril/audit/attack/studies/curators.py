@@ -48,21 +48,13 @@ upper = {upper}
 
 @dataclass(frozen=True)
 class Table:
-    """All records that may be in, and how to ask for each victim.
+    """All records that may be in, and how to ask for each victim."""
 
-    Attributes:
-        frame: n rows.
-        schema: the steward's file, TOML.
-        attribute: a numeric one, by which victims are told apart.
-        victims: (m,) rows of `frame`, rising in the attribute.
-        starts, ends: (m,) of each victim the half-open range of the attribute that holds no other record.
-    """
-
-    frame: pl.DataFrame
-    schema: str
-    attribute: str
-    victims: NDArray[np.intp]
-    starts: NDArray[np.float64]
+    frame: pl.DataFrame  # n rows
+    schema: str  # the steward's file, TOML
+    attribute: str  # a numeric one, by which victims are told apart
+    victims: NDArray[np.intp]  # (m,) rows of `frame`, rising in the attribute
+    starts: NDArray[np.float64]  # (m,) of each victim the half-open range of the attribute that holds no other record
     ends: NDArray[np.float64]
 
     @property

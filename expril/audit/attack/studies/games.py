@@ -42,37 +42,23 @@ def half_in(size: int, rng: np.random.Generator) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class Terms:
-    """Under which an attack is played once.
+    """Under which an attack is played once."""
 
-    Attributes:
-        epsilon: that the curator charges at most, to all learners together.
-        games: in which the adversary guesses.
-        records: whose; see `table_of`.
-        opening: opens a curator; None takes the attack's own.
-        error_rate: chance that any of its results judges a correct curator wrongly, at most.
-        rng: throws the coins, never noise.
-    """
-
-    epsilon: Fraction
-    games: int
-    records: str
-    opening: Opening | None
-    error_rate: float
-    rng: np.random.Generator
+    epsilon: Fraction  # that the curator charges at most, to all learners together
+    games: int  # in which the adversary guesses
+    records: str  # whose; see `table_of`
+    opening: Opening | None  # opens a curator; None takes the attack's own
+    error_rate: float  # chance that any of its results judges a correct curator wrongly, at most
+    rng: np.random.Generator  # throws the coins, never noise
 
 
 @dataclass(frozen=True)
 class Guesses:
-    """What was guessed in independent games.
+    """What was guessed in independent games."""
 
-    Attributes:
-        hits, present: games with the record in which the guess was "in", of how many.
-        alarms, absent: the same of games without it.
-    """
-
-    hits: int
+    hits: int  # games with the record in which the guess was "in", of how many
     present: int
-    alarms: int
+    alarms: int  # the same of games without it
     absent: int
 
     @classmethod

@@ -53,19 +53,13 @@ attributes = [
 
 @dataclass(frozen=True)
 class Setting:
-    """What the adversary knows.
+    """What the adversary knows."""
 
-    Attributes:
-        records: private records that are there for certain.
-        victim: one row.
-        source: the learner's, without labels; its last row has the victim's attributes, which is the worst case.
-        schema: the steward's file, TOML.
-    """
-
-    records: pl.DataFrame
-    victim: pl.DataFrame
+    records: pl.DataFrame  # private records that are there for certain
+    victim: pl.DataFrame  # one row
+    # the learner's, without labels; its last row has the victim's attributes, which is the worst case
     source: pl.DataFrame
-    schema: str
+    schema: str  # the steward's file, TOML
 
 
 def setting_of(records: str) -> Setting:
