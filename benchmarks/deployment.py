@@ -30,7 +30,7 @@ from protocol.hypotheses import Constant
 from protocol.kinds.counts import CountsBody, PlannedCounts
 from protocol.plans import Plan
 from protocol.rationals import Rational
-from simulations.carriers import Serve, folder, ray_engine
+from simulations.carriers import Serve, ray_engine
 from simulations.carriers.deploy import Deployment
 from simulations.carriers.guarded import guarded
 from simulations.carriers.sites import Simulated, SiteOrder, make_folder
@@ -186,13 +186,12 @@ def stock_rounds(folder: Path) -> list[float]:
 def run() -> list[Result]:
     """See the module."""
     with tempfile.TemporaryDirectory() as place:
-        for name in ("ours", "stock", "folder", "ray"):
+        for name in ("ours", "stock", "ray"):
             (Path(place) / name).mkdir()
         stock = stock_rounds(Path(place) / "stock")
         with Deployment(Path(place) / "ours") as deployment:
             starting, ours = our_rounds(deployment.serve, Path(place) / "ours", ROUNDS)
         others = {
-            "files in a folder": our_rounds(folder.serve, Path(place) / "folder", OTHER_ROUNDS),
             "Flower's simulation engine (Ray)": our_rounds(ray_engine.serve, Path(place) / "ray", OTHER_ROUNDS),
         }
     size = f"{CURATORS} curators x {RECORDS} records x {ATTRIBUTES} attributes x {BINS} bins, TLS, loopback"
