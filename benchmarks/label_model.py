@@ -28,6 +28,7 @@ from learner_node.models.label_model import Observation, fit_label_model
 from learner_node.models.label_model.expectation_propagation import approximate_posterior, tilted_moments
 from learner_node.models.label_model.likelihood import fit_mass_prior, noise_law, site_table
 from learner_node.models.label_model.random_features import average_over_cells, draw_frequencies
+from learner_node.study.budget import Budget
 from learner_node.study.learn import learn
 from protocol.envelopes import SigningKey
 from protocol.limits import Limits
@@ -188,7 +189,7 @@ def _study(source: int, private: int, *, networks: bool = False) -> float:
     federation = direct_federation({"site": temporary_site(frame, steward, policy)}, key)
     options = {"networks": networks}
     return _processor_seconds(
-        lambda: learn(federation, lambda _: known, strategy="cells", options=options, epsilon=Fraction(1))
+        lambda: learn(federation, lambda _: known, Budget(Fraction(1)), strategy="cells", options=options)
     )
 
 

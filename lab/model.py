@@ -32,6 +32,7 @@ from learner_node.kinds.models.unsupervised import ask_clusters, ask_components
 from learner_node.models.source import coordinates
 from learner_node.strategies.base import NumberModel
 from learner_node.strategies.models import unit_map
+from learner_node.study.budget import Budget
 from learner_node.study.learn import learn
 from protocol.feature_map import FeatureMap
 from protocol.kinds.model import MODEL
@@ -101,7 +102,7 @@ def regression(split: Split, epsilon: Fraction) -> tuple[float, float, Fraction]
     steward, frames, source, test, truth = numbered(split)
     sites = [replace(site, frame=frame, steward=steward) for site, frame in zip(split.sites, frames, strict=True)]
     federation, charged = federated(sites, kinds=KINDS)
-    learned = learn(federation, source, strategy="site-linear", epsilon=epsilon, seed=split.seed)
+    learned = learn(federation, source, Budget(epsilon), strategy="site-linear", seed=split.seed)
     model = learned.model()
     if not isinstance(model, NumberModel):
         raise TypeError("a label that is a number has a model that predicts one")

@@ -33,7 +33,7 @@ from lab.studies import document_of
 from lab.study import Order, Part, Size, Study
 from learner_node.models.label_model.prior import Belief
 from learner_node.models.source import coordinates, standardising_map
-from learner_node.questions.quote import quote
+from learner_node.questions.quote import Target, quote
 from learner_node.questions.quote_report import Request
 from learner_node.strategies.base import Problem, assumed_size, class_probabilities
 from learner_node.strategies.cells import CellsStrategy
@@ -101,7 +101,8 @@ def data_of(name: str, repeat: int) -> Data:
     source, private, test = (encode_frame(frame, steward.schema) for frame in frames)
     labels, test_labels = (encode_labels(frame[steward.label], steward.classes) > 0 for frame in frames[1:])
     return Data(
-        source, private, test, labels, test_labels, len(asked), told.sites, told.target_size, told.most_records_per_unit
+        *(source, private, test, labels, test_labels, len(asked)),
+        *(told.target.sites, told.size, told.target.most_records_per_unit),
     )
 
 
@@ -150,11 +151,9 @@ def foretell(task: Task) -> Run:
     problem = Problem(data.source, epsilon, data.quoted_sites, data.size, data.most, 0)
     (row,) = quote(
         data.source,
+        Target(data.quoted_sites, size=data.size, most_records_per_unit=data.most),
         options={"cells": CellsStrategy().cell_count(problem)},
         epsilons=[epsilon],
-        sites=data.quoted_sites,
-        target_size=data.size,
-        most_records_per_unit=data.most,
         belief=beliefs(task.problem)[task.maker],
     )
     if row.simulated is None:

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from learner_node.models.source import as_frame, height_of
 from learner_node.models.synthetic import MixedModel, held_columns, mixed, pooled_estimate, synthetic_frame, write_frame
-from learner_node.questions.validation import Validation
+from learner_node.questions.validation import Validation, validate
 from learner_node.scores.clinical import ClinicalScores, clinical_scores, positive_of
 from learner_node.scores.estimates import AccuracyEstimate
 from learner_node.scores.performance import Interval
@@ -28,12 +28,12 @@ from learner_node.scores.thresholds import DEFAULT_THRESHOLDS, Threshold
 from learner_node.strategies import ANY_LABEL, DEFAULT_STRATEGY
 from learner_node.strategies.base import AnyEstimate, AnyModel, ClassesEstimate, SourceEstimate, class_probabilities
 from learner_node.strategies.selected import ManyAttributesWarning
+from learner_node.study.budget import Budget
 from learner_node.study.doubts import StudyWarning, doubts_about, require_confirmed
 from learner_node.study.learn import Learned, learn
-from learner_node.study.pooling import POOLED, Pooling
+from learner_node.study.pooling import POOLED, SUM, Pooling, PoolingName
 from learner_node.study.study import Federation, Study
 from protocol.errors import ConfigurationError
-from protocol.rationals import parse_rational
 from protocol.record_frames import encode_frame
 from protocol.records import Records
 from protocol.schema import Schema
@@ -54,7 +54,7 @@ class StudyEstimator(BaseEstimator):
         epsilon: to spend at each curator: 1, "1/3", 0.7 (taken as the decimal that it prints as) or a Fraction.
         pooling: "sum": one model of the summed answers; "site": one model per curator; "secure": one model of sums that
             curators open together, see docs/learner.md.
-        colluders, dropouts: with "secure", as in `learner_node.study.learn.learn`.
+        colluders, dropouts: with "secure", as in `learner_node.study.pooling.Pooling`.
         purpose: what the stewards read about the study.
         validation: epsilon of a `validate` that is to follow, at most: the stewards read of both at once.
         large_epsilon: confirms an epsilon of 100 or more, which protects nothing; without it, such a one is refused as
@@ -85,7 +85,7 @@ class StudyEstimator(BaseEstimator):
         strategy: str = DEFAULT_STRATEGY,
         options: Mapping[str, Any] | None = None,
         epsilon: float | str | Fraction = 1,
-        pooling: Pooling = "sum",
+        pooling: PoolingName = SUM,
         colluders: int | None = None,
         dropouts: int | None = None,
         purpose: str = "",
@@ -168,27 +168,28 @@ class StudyEstimator(BaseEstimator):
             frames.append(as_frame(X, schema))
             return encode_frame(frames[-1], schema)
 
-        epsilon = parse_rational(self.epsilon)
-        validation = None if self.validation is None else parse_rational(self.validation)
-        self._confirm(epsilon, validation)
-        told: dict[str, Any] = {"pooling": self.pooling, "colluders": self.colluders, "dropouts": self.dropouts}
-        for doubt in doubts_about(self.options, records=height_of(X), curators=len(federation.curators), **told):
+        budget, pooling = Budget(self.epsilon, self.purpose, validation=self.validation), self._pooling
+        self._confirm(budget.epsilon, budget.validation)
+        size = {"records": height_of(X), "curators": len(federation.curators)}
+        for doubt in doubts_about(self.options, pooling=pooling, **size):
             warnings.warn(doubt, StudyWarning, stacklevel=3)
         learned = learn(
             federation,
             encode,
+            budget,
             strategy=self.strategy,
             options=self.options,
-            epsilon=epsilon,
-            purpose=self.purpose,
-            validation=validation,
+            pooling=pooling,
             seed=seed,
-            **told,
         )
         if learned.advice:
             warnings.warn(learned.advice, ManyAttributesWarning, stacklevel=3)
         self._keep(learned, frames[-1], named=hasattr(X, "columns"))
         return self
+
+    @property
+    def _pooling(self) -> Pooling:
+        return Pooling(self.pooling, self.colluders, self.dropouts)
 
     def _confirm(self, *epsilons: Fraction | None) -> None:
         if not self.large_epsilon:
@@ -348,19 +349,18 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
         check_is_fitted(self, "models_")
         if self.federation is None:
             raise ConfigurationError("no federation: set the attribute federation, whom to ask and how")
-        self._confirm(parse_rational(epsilon))
+        study = getattr(self, "study_", None)
+        budget = Budget(epsilon, purpose, validates=None if study is None else study.accepted)
+        self._confirm(budget.epsilon)
         model, source = self.to_validate(curator)
-        found = self.federation.validate(
+        found = validate(
+            self.federation,
             model,
-            epsilon,
+            budget,
             source=source,
             thresholds=thresholds,
             bins=bins,
-            pooling=self.pooling,
-            colluders=self.colluders,
-            dropouts=self.dropouts,
-            purpose=purpose,
-            after=getattr(self, "study_", None),
+            pooling=self._pooling,
             recalibrated=recalibrate,
         )
         if found.recalibration is not None:
@@ -369,7 +369,7 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
         return found
 
     def to_validate(self, curator: str | None = None) -> tuple[AnyModel, pl.DataFrame]:
-        """The model as one function of records, and the source; what `Federation.validate` asks about.
+        """The model as one function of records, and the source; what `validation.validate` asks about.
 
         Args:
             curator: as in `predict_proba`.

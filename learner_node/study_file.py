@@ -1,17 +1,16 @@
 """`STUDY.toml`: what a learner asks, of whom, over which carrier. Written by a person, read strictly."""
 
 from collections.abc import Mapping
-from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 
 from learner_node.strategies import DEFAULT_STRATEGY, check_options
+from learner_node.study.budget import MOST_PURPOSE, Budget
 from learner_node.study.doubts import require_confirmed
 from learner_node.study.federation import LIFETIME
-from learner_node.study.pooling import SECURE, Pooling, check_pooling
-from learner_node.study.purposes import MOST_PURPOSE
+from learner_node.study.pooling import SUM, Pooling, PoolingName
 from protocol.codec import encode
 from protocol.envelopes import check_public_key, digest
 from protocol.errors import ConfigurationError
@@ -82,7 +81,7 @@ class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     receipts: str = "receipts.json"
     strategy: str = DEFAULT_STRATEGY
     options: dict[str, Any] = {}
-    pooling: Pooling = "sum"
+    pooling: PoolingName = SUM
     colluders: Annotated[int, msgspec.Meta(ge=1)] | None = None
     dropouts: Annotated[int, msgspec.Meta(ge=0)] | None = None
     all_or_none: bool = False
@@ -99,14 +98,14 @@ class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     folder: str = ""
 
     @property
-    def exact(self) -> Fraction:
-        """Epsilon of the study."""
-        return parse_rational(self.epsilon)
+    def budget(self) -> Budget:
+        """Epsilon of the study and of the validation, exact, and the purpose."""
+        return Budget(self.epsilon, self.purpose, validation=self.validate)
 
     @property
-    def exact_validation(self) -> Fraction | None:
-        """Epsilon of the validation, where there is one."""
-        return None if self.validate is None else parse_rational(self.validate)
+    def pool(self) -> Pooling:
+        """How answers become models; ConfigurationError where the three keys do not fit each other."""
+        return Pooling(self.pooling, self.colluders, self.dropouts)
 
 
 def read_study(content: bytes, *, where: str) -> StudyFile:
@@ -124,7 +123,7 @@ def read_study(content: bytes, *, where: str) -> StudyFile:
         )
     try:
         check_options(study.strategy, study.options)
-        check_pooling(study.pooling, study.colluders, study.dropouts)
+        study.pool  # noqa: B018 - the error
     except ConfigurationError as error:
         raise ConfigurationError(f"{where}: {error}") from None
     for key, written in (("epsilon", study.epsilon), ("validate", study.validate)):
@@ -174,12 +173,12 @@ def about(study: StudyFile, curators: Mapping[str, bytes], source: bytes, learne
         study.purpose,
         study.strategy,
         msgspec.json.encode(study.options, order="sorted"),
-        str(study.exact),
+        str(study.budget.epsilon),
         study.pooling,
-        *([study.colluders, study.dropouts] if study.pooling == SECURE else []),
+        *([study.colluders, study.dropouts] if study.pool.secure else []),
         *(["all or none"] if study.all_or_none else []),
         study.seed,
-        str(study.exact_validation),
+        str(study.budget.validation),
         list(curators.items()),
         source,
         learner,

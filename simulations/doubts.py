@@ -31,9 +31,7 @@ def doubts_of(scenario: Scenario, records: Records) -> list[str]:
             learner.options,
             records=sum(sites[name].source.height for name in held),
             curators=len(asked),
-            pooling=learner.pooling,
-            colluders=learner.colluders,
-            dropouts=learner.dropouts,
+            pooling=learner.pool,
         )
         doubts += [f"learner {learner.name!r}: {doubt}" for doubt in told]
     return doubts + _refusals(scenario, sites)

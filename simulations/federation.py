@@ -14,10 +14,9 @@ import polars as pl
 
 from curator_node.ledger.checks import CheckedLedger
 from curator_node.site import now
-from learner_node.questions.validation import Validation
+from learner_node.questions.validation import Validation, validate
 from learner_node.scores.thresholds import DEFAULT_THRESHOLDS
 from learner_node.study.learn import Learned, learn
-from learner_node.study.purposes import validation_purpose
 from learner_node.study.study import Carrier, Federation, NoCuratorError, Study
 from protocol.envelopes import LABEL, SigningKey
 from protocol.errors import ConfigurationError
@@ -147,14 +146,10 @@ def ask_all(
             outcome.learned = learn(
                 federation,
                 source.drop(repeat.sites[held[0]].steward.label),
+                learner.budget,
                 strategy=learner.strategy,
                 options=learner.options,
-                epsilon=parse_rational(learner.epsilon),
-                pooling=learner.pooling,
-                colluders=learner.colluders,
-                dropouts=learner.dropouts,
-                purpose=learner.purpose,
-                validation=None if learner.validate is None else parse_rational(learner.validate),
+                pooling=learner.pool,
                 seed=scenario.seed * 1_000_003 + repeat.number,
                 progress=progress,
             )
@@ -175,16 +170,13 @@ def _validate(outcome: Outcome, federation: Federation, source: pl.DataFrame, sc
     if learner.validate is None or learned is None:
         return
     try:
-        outcome.validation = federation.validate(
+        outcome.validation = validate(
+            federation,
             learned.whole,
-            parse_rational(learner.validate),
+            learner.budget.following(learned.study.accepted),
             source=source.drop(learned.schema.label),
-            pooling=learner.pooling,
-            colluders=learner.colluders,
-            dropouts=learner.dropouts,
+            pooling=learner.pool,
             thresholds=None if scenario.thresholds == DEFAULT_THRESHOLDS else scenario.thresholds,
-            purpose=validation_purpose(learner.purpose),
-            after=learned.study,
             recalibrated=learner.recalibrate,
             seed=scenario.seed,
         )

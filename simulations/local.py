@@ -23,7 +23,7 @@ from learner_node.estimator import ExPriLClassifier
 from learner_node.models.source import as_frame
 from learner_node.strategies import ANY_LABEL, DEFAULT_STRATEGY
 from learner_node.study.doubts import StudyWarning
-from learner_node.study.pooling import SECURE, Pooling
+from learner_node.study.pooling import SECURE, SUM, PoolingName
 from learner_node.study.study import Federation
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
@@ -81,7 +81,7 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
         strategy: str = DEFAULT_STRATEGY,
         options: Mapping[str, Any] | None = None,
         epsilon: float | str | Fraction = 1,
-        pooling: Pooling = "sum",
+        pooling: PoolingName = SUM,
         colluders: int | None = None,
         dropouts: int | None = None,
         large_epsilon: bool = False,

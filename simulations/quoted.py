@@ -3,10 +3,11 @@
 Nothing private is read: a scenario's source records are public, and of its curators only what they declare is used.
 """
 
+from learner_node.questions.quote import Target
 from learner_node.questions.quote_report import Request
 from learner_node.strategies import DEFAULT_STRATEGY, selected
 from learner_node.strategies.base import assumed_size
-from learner_node.study.together import Together
+from learner_node.study.pooling import SUMMED
 from protocol.limits import Limits
 from simulations.records import Quoted
 
@@ -21,12 +22,14 @@ def request_of(quoted: Quoted) -> Request:
     return Request(
         title=quoted.title,
         source=quoted.source,
-        sites=len(stewards),
-        target_size=assumed_size(sizes, len(quoted.source)),
+        target=Target(
+            sites=len(stewards),
+            size=assumed_size(sizes, len(quoted.source)),
+            most_records_per_unit=max(steward.most_records_per_unit for steward in stewards),
+            pooling=learner.pool if learner else SUMMED,
+            willing=selected.willing(limits),
+        ),
         declared=None not in sizes,
-        most_records_per_unit=max(steward.most_records_per_unit for steward in stewards),
         strategy=learner.strategy if learner else DEFAULT_STRATEGY,
         options=dict(learner.options) if learner else {},
-        together=Together(learner.pooling, learner.colluders, learner.dropouts) if learner else Together("sum"),
-        willing=selected.willing(limits),
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -15,8 +15,9 @@ from curator_node.policy import LearnerPolicy, Policy, Written, check_rational, 
 from expril.files import read_text_file
 from learner_node.scores.thresholds import DEFAULT_THRESHOLDS, Threshold, read_thresholds
 from learner_node.strategies import DEFAULT_STRATEGY, check_options
+from learner_node.study.budget import Budget
 from learner_node.study.doubts import is_large, require_confirmed
-from learner_node.study.pooling import Pooling, check_pooling
+from learner_node.study.pooling import POOLINGS, SUM, Pooling
 from protocol.errors import ConfigurationError
 from protocol.kinds import QUERY_KINDS
 from protocol.limits import Limits
@@ -31,7 +32,7 @@ FAULTS = ("refuse", "vanish", "late")
 """Kinds of faults."""
 
 if TYPE_CHECKING:
-    PoolingName = Pooling
+    from learner_node.study.pooling import PoolingName
 else:
     PoolingName = str  # checked by hand: msgspec's error on a Literal names no allowed value
 
@@ -114,7 +115,7 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     epsilon: Written = 1
     strategy: str = DEFAULT_STRATEGY
     options: dict[str, Any] = {}
-    pooling: PoolingName = "sum"
+    pooling: PoolingName = SUM
     colluders: Annotated[int, msgspec.Meta(ge=1)] | None = None
     dropouts: Annotated[int, msgspec.Meta(ge=0)] | None = None
     all_or_none: bool = False
@@ -125,14 +126,24 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     validate: Written | None = None
     recalibrate: bool = False
 
+    @property
+    def budget(self) -> Budget:
+        """Epsilon of its study and of the validation, exact, and the purpose."""
+        return Budget(self.epsilon, self.purpose, validation=self.validate)
+
+    @property
+    def pool(self) -> Pooling:
+        """How answers become models; ConfigurationError where the three keys do not fit each other."""
+        return Pooling(self.pooling, self.colluders, self.dropouts)
+
     def __post_init__(self) -> None:
         if self.recalibrate and self.validate is None:
             raise ValueError(
                 'recalibrate needs the answers of a validation; add validate = "1/4", or leave recalibrate out'
             )
-        check_one_of("pooling", self.pooling, get_args(Pooling))
+        check_one_of("pooling", self.pooling, POOLINGS)
         try:
-            check_pooling(self.pooling, self.colluders, self.dropouts)
+            self.pool  # noqa: B018 - the error
         except ConfigurationError as error:
             raise ValueError(str(error)) from None
         for key, epsilon in (("epsilon", self.epsilon), ("validate", self.validate)):

@@ -10,6 +10,8 @@ from curator_node.policy import LearnerPolicy, Policy
 from curator_node.records.schema_file import read_steward_file
 from curator_node.site import temporary_site
 from learner_node.estimator import ExPriLClassifier
+from learner_node.questions.selection import select
+from learner_node.study.budget import Budget
 from protocol.envelopes import SigningKey
 from protocol.limits import Limits
 from simulations.carriers.direct import direct_federation
@@ -51,7 +53,7 @@ def main() -> None:
         for name, (strategy, options) in CANDIDATES.items()
     }
     # Additive studies tell nothing of their accuracy: that one is a guess.
-    print(federation.select(fitted, 1, expected={"additive": 0.65}, threshold=150).to_text())
+    print(select(federation, fitted, Budget(1), expected={"additive": 0.65}, threshold=150).to_text())
     for name, model in fitted.items():
         right = np.mean(model.predict(test) == test[dataset.label].to_numpy())
         print(f"{name}: {right:.3f} of {len(test)} test records, which only this simulation has")

@@ -62,8 +62,6 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
 ) -> None:
     """Say what a study would cost and bring, before anything is asked: noise, cells, accuracy and AUC."""
     with plain_errors(part="learner"):
-        from dataclasses import asdict
-
         from learner_node.study.doubts import doubts_about, require_confirmed
         from protocol.rationals import parse_rational
 
@@ -99,8 +97,9 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
             prevalence=prevalence,
             best_auc=best_auc,
         )
-        pooled = asdict(request.together)
-        warnings = doubts_about(request.options, records=len(request.source), curators=request.sites, **pooled)
+        target = request.target
+        size = len(request.source)
+        warnings = doubts_about(request.options, records=size, curators=target.sites, pooling=target.pooling)
         say("warning", *quoted.doubts, *warnings)
         with bars(json_) as tick, threadpool_limits(1):
             rows = quoting.run(request, requested, problems=problems, seed=seed, tick=tick)
@@ -190,9 +189,7 @@ def _run(path: Path, target: Path, how: _How, *, again: bool, quiet: bool) -> di
         study.options,
         records=len(read["source"]),
         curators=len(read["curators"]) - len(how.without),
-        pooling=study.pooling,
-        colluders=study.colluders,
-        dropouts=study.dropouts,
+        pooling=study.pool,
     ):
         say("warning", doubt)
     result = Kept(**read, version=version("expril"), finished=_now())

@@ -33,7 +33,7 @@ from lab.splits import Options, Split
 from lab.study import Order
 from learner_node.models.source import paper_bin_count
 from learner_node.strategies import DEFAULT_STRATEGY
-from learner_node.study.pooling import SECURE, Pooling
+from learner_node.study.pooling import SECURE, PoolingName
 from protocol.kinds.model import MODEL
 from protocol.kinds.statistic import STATISTIC
 from protocol.rationals import parse_rational
@@ -131,7 +131,7 @@ def ours(  # noqa: PLR0913 - each is stated alone
     strategy: str = "",
     options: Callable[[Split, Fraction], Options] = no_options,
     claims: Claims = claims_nothing,
-    pooling: Pooling = "sum",
+    pooling: PoolingName = "sum",
     kinds: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     silent: bool = False,
     most_runs: int | None = None,

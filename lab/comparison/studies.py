@@ -22,8 +22,9 @@ from lab.reproduction.laboratory import train_in_site
 from lab.splits import Options, Site, Split
 from learner_node.strategies.base import SourceEstimate, class_probabilities, train_alone
 from learner_node.strategies.paper import NetworkModel
+from learner_node.study.budget import Budget
 from learner_node.study.learn import Learned, learn
-from learner_node.study.pooling import POOLED, SECURE, Pooling
+from learner_node.study.pooling import POOLED, SECURE, Pooling, PoolingName
 from learner_node.study.study import Federation
 from protocol.envelopes import SigningKey
 from simulations.carriers.direct import direct_federation
@@ -68,7 +69,7 @@ def accuracy_claims(learned: Learned) -> Mapping[str, float]:
 
 
 def federated(
-    sites: Sequence[Site], pooling: Pooling = "sum", kinds: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+    sites: Sequence[Site], pooling: PoolingName = "sum", kinds: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 ) -> tuple[Federation, Callable[[], Fraction]]:
     """Curators of these sites, and what the costliest of them was charged by its ledger; else as `make_study`."""
     learner = SigningKey.generate()
@@ -87,7 +88,7 @@ def make_study(
     options: Options,
     epsilon: Fraction,
     *,
-    pooling: Pooling = "sum",
+    pooling: PoolingName = "sum",
     kinds: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> Learned:
     """Ask all sites' curators and sum their answers.
@@ -102,10 +103,10 @@ def make_study(
     learned = learn(
         federation,
         lambda _schema: split.source,
+        Budget(epsilon),
         strategy=strategy,
         options=options,
-        epsilon=epsilon,
-        pooling=pooling,
+        pooling=Pooling(pooling),
         seed=split.seed,
     )
     if not charged() == learned.epsilon_claimed == epsilon:
@@ -122,7 +123,7 @@ def run_study(
     epsilon: Fraction,
     claims: Claims = claims_nothing,
     *,
-    pooling: Pooling = "sum",
+    pooling: PoolingName = "sum",
     kinds: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> Answer:
     """As `make_study`; also predict the test records.

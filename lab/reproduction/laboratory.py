@@ -21,6 +21,7 @@ from learner_node.models.networks import TrainingSet
 from learner_node.models.source import coordinates, standardising_map
 from learner_node.strategies.base import Trainer, class_probabilities
 from learner_node.strategies.options import PaperOptions
+from learner_node.study.budget import Budget
 from learner_node.study.learn import learn
 from learner_node.study.pooling import POOLED
 from protocol.envelopes import SigningKey
@@ -109,6 +110,7 @@ class Laboratory:
         learned = learn(
             direct_federation({ORACLE: site}, self._key),
             lambda _schema: self._split.source,
+            Budget(len(self._split.schema.attributes) * queries / scale),
             strategy=f"paper-{settings.learner.lower()}",
             options={
                 **self._options,
@@ -117,7 +119,6 @@ class Laboratory:
                 "bins": settings.bins,
                 "printed": settings.noise != "valid",
             },
-            epsilon=len(self._split.schema.attributes) * queries / scale,
             seed=self._split.seed,
             train=self._train,
         )

@@ -11,13 +11,13 @@ from lab.comparison.measures import measure
 from lab.comparison.studies import run_study
 from lab.problems import load_split
 from lab.splits import Options, Site, Split
-from learner_node.study.pooling import Pooling
+from learner_node.study.pooling import PoolingName
 from protocol.rationals import parse_rational
 from simulations.campaign.store import Task
 
-LOCAL: Pooling = "sum"
+LOCAL: PoolingName = "sum"
 """Every site adds noise of its own."""
-SECURE: Pooling = "secure"
+SECURE: PoolingName = "secure"
 """All sites together add about one noise."""
 
 
@@ -43,7 +43,7 @@ class Studied(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One study."""
 
     problem: str  # key of `QUESTIONS`
-    pooling: Pooling  # "sum" or "secure"
+    pooling: PoolingName  # "sum" or "secure"
     sites: int  # at how many the records are
     epsilon: str  # as asked for, an exact text; it is what the costliest curator's ledger charged
     seed: int  # of the split, of how it is dealt and of the learner's own choices, never of noise
@@ -57,7 +57,7 @@ class Studied(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return task_of(self.problem, self.pooling, self.sites, self.epsilon, self.seed)
 
 
-def task_of(problem: str, pooling: Pooling, sites: int, epsilon: str, seed: int) -> Task:
+def task_of(problem: str, pooling: PoolingName, sites: int, epsilon: str, seed: int) -> Task:
     """The task of a study; its maker names pooling and sites."""
     return Task(problem, f"{pooling} {sites}", epsilon, seed)
 
@@ -73,7 +73,7 @@ def compute(task: Task) -> Studied:
     return Studied(task.problem, pooling, int(sites), task.epsilon, task.seed, found.accuracy, found.auc)
 
 
-def poolings_of(sites: int) -> tuple[Pooling, ...]:
+def poolings_of(sites: int) -> tuple[PoolingName, ...]:
     """How answers of so many sites can become one model; one alone has nobody to sum with."""
     return (LOCAL, SECURE) if sites > 1 else (LOCAL,)
 

@@ -14,7 +14,7 @@ from lab.averages import Interval
 from lab.cells import by_seed, differences, epsilon_order, grouped
 from lab.sites.accuracy import LOCAL, QUESTIONS, SECURE, Studied
 from lab.sites.rounds import Ask, Round, one_noise
-from learner_node.study.pooling import Pooling
+from learner_node.study.pooling import PoolingName
 from protocol.secure_sum.aggregator import STEPS
 
 NOISE_COVERAGE = 0.999
@@ -101,7 +101,7 @@ def _points(studies: Sequence[Studied]) -> tuple[Point, ...]:
     return tuple(_point(key, grouped(held, lambda study: study.pooling)) for key, held in groups.items())
 
 
-def _point(key: tuple[str, str, int], ways: Mapping[Pooling, Sequence[Studied]]) -> Point:
+def _point(key: tuple[str, str, int], ways: Mapping[PoolingName, Sequence[Studied]]) -> Point:
     local, secure = (ways.get(way, ()) for way in (LOCAL, SECURE))
     accuracy, auc = attrgetter("accuracy"), attrgetter("auc")
     return Point(
@@ -113,7 +113,7 @@ def _point(key: tuple[str, str, int], ways: Mapping[Pooling, Sequence[Studied]])
     )
 
 
-def _usual(rounds: Sequence[Round], pooling: Pooling) -> dict[int, list[Round]]:
+def _usual(rounds: Sequence[Round], pooling: PoolingName) -> dict[int, list[Round]]:
     """Rounds of the usual plan in which nobody was silent, by sites."""
     held = sorted(rounds, key=lambda one: (one.ask.sites, one.seed))
     usual = (each for each in held if not each.ask.silent and each.ask.dropouts is None and each.opened)

@@ -18,7 +18,7 @@ from curator_node.records.schema_file import StewardFile
 from curator_node.site import Site, now, temporary_site
 from lab.curators import roomy_policy, spent
 from lab.sites.accuracy import SECURE
-from learner_node.study.pooling import Pooling, SecurePool
+from learner_node.study.pooling import PoolingName, SecurePool
 from learner_node.study.study import Federation, NoCuratorError, Study
 from protocol.envelopes import SigningKey, open_envelope
 from protocol.kinds.counts import CountsBody, PlannedCounts
@@ -67,7 +67,7 @@ class Round(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is asked, of whom, and who falls silent."""
 
-    pooling: Pooling  # "sum" or "secure"
+    pooling: PoolingName  # "sum" or "secure"
     sites: int  # n
     numbers: int  # in the answer
     dropouts: int | None = None  # u, tolerated by the plan; None: as many as a learner tolerates that is told nothing

@@ -23,7 +23,7 @@ from learner_node.strategies.base import UNWILLING, Conversation, Problem, Willi
 from learner_node.strategies.cells import CellsStrategy
 from learner_node.strategies.options import exact_shares, names_of
 from learner_node.strategies.selected import choice_of, chosen_by_rule, is_wide, why_not_chosen
-from learner_node.study.pooling import SecurePool
+from learner_node.study.pooling import SUMMED, Pooling, SecurePool
 from learner_node.study.reading import Precision, not_foreseen, questions
 from protocol.errors import ConfigurationError
 from protocol.kinds import QUERY_KINDS
@@ -136,17 +136,54 @@ class QuoteRow:
         return len(self.split)
 
 
-def quote(  # noqa: PLR0913 - each is stated alone
+@dataclass(frozen=True)
+class Target:
+    """What a quote must know of the curators.
+
+    Args:
+        sites: curators whose answers are summed, at most MOST_SITES.
+        size: private records that count at all of them together, at most MOST_TARGET_SIZE; None: each has as many as
+            the source.
+        most_records_per_unit: contribution bound c.
+        pooling: how their answers are pooled.
+        willing: what they do beyond counting.
+    """
+
+    sites: int = 1
+    size: int | None = None
+    most_records_per_unit: int = 1
+    pooling: Pooling = SUMMED
+    willing: Willing = UNWILLING
+
+    @property
+    def pool(self) -> SecurePool | None:
+        """The curators, where they sum securely: a quote needs their number alone.
+
+        Raises:
+            ConfigurationError: they are too few.
+        """
+        if not self.pooling.secure:
+            return None
+        keys = (number.to_bytes(32, "big") for number in range(self.sites))
+        return SecurePool.of(keys, colluders=self.pooling.colluders, dropouts=self.pooling.dropouts)
+
+    def records(self, source: Records) -> int:
+        """Private records of all of them together, as stated or assumed."""
+        return assumed_size([None] * self.sites, len(source)) if self.size is None else self.size
+
+    def problem(self, source: Records, epsilon: Fraction, seed: int = 0) -> Problem:
+        """The strategy's problem at one epsilon."""
+        size, bound = self.records(source), self.most_records_per_unit
+        return Problem(source, epsilon, self.sites, size, bound, seed, pool=self.pool, willing=self.willing)
+
+
+def quote(
     source: Records,
+    target: Target = Target(),
     *,
     strategy: str = CELLS_STRATEGY,
     options: Mapping[str, Any] | None = None,
     epsilons: Sequence[Fraction],
-    sites: int = 1,
-    target_size: int | None = None,
-    most_records_per_unit: int = 1,
-    pool: SecurePool | None = None,
-    willing: Willing = UNWILLING,
     belief: Belief | None = None,
     problems: int | None = None,
     seed: int = 0,
@@ -159,17 +196,12 @@ def quote(  # noqa: PLR0913 - each is stated alone
 
     Args:
         source: the learner's encoded records, at least two; of the population that curators count.
+        target: the curators.
         strategy: key of `STRATEGIES`.
         options: of the strategy; with "cells" among them (strategy `cells`) only that number is tried, else the
             strategy's rule, half of it and twice it. With "shares" among them only those are tried, else, for
             strategies of two rounds, equal ones, 1 to 3 and 3 to 1.
         epsilons: to spend at each curator, positive, exact, distinct.
-        sites: curators whose answers are summed, at most MOST_SITES.
-        target_size: private records that count at all of them together, at most MOST_TARGET_SIZE; None: each has as
-            many as the source.
-        most_records_per_unit: contribution bound c.
-        pool: of these curators, where they sum securely; None: each adds noise of its own.
-        willing: what the curators do beyond counting.
         belief: what is known of the labels; None is nothing.
         problems: simulated problems per row, at least 3; None takes 300 for `cells`, for other strategies 12 or, with
             many rows, as few as 4.
@@ -182,13 +214,9 @@ def quote(  # noqa: PLR0913 - each is stated alone
     Raises:
         ConfigurationError: an argument out of its range, or a strategy or option that does not exist.
     """
-    size = assumed_size([None] * sites, len(source)) if target_size is None else target_size
-    _check(source, strategy, epsilons, sites, size, most_records_per_unit, problems)
+    _check(source, strategy, epsilons, target, problems)
     told = dict(options or {})
-    at = {
-        epsilon: Problem(source, epsilon, sites, size, most_records_per_unit, seed, pool=pool, willing=willing)
-        for epsilon in (*epsilons, NO_NOISE)
-    }
+    at = {epsilon: target.problem(source, epsilon, seed) for epsilon in (*epsilons, NO_NOISE)}
     if len(source.schema.classes) != 2:
         return [_unlabelled_row(at[epsilon], strategy, told) for epsilon in epsilons]
     choices = {epsilon: _choices(problem, strategy, told) for epsilon, problem in at.items()}
@@ -236,11 +264,11 @@ def _tick(progress: Progress, before: int, total: int, done: int) -> None:
     progress(WHAT, before + done, total)
 
 
-def _check(
-    source: Records, strategy: str, epsilons: Sequence[Fraction], sites: int, size: int, most: int, problems: int | None
-) -> None:
+def _check(source: Records, strategy: str, epsilons: Sequence[Fraction], target: Target, problems: int | None) -> None:
     """Raise ConfigurationError for what cannot be quoted, before anything is drawn."""
-    least = {"epsilons": len(epsilons), "sites": sites, "most_records_per_unit": most, "target_size": size}
+    sites, size = target.sites, target.records(source)
+    bound = target.most_records_per_unit
+    least = {"epsilons": len(epsilons), "sites": sites, "most_records_per_unit": bound, "target_size": size}
     for name, value in least.items():
         if value < 1:
             raise ConfigurationError(f"{name} must be at least 1, not {value}")

@@ -13,11 +13,9 @@ from typing import Any
 
 from expril.report.table import Cell, Column, Group, Table
 from learner_node.models.label_model.prior import Belief
-from learner_node.questions.quote import QuoteRow, Scores, Simulated, many_attributes
+from learner_node.questions.quote import QuoteRow, Scores, Simulated, Target, many_attributes
 from learner_node.questions.quote import quote as quote_plans
-from learner_node.strategies.base import UNWILLING, Problem, Willing
-from learner_node.study.pooling import SecurePool
-from learner_node.study.together import Together
+from learner_node.study.pooling import SUMMED
 from protocol.errors import ConfigurationError
 from protocol.rationals import written
 from protocol.records import Records
@@ -45,39 +43,24 @@ class Request:
     Attributes:
         title: for the table.
         source: the learner's encoded records.
-        sites: curators whose answers are summed.
-        target_size: private records at all of them together, as declared or assumed.
+        target: the curators; their size as declared or assumed.
         declared: whether all of them declare theirs.
-        most_records_per_unit: contribution bound c.
         strategy, options: of the learner.
-        together: how answers are pooled.
         belief: what is known of the labels.
-        willing: what the sites do beyond counting.
     """
 
     title: str
     source: Records
-    sites: int
-    target_size: int
+    target: Target
     declared: bool
-    most_records_per_unit: int
     strategy: str
     options: dict[str, Any]
-    together: Together = field(default_factory=lambda: Together("sum"))
     belief: Belief = field(default_factory=Belief)
-    willing: Willing = UNWILLING
 
     @property
-    def pool(self) -> SecurePool | None:
-        """The curators, where they sum securely: a quote needs their number alone.
-
-        Raises:
-            ConfigurationError: they are too few.
-        """
-        if not self.together.secure:
-            return None
-        keys = (number.to_bytes(32, "big") for number in range(self.sites))
-        return SecurePool.of(keys, colluders=self.together.colluders, dropouts=self.together.dropouts)
+    def size(self) -> int:
+        """Private records of all curators together."""
+        return self.target.records(self.source)
 
     def changed(
         self,
@@ -98,18 +81,21 @@ class Request:
         Raises:
             ConfigurationError: an option that is not of the form name=value, or a range of the belief that is none.
         """
-        scaled = round(self.target_size * (sites or self.sites) / self.sites)
+        before = self.target
+        target = Target(
+            sites=sites or before.sites,
+            size=target_size or round(self.size * (sites or before.sites) / before.sites),
+            most_records_per_unit=most_records_per_unit or before.most_records_per_unit,
+            pooling=before.pooling.changed(pooling, colluders, dropouts),
+            willing=replace(before.willing, work=math.inf) if target_size else before.willing,  # then it is declared
+        )
         kept = self.options if strategy in ("", self.strategy) else {}
         return replace(
             self,
-            willing=replace(self.willing, work=math.inf) if target_size else self.willing,  # then they are declared
-            sites=sites or self.sites,
-            target_size=target_size or scaled,
+            target=target,
             declared=self.declared or target_size is not None,
-            most_records_per_unit=most_records_per_unit or self.most_records_per_unit,
             strategy=strategy or self.strategy,
             options={**kept, **dict(map(_option, options))},
-            together=self.together.changed(pooling, colluders, dropouts),
             belief=Belief(parse_range("--prevalence", prevalence), parse_range("--best-auc", best_auc)),
         )
 
@@ -135,14 +121,10 @@ def run(
     """The rows; see `learner_node.questions.quote.quote`."""
     return quote_plans(
         request.source,
+        request.target,
         strategy=request.strategy,
         options=request.options,
         epsilons=epsilons,
-        sites=request.sites,
-        target_size=request.target_size,
-        most_records_per_unit=request.most_records_per_unit,
-        pool=request.pool,
-        willing=request.willing,
         belief=request.belief,
         problems=problems,
         seed=seed,
@@ -154,11 +136,11 @@ def as_object(request: Request, rows: Sequence[QuoteRow]) -> dict[str, Any]:
     """The object that `expril quote --json` prints; exact numbers are texts, what is not simulated is null."""
     return {
         "source_records": len(request.source),
-        "sites": request.sites,
-        "target_size": request.target_size,
-        "most_records_per_unit": request.most_records_per_unit,
-        "pooling": request.together.pooling,
-        "noises": request.sites / request.pool.shares if request.pool else request.sites,
+        "sites": request.target.sites,
+        "target_size": request.size,
+        "most_records_per_unit": request.target.most_records_per_unit,
+        "pooling": request.target.pooling.method,
+        "noises": request.target.sites / request.target.pool.shares if request.target.pool else request.target.sites,
         "strategy": request.strategy,
         "prevalence": request.belief.prevalence,
         "best_auc": request.belief.best_auc,
@@ -231,9 +213,9 @@ def quote_table(request: Request, rows: Sequence[QuoteRow]) -> Table[QuoteRow]:
     columns = [Column[QuoteRow](name, partial(_cell, show), number=True) for name, show in shown.items()]
     declared = "declared" if request.declared else ASSUMED
     note = (
-        f"{len(request.source)} source records; {request.target_size} private ones ({declared}) "
-        f"at {request.sites} site(s){_pooled(request)};\n"
-        f"at most {request.most_records_per_unit} record(s) a unit\n{_explained(request, rows)}"
+        f"{len(request.source)} source records; {request.size} private ones ({declared}) "
+        f"at {request.target.sites} site(s){_pooled(request)};\n"
+        f"at most {request.target.most_records_per_unit} record(s) a unit\n{_explained(request, rows)}"
     )
     title = f"{request.title}: {request.strategy}, {questions}"
     return Table(title, columns, [Group(rows)], note=note, compact=True)
@@ -248,9 +230,10 @@ def _of_simulated(show: Callable[[Simulated], str], row: QuoteRow) -> str:
 
 
 def _pooled(request: Request) -> str:
-    if request.pool is None:
+    if request.target.pool is None:
         return ""
-    return f",\nsummed securely: noise of {request.sites / request.pool.shares:.3g} instead of {request.sites}"
+    sites, shares = request.target.sites, request.target.pool.shares
+    return f",\nsummed securely: noise of {sites / shares:.3g} instead of {sites}"
 
 
 def _ranged(mean: float, low: float, high: float) -> str:
@@ -262,9 +245,7 @@ def _ranged(mean: float, low: float, high: float) -> str:
 def _explained(request: Request, rows: Sequence[QuoteRow]) -> str:
     """What the numbers are, and what they cannot know."""
     told = rows[0].simulated
-    problem = Problem(
-        request.source, rows[0].epsilon, request.sites, request.target_size, 1, 0, willing=request.willing
-    )
+    problem = replace(request.target, pooling=SUMMED, most_records_per_unit=1).problem(request.source, rows[0].epsilon)
     chosen = "".join(f"\n{line}" for line in many_attributes(problem, request.strategy, request.options))
     if told is None:
         number = OF_A_NUMBER if request.source.schema.label_bounds is not None else ""

@@ -18,10 +18,10 @@ from learner_node.kinds.holdout import HoldoutAnswer
 from learner_node.questions.holdout_plan import RESOLUTION, plan_holdout
 from learner_node.questions.score_question import Agreement, as_hypothesis
 from learner_node.scores.estimates import AccuracyEstimate
+from learner_node.study.budget import Budget
 from learner_node.study.card_checks import complaint_about_cap, complaint_about_plan, complaint_about_question
 from learner_node.study.decided import Decide, decided
 from learner_node.study.learn import admit
-from learner_node.study.purposes import announced
 from learner_node.study.study import Federation, NoCuratorError, Study
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Constant, Hypothesis
@@ -29,7 +29,7 @@ from protocol.kinds.holdout import CLASSES, MOST_RESOLUTION, HoldoutBody, Planne
 from protocol.messages import Card
 from protocol.plans import Plan
 from protocol.query_kind import Turn
-from protocol.rationals import parse_rational, written
+from protocol.rationals import written
 from protocol.records import Records
 from protocol.schema import Schema
 
@@ -150,10 +150,10 @@ class Selection:
         return f"<Selection of {self.best!r} among {len(self.checked)} candidates, accuracy {self.accuracy:.3f}>"
 
 
-def select(  # noqa: PLR0913 - each is stated alone
+def select(
     federation: Federation,
     candidates: Mapping[str, Any],
-    epsilon: Fraction | str | float,
+    budget: Budget,
     *,
     source: pl.DataFrame | Callable[[Schema], Records] | None = None,
     expected: Mapping[str, float | AccuracyEstimate] | None = None,
@@ -161,7 +161,6 @@ def select(  # noqa: PLR0913 - each is stated alone
     threshold: int | None = None,
     resolution: int = RESOLUTION,
     patience: int | None = None,
-    purpose: str = "",
     seed: int = 0,
 ) -> Selection:
     """Ask curators about candidates, one question each, in one holdout study, and take the best.
@@ -170,7 +169,8 @@ def select(  # noqa: PLR0913 - each is stated alone
         federation: whom to ask; their policies must allow the query kind `holdout`.
         candidates: name -> a fitted `ExPriLClassifier`, a model of two classes, or a hypothesis of the protocol; what
             is none is distilled into a network, see `scored.as_hypothesis`.
-        epsilon: of all instances together at the costliest curator. What no instance took is refunded.
+        budget: of all instances together at the costliest curator, and what the stewards read. What no instance took
+            is refunded.
         source: unlabelled records, or a function that encodes them for a schema; None takes that of the first fitted
             estimator among the candidates.
         expected: name -> the accuracy that the learner expects, in [0, 1], or its estimate; a fitted estimator brings
@@ -181,18 +181,16 @@ def select(  # noqa: PLR0913 - each is stated alone
         resolution: r, steps of an accuracy.
         patience: None asks about all, the highest expected accuracy first. A number takes them in the order given, as
             of more and more cells or rounds, and stops after so many in a row that are no better than the best before.
-        purpose: for the stewards to read.
         seed: of the distillation.
 
     Raises:
         NoCuratorError: no curator accepted, or none answered a question.
         ConfigurationError: an argument, candidate or expectation that does not fit; nothing has been charged.
     """
-    exact, stated = parse_rational(epsilon), _stated(candidates, expected or {})
+    stated = _stated(candidates, expected or {})
     answers = min(ANSWERS, len(stated)) if answers is None else answers
     _check_whole({"answers": (answers, len(stated)), "resolution": (resolution, MOST_RESOLUTION)})
     _check_whole({} if patience is None else {"patience": (patience, len(stated))})
-    purpose = announced(purpose, None)
     study = Study(federation)
     records, cards, left_out = admit(study, _source_of(candidates) if source is None else source)
     _check_label(records.schema)
@@ -200,7 +198,7 @@ def select(  # noqa: PLR0913 - each is stated alone
         _Asked(name, stated[name], *_asked_about(model, records, cards, seed)) for name, model in candidates.items()
     ]
     most = max((card.most_records_per_unit for card in cards.values()), default=1)
-    planned = plan_holdout(exact, len(asked), answers, most, resolution=resolution, threshold=threshold)
+    planned = plan_holdout(budget.epsilon, len(asked), answers, most, resolution=resolution, threshold=threshold)
     bodies = [HoldoutBody(each.hypothesis, resolution) for each in asked]
     left_out |= _objections(study, Plan.of([planned]), bodies, cards)
     order = asked if patience is not None else sorted(asked, key=lambda each: -each.expected)
@@ -214,7 +212,7 @@ def select(  # noqa: PLR0913 - each is stated alone
         raise study.nobody("no curator can be asked")
     inquiry = _Inquiry(study, federation.decided, resolution, {name: card.round_size for name, card in cards.items()})
     with study.closing():
-        study.propose(plan, purpose, names)
+        study.propose(plan, budget.words, names)
         for each in order:
             if not inquiry.ask(each) or inquiry.stale(patience):
                 break

@@ -41,22 +41,22 @@ from learner_node.scores.recalibration import Recalibration, recalibrate
 from learner_node.scores.score_posterior import Bins, draw_counts
 from learner_node.scores.thresholds import DEFAULT_THRESHOLDS, Rule, Threshold, read_thresholds
 from learner_node.strategies.base import Problem, assumed_size, class_probabilities
+from learner_node.study.budget import Budget
 from learner_node.study.card_checks import complaint_about_cap, complaint_about_plan, complaint_about_question
 from learner_node.study.decided import decided
 from learner_node.study.learn import admit
-from learner_node.study.pooling import Pooling
+from learner_node.study.plan import counts_limits, secure_pool, strangers
+from learner_node.study.pooling import SUMMED, Pooling
 from learner_node.study.population import population
-from learner_node.study.purposes import following
 from learner_node.study.replan import agree
 from learner_node.study.study import Federation, Study
-from learner_node.study.together import Together
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Constant, Mlp
 from protocol.kinds.counts import CountsBody
 from protocol.messages import Card
 from protocol.partitions import ScoreBins
 from protocol.plans import Plan
-from protocol.rationals import parse_rational, written
+from protocol.rationals import written
 from protocol.records import Records
 from protocol.schema import Schema
 
@@ -179,28 +179,24 @@ class Validation:
         )
 
 
-def validate(  # noqa: PLR0913 - each is stated alone
+def validate(
     federation: Federation,
     model: Any,
-    epsilon: Fraction | str | float,
+    budget: Budget,
     *,
     source: pl.DataFrame | Callable[[Schema], Records] | None = None,
     thresholds: Sequence[Threshold] | None = None,
     bins: int | None = None,
-    pooling: Pooling = "sum",
-    colluders: int | None = None,
-    dropouts: int | None = None,
-    purpose: str = "",
-    after: Study | None = None,
+    pooling: Pooling = SUMMED,
     recalibrated: bool = False,
     seed: int = 0,
 ) -> Validation:
-    """Ask curators for the class counts in bins of a model's score: one question, sensitivity c, cost `epsilon`.
+    """Ask curators for the class counts in bins of a model's score: one question, sensitivity c, cost `budget.epsilon`.
 
     Args:
         federation: whom to ask, and how.
         model: a fitted `ExPriLClassifier`, a model of a study, or a network of the protocol (`scored.as_hypothesis`).
-        epsilon: to spend at the costliest curator.
+        budget: to spend, and what the stewards read.
         source: unlabelled records, or a function that encodes them for a schema: bins are drawn on them. None takes the
             source of a fitted `ExPriLClassifier`.
         thresholds: where to tell sensitivity, specificity and predictive values, see `scores.thresholds`; None
@@ -208,11 +204,7 @@ def validate(  # noqa: PLR0913 - each is stated alone
             model foretells for the source, "10%" the threshold above which a tenth of the source lies.
         bins: of the score, at least 2, thresholds' among them; None takes about three deviations of the noise a bin for
             the rarer class.
-        pooling: "sum" or "site": `by_site` tells of each curator; "secure": they open their sum alone.
-        colluders: of a secure sum, as in `learner_node.study.learn.learn`.
-        dropouts: likewise.
-        purpose: for the stewards to read.
-        after: the study that the model is of; the stewards read whether the validation costs more than it announced.
+        pooling: by "sum" or "site" `by_site` tells of each curator; by "secure" they open their sum alone.
         recalibrated: whether the answers are to recalibrate the model, too; it costs nothing more.
         seed: of the learner's own random choices.
 
@@ -220,9 +212,7 @@ def validate(  # noqa: PLR0913 - each is stated alone
         NoCuratorError: no curator accepted and answered; the study is closed first.
         ConfigurationError: an argument, record or model that does not fit; nothing has been charged.
     """
-    exact = parse_rational(epsilon)
-    together = Together(pooling, colluders, dropouts)
-    rules, words = _checked(thresholds, bins), following(purpose, None if after is None else after.accepted)
+    rules = _checked(thresholds, bins)
     if hasattr(model, "to_validate"):
         model, own = model.to_validate()
         source = own if source is None else source
@@ -235,7 +225,7 @@ def validate(  # noqa: PLR0913 - each is stated alone
         there = "a number" if schema.label_bounds is not None else f"one of {len(schema.classes)} classes"
         raise ConfigurationError(f"validation is about two classes; the label {schema.label!r} is {there}")
     hypothesis, agreement = as_hypothesis(model, records, cards, seed=seed)
-    wish = _Wish(hypothesis, agreement, records, exact, rules, thresholds is not None, bins, seed, together)
+    wish = _Wish(hypothesis, agreement, records, budget.epsilon, rules, thresholds is not None, bins, seed, pooling)
 
     def settle(cards: Mapping[str, Card], left_out: Mapping[str, str]) -> _Question:
         return decided(federation.decided, _settled(study, wish, cards, left_out))
@@ -244,12 +234,12 @@ def validate(  # noqa: PLR0913 - each is stated alone
     for name, reason in question.left_out.items():
         study.leave_out(name, reason)
     with study.closing():
-        redraft = partial(settle, left_out={}) if together.secure else None
-        question = agree(study, question, words, redraft, cards)
+        redraft = partial(settle, left_out={}) if pooling.secure else None
+        question = agree(study, question, budget.words, redraft, cards)
         study.ask(dict.fromkeys(study.survivors, question.body))
     hypothesis = question.bins.hypothesis
     place = Bins.of(hypothesis.logits(records), question.bins.cells(records), len(question.bins.edges) + 1)
-    answers = {} if together.secure else {name: study.pooled([name])[0] for name in study.survivors}
+    answers = {} if pooling.secure else {name: study.pooled([name])[0] for name in study.survivors}
     told = _Telling(question, place, bin_means(question.bins, records), seed)
     pooled: CountsAnswer = study.pooled(study.survivors)[0]
     return Validation(
@@ -281,7 +271,7 @@ class _Wish:
     all_rules: bool
     bins: int | None
     seed: int
-    together: Together
+    pooling: Pooling
 
 
 class _Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -347,7 +337,7 @@ def _settled(study: Study, wish: _Wish, cards: Mapping[str, Card], left_out: Map
     """The question, and whom to ask it: all but those that would refuse it; they are left out beside the others."""
     asked, left_out = dict(cards), dict(left_out)
     while asked:
-        if apart := wish.together.strangers(asked):
+        if apart := strangers(wish.pooling, asked):
             left_out |= apart
             asked = {name: card for name, card in asked.items() if name not in apart}
             continue
@@ -381,8 +371,8 @@ def _settled(study: Study, wish: _Wish, cards: Mapping[str, Card], left_out: Map
 def _question(wish: _Wish, cards: Mapping[str, Card]) -> _Question:
     size = assumed_size([card.round_size for card in cards.values()], len(wish.source))
     most = max(card.most_records_per_unit for card in cards.values())
-    limits = tightest([wish.together.limits(card) for card in cards.values()])
-    pool = wish.together.pool(cards)
+    limits = tightest([counts_limits(wish.pooling, card) for card in cards.values()])
+    pool = secure_pool(wish.pooling, cards)
     problem = Problem(wish.source, wish.epsilon, len(cards), size, most, wish.seed, limits, pool=pool)
     probability = probability_of(wish.hypothesis, wish.source)
     plan = problem.counts_plan([("error_correct", 1, Fraction(1))])

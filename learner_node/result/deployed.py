@@ -10,10 +10,9 @@ import polars as pl
 
 from expril.files import write_private
 from learner_node.carriers.journal import Journal
-from learner_node.questions.validation import Validation
+from learner_node.questions.validation import Validation, validate
 from learner_node.study.federation import Carrier, Federation
 from learner_node.study.learn import Learned, learn
-from learner_node.study.purposes import validation_purpose
 from learner_node.study.study import NoCuratorError, Study
 from learner_node.study_file import StudyFile
 from protocol.envelopes import SigningKey
@@ -92,33 +91,27 @@ def run_study(
         resumable=True,
         decided=journal.decided,
     )
+    budget = study.budget
     learned = learn(
         federation,
         source,
+        budget,
         strategy=study.strategy,
         options=study.options,
-        epsilon=study.exact,
-        pooling=study.pooling,
-        colluders=study.colluders,
-        dropouts=study.dropouts,
-        purpose=study.purpose,
-        validation=study.exact_validation,
+        pooling=study.pool,
         seed=study.seed,
         progress=progress,
     )
-    if study.exact_validation is None:
+    if budget.validation is None:
         return Finding(learned)
     progress("validating", 0, 0)
     try:
-        found = federation.validate(
+        found = validate(
+            federation,
             learned.whole,
-            study.exact_validation,
+            budget.following(learned.study.accepted),
             source=source,
-            pooling=study.pooling,
-            colluders=study.colluders,
-            dropouts=study.dropouts,
-            purpose=validation_purpose(study.purpose),
-            after=learned.study,
+            pooling=study.pool,
             recalibrated=study.recalibrate,
             seed=study.seed,
         )

@@ -188,7 +188,7 @@ def cost_object(kept: Kept, finding: Finding) -> Object:
     """What it cost, exact: rationals as texts."""
     plans = [("fit", finding.learned.study, finding.learned.epsilon_claimed)]
     if finding.validation_study is not None:
-        claimed = finding.validation.epsilon_claimed if finding.validation else kept.study.exact_validation
+        claimed = finding.validation.epsilon_claimed if finding.validation else kept.study.budget.validation
         plans.append(("validation", finding.validation_study, claimed or 0))  # type: ignore[arg-type]
     newest = _newest(finding.studies)
     return {

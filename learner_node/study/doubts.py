@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from learner_node.study.pooling import SECURE, check_pooling, usual_pool
+from learner_node.study.pooling import Pooling, usual_pool
 from protocol.errors import ConfigurationError
 
 LARGE_EPSILON = 100
@@ -48,9 +48,7 @@ def doubts_about(
     *,
     records: int,
     curators: int,
-    pooling: str,
-    colluders: int | None = None,
-    dropouts: int | None = None,
+    pooling: Pooling,
 ) -> list[str]:
     """What is worth a warning in a study that can be asked as it is, in sentences.
 
@@ -58,14 +56,8 @@ def doubts_about(
         options: of its strategy.
         records: of the source.
         curators: that are asked.
-        pooling: as in `learner_node.study.learn.learn`.
-        colluders: as there.
-        dropouts: as there.
-
-    Raises:
-        ConfigurationError: no such pooling.
+        pooling: of their answers.
     """
-    check_pooling(pooling, colluders, dropouts)
     doubts = []
     cells = options.get("cells") if isinstance(options, Mapping) else None
     if isinstance(cells, int) and cells > records:
@@ -73,8 +65,8 @@ def doubts_about(
             f"{cells} cells are more than the {records} source records: no more than {records} can be told apart, and "
             "each then stands on one record; leave cells out, and a rule chooses as many as the noise allows"
         )
-    if pooling == SECURE:
-        t, u = usual_pool(curators, colluders, dropouts)
+    if pooling.secure:
+        t, u = usual_pool(curators, pooling.colluders, pooling.dropouts)
         if u == 0 and curators > t:
             least = 3 + t
             way = "allow one: dropouts = 1" if curators >= least else f"to allow one takes {least} curators or more"

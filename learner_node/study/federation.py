@@ -2,18 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import Any, Protocol, Self
 
 from learner_node.kinds import READERS
 from learner_node.study.decided import Decide, as_found
 from learner_node.study.reading import Reader
 from protocol.envelopes import SigningKey
 from protocol.errors import ExprilError
-
-if TYPE_CHECKING:
-    from learner_node.questions.selection import Selection
-    from learner_node.questions.validation import Validation
 
 LIFETIME = 600
 """Seconds for which a learner's requests are valid, unless it says otherwise."""
@@ -69,24 +64,6 @@ class Federation:
     resumable: bool = False
     readers: Mapping[str, Reader] = field(default_factory=lambda: READERS)
     decided: Decide = as_found
-
-    def validate(self, model: Any, epsilon: Fraction | str | float, **how: Any) -> "Validation":
-        """Ask how good a model is: ROC curve, calibration, predictive values, all with intervals.
-
-        A study of its own, which spends `epsilon`. Arguments are those of `learner_node.questions.validation.validate`.
-        """
-        from learner_node.questions.validation import validate  # noqa: PLC0415 - it is made of studies
-
-        return validate(self, model, epsilon, **how)
-
-    def select(self, candidates: Mapping[str, Any], epsilon: Fraction | str | float, **how: Any) -> "Selection":
-        """Ask which of several models is best, by a holdout: "close" answers cost nothing.
-
-        A study of its own, which spends at most `epsilon`. Arguments are those of `selection.select`.
-        """
-        from learner_node.questions.selection import select  # noqa: PLC0415 - it is made of studies
-
-        return select(self, candidates, epsilon, **how)
 
     def __repr__(self) -> str:
         return f"Federation({', '.join(self.curators)})"

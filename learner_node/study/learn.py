@@ -20,17 +20,15 @@ from learner_node.strategies.base import (
     Trainer,
     train_alone,
 )
+from learner_node.study.budget import Budget
 from learner_node.study.plan import Setting, settle, why_not_chosen
 from learner_node.study.plausibility import common_schema, implausible_cards
-from learner_node.study.pooling import POOLED, Pooling
+from learner_node.study.pooling import POOLED, SUMMED, Pooling
 from learner_node.study.population import population
-from learner_node.study.purposes import announced
 from learner_node.study.replan import agree
 from learner_node.study.study import Federation, NoCuratorError, Study
-from learner_node.study.together import Together
 from protocol.errors import ConfigurationError
 from protocol.messages import Card
-from protocol.rationals import parse_rational
 from protocol.record_frames import encode_frame
 from protocol.records import Records
 from protocol.schema import Schema
@@ -94,18 +92,14 @@ class Learned:
         return MixedModel(tuple(models.values()), masses)
 
 
-def learn(  # noqa: PLR0913 - each is stated alone
+def learn(
     federation: Federation,
     source: pl.DataFrame | Callable[[Schema], Records],
+    budget: Budget,
     *,
     strategy: str,
     options: Mapping[str, Any] | None = None,
-    epsilon: Fraction,
-    pooling: Pooling = "sum",
-    colluders: int | None = None,
-    dropouts: int | None = None,
-    purpose: str = "",
-    validation: Fraction | None = None,
+    pooling: Pooling = SUMMED,
     seed: int = 0,
     train: Trainer = train_alone,
     progress: Callable[[str, int, int], None] = lambda what, done, total: None,  # noqa: ARG005
@@ -119,16 +113,10 @@ def learn(  # noqa: PLR0913 - each is stated alone
     Args:
         federation: whom to ask, and how.
         source: unlabelled records, or a function that encodes them for a schema.
+        budget: to spend, and what the stewards read.
         strategy: key of `STRATEGIES`.
         options: of the strategy.
-        epsilon: to spend at the costliest curator, exact.
-        pooling: "sum": one model from summed answers; "site": one model per curator; "secure": one model from sums that
-            curators open together, each with about the noise of one curator.
-        colluders: with "secure", how many curators are assumed to tell the learner all they know, at most.
-        dropouts: with "secure", how many curators may fall silent within a query. Where either is None, it is chosen
-            by their number (`pooling.SecurePool.of`).
-        purpose: for the stewards to read.
-        validation: epsilon of a validation that is to follow, at most: the stewards read of both at once.
+        pooling: how answers become models.
         seed: of the learner's own random choices.
         train: trains the strategy's networks.
         progress: called with (what, rounds done, rounds in all).
@@ -138,22 +126,19 @@ def learn(  # noqa: PLR0913 - each is stated alone
         ConfigurationError: records that do not fit the cards, cards of which as many say one thing as another, or none
             with which a study can be made; nothing has been charged.
     """
-    epsilon = parse_rational(epsilon)
-    together = Together(pooling, colluders, dropouts)
-    purpose = announced(purpose, validation)
     make_strategy(strategy, options or {})
     study = Study(federation)
     records, cards, left_out = admit(study, source)
     problem = Problem(
-        source=records, epsilon=epsilon, sites=0, target_size=0, most_records_per_unit=0, seed=seed, train=train
+        source=records, epsilon=budget.epsilon, sites=0, target_size=0, most_records_per_unit=0, seed=seed, train=train
     )
-    setting = Setting(strategy, options or {}, together, problem, study.kinds, study.readers, federation.decided)
+    setting = Setting(strategy, options or {}, pooling, problem, study.kinds, study.readers, federation.decided)
     draft = settle(setting, cards, left_out)
     for name, reason in draft.left_out.items():
         study.leave_out(name, reason)
     with study.closing():
-        redraft = partial(settle, setting, left_out={}) if together.secure else None
-        draft = agree(study, draft, purpose, redraft, cards)
+        redraft = partial(settle, setting, left_out={}) if pooling.secure else None
+        draft = agree(study, draft, budget.words, redraft, cards)
         rounds = study.questions
         for number in range(rounds):
             progress("rounds", number, rounds)

@@ -11,19 +11,19 @@ from typing import Any
 import msgspec
 
 from learner_node.kinds import READERS
-from learner_node.kinds.counts import cells_of, tightest
+from learner_node.kinds.counts import allowed_by, cells_of, limits_of, tightest
 from learner_node.strategies import DEFAULT_STRATEGY, make_strategy, selected
 from learner_node.strategies.base import Conversation, Problem, assumed_size
 from learner_node.study.card_checks import complaint_about_cap, complaint_about_plan, complaint_about_question
 from learner_node.study.decided import Decide, as_found
 from learner_node.study.plausibility import weights, worth_keeping
-from learner_node.study.pooling import POOLED
+from learner_node.study.pooling import POOLED, Pooling, SecurePool
 from learner_node.study.reading import Reader
 from learner_node.study.study import Study
-from learner_node.study.together import Together
 from protocol.codec import decode, encode
 from protocol.errors import ConfigurationError, RemoteProtocolError
-from protocol.kinds.counts import CountsBody
+from protocol.kinds.counts import COUNTS, CountsBody, CountsLimits
+from protocol.kinds.secure_counts import SECURE_COUNTS, SecureCountsLimits
 from protocol.messages import Card
 from protocol.plans import Plan
 from protocol.query_kind import Kinds
@@ -35,7 +35,7 @@ class Group:
     """Curators whose answers are summed for one model.
 
     Attributes:
-        key: of the model, see `POOLINGS`.
+        key: of the model, see `Pooling.groups`.
         names: of the curators.
         plan: of the strategy.
         conversation: with them.
@@ -60,7 +60,7 @@ class Setting:
     Attributes:
         strategy: key of `STRATEGIES`.
         options: of the strategy.
-        together: how answers are pooled.
+        pooling: how answers become models.
         problem: with the source, epsilon, seed and trainer; the rest of it is filled in from the cards.
         kinds, readers: of the query kinds that may be asked.
         decided: of the federation.
@@ -68,7 +68,7 @@ class Setting:
 
     strategy: str
     options: Mapping[str, object]
-    together: Together
+    pooling: Pooling
     problem: Problem
     kinds: Kinds
     readers: Mapping[str, Reader] = field(default_factory=lambda: READERS)
@@ -157,14 +157,14 @@ def _drafted(
     setting: Setting, cards: Mapping[str, Card]
 ) -> tuple[Draft | None, dict[str, str], ConfigurationError | None]:
     """A draft for exactly these curators, who is to be left out of it and why, and the strategy's own objection."""
-    if apart := setting.together.strangers(cards):
+    if apart := strangers(setting.pooling, cards):
         return None, apart, None
     most = max(card.most_records_per_unit for card in cards.values())
     setting = _told(setting, cards, most)
     reasons: dict[str, str] = {}
     groups: list[Group] = []
     failed: ConfigurationError | None = None
-    for key, names in setting.together.groups(cards).items():
+    for key, names in setting.pooling.groups(cards).items():
         part = {name: cards[name] for name in names}
         try:
             group = _group(setting, part, part, key)
@@ -207,8 +207,8 @@ def _group(setting: Setting, members: Mapping[str, Card], limiting: Mapping[str,
         setting.problem,
         sites=len(members),
         target_size=assumed_size([card.round_size for card in members.values()], len(setting.problem.source)),
-        limits=tightest([setting.together.limits(card) for card in limiting.values()]),
-        pool=setting.together.pool(members),
+        limits=tightest([counts_limits(setting.pooling, card) for card in limiting.values()]),
+        pool=secure_pool(setting.pooling, members),
     )
     strategy = make_strategy(setting.strategy, setting.options)
     return Group(key, frozenset(members), strategy.plan(problem), Conversation(strategy, problem, setting.decided))
@@ -254,7 +254,7 @@ def _cramped(setting: Setting, members: Mapping[str, Card], body: Any) -> dict[s
     `worth_keeping`. So a site that brings most of the records may have tight limits: without it the others' question
     is coarse, too.
     """
-    cells = {name: setting.together.limits(card).cells for name, card in members.items()}
+    cells = {name: counts_limits(setting.pooling, card).cells for name, card in members.items()}
     if len(set(cells.values())) == 1 or not isinstance(body, CountsBody):
         return {}
     sizes = weights(members, len(setting.problem.source))
@@ -286,3 +286,72 @@ def _nobody(reasons: Mapping[str, str]) -> ConfigurationError:
     return ConfigurationError(
         f"no curator is left to ask. {listed}; nothing was asked yet: change the strategy's options, epsilon or pooling"
     )
+
+
+def counts_limits(pooling: Pooling, card: Card) -> CountsLimits:
+    """What a curator limits of the counts that are asked; the defaults where it allows none."""
+    return limits_of(card, SECURE_COUNTS.name if pooling.secure else COUNTS.name)
+
+
+def secure_pool(pooling: Pooling, cards: Mapping[str, Card]) -> SecurePool | None:
+    """The curators with these cards, where they sum securely; each policy's fewest colluders are kept to.
+
+    Raises:
+        ConfigurationError: they are too few.
+    """
+    if not pooling.secure:
+        return None
+    allowed = [limits for card in cards.values() if (limits := _secure_limits(card)) is not None]
+    return SecurePool.of(
+        (card.sender for card in cards.values()),
+        colluders=pooling.colluders,
+        dropouts=pooling.dropouts,
+        least_colluders=max((limits.least_colluders for limits in allowed), default=1),
+    )
+
+
+def _secure_limits(card: Card) -> SecureCountsLimits | None:
+    """What a curator limits of secure sums; None where it allows none."""
+    limits = allowed_by(card, SECURE_COUNTS.name)
+    return limits if isinstance(limits, SecureCountsLimits) else None
+
+
+def strangers(pooling: Pooling, cards: Mapping[str, Card]) -> dict[str, str]:
+    """Which curators cannot be pooled with the others, by their cards -> why not.
+
+    For a secure sum every curator's policy lists the members it sums with. As long as there is a pair of whom one does
+    not list the other, the curator in most such pairs is left out; of equals the last. Then a curator is left out whose
+    policy asks for more colluders than so many curators can assume: it must not keep the others from summing.
+    """
+    if not pooling.secure:
+        return {}
+    reasons, dropouts = {}, pooling.dropouts or 0
+    keys, listed, least = {}, {}, {}
+    for name, card in cards.items():
+        limits = _secure_limits(card)
+        if limits is None:
+            reasons[name] = "its policy allows no secure sums"
+        else:
+            keys[name], listed[name] = card.sender.hex(), set(limits.members)
+            least[name] = limits.least_colluders
+    while True:
+        broken = {
+            name: [
+                other
+                for other in listed
+                if other != name and (keys[other] not in listed[name] or keys[name] not in listed[other])
+            ]
+            for name in listed
+        }
+        most = max(map(len, broken.values()), default=0)
+        if not most:
+            break
+        worst = [name for name, others in broken.items() if len(others) == most][-1]
+        others = ", ".join(broken[worst][:5])
+        reasons[worst] = f"it and {others} do not list each other as members of a secure sum"
+        del listed[worst]
+    while wary := [name for name in listed if least[name] > max(len(listed) - 1 - 2 * dropouts, 1)]:
+        worst = max(wary, key=least.__getitem__)
+        reasons[worst] = f"its policy asks to assume {least[worst]} colluders, too many among {len(listed)} curators"
+        del listed[worst]
+    return reasons

@@ -3,44 +3,81 @@
 Of a secure sum ("secure") nobody sees a summand, and all curators together add the noise of about one.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Final, Literal
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final, Literal, Self
 
 from protocol.errors import ConfigurationError
 from protocol.secure_sum.group import complaint_about
 
-Pooling = Literal["sum", "site", "secure"]
+PoolingName = Literal["sum", "site", "secure"]
 POOLED = ""
 """Key of the model of all curators together."""
+SUM: Final = "sum"
+SITE: Final = "site"
 SECURE: Final = "secure"
-POOLINGS: dict[str, Callable[[Iterable[str]], dict[str, list[str]]]] = {
-    "sum": lambda names: {POOLED: list(names)},
-    "site": lambda names: {name: [name] for name in names},
-    "secure": lambda names: {POOLED: list(names)},
-}
-"""Names of curators -> for each model, under its key, those whose answers are added up for it."""
+POOLINGS = (SUM, SITE, SECURE)
 SITES_PER_COLLUDER, SITES_PER_DROPOUT = 10, 5
 
 
-def check_pooling(pooling: str, colluders: int | None, dropouts: int | None) -> None:
-    """Raise ConfigurationError for no such pooling, and for colluders or dropouts where sums are not secure."""
-    if not isinstance(pooling, str) or pooling not in POOLINGS:
-        raise ConfigurationError(f"pooling must be one of {', '.join(POOLINGS)}, not {pooling!r}")
-    for name, value, least in (("colluders", colluders, 1), ("dropouts", dropouts, 0)):
-        if value is None:
-            continue
-        if pooling != SECURE:
-            raise ConfigurationError(f'{name} = {value} needs pooling = "{SECURE}"; pooling is "{pooling}"')
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise ConfigurationError(f"{name} must be a whole number from {least} on, not {value!r}")
+@dataclass(frozen=True)
+class Pooling:
+    """How answers become models.
+
+    Args:
+        method: "sum": one model from summed answers; "site": one model per curator; "secure": one model from sums that
+            curators open together, each with about the noise of one curator.
+        colluders: with "secure", how many curators are assumed to tell the learner all they know, at most.
+        dropouts: with "secure", how many curators may fall silent within a query. Where either is None, it is chosen
+            by their number (`SecurePool.of`).
+
+    Raises:
+        ConfigurationError: there is no such method, or colluders or dropouts of answers that are not summed securely.
+    """
+
+    method: PoolingName = SUM
+    colluders: int | None = None
+    dropouts: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.method, str) or self.method not in POOLINGS:
+            raise ConfigurationError(f"pooling must be one of {', '.join(POOLINGS)}, not {self.method!r}")
+        for name, value, least in (("colluders", self.colluders, 1), ("dropouts", self.dropouts, 0)):
+            if value is None:
+                continue
+            if not self.secure:
+                raise ConfigurationError(f'{name} = {value} needs pooling = "{SECURE}"; pooling is "{self.method}"')
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise ConfigurationError(f"{name} must be a whole number from {least} on, not {value!r}")
+
+    def changed(self, method: str, colluders: int | None, dropouts: int | None) -> Self:
+        """With what is given instead; "" and None stand for what is there, of the same method."""
+        same = method in ("", self.method)
+        return replace(
+            self,
+            method=method or self.method,  # type: ignore[arg-type]
+            colluders=self.colluders if same and colluders is None else colluders,
+            dropouts=self.dropouts if same and dropouts is None else dropouts,
+        )
+
+    @property
+    def secure(self) -> bool:
+        """Whether only a sum is opened."""
+        return self.method == SECURE
+
+    def groups(self, names: Iterable[str]) -> dict[str, list[str]]:
+        """Key of each model -> names of the curators whose answers are added up for it."""
+        return {name: [name] for name in names} if self.method == SITE else {POOLED: list(names)}
+
+
+SUMMED = Pooling()
 
 
 @dataclass(frozen=True)
 class SecurePool:
     """Curators that sum securely, as a plan names them.
 
-    Attributes:
+    Args:
         participants: their identity keys, ascending.
         colluders: t of them, at most, are assumed to tell the learner all they know; at least 1.
         dropouts: u of them may fall silent within a query; n > 2 u + t.

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
-from learner_node.study.purposes import Purpose
+from learner_node.study.budget import Purpose
 from learner_node.study.study import Study
 from protocol.errors import ConfigurationError
 from protocol.messages import Card

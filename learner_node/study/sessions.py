@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
+from learner_node.study.budget import Purpose, words_for
 from learner_node.study.exchange import Exchange
 from learner_node.study.federation import Federation
 from learner_node.study.outcomes import BAD_REPLY, Fates
-from learner_node.study.purposes import Purpose, told
 from learner_node.study.requests import Request, closing, pending, proposal, stays, terms, unanswered
 from learner_node.study.session import Session
 from protocol.errors import ConfigurationError, ExprilError
@@ -205,7 +205,7 @@ class Sessions:
     def _propose(self, plan: Plan, names: Sequence[str]) -> dict[str, Message]:
         """Propose the plan in the sessions as they stand; a curator that accepts at another cost is out."""
         together = self._federation.all_or_none
-        requests = {name: proposal(self.sessions[name], plan, told(self._purpose, name)) for name in names}
+        requests = {name: proposal(self.sessions[name], plan, words_for(self._purpose, name)) for name in names}
         replies = self._exchange.ask(requests, record=True, until=refused_for_good if together else None)
         for name in names:
             session = self.sessions[name]

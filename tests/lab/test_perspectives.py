@@ -16,7 +16,9 @@ from learner_node.strategies import check_options, make_strategy
 from learner_node.strategies.base import Problem
 from learner_node.strategies.options import exact_shares
 from learner_node.strategies.perspectives import asked_attributes, gradient_directions, information
+from learner_node.study.budget import Budget
 from learner_node.study.learn import learn
+from learner_node.study.pooling import Pooling
 from limits_told import limits_with
 from protocol.errors import ConfigurationError
 from protocol.feature_map import STEPS
@@ -63,9 +65,9 @@ def study(strategy, options=None, *, epsilon=1, seed=0, source=None, scripts=Non
     return learn(
         federate(curators, scripts or {}),
         source,
+        Budget(Fraction(epsilon)),
         strategy=strategy.split(" ")[0],
         options=STRATEGIES[strategy] if options is None else options,
-        epsilon=Fraction(epsilon),
         seed=seed,
     )
 
@@ -151,9 +153,9 @@ def test_informative_asks_no_more_pairs_than_there_are():
     learned = learn(
         federate({"site-0": open_curator("site-0", noise=NoNoise())}),
         source,
+        Budget(1),
         strategy="informative",
         options={"pairs": 5},
-        epsilon=Fraction(1),
     )
     assert [len(partitions) for partitions in asked(learned)] == [2, 1]
 
@@ -166,9 +168,7 @@ def test_informative_leaves_out_pairs_that_are_too_large_for_the_curators():
     frame = pl.DataFrame({name: rng.choice(levels, 400) for name in "ab"})
     frame = frame.with_columns(sick=pl.Series(rng.choice(["no", "yes"], 400)))
     curator = open_curator("site-0", frame, noise=NoNoise(), attributes=attributes, limits=limits_with(cells=300))
-    learned = learn(
-        federate({"site-0": curator}), frame.drop("sick"), strategy="informative", epsilon=Fraction(1), options={}
-    )
+    learned = learn(federate({"site-0": curator}), frame.drop("sick"), Budget(1), strategy="informative", options={})
     assert learned.study.outcomes["site-0"] == ["release"] * 2
     ((alone,),) = asked(learned)[1:]
     assert isinstance(alone, FeatureBins)
@@ -180,11 +180,7 @@ def test_a_single_attribute_is_enough(strategy):
     curators = {"site-0": open_curator("site-0", ring(300), noise=NoNoise(), attributes=attributes)}
     source = ring(80, seed=3).select("x")
     learned = learn(
-        federate(curators),
-        source,
-        strategy=strategy.split(" ")[0],
-        options=STRATEGIES[strategy],
-        epsilon=Fraction(1),
+        federate(curators), source, Budget(1), strategy=strategy.split(" ")[0], options=STRATEGIES[strategy]
     )
     assert learned.study.outcomes["site-0"] == ["release"] * 2
     assert learned.model().probability(learned.source).shape == (80,)
@@ -291,10 +287,10 @@ def test_one_model_per_site_has_one_plan(strategy):
     learned = learn(
         federate(curators),
         wide(100, 3).drop("sick"),
+        Budget("1/2"),
         strategy=strategy.split(" ")[0],
         options=STRATEGIES[strategy],
-        epsilon=Fraction(1, 2),
-        pooling="site",
+        pooling=Pooling("site"),
     )
     assert set(learned.models) == {"basel", "bern"}
     assert {learned.study.spent(name) for name in curators} == {Fraction(1, 2)}

@@ -16,6 +16,7 @@ from learner_node.estimator import ExPriLClassifier
 from learner_node.models.label_model.additive import BAND
 from learner_node.strategies import make_strategy
 from learner_node.strategies.base import Problem
+from learner_node.study.budget import Budget
 from learner_node.study.learn import learn
 from limits_told import limits_with
 from margins import DEVIATIONS
@@ -76,7 +77,7 @@ def curators(*, sites=2, each=2500, limits=None, noise=None):
 
 def study(options=None, *, epsilon=Fraction(1), **told):
     return learn(
-        curators(**told), patients(1500, 99).drop("back"), strategy="additive", options=options or {}, epsilon=epsilon
+        curators(**told), patients(1500, 99).drop("back"), Budget(epsilon), strategy="additive", options=options or {}
     )
 
 

@@ -35,8 +35,11 @@ from learner_fakes import (
 from learner_node.carriers.journal import Journal, Settings
 from learner_node.carriers.waiting import HeldCarrier
 from learner_node.questions.selection import select
+from learner_node.questions.validation import validate
+from learner_node.study.budget import Budget
 from learner_node.study.federation import UnfinishedError
 from learner_node.study.learn import learn
+from learner_node.study.pooling import Pooling
 from learner_node.study.study import NoCuratorError, Study
 from limits_told import limits_with
 from protocol.envelopes import open_envelope
@@ -50,7 +53,7 @@ NAMES = ("basel", "bern", "chur")
 SOURCE = ring(60, seed=9).drop("sick")
 COST = Fraction(1, 5)
 PLAN = plan_of(10, 10)
-FAST = {"strategy": "cells", "options": {"networks": False, "cells": 6}, "epsilon": Fraction(1)}
+FAST = {"strategy": "cells", "options": {"networks": False, "cells": 6}, "budget": Budget(1)}
 DAY = 86_400
 
 
@@ -461,7 +464,7 @@ def test_a_secure_sum_for_all_or_none_is_not_drafted_again_for_fewer():
     curators = members(4)
     federation = federate(curators, {"site 02": silent_from(0)}, all_or_none=True)
     with pytest.raises(NoCuratorError, match="site 02: no reply"):
-        learn(federation, SOURCE, **{**FAST, "options": {"networks": False}}, pooling="secure")
+        learn(federation, SOURCE, **{**FAST, "options": {"networks": False}}, pooling=Pooling("secure"))
     assert_cost_nothing(curators, dict.fromkeys(curators, 0), federation.carrier)
     assert len(federation.carrier.bytes_sent("site 00", StudyProposal.__name__)) == 1
 
@@ -478,7 +481,7 @@ def test_a_secure_sum_goes_on_in_sessions_made_anew():
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Study, "ask", day_later)
-        learned = learn(federation, SOURCE, **{**FAST, "options": {"networks": False}}, pooling="secure")
+        learned = learn(federation, SOURCE, **{**FAST, "options": {"networks": False}}, pooling=Pooling("secure"))
     assert learned.study.survivors == list(curators)
     assert all(len(each) == 1 for each in learned.study.retired.values())
 
@@ -492,7 +495,7 @@ def test_a_validation_is_for_all_or_none_too():
     federation.carrier.sent.clear()
     before = {name: account(curator).total_spent for name, curator in curators.items()}
     with pytest.raises(NoCuratorError, match="chur: the plan costs more than is left"):
-        federation.validate(learned.whole, "1/4", source=SOURCE)
+        validate(federation, learned.whole, Budget("1/4"), source=SOURCE)
     assert spent(curators, before) == dict.fromkeys(NAMES, 0)
     assert all(account(curator).total_reserved == 0 for curator in curators.values())
 
@@ -504,5 +507,5 @@ def test_a_holdout_is_for_all_or_none_too():
     federation = federate(curators, all_or_none=True)
     candidates = {"yes": Constant(predicted=1), "no": Constant(predicted=0)}
     with pytest.raises(NoCuratorError, match="bern: the plan costs more than is left"):
-        select(federation, candidates, 1, source=SOURCE, expected={"yes": 0.5, "no": 0.5})
+        select(federation, candidates, Budget(1), source=SOURCE, expected={"yes": 0.5, "no": 0.5})
     assert_cost_nothing(curators, before, federation.carrier)

@@ -13,6 +13,7 @@ from learner_node.solvers import NotConvergedError
 from learner_node.solvers import tilt as tilt_module
 from learner_node.solvers.tilt import solve_tilt
 from learner_node.strategies import make_strategy
+from learner_node.study.budget import Budget
 from learner_node.study.learn import learn
 from margins import DEVIATIONS, surely_ahead
 from protocol.errors import ConfigurationError
@@ -144,9 +145,9 @@ def test_without_noise_each_class_is_weighted_to_its_own_records():
     learned = learn(
         federate({"basel": open_curator("basel", frame, noise=NoNoise(), round_size=3000)}),
         source,
+        Budget(1),
         strategy="importance",
         options=options,
-        epsilon=1,
     )
     estimate = learned.estimates[""]
     # Without noise, a mass of two classes is off by what the variance of Poisson counts lets it: six of its errors.
@@ -163,9 +164,9 @@ def test_a_class_with_hardly_a_record_leaves_finite_weights():
     learned = learn(
         federate({"basel": open_curator("basel", frame)}),
         ring(60, seed=3).drop("sick"),
+        Budget("1/20"),
         strategy="importance",
         options=options,
-        epsilon="1/20",
     )
     estimate = learned.estimates[""]
     assert np.isfinite(estimate.weights).all()

@@ -27,7 +27,9 @@ from learner_node.models.source import coordinates, standardising_map
 from learner_node.strategies import STRATEGIES, make_strategy
 from learner_node.strategies.base import NumberModel, Problem, class_probabilities
 from learner_node.strategies.models import unit_map
+from learner_node.study.budget import Budget
 from learner_node.study.learn import learn
+from learner_node.study.pooling import Pooling
 from margins import DEVIATIONS, surely_above, surely_ahead
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
@@ -294,7 +296,9 @@ def test_a_study_spends_exactly_epsilon_and_learns(strategy, pooling):
     """At epsilon 200 noise matters to none of them."""
     asked, held, learner = federation()
     epsilon = Fraction(200)
-    learned = learn(asked, lambda _: SOURCE_RECORDS, strategy=strategy, epsilon=epsilon, pooling=pooling, seed=4)
+    learned = learn(
+        asked, lambda _: SOURCE_RECORDS, Budget(epsilon), strategy=strategy, seed=4, pooling=Pooling(pooling)
+    )
     assert {spent(site, learner) for site in held.values()} == {epsilon}
     assert learned.epsilon_claimed == epsilon
     assert set(learned.estimates) == ({""} if pooling == "sum" else {"site 0", "site 1"})
@@ -309,7 +313,7 @@ def test_a_study_spends_exactly_epsilon_and_learns(strategy, pooling):
 @pytest.mark.parametrize("strategy", CLASSIFIERS)
 def test_sites_of_one_class_learn_that_class(strategy):
     asked, held, learner = federation(frame=PRIVATE.filter(pl.col("ill") == "yes"))
-    learned = learn(asked, lambda _: SOURCE_RECORDS, strategy=strategy, epsilon=Fraction(200), seed=4)
+    learned = learn(asked, lambda _: SOURCE_RECORDS, Budget(200), strategy=strategy, seed=4)
     said = class_probabilities(learned.model(), TEST_RECORDS)[:, 1] > 0.5
     assert surely_above(said, TRUTH.mean())
     assert {spent(site, learner) for site in held.values()} == {200}
@@ -318,7 +322,7 @@ def test_sites_of_one_class_learn_that_class(strategy):
 def test_a_number_is_learnt():
     asked, _, _ = federation(NUMBERED)
     source, test = (encode_frame(frame, NUMBERED) for frame in (SOURCE, TEST))
-    learned = learn(asked, lambda _: source, strategy="site-linear", epsilon=Fraction(1000), seed=4)
+    learned = learn(asked, lambda _: source, Budget(1000), strategy="site-linear", seed=4)
     predicted = learned.model().predict_number(test)
     error = np.mean((predicted - TEST["dose"].to_numpy()) ** 2)
     wanted = TEST["dose"].to_numpy()
@@ -342,7 +346,7 @@ def test_a_model_is_kept_in_a_file(strategy, tmp_path):
     schema = NUMBERED if strategy == "site-linear" else SCHEMA
     asked, _, _ = federation(schema, parts=1)
     source = encode_frame(SOURCE, schema)
-    learned = learn(asked, lambda _: source, strategy=strategy, epsilon=Fraction(50), seed=4)
+    learned = learn(asked, lambda _: source, Budget(50), strategy=strategy, seed=4)
     path = tmp_path / "model.safetensors"
     path.write_bytes(encode_model(StudyModel.of(learned)))
     again = load_model(path).models[""]
@@ -398,19 +402,19 @@ def test_a_wrong_label_an_epsilon_and_options_are_refused_in_words():
 def test_curators_that_allow_no_model_are_left_out_before_anything_is_asked():
     asked, held, learner = federation(kinds={})
     with pytest.raises(ConfigurationError, match="nothing was asked"):
-        learn(asked, lambda _: SOURCE_RECORDS, strategy="site-svm", epsilon=Fraction(1))
+        learn(asked, lambda _: SOURCE_RECORDS, Budget(1), strategy="site-svm")
     assert {spent(site, learner) for site in held.values()} == {0}
 
 
 def test_secure_sums_of_models_are_refused():
     asked, _, _ = federation(parts=3)
     with pytest.raises(ConfigurationError):
-        learn(asked, lambda _: SOURCE_RECORDS, strategy="site-svm", epsilon=Fraction(1), pooling="secure")
+        learn(asked, lambda _: SOURCE_RECORDS, Budget(1), strategy="site-svm", pooling=Pooling("secure"))
 
 
 def test_a_source_record_that_is_missing_everything_is_read():
     empty = [pl.lit(None).cast(kind).alias(name) for name, kind in list(SOURCE.schema.items())[:3]]
     source = encode_frame(pl.concat([SOURCE, SOURCE.head(2).with_columns(empty)]), SCHEMA)
     for strategy in CLASSIFIERS:
-        learned = learn(federation()[0], lambda _: source, strategy=strategy, epsilon=Fraction(5), seed=1)
+        learned = learn(federation()[0], lambda _: source, Budget(5), strategy=strategy, seed=1)
         assert np.isfinite(class_probabilities(learned.model(), source)).all()

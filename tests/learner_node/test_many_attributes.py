@@ -13,7 +13,7 @@ from learner_fakes import NoNoise, federate, open_curator, steward
 from learner_node.kinds import READERS
 from learner_node.kinds.statistic import StatisticAnswer
 from learner_node.models.source import affordable_cells, standardising_map
-from learner_node.questions.quote import many_attributes, quote
+from learner_node.questions.quote import Target, many_attributes, quote
 from learner_node.strategies import make_strategy
 from learner_node.strategies.base import Conversation, Problem, Willing
 from learner_node.strategies.selected import (
@@ -26,6 +26,7 @@ from learner_node.strategies.selected import (
     why_not_chosen,
     willing,
 )
+from learner_node.study.budget import Budget
 from learner_node.study.card_checks import complaint_about_question
 from learner_node.study.learn import learn
 from learner_node.study.pooling import SecurePool
@@ -212,9 +213,9 @@ def test_without_noise_the_telling_attributes_are_chosen_and_cells_are_of_those_
     learned = learn(
         federate(curators),
         frame(300, 90, 3).drop("sick"),
+        Budget(1),
         strategy="cells",
         options={"chosen": 2, "networks": False},
-        epsilon=Fraction(1),
     )
     assert learned.study.spent("basel") == learned.epsilon_claimed == 1
     body = learned.study.rounds[2].bodies["basel"]
@@ -280,7 +281,7 @@ def test_a_refusal_says_what_size_to_declare_and_that_leads_out():
 @pytest.mark.slow
 def test_a_quote_rehearses_the_choice_beside_none():
     asked = problem(MANY, rows=80)
-    rows = quote(asked.source, epsilons=[Fraction(1)], sites=2, target_size=4000, willing=READY, problems=3)
+    rows = quote(asked.source, Target(2, size=4000, willing=READY), epsilons=[Fraction(1)], problems=3)
     assert [(row.chosen, row.usual) for row in rows] == [(MOST_CHOSEN, True), (0, False)]
     assert [row.cost for row in rows] == [1, 1]
     assert rows[0].split == (Fraction(1, 20), Fraction(1, 2), Fraction(9, 20))
@@ -292,7 +293,7 @@ def test_a_quote_rehearses_the_choice_beside_none():
 @pytest.mark.slow
 def test_a_quote_shows_what_allowing_it_would_bring():
     asked = problem(MANY, rows=80, willing=Willing())
-    rows = quote(asked.source, epsilons=[Fraction(1)], sites=2, target_size=4000, problems=3)
+    rows = quote(asked.source, Target(2, size=4000), epsilons=[Fraction(1)], problems=3)
     assert {row.chosen for row in rows} == {0, MOST_CHOSEN}
     assert [row.chosen for row in rows if row.usual] == [0]
     assert "have the stewards allow it" in " ".join(many_attributes(asked, "cells", {}))

@@ -15,11 +15,12 @@ from learner_node.estimator import ExPriLClassifier
 from learner_node.kinds.counts import CountsAnswer, complaint_about
 from learner_node.strategies.base import Problem
 from learner_node.study import plausibility
+from learner_node.study.budget import Budget
 from learner_node.study.learn import learn
 from learner_node.study.plan import Setting, settle
 from learner_node.study.plausibility import GROWTH, MOST_LOSS, common_schema, implausible_cards
+from learner_node.study.pooling import Pooling
 from learner_node.study.study import NoCuratorError
-from learner_node.study.together import Together
 from limits_told import card_limits, limits_with
 from margins import surely_above, surely_ahead
 from protocol.codec import decode, encode
@@ -46,7 +47,7 @@ def honest(name, **options):
 
 def study(names, scripts=None, *, noise=None, **arguments):
     curators = {name: honest(name, noise=noise or NoNoise()) for name in names}
-    arguments = {"strategy": "cells", "options": {"networks": False}, "epsilon": Fraction(1)} | arguments
+    arguments = {"strategy": "cells", "options": {"networks": False}, "budget": Budget(1)} | arguments
     return learn(federate(curators, scripts), SOURCE, **arguments), curators
 
 
@@ -217,7 +218,7 @@ def test_among_as_many_sites_the_learners_own_records_decide():
     array = ExPriLClassifier(federation, options={"networks": False}).fit(SOURCE.to_numpy())
     assert array.synthetic_data().columns[:2] == ["x", "y"]
     with pytest.raises(ConfigurationError, match="differently"):
-        learn(federation, SOURCE.drop("x"), strategy="cells", epsilon=Fraction(1))
+        learn(federation, SOURCE.drop("x"), Budget(1), strategy="cells")
 
 
 def test_the_estimator_names_whoever_is_in_no_model():
@@ -242,7 +243,7 @@ def test_when_all_cards_rule_the_study_out_the_error_names_each():
 def test_where_every_cap_is_too_low_refusals_tell_what_would_fit():
     curators = {"basel": open_curator("basel", cap="1/2"), "bern": open_curator("bern", cap="1/4")}
     with pytest.raises(NoCuratorError, match=r"ask for an epsilon of at most 0.5 .*at most 0.25"):
-        learn(federate(curators), SOURCE, strategy="cells", epsilon=Fraction(1))
+        learn(federate(curators), SOURCE, Budget(1), strategy="cells")
 
 
 # Honest cards.
@@ -289,7 +290,7 @@ def test_no_honest_card_is_left_out(cards, pooling, source_size):
     assert common_schema(named, lambda schema: pytest.fail("nobody disagrees")) == (cards[0].schema, {})
     assert implausible_cards(named, source_size) == {}
     problem = Problem(source=SMALL, epsilon=Fraction(1), sites=0, target_size=0, most_records_per_unit=0, seed=0)
-    draft = settle(Setting("cells", {}, Together(pooling), problem, QUERY_KINDS), named, {})
+    draft = settle(Setting("cells", {}, Pooling(pooling), problem, QUERY_KINDS), named, {})
     assert draft.left_out == {}
     assert draft.names == list(named)
     assert len(draft.groups) == (1 if pooling == "sum" else len(named))
@@ -325,7 +326,7 @@ def test_a_large_site_with_tight_limits_stays():
         seed=0,
     )
     cards = {"small": card(size=100), "large": card(size=20_000, cells=10)}
-    assert settle(Setting("cells", {}, Together("sum"), problem, QUERY_KINDS), cards, {}).left_out == {}
+    assert settle(Setting("cells", {}, Pooling("sum"), problem, QUERY_KINDS), cards, {}).left_out == {}
 
 
 # Totals and the noise.

@@ -18,11 +18,11 @@ from learner_node.models.label_model import cell_count_rule
 from learner_node.models.label_model.prior import DIFFICULTIES, Belief, draw_prior_problems
 from learner_node.models.source import coordinates, kmeans_cells, standardising_map
 from learner_node.questions import quote_report as quoting
-from learner_node.questions.quote import MOST_SITES, MOST_TARGET_SIZE, _suggested, quote
+from learner_node.questions.quote import MOST_SITES, MOST_TARGET_SIZE, Target, _suggested, quote
 from learner_node.questions.rehearsal import CellsForeseen, rehearse
 from learner_node.strategies import make_strategy
 from learner_node.strategies.base import Conversation, Problem
-from learner_node.study.pooling import SecurePool
+from learner_node.study.pooling import Pooling, SecurePool
 from learner_node.study.reading import questions
 from margins import DEVIATIONS
 from protocol.errors import ConfigurationError
@@ -39,7 +39,7 @@ def records(n=60, **label):
 
 @pytest.fixture(scope="module")
 def rows():
-    return quote(records(), epsilons=[Fraction(1), Fraction(1, 3)], sites=2, target_size=400, problems=3)
+    return quote(records(), Target(2, size=400), epsilons=[Fraction(1), Fraction(1, 3)], problems=3)
 
 
 def test_costs_and_scales_are_exact_and_the_rule_is_among_the_numbers_of_cells(rows):
@@ -53,14 +53,14 @@ def test_costs_and_scales_are_exact_and_the_rule_is_among_the_numbers_of_cells(r
 
 
 def test_a_contribution_bound_scales_the_noise():
-    row = quote(records(), epsilons=[Fraction(1)], options={"cells": 6}, most_records_per_unit=4, problems=3)[0]
+    row = quote(records(), Target(most_records_per_unit=4), epsilons=[Fraction(1)], options={"cells": 6}, problems=3)[0]
     assert (row.cost, row.precision.scale) == (Fraction(1), Fraction(4))
 
 
-@pytest.mark.parametrize("changed", [{"sites": MOST_SITES + 1}, {"target_size": MOST_TARGET_SIZE + 1}])
+@pytest.mark.parametrize("changed", [{"sites": MOST_SITES + 1}, {"size": MOST_TARGET_SIZE + 1}])
 def test_what_is_too_large_to_simulate_is_refused_before_anything_is_drawn(changed):
     with pytest.raises(ConfigurationError, match=f"{next(iter(changed))} is .* state a smaller one"):
-        quote(records(), epsilons=[Fraction(1)], problems=3, **changed)
+        quote(records(), Target(**changed), epsilons=[Fraction(1)], problems=3)
 
 
 def test_errors_are_those_of_the_noise_and_the_sample(rows):
@@ -92,7 +92,7 @@ def test_scores_are_shares_and_no_model_beats_perfect_knowledge(rows):
 
 
 def test_equal_seeds_give_equal_quotes_and_more_noise_a_worse_one():
-    arguments = {"options": {"cells": 8}, "sites": 1, "target_size": 600, "problems": 3}
+    arguments = {"target": Target(1, 600), "options": {"cells": 8}, "problems": 3}
     one, tiny = (quote(records(), epsilons=[Fraction(e)], **arguments)[0] for e in ("1", "1/1000"))
     again, other = (quote(records(), epsilons=[Fraction(1)], seed=seed, **arguments)[0] for seed in (0, 1))
     assert again == one
@@ -112,7 +112,7 @@ def test_any_strategy_can_be_quoted():
 
 
 def test_the_table_marks_what_is_suggested_in_text_too_and_its_object_is_exact(rows):
-    request = quoting.Request("t", records(), 2, 400, True, 1, "cells", {})
+    request = quoting.Request("t", records(), Target(2, 400), True, "cells", {})
     table = quoting.quote_table(request, rows)
     first, scales = ([table.columns[place].text(row).text for row in rows] for place in (0, 2))
     assert first == [("* " if row.suggested else "") + str(row.epsilon) for row in rows]
@@ -132,7 +132,7 @@ def test_the_table_marks_what_is_suggested_in_text_too_and_its_object_is_exact(r
         ({"epsilons": []}, "epsilons must be at least 1"),
         ({"epsilons": [Fraction(0)]}, "distinct positive epsilons"),
         ({"epsilons": [Fraction(1), Fraction(1)]}, "distinct positive epsilons"),
-        ({"sites": 0}, "sites must be at least 1"),
+        ({"target": Target(sites=0)}, "sites must be at least 1"),
         ({"problems": 2}, "at least 3 problems"),
         ({"strategy": "cels"}, "cells"),
         ({"options": {"rounds": 3}}, "rounds"),
@@ -168,7 +168,7 @@ def test_another_number_of_cells_is_suggested_only_when_clearly_better(rows):
 )
 def test_other_labels_are_quoted_without_scores(label, queries, release_numbers):
     """The error of a share, drawn: noise in all numbers of a cell, and a sample of labels at the ends of the range."""
-    (row,) = quote(records(90, **label), epsilons=[Fraction(1, 2)], sites=3, target_size=900)
+    (row,) = quote(records(90, **label), Target(3, size=900), epsilons=[Fraction(1, 2)])
     assert (row.queries, row.cost, row.simulated, row.suggested) == (queries, Fraction(1, 2), None, True)
     rng = np.random.default_rng(0)
     mass, draws = row.precision.records_per_cell, 100_000
@@ -187,7 +187,7 @@ def test_ranges_hold_other_problems_of_the_prior():
     """
     source = records(80)
     told, drawn = (
-        quote(source, epsilons=[Fraction(1, 2)], options={"cells": 12}, target_size=500, seed=seed)[0]
+        quote(source, Target(size=500), epsilons=[Fraction(1, 2)], options={"cells": 12}, seed=seed)[0]
         for seed in (0, 1)
     )
     inside = (np.array(drawn.accuracies) >= told.simulated.accuracy.low) & (
@@ -199,7 +199,7 @@ def test_ranges_hold_other_problems_of_the_prior():
 @pytest.mark.slow
 def test_what_is_known_narrows_the_ranges():
     def width(belief, score):
-        (row,) = quote(records(), epsilons=[Fraction(1)], options={"cells": 8}, target_size=600, belief=belief)
+        (row,) = quote(records(), Target(size=600), epsilons=[Fraction(1)], options={"cells": 8}, belief=belief)
         told = getattr(row.simulated, score)
         return told.high - told.low
 
@@ -241,10 +241,9 @@ def test_a_rehearsed_answer_counts_the_private_records():
 
 def test_a_secure_sum_is_quoted_with_the_noise_of_its_shares():
     """Ten curators with h = 6: 10/6 noises, where ten are added up otherwise; the rule then draws more cells."""
-    pool = SecurePool.of(number.to_bytes(32, "big") for number in range(10))
     rows = {
-        name: quote(records(600), epsilons=[Fraction(1, 3)], sites=10, target_size=2000, problems=3, pool=each)
-        for name, each in (("sum", None), ("secure", pool))
+        name: quote(records(600), Target(10, size=2000, pooling=Pooling(name)), epsilons=[Fraction(1, 3)], problems=3)
+        for name in ("sum", "secure")
     }
     usual = {name: next(row for row in found if row.usual) for name, found in rows.items()}
     ratio = usual["secure"].precision.count_error / usual["sum"].precision.count_error
@@ -257,8 +256,13 @@ def test_a_secure_sum_is_quoted_with_the_noise_of_its_shares():
 
 @pytest.mark.parametrize(("strategy", "label"), [("additive", {}), ("cells", {"classes": ("a", "b", "c")})])
 def test_any_strategy_is_quoted_with_secure_sums(strategy, label):
-    pool = SecurePool.of([bytes(32), b"1" * 32, b"2" * 32])
-    row = quote(records(60, **label), strategy=strategy, epsilons=[Fraction(1)], sites=3, problems=3, pool=pool)[0]
+    row = quote(
+        records(60, **label),
+        Target(3, pooling=Pooling("secure")),
+        strategy=strategy,
+        epsilons=[Fraction(1)],
+        problems=3,
+    )[0]
     scale = float(row.precision.scale)
     assert row.precision.count_error == pytest.approx(1.5**0.5 * DiscreteLaplace(Fraction(scale)).variance() ** 0.5)
 
@@ -376,7 +380,7 @@ def test_the_quote_asks_as_many_cells_as_the_strategy_would():
     source, epsilon = records(300), Fraction(1, 2)
     usual = {}
     for name, options in {"pairs": {}, "signed": {"same_population": True}, "bought": {"mass_share": "1/10"}}.items():
-        rows = quote(source, epsilons=[epsilon], sites=1, target_size=600, options=options, problems=3)
+        rows = quote(source, Target(1, size=600), epsilons=[epsilon], options=options, problems=3)
         usual[name] = next(row for row in rows if row.usual)
     assert usual["pairs"].precision.cells == cell_count_rule(300, 600, 0.5, 1)
     assert usual["signed"].precision.cells == cell_count_rule(300, 600, 0.5, 1, signed=True)
@@ -387,13 +391,13 @@ def test_the_quote_asks_as_many_cells_as_the_strategy_would():
 @pytest.mark.slow
 @pytest.mark.parametrize(("strategy", "usual"), [("adaptive-cells", ("1/2", "1/2")), ("informative", ("1/4", "3/4"))])
 def test_splits_of_the_budget_are_tried_where_a_strategy_has_two_rounds(strategy, usual):
-    rows = quote(records(), strategy=strategy, epsilons=[Fraction(1)], target_size=400, problems=3)
+    rows = quote(records(), Target(size=400), strategy=strategy, epsilons=[Fraction(1)], problems=3)
     assert [tuple(map(str, row.split)) for row in rows] == [("1/2", "1/2"), ("1/4", "3/4"), ("3/4", "1/4")]
     assert [tuple(map(str, row.split)) for row in rows if row.usual] == [usual]
     assert sum(row.suggested for row in rows) == 1
     assert all(sum(row.split) == 1 and row.cost == 1 for row in rows)
     only = quote(
-        records(), strategy=strategy, options={"shares": [2, 1]}, epsilons=[Fraction(1)], target_size=400, problems=3
+        records(), Target(size=400), strategy=strategy, options={"shares": [2, 1]}, epsilons=[Fraction(1)], problems=3
     )
     assert [tuple(map(str, row.split)) for row in only] == [("2/3", "1/3")]
 

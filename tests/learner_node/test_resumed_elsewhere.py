@@ -10,8 +10,10 @@ import pytest
 
 from learner_fakes import LEARNER, Clock, Entropy, NoNoise, Scripted, account, journalled, key, open_curator, ring
 from learner_node.carriers.journal import HEAD, Begun, Decided, Journal, Record, Settings
+from learner_node.questions.selection import select
 from learner_node.result.deployed import run_study
 from learner_node.strategies.base import NumberModel, class_probabilities, train_alone
+from learner_node.study.budget import Budget
 from learner_node.study.learn import learn
 from learner_node.study_file import StudyFile
 from limits_told import limits_with
@@ -143,7 +145,7 @@ def deployed(world, journal, carrier, **changes):
 
 
 def learnt(world, journal, carrier, **how):
-    return learn(world.federation(journal, carrier), SOURCE, **{"epsilon": Fraction(1), **how})
+    return learn(world.federation(journal, carrier), SOURCE, **{"budget": Budget(1), **how})
 
 
 def world_of(tmp_path, study, names=("basel", "bern"), **options):
@@ -224,7 +226,9 @@ def test_a_selection_goes_on_elsewhere_with_the_networks_that_were_asked_about(t
 
     def chosen(world, journal, carrier):
         stated = dict.fromkeys(candidates, world.rng.uniform(0.5, 0.6))
-        return world.federation(journal, carrier).select(candidates, "8", source=SOURCE, expected=stated, patience=1)
+        return select(
+            world.federation(journal, carrier), candidates, Budget("8"), source=SOURCE, expected=stated, patience=1
+        )
 
     limits = limits_with(query_kinds=("counts", "holdout"))
     world = world_of(tmp_path, chosen, cap="8", limits=limits)

@@ -10,6 +10,7 @@ from scipy.spatial import KDTree
 from learner_fakes import account, federate, open_curator, ring
 from learner_node.strategies import STRATEGIES
 from learner_node.strategies.base import SourceEstimate
+from learner_node.study.budget import Budget
 from learner_node.study.learn import learn
 from protocol.grids import LevelAxis, NumberAxis
 from protocol.kinds.sample import PlannedSample, SampleBody
@@ -57,7 +58,7 @@ def test_a_learner_trains_on_the_records_of_all_curators(monkeypatch):
     monkeypatch.setattr(Synthetic, "tables", [])
     limits = Limits(kinds={"sample": {}})
     curators = {name: open_curator(name, limits=limits) for name in ("basel", "bern")}
-    learned = learn(federate(curators), ring(30, 5).drop("sick"), strategy="synthetic", epsilon=EPSILON)
+    learned = learn(federate(curators), ring(30, 5).drop("sick"), Budget(EPSILON), strategy="synthetic")
     ((sites, table),) = Synthetic.tables
     assert (sites, table.height, table.columns) == (2, 2 * RECORDS, ["x", "y", "sick"])
     assert table["x"].is_between(-2, 2).all()

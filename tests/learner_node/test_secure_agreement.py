@@ -22,7 +22,9 @@ from learner_fakes import (
 )
 from learner_node.carriers.journal import Journal, Settings
 from learner_node.questions.validation import validate
+from learner_node.study.budget import Budget
 from learner_node.study.learn import learn
+from learner_node.study.pooling import Pooling
 from learner_node.study.replan import ATTEMPTS
 from learner_node.study.study import NoCuratorError, Study
 from moved_floats import Moved
@@ -35,7 +37,8 @@ from secure_rounds import hermit
 
 SOURCE = ring(60, seed=99).drop("sick")
 FAST = {"networks": False}
-HOW = {"strategy": "cells", "options": FAST, "epsilon": Fraction(1), "pooling": "secure"}
+HOW = {"strategy": "cells", "options": FAST, "budget": Budget(1)}
+SECURE = {"pooling": Pooling("secure")}
 
 
 def with_poor(count, *poor, cap="1/2"):
@@ -81,7 +84,7 @@ def retired(study):
 
 def test_a_plan_that_one_refuses_is_drafted_again_for_the_rest_in_other_sessions():
     curators = with_poor(3, "site 01")
-    study = learn(federate(curators), SOURCE, **HOW).study
+    study = learn(federate(curators), SOURCE, **HOW, **SECURE).study
     assert study.survivors == ["site 00", "site 02"]
     assert study.left_out == {
         "site 01": "the plan costs more than is left; ask for an epsilon of at most 0.5 (scales times 2)"
@@ -107,7 +110,7 @@ def test_one_that_does_not_answer_the_proposal_is_left_out_and_tolerated_dropout
     scripts = {"site 03": silent_from(0)}
     if at:
         scripts["site 04"] = until_the_second_card
-    study = learn(federate(curators, scripts), SOURCE, **HOW).study
+    study = learn(federate(curators, scripts), SOURCE, **HOW, **SECURE).study
     rest = [name for name in curators if name not in scripts]
     planned = study.kinds.queries(study.plan)[0]
     assert study.survivors == rest
@@ -120,7 +123,7 @@ def test_one_that_does_not_answer_the_proposal_is_left_out_and_tolerated_dropout
 
 def test_one_that_accepted_at_another_cost_is_left_out_too():
     curators = members(4)
-    study = learn(federate(curators, {"site 02": quotes("site 02", "1/2")}), SOURCE, **HOW).study
+    study = learn(federate(curators, {"site 02": quotes("site 02", "1/2")}), SOURCE, **HOW, **SECURE).study
     assert study.survivors == ["site 00", "site 01", "site 03"]
     assert "broke the protocol" in study.left_out["site 02"]
     assert account(curators["site 02"]).total_spent == 0
@@ -129,7 +132,7 @@ def test_one_that_accepted_at_another_cost_is_left_out_too():
 def test_one_curator_alone_makes_no_sum_and_nobody_is_said_to_be_silent_that_was_not():
     curators = with_poor(2, "site 01")
     with pytest.raises(NoCuratorError, match="was not begun: 1 of 2 curators are left") as caught:
-        learn(federate(curators), SOURCE, **HOW)
+        learn(federate(curators), SOURCE, **HOW, **SECURE)
     assert "nothing was charged" in str(caught.value)
     assert "site 00: it answered all that it was asked" in str(caught.value)
     assert "no reply" not in str(caught.value)
@@ -139,7 +142,12 @@ def test_one_curator_alone_makes_no_sum_and_nobody_is_said_to_be_silent_that_was
 def test_told_dropouts_that_fit_no_smaller_plan_are_used_for_those_that_refuse():
     """With t = 2 and u = 1 four cannot sum, as five can of whom one is gone."""
     curators = members(5)
-    study = learn(federate(curators, {"site 00": silent_from(0)}), SOURCE, **HOW, colluders=2, dropouts=1).study
+    study = learn(
+        federate(curators, {"site 00": silent_from(0)}),
+        SOURCE,
+        **HOW,
+        pooling=Pooling("secure", colluders=2, dropouts=1),
+    ).study
     assert retired(study) == dict.fromkeys(curators, 0)
     assert study.rounds[0].took_part == tuple(names_of(5)[1:])
 
@@ -159,7 +167,7 @@ def test_attempts_are_bounded():
         return script
 
     scripts = {name: gone_after(number) for number, name in enumerate(names_of(ATTEMPTS))}
-    study = learn(federate(curators, scripts), SOURCE, **HOW).study
+    study = learn(federate(curators, scripts), SOURCE, **HOW, **SECURE).study
     assert len(study.retired["site 11"]) == ATTEMPTS - 1
     assert study.survivors == names_of(12)[ATTEMPTS:]
     assert len(study.kinds.queries(study.plan)[0].participants) == 12 - ATTEMPTS + 1
@@ -168,9 +176,13 @@ def test_attempts_are_bounded():
 @pytest.mark.slow
 def test_a_validation_is_drafted_again_too():
     curators = with_poor(3, "site 02", cap="3/2")
-    fitted = learn(federate({name: curators[name] for name in ("site 00", "site 01")}), SOURCE, **HOW)
+    fitted = learn(federate({name: curators[name] for name in ("site 00", "site 01")}), SOURCE, **HOW, **SECURE)
     found = validate(
-        federate(curators, {"site 02": silent_from(0)}), fitted.model(), 1, source=SOURCE, pooling="secure"
+        federate(curators, {"site 02": silent_from(0)}),
+        fitted.model(),
+        Budget(1),
+        source=SOURCE,
+        pooling=Pooling("secure"),
     )
     assert found.curators == ("site 00", "site 01")
     assert retired(found.study) == {"site 00": 1, "site 01": 1, "site 02": 0}
@@ -204,7 +216,7 @@ def test_a_process_that_ends_between_two_attempts_is_gone_on_with_elsewhere(tmp_
 
     def attempt(carrier):
         with Journal(tmp_path / "journal", Settings("0", bytes(32), {}), clock=Clock(), entropy=ENTROPY) as journal:
-            return learn(journalled(journal, curators, carrier), SOURCE, **HOW)
+            return learn(journalled(journal, curators, carrier), SOURCE, **HOW, **SECURE)
 
     first = Failing(curators, at)
     with pytest.raises(PowerFailure):

@@ -25,13 +25,14 @@ from learner_fakes import (
 )
 from learner_node.carriers.journal import Journal, Settings
 from learner_node.estimator import ExPriLClassifier
+from learner_node.study.budget import Budget
 from learner_node.study.doubts import StudyWarning
 from learner_node.study.federation import Federation
 from learner_node.study.learn import learn
+from learner_node.study.plan import secure_pool, strangers
 from learner_node.study.plausibility import FALSE_ALARM
-from learner_node.study.pooling import SecurePool
+from learner_node.study.pooling import Pooling, SecurePool
 from learner_node.study.study import NoCuratorError, Study
-from learner_node.study.together import Together, strangers
 from margins import surely_above
 from protocol.codec import decode, encode
 from protocol.errors import ConfigurationError
@@ -283,12 +284,12 @@ def test_curators_that_do_not_list_each_other_are_left_out_with_a_reason():
     curators["site 01"] = open_curator("site 01", limits=limits_with(names[1:]), noise=ScriptedNoise())
     curators["site 02"] = open_curator("site 02", noise=ScriptedNoise())
     curators["site 04"] = open_curator("site 04", limits=limits_with([]), noise=ScriptedNoise())
-    assert strangers(cards_of(curators)) == {
+    assert strangers(Pooling("secure"), cards_of(curators)) == {
         "site 02": "its policy allows no secure sums",
         "site 04": "it and site 00, site 01, site 03 do not list each other as members of a secure sum",
         "site 01": "it and site 00 do not list each other as members of a secure sum",
     }
-    found = learn(federate(curators), SOURCE, strategy="cells", options=FAST, epsilon=Fraction(1), pooling="secure")
+    found = learn(federate(curators), SOURCE, Budget(1), strategy="cells", options=FAST, pooling=Pooling("secure"))
     assert found.study.survivors == ["site 00", "site 03"]
     assert found.study.left_out.keys() == {"site 01", "site 02", "site 04"}
 
@@ -304,8 +305,8 @@ def test_a_card_that_asks_for_too_many_colluders_keeps_nobody_else_from_summing(
         noise=ScriptedNoise(),
     )
     why = "its policy asks to assume 9 colluders, too many among 4 curators"
-    assert strangers(cards_of(curators)) == {"site 01": why}
-    found = learn(federate(curators), SOURCE, strategy="cells", options=FAST, epsilon=Fraction(1), pooling="secure")
+    assert strangers(Pooling("secure"), cards_of(curators)) == {"site 01": why}
+    found = learn(federate(curators), SOURCE, Budget(1), strategy="cells", options=FAST, pooling=Pooling("secure"))
     assert found.study.left_out == {"site 01": f"left out: {why}"}
 
 
@@ -313,16 +314,15 @@ def test_a_plan_assumes_as_many_colluders_as_each_policy_asks_for():
     names = names_of(6)
     curators = members(6)
     wary = open_curator("site 05", limits=limits_with(names, least_colluders=3), noise=ScriptedNoise())
-    pool = Together("secure").pool(cards_of(curators | {"site 05": wary}))
+    pool = secure_pool(Pooling("secure"), cards_of(curators | {"site 05": wary}))
     assert (pool.colluders, pool.dropouts, pool.shares) == (3, 1, 2)
     found = learn(
         federate(curators | {"site 05": wary}),
         SOURCE,
+        Budget(1),
         strategy="cells",
         options=FAST,
-        epsilon=Fraction(1),
-        pooling="secure",
-        colluders=2,
+        pooling=Pooling("secure", colluders=2),
     )
     assert "at least 3 colluders" in found.study.left_out["site 05"]
 
@@ -339,13 +339,13 @@ def test_the_usual_pool_has_twice_the_noise_of_one_at_most(count, colluders, dro
 
 def test_colluders_and_dropouts_need_secure_sums():
     with pytest.raises(ConfigurationError, match='colluders = 2 needs pooling = "secure"'):
-        learn(federate({}), SOURCE, strategy="cells", epsilon=Fraction(1), colluders=2)
+        learn(federate({}), SOURCE, Budget(1), strategy="cells", pooling=Pooling(colluders=2))
     for wrong in ({"colluders": 0}, {"colluders": 1.5}, {"colluders": "one"}, {"dropouts": -1}, {"dropouts": True}):
         ((name, value),) = wrong.items()
         with pytest.raises(ConfigurationError, match=f"{name} must be a whole number from . on, not {value!r}"):
-            Together("secure", **wrong)
+            Pooling("secure", **wrong)
     with pytest.raises(ConfigurationError, match="pooling must be one of"):
-        Together(["secure"])
+        Pooling(["secure"])
     with pytest.raises(ConfigurationError, match="1 curators cannot sum securely"):
         SecurePool.of([bytes(32)])
     with pytest.raises(ConfigurationError, match="more participants than"):
@@ -370,11 +370,11 @@ def test_every_strategy_of_counts_learns_from_secure_sums(strategy, options):
     found = learn(
         federate(curators),
         SOURCE,
+        Budget(1),
         strategy=strategy,
         options=options,
-        epsilon=Fraction(1),
-        pooling="secure",
         progress=lambda what, done, total: told.append((done, total)),
+        pooling=Pooling("secure"),
     )
     questions = len(found.study.plan.queries)
     assert told == [(number, questions) for number in range(questions + 1)]
@@ -415,10 +415,10 @@ def test_a_strategy_that_asks_twice_goes_on_with_those_that_are_left():
     found = learn(
         federate(curators, {"site 05": silent_from(8)}),
         SOURCE,
+        Budget(1),
         strategy="additive",
         options={"choice_share": "1/4", "chosen": 1},
-        epsilon=Fraction(1),
-        pooling="secure",
+        pooling=Pooling("secure"),
     )
     assert [done.pooled.sites for done in found.study.rounds] == [6, 5]
     assert found.model() is not None

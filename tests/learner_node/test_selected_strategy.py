@@ -10,6 +10,7 @@ from learner_fakes import NoNoise, federate, open_curator, ring, steward
 from learner_node.strategies import make_strategy
 from learner_node.strategies.base import Conversation, Problem
 from learner_node.strategies.selected import candidates_of, restricted
+from learner_node.study.budget import Budget
 from learner_node.study.learn import learn
 from limits_told import limits_with
 from margins import surely_above
@@ -77,9 +78,9 @@ def test_without_noise_the_telling_attributes_are_chosen_and_cells_are_of_those_
     learned = learn(
         federate(curators),
         frame(300, 3).drop("sick"),
+        Budget(1),
         strategy="selected-cells",
         options={"features": 2, "networks": False},
-        epsilon=Fraction(1),
     )
     assert learned.study.spent("basel") == learned.epsilon_claimed == 1
     body = learned.study.rounds[1].bodies["basel"]
@@ -95,7 +96,7 @@ def test_without_noise_the_telling_attributes_are_chosen_and_cells_are_of_those_
 def test_curators_that_do_not_allow_it_are_left_out():
     curators = {"basel": open_curator("basel", frame(200, 1), attributes=ATTRIBUTES)}
     with pytest.raises(ConfigurationError, match="does not allow this kind"):
-        learn(federate(curators), frame(60, 3).drop("sick"), strategy="selected-cells", epsilon=Fraction(1))
+        learn(federate(curators), frame(60, 3).drop("sick"), Budget(1), strategy="selected-cells")
 
 
 def test_nothing_is_estimated_before_an_answer():

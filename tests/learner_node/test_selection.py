@@ -13,6 +13,7 @@ from learner_node.models.source import standardising_map
 from learner_node.questions.holdout_plan import plan_holdout
 from learner_node.questions.selection import select
 from learner_node.scores.estimates import AccuracyEstimate
+from learner_node.study.budget import Budget
 from learner_node.study.study import NoCuratorError
 from limits_told import limits_with
 from margins import FALSE_ALARM
@@ -67,7 +68,7 @@ def test_right_expectations_cost_one_instance_that_never_ends():
     asked = curators(cap="8")
     stated = {name: share_right(asked, each)[0] for name, each in CANDIDATES.items()}
     order = sorted(stated, key=lambda name: -stated[name])
-    found = select(federate(asked), CANDIDATES, "8", source=SOURCE, expected=stated, answers=2, threshold=40)
+    found = select(federate(asked), CANDIDATES, Budget("8"), source=SOURCE, expected=stated, answers=2, threshold=40)
     assert found.best == order[0]
     assert found.model is CANDIDATES[order[0]]
     assert found.accuracy == pytest.approx(stated[order[0]], abs=0.001)
@@ -84,7 +85,9 @@ def test_right_expectations_cost_one_instance_that_never_ends():
 @pytest.mark.slow
 def test_a_model_that_is_no_network_is_asked_about_as_one_and_the_report_says_how_near_it_is():
     asked = curators(("basel",))
-    found = select(federate(asked), {"ellipse": Ellipse()}, "1", source=SOURCE, expected={"ellipse": 0}, threshold=1)
+    found = select(
+        federate(asked), {"ellipse": Ellipse()}, Budget("1"), source=SOURCE, expected={"ellipse": 0}, threshold=1
+    )
     (one,) = found.checked
     ellipse = Ellipse().probability(encode_frame(SOURCE, asked["basel"]._dataset.schema)) > 0.5
     majority = max(ellipse.mean(), 1 - ellipse.mean())
@@ -98,7 +101,7 @@ def test_wrong_expectations_are_put_right_by_counts_until_the_instances_are_used
     found = select(
         federate(asked),
         CANDIDATES,
-        "8",
+        Budget("8"),
         source=SOURCE,
         expected={"all well": 0.05, "line": 0.98, "all sick": 0.97},
         answers=1,
@@ -125,7 +128,7 @@ def test_a_curator_that_is_used_up_is_asked_no_more_and_the_others_go_on():
     assert abs(by_site["basel"] - by_site["bern"]) * 200 > 8
     stated = {"all well": by_site["bern"], "all sick": 1 - by_site["bern"]}
     candidates = {"all well": NO, "all sick": YES}
-    found = select(federate(asked), candidates, "8", source=SOURCE, expected=stated, answers=1, threshold=4)
+    found = select(federate(asked), candidates, Budget("8"), source=SOURCE, expected=stated, answers=1, threshold=4)
     first, second = found.checked
     assert (tuple(first.close), tuple(first.told)) == (("bern",), ("basel",))
     assert (tuple(second.close), dict(second.told)) == (("bern",), {})
@@ -137,7 +140,7 @@ def test_what_counts_tell_of_a_site_is_expected_of_the_next_candidate_there():
     asked = curators(("basel", "bern"), cap="8")
     _, by_site = share_right(asked, NO)
     again = {f"again {n}": NO for n in range(5)}
-    found = select(federate(asked), again, "8", source=SOURCE, expected=dict.fromkeys(again, 0.3), threshold=2)
+    found = select(federate(asked), again, Budget("8"), source=SOURCE, expected=dict.fromkeys(again, 0.3), threshold=2)
     first, *others = found.checked
     assert set(first.told) == {"basel", "bern"}
     for one in others:
@@ -150,7 +153,9 @@ def test_rounds_stop_where_they_get_no_better():
     asked = curators(cap="8")
     rounds = {f"round {n}": NO if n == 1 else YES for n in range(5)}
     stated = dict.fromkeys(rounds, 0.99)
-    found = select(federate(asked), rounds, "8", source=SOURCE, expected=stated, answers=5, threshold=5, patience=2)
+    found = select(
+        federate(asked), rounds, Budget("8"), source=SOURCE, expected=stated, answers=5, threshold=5, patience=2
+    )
     assert [one.name for one in found.checked] == ["round 0", "round 1", "round 2", "round 3"]
     assert found.best == "round 1"
     assert found.unchecked == ("round 4",)
@@ -160,12 +165,14 @@ def test_who_falls_silent_or_does_not_allow_it_is_named_and_the_others_answer():
     asked = curators(cap="8") | {"davos": open_curator("davos", noise=NoNoise())}
     federation = federate(asked, {"bern": silent_from(2)})
     stated = {"all well": 0.6, "line": 0.6, "all sick": 0.6}
-    found = select(federation, CANDIDATES, "8", source=SOURCE, expected=stated, answers=3, threshold=200)
+    found = select(federation, CANDIDATES, Budget("8"), source=SOURCE, expected=stated, answers=3, threshold=200)
     assert set(found.left_out) == {"bern", "davos"}
     assert "does not allow this kind" in found.left_out["davos"]
     assert [len(one.close) for one in found.checked] == [3, 2, 2]
     with pytest.raises(NoCuratorError):
-        select(federate({"davos": asked["davos"]}), {"a": YES}, "1", source=SOURCE, expected={"a": 0.5}, answers=1)
+        select(
+            federate({"davos": asked["davos"]}), {"a": YES}, Budget("1"), source=SOURCE, expected={"a": 0.5}, answers=1
+        )
 
 
 @pytest.mark.parametrize(
@@ -183,14 +190,12 @@ def test_who_falls_silent_or_does_not_allow_it_is_named_and_the_others_answer():
         ({"patience": 0}, "patience is 0"),
         ({"threshold": -1}, "threshold is -1"),
         ({"source": None}, "pass source"),
-        ({"epsilon": "nan"}, "not a positive rational"),
-        ({"epsilon": 0}, "must be positive"),
         ({"candidates": {"a": object()}}, "cannot be validated"),
     ],
 )
 def test_what_does_not_fit_is_said_before_anything_is_charged(changes, text):
     asked = curators(("basel",))
-    told = {"candidates": {"a": YES}, "epsilon": "1", "source": SOURCE, "expected": {"a": 0.5}, "answers": 1}
+    told = {"candidates": {"a": YES}, "budget": Budget(1), "source": SOURCE, "expected": {"a": 0.5}, "answers": 1}
     with pytest.raises(ConfigurationError, match=text):
         select(federate(asked), **{**told, **changes})
     assert account(asked["basel"]).total_spent == 0
@@ -199,7 +204,7 @@ def test_what_does_not_fit_is_said_before_anything_is_charged(changes, text):
 def test_an_estimate_of_a_study_is_an_expectation():
     asked = curators(("basel",))
     estimate = AccuracyEstimate(0.625, 0.5, 0.7, 0.6, 0.5, 0.7, 0.1, 0.7, 0.6, 0.8, 0.1)
-    found = select(federate(asked), {"a": NO}, "1", source=SOURCE, expected={"a": estimate}, answers=1)
+    found = select(federate(asked), {"a": NO}, Budget("1"), source=SOURCE, expected={"a": estimate}, answers=1)
     assert found.checked[0].expected == 0.625
 
 

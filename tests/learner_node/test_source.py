@@ -19,6 +19,7 @@ from learner_node.models.source import (
     paper_bin_count,
     standardising_map,
 )
+from learner_node.study.budget import Budget
 from learner_node.study.learn import learn
 from margins import surely_ahead
 from protocol.feature_map import STEPS, CategoricalFeature, NumericFeature
@@ -204,7 +205,7 @@ def test_counts_over_the_wire_are_the_learners_own_counts_of_the_same_records():
     frame = ring(300, seed=8)
     curators = {"basel": open_curator("basel", frame, noise=NoNoise())}
     options = {"networks": False}
-    learned = learn(federate(curators), frame.drop("sick"), strategy="cells", options=options, epsilon=Fraction(1))
+    learned = learn(federate(curators), frame.drop("sick"), Budget(1), strategy="cells", options=options)
     (asked,) = learned.study.rounds
     (partition,) = asked.bodies["basel"].partitions
     found = partition.cells(learned.source)

@@ -12,6 +12,7 @@ from learner_node.models.source import even_bins
 from learner_node.strategies import STRATEGIES, make_strategy
 from learner_node.strategies import paper as paper_module
 from learner_node.strategies.base import Conversation, Problem
+from learner_node.study.budget import Budget
 from learner_node.study.learn import learn
 from learner_node.study.study import NoCuratorError
 from limits_told import limits_with
@@ -83,9 +84,7 @@ def test_a_plan_costs_exactly_epsilon(name):
 @pytest.mark.parametrize(("name", "options"), [s for s in SETTINGS if "printed" not in s[1]])
 def test_each_question_is_the_planned_one_and_what_is_charged_is_epsilon(name, options):
     curators = {"basel": open_curator("basel", most=6)}
-    learned = learn(
-        federate(curators), ring(60, seed=3).drop("sick"), strategy=name, options=options, epsilon=Fraction(7, 10)
-    )
+    learned = learn(federate(curators), ring(60, seed=3).drop("sick"), Budget("7/10"), strategy=name, options=options)
     study = learned.study
     assert study.outcomes["basel"] == ["release"] * len(study.plan.queries)
     assert study.spent("basel") == learned.epsilon_claimed == Fraction(7, 10)
@@ -118,9 +117,7 @@ def test_each_question_is_the_planned_one_and_what_is_charged_is_epsilon(name, o
 def test_without_noise_a_strategy_clearly_beats_the_majority(name, options):
     private = {"basel": ring(1500, seed=1), "bern": ring(1500, seed=2)}
     curators = {site: open_curator(site, frame, noise=NoNoise()) for site, frame in private.items()}
-    learned = learn(
-        federate(curators), ring(600, seed=3).drop("sick"), strategy=name, options=options, epsilon=Fraction(1)
-    )
+    learned = learn(federate(curators), ring(600, seed=3).drop("sick"), Budget(1), strategy=name, options=options)
     test = ring(1000, seed=4)
     truth = encode_labels(test["sick"], ("no", "yes"))
     probability = learned.model().probability(encode_frame(test, learned.schema))
@@ -135,7 +132,7 @@ def test_without_noise_a_strategy_clearly_beats_the_majority(name, options):
 def test_the_source_estimate_says_how_many_records_each_stands_for():
     for name in ("additive", "cells", "importance", "paper-c", "random-subsets", "informative", "adaptive-cells"):
         curators = {"basel": open_curator("basel", ring(800, seed=1), noise=NoNoise())}
-        learned = learn(federate(curators, {}), ring(200, seed=3).drop("sick"), strategy=name, epsilon=Fraction(1, 2))
+        learned = learn(federate(curators, {}), ring(200, seed=3).drop("sick"), Budget("1/2"), strategy=name)
         estimate = learned.estimates[""]
         assert estimate.weights.shape == estimate.probability.shape == (200,)
         assert (estimate.weights >= 0).all()
@@ -154,9 +151,7 @@ def test_instantaneous_uses_the_newest_system_and_cumulative_all(name, used, mon
 
     monkeypatch.setattr(paper_module, "solve_labels", spying)
     curators = {"basel": open_curator("basel", noise=NoNoise())}
-    learned = learn(
-        federate(curators), ring(60, seed=3).drop("sick"), strategy=name, options={"rounds": 3}, epsilon=Fraction(1)
-    )
+    learned = learn(federate(curators), ring(60, seed=3).drop("sick"), Budget(1), strategy=name, options={"rounds": 3})
     assert [len(chosen) for chosen in systems] == used
     kinds = [type(done.bodies["basel"].hypothesis) for done in learned.study.rounds]
     assert kinds == [type(None), Constant, Mlp, Mlp]
@@ -171,9 +166,7 @@ def test_instantaneous_uses_the_newest_system_and_cumulative_all(name, used, mon
 def test_errors_are_asked_in_bins_of_even_mass_of_the_weighted_source():
     curators = {"basel": open_curator("basel", ring(1200, seed=1).filter(pl.col("x") > -0.5), noise=NoNoise())}
     source = ring(300, seed=3).drop("sick")
-    learned = learn(
-        federate(curators), source, strategy="paper-c", options={"rounds": 2, "bins": 5}, epsilon=Fraction(1)
-    )
+    learned = learn(federate(curators), source, Budget(1), strategy="paper-c", options={"rounds": 2, "bins": 5})
     masses, *errors = [done.bodies["basel"].partitions for done in learned.study.rounds]
     weights = learned.estimates[""].weights
     assert masses == tuple(even_bins(learned.source, 5))
@@ -194,13 +187,13 @@ def test_labels_are_regularised_by_the_variance_of_a_bins_errors(reweight, share
     monkeypatch.setattr(paper_module, "solve_labels", spying)
     options = {"rounds": 1, "bins": 4, "reweight": reweight}
     curators = {"basel": open_curator("basel", noise=NoNoise())}
-    learned = learn(federate(curators), ring(60, seed=3).drop("sick"), strategy="paper-c", options=options, epsilon=1)
+    learned = learn(federate(curators), ring(60, seed=3).drop("sick"), Budget(1), strategy="paper-c", options=options)
     scale = float(QUERY_KINDS.queries(learned.study.plan)[-1].scale.fraction)
     decay = np.exp(-1 / scale)
     size = learned.study.sessions["basel"].card.round_size or 60
     assert alphas == [pytest.approx(0.1 * (share * 2 * decay / (1 - decay) ** 2 + size / 16))]
     options |= {"label_alpha": 7.0}
-    learn(federate(curators), ring(60, seed=3).drop("sick"), strategy="paper-c", options=options, epsilon=1)
+    learn(federate(curators), ring(60, seed=3).drop("sick"), Budget(1), strategy="paper-c", options=options)
     assert alphas[1:] == [7.0]
 
 
@@ -209,20 +202,14 @@ def test_the_printed_mechanism_runs_against_simulation_curators_only(name):
     ring_source = ring(60, seed=3).drop("sick")
     options = {"printed": True, "rounds": 1}
     with pytest.raises(ConfigurationError, match=r"does not allow this kind \(plan\.queries\[0\]\.release: mass, sign"):
-        learn(
-            federate({"basel": open_curator("basel")}),
-            ring_source,
-            strategy=name,
-            options=options,
-            epsilon=Fraction(1),
-        )
+        learn(federate({"basel": open_curator("basel")}), ring_source, Budget(1), strategy=name, options=options)
     with pytest.raises(ConfigurationError, match="simulation"):
         open_curator("basel", limits=limits_with(release_kinds=("paper_ratio",)))
     simulated = open_curator("basel", limits=limits_with(release_kinds=("paper_ratio",)), simulation=True)
     with pytest.raises(NoCuratorError):
-        learn(federate({"basel": simulated}), ring_source, strategy=name, options=options, epsilon=Fraction(1))
+        learn(federate({"basel": simulated}), ring_source, Budget(1), strategy=name, options=options)
     trusting = federate({"basel": simulated}, allow_not_private=True)
-    learned = learn(trusting, ring_source, strategy=name, options=options, epsilon=Fraction(1))
+    learned = learn(trusting, ring_source, Budget(1), strategy=name, options=options)
     assert learned.model().probability(learned.source).shape == (60,)
 
 
@@ -233,9 +220,9 @@ def test_the_same_seed_gives_the_same_questions():
         learned = learn(
             federate(curators),
             ring(60, seed=3).drop("sick"),
+            Budget(1),
             strategy="cells",
             options={"networks": False},
-            epsilon=Fraction(1),
             seed=seed,
         )
         bodies.append(learned.study.rounds[0].bodies["basel"])

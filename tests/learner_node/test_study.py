@@ -31,7 +31,9 @@ from learner_fakes import (
 from learner_node.strategies import STRATEGIES
 from learner_node.strategies.options import PaperOptions
 from learner_node.strategies.paper import PaperStrategy
+from learner_node.study.budget import Budget
 from learner_node.study.learn import learn
+from learner_node.study.pooling import Pooling
 from learner_node.study.study import Federation, NoCuratorError, Study
 from limits_told import limits_with
 from obedient_curator import ObedientCurator
@@ -150,7 +152,7 @@ def test_a_curator_that_refuses_the_plan_is_left_out():
 def test_a_curator_that_refuses_in_round_2_counts_in_no_round_of_the_sum():
     curators = three()
     federation = federate(curators, {"bern": halts_at(curators["bern"], 2)})
-    learned = learn(federation, SOURCE, strategy="paper-c", options={"rounds": 2}, epsilon=Fraction(1))
+    learned = learn(federation, SOURCE, Budget(1), strategy="paper-c", options={"rounds": 2})
     study = learned.study
     assert study.outcomes["bern"] == ["release", "refusal:halted"]
     assert study.survivors == ["basel", "chur"]
@@ -177,7 +179,7 @@ def test_pooled_sums_are_over_those_that_answered_all_rounds(monkeypatch):
     monkeypatch.setitem(STRATEGIES, "spy", lambda **options: Spy(PaperOptions(**options), cumulative=True))
     curators = {name: open_curator(name, ring(50 * (i + 1)), noise=NoNoise()) for i, name in enumerate(NAMES)}
     federation = federate(curators, {"chur": silent_from(2)})
-    learn(federation, SOURCE, strategy="spy", options={"rounds": 1}, epsilon=Fraction(1))
+    learn(federation, SOURCE, Budget(1), strategy="spy", options={"rounds": 1})
     assert seen[0] == [(3, 2 * 300.0)]  # two attributes, 50 + 100 + 150 records
     assert [sites for sites, _ in seen[1]] == [2, 2]
     assert seen[1][0] == (2, 2 * 150.0)
@@ -498,7 +500,7 @@ def test_a_strategy_that_fails_leaves_nothing_reserved(monkeypatch, answered):
     monkeypatch.setitem(STRATEGIES, "fails", lambda **options: Fails(PaperOptions(**options), cumulative=True))
     curators = three()
     with pytest.raises(_FailsError):
-        learn(federate(curators), SOURCE, strategy="fails", options={"rounds": 1}, epsilon=Fraction(1))
+        learn(federate(curators), SOURCE, Budget(1), strategy="fails", options={"rounds": 1})
     assert all(account(curator).total_reserved == 0 for curator in curators.values())
     assert {account(curator).total_spent for curator in curators.values()} == {Fraction(answered, 2)}
 
@@ -595,7 +597,14 @@ EVERYWHERE = [
 def test_a_question_over_every_cards_limits_is_a_local_error(limits, strategy, options, text, pooling):
     curators = {name: open_curator(name, limits=limits) for name in ("basel", "bern")}
     with pytest.raises(ConfigurationError, match=text):
-        learn(federate(curators), SOURCE, strategy=strategy, options=options, epsilon=Fraction(1), pooling=pooling)
+        learn(
+            federate(curators),
+            SOURCE,
+            Budget(1),
+            strategy=strategy,
+            options=options,
+            pooling=Pooling(pooling),
+        )
     _untouched(curators)
 
 
@@ -605,7 +614,7 @@ def test_a_question_over_every_cards_limits_is_a_local_error(limits, strategy, o
 def test_a_question_over_one_cards_limits_is_asked_of_the_others(limits, strategy, options, text, pooling):
     curators = {"basel": open_curator("basel"), "bern": open_curator("bern", limits=limits)}
     study = learn(
-        federate(curators), SOURCE, strategy=strategy, options=options, epsilon=Fraction(1), pooling=pooling
+        federate(curators), SOURCE, Budget(1), strategy=strategy, options=options, pooling=Pooling(pooling)
     ).study
     assert study.survivors == ["basel"]
     assert study.left_out.keys() == {"bern"}
@@ -616,7 +625,7 @@ def test_a_question_over_one_cards_limits_is_asked_of_the_others(limits, strateg
 
 def test_the_rule_for_cells_keeps_to_the_tightest_card():
     curators = {"basel": open_curator("basel"), "bern": open_curator("bern", limits=limits_with(cells=4))}
-    learned = learn(federate(curators), SOURCE, strategy="cells", epsilon=Fraction(1))
+    learned = learn(federate(curators), SOURCE, Budget(1), strategy="cells")
     assert learned.study.rounds[0].bodies["basel"].partitions[0].cell_count(learned.schema) == 4
 
 
@@ -636,11 +645,8 @@ def test_a_later_question_over_a_limit_is_not_sent():
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"epsilon": Fraction(1, 2000)}, "costs 1/2000 there, less than"),
-        ({"epsilon": Fraction(987654319, 10**9), "strategy": "paper-c"}, "more than 32 bits"),
-        ({"epsilon": Fraction(0)}, "must be positive"),
-        ({"purpose": "p" * 1001}, "1001 characters"),
-        ({"pooling": "mean"}, "pooling must be one of sum, site"),
+        ({"budget": Budget("1/2000")}, "costs 1/2000 there, less than"),
+        ({"budget": Budget(Fraction(987654319, 10**9)), "strategy": "paper-c"}, "more than 32 bits"),
         ({"strategy": "cels"}, "did you mean 'cells'"),
         ({"options": {"cells": 0}}, "from 1 to"),
         ({"options": {"cells": 2.5}}, "whole number"),
@@ -654,15 +660,30 @@ def test_a_later_question_over_a_limit_is_not_sent():
 def test_a_wrong_argument_is_a_local_error(arguments, text):
     curators = three()
     with pytest.raises(ConfigurationError, match=text):
-        learn(federate(curators), SOURCE, **{"strategy": "cells", "epsilon": Fraction(1), **arguments})
+        learn(federate(curators), SOURCE, **{"strategy": "cells", "budget": Budget(1), **arguments})
     _untouched(curators)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        (lambda: Budget("nan"), "not a positive rational"),
+        (lambda: Budget(0), "must be positive"),
+        (lambda: Budget(1, "p" * 1001), "1001 characters; at most 1000 fit"),
+        (lambda: Budget(1, validation=-1), "must be positive"),
+        (lambda: Pooling("mean"), "pooling must be one of sum, site"),
+    ],
+)
+def test_a_wrong_budget_or_pooling_is_a_local_error(wrong, text):
+    with pytest.raises(ConfigurationError, match=text):
+        wrong()
 
 
 def test_cards_that_describe_an_attribute_differently_are_named():
     other = (NumericAttribute(name="x", lower=-4, upper=4), NumericAttribute(name="y", lower=-400, upper=400))
     curators = {"basel": open_curator("basel"), "bern": open_curator("bern", attributes=other)}
     with pytest.raises(ConfigurationError, match="the cards of basel and bern describe 'y' differently"):
-        learn(federate(curators), SOURCE, strategy="cells", epsilon=Fraction(1))
+        learn(federate(curators), SOURCE, Budget(1), strategy="cells")
     _untouched(curators)
 
 
@@ -677,7 +698,7 @@ def test_a_card_that_lies_about_the_contribution_bound_shows_in_the_quoted_cost(
 
 def test_the_costliest_curator_pays_epsilon_and_others_less():
     curators = three() | {"bern": open_curator("bern", most=3, noise=NoNoise())}
-    learned = learn(federate(curators), SOURCE, strategy="cells", epsilon=Fraction(1, 3))
+    learned = learn(federate(curators), SOURCE, Budget("1/3"), strategy="cells")
     assert learned.epsilon_claimed == learned.study.spent("bern") == Fraction(1, 3)
     assert learned.study.spent("basel") == Fraction(1, 9)
     assert_settled(learned.study, curators)
@@ -688,10 +709,10 @@ def test_one_model_per_site_and_none_for_the_dead():
     learned = learn(
         federate(curators, {"bern": silent_from(1)}),
         SOURCE,
+        Budget(1),
         strategy="cells",
         options={"networks": False},
-        epsilon=Fraction(1),
-        pooling="site",
+        pooling=Pooling("site"),
     )
     assert set(learned.models) == set(learned.estimates) == {"basel", "chur"}
     assert learned.model("basel") is not learned.model("chur")
@@ -708,7 +729,7 @@ def test_source_records_must_fit_the_cards():
         (pl.DataFrame({"x": ["a", "b"], "y": [0, 1]}), "holds text"),
     ):
         with pytest.raises(ConfigurationError, match=text):
-            learn(federate(curators), source, strategy="cells", epsilon=Fraction(1))
+            learn(federate(curators), source, Budget(1), strategy="cells")
     _untouched(curators)
 
 
@@ -718,8 +739,8 @@ def test_a_lying_quote_of_everyone_closes_everyone():
         learn(
             federate(curators, {name: quotes(name, "1/100") for name in NAMES}),
             SOURCE,
+            Budget(1),
             strategy="cells",
-            epsilon=Fraction(1),
         )
     assert all(account(curator).total_reserved == 0 for curator in curators.values())
 

@@ -12,8 +12,11 @@ from learner_fakes import NoNoise, account, federate, open_curator, ring, silent
 from learner_node.estimator import ExPriLClassifier
 from learner_node.models.source import coordinates, standardising_map
 from learner_node.questions.score_question import as_hypothesis, bin_count, edge_of, probability_of, validation_bins
+from learner_node.questions.validation import validate
 from learner_node.strategies.paper import NetworkModel
+from learner_node.study.budget import Budget
 from learner_node.study.learn import learn
+from learner_node.study.pooling import Pooling
 from learner_node.study.study import NoCuratorError, Study
 from limits_told import limits_with
 from margins import DEVIATIONS, within_its_error
@@ -77,7 +80,7 @@ def validated():
     return (
         curators,
         federation,
-        federation.validate(Ellipse(), 1, source=SOURCE, thresholds=[0.5, "20%"], purpose="why"),
+        validate(federation, Ellipse(), Budget(1, purpose="why"), source=SOURCE, thresholds=[0.5, "20%"]),
     )
 
 
@@ -128,7 +131,7 @@ def test_a_network_is_sent_as_it_is():
     federation = federate(curators, allow_not_private=True)
     network = line(SOURCE)
     for model in (network, NetworkModel(network)):
-        found = federation.validate(model, "1/2", source=SOURCE)
+        found = validate(federation, model, Budget("1/2"), source=SOURCE)
         assert found.hypothesis is network
         assert found.agreement is None
         assert "distilled" not in found.to_text()
@@ -144,7 +147,7 @@ def test_a_fitted_classifier_validates_itself_and_the_federation_validates_it():
     model.fit(SOURCE)
     found = model.validate("1/2")
     assert surely_ranks(found)
-    again = federation.validate(model, "1/4")
+    again = validate(federation, model, Budget("1/4"))
     assert surely_ranks(again)
     assert {account(curator).total_spent for curator in curators.values()} == {Fraction(7, 4)}
     alone = pickle.loads(pickle.dumps(model))
@@ -157,8 +160,8 @@ def test_models_of_sites_are_validated_as_their_mixture():
     curators = three()
     federation = federate(curators, allow_not_private=True)
     options = {"networks": False, "cells": 12}
-    learned = learn(federation, SOURCE, strategy="cells", options=options, epsilon=Fraction(1), pooling="site")
-    found = federation.validate(learned.whole, "1/2", source=SOURCE)
+    learned = learn(federation, SOURCE, Budget(1), strategy="cells", options=options, pooling=Pooling("site"))
+    found = validate(federation, learned.whole, Budget("1/2"), source=SOURCE)
     assert surely_ranks(found)
 
 
@@ -166,7 +169,7 @@ def test_models_of_sites_are_validated_as_their_mixture():
 def test_who_refuses_or_vanishes_is_left_out_and_charged_nothing():
     curators = three() | {"davos": open_curator("davos", cap="1/10", noise=NoNoise())}
     federation = federate(curators, {"chur": silent_from(0)}, allow_not_private=True)
-    found = federation.validate(line(SOURCE), "1/2", source=SOURCE)
+    found = validate(federation, line(SOURCE), Budget("1/2"), source=SOURCE)
     assert list(found.by_site) == ["basel", "bern"]
     assert found.left_out.keys() == {"chur", "davos"}
     assert "may spend 1/10 in all" in found.left_out["davos"]
@@ -180,7 +183,7 @@ def test_a_refusal_of_all_leaves_no_charge_and_says_what_is_left():
     curators = {"basel": open_curator("basel", cap="1/2", noise=NoNoise())}
     federation = federate(curators, allow_not_private=True)
     with pytest.raises(NoCuratorError, match=r"ask for an epsilon of at most 0\.5") as caught:
-        federation.validate(line(SOURCE), 1, source=SOURCE)
+        validate(federation, line(SOURCE), Budget(1), source=SOURCE)
     assert isinstance(caught.value.study.refusals["basel"][0], Refusal)
     assert account(curators["basel"]).total_spent == 0
     assert account(curators["basel"]).total_reserved == 0
@@ -188,7 +191,7 @@ def test_a_refusal_of_all_leaves_no_charge_and_says_what_is_left():
 
 def test_noise_is_scaled_to_the_contribution_bound():
     curators = {name: open_curator(name, noise=NoNoise(), most=most) for name, most in (("basel", 1), ("bern", 3))}
-    found = federate(curators, allow_not_private=True).validate(line(SOURCE), "1/2", source=SOURCE)
+    found = validate(federate(curators, allow_not_private=True), line(SOURCE), Budget("1/2"), source=SOURCE)
     (planned,) = found.study.kinds.queries(found.study.plan)
     assert planned.scale.fraction == 6
     assert found.epsilon_claimed == Fraction(1, 2)
@@ -205,15 +208,14 @@ def test_noise_is_scaled_to_the_contribution_bound():
         (Ellipse(), {"source": None}, "pass source"),
         (Ellipse(), {"thresholds": [1.5]}, "1.5 is no threshold"),
         (Ellipse(), {"bins": 1}, "whole number of at least 2"),
-        (Ellipse(), {"purpose": "x" * 1001}, "at most 1000 fit"),
-        (Ellipse(), {"epsilon": "1/10000"}, "no curator is left to ask"),
+        (Ellipse(), {"budget": Budget("1/10000")}, "no curator is left to ask"),
     ],
 )
 def test_what_cannot_be_validated_is_said_before_anything_is_charged(model, how, words):
     curators = three()
-    arguments = {"source": SOURCE, "epsilon": 1} | how
+    arguments = {"source": SOURCE, "budget": Budget(1)} | how
     with pytest.raises(ConfigurationError, match=words):
-        federate(curators, allow_not_private=True).validate(model, **arguments)
+        validate(federate(curators, allow_not_private=True), model, **arguments)
     assert {account(curator).total_spent for curator in curators.values()} == {0}
 
 
@@ -221,13 +223,13 @@ def test_two_classes_are_needed():
     frame = ring(200).with_columns(sick=pl.Series(["no", "yes", "maybe", "no"] * 50))
     curators = {"basel": open_curator("basel", frame, classes=("no", "yes", "maybe"), noise=NoNoise())}
     with pytest.raises(ConfigurationError, match="two classes; the label 'sick' is one of 3 classes"):
-        federate(curators, allow_not_private=True).validate(Ellipse(), 1, source=SOURCE)
+        validate(federate(curators, allow_not_private=True), Ellipse(), Budget(1), source=SOURCE)
 
 
 def test_a_network_for_other_records_is_refused_by_the_learner_itself():
     other = Mlp(features=line(SOURCE).features.__class__(features=()), weights=line(SOURCE).weights)
     with pytest.raises(ConfigurationError, match="does not fit the curators' card"):
-        federate(three(), allow_not_private=True).validate(other, 1, source=SOURCE)
+        validate(federate(three(), allow_not_private=True), other, Budget(1), source=SOURCE)
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from expril.audit.attack.studies.curators import INVENTED, Opening, in_memory, p
 from expril.audit.attack.studies.games import Guesses, Terms, half_in
 from learner_node.models.synthetic import synthetic_frame
 from learner_node.strategies.base import class_probabilities
+from learner_node.study.budget import Budget
 from learner_node.study.learn import Learned, learn
 from learner_node.study.study import Federation
 from protocol.envelopes import SigningKey
@@ -124,7 +125,7 @@ def _released(setting: Setting, epsilon: Fraction, there: bool, opening: Opening
             clock=now,
             entropy=secrets.token_bytes,
         )
-        learned = learn(federation, setting.source, strategy=STRATEGY, options=OPTIONS, epsilon=epsilon, seed=0)
+        learned = learn(federation, setting.source, Budget(epsilon), strategy=STRATEGY, options=OPTIONS, seed=0)
     return _of_hypothesis(setting, learned), _of_synthetic(setting, learned)
 
 

@@ -20,9 +20,11 @@ from learner_fakes import (
 )
 from learner_node.carriers.journal import Journal, Settings
 from learner_node.estimator import ExPriLClassifier
+from learner_node.questions.validation import validate
 from learner_node.result.deployed import run_study
+from learner_node.study.budget import MOST_PURPOSE, MOST_WORDS, Budget
 from learner_node.study.learn import learn
-from learner_node.study.purposes import MOST_PURPOSE, MOST_WORDS
+from learner_node.study.pooling import Pooling
 from learner_node.study.study import NoCuratorError
 from learner_node.study_file import StudyFile
 from protocol.announcements import Notice, read_notice
@@ -93,20 +95,25 @@ def test_the_classifier_announces_what_it_is_told_and_its_validation_names_the_s
 def test_a_curator_that_took_no_part_in_the_study_is_told_of_no_study():
     curators = two()
     federation = federate(curators, {"bern": halts_at(curators["bern"], 0)})
-    learned = learn(federation, SOURCE, strategy="cells", options=CELLS, epsilon=Fraction(1))
+    learned = learn(federation, SOURCE, Budget(1), strategy="cells", options=CELLS)
     with pytest.raises(NoCuratorError):
-        federate({"bern": curators["bern"]}).validate(learned.whole, "1/4", source=SOURCE, after=learned.study)
+        validate(
+            federate({"bern": curators["bern"]}),
+            learned.whole,
+            Budget("1/4", validates=learned.study.accepted),
+            source=SOURCE,
+        )
     fresh = {"bern": open_curator("bern", noise=NoNoise())}
     others = federate(fresh)
-    others.validate(learned.whole, "1/4", source=SOURCE, purpose="how good?", after=learned.study)
+    validate(others, learned.whole, Budget("1/4", "how good?", validates=learned.study.accepted), source=SOURCE)
     assert read(others.carrier, "bern") == ["how good?"]
 
 
 def test_a_plan_that_is_drafted_again_announces_the_same():
     curators = members(4)
     federation = federate(curators, {"site 01": silent_from(0)})
-    how = {"strategy": "cells", "options": {"networks": False}, "pooling": "secure", "validation": Fraction(1, 4)}
-    learned = learn(federation, SOURCE, epsilon=Fraction(1), purpose="a score", **how)
+    how = {"strategy": "cells", "options": {"networks": False}, "pooling": Pooling("secure")}
+    learned = learn(federation, SOURCE, Budget(1, "a score", validation="1/4"), **how)
     assert learned.study.retired["site 00"]
     sent = [open_envelope(data)[1] for data in federation.carrier.bytes_sent("site 00", "StudyProposal")]
     assert [read_notice(each.purpose).most for each in sent] == [Fraction(1, 4)] * 2
@@ -120,19 +127,17 @@ def test_the_learner_s_own_words_have_to_leave_room_for_what_is_announced():
             learn(
                 federation,
                 SOURCE,
+                Budget(1, purpose="x" * (most + 1), validation=validation),
                 strategy="cells",
                 options=CELLS,
-                epsilon=Fraction(1),
-                purpose="x" * (most + 1),
-                validation=validation,
             )
     assert federation.carrier.sent == []
-    how = {
-        "strategy": "cells",
-        "options": CELLS,
-        "epsilon": Fraction(1),
-        "validation": Fraction(4294967295, 4294967294),
-    }
-    learned = learn(federation, SOURCE, purpose="x" * MOST_WORDS, **how)
-    federation.validate(learned.whole, "1/4", source=SOURCE, purpose="x" * MOST_WORDS, after=learned.study)
+    budget = Budget(1, "x" * MOST_WORDS, validation=Fraction(4294967295, 4294967294))
+    learned = learn(federation, SOURCE, budget, strategy="cells", options=CELLS)
+    validate(
+        federation,
+        learned.whole,
+        Budget("1/4", purpose="x" * MOST_WORDS, validates=learned.study.accepted),
+        source=SOURCE,
+    )
     assert all(len(purpose) <= MOST_PURPOSE for purpose in read(federation.carrier, "basel"))

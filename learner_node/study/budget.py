@@ -1,0 +1,76 @@
+"""What a study may spend at each curator, and what the stewards read of it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from protocol.announcements import LONGEST, announcing, validating
+from protocol.errors import ConfigurationError
+from protocol.rationals import parse_rational
+
+MOST_PURPOSE = 1000
+"""Longest purpose that fits a proposal, in characters."""
+MOST_WORDS = MOST_PURPOSE - LONGEST
+"""Longest one of the learner's own, where something is announced."""
+Purpose = str | Callable[[str], str]
+"""What the stewards read; or, by the name of a curator, what its own does."""
+Amount = Fraction | str | float
+"""An epsilon: 1, "1/3", 0.7 (the decimal that it prints as) or a Fraction."""
+
+
+@dataclass(frozen=True, init=False)
+class Budget:
+    """What a study may spend at each curator, and what the stewards read of it.
+
+    Args:
+        epsilon: to spend at the costliest curator.
+        purpose: what the stewards read, in the learner's words.
+        validation: epsilon of a validation that is to follow, at most: the stewards read of both at once.
+        validates: of a validation, curator -> the identity there of the study that the model is of. The stewards read
+            whether the validation costs more than that study announced.
+
+    Raises:
+        ConfigurationError: an epsilon is no positive rational of at most 32 bits, or the purpose is too long.
+    """
+
+    epsilon: Fraction
+    purpose: str
+    validation: Fraction | None
+    validates: Mapping[str, bytes] | None
+
+    def __init__(
+        self,
+        epsilon: Amount,
+        purpose: str = "",
+        *,
+        validation: Amount | None = None,
+        validates: Mapping[str, bytes] | None = None,
+    ) -> None:
+        announces = validation is not None or validates is not None
+        if len(purpose) > (most := MOST_WORDS if announces else MOST_PURPOSE):
+            more = ", beside what is said there of the validation" if announces else ""
+            raise ConfigurationError(f"the purpose has {len(purpose)} characters; at most {most} fit{more}")
+        exact = None if validation is None else parse_rational(validation)
+        vars(self).update(epsilon=parse_rational(epsilon), purpose=purpose, validation=exact, validates=validates)
+
+    @property
+    def words(self) -> Purpose:
+        """The purpose, with what it announces."""
+        if self.validates is not None:
+            return self._validating
+        return self.purpose if self.validation is None else announcing(self.purpose, self.validation)
+
+    def following(self, studies: Mapping[str, bytes]) -> "Budget":
+        """The budget of the validation that was announced, of the model of a study: curator -> its identity there."""
+        if self.validation is None:
+            raise TypeError("no validation was announced")
+        return Budget(self.validation, f"Validation. {self.purpose}".strip()[:MOST_WORDS], validates=studies)
+
+    def _validating(self, name: str) -> str:
+        studies = self.validates or {}
+        return validating(self.purpose, studies[name]) if name in studies else self.purpose
+
+
+def words_for(purpose: Purpose, name: str) -> str:
+    """What one curator's steward reads."""
+    return purpose if isinstance(purpose, str) else purpose(name)
