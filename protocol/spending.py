@@ -17,20 +17,14 @@ ROUNDING = Fraction(1, 2**64)
 
 @dataclass
 class Spending:
-    """The account of one study. Where a receipt does not fit, a method raises RemoteProtocolError and changes nothing.
+    """The account of one study. A method raises RemoteProtocolError for a receipt that does not fit: nothing changes."""
 
-    Attributes:
-        claimed: what was accepted as the plan's cost.
-        as_planned: whether that is the plan's own cost.
-        proven: what receipts prove to be charged.
-        uncertain: most that a query costs which was sent, and of which nothing proves yet whether it was charged.
-        shown: whether the closing showed that such a query was charged. One that costs nothing is never shown.
-    """
-
-    claimed: Fraction = Fraction(0)
-    as_planned: bool = True
-    proven: Fraction = Fraction(0)
+    claimed: Fraction = Fraction(0)  # what was accepted as the plan's cost
+    as_planned: bool = True  # whether that is the plan's own cost
+    proven: Fraction = Fraction(0)  # what receipts prove to be charged
+    # most that a query costs which was sent, and of which nothing proves yet whether it was charged
     uncertain: Fraction = Fraction(0)
+    # whether the closing showed that such a query was charged. One that costs nothing is never shown
     shown: bool = False
     _waits: bool = field(default=False, repr=False)
     _costs: dict[int, Fraction | None] = field(default_factory=dict, repr=False)

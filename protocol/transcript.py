@@ -73,30 +73,17 @@ class _Asked:
 
 @dataclass
 class Replay:
-    """The replay of one learner's study with one curator; call `feed` for each envelope in order.
+    """The replay of one learner's study with one curator; call `feed` for each envelope in order."""
 
-    Attributes:
-        curator: the curator's public key.
-        learner: the learner's public key.
-        label: the signature label expected of the curator.
-        kinds: the query kinds that can be read.
-        card: the curator's, as signed; it states the contribution bound c.
-        plan: what was proposed.
-        spending: what the receipts charge.
-        releases: number of releases.
-        refusals: codes in order.
-        state: of the study.
-    """
-
-    curator: bytes
-    learner: bytes
-    label: str = LABEL
+    curator: bytes  # the curator's public key
+    learner: bytes  # the learner's public key
+    label: str = LABEL  # the signature label expected of the curator
     kinds: Kinds = QUERY_KINDS
-    card: Card | None = None
-    plan: Plan | None = None
-    spending: Spending = field(default_factory=Spending)
-    releases: int = 0
-    refusals: list[str] = field(default_factory=list)
+    card: Card | None = None  # the curator's, as signed; it states the contribution bound c
+    plan: Plan | None = None  # what was proposed
+    spending: Spending = field(default_factory=Spending)  # what the receipts charge
+    releases: int = 0  # number of releases
+    refusals: list[str] = field(default_factory=list)  # codes in order
     state: State = State.NEW
     _card_request: bytes = b""
     _study: bytes = b""

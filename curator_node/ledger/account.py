@@ -38,39 +38,27 @@ from protocol.transitions import Event, State, advance
 
 @dataclass
 class Account(Trail):
-    """The sum of all entries so far; by learner, see `Learners`, and against lost branches, see `Trail`.
+    """The sum of all entries so far; by learner, see `Learners`, and against lost branches, see `Trail`."""
 
-    Attributes:
-        head: hash of the last entry.
-        curators: (index, public key) of whose ledger it is: from that entry on, this key signs.
-        terms: what the charges mean; empty before the first START.
-        total_spent: over all learners.
-        studies: by learner and identity.
-        decisions: request digest of a proposal -> its steward's word.
-        owed: request digest -> what has no reply yet.
-        lost: digests of charged requests that may have been answered on a lost branch -> index of their charge; they
-            are never answered again.
-        evicted: digests of requests whose replies are kept no more.
-        kept: request digests of ended studies whose replies are kept, the study that ended first in front.
-        states: (study, kind) -> what its answerer keeps.
-        kept_bytes: of all replies and states kept.
-        halted: whether the curator has stopped.
-        data: (index, name) of the snapshots of records that were served, in order.
-    """
-
-    head: bytes = GENESIS
+    head: bytes = GENESIS  # hash of the last entry
+    # (index, public key) of whose ledger it is: from that entry on, this key signs
     curators: list[tuple[int, bytes]] = field(default_factory=list)
-    terms: str = ""
-    total_spent: Fraction = ZERO
-    studies: dict[StudyKey, StudyAccount] = field(default_factory=dict)
-    decisions: dict[bytes, Decision] = field(default_factory=dict)
-    owed: dict[bytes, Owed] = field(default_factory=dict)
+    terms: str = ""  # what the charges mean; empty before the first START
+    total_spent: Fraction = ZERO  # over all learners
+    studies: dict[StudyKey, StudyAccount] = field(default_factory=dict)  # by learner and identity
+    decisions: dict[bytes, Decision] = field(default_factory=dict)  # request digest of a proposal -> its steward's word
+    owed: dict[bytes, Owed] = field(default_factory=dict)  # request digest -> what has no reply yet
+    # digests of charged requests that may have been answered on a lost branch -> index of their charge; they are never
+    # answered again
     lost: dict[bytes, int] = field(default_factory=dict)
-    evicted: set[bytes] = field(default_factory=set)
+    evicted: set[bytes] = field(default_factory=set)  # digests of requests whose replies are kept no more
+    # request digests of ended studies whose replies are kept, the study that ended first in front
     kept: dict[StudyKey, list[bytes]] = field(default_factory=dict)
+    # (study, kind) -> what its answerer keeps
     states: dict[tuple[StudyKey, str], KeptState] = field(default_factory=dict)
-    kept_bytes: int = 0
-    halted: bool = False
+    kept_bytes: int = 0  # of all replies and states kept
+    halted: bool = False  # whether the curator has stopped
+    # (index, name) of the snapshots of records that were served, in order
     data: list[tuple[int, str]] = field(default_factory=list)
 
     @property
@@ -213,7 +201,7 @@ class Account(Trail):
             case EntryKind.RESUME:
                 if not self.halted:
                     return "resumes what was not halted"
-                # Of what an older program halted for, it entered what its own rules said.
+                # Of what an older program halted for, it entered what its own rules said
                 by_rule = all(lost.proven for lost in self.suspects)
                 lost = total_of(item.total for item in self.restored()) if by_rule else ZERO
                 return "restores less than was lost" if amount < lost else ""

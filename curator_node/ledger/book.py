@@ -39,23 +39,14 @@ from protocol.transitions import State
 
 @dataclass(frozen=True)
 class Caps:
-    """What a learner may do.
+    """What a learner may do."""
 
-    Attributes:
-        learner: most epsilon of the learner at hand.
-        total: most epsilon over all learners.
-        open_studies: most studies that it may have open.
-        studies: most studies that it may ever propose.
-        name: of the enrolled learner, over all whose keys the caps hold; "" for a key alone.
-        approval: whether a study needs its steward's word.
-    """
-
-    learner: Fraction
-    total: Fraction
-    open_studies: int = 10**9
-    studies: int = 10**9
-    name: str = ""
-    approval: bool = False
+    learner: Fraction  # most epsilon of the learner at hand
+    total: Fraction  # most epsilon over all learners
+    open_studies: int = 10**9  # most studies that it may have open
+    studies: int = 10**9  # most studies that it may ever propose
+    name: str = ""  # of the enrolled learner, over all whose keys the caps hold; "" for a key alone
+    approval: bool = False  # whether a study needs its steward's word
 
 
 @dataclass(frozen=True)
@@ -154,14 +145,8 @@ class Ledger(Chain):
     ) -> None:
         """Charge the next query of an open study; idempotent by request digest.
 
-        Args:
-            key: the study.
-            sequence: of the query.
-            cost: exact.
-            request: digest of the request.
-            now: the time.
-            caps: of today; they may be lower than when the plan was accepted. None checks the reservation only.
-            note: what the query's kind says of the request, for who reads the ledger.
+        `caps`: of today; they may be lower than when the plan was accepted. None checks the reservation only. `note`:
+        what the query's kind says of the request, for who reads the ledger.
 
         Raises:
             HaltedError: the ledger is halted.
@@ -220,12 +205,8 @@ class Ledger(Chain):
 
         Where another process answered first, its reply is returned, and the one made here is dropped.
 
-        Args:
-            request: digest of the request.
-            make: what took effect -> the signed reply.
-            now: the time.
-            state: (query kind, what its answerer keeps of the study from now on), stored with the reply.
-            note: of the entry.
+        `make`: what took effect -> the signed reply; `state`: (query kind, what its answerer keeps of the study from
+        now on), stored with the reply.
 
         Raises:
             AnswerGoneError: it was answered, and the reply is gone.
@@ -288,7 +269,7 @@ class Ledger(Chain):
     def replies(self, key: StudyKey) -> list[tuple[int, bytes]]:
         """(sequence, stored reply) of every charged and answered request of a study, in order; raises as `reply`."""
         account = self.account
-        # Of one that has ended they may be kept no more: all its answers are looked for, and what is gone is said.
+        # Of one that has ended they may be kept no more: all its answers are looked for, and what is gone is said
         answered = account.answers if account.studies[key].ended else account.kept.get(key, ())
         owed = ((request, account.answers[request].owed) for request in answered)
         charged = ((request, item.sequence) for request, item in owed if item.key == key and item.charged)
@@ -360,14 +341,9 @@ class Ledger(Chain):
     ) -> None:
         """Enter the steward's word on a proposal that waits; a yes holds for this cost, and for the records of now.
 
-        Args:
-            key: its study.
-            request: its digest; no other proposal is meant.
-            now: the time.
-            approve: otherwise it is declined, for good.
-            cost: the most that the study may be charged, as the steward read it.
-            until: when an approved proposal is accepted no more.
-            note: why; kept in the ledger, and never sent.
+        `key`: its study; `request`: its digest; no other proposal is meant; `approve`: otherwise it is declined, for
+        good; `cost`: the most that the study may be charged, as the steward read it; `until`: when an approved proposal
+        is accepted no more; `note`: why; kept in the ledger, and never sent.
 
         Raises:
             ConfigurationError: it was decided on before, and nothing differs since; or the study is open already; or
@@ -405,11 +381,8 @@ class Ledger(Chain):
         What the positions prove that it was halted for is entered by itself, see `restoring`. What was charged on a
         branch after its newest position is not in it.
 
-        Args:
-            now: the time.
-            learner: to whom `restored` belongs; zero for nobody in particular.
-            restored: what the steward knows to be lost beyond that.
-            note: why it is safe to go on.
+        `learner`: to whom `restored` belongs; zero for nobody in particular; `restored`: what the steward knows to be
+        lost beyond that; `note`: why it is safe to go on.
 
         Returns:
             What was entered for each suspect; empty where the ledger was not halted.

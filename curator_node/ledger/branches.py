@@ -28,21 +28,14 @@ MOST_BITS = 800
 
 @dataclass(frozen=True)
 class Lost:
-    """What is known of a lost branch, from one mark or receipt.
+    """What is known of a lost branch, from one mark or receipt."""
 
-    Attributes:
-        suspect: its position, and whose receipt shows it.
-        entries: stubs of its entries up to the position, as far as they are known; see `LostEntry`.
-        spent: by key, what each learner had spent at the position; empty where it is not known.
-        receipt: digest of the receipt; zero for a mark.
-        proven: whether it must be restored as the rules of today say. Older programs had others.
-    """
-
-    suspect: Suspect
-    entries: bytes = b""
+    suspect: Suspect  # its position, and whose receipt shows it
+    entries: bytes = b""  # stubs of its entries up to the position, as far as they are known; see `LostEntry`
+    # by key, what each learner had spent at the position; empty where it is not known
     spent: Mapping[bytes, Fraction] = field(default_factory=dict)
-    receipt: bytes = NO_DIGEST
-    proven: bool = True
+    receipt: bytes = NO_DIGEST  # digest of the receipt; zero for a mark
+    proven: bool = True  # whether it must be restored as the rules of today say. Older programs had others
 
     @classmethod
     def of(cls, entry: Entry, suspect: Suspect) -> "Lost":
@@ -102,8 +95,7 @@ class Lost:
         It may lie before the fork, never after it. Where only the position is known, the distance from it is at most
         twice that of the fork.
 
-        Args:
-            hashes: of the chain, by index.
+        `hashes`: of the chain, by index.
         """
         if self.position is None:
             return None
@@ -136,10 +128,7 @@ def read_spent(written: Iterable[tuple[bytes, str]]) -> dict[bytes, Fraction]:
 def position_at(index: int, hashes: Sequence[bytes], totals: Sequence[Fraction]) -> Position:
     """The position of an entry.
 
-    Args:
-        index: of the entry.
-        hashes: of every entry, by index.
-        totals: spent over all learners up to each entry.
+    `hashes`: of every entry, by index; `totals`: spent over all learners up to each entry.
     """
     before = [index - (1 << power) for power in range(MOST_ANCESTORS) if 1 << power <= index]
     near = sorted({*range(max(index - NEAR, 0), index)} - {*before}, reverse=True)

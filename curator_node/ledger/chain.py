@@ -89,9 +89,6 @@ class Chain:
         mark: this process's own.
         entropy: n -> n random bytes, for the entries' nonces.
 
-    Attributes:
-        account: the sum of all entries read so far.
-
     Raises:
         ConfigurationError: there is no ledger, or it is another curator's.
         LedgerCorruptError: the stored chain does not fit together, or its last entry is not signed by the curator.
@@ -109,16 +106,14 @@ class Chain:
         self._key = key
         self._mark = mark
         self._entropy = entropy
-        self.account = self._load()
+        self.account = self._load()  # the sum of all entries read so far
 
     def begin(self, terms: str, now: int) -> None:
         """Start serving: hold the chain against this process's mark, and write what the charges mean.
 
         Where the chain does not hold what the mark names, or there is no mark, the ledger halts until its steward acts.
 
-        Args:
-            terms: the privacy unit and the kind of signatures, unambiguously.
-            now: the time.
+        `terms`: the privacy unit and the kind of signatures, unambiguously.
 
         Raises:
             ConfigurationError: the ledger was kept under other terms: its epsilons are not comparable; or a change of
@@ -235,7 +230,7 @@ class Chain:
             if entry is None:
                 return False
             body = encode_entry(entry)
-            # What could not be read back, or would not fit, is never stored.
+            # What could not be read back, or would not fit, is never stored
             self.account.check(decode_entry(body))
             evicted: Iterable[bytes] = ()
             if entry.kind is EntryKind.EVICT:
@@ -261,10 +256,7 @@ class Chain:
     def _hold_against(self, marked: Marked, log: bytes, now: int) -> None:
         """Halt where the chain does not hold what this process knows to have been in it.
 
-        Args:
-            marked: what it knows.
-            log: stubs of all entries up to the position; empty where they are not known.
-            now: the time.
+        `marked`: what it knows; `log`: stubs of all entries up to the position; empty where they are not known.
         """
         for lost in marked.branches(log, self.account.hashes):
             if not self.account.knows(lost) and lost.position is not None:

@@ -14,30 +14,19 @@ from protocol.ledger.heads import head_is_signed
 
 @dataclass(frozen=True)
 class Finding:
-    """Something wrong with a ledger.
+    """Something wrong with a ledger."""
 
-    Attributes:
-        index: of the entry; -1 where no entry is meant.
-        text: what is wrong.
-    """
-
-    index: int
-    text: str
+    index: int  # of the entry; -1 where no entry is meant
+    text: str  # what is wrong
 
 
 @dataclass(frozen=True)
 class CheckedLedger:
-    """A ledger, entry by entry.
+    """A ledger, entry by entry."""
 
-    Attributes:
-        account: the sum of the entries up to the first that does not fit.
-        entries: those that could be read, up to the same.
-        findings: what is wrong; empty where all is in order.
-    """
-
-    account: Account
-    entries: tuple[Entry, ...]
-    findings: tuple[Finding, ...]
+    account: Account  # the sum of the entries up to the first that does not fit
+    entries: tuple[Entry, ...]  # those that could be read, up to the same
+    findings: tuple[Finding, ...]  # what is wrong; empty where all is in order
 
 
 class Evidence(Protocol):
@@ -103,10 +92,8 @@ def check(store: LedgerStore, curator: bytes | None = None) -> CheckedLedger:
 def check_evidence(ledger: Evidence, curator: bytes | None = None) -> CheckedLedger:
     """Check every entry's place, content and signature, and every stored reply against the chain.
 
-    Args:
-        ledger: what there is of it.
-        curator: public key under which it must be signed, or of which the curator says that it handed the ledger over,
-            or took it over; None takes what the ledger itself names.
+    `ledger`: what there is of it; `curator`: public key under which it must be signed, or of which the curator says
+    that it handed the ledger over, or took it over; None takes what the ledger itself names.
 
     Raises:
         ConfigurationError: there is no entry.

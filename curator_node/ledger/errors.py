@@ -6,16 +6,11 @@ from protocol.errors import ConfigurationError, ExprilError
 
 
 class InsufficientBudgetError(ExprilError):
-    """A reservation or charge does not fit.
-
-    Attributes:
-        requested: its cost.
-        remaining: what the learner may still reserve.
-    """
+    """A reservation or charge does not fit."""
 
     def __init__(self, requested: Fraction, remaining: Fraction) -> None:
-        self.requested = requested
-        self.remaining = remaining
+        self.requested = requested  # its cost
+        self.remaining = remaining  # what the learner may still reserve
         super().__init__("the reservation does not fit")
 
 
@@ -34,14 +29,10 @@ class BoundElsewhereError(ConfigurationError):
 
 
 class NotApprovedError(ExprilError):
-    """A study waits for its steward's word, or was declined.
-
-    Attributes:
-        declined: whether it was.
-    """
+    """A study waits for its steward's word, or was declined."""
 
     def __init__(self, declined: bool) -> None:
-        self.declined = declined
+        self.declined = declined  # whether it was
         super().__init__("the steward has declined the study" if declined else "the steward has not approved the study")
 
 
@@ -67,26 +58,17 @@ class StoreFullError(ExprilError):
 
 
 class StateGoneError(ExprilError):
-    """What an answerer kept of a study is missing or changed; it is never made anew.
-
-    Attributes:
-        index: of the ANSWERED entry that holds its digest.
-    """
+    """What an answerer kept of a study is missing or changed; it is never made anew."""
 
     def __init__(self, index: int) -> None:
-        self.index = index
+        self.index = index  # of the ANSWERED entry that holds its digest
         super().__init__(f"the state kept with ledger entry {index} is gone")
 
 
 class AnswerGoneError(ExprilError):
-    """A request was answered, and its reply is not there any more.
-
-    Attributes:
-        index: of the ANSWERED entry.
-        evicted: dropped on purpose; otherwise the store lost or changed it.
-    """
+    """A request was answered, and its reply is not there any more."""
 
     def __init__(self, index: int, evicted: bool) -> None:
-        self.index = index
-        self.evicted = evicted
+        self.index = index  # of the ANSWERED entry
+        self.evicted = evicted  # dropped on purpose; otherwise the store lost or changed it
         super().__init__(f"the reply of ledger entry {index} is gone")

@@ -41,8 +41,7 @@ class ExportedLedger:
 def export_ledger(store: LedgerStore) -> bytes:
     """The bytes of a ledger's export.
 
-    Args:
-        store: of which one state is seen: `DatabaseStore.snapshot`.
+    `store`: of which one state is seen: `DatabaseStore.snapshot`.
 
     Raises:
         LedgerCorruptError: entries are missing.

@@ -19,34 +19,21 @@ from protocol.rationals import GRID, parse_amount, shorten, total_of
 
 @dataclass(slots=True)
 class Unit:
-    """A charged unit.
-
-    Attributes:
-        study: whose.
-        query: its place in the plan, from 0.
-        amount: what was charged; more than 0.
-        begun: index of the CHARGE entry.
-        ended: index of the entry with which it ended; None while it runs.
-    """
+    """A charged unit."""
 
     study: StudyKey
-    query: int
-    amount: Fraction
-    begun: int
-    ended: int | None = None
+    query: int  # its place in the plan, from 0
+    amount: Fraction  # what was charged; more than 0
+    begun: int  # index of the CHARGE entry
+    ended: int | None = None  # index of the entry with which it ended; None while it runs
 
 
 @dataclass
 class Units:
-    """The charged units of a ledger.
+    """The charged units of a ledger."""
 
-    Attributes:
-        all: in the order in which they began.
-        running: of each study, those that have not ended.
-    """
-
-    all: list[Unit] = field(default_factory=list)
-    running: dict[StudyKey, list[Unit]] = field(default_factory=dict)
+    all: list[Unit] = field(default_factory=list)  # in the order in which they began
+    running: dict[StudyKey, list[Unit]] = field(default_factory=dict)  # of each study, those that have not ended
 
     def charge(self, study: StudyKey, query: int, amount: Fraction, index: int) -> None:
         """A query of a study was charged: those before it in the plan are over."""
@@ -87,41 +74,25 @@ class Units:
 
 @dataclass
 class Branch:
-    """A lost branch, as far as it is known.
+    """A lost branch, as far as it is known."""
 
-    Attributes:
-        known: what is proven to be of it, in order of position.
-        common: index of the newest entry that it is proven to share with the chain; -1 where none is.
-        total, own: what was entered for it, over all learners and by key.
-    """
-
-    known: list[Lost]
-    common: int = -1
-    total: Fraction = ZERO
+    known: list[Lost]  # what is proven to be of it, in order of position
+    common: int = -1  # index of the newest entry that it is proven to share with the chain; -1 where none is
+    total: Fraction = ZERO  # total, own: what was entered for it, over all learners and by key
     own: dict[bytes, Fraction] = field(default_factory=dict)
 
 
 @dataclass
 class Trail(Learners):
-    """What a chain holds against lost branches; by learner, see `Learners`.
+    """What a chain holds against lost branches; by learner, see `Learners`."""
 
-    Attributes:
-        hashes: of every entry, by index.
-        totals: spent over all learners up to every entry.
-        answers: request digest -> its reply.
-        units: what is drawn under each charge.
-        suspects: why entries may be lost, as far as the steward has not seen it.
-        acknowledged: the same, after which the steward resumed.
-        branches: the same, by branch, with what was entered for each.
-    """
-
-    hashes: list[bytes] = field(default_factory=list)
-    totals: list[Fraction] = field(default_factory=list)
-    answers: dict[bytes, Answer] = field(default_factory=dict)
-    units: Units = field(default_factory=Units)
-    suspects: list[Lost] = field(default_factory=list)
-    acknowledged: list[Lost] = field(default_factory=list)
-    branches: list[Branch] = field(default_factory=list)
+    hashes: list[bytes] = field(default_factory=list)  # of every entry, by index
+    totals: list[Fraction] = field(default_factory=list)  # spent over all learners up to every entry
+    answers: dict[bytes, Answer] = field(default_factory=dict)  # request digest -> its reply
+    units: Units = field(default_factory=Units)  # what is drawn under each charge
+    suspects: list[Lost] = field(default_factory=list)  # why entries may be lost, as far as the steward has not seen it
+    acknowledged: list[Lost] = field(default_factory=list)  # the same, after which the steward resumed
+    branches: list[Branch] = field(default_factory=list)  # the same, by branch, with what was entered for each
 
 
 def restored(trail: Trail) -> tuple[list[Restored], list[Branch]]:

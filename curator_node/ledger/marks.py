@@ -54,26 +54,18 @@ class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Marked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a mark says.
+    """What a mark says."""
 
-    Attributes:
-        position: of the newest entry.
-        spent: what each learner had spent there; empty where it is not known, or too long.
-        open: lost branches that the steward has not gone on from.
-        logged: chain of hashes over the log, up to the position; zero where there is none.
-    """
-
-    position: Position
-    spent: Spent = ()
-    open: tuple[Evidence, ...] = ()
-    logged: Digest = NO_DIGEST
+    position: Position  # of the newest entry
+    spent: Spent = ()  # what each learner had spent there; empty where it is not known, or too long
+    open: tuple[Evidence, ...] = ()  # lost branches that the steward has not gone on from
+    logged: Digest = NO_DIGEST  # chain of hashes over the log, up to the position; zero where there is none
 
     def branches(self, log: bytes, hashes: Sequence[bytes]) -> tuple[Lost, ...]:
         """What a ledger has lost that lacks what the mark names.
 
-        Args:
-            log: stubs of all entries up to the position; empty where they are not known.
-            hashes: of the ledger's entries, by index.
+        `log`: stubs of all entries up to the position; empty where they are not known; `hashes`: of the ledger's
+        entries, by index.
         """
         own = Lost(Suspect(self.position), _from_fork(log, hashes), read_spent(self.spent))
         return own, *(each.lost for each in self.open)
@@ -91,10 +83,9 @@ class Mark(Protocol):
     def write(self, marked: Marked, hashes: Sequence[bytes] = (), *, first: int = 0) -> None:
         """Durably put this in place of what was written before.
 
-        Args:
-            marked: what the mark is to say; its `logged` is made here.
-            hashes: of every entry of the chain up to the position, by index; empty leaves the log as it is.
-            first: the log holds the same chain's entries before this one.
+        `marked`: what the mark is to say; its `logged` is made here; `hashes`: of every entry of the chain up to the
+        position, by index; empty leaves the log as it is; `first`: the log holds the same chain's entries before this
+        one.
         """
 
     def close(self) -> None:

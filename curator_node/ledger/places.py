@@ -80,9 +80,7 @@ def read_ledger_file(path: Path, *, log: bool = True) -> Iterator[DatabaseStore]
     One that a process serves is read with its write-ahead log, in place. A log that nobody serves any more, as in a
     copy of a folder, could only be read by writing beside it, so file and log are copied first.
 
-    Args:
-        path: of the ledger.
-        log: whether what stands in the log belongs to the ledger.
+    `log`: whether what stands in the log belongs to the ledger.
 
     Raises:
         ConfigurationError: not a ledger, or it cannot be copied.
@@ -125,12 +123,7 @@ def create_ledger_file(
 ) -> None:
     """Make a new ledger, and its mark: both of them whole, or none.
 
-    Args:
-        path: a SQLite file, or a database's URL.
-        key: the curator's.
-        now: the time.
-        mark: None takes the one beside the file.
-        note: kept in the ledger.
+    `path`: a SQLite file, or a database's URL; `mark`: None takes the one beside the file; `note`: kept in the ledger.
 
     Raises:
         ConfigurationError: the ledger or its mark exists, or cannot be made, or a URL comes without a mark.
@@ -158,11 +151,8 @@ def open_ledger_file(
 ) -> Ledger:
     """Open a ledger to serve from it.
 
-    Args:
-        path: a SQLite file, or a database's URL.
-        key: the curator's.
-        mark: this process's; None takes the one beside the file.
-        first: the curator's first key, where it has had others; the mark's own key is derived from it.
+    `path`: a SQLite file, or a database's URL; `mark`: this process's; None takes the one beside the file; `first`: the
+    curator's first key, where it has had others; the mark's own key is derived from it.
 
     Raises:
         ConfigurationError: there is none, it is another curator's, another process holds the mark, or a URL comes

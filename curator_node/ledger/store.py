@@ -43,36 +43,22 @@ class AppendConflictError(ExprilError):
 
 @dataclass(frozen=True)
 class Row:
-    """One stored entry.
+    """One stored entry."""
 
-    Attributes:
-        index: from 0, without gaps.
-        body: the encoded entry.
-        signature: the curator's, over the entry's place and hash; 64 bytes.
-    """
-
-    index: int
-    body: bytes
-    signature: bytes
+    index: int  # from 0, without gaps
+    body: bytes  # the encoded entry
+    signature: bytes  # the curator's, over the entry's place and hash; 64 bytes
 
 
 @dataclass(frozen=True)
 class Held:
-    """A proposal that waits for its steward's word.
-
-    Attributes:
-        request: its digest.
-        learner: who signed it.
-        envelope: its bytes, as they came.
-        received_at: when they first came.
-        expires_at: until when it is kept, and may be accepted.
-    """
+    """A proposal that waits for its steward's word."""
 
     request: bytes
-    learner: bytes
-    envelope: bytes
-    received_at: int
-    expires_at: int
+    learner: bytes  # who signed it
+    envelope: bytes  # its bytes, as they came
+    received_at: int  # when they first came
+    expires_at: int  # until when it is kept, and may be accepted
 
 
 Replies = Iterable[tuple[bytes, bytes]]
@@ -232,7 +218,7 @@ class DatabaseStore:
                 read_only = read_only or "mode" in where.query
                 self._open_sqlite(where, create=create, read_only=read_only)
             else:
-                # One statement sees one state by itself; a transaction would take two journeys more.
+                # One statement sees one state by itself; a transaction would take two journeys more
                 options = {"isolation_level": "AUTOCOMMIT", "postgresql_readonly": read_only}
                 self._reading = self._engine.execution_options(**options)
             self._check_tables(create=create, read_only=read_only)
@@ -370,7 +356,7 @@ class DatabaseStore:
                     "spent"
                 )
             if create:
-                # Tables without an entry are what a creation left that failed.
+                # Tables without an entry are what a creation left that failed
                 if ENTRIES.name in there and connection.execute(sa.select(ENTRIES.c.entry_index).limit(1)).first():
                     raise ConfigurationError("there is a ledger already; a ledger is never made anew")
                 make_tables(connection)
@@ -417,9 +403,7 @@ def sqlite_url(path: Path) -> sa.URL:
 def read_only_url(path: Path, *, log: bool = False) -> sa.URL:
     """The URL of a SQLite file that is only read.
 
-    Args:
-        path: of the file.
-        log: whether its write-ahead log is read, too; without it nothing is ever written beside the file.
+    `log`: whether its write-ahead log is read, too; without it nothing is ever written beside the file.
     """
     how = {"mode": "ro", "uri": "true"} if log else {"mode": "ro", "uri": "true", "immutable": "1"}
     return sa.URL.create("sqlite", database=f"file:{quote(str(path.resolve()))}", query=how)
@@ -432,7 +416,7 @@ def backup(path: Path, copy: Path) -> None:
         ConfigurationError: not a ledger, or the copy exists or cannot be written.
     """
     require_sqlite(path)
-    # A curator that serves is synchronised with; on a medium that nobody can write, nobody serves.
+    # A curator that serves is synchronised with; on a medium that nobody can write, nobody serves
     served = os.access(path.parent, os.W_OK)
     where = str(path) if served else f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
     try:
@@ -469,6 +453,6 @@ def _make_durable(connection: Any, _record: Any) -> None:
     cursor.execute("PRAGMA busy_timeout=60000")
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=FULL")
-    # A state that an answerer replaced is overwritten, so that no copy made later holds a former one.
+    # A state that an answerer replaced is overwritten, so that no copy made later holds a former one
     cursor.execute("PRAGMA secure_delete=ON")
     cursor.close()

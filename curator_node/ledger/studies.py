@@ -38,33 +38,19 @@ class StudyKey(NamedTuple):
 
 @dataclass
 class StudyAccount:
-    """A study as the ledger knows it.
+    """A study as the ledger knows it."""
 
-    Attributes:
-        key: whose and which.
-        ordinal: number of the learner's study at this curator, from 0.
-        plan: accepted.
-        costs: the most that each planned query may be charged, all its turns together.
-        expires_at: end of the reservation.
-        spent: charged so far.
-        spent_on: charged so far for each planned query.
-        sequence: of the last request that changed it.
-        last_request: its digest.
-        last_reply: digest of the last reply; empty while there is none.
-        state: see `protocol.transitions`.
-    """
-
-    key: StudyKey
-    ordinal: int
-    plan: Plan
-    costs: tuple[Fraction, ...]
-    expires_at: int
+    key: StudyKey  # whose and which
+    ordinal: int  # number of the learner's study at this curator, from 0
+    plan: Plan  # accepted
+    costs: tuple[Fraction, ...]  # the most that each planned query may be charged, all its turns together
+    expires_at: int  # end of the reservation
     last_request: bytes
-    spent: Fraction = ZERO
-    sequence: int = 0
-    last_reply: bytes = b""
+    spent: Fraction = ZERO  # charged so far
+    sequence: int = 0  # of the last request that changed it
+    last_reply: bytes = b""  # digest of the last reply; empty while there is none
     state: State = State.OPEN
-    spent_on: dict[int, Fraction] = field(default_factory=dict)
+    spent_on: dict[int, Fraction] = field(default_factory=dict)  # charged so far for each planned query
     _places: tuple[tuple[int, int], ...] | None = field(default=None, repr=False)
 
     @property
@@ -103,76 +89,45 @@ class StudyAccount:
 
 @dataclass(frozen=True)
 class Owed:
-    """A request that took effect and has no reply yet.
-
-    Attributes:
-        index: of its entry.
-        key: of its study.
-        sequence: of the request.
-        amount: reserved, charged or refunded by it.
-        charged: whether it was a charge.
-    """
+    """A request that took effect and has no reply yet."""
 
     index: int
     key: StudyKey
     sequence: int
-    amount: Fraction
-    charged: bool
+    amount: Fraction  # reserved, charged or refunded by it
+    charged: bool  # whether it was a charge
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A request that was answered.
+    """A request that was answered."""
 
-    Attributes:
-        index: of the ANSWERED entry.
-        owed: what it answers.
-        reply: digest of the signed reply.
-        size: bytes of it.
-    """
-
-    index: int
-    owed: Owed
-    reply: bytes
-    size: int
+    index: int  # of the ANSWERED entry
+    owed: Owed  # what it answers
+    reply: bytes  # digest of the signed reply
+    size: int  # bytes of it
 
 
 @dataclass(frozen=True)
 class KeptState:
-    """What an answerer keeps of a study.
+    """What an answerer keeps of a study."""
 
-    Attributes:
-        index: of the ANSWERED entry that holds its digest.
-        state: its digest.
-        size: bytes of it.
-        usable: whether it may be used. A lost branch may have gone on from it: then it is never used again.
-    """
-
-    index: int
+    index: int  # of the ANSWERED entry that holds its digest
     state: bytes
-    size: int
-    usable: bool = True
+    size: int  # bytes of it
+    usable: bool = True  # whether it may be used. A lost branch may have gone on from it: then it is never used again
 
 
 @dataclass(frozen=True)
 class Decision:
-    """The steward's word on a proposal. A yes holds for what the steward read: its price, the terms and the records.
-
-    Attributes:
-        index: of its entry.
-        at: when it was entered.
-        approved: otherwise it was declined.
-        until: when an approved one is accepted no more.
-        cost: that the steward read.
-        under: the same, see `Account.under`.
-    """
+    """The steward's word on a proposal. A yes holds for what the steward read: its price, the terms and the records."""
 
     index: int
-    at: int
-    approved: bool
-    until: int
-    cost: Fraction
-    under: tuple[str, str]
+    at: int  # when it was entered
+    approved: bool  # otherwise it was declined
+    until: int  # when an approved one is accepted no more
+    cost: Fraction  # that the steward read
+    under: tuple[str, str]  # the same, see `Account.under`
 
     def allows(self, now: int) -> bool:
         """Whether the proposal may be accepted, unless something differs."""
@@ -194,19 +149,12 @@ def state_key(study: StudyKey, kind: str) -> bytes:
 
 @dataclass(frozen=True)
 class Restored:
-    """What a lost branch spent and its ledger does not show.
+    """What a lost branch spent and its ledger does not show."""
 
-    Attributes:
-        suspect: of the branch.
-        total: epsilon over all learners.
-        by_learner: of it, what is known to be a learner's own.
-        running: of the total, charges before the fork under which the branch may have answered once more.
-    """
-
-    suspect: Suspect
-    total: Fraction
-    by_learner: Mapping[bytes, Fraction]
-    running: Fraction = ZERO
+    suspect: Suspect  # of the branch
+    total: Fraction  # epsilon over all learners
+    by_learner: Mapping[bytes, Fraction]  # of it, what is known to be a learner's own
+    running: Fraction = ZERO  # of the total, charges before the fork under which the branch may have answered once more
 
 
 def step(state: State, entry: Entry) -> State:
@@ -227,24 +175,18 @@ def complaint_of_step(state: State, entry: Entry) -> str:
 
 @dataclass
 class Learners:
-    """Sums by learner.
+    """Sums by learner."""
 
-    Attributes:
-        bound: key -> (index of the entry that binds it, the learner's name); for ever.
-        keys: name -> its keys, in the order in which they were bound.
-        spent, reserved: epsilon by key.
-        history: by key, (index, spent) after each change of what it has spent.
-        open_by_learner: by key, studies that have not ended.
-        ordinals: by key, number of studies ever.
-    """
-
+    # key -> (index of the entry that binds it, the learner's name); for ever
     bound: dict[bytes, tuple[int, str]] = field(default_factory=dict)
+    # name -> its keys, in the order in which they were bound
     keys: dict[str, list[bytes]] = field(default_factory=dict)
-    spent: dict[bytes, Fraction] = field(default_factory=dict)
+    spent: dict[bytes, Fraction] = field(default_factory=dict)  # spent, reserved: epsilon by key
     reserved: dict[bytes, Fraction] = field(default_factory=dict)
+    # by key, (index, spent) after each change of what it has spent
     history: dict[bytes, list[tuple[int, Fraction]]] = field(default_factory=dict)
-    open_by_learner: dict[bytes, set[StudyKey]] = field(default_factory=dict)
-    ordinals: dict[bytes, int] = field(default_factory=dict)
+    open_by_learner: dict[bytes, set[StudyKey]] = field(default_factory=dict)  # by key, studies that have not ended
+    ordinals: dict[bytes, int] = field(default_factory=dict)  # by key, number of studies ever
 
     def name_of(self, key: bytes) -> str:
         """To whom a key is bound; "" for nobody."""

@@ -64,9 +64,7 @@ def make_tables(connection: sa.Connection) -> None:
 def version_of(connection: sa.Connection, there: set[str]) -> str:
     """The version of a ledger's tables, which need not be one of `VERSIONS`.
 
-    Args:
-        connection: to a database that holds a ledger.
-        there: names of its tables.
+    `connection`: to a database that holds a ledger; `there`: names of its tables.
     """
     if VERSION.name not in there:
         return VERSIONS[0]

@@ -21,8 +21,7 @@ _REVISIONS = Path(__file__).parent / "migrations"
 def upgrade(where: Path | str) -> tuple[str, Path | None]:
     """Bring a ledger's tables to the newest version: all of it, or nothing.
 
-    Args:
-        where: a SQLite file, of which a copy is made first, or a database's URL.
+    `where`: a SQLite file, of which a copy is made first, or a database's URL.
 
     Returns:
         (the version that it had, the copy); the copy is None where the version was the newest, or for a URL.

@@ -40,18 +40,11 @@ _ZERO = Fraction(0)
 
 @dataclass(frozen=True)
 class LedgerView:
-    """A ledger that was checked, and the policy that goes with it, where it is known.
+    """A ledger that was checked, and the policy that goes with it, where it is known."""
 
-    Attributes:
-        account: the sum of all entries, or of those before the first that does not fit.
-        entries: the same ones.
-        findings: what is wrong with the ledger.
-        policy: the curator's.
-    """
-
-    account: Account
-    entries: tuple[Entry, ...]
-    findings: tuple[Finding, ...]
+    account: Account  # the sum of all entries, or of those before the first that does not fit
+    entries: tuple[Entry, ...]  # the same ones
+    findings: tuple[Finding, ...]  # what is wrong with the ledger
     policy: Policy | None
 
     def as_object(self) -> dict[str, Any]:
@@ -120,7 +113,7 @@ class LedgerView:
         for keys in groups.values():
             cap = left = None
             if self.policy is not None:
-                # A key that was taken out of the policy leaves its learner's cap with the others.
+                # A key that was taken out of the policy leaves its learner's cap with the others
                 own, total = max(map(self.policy.cap_of, keys)), self.policy.total_cap
                 name = self.name_of(keys[0]) or ""
                 cap, left = str(own), str(shorten(self.account.remaining(keys[0], own, total, name), math.floor))
@@ -131,10 +124,9 @@ class LedgerView:
 def read(where: Place, policy: Path | None = None, *, curator: bytes | None = None) -> LedgerView:
     """Check a ledger entry by entry: places, contents, signatures, and stored replies. Nothing is written.
 
-    Args:
-        where: a SQLite ledger, an export, or a database's URL.
-        policy: the curator's policy file; None looks for `NAME.policy.toml` beside `NAME.ledger`.
-        curator: public key under which it must be signed; None takes the one that the ledger itself names.
+    `where`: a SQLite ledger, an export, or a database's URL; `policy`: the curator's policy file; None looks for
+    `NAME.policy.toml` beside `NAME.ledger`; `curator`: public key under which it must be signed; None takes the one
+    that the ledger itself names.
 
     Raises:
         ConfigurationError: not a ledger, or not a policy.
@@ -246,14 +238,10 @@ def write_checkpoint(
     The ledger's curator may be serving. The ledger is held against the mark, as a process that serves does at its
     start: a mark that the ledger contradicts, or that is damaged, ends it.
 
-    Args:
-        where: the ledger.
-        key: the curator's present one.
-        out: the file to make.
-        since: a file with an older checkpoint, or its number of entries; the new one proves to go on from there. Empty
-            for a witness that knows none yet.
-        mark: of a process that serves; None takes the one beside a SQLite ledger, where there is one.
-        first: the curator's first key, where it has had others; the mark's own key is derived from it.
+    `key`: the curator's present one; `out`: the file to make; `since`: a file with an older checkpoint, or its number
+    of entries; the new one proves to go on from there. Empty for a witness that knows none yet. `mark`: of a process
+    that serves; None takes the one beside a SQLite ledger, where there is one; `first`: the curator's first key, where
+    it has had others; the mark's own key is derived from it.
 
     Returns:
         What was written, and whether there was a mark.
@@ -265,7 +253,7 @@ def write_checkpoint(
     """
     beside = mark_path(where) if isinstance(where, Path) else None
     path = mark or (beside if beside is not None and beside.exists() else None)
-    # The mark is read before the ledger, which may grow meanwhile.
+    # The mark is read before the ledger, which may grow meanwhile
     known = None if path is None else read_mark(path, (first or key).derive("ledger mark"))
     with read_store(where) as store:
         account = load(store)

@@ -152,9 +152,8 @@ class WitnessState:
 def open_state(folder: Path, key: bytes) -> Iterator[WitnessState]:
     """Open the folder of a witness for one process; it is made where there is none.
 
-    Args:
-        folder: of the state. Restoring an older copy of it makes the witness contradict itself.
-        key: the witness's public key.
+    `folder`: of the state. Restoring an older copy of it makes the witness contradict itself. `key`: the witness's
+    public key.
 
     Raises:
         ConfigurationError: it cannot be written, or another process works with it.
@@ -183,14 +182,10 @@ def _co_signed(signed: SignedCheckpoint, key: bytes, where: str) -> tuple[Signed
 
 
 class EquivocationError(CheckpointError):
-    """A curator signed two checkpoints that cannot both be of one ledger.
-
-    Attributes:
-        evidence: the file that proves it to anybody.
-    """
+    """A curator signed two checkpoints that cannot both be of one ledger."""
 
     def __init__(self, text: str, evidence: Path) -> None:
-        self.evidence = evidence
+        self.evidence = evidence  # the file that proves it to anybody
         super().__init__(text)
 
 
@@ -201,13 +196,9 @@ def witness(
 
     The same checkpoint gets the same co-signature, however often it is shown.
 
-    Args:
-        submission: whose signature and handovers were checked by reading it.
-        key: the witness's.
-        state: what the witness keeps.
-        now: the time, in seconds since 1970.
-        trusted: a curator's first or present public key, which a person has from the curator itself: a first sight
-            needs it.
+    `submission`: whose signature and handovers were checked by reading it; `state`: what the witness keeps; `now`: the
+    time, in seconds since 1970; `trusted`: a curator's first or present public key, which a person has from the curator
+    itself: a first sight needs it.
 
     Returns:
         The checkpoint, with all signatures that it came with, and the witness's.
@@ -235,7 +226,7 @@ def witness(
     if sizes:
         _check_goes_on(submission, state, sizes[-1], now)
     signature = cosign(signed, key, now)
-    # Lines of others are not kept: whoever sends a checkpoint could add any number.
+    # Lines of others are not kept: whoever sends a checkpoint could add any number
     identity = key_id(checkpoint.origin, PLAIN, signed.curator)
     own = tuple(line for line in signed.note.signatures if (line.name, line.key) == (checkpoint.origin, identity))
     state.keep(signed._replace(note=signed.note._replace(signatures=(own[0], signature))))

@@ -51,39 +51,23 @@ class CheckpointError(ExprilError):
 
 
 class HandedOver(NamedTuple):
-    """A HANDOVER entry: the key that signed it names the next one.
+    """A HANDOVER entry: the key that signed it names the next one."""
 
-    Attributes:
-        place: index of the entry; the next key signs from the one after it on.
-        body: encoded.
-        signature: over its place and hash.
-        proof: that the entry is in the tree.
-    """
-
-    place: int
-    body: bytes
-    signature: bytes
-    proof: tuple[bytes, ...]
+    place: int  # index of the entry; the next key signs from the one after it on
+    body: bytes  # encoded
+    signature: bytes  # over its place and hash
+    proof: tuple[bytes, ...]  # that the entry is in the tree
 
 
 class Checkpoint(NamedTuple):
-    """What a curator signs.
+    """What a curator signs."""
 
-    Attributes:
-        first: the curator's first public key.
-        size: number of entries, at least 1.
-        root: over their hashes.
-        head: hash of the last one.
-        head_proof: that it is.
-        handovers: all of those before the last entry, in order.
-    """
-
-    first: bytes
-    size: int
-    root: bytes
-    head: bytes
-    head_proof: tuple[bytes, ...]
-    handovers: tuple[HandedOver, ...] = ()
+    first: bytes  # the curator's first public key
+    size: int  # number of entries, at least 1
+    root: bytes  # over their hashes
+    head: bytes  # hash of the last one
+    head_proof: tuple[bytes, ...]  # that it is
+    handovers: tuple[HandedOver, ...] = ()  # all of those before the last entry, in order
 
     @property
     def origin(self) -> str:
@@ -106,18 +90,12 @@ class Checkpoint(NamedTuple):
 
 
 class SignedCheckpoint(NamedTuple):
-    """A checkpoint whose signature and proofs were checked.
+    """A checkpoint whose signature and proofs were checked."""
 
-    Attributes:
-        checkpoint: what it says.
-        curators: (index, public key) of who signs entries from there on, as far as the checkpoint goes; the last one
-            signed it.
-        note: with all signatures, also of others.
-    """
-
-    checkpoint: Checkpoint
+    checkpoint: Checkpoint  # what it says
+    # (index, public key) of who signs entries from there on, as far as the checkpoint goes; the last one signed it
     curators: tuple[tuple[int, bytes], ...]
-    note: Note
+    note: Note  # with all signatures, also of others
 
     @property
     def curator(self) -> bytes:
@@ -126,17 +104,11 @@ class SignedCheckpoint(NamedTuple):
 
 
 class Submission(NamedTuple):
-    """What a curator hands to a witness.
+    """What a curator hands to a witness."""
 
-    Attributes:
-        old: size of the older checkpoint; 0 where there is none.
-        proof: that it begins this one.
-        signed: the checkpoint.
-    """
-
-    old: int
-    proof: tuple[bytes, ...]
-    signed: SignedCheckpoint
+    old: int  # size of the older checkpoint; 0 where there is none
+    proof: tuple[bytes, ...]  # that it begins this one
+    signed: SignedCheckpoint  # the checkpoint
 
     def __str__(self) -> str:
         proof = "".join(f"{to_base64(node)}\n" for node in self.proof)
@@ -148,11 +120,8 @@ def make_checkpoint(
 ) -> Checkpoint:
     """The checkpoint of a whole ledger.
 
-    Args:
-        tree: over its entries' hashes.
-        head: the last one.
-        first: the curator's first public key.
-        handovers: (index, encoded entry, signature) of its HANDOVER entries, in order.
+    `tree`: over its entries' hashes; `head`: the last one; `first`: the curator's first public key; `handovers`:
+    (index, encoded entry, signature) of its HANDOVER entries, in order.
     """
     proven = (HandedOver(*each, tree.inclusion_proof(each[0])) for each in handovers)
     return Checkpoint(first, tree.size, tree.root(), head, tree.inclusion_proof(tree.size - 1), tuple(proven))
@@ -173,9 +142,8 @@ def sign_checkpoint(checkpoint: Checkpoint, key: SigningKey) -> SignedCheckpoint
 def read_checkpoint(written: str, *, where: str) -> SignedCheckpoint:
     """Read and check a checkpoint; of co-signatures see `witnesses_of`.
 
-    Args:
-        written: untrusted; a checkpoint, or a submission, of which the proof is left out.
-        where: what it is, for the error.
+    `written`: untrusted; a checkpoint, or a submission, of which the proof is left out; `where`: what it is, for the
+    error.
 
     Raises:
         ConfigurationError: it is not a checkpoint in its one form.
@@ -222,10 +190,7 @@ def witness_name(key: bytes) -> str:
 def cosign(signed: SignedCheckpoint, key: SigningKey, at: int) -> Signature:
     """A witness's word that, at a time, this is the newest checkpoint of the ledger that it knows, and fits the others.
 
-    Args:
-        signed: what the witness has checked.
-        key: of the witness.
-        at: the time, in seconds since 1970.
+    `signed`: what the witness has checked; `at`: the time, in seconds since 1970.
     """
     name = witness_name(key.public)
     content = at.to_bytes(_TIME, "big") + key.sign(_cosigned(at, signed.note.text))
@@ -243,9 +208,7 @@ def with_signature(signed: SignedCheckpoint, signature: Signature) -> SignedChec
 def witnesses_of(signed: SignedCheckpoint, known: Mapping[str, bytes] | None = None) -> dict[bytes, int]:
     """Who co-signed a checkpoint: public key -> newest time. Nobody is trusted by that: see whose keys they are.
 
-    Args:
-        signed: the checkpoint.
-        known: name -> public key of witnesses whose names do not hold it.
+    `signed`: the checkpoint; `known`: name -> public key of witnesses whose names do not hold it.
 
     Raises:
         CheckpointError: a line is a known witness's, and its signature does not fit.
@@ -263,15 +226,10 @@ def witnesses_of(signed: SignedCheckpoint, known: Mapping[str, bytes] | None = N
 
 
 class Equivocation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Two checkpoints of one ledger and one size, with two roots: the curator signed both. Proves itself to anybody.
+    """Two checkpoints of one ledger and one size, with two roots: the curator signed both. Proves itself to anybody."""
 
-    Attributes:
-        format: name and version.
-        checkpoints: the two, as they are written.
-    """
-
-    checkpoints: tuple[str, str]
-    format: Literal["expril equivocation 1"] = "expril equivocation 1"
+    checkpoints: tuple[str, str]  # the two, as they are written
+    format: Literal["expril equivocation 1"] = "expril equivocation 1"  # name and version
 
 
 def equivocate(one: Checkpoint, other: Checkpoint) -> bool:

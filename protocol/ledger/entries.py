@@ -54,115 +54,75 @@ class EntryKind(StrEnum):
 
 
 class Position(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A place in a chain, told so that it can be recognised after the chain behind it is lost.
-
-    Attributes:
-        index: of an entry.
-        head: its hash.
-        total: epsilon spent over all learners up to it.
-        ancestors: stubs of the entries 1, 2, 4, 8, ... before it: the newest that a chain still holds is the last
-            entry in common, or a little before it.
-        named: (index, stub) of others of the entries just before it: positions that are not far apart are proven to be
-            of one chain. An older program had START entries here.
-    """
+    """A place in a chain, told so that it can be recognised after the chain behind it is lost."""
 
     index: Index
-    head: Digest
-    total: Amount
+    head: Digest  # its hash
+    total: Amount  # epsilon spent over all learners up to it
+    # stubs of the entries 1, 2, 4, 8, ... before it: the newest that a chain still holds is the last entry in common,
+    # or a little before it
     ancestors: Annotated[tuple[Stub, ...], msgspec.Meta(max_length=48)]
+    # (index, stub) of others of the entries just before it: positions that are not far apart are proven to be of one
+    # chain. An older program had START entries here
     named: tuple[tuple[Index, Stub], ...] = msgspec.field(name="starts")
 
 
 class Suspect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Why this ledger may have lost entries.
+    """Why this ledger may have lost entries."""
 
-    Attributes:
-        position: one that it lacks, of a receipt or of a process's mark; or that of a receipt whose answer it lacks.
-            None where a mark is missing.
-        learner: who showed the receipt; zero for a mark.
-        spent: what that learner had spent by the receipt.
-        request: the receipt's; zero for a mark.
-    """
-
+    # one that it lacks, of a receipt or of a process's mark; or that of a receipt whose answer it lacks. None where a
+    # mark is missing
     position: Position | None = None
-    learner: Key = NOBODY
-    spent: Amount = "0"
-    request: Digest = NO_DIGEST
+    learner: Key = NOBODY  # who showed the receipt; zero for a mark
+    spent: Amount = "0"  # what that learner had spent by the receipt
+    request: Digest = NO_DIGEST  # the receipt's; zero for a mark
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One line of the ledger. It never holds a count, a release or a noise value.
+    """One line of the ledger. It never holds a count, a release or a noise value."""
 
-    Attributes:
-        index: from 0, without gaps.
-        previous: hash of the entry before.
-        nonce: secret random bytes: receipts show hashes of entries, which must not tell what other learners do.
-        kind: an `EntryKind`.
-        at: by the curator's clock.
-        learner: public key; for OPEN the curator's; for HANDOVER the curator's next one.
-        study: the study's identity; zero where no study is meant.
-        sequence: of the request.
-        amount: reserved, charged or refunded epsilon; for RESUME, what is entered as spent over all learners; for
-            APPROVE, the most that the study may be charged.
-        own: for RESUME, what is entered as spent by `learner`.
-        request: digest of the request; zero where there was none.
-        reply: for ANSWERED, digest of the signed reply.
-        size: for ANSWERED, its bytes.
-        expires_at: end of a reservation; for APPROVE, until when the proposal is accepted.
-        plan: of a reservation.
-        costs: of a reservation: the most that each planned query may be charged.
-        suspect: for HALT, why the ledger may have lost entries; None where a person halted it.
-        note: for people; from the steward, or the purpose a learner stated; for START, the ledger's terms; for ENROL,
-            the name that the key is bound to; for DATA, the name of the records served from then on; for CHARGE, what
-            the query's kind says of the request, see `QueryKind.remark`; for ANSWERED, what it says of the release, see
-            `QueryKind.noted`; never from a record otherwise.
-    """
-
-    index: Index
-    previous: Digest
+    index: Index  # from 0, without gaps
+    previous: Digest  # hash of the entry before
+    # secret random bytes: receipts show hashes of entries, which must not tell what other learners do
     nonce: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
-    kind: EntryKind
-    at: Seconds
-    learner: Key = NOBODY
-    study: StudyId = NO_STUDY
+    kind: EntryKind  # an `EntryKind`
+    at: Seconds  # by the curator's clock
+    learner: Key = NOBODY  # public key; for OPEN the curator's; for HANDOVER the curator's next one
+    study: StudyId = NO_STUDY  # the study's identity; zero where no study is meant
     sequence: Sequence = 0
+    # reserved, charged or refunded epsilon; for RESUME, what is entered as spent over all learners; for APPROVE, the
+    # most that the study may be charged
     amount: Amount = "0"
-    own: Amount = "0"
-    request: Digest = NO_DIGEST
-    reply: Digest = NO_DIGEST
-    size: Annotated[int, msgspec.Meta(ge=0, le=2**40)] = 0
-    expires_at: Seconds = 0
-    plan: Plan | None = None
-    costs: tuple[Amount, ...] = ()
-    suspect: Suspect | None = None
+    own: Amount = "0"  # for RESUME, what is entered as spent by `learner`
+    request: Digest = NO_DIGEST  # digest of the request; zero where there was none
+    reply: Digest = NO_DIGEST  # for ANSWERED, digest of the signed reply
+    size: Annotated[int, msgspec.Meta(ge=0, le=2**40)] = 0  # for ANSWERED, its bytes
+    expires_at: Seconds = 0  # end of a reservation; for APPROVE, until when the proposal is accepted
+    plan: Plan | None = None  # of a reservation
+    costs: tuple[Amount, ...] = ()  # of a reservation: the most that each planned query may be charged
+    suspect: Suspect | None = None  # for HALT, why the ledger may have lost entries; None where a person halted it
+    # for people; from the steward, or the purpose a learner stated; for START, the ledger's terms; for ENROL, the name
+    # that the key is bound to; for DATA, the name of the records served from then on; for CHARGE, what the query's kind
+    # says of the request, see `QueryKind.remark`; for ANSWERED, what it says of the release, see `QueryKind.noted`;
+    # never from a record otherwise
     note: str = ""
 
 
 class StatefulEntry(Entry, frozen=True, kw_only=True):
-    """An ANSWERED entry whose answerer keeps something of the study for its next turns.
+    """An ANSWERED entry whose answerer keeps something of the study for its next turns."""
 
-    Attributes:
-        state: digest of what is kept, encrypted; it takes the place of what the same kind kept before.
-        state_size: its bytes.
-    """
-
-    state: Digest
+    state: Digest  # digest of what is kept, encrypted; it takes the place of what the same kind kept before
     state_size: Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 
 
 class LostEntry(Entry, frozen=True, kw_only=True):
-    """A HALT entry of a ledger that may have lost entries.
+    """A HALT entry of a ledger that may have lost entries."""
 
-    Attributes:
-        lost: stubs of the entries up to the suspect's position, as far as the process that halts has kept them: from
-            the last entry in common on, and at most `MOST_LOST`. Empty where it knows of the position alone.
-        spent: by key, what each learner had spent there; empty where it is not known.
-        receipt: digest of the receipt that was shown; zero for a mark.
-    """
-
+    # stubs of the entries up to the suspect's position, as far as the process that halts has kept them: from the last
+    # entry in common on, and at most `MOST_LOST`. Empty where it knows of the position alone
     lost: Annotated[bytes, msgspec.Meta(max_length=MOST_LOST * STUB)]
-    spent: tuple[tuple[Key, Amount], ...]
-    receipt: Digest
+    spent: tuple[tuple[Key, Amount], ...]  # by key, what each learner had spent there; empty where it is not known
+    receipt: Digest  # digest of the receipt that was shown; zero for a mark
 
 
 def entry_hash(body: bytes) -> bytes:

@@ -34,49 +34,33 @@ Pair = tuple[bytes, bytes]
 
 
 class Block(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
-    """Up to `BLOCK` entries.
+    """Up to `BLOCK` entries."""
 
-    Attributes:
-        digest: SHA-256 of `pairs`.
-        pairs: an encoded array of (entry, signature), in order.
-    """
-
-    digest: Digest
-    pairs: bytes
+    digest: Digest  # SHA-256 of `pairs`
+    pairs: bytes  # an encoded array of (entry, signature), in order
 
 
 class LedgerExport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the file holds.
+    """What the file holds."""
 
-    Attributes:
-        format: name and version of the format.
-        blocks: all entries, in order from the first.
-        replies: (digest of a request, or `state_key`; SHA-256 of what is stored under it), in rising order.
-    """
-
-    format: Literal["expril ledger export 2"]
-    blocks: Annotated[tuple[Block, ...], msgspec.Meta(min_length=1)]
+    format: Literal["expril ledger export 2"]  # name and version of the format
+    blocks: Annotated[tuple[Block, ...], msgspec.Meta(min_length=1)]  # all entries, in order from the first
+    # (digest of a request, or `state_key`; SHA-256 of what is stored under it), in rising order
     replies: tuple[tuple[Digest, Digest], ...]
 
 
 class ReadBlock(NamedTuple):
-    """What could be read of a block.
+    """What could be read of a block."""
 
-    Attributes:
-        pairs: entries with their signatures, up to the first that cannot be read.
-        whole: whether all of it could be read, and has the digest that is written beside it.
-    """
-
-    pairs: list[Pair]
-    whole: bool
+    pairs: list[Pair]  # entries with their signatures, up to the first that cannot be read
+    whole: bool  # whether all of it could be read, and has the digest that is written beside it
 
 
 def encode_export(pairs: Iterable[Pair], replies: Iterable[tuple[bytes, bytes]]) -> bytes:
     """The bytes of an export.
 
-    Args:
-        pairs: all entries with their signatures, in order.
-        replies: (digest of a request, or `state_key`; SHA-256 of what is stored under it), in any order.
+    `pairs`: all entries with their signatures, in order; `replies`: (digest of a request, or `state_key`; SHA-256 of
+    what is stored under it), in any order.
     """
     rest = iter(pairs)
     blocks = []

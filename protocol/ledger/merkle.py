@@ -135,12 +135,8 @@ def consistency_proof(leaves: Iterable[bytes], old: int) -> tuple[bytes, ...]:
 def check_inclusion(leaf: bytes, index: int, size: int, root: bytes, proof: Sequence[bytes]) -> bool:
     """Whether a proof shows a leaf to be in a tree at its place (RFC 9162, section 2.1.3.2).
 
-    Args:
-        leaf: an entry's hash.
-        index: its place, from 0.
-        size: leaves of the tree.
-        root: of the tree.
-        proof: untrusted; exactly as many hashes as are needed.
+    `leaf`: an entry's hash; `index`: its place, from 0; `size`: leaves of the tree; `root`: of the tree; `proof`:
+    untrusted; exactly as many hashes as are needed.
     """
     if not 0 <= index < size or not _are_hashes(proof):
         return False
@@ -161,12 +157,9 @@ def check_inclusion(leaf: bytes, index: int, size: int, root: bytes, proof: Sequ
 def check_consistency(old: int, old_root: bytes, size: int, root: bytes, proof: Sequence[bytes]) -> bool:
     """Whether a proof shows one tree to be the beginning of another (RFC 9162, section 2.1.4.2).
 
-    Args:
-        old: leaves of the tree that is to be the beginning.
-        old_root: its root.
-        size: leaves of the other.
-        root: its root.
-        proof: untrusted; exactly as many hashes as are needed: none where both have the same size, or `old` is 0.
+    `old`: leaves of the tree that is to be the beginning; `old_root`: its root; `size`: leaves of the other; `root`:
+    its root; `proof`: untrusted; exactly as many hashes as are needed: none where both have the same size, or `old` is
+    0.
     """
     if not 0 <= old <= size or not _are_hashes(proof):
         return False

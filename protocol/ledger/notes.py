@@ -21,32 +21,21 @@ _ID = 4
 
 
 class Signature(NamedTuple):
-    """A line of a note.
+    """A line of a note."""
 
-    Attributes:
-        name: of the key, without spaces and plus signs.
-        key: its short identity, 4 bytes; see `key_id`.
-        content: what follows; at least one byte.
-    """
-
-    name: str
-    key: bytes
-    content: bytes
+    name: str  # of the key, without spaces and plus signs
+    key: bytes  # its short identity, 4 bytes; see `key_id`
+    content: bytes  # what follows; at least one byte
 
     def __str__(self) -> str:
         return f"— {self.name} {base64.b64encode(self.key + self.content).decode()}\n"
 
 
 class Note(NamedTuple):
-    """A signed text.
+    """A signed text."""
 
-    Attributes:
-        text: with its last line end.
-        signatures: in the order in which they stand.
-    """
-
-    text: str
-    signatures: tuple[Signature, ...]
+    text: str  # with its last line end
+    signatures: tuple[Signature, ...]  # in the order in which they stand
 
     def __str__(self) -> str:
         return f"{self.text}\n{''.join(map(str, self.signatures))}"
@@ -55,9 +44,7 @@ class Note(NamedTuple):
 def read_note(written: str, *, where: str) -> Note:
     """The parts of a note; no signature is checked yet.
 
-    Args:
-        written: untrusted.
-        where: what it is, for the error.
+    `written`: untrusted; `where`: what it is, for the error.
 
     Raises:
         ConfigurationError: it is not a note in its one form.

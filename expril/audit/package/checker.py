@@ -42,23 +42,14 @@ T = TypeVar("T")
 
 @dataclass
 class Checked:
-    """What was found.
-
-    Attributes:
-        folder: of the package.
-        key: that signed it, hexadecimal; "" where that cannot be read.
-        epsilon: recomputed, of one unit, exact; None where it could not be.
-        holds: what was found in order, a sentence each.
-        wrong: what was not; each names a file.
-        rests: what rests on somebody's word, and on whose.
-    """
+    """What was found."""
 
     folder: Path
-    key: str = ""
-    epsilon: Fraction | None = None
-    holds: list[str] = field(default_factory=list)
-    wrong: list[str] = field(default_factory=list)
-    rests: list[str] = field(default_factory=list)
+    key: str = ""  # that signed it, hexadecimal; "" where that cannot be read
+    epsilon: Fraction | None = None  # recomputed, of one unit, exact; None where it could not be
+    holds: list[str] = field(default_factory=list)  # what was found in order, a sentence each
+    wrong: list[str] = field(default_factory=list)  # what was not; each names a file
+    rests: list[str] = field(default_factory=list)  # what rests on somebody's word, and on whose
 
     def as_object(self) -> dict[str, Any]:
         """For machines."""
@@ -82,11 +73,8 @@ def check_package(
 ) -> Checked:
     """Check everything in a package that can be checked.
 
-    Args:
-        folder: of the package.
-        key: public key of the packager, from elsewhere, hexadecimal; "" takes the one in the package, and says so.
-        pins: public keys of curators and learners, from elsewhere.
-        tick: called with (what, done, total).
+    `key`: public key of the packager, from elsewhere, hexadecimal; "" takes the one in the package, and says so;
+    `pins`: public keys of curators and learners, from elsewhere.
 
     Raises:
         ConfigurationError: the folder holds no package.

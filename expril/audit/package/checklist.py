@@ -16,19 +16,12 @@ OUTSIDE = "outside"
 
 
 class Row(NamedTuple):
-    """One question.
+    """One question."""
 
-    Attributes:
-        block: of the pyramid.
-        question: of the evaluator.
-        answer: one or two sentences.
-        proof: "tests/...::name", "docs/...#section", or `OUTSIDE`.
-    """
-
-    block: str
-    question: str
-    answer: str
-    proof: str
+    block: str  # of the pyramid
+    question: str  # of the evaluator
+    answer: str  # one or two sentences
+    proof: str  # "tests/...::name", "docs/...#section", or `OUTSIDE`
 
 
 COLLECTION, ACCESS, TRUST, SIDE = "Data collection exposure", "Access control", "Trust model", "Side channels"
@@ -339,7 +332,6 @@ def checklist_document() -> Document:
 def readme(key: str) -> str:
     """`README.txt` of a package.
 
-    Args:
-        key: the packager's public key, hexadecimal.
+    `key`: the packager's public key, hexadecimal.
     """
     return README.format(key=key)

@@ -41,19 +41,12 @@ CHECKLIST, CHECKLIST_PAGE, AUDIT, AUDIT_PAGE, README = (
 
 
 class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`claim.json`: what is claimed, for machines.
+    """`claim.json`: what is claimed, for machines."""
 
-    Attributes:
-        epsilon: of one unit, exact, as text.
-        one_curator_each: whether every unit is at one curator, by its author's word: then the largest, else the sum.
-        curators: name -> epsilon spent there, exact, as text.
-        unit: privacy unit.
-    """
-
-    epsilon: str
-    one_curator_each: bool
-    curators: dict[str, str]
-    unit: str
+    epsilon: str  # of one unit, exact, as text
+    one_curator_each: bool  # whether every unit is at one curator, by its author's word: then the largest, else the sum
+    curators: dict[str, str]  # name -> epsilon spent there, exact, as text
+    unit: str  # privacy unit
 
     @classmethod
     def of(cls, curators: Sequence[CuratorSpent], *, one_curator_each: bool) -> "Claim":
@@ -105,8 +98,7 @@ KEPT = ("name", "value", "unit", "target", "met", "note", "command", "versions")
 def measured_false_alarms(stored: Path = STORED) -> dict[str, Any]:
     """The measured rate with its command; nothing but the command where none is stored.
 
-    Args:
-        stored: results of the benchmark.
+    `stored`: results of the benchmark.
     """
     try:
         told = msgspec.json.decode(stored.read_bytes(), type=list[dict[str, Any]])

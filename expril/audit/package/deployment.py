@@ -49,10 +49,7 @@ _JUSTIFICATION = (
 def build_entry(facts: Facts, curators: Sequence[CuratorSpent], *, versions: dict[str, str]) -> dict[str, Any]:
     """The entry as plain data, in the registry's order.
 
-    Args:
-        facts: from people.
-        curators: at least one; what each was recomputed to have spent.
-        versions: of the software.
+    `curators`: at least one; what each was recomputed to have spent.
     """
     total = total_epsilon(curators, one_curator_each=facts.one_curator_each)
     software = ", ".join(f"{name} {version}" for name, version in versions.items())

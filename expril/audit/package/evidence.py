@@ -29,34 +29,22 @@ Tick = Callable[[str, int, int], None]
 
 
 class Inventory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What lies in the evidence folder.
+    """What lies in the evidence folder."""
 
-    Attributes:
-        runs: folder -> names of the run's list that stay out.
-        ledgers, receipts, witnessed: files.
-    """
-
-    runs: dict[str, tuple[str, ...]] = {}
-    ledgers: tuple[str, ...] = ()
+    runs: dict[str, tuple[str, ...]] = {}  # folder -> names of the run's list that stay out
+    ledgers: tuple[str, ...] = ()  # ledgers, receipts, witnessed: files
     receipts: tuple[str, ...] = ()
     witnessed: tuple[str, ...] = ()
 
 
 @dataclass
 class Replay:
-    """What evidence proves.
+    """What evidence proves."""
 
-    Attributes:
-        base: folder of the evidence.
-        result: of the recomputation.
-        wrong: what contradicts, but for what stays out on purpose.
-        left_out: names of a run's list that are not here, with their run.
-    """
-
-    base: Path
-    result: Recomputed
-    wrong: list[str]
-    left_out: list[str] = field(default_factory=list)
+    base: Path  # folder of the evidence
+    result: Recomputed  # of the recomputation
+    wrong: list[str]  # what contradicts, but for what stays out on purpose
+    left_out: list[str] = field(default_factory=list)  # names of a run's list that are not here, with their run
 
     def as_object(self) -> dict[str, Any]:
         """For machines, with paths as they are inside of the evidence."""
@@ -78,11 +66,8 @@ class Replay:
 def collect(paths: Sequence[Path], folder: Path, *, receipts: Sequence[Path], witnessed: Sequence[Path]) -> Inventory:
     """Copy evidence into a package.
 
-    Args:
-        paths: folders of runs, or of runs at several epsilons; exports of ledgers, SQLite ledgers.
-        folder: of the package.
-        receipts: files that learners hold.
-        witnessed: files that witnesses hold.
+    `paths`: folders of runs, or of runs at several epsilons; exports of ledgers, SQLite ledgers; `receipts`: files that
+    learners hold; `witnessed`: files that witnesses hold.
 
     Raises:
         ConfigurationError: one of them cannot be read.
@@ -116,10 +101,7 @@ def replay(
 ) -> Replay:
     """Recompute everything from the evidence in a package.
 
-    Args:
-        folder: of the package.
-        pins: public keys known from elsewhere.
-        tick: called with (what, done, total).
+    `pins`: public keys known from elsewhere.
 
     Raises:
         ConfigurationError: the evidence cannot be read.

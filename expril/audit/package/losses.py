@@ -35,9 +35,7 @@ MOST_ALARMS = 0.05
 def judge(result: AuditResult, plans: Iterable[Plan]) -> tuple[list[str], list[str]]:
     """What an audit says that its own numbers contradict, and what it lacks.
 
-    Args:
-        result: as it was read.
-        plans: that were accepted: what they ask for must have been attacked.
+    `result`: as it was read; `plans`: that were accepted: what they ask for must have been attacked.
 
     Returns:
         (what is wrong in any version, controls of this version that it lacks).
@@ -114,36 +112,24 @@ FORMULA = "not enumerated, as its noise is too wide: m c S / scale, with the sca
 
 
 class ExactLoss(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One question as it was planned.
+    """One question as it was planned."""
 
-    Attributes:
-        asks: its kind and what it releases.
-        partitions, scale, steps: m, scale (exact, as text) and S; 0, "" and 0 where its kind has none.
-        records: c, the most records of a unit that count.
-        claimed: what it was charged at most, exact, as text.
-        exact: its enumerated loss; None where it has none.
-        why_not: why it has none; "" where it has.
-        holds: whether the two are one to 1e-9; None where there is nothing to compare.
-        how: where it was not enumerated, how it was computed.
-    """
-
-    asks: str
-    partitions: int
+    asks: str  # its kind and what it releases
+    partitions: int  # partitions, scale, steps: m, scale (exact, as text) and S; 0, "" and 0 where its kind has none
     scale: str
     steps: int
-    records: int
-    claimed: str
-    exact: float | None
-    why_not: str
-    holds: bool | None
-    how: str = ""
+    records: int  # c, the most records of a unit that count
+    claimed: str  # what it was charged at most, exact, as text
+    exact: float | None  # its enumerated loss; None where it has none
+    why_not: str  # why it has none; "" where it has
+    holds: bool | None  # whether the two are one to 1e-9; None where there is nothing to compare
+    how: str = ""  # where it was not enumerated, how it was computed
 
 
 def exact_losses(plans: Iterable[tuple[Plan, int | None]]) -> tuple[ExactLoss, ...]:
     """The losses of all questions of some plans, each different question once.
 
-    Args:
-        plans: with the bound c of the curator that accepted it; None where it is not known, and then it is left out.
+    `plans`: with the bound c of the curator that accepted it; None where it is not known, and then it is left out.
     """
     asked = {(one, bound): None for plan, bound in plans if bound is not None for one in _queries(plan)}
     found: dict[ExactLoss, None] = {}

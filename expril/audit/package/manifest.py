@@ -76,21 +76,13 @@ class Packed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a folder holds, and who says so.
+    """What a folder holds, and who says so."""
 
-    Attributes:
-        format: `FORMAT`.
-        expril: version that wrote it.
-        created: when, as ISO 8601.
-        key: public key that signs, hexadecimal.
-        files: path inside the folder, with slashes -> what it is; all but this list and its signature.
-    """
-
-    format: Literal["expril audit package 1"]
-    expril: str
-    created: str
-    key: Hex32
-    files: dict[str, Packed]
+    format: Literal["expril audit package 1"]  # `FORMAT`
+    expril: str  # version that wrote it
+    created: str  # when, as ISO 8601
+    key: Hex32  # public key that signs, hexadecimal
+    files: dict[str, Packed]  # path inside the folder, with slashes -> what it is; all but this list and its signature
 
 
 class Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -103,11 +95,7 @@ class Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def seal_folder(folder: Path, key: SigningKey, *, expril: str, created: str) -> Manifest:
     """List and sign every file of a folder.
 
-    Args:
-        folder: with plain files alone.
-        key: of the packager.
-        expril: version.
-        created: when, as ISO 8601.
+    `folder`: with plain files alone; `key`: of the packager; `expril`: version; `created`: when, as ISO 8601.
 
     Raises:
         ConfigurationError: something in it is no plain file.
@@ -129,9 +117,7 @@ def seal_folder(folder: Path, key: SigningKey, *, expril: str, created: str) -> 
 def check_folder(folder: Path, *, key: str = "") -> tuple[Manifest | None, list[str]]:
     """Hold a folder against its signed list.
 
-    Args:
-        folder: of the package.
-        key: public key that must have signed it, hexadecimal; "" takes the one that it names.
+    `key`: public key that must have signed it, hexadecimal; "" takes the one that it names.
 
     Returns:
         The list, None where it cannot be read; and what is wrong, a sentence each that begins with the file.

@@ -25,43 +25,26 @@ EACH = ledger_terms(None, LABEL).partition(":")[2].partition(";")[0].strip()
 
 
 class CuratorSpent(NamedTuple):
-    """What one curator was recomputed to have spent.
-
-    Attributes:
-        name: of the curator.
-        claimed: cost of all accepted plans, exact.
-        spent: over all learners, at most, exact.
-        learners: name -> spent by it at most, exact.
-        unit: privacy unit, in words.
-        unit_details: and its bound.
-        note: what else is to be said of this figure; "" for nothing.
-        elsewhere: what a unit may have been charged beside it at other curators, where it may be at one now and at
-            another then.
-    """
+    """What one curator was recomputed to have spent."""
 
     name: str
-    claimed: Fraction
-    spent: Fraction
-    learners: dict[str, Fraction]
-    unit: str
-    unit_details: str
-    note: str = ""
+    claimed: Fraction  # cost of all accepted plans, exact
+    spent: Fraction  # over all learners, at most, exact
+    learners: dict[str, Fraction]  # name -> spent by it at most, exact
+    unit: str  # privacy unit, in words
+    unit_details: str  # and its bound
+    note: str = ""  # what else is to be said of this figure; "" for nothing
+    # what a unit may have been charged beside it at other curators, where it may be at one now and at another then
     elsewhere: Fraction = Fraction(0)
 
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """What was spent at one curator in one world.
+    """What was spent at one curator in one world."""
 
-    Attributes:
-        told: over all learners and versions.
-        run: of the world; "" for ledgers given by themselves.
-        ties: keys of the curator and names of its records: parts that share one are of one curator.
-    """
-
-    told: Sum
-    run: str
-    ties: frozenset[str]
+    told: Sum  # over all learners and versions
+    run: str  # of the world; "" for ledgers given by themselves
+    ties: frozenset[str]  # keys of the curator and names of its records: parts that share one are of one curator
 
     @property
     def name(self) -> str:
@@ -75,9 +58,7 @@ def spent_by_curators(proof: Replay, *, one_curator_each: bool) -> tuple[Curator
     Parts of one curator, by its key or by its records' name, add up. So do the repeats of one simulation, curator by
     curator: each deals the same people anew, as far as anybody sees.
 
-    Args:
-        proof: the evidence, replayed.
-        one_curator_each: whether every unit is at one curator.
+    `proof`: the evidence, replayed; `one_curator_each`: whether every unit is at one curator.
 
     Raises:
         ConfigurationError: nothing was spent anywhere, or something is not private as claimed, or not installed.

@@ -37,21 +37,13 @@ from protocol.run_index import LOCAL, TRANSCRIPTS
 
 @dataclass(frozen=True)
 class Written:
-    """What was written.
-
-    Attributes:
-        folder: of the package.
-        files: how many.
-        epsilon: of one unit, exact.
-        validated: whether the entry was held against the registry's schema.
-        open: what the evidence leaves open, a sentence each.
-    """
+    """What was written."""
 
     folder: Path
     files: int
-    epsilon: Fraction
-    validated: bool
-    open: tuple[str, ...]
+    epsilon: Fraction  # of one unit, exact
+    validated: bool  # whether the entry was held against the registry's schema
+    open: tuple[str, ...]  # what the evidence leaves open, a sentence each
 
     def as_object(self) -> dict[str, object]:
         """For machines."""
@@ -79,17 +71,10 @@ def write_package(
 ) -> Written:
     """Write a package; all of it, or nothing.
 
-    Args:
-        paths: folders of runs, exports of ledgers, SQLite ledgers.
-        out: folder that must not exist.
-        key: of the packager.
-        facts: what only people know.
-        audit: result of a whole audit, and when it was made.
-        schema: the registry's; None leaves the entry unchecked.
-        created: now, as ISO 8601.
-        receipts: files that learners hold.
-        witnessed: files that witnesses hold.
-        tick: called with (what, done, total).
+    `paths`: folders of runs, exports of ledgers, SQLite ledgers; `out`: folder that must not exist; `key`: of the
+    packager; `facts`: what only people know; `audit`: result of a whole audit, and when it was made; `schema`: the
+    registry's; None leaves the entry unchecked; `created`: now, as ISO 8601; `receipts`: files that learners hold;
+    `witnessed`: files that witnesses hold.
 
     Raises:
         ConfigurationError: the folder exists, the evidence does not prove its sums, or the entry does not fit.

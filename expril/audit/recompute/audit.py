@@ -44,16 +44,11 @@ def recompute(
 ) -> Recomputed:
     """Recompute what was spent, from what was signed.
 
-    Args:
-        paths: folders of runs, or of runs at several epsilons; exports of ledgers, SQLite ledgers.
-        pins: public keys known from elsewhere; None takes the runs' own, and says so.
-        receipts: files with receipts that learners hold.
-        witnessed: files with heads that witnesses co-signed.
-        witnesses: public keys of witnesses, known from elsewhere; None takes all, and says so.
-        delta: of each accepted plan, in (0, 1); None computes no (epsilon, delta).
-        every_signature: check all signatures of long ledgers, too.
-        kinds: the query kinds that can be read.
-        tick: called with (what, done, total).
+    `paths`: folders of runs, or of runs at several epsilons; exports of ledgers, SQLite ledgers; `pins`: public keys
+    known from elsewhere; None takes the runs' own, and says so; `receipts`: files with receipts that learners hold;
+    `witnessed`: files with heads that witnesses co-signed; `witnesses`: public keys of witnesses, known from elsewhere;
+    None takes all, and says so; `delta`: of each accepted plan, in (0, 1); None computes no (epsilon, delta);
+    `every_signature`: check all signatures of long ledgers, too.
 
     Raises:
         ConfigurationError: a file of receipts or heads is none, or delta is out of its range.

@@ -55,17 +55,13 @@ class Bounds:
     Args:
         kinds: installed; of others' queries nothing is computed. Kept as an attribute.
         cards_of: curator's public key -> (learner, study) -> c of its signed card, where a transcript has one.
-
-    Attributes:
-        cards: of this ledger's curator.
-        implied: index of a RESERVE entry -> what its costs imply, of studies without a card.
-        wrong: studies whose reserved costs are not those of their plans, as far as one study alone shows it.
     """
 
     def __init__(self, kinds: Kinds, cards_of: Callable[[bytes], Cards] = lambda curator: {}) -> None:  # noqa: ARG005
-        self.cards: Cards = {}
+        self.cards: Cards = {}  # of this ledger's curator
         self._cards_of = cards_of
-        self.implied: dict[int, int] = {}
+        self.implied: dict[int, int] = {}  # index of a RESERVE entry -> what its costs imply, of studies without a card
+        # studies whose reserved costs are not those of their plans, as far as one study alone shows it
         self.wrong: list[Study] = []
         self.kinds = self._kinds = kinds
         self._shapes: dict[tuple[bytes, ...], Shape] = {}

@@ -38,27 +38,18 @@ def as_text(amount: Fraction) -> str:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something wrong.
+    """Something wrong."""
 
-    Attributes:
-        index: of the entry; -1 where no entry is meant.
-        text: what is wrong, with its place.
-    """
-
-    index: int
-    text: str
+    index: int  # of the entry; -1 where no entry is meant
+    text: str  # what is wrong, with its place
 
 
 class Findings(list[Finding]):
-    """Findings in the order in which they were made; beyond `MOST` they are only counted.
-
-    Attributes:
-        uncounted: how many were made beyond those listed.
-    """
+    """Findings in the order in which they were made; beyond `MOST` they are only counted."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.uncounted = 0
+        self.uncounted = 0  # how many were made beyond those listed
 
     def add(self, index: int, text: str) -> None:
         """Note a finding."""
@@ -80,40 +71,25 @@ OPEN, ASKED, ENDED = "open", "asked", "ended"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shape:
-    """What all studies with one and the same plan share; told apart by identity.
-
-    Attributes:
-        plan: the plan.
-        kinds: name of each query's kind.
-        places: (query, turn) of each sequence from 1 on.
-        fixed: of each query, whether one turn costs all, and that can be computed.
-        charged: of each query, number of that turn.
-        provisos: of each query, on what condition its cost holds; "" where on none.
-        integrals: of each query, what it costs under integral privacy; None for infinite, or not known.
-        not_private: numbers of the queries, from 1, that are not as private as their costs say.
-    """
+    """What all studies with one and the same plan share; told apart by identity."""
 
     plan: Plan
-    kinds: tuple[str, ...]
-    places: tuple[tuple[int, int], ...]
-    fixed: tuple[bool, ...]
-    charged: tuple[int, ...]
-    provisos: tuple[str, ...]
+    kinds: tuple[str, ...]  # name of each query's kind
+    places: tuple[tuple[int, int], ...]  # (query, turn) of each sequence from 1 on
+    fixed: tuple[bool, ...]  # of each query, whether one turn costs all, and that can be computed
+    charged: tuple[int, ...]  # of each query, number of that turn
+    provisos: tuple[str, ...]  # of each query, on what condition its cost holds; "" where on none
+    # of each query, what it costs under integral privacy; None for infinite, or not known
     integrals: tuple[Fraction | None, ...]
-    not_private: tuple[int, ...] = ()
+    not_private: tuple[int, ...] = ()  # numbers of the queries, from 1, that are not as private as their costs say
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Price:
-    """What a plan's queries may be charged; told apart by identity.
+    """What a plan's queries may be charged; told apart by identity."""
 
-    Attributes:
-        costs: of each query, as the RESERVE entry says.
-        sums: of the first 0, 1, 2, ... queries.
-    """
-
-    costs: tuple[Fraction, ...]
-    sums: tuple[Fraction, ...]
+    costs: tuple[Fraction, ...]  # of each query, as the RESERVE entry says
+    sums: tuple[Fraction, ...]  # of the first 0, 1, 2, ... queries
 
     @property
     def total(self) -> Fraction:
@@ -123,42 +99,28 @@ class Price:
 
 @dataclass(slots=True, eq=False)
 class Study:
-    """A plan that was accepted.
+    """A plan that was accepted."""
 
-    Attributes:
-        learner, study: whose and which.
-        index: of its RESERVE entry.
-        shape, price: what was accepted, and for what.
-        expires_at: end of the reservation.
-        versions: names of the records served when it was charged, or when it was reserved where it never was; "" where
-            none was named.
-        last: digest of its last request.
-        state: `OPEN`, `ASKED` or `ENDED`.
-        sequence: of its last request.
-        done: how many queries were charged, in order, each exactly what was reserved for it.
-        own: what was charged for each query, where it was otherwise; None where it was not.
-        own_spent: its sum.
-        kept: its answered requests whose replies are kept.
-        states: query kind -> (index of the ANSWERED entry, digest of what its answerer keeps).
-        ended: index of the entry that ended it; -1 where none did.
-    """
-
-    learner: bytes
+    learner: bytes  # learner, study: whose and which
     study: bytes
-    index: int
-    shape: Shape
+    index: int  # of its RESERVE entry
+    shape: Shape  # shape, price: what was accepted, and for what
     price: Price
-    expires_at: int
+    expires_at: int  # end of the reservation
+    # names of the records served when it was charged, or when it was reserved where it never was; "" where none was
+    # named
     versions: tuple[str, ...]
-    last: bytes
-    state: str = OPEN
-    sequence: int = 0
-    done: int = 0
+    last: bytes  # digest of its last request
+    state: str = OPEN  # `OPEN`, `ASKED` or `ENDED`
+    sequence: int = 0  # of its last request
+    done: int = 0  # how many queries were charged, in order, each exactly what was reserved for it
+    # what was charged for each query, where it was otherwise; None where it was not
     own: dict[int, Fraction] | None = None
-    own_spent: Fraction = ZERO
-    kept: "list[Made]" = field(default_factory=list)
+    own_spent: Fraction = ZERO  # its sum
+    kept: "list[Made]" = field(default_factory=list)  # its answered requests whose replies are kept
+    # query kind -> (index of the ANSWERED entry, digest of what its answerer keeps)
     states: dict[str, tuple[int, bytes]] = field(default_factory=dict)
-    ended: int = -1
+    ended: int = -1  # index of the entry that ended it; -1 where none did
 
     @property
     def spent(self) -> Fraction:
@@ -198,46 +160,26 @@ class Study:
 
 @dataclass(slots=True, eq=False)
 class Made:
-    """A request that took effect.
-
-    Attributes:
-        index: of its entry.
-        kind: of its entry: RESERVE, CHARGE or CLOSE.
-        study: whose it is.
-        sequence: of the request.
-        amount: reserved, charged or refunded.
-        by_study: what the study had spent after it.
-        answered: index of its ANSWERED entry; -1 where there is none.
-        reply: digest of the signed reply.
-        state_size: bytes of what its answerer keeps of the study from then on; None where it changes nothing of that.
-        lost: whether it may have been answered on a lost branch: then it is never answered again.
-        evicted: whether its reply is kept no more.
-    """
+    """A request that took effect."""
 
     index: int
-    kind: EntryKind
-    study: Study
+    kind: EntryKind  # of its entry: RESERVE, CHARGE or CLOSE
+    study: Study  # whose it is
     sequence: int
-    amount: Fraction
-    by_study: Fraction
-    answered: int = -1
-    reply: bytes = b""
+    amount: Fraction  # reserved, charged or refunded
+    by_study: Fraction  # what the study had spent after it
+    answered: int = -1  # index of its ANSWERED entry; -1 where there is none
+    reply: bytes = b""  # digest of the signed reply
+    # bytes of what its answerer keeps of the study from then on; None where it changes nothing of that
     state_size: int | None = None
-    lost: bool = False
-    evicted: bool = False
+    lost: bool = False  # whether it may have been answered on a lost branch: then it is never answered again
+    evicted: bool = False  # whether its reply is kept no more
 
 
 class Charge(NamedTuple):
-    """A charge, for the budget over time.
+    """A charge, for the budget over time."""
 
-    Attributes:
-        entry: index of its entry.
-        study: whose.
-        sequence: of the query.
-        amount: exact.
-    """
-
-    entry: int
+    entry: int  # index of its entry
     study: Study
     sequence: int
     amount: Fraction
@@ -275,17 +217,12 @@ class Running:
 
 @dataclass
 class Purses:
-    """What each learner has spent. A key that is bound to no name is a learner of its own.
+    """What each learner has spent. A key that is bound to no name is a learner of its own."""
 
-    Attributes:
-        bound: key -> (index of the entry that binds it, the learner's name).
-        keys: name -> its keys, as they were bound.
-        spent: by key.
-    """
-
+    # key -> (index of the entry that binds it, the learner's name)
     bound: dict[bytes, tuple[int, str]] = field(default_factory=dict)
-    keys: dict[str, list[bytes]] = field(default_factory=dict)
-    spent: dict[bytes, Running] = field(default_factory=dict)
+    keys: dict[str, list[bytes]] = field(default_factory=dict)  # name -> its keys, as they were bound
+    spent: dict[bytes, Running] = field(default_factory=dict)  # by key
 
     def spend(self, key: bytes, amount: Fraction, index: int) -> None:
         """Add what a key spent at an entry; nothing for nobody."""
@@ -413,17 +350,11 @@ def price_of(costs: tuple[str, ...]) -> Price:
 
 
 class InCommon(NamedTuple):
-    """What a ledger notes of something that several curators did together.
+    """What a ledger notes of something that several curators did together."""
 
-    Attributes:
-        entry: index of the last entry that tells of it.
-        what: it is.
-        how: all of them must have noted it so.
-    """
-
-    entry: int
-    what: str
-    how: str
+    entry: int  # index of the last entry that tells of it
+    what: str  # it is
+    how: str  # all of them must have noted it so
 
 
 class _Asked(NamedTuple):
@@ -439,16 +370,13 @@ class Remarks:
 
     Args:
         kinds: installed; of others' queries nothing is said.
-
-    Attributes:
-        by_request: digest of a request -> the note of its charge; those without one are not kept.
-        by_answer: digest of a request -> the note of its answer, likewise.
     """
 
     def __init__(self, kinds: Kinds) -> None:
         self._kinds = kinds
+        # digest of a request -> the note of its charge; those without one are not kept
         self.by_request: dict[bytes, str] = {}
-        self.by_answer: dict[bytes, str] = {}
+        self.by_answer: dict[bytes, str] = {}  # digest of a request -> the note of its answer, likewise
         self._by_query: dict[tuple[Study, int], list[tuple[int, str]]] = {}
 
     def take(self, entry: ReadEntry, study: Study, keys: Collection[bytes]) -> str:

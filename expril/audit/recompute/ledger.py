@@ -50,18 +50,12 @@ class UnreadableError(ConfigurationError):
 
 @dataclass
 class Evidence:
-    """What there is of a ledger.
+    """What there is of a ledger."""
 
-    Attributes:
-        parts: entries with their signatures, in order, a part of the file at a time.
-        replies: digest of a request, or `state_key` -> SHA-256 of what is stored under it.
-        findings: what is wrong with the file, whatever it says.
-        damaged: (first, last) entry of each part whose digest is not its content's: all its signatures are checked.
-    """
-
-    parts: Iterator[list[Pair]]
-    replies: dict[bytes, bytes]
-    findings: Findings
+    parts: Iterator[list[Pair]]  # entries with their signatures, in order, a part of the file at a time
+    replies: dict[bytes, bytes]  # digest of a request, or `state_key` -> SHA-256 of what is stored under it
+    findings: Findings  # what is wrong with the file, whatever it says
+    # (first, last) entry of each part whose digest is not its content's: all its signatures are checked
     damaged: list[tuple[int, int]]
 
 
@@ -213,31 +207,19 @@ Tick = Callable[[str, int, int], None]
 
 @dataclass(eq=False)
 class LedgerAudit:
-    """What a ledger's bytes prove.
-
-    Attributes:
-        path: of the file.
-        replayed: the sum of its entries.
-        bounds: what is known of the bound c.
-        evidence: the file; its entries have been read.
-        kinds: the query kinds that could be read.
-        entries: how many the file holds.
-        checked: how many signatures were verified.
-        unproven: what rests on the curator's word.
-        unwitnessed: (first, last) entry that nothing outside of the curator's hands covers; None where there is none.
-        covered_by: what the newest entry that is covered rests on.
-    """
+    """What a ledger's bytes prove."""
 
     path: Path
-    replayed: Replayed
-    bounds: Bounds
-    evidence: Evidence
-    kinds: Kinds
-    entries: int
-    checked: int = 0
-    unproven: list[str] = field(default_factory=list)
+    replayed: Replayed  # the sum of its entries
+    bounds: Bounds  # what is known of the bound c
+    evidence: Evidence  # the file; its entries have been read
+    kinds: Kinds  # the query kinds that could be read
+    entries: int  # how many the file holds
+    checked: int = 0  # how many signatures were verified
+    unproven: list[str] = field(default_factory=list)  # what rests on the curator's word
+    # (first, last) entry that nothing outside of the curator's hands covers; None where there is none
     unwitnessed: tuple[int, int] | None = None
-    covered_by: str = ""
+    covered_by: str = ""  # what the newest entry that is covered rests on
 
     @property
     def findings(self) -> Findings:
@@ -262,14 +244,10 @@ def audit_ledger(
 ) -> LedgerAudit:
     """Replay a ledger's file.
 
-    Args:
-        path: an export, or a SQLite ledger.
-        kinds: the query kinds that can be read.
-        cards_of: curator's public key -> (learner, study) -> bound c of its signed card.
-        curator: public key that must be one of the ledger's; empty takes what it names.
-        named: the replayed ledger -> entries whose signatures are checked in any case.
-        every_signature: check all of them, however many there are.
-        tick: called with (what, done, total).
+    `path`: an export, or a SQLite ledger; `cards_of`: curator's public key -> (learner, study) -> bound c of its signed
+    card; `curator`: public key that must be one of the ledger's; empty takes what it names; `named`: the replayed
+    ledger -> entries whose signatures are checked in any case; `every_signature`: check all of them, however many there
+    are.
 
     Raises:
         ConfigurationError: it is no ledger, or nothing of it can be read.
@@ -405,11 +383,8 @@ _AT_A_TIME = 256
 def to_check(replayed: Replayed, named: Iterable[int], damaged: Iterable[tuple[int, int]], *, every: bool) -> list[int]:
     """Indices of the entries whose signatures are checked.
 
-    Args:
-        replayed: the ledger.
-        named: entries that a receipt or a witnessed head names.
-        damaged: (first, last) entry of parts of the file that are not as they were written.
-        every: all of them.
+    `named`: entries that a receipt or a witnessed head names; `damaged`: (first, last) entry of parts of the file that
+    are not as they were written; `every`: all of them.
     """
     length = len(replayed)
     if every or length <= MOST_ALL:
@@ -424,10 +399,7 @@ def to_check(replayed: Replayed, named: Iterable[int], damaged: Iterable[tuple[i
 def unsigned(replayed: Replayed, indices: Collection[int], signer: bytes = b"") -> list[int]:
     """Of these entries, those whose signature is not their key's.
 
-    Args:
-        replayed: the ledger.
-        indices: which.
-        signer: that must have signed all; empty takes the key that the ledger names at each place.
+    `signer`: that must have signed all; empty takes the key that the ledger names at each place.
     """
     spans = [*replayed.keys, (len(replayed), b"")]
     tasks: list[tuple[bytes, list[int]]] = []
@@ -443,7 +415,7 @@ def unsigned(replayed: Replayed, indices: Collection[int], signer: bytes = b"") 
             if not head_is_signed(key, replayed.signatures[place], place, replayed.hashes[place])
         ]
 
-    # The library lets go of the interpreter's lock while it verifies.
+    # The library lets go of the interpreter's lock while it verifies
     with ThreadPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
         return [place for found in pool.map(check, tasks) for place in found]
 
@@ -454,8 +426,7 @@ SIMULATED = "its signatures are those of a simulation: NOT PRIVATE, whatever it 
 def check_meaning(replayed: Replayed) -> None:
     """Findings on a ledger's terms and plans go to the ledger.
 
-    Args:
-        replayed: the ledger; its findings are changed.
+    `replayed`: the ledger; its findings are changed.
     """
     if replayed.unexplained >= 0:
         replayed.findings.add(

@@ -116,10 +116,7 @@ class Losses:
 def add_losses(sums: Iterable[Sum], kinds: Kinds, delta: float) -> None:
     """Compute (epsilon, delta) of each sum whose plans all have a known bound c.
 
-    Args:
-        sums: changed.
-        kinds: installed.
-        delta: of each accepted plan.
+    `sums`: changed; `delta`: of each accepted plan.
     """
     losses = Losses(kinds, delta)
     for one in sums:

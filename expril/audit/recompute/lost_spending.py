@@ -32,19 +32,12 @@ from protocol.rationals import GRID, parse_amount, plus, shorten, total_of
 
 @dataclass(frozen=True)
 class Told:
-    """What a HALT entry says.
+    """What a HALT entry says."""
 
-    Attributes:
-        suspect: the position, and whose receipt shows it.
-        stubs: first bytes of the hashes of the branch's entries up to the position, one after the other.
-        spent: by key.
-        receipt: digest of the receipt; zero for a mark.
-    """
-
-    suspect: Suspect
-    stubs: bytes = b""
-    spent: Mapping[bytes, Fraction] = field(default_factory=dict)
-    receipt: bytes = NO_DIGEST
+    suspect: Suspect  # the position, and whose receipt shows it
+    stubs: bytes = b""  # first bytes of the hashes of the branch's entries up to the position, one after the other
+    spent: Mapping[bytes, Fraction] = field(default_factory=dict)  # by key
+    receipt: bytes = NO_DIGEST  # digest of the receipt; zero for a mark
 
     @classmethod
     def of(cls, entry: ReadEntry, suspect: Suspect) -> "Told":
@@ -86,59 +79,38 @@ class Told:
 
 @dataclass(frozen=True)
 class Chain:
-    """The ledger before a RESUME.
+    """The ledger before a RESUME."""
 
-    Attributes:
-        hashes: of its entries.
-        totals: spent over all learners after each.
-        purses: what each learner spent.
-        requests: by digest.
-        stops: indices of its HALT entries that say that entries may be lost.
-    """
-
-    hashes: Sequence[bytes]
-    totals: Running
-    purses: Purses
-    requests: Mapping[bytes, Made]
-    stops: Sequence[int]
+    hashes: Sequence[bytes]  # of its entries
+    totals: Running  # spent over all learners after each
+    purses: Purses  # what each learner spent
+    requests: Mapping[bytes, Made]  # by digest
+    stops: Sequence[int]  # indices of its HALT entries that say that entries may be lost
 
 
 @dataclass(frozen=True)
 class Lost:
-    """What one suspect proves.
+    """What one suspect proves."""
 
-    Attributes:
-        total: over all learners.
-        own: by learner's key, as far as it is known.
-    """
-
-    total: Fraction
-    own: Mapping[bytes, Fraction]
+    total: Fraction  # over all learners
+    own: Mapping[bytes, Fraction]  # by learner's key, as far as it is known
 
 
 @dataclass
 class Branch:
-    """One lost branch.
+    """One lost branch."""
 
-    Attributes:
-        told: all that is proven to be of it.
-        shared: newest entry that is proven to be on both; -1 where none is.
-        total, own: what was entered for it; over all learners, and by key.
-    """
-
-    told: list[Told] = field(default_factory=list)
-    shared: int = -1
-    total: Fraction = ZERO
+    told: list[Told] = field(default_factory=list)  # all that is proven to be of it
+    shared: int = -1  # newest entry that is proven to be on both; -1 where none is
+    total: Fraction = ZERO  # total, own: what was entered for it; over all learners, and by key
     own: defaultdict[bytes, Fraction] = field(default_factory=lambda: defaultdict(Fraction))
 
 
 def lost_by(chain: Chain, suspects: Sequence[Told], branches: list[Branch]) -> list[Lost]:
     """What each suspect's branch spent beyond the ledger, and beyond what was entered for it before.
 
-    Args:
-        chain: the ledger.
-        suspects: of the halt; one without a position proves nothing.
-        branches: of earlier halts; the suspects are put among them.
+    `suspects`: of the halt; one without a position proves nothing; `branches`: of earlier halts; the suspects are put
+    among them.
     """
     found = []
     for told in sorted(suspects, key=lambda one: one.index):
@@ -171,7 +143,7 @@ def running_at(chain: Chain, index: int) -> Iterator[tuple[bytes, Fraction]]:
     """
     events: defaultdict[int, list[tuple[int, str, Made | None]]] = defaultdict(list)
     charged = [made for made in chain.requests.values() if made.kind is EntryKind.CHARGE and made.index <= index]
-    # Where all was answered and nothing ever kept, nothing runs.
+    # Where all was answered and nothing ever kept, nothing runs
     studies = {
         id(made.study): made.study for made in charged if not 0 <= made.answered <= index or made.state_size is not None
     }

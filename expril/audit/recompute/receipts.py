@@ -38,18 +38,12 @@ MOST_BYTES = 65_536
 
 @dataclass(frozen=True)
 class HeldReceipt:
-    """A receipt that somebody holds.
+    """A receipt that somebody holds."""
 
-    Attributes:
-        source: where it comes from, for people.
-        receipt: what it says.
-        envelope: its bytes; empty where its signature was verified by a replay.
-        proven: whether what it says of its entry is compared elsewhere: then only its head is looked up here.
-    """
-
-    source: str
-    receipt: Receipt
-    envelope: bytes = b""
+    source: str  # where it comes from, for people
+    receipt: Receipt  # what it says
+    envelope: bytes = b""  # its bytes; empty where its signature was verified by a replay
+    # whether what it says of its entry is compared elsewhere: then only its head is looked up here
     proven: bool = False
 
 
@@ -83,9 +77,7 @@ def places_of(replayed: Replayed, receipts: Sequence[HeldReceipt]) -> dict[bytes
 def hold_receipts(audit: LedgerAudit, receipts: Sequence[HeldReceipt]) -> None:
     """Hold receipts of this ledger's curator against it; what is found goes to `audit`.
 
-    Args:
-        audit: of the ledger; changed.
-        receipts: of any curators.
+    `audit`: of the ledger; changed; `receipts`: of any curators.
     """
     own = [held for held in receipts if held.receipt.curator in audit.curators]
     replayed = audit.replayed
@@ -125,10 +117,8 @@ def hold_witnessed(
 ) -> set[str]:
     """Hold witnessed heads against a ledger; what is found goes to `audit`.
 
-    Args:
-        audit: of the ledger; changed.
-        checkpoints: file -> its text.
-        witnesses: public keys that are known from elsewhere; None takes all, and says so.
+    `audit`: of the ledger; changed; `checkpoints`: file -> its text; `witnesses`: public keys that are known from
+    elsewhere; None takes all, and says so.
 
     Returns:
         Files that are of this ledger.
@@ -285,44 +275,29 @@ class Admitted:
 
 
 class Contradiction(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A checkpoint that the curator signed and that is not of these entries.
+    """A checkpoint that the curator signed and that is not of these entries."""
 
-    Attributes:
-        name: of the checkpoint.
-        size: number of its entries.
-        first, last: indices of the entries among which the first that was changed or is missing lies.
-        co_signed: whether a witness co-signed it.
-        text: one sentence, for people.
-    """
-
-    name: str
-    size: int
-    first: int
+    name: str  # of the checkpoint
+    size: int  # number of its entries
+    first: int  # first, last: indices of the entries among which the first that was changed or is missing lies
     last: int
-    co_signed: bool
-    text: str
+    co_signed: bool  # whether a witness co-signed it
+    text: str  # one sentence, for people
 
 
 class WitnessFindings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What checkpoints say about a list of entries.
+    """What checkpoints say about a list of entries."""
 
-    Attributes:
-        entries: how many there are.
-        witnessed: so many of them, from the first on, are as a witness has co-signed; what follows is unwitnessed.
-        signed: the same of checkpoints that may have no co-signature.
-        witnesses: public key -> up to how many entries it has co-signed.
-        contradicted: checkpoints that are not of these entries.
-        equivocations: (name, name, size): two checkpoints of one size that the curator signed, with two roots.
-        unverified: (name, why): cannot be read, another ledger's, or with a signature that does not fit; they say
-            nothing about these entries.
-    """
-
-    entries: int
+    entries: int  # how many there are
+    # so many of them, from the first on, are as a witness has co-signed; what follows is unwitnessed
     witnessed: int = 0
-    signed: int = 0
-    witnesses: Mapping[str, int] = {}
-    contradicted: tuple[Contradiction, ...] = ()
+    signed: int = 0  # the same of checkpoints that may have no co-signature
+    witnesses: Mapping[str, int] = {}  # public key -> up to how many entries it has co-signed
+    contradicted: tuple[Contradiction, ...] = ()  # checkpoints that are not of these entries
+    # (name, name, size): two checkpoints of one size that the curator signed, with two roots
     equivocations: tuple[tuple[str, str, int], ...] = ()
+    # (name, why): cannot be read, another ledger's, or with a signature that does not fit; they say nothing about these
+    # entries
     unverified: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -343,15 +318,12 @@ def hold_checkpoints(
 
     A rollback or an edit up to the newest checkpoint is found. Nothing is known of what comes after it.
 
-    Args:
-        hashes: `entries.entry_hash` of every entry, by index.
-        curators: (index, public key) of who signs from that entry on, as `Account.curators` has it; the first is (0,
-            the curator's first key), and names the ledger.
-        checkpoints: name, such as a file's -> the text; with or without co-signatures.
-        witnesses: public keys of the witnesses that are trusted. None takes every one whose signature fits, so that a
-            curator may have made the witness itself: then say whose keys were not checked. The curator's own never
-            count.
-        known: name -> public key of witnesses whose names do not hold it, as those of other programs.
+    `hashes`: `entries.entry_hash` of every entry, by index; `curators`: (index, public key) of who signs from that
+    entry on, as `Account.curators` has it; the first is (0, the curator's first key), and names the ledger;
+    `checkpoints`: name, such as a file's -> the text; with or without co-signatures; `witnesses`: public keys of the
+    witnesses that are trusted. None takes every one whose signature fits, so that a curator may have made the witness
+    itself: then say whose keys were not checked. The curator's own never count. `known`: name -> public key of
+    witnesses whose names do not hold it, as those of other programs.
 
     Returns:
         What was found; no checkpoint raises.

@@ -54,63 +54,40 @@ class Replayed:
 
     Args:
         bounds: what is known of the bound c, and what the costs imply.
-
-    Attributes:
-        findings: what is wrong, by place.
-        broken: why the chain ended before the file did; "" where it did not.
-        hashes: of every entry.
-        signatures: beside every entry.
-        keys: (index, public key): from that entry on, this key signs.
-        starts, handovers: indices of START and HANDOVER entries.
-        terms: what the charges mean; "" before the first START.
-        unexplained: index of the first RESERVE entry before any terms; -1 where there is none.
-        data: (index, name) of the snapshots of records that were served.
-        studies: by learner's key and identity.
-        requests: digest of a request that took effect -> what it made.
-        charges: in order.
-        purses: what each learner spent.
-        cells: what each key was charged, by the records served then.
-        totals: spent over all learners, by entry; `total` in all.
-        restored: of it, what stewards entered after a halt; by key, `NOBODY` for nobody in particular.
-        resumes: entries that entered it.
-        halted: whether the curator has stopped.
-        stops: indices of the HALT entries that say that entries may be lost.
-        suspects: why it halted, as far as its steward has not gone on since.
-        branches: what was lost before that, each as far as it is known.
-        admitted: all of it, each with the index of the RESUME entry that restored what it proves.
-        under: what was charged less than it costs, by cell.
-        provisos: by cell, what was charged on a condition, by that condition.
-        remarks: what the notes of charges say.
     """
 
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
-        self.findings = Findings()
-        self.broken = ""
+        self.findings = Findings()  # what is wrong, by place
+        self.broken = ""  # why the chain ended before the file did; "" where it did not
         self.head = GENESIS
-        self.hashes: list[bytes] = []
-        self.signatures: list[bytes] = []
-        self.totals = Running()
-        self.keys: list[tuple[int, bytes]] = []
-        self.starts: list[int] = []
+        self.hashes: list[bytes] = []  # of every entry
+        self.signatures: list[bytes] = []  # beside every entry
+        self.totals = Running()  # spent over all learners, by entry; `total` in all
+        self.keys: list[tuple[int, bytes]] = []  # (index, public key): from that entry on, this key signs
+        self.starts: list[int] = []  # starts, handovers: indices of START and HANDOVER entries
         self.handovers: list[int] = []
-        self.terms = ""
-        self.unexplained = -1
-        self.data: list[tuple[int, str]] = []
-        self.studies: dict[Key, Study] = {}
-        self.requests: dict[bytes, Made] = {}
-        self.charges: list[Charge] = []
-        self.purses = Purses()
+        self.terms = ""  # what the charges mean; "" before the first START
+        self.unexplained = -1  # index of the first RESERVE entry before any terms; -1 where there is none
+        self.data: list[tuple[int, str]] = []  # (index, name) of the snapshots of records that were served
+        self.studies: dict[Key, Study] = {}  # by learner's key and identity
+        self.requests: dict[bytes, Made] = {}  # digest of a request that took effect -> what it made
+        self.charges: list[Charge] = []  # in order
+        self.purses = Purses()  # what each learner spent
+        # what each key was charged, by the records served then
         self.cells: defaultdict[Cell, Running] = defaultdict(Running)
-        self.under: defaultdict[Cell, Fraction] = defaultdict(Fraction)
+        self.under: defaultdict[Cell, Fraction] = defaultdict(Fraction)  # what was charged less than it costs, by cell
+        # by cell, what was charged on a condition, by that condition
         self.provisos: defaultdict[Cell, dict[str, Fraction]] = defaultdict(dict)
-        self.remarks = Remarks(bounds.kinds)
+        self.remarks = Remarks(bounds.kinds)  # what the notes of charges say
+        # of it, what stewards entered after a halt; by key, `NOBODY` for nobody in particular
         self.restored: dict[bytes, Fraction] = {}
-        self.resumes: list[ReadEntry] = []
-        self.halted = False
-        self.stops: list[int] = []
-        self.suspects: list[Told] = []
-        self.branches: list[Branch] = []
+        self.resumes: list[ReadEntry] = []  # entries that entered it
+        self.halted = False  # whether the curator has stopped
+        self.stops: list[int] = []  # indices of the HALT entries that say that entries may be lost
+        self.suspects: list[Told] = []  # why it halted, as far as its steward has not gone on since
+        self.branches: list[Branch] = []  # what was lost before that, each as far as it is known
+        # all of it, each with the index of the RESUME entry that restored what it proves
         self.admitted: list[tuple[Told, int]] = []
         self._owed: dict[bytes, Made] = {}
         self._decisions: dict[bytes, ReadEntry] = {}

@@ -59,22 +59,14 @@ class _Learner(msgspec.Struct, frozen=True):
 
 
 class AuditedPolicy(msgspec.Struct, frozen=True):
-    """What of a policy is checked.
-
-    Attributes:
-        name: the curator's.
-        cap: most epsilon over all learners.
-        learners, enrolled: who may ask.
-        limits: of one query.
-        least_cost: smallest cost of a plan.
-    """
+    """What of a policy is checked."""
 
     name: str
-    cap: Written
-    learners: tuple[_Learner, ...] = ()
+    cap: Written  # most epsilon over all learners
+    learners: tuple[_Learner, ...] = ()  # learners, enrolled: who may ask
     enrolled: tuple[_Learner, ...] = ()
-    limits: Limits = Limits()
-    least_cost: Written = "1/1000"
+    limits: Limits = Limits()  # of one query
+    least_cost: Written = "1/1000"  # smallest cost of a plan
 
     @property
     def total_cap(self) -> Fraction:
@@ -126,9 +118,7 @@ class _Cost(msgspec.Struct, frozen=True):
 def check_cost(folder: Path, verdicts: Sequence[TranscriptVerdict]) -> list[str]:
     """Where the totals told are not those that the transcripts prove.
 
-    Args:
-        folder: of the study.
-        verdicts: on its transcripts.
+    `verdicts`: on its transcripts.
     """
     try:
         told = msgspec.json.decode(read_plain(folder / COST), type=_Cost).curators
@@ -404,9 +394,7 @@ def _spent_on(replayed: Replayed, exchange: TranscriptVerdict) -> Fraction:
 def _spent_by_round(charges: Sequence[Charge], names: Mapping[bytes, str]) -> list[BudgetPoint]:
     """What each learner had spent after each query; those of a later study are counted on from the ones before.
 
-    Args:
-        charges: of one ledger, in order.
-        names: of the learners, by public key; others are "".
+    `charges`: of one ledger, in order; `names`: of the learners, by public key; others are "".
     """
     totals: dict[str, Fraction] = {}
     numbers: dict[str, int] = {}

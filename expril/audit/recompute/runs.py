@@ -67,14 +67,7 @@ from protocol.transitions import State
 def read_exchange(
     folder: Path, keys: Mapping[tuple[Role, str, int], bytes], entry: TranscriptEntry, kinds: Kinds
 ) -> TranscriptVerdict:
-    """Replay one transcript: signatures, order, plan, exact costs, receipts, and the head in the run's list.
-
-    Args:
-        folder: of the run.
-        keys: of its participants.
-        entry: which.
-        kinds: the query kinds that can be read.
-    """
+    """Replay one transcript: signatures, order, plan, exact costs, receipts, and the head in the run's list."""
     learner = keys.get(("learner", entry.learner, entry.repeat))
     curator = keys.get(("curator", entry.curator, entry.repeat))
     if learner is None or curator is None:
@@ -311,11 +304,8 @@ OF_A_LEARNER = (
 def read_run(folder: Path, pins: Pins | None, kinds: Kinds, tick: Tick) -> RunProof:
     """Check a run's list, files and transcripts; `hold_run` does the rest.
 
-    Args:
-        folder: of the run.
-        pins: public keys known from elsewhere; None takes the run's own, and says so.
-        kinds: the query kinds that can be read; what others cost and release stays unproven.
-        tick: called with (what, done, total).
+    `pins`: public keys known from elsewhere; None takes the run's own, and says so; `kinds`: the query kinds that can
+    be read; what others cost and release stays unproven.
 
     Raises:
         ConfigurationError: the folder holds no run, or one of ExPriL 0.1.
@@ -380,11 +370,7 @@ def read_ledger(
 
     It is read without a log that might lie beside it: nothing is ever written, and what is read is one file.
 
-    Args:
-        run: to which it belongs.
-        entry: which.
-        kinds: the query kinds that can be read.
-        cards_of: curator's public key -> (learner, study) -> bound c of its signed card.
+    `run`: to which it belongs; `cards_of`: curator's public key -> (learner, study) -> bound c of its signed card.
     """
     verdict = run.ledger(entry)
     path, curator = run.folder / LEDGERS / entry.file, bytes.fromhex(entry.key)
@@ -406,10 +392,8 @@ def read_ledger(
 def hold(verdict: LedgerVerdict, exchanges: Sequence[TranscriptVerdict], index: Index) -> None:
     """Hold a ledger and its curator's transcripts against each other, entry by entry; what is found goes to `verdict`.
 
-    Args:
-        verdict: on the ledger; changed.
-        exchanges: all of the run; verdicts on those with this ledger's curator are changed.
-        index: the run's list, for names.
+    `verdict`: on the ledger; changed; `exchanges`: all of the run; verdicts on those with this ledger's curator are
+    changed; `index`: the run's list, for names.
     """
     curator = bytes.fromhex(verdict.entry.key)
     own = [exchange for exchange in exchanges if exchange.curator == curator]
@@ -530,11 +514,8 @@ def _what(request: Message | None, answer: Answer) -> str:
 def hold_run(proof: RunProof, all_cards: Callable[[bytes], Cards], kinds: Kinds, tick: Tick) -> None:
     """Check a run's ledgers, each by itself and against the transcripts, and its report; `proof` is changed.
 
-    Args:
-        proof: of `read_run`.
-        all_cards: curator's public key -> what its cards show, in all runs that are audited together.
-        kinds: the query kinds that can be read.
-        tick: called with (what, done, total).
+    `proof`: of `read_run`; `all_cards`: curator's public key -> what its cards show, in all runs that are audited
+    together.
     """
     index, folder = proof.index, proof.folder
     if index is None:

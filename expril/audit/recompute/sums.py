@@ -34,19 +34,12 @@ SUMMED = "epsilons and deltas of several plans are summed: that holds where thei
 
 @dataclass(frozen=True)
 class Loss:
-    """(epsilon, delta), summed over accepted plans.
+    """(epsilon, delta), summed over accepted plans."""
 
-    Attributes:
-        epsilon: summed.
-        delta: summed: the stated delta times the number of plans that took it.
-        plans: how many were summed.
-        pure: of them, those that count with their pure epsilon.
-    """
-
-    epsilon: float
-    delta: float
-    plans: int
-    pure: int = 0
+    epsilon: float  # summed
+    delta: float  # summed: the stated delta times the number of plans that took it
+    plans: int  # how many were summed
+    pure: int = 0  # of them, those that count with their pure epsilon
 
     def as_object(self) -> dict[str, Any]:
         """For machines."""
@@ -56,39 +49,23 @@ class Loss:
 
 @dataclass
 class Sum:
-    """What one learner, or all together, spent at one curator.
+    """What one learner, or all together, spent at one curator."""
 
-    Attributes:
-        curator: its name, or its key's first digits.
-        world: the run and repeat that the curator belongs to; "" where its ledger was given by itself.
-        unit: privacy unit, in the ledger's words; "" where nothing tells it.
-        learner: its name, or its key's first digits; "" for all learners together.
-        keys: of the learner, in hexadecimal.
-        version: name of the records; "" for all versions together.
-        claimed: cost of the accepted plans.
-        spent: of it charged, recomputed; with what was entered as spent after a halt.
-        at_most: `spent`, and the cost of queries of which nothing here proves whether they were charged.
-        beyond: of `spent`, what belongs to no plan: it was entered after a halt.
-        integral: what was charged costs under integral privacy; None for infinite.
-        plans: that were accepted.
-        provisos: of `at_most`, what holds on a condition, by that condition; all else holds on none.
-        loss: (epsilon, delta) of these plans; None where it is not computed.
-    """
-
-    curator: str
-    world: str
-    unit: str
-    learner: str = ""
-    keys: tuple[str, ...] = ()
-    version: str = ""
-    claimed: Fraction = ZERO
-    spent: Fraction = ZERO
-    at_most: Fraction = ZERO
-    beyond: Fraction = ZERO
-    integral: Fraction | None = ZERO
-    plans: int = 0
+    curator: str  # its name, or its key's first digits
+    world: str  # the run and repeat that the curator belongs to; "" where its ledger was given by itself
+    unit: str  # privacy unit, in the ledger's words; "" where nothing tells it
+    learner: str = ""  # its name, or its key's first digits; "" for all learners together
+    keys: tuple[str, ...] = ()  # of the learner, in hexadecimal
+    version: str = ""  # name of the records; "" for all versions together
+    claimed: Fraction = ZERO  # cost of the accepted plans
+    spent: Fraction = ZERO  # of it charged, recomputed; with what was entered as spent after a halt
+    at_most: Fraction = ZERO  # `spent`, and the cost of queries of which nothing here proves whether they were charged
+    beyond: Fraction = ZERO  # of `spent`, what belongs to no plan: it was entered after a halt
+    integral: Fraction | None = ZERO  # what was charged costs under integral privacy; None for infinite
+    plans: int = 0  # that were accepted
+    # of `at_most`, what holds on a condition, by that condition; all else holds on none
     provisos: dict[str, Fraction] = field(default_factory=dict)
-    loss: Loss | None = None
+    loss: Loss | None = None  # (epsilon, delta) of these plans; None where it is not computed
     members: list[tuple[Study, int | None]] = field(default_factory=list, repr=False)
 
     def accept(self, study: Study, bound: int | None) -> None:
@@ -134,21 +111,13 @@ class Sum:
 
 @dataclass(frozen=True)
 class UnitSum:
-    """What one privacy unit may have lost at several curators, over all learners.
+    """What one privacy unit may have lost at several curators, over all learners."""
 
-    Attributes:
-        unit: in the ledgers' words.
-        world: the run and repeat in which these curators are together; "" for ledgers that were given by themselves.
-        curators: at which it is counted.
-        apart: for units that are at one curator each: the largest sum.
-        shared: for a unit that is at all of them: the sum of the sums.
-    """
-
-    unit: str
-    world: str
-    curators: tuple[str, ...]
-    apart: Fraction
-    shared: Fraction
+    unit: str  # in the ledgers' words
+    world: str  # the run and repeat in which these curators are together; "" for ledgers that were given by themselves
+    curators: tuple[str, ...]  # at which it is counted
+    apart: Fraction  # for units that are at one curator each: the largest sum
+    shared: Fraction  # for a unit that is at all of them: the sum of the sums
 
     def as_object(self) -> dict[str, Any]:
         """For machines."""
@@ -164,12 +133,8 @@ class UnitSum:
 def ledger_sums(curator: str, world: str, replayed: Replayed, bounds: Bounds, names: Mapping[bytes, str]) -> list[Sum]:
     """By learner and version, then all versions of each learner, then all learners: the last one is all that was spent.
 
-    Args:
-        curator: its name.
-        world: see `Sum`.
-        replayed: its ledger.
-        bounds: of its studies.
-        names: public key -> name of learners that the ledger binds to none.
+    `replayed`: its ledger; `bounds`: of its studies; `names`: public key -> name of learners that the ledger binds to
+    none.
     """
     private = replayed.label == LABEL
     made: dict[tuple[str, str], Sum] = {}
@@ -259,17 +224,11 @@ INFINITE = "infinite"
 
 
 class Spent(NamedTuple):
-    """A query that was charged.
+    """A query that was charged."""
 
-    Attributes:
-        learner: the key that asked.
-        version: of the records served then; "" where none was named.
-        amount: exact; None is infinite.
-    """
-
-    learner: bytes
-    version: str
-    amount: Fraction | None
+    learner: bytes  # the key that asked
+    version: str  # of the records served then; "" where none was named
+    amount: Fraction | None  # exact; None is infinite
 
 
 def add(one: Fraction | None, other: Fraction | None) -> Fraction | None:
@@ -285,9 +244,8 @@ def as_words(amount: Fraction | None) -> str:
 def spent_on_queries(charges: Iterable[Charge], data: list[tuple[int, str]]) -> Iterator[Spent]:
     """Each query that was charged, or should have been, once.
 
-    Args:
-        charges: of a ledger, in order.
-        data: (index of the entry, name) of the snapshots of records that were served, in order.
+    `charges`: of a ledger, in order; `data`: (index of the entry, name) of the snapshots of records that were served,
+    in order.
     """
     starts = [index for index, _ in data]
     begun: set[tuple[int, int]] = set()

@@ -36,14 +36,10 @@ LEDGER_NOT_PROVEN = NOT_PROVEN
 
 @dataclass(kw_only=True, eq=False)
 class Verdict:
-    """What something proves.
+    """What something proves."""
 
-    Attributes:
-        complaints: what is wrong with it as a whole.
-        remarks: what it leaves open, or what rests on somebody's word, although nothing is wrong.
-    """
-
-    complaints: list[str] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)  # what is wrong with it as a whole
+    # what it leaves open, or what rests on somebody's word, although nothing is wrong
     remarks: list[str] = field(default_factory=list)
 
     def parts(self) -> Iterable[tuple[str, "Verdict"]]:
@@ -73,41 +69,25 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Answer:
-    """A reply with its receipt, both verified by the replay.
-
-    Attributes:
-        receipt: the receipt.
-        reply: digest of the reply's bytes.
-        release: what it releases; None where it is no release.
-    """
+    """A reply with its receipt, both verified by the replay."""
 
     receipt: Receipt
-    reply: bytes
-    release: bytes | None = None
+    reply: bytes  # digest of the reply's bytes
+    release: bytes | None = None  # what it releases; None where it is no release
 
 
 @dataclass(eq=False)
 class TranscriptVerdict(Verdict):
-    """What one transcript proves, of one learner's exchange with one curator.
-
-    Attributes:
-        entry: which.
-        learner, curator: public keys; empty where the run's list has none.
-        proof: the replay, where it went through.
-        study: its identity; empty where none was proposed.
-        requests: digest of a request -> the request.
-        answers: digest of a request -> its answer.
-        ledger: `HELD`, `NO_LEDGER` or `LEDGER_NOT_PROVEN`.
-    """
+    """What one transcript proves, of one learner's exchange with one curator."""
 
     entry: TranscriptEntry
-    learner: bytes = b""
+    learner: bytes = b""  # learner, curator: public keys; empty where the run's list has none
     curator: bytes = b""
-    proof: Replay | None = None
-    study: bytes = b""
-    requests: dict[bytes, Message] = field(default_factory=dict, repr=False)
-    answers: dict[bytes, Answer] = field(default_factory=dict, repr=False)
-    ledger: str = NO_LEDGER
+    proof: Replay | None = None  # the replay, where it went through
+    study: bytes = b""  # its identity; empty where none was proposed
+    requests: dict[bytes, Message] = field(default_factory=dict, repr=False)  # digest of a request -> the request
+    answers: dict[bytes, Answer] = field(default_factory=dict, repr=False)  # digest of a request -> its answer
+    ledger: str = NO_LEDGER  # `HELD`, `NO_LEDGER` or `LEDGER_NOT_PROVEN`
 
     @property
     def verdict(self) -> str:
@@ -145,20 +125,13 @@ class TranscriptVerdict(Verdict):
 
 @dataclass(eq=False)
 class AuditedLedger(Verdict):
-    """What one ledger proves.
+    """What one ledger proves."""
 
-    Attributes:
-        file: for people.
-        curator: name in the run, or the first digits of its key.
-        world: the run and repeat that it belongs to; "" where no run that was given knows its curator.
-        read: what its bytes prove; None where they could not be read.
-        sums: what was spent; empty where it is the beginning of another ledger that was given.
-    """
-
-    file: str
-    curator: str
-    world: str
-    read: LedgerAudit | None = None
+    file: str  # for people
+    curator: str  # name in the run, or the first digits of its key
+    world: str  # the run and repeat that it belongs to; "" where no run that was given knows its curator
+    read: LedgerAudit | None = None  # what its bytes prove; None where they could not be read
+    # what was spent; empty where it is the beginning of another ledger that was given
     sums: list[Sum] = field(default_factory=list)
 
     @property
@@ -196,11 +169,7 @@ class AuditedLedger(Verdict):
 
 @dataclass(eq=False)
 class LedgerVerdict(AuditedLedger):
-    """What a ledger in a run's list proves.
-
-    Attributes:
-        entry: which.
-    """
+    """What a ledger in a run's list proves."""
 
     entry: LedgerEntry = field(kw_only=True)
 
@@ -232,16 +201,11 @@ class LedgerVerdict(AuditedLedger):
 
 @dataclass(eq=False)
 class RunProof(Verdict):
-    """What a whole run folder proves; signatures are complained of first.
-
-    Attributes:
-        folder: which.
-        index: the run's list; None where it could not be read, and then nothing else was looked at.
-        transcripts, ledgers: verdicts on each.
-    """
+    """What a whole run folder proves; signatures are complained of first."""
 
     folder: Path
-    index: Index | None = None
+    index: Index | None = None  # the run's list; None where it could not be read, and then nothing else was looked at
+    # transcripts, ledgers: verdicts on each
     transcripts: list[TranscriptVerdict] = field(default_factory=list, repr=False)
     ledgers: list[LedgerVerdict] = field(default_factory=list)
 
@@ -280,23 +244,15 @@ class RunProof(Verdict):
 
 @dataclass(eq=False)
 class Recomputed(Verdict):
-    """What was recomputed from transcripts, receipts and ledgers alone; all that is given together.
+    """What was recomputed from transcripts, receipts and ledgers alone; all that is given together."""
 
-    Attributes:
-        delta: of each accepted plan; None where no (epsilon, delta) was asked for.
-        runs: folders of runs.
-        alone: ledgers that were given by themselves.
-        transcript_sums: of curators whose ledger is not here, by what transcripts prove.
-        units: by privacy unit, over curators.
-        unread: what could not be read at all.
-    """
-
-    delta: float | None = DELTA
-    runs: list[RunProof] = field(default_factory=list)
-    alone: list[AuditedLedger] = field(default_factory=list)
+    delta: float | None = DELTA  # of each accepted plan; None where no (epsilon, delta) was asked for
+    runs: list[RunProof] = field(default_factory=list)  # folders of runs
+    alone: list[AuditedLedger] = field(default_factory=list)  # ledgers that were given by themselves
+    # of curators whose ledger is not here, by what transcripts prove
     transcript_sums: list[Sum] = field(default_factory=list)
-    units: list[UnitSum] = field(default_factory=list)
-    unread: list[str] = field(default_factory=list)
+    units: list[UnitSum] = field(default_factory=list)  # by privacy unit, over curators
+    unread: list[str] = field(default_factory=list)  # what could not be read at all
 
     @property
     def ledgers(self) -> list[AuditedLedger]:
