@@ -17,7 +17,7 @@ ROUNDING = Fraction(1, 2**64)
 
 @dataclass
 class Spending:
-    """The account of one study. A method raises RemoteProtocolError for a receipt that does not fit: nothing changes."""
+    """The account of one study. A receipt that does not fit raises RemoteProtocolError, and nothing changes."""
 
     claimed: Fraction = Fraction(0)  # what was accepted as the plan's cost
     as_planned: bool = True  # whether that is the plan's own cost
