@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from curator_node.ledger import Account, Caps, Ledger, NotApprovedError, Reservation, StudyAccount, StudyKey
-from curator_node.ledger.store import Held, LedgerStore
+from curator_node.ledger.store import LedgerStore, PendingProposal
 from curator_node.ledger.studies import Decision
 from curator_node.policy import Policy
 from curator_node.records.schema_file import StewardFile
@@ -328,20 +328,20 @@ def is_awaited(ledger: Ledger, identity: bytes, now: int) -> bool:
     word = ledger.account.decisions.get(identity)
     if word is not None and (word.allows(now) or not word.approved):
         return True
-    return any(held.request == identity for held in ledger.store.held(now))
+    return any(held.request == identity for held in ledger.store.pending(now))
 
 
-def undecided(ledger: Books, now: int) -> list[Held]:
+def undecided(ledger: Books, now: int) -> list[PendingProposal]:
     """The proposals that wait for the steward, the first that came in front.
 
     One that was approved waits once more where the approval has ended, or where it was held again since: something
     differed from what the steward had read.
     """
     words = ledger.account.decisions
-    return [held for held in ledger.store.held(now) if not _is_decided(held, words.get(held.request), now)]
+    return [held for held in ledger.store.pending(now) if not _is_decided(held, words.get(held.request), now)]
 
 
-def _is_decided(held: Held, word: Decision | None, now: int) -> bool:
+def _is_decided(held: PendingProposal, word: Decision | None, now: int) -> bool:
     return word is not None and (not word.approved or (word.allows(now) and held.received_at <= word.at))
 
 
@@ -363,7 +363,9 @@ def _hold(proposal: Proposal, ledger: Ledger, policy: Policy) -> bool:
     if word is not None and proposal.identity not in waiting:  # it was approved, and asks again
         ledger.store.release(proposal.identity)
         since = max(now, word.at + 1)
-    return ledger.store.hold(Held(proposal.identity, sender, proposal.data, since, now + policy.approval_seconds), now)
+    return ledger.store.hold(
+        PendingProposal(proposal.identity, sender, proposal.data, since, now + policy.approval_seconds), now
+    )
 
 
 def check_time(message: Message, now: int, policy: Policy) -> None:

@@ -367,7 +367,7 @@ class Curator:
                 return self._stray(data, None, RemoteProtocolError(RefusalCode.UNKNOWN_SENDER))
             if self._ledger.answered(identity):
                 return self._settled(self._ledger.reply(identity))
-            owed = self._ledger.known(identity)
+            owed = self._ledger.took_effect(identity)
             if not owed:
                 check_in_time(message, identity, now, self.policy, self._ledger)
             self._refusals.check(identity)
@@ -414,7 +414,7 @@ class Curator:
         if message.newest_receipt:  # it is of all keys of its learner: this one may have been bound on a lost branch
             self._ledger.enrol(message.sender, caps_of(self.policy, message.sender).name, now)
         self._identities.check(message.newest_receipt, self._ledger, now)
-        if not self._ledger.known(identity):
+        if not self._ledger.took_effect(identity):
             steward, asked = self._dataset.steward, Proposal(data, message, identity, now)
             reserve(asked, self._ledger, self.policy, self._kinds, steward, self.waits)
         study = self._study(message)
@@ -435,7 +435,7 @@ class Curator:
             return self._released(data, message, identity)
         except RemoteProtocolError as error:
             with self._lock:
-                charged = self._ledger.known(identity)
+                charged = self._ledger.took_effect(identity)
             if error.code in RETRIABLE or not charged:
                 raise
             # The steward changed something between charge and answer. Any other final code would deny the charge.
@@ -444,7 +444,7 @@ class Curator:
     def _released(self, data: bytes, message: Query, identity: bytes) -> bytes:
         with self._lock:
             study = self._study(message)
-            if not self._ledger.known(identity):
+            if not self._ledger.took_effect(identity):
                 check_next(message, study)
         body, turn = check_query(message, study, self._kinds, self._dataset.steward, self.policy)
         with self._lock:
@@ -476,7 +476,7 @@ class Curator:
         if self._kinds.cost(turn.planned, bound) != study.costs[turn.query]:
             # The steward changed the unit bound: what was reserved, or already charged, is not the price.
             raise RemoteProtocolError(RefusalCode.TERMS_CHANGED)
-        known = self._ledger.known(identity)
+        known = self._ledger.took_effect(identity)
         if not known:
             check_next(message, study)
         try:
@@ -497,7 +497,7 @@ class Curator:
     def _close(self, data: bytes, message: StudyClose, identity: bytes) -> bytes:
         now = self._clock()
         study = self._study(message)
-        if not self._ledger.known(identity):
+        if not self._ledger.took_effect(identity):
             check_not_ended(study)
             if message.sequence <= study.sequence:
                 raise RemoteProtocolError(RefusalCode.OUT_OF_ORDER, "sequence", "the next sequence of the study")

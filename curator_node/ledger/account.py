@@ -4,15 +4,15 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import cast
 
-from curator_node.ledger.branches import Lost, position_at
-from curator_node.ledger.lost_spending import Trail, known, restored
+from curator_node.ledger.branches import LostPosition, position_at
+from curator_node.ledger.lost_spending import Trail, is_known, lost_spending
 from curator_node.ledger.studies import (
     ZERO,
     Answer,
     Decision,
     KeptState,
+    LostSpending,
     Owed,
-    Restored,
     StudyAccount,
     StudyKey,
     complaint_of_step,
@@ -103,9 +103,9 @@ class Account(Trail):
         """The position of an entry."""
         return position_at(index, self.hashes, self.totals)
 
-    def knows(self, lost: Lost) -> bool:
-        """Whether a lost branch is no news; see `restoring.known`."""
-        return known(self, lost)
+    def knows(self, lost: LostPosition) -> bool:
+        """Whether a lost branch is no news; see `is_known`."""
+        return is_known(self, lost)
 
     def took_effect(self, request: bytes) -> bool:
         """Whether a request was accepted: it is owed a reply, has one, or may have had one on a lost branch."""
@@ -115,9 +115,9 @@ class Account(Trail):
         """Under which keys everything of a study is stored: its requests' digests, and those of its states."""
         return self.kept[key] + [state_key(*place) for place in self.states if place[0] == key]
 
-    def restored(self) -> list[Restored]:
+    def lost_spending(self) -> list[LostSpending]:
         """What each suspect's branch spent and this chain does not show, in order, each beyond those before it."""
-        return restored(self)[0]
+        return lost_spending(self)[0]
 
     def check(self, entry: Entry) -> None:
         """Whether an entry may be the next one; nothing is changed.
@@ -203,7 +203,7 @@ class Account(Trail):
                     return "resumes what was not halted"
                 # Of what an older program halted for, it entered what its own rules said
                 by_rule = all(lost.proven for lost in self.suspects)
-                lost = total_of(item.total for item in self.restored()) if by_rule else ZERO
+                lost = total_of(item.total for item in self.lost_spending()) if by_rule else ZERO
                 return "restores less than was lost" if amount < lost else ""
             case EntryKind.ENROL:
                 return self.complaint_of_name(entry.learner, entry.note)
@@ -330,14 +330,14 @@ class Account(Trail):
     def _halt(self, entry: Entry) -> None:
         self.halted = True
         if entry.suspect is not None:
-            self.suspects.append(Lost.of(entry, entry.suspect))
+            self.suspects.append(LostPosition.of(entry, entry.suspect))
             self.units.halt(entry.index)
             for request in [request for request, owed in self.owed.items() if owed.charged]:
                 self.lost[request] = self.owed.pop(request).index
             self.states = {place: replace(kept, usable=False) for place, kept in self.states.items()}
 
     def _resume(self, entry: Entry, amount: Fraction) -> None:
-        found, self.branches = restored(self)
+        found, self.branches = lost_spending(self)
         for item in found:
             for learner, own in item.by_learner.items():
                 self._spend(learner, own, ZERO)

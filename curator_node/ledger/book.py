@@ -24,7 +24,7 @@ from curator_node.ledger.errors import (
 )
 from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import LedgerStore, MemoryStore
-from curator_node.ledger.studies import ZERO, Owed, Restored, StudyAccount, StudyKey, state_key
+from curator_node.ledger.studies import ZERO, LostSpending, Owed, StudyAccount, StudyKey, state_key
 from protocol.envelopes import SigningKey, digest
 from protocol.errors import ConfigurationError, LocalProtocolError
 from protocol.ledger.entries import (
@@ -93,7 +93,7 @@ class Ledger(Chain):
         cost = sum(wanted.costs, ZERO)
 
         def decide(account: Account) -> Entry | None:
-            if self.known(wanted.request):
+            if self.took_effect(wanted.request):
                 return None
             if wanted.key in account.studies:
                 raise LocalProtocolError("the study is reserved already")
@@ -128,7 +128,7 @@ class Ledger(Chain):
                 note=wanted.purpose,
             )
 
-        while self.append(decide, now) and not self.known(wanted.request):
+        while self.append(decide, now) and not self.took_effect(wanted.request):
             pass  # the key was bound; the reservation comes next
         return self.account.studies[wanted.key]
 
@@ -157,7 +157,7 @@ class Ledger(Chain):
         """
 
         def decide(account: Account) -> Entry | None:
-            if self.known(request):
+            if self.took_effect(request):
                 return None
             found = account.studies[key]
             if account.halted:
@@ -183,7 +183,7 @@ class Ledger(Chain):
         """
 
         def decide(account: Account) -> Entry | None:
-            if self.known(request):
+            if self.took_effect(request):
                 return None
             found = account.studies[key]
             if found.ended or sequence <= found.sequence:
@@ -242,13 +242,13 @@ class Ledger(Chain):
         ours = self.append(decide, now, replies=kept)
         return reply if ours else self.reply(request)
 
-    def known(self, request: bytes) -> bool:
+    def took_effect(self, request: bytes) -> bool:
         """Whether a request has taken effect."""
         return self.account.took_effect(request)
 
     def answered(self, request: bytes) -> bool:
         """Whether a request has taken effect and is owed no reply: it has one, or it is gone."""
-        return self.known(request) and request not in self.account.owed
+        return self.took_effect(request) and request not in self.account.owed
 
     def reply(self, request: bytes) -> bytes:
         """The stored reply to an answered request, as the chain holds its digest.
@@ -375,7 +375,9 @@ class Ledger(Chain):
 
         self.append(decide, now)
 
-    def resume(self, now: int, *, learner: bytes = NOBODY, restored: Fraction = ZERO, note: str = "") -> list[Restored]:
+    def resume(
+        self, now: int, *, learner: bytes = NOBODY, restored: Fraction = ZERO, note: str = ""
+    ) -> list[LostSpending]:
         """The steward's act after a halt: epsilon that the ledger lost is entered as spent.
 
         What the positions prove that it was halted for is entered by itself, see `restoring`. What was charged on a
@@ -387,12 +389,12 @@ class Ledger(Chain):
         Returns:
             What was entered for each suspect; empty where the ledger was not halted.
         """
-        found: list[Restored] = []
+        found: list[LostSpending] = []
 
         def decide(account: Account) -> Entry | None:
             if not account.halted:
                 return None
-            found[:] = account.restored()
+            found[:] = account.lost_spending()
             total = shorten(restored + total_of(item.total for item in found), longest=GRID)
             return self.entry(
                 EntryKind.RESUME, now, learner=learner, amount=amount(total), own=amount(restored), note=note

@@ -27,7 +27,7 @@ MOST_BITS = 800
 
 
 @dataclass(frozen=True)
-class Lost:
+class LostPosition:
     """What is known of a lost branch, from one mark or receipt."""
 
     suspect: Suspect  # its position, and whose receipt shows it
@@ -38,7 +38,7 @@ class Lost:
     proven: bool = True  # whether it must be restored as the rules of today say. Older programs had others
 
     @classmethod
-    def of(cls, entry: Entry, suspect: Suspect) -> "Lost":
+    def of(cls, entry: Entry, suspect: Suspect) -> "LostPosition":
         """What a HALT entry says."""
         if not isinstance(entry, LostEntry):
             return cls(suspect, proven=False)
@@ -54,11 +54,11 @@ class Lost:
         """The newest entry that is known of the branch; None where a mark is missing."""
         return self.suspect.position
 
-    def is_same(self, other: "Lost") -> bool:
+    def is_same(self, other: "LostPosition") -> bool:
         """Whether both are one mark's, or one receipt's."""
         return (self.suspect, self.receipt) == (other.suspect, other.receipt)
 
-    def contradicts(self, other: "Lost") -> bool:
+    def contradicts(self, other: "LostPosition") -> bool:
         """Whether both are receipts of one request, with two answers: then they are of two branches."""
         one, another = self.suspect.request, other.suspect.request
         shown = NO_DIGEST not in (self.receipt, other.receipt)
@@ -68,7 +68,7 @@ class Lost:
         """The keys of each learner of whom it says what was spent; `keys_of` has all keys of the learner with one."""
         return list(dict.fromkeys(keys_of(key) for key in (self.suspect.learner, *self.spent) if key != NOBODY))
 
-    def own(self, keys: Sequence[bytes]) -> Fraction:
+    def spent_by(self, keys: Sequence[bytes]) -> Fraction:
         """What the learner with these keys had spent at the position; 0 where nothing is said of it.
 
         A receipt says what its learner had spent over all keys, so another key's receipt is one of the same learner.
@@ -121,7 +121,7 @@ class Lost:
 
 
 def read_spent(written: Iterable[tuple[bytes, str]]) -> dict[bytes, Fraction]:
-    """Inverse of `Lost.written`."""
+    """Inverse of `LostPosition.written`."""
     return {key: parse_amount(spent) for key, spent in written}
 
 

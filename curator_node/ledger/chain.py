@@ -11,10 +11,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from curator_node.ledger.account import Account
-from curator_node.ledger.branches import Lost, holds, stubs_of
+from curator_node.ledger.branches import LostPosition, holds, stubs_of
 from curator_node.ledger.checks import load
 from curator_node.ledger.errors import HandedOverError
-from curator_node.ledger.marks import Evidence, Mark, Marked
+from curator_node.ledger.marks import Mark, Marked, OpenBranch
 from curator_node.ledger.store import AppendConflictError, LedgerStore, Replies, Row
 from curator_node.ledger.studies import StudyKey
 from protocol.envelopes import SigningKey
@@ -130,7 +130,7 @@ class Chain:
         marked = self._mark.read()
         self._start(terms, now)
         if marked is None:
-            self.halt(now, NO_MARK, lost=Lost(Suspect()))
+            self.halt(now, NO_MARK, lost=LostPosition(Suspect()))
         else:
             self._hold_against(marked, self._mark.log(), now)
         self.settle()
@@ -183,7 +183,7 @@ class Chain:
         elif found != marked.open:
             self._mark.write(replace(marked, open=found))
 
-    def halt(self, now: int, note: str, *, lost: Lost | None = None) -> None:
+    def halt(self, now: int, note: str, *, lost: LostPosition | None = None) -> None:
         """Stop reserving and charging until `resume`.
 
         With `lost`, the ledger may have lost entries. Then charged requests that have no reply in it may have had one,
@@ -264,7 +264,7 @@ class Chain:
                 self.halt(now, f"ledger entry {place}, which was written, is missing: rolled back or edited", lost=lost)
 
 
-def _open_of(account: Account) -> tuple[Evidence, ...]:
+def _open_of(account: Account) -> tuple[OpenBranch, ...]:
     """The lost branches of a chain that its steward has not gone on from."""
     found = (lost for lost in account.suspects if lost.position is not None)
-    return tuple(Evidence(lost.suspect, lost.written, lost.receipt) for lost in found)
+    return tuple(OpenBranch(lost.suspect, lost.written, lost.receipt) for lost in found)

@@ -80,7 +80,7 @@ def read_url(text: str | sa.URL, what: str) -> sa.URL:
     return url
 
 
-def told(url: sa.URL) -> str:
+def shown_url(url: sa.URL) -> str:
     """A URL as it may be shown: without password and options."""
     if url.get_backend_name() == "sqlite":
         return str(url.database).removeprefix("file:")

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import inf
 
-from curator_node.ledger.branches import Lost, holds
-from curator_node.ledger.studies import ZERO, Answer, Learners, Restored, StudyKey
+from curator_node.ledger.branches import LostPosition, holds
+from curator_node.ledger.studies import ZERO, Answer, Learners, LostSpending, StudyKey
 from protocol.messages import NO_DIGEST, NOBODY
 from protocol.rationals import GRID, parse_amount, shorten, total_of
 
@@ -76,10 +76,10 @@ class Units:
 class Branch:
     """A lost branch, as far as it is known."""
 
-    known: list[Lost]  # what is proven to be of it, in order of position
+    positions: list[LostPosition]  # what is proven to be of it, in order of position
     common: int = -1  # index of the newest entry that it is proven to share with the chain; -1 where none is
-    total: Fraction = ZERO  # total, own: what was entered for it, over all learners and by key
-    own: dict[bytes, Fraction] = field(default_factory=dict)
+    total: Fraction = ZERO  # total, by_key: what was entered for it, over all learners and by key
+    by_key: dict[bytes, Fraction] = field(default_factory=dict)
 
 
 @dataclass
@@ -90,18 +90,20 @@ class Trail(Learners):
     totals: list[Fraction] = field(default_factory=list)  # spent over all learners up to every entry
     answers: dict[bytes, Answer] = field(default_factory=dict)  # request digest -> its reply
     units: Units = field(default_factory=Units)  # what is drawn under each charge
-    suspects: list[Lost] = field(default_factory=list)  # why entries may be lost, as far as the steward has not seen it
-    acknowledged: list[Lost] = field(default_factory=list)  # the same, after which the steward resumed
+    suspects: list[LostPosition] = field(
+        default_factory=list
+    )  # why entries may be lost, as far as the steward has not seen it
+    acknowledged: list[LostPosition] = field(default_factory=list)  # the same, after which the steward resumed
     branches: list[Branch] = field(default_factory=list)  # the same, by branch, with what was entered for each
 
 
-def restored(trail: Trail) -> tuple[list[Restored], list[Branch]]:
+def lost_spending(trail: Trail) -> tuple[list[LostSpending], list[Branch]]:
     """What each suspect's branch spent and this chain does not show, each beyond those before it; and all branches."""
-    branches = [replace(each, known=list(each.known), own=dict(each.own)) for each in trail.branches]
+    branches = [replace(each, positions=list(each.positions), by_key=dict(each.by_key)) for each in trail.branches]
     return [_enter(trail, lost, branches) for lost in sorted(trail.suspects, key=_place)], branches
 
 
-def known(trail: Trail, lost: Lost) -> bool:
+def is_known(trail: Trail, lost: LostPosition) -> bool:
     """Whether a lost branch is no news.
 
     It is none where the chain holds what a mark names; where the same mark or receipt was entered; and where a mark
@@ -118,60 +120,60 @@ def known(trail: Trail, lost: Lost) -> bool:
     marks = (each for each in trail.acknowledged if each.suspect.learner == NOBODY)
     seen = [each for each in marks if each.holds(lost.position)]
     learners = lost.learners(trail.keys_of) if seen else []
-    return bool(seen) and all(lost.own(keys) <= max(each.own(keys) for each in seen) for keys in learners)
+    return bool(seen) and all(lost.spent_by(keys) <= max(each.spent_by(keys) for each in seen) for keys in learners)
 
 
-def _enter(trail: Trail, lost: Lost, branches: list[Branch]) -> Restored:
+def _enter(trail: Trail, lost: LostPosition, branches: list[Branch]) -> LostSpending:
     """What a suspect proves beyond what was entered for its branch; it is put among the branches."""
     if lost.position is None:
-        return Restored(lost.suspect, ZERO, {})
+        return LostSpending(lost.suspect, ZERO, {})
     branch = next((each for each in branches if _is_of(trail, lost, each)), None)
     new = branch is None
     if branch is None:
         branch = Branch([])
         branches.append(branch)
-    branch.known = sorted([*branch.known, lost], key=_place)
+    branch.positions = sorted([*branch.positions, lost], key=_place)
     common = branch.common = max(branch.common, _common(trail, lost))
     again: dict[bytes, Fraction] = {}
     for unit in trail.units.running_at(common):
         again[unit.study.learner] = again.get(unit.study.learner, ZERO) + unit.amount
     running = total_of(again.values())
-    total = max(parse_amount(each.position.total) for each in branch.known if each.position)
+    total = max(parse_amount(each.position.total) for each in branch.positions if each.position)
     beyond = max(ZERO, total - (trail.totals[common] if common >= 0 else ZERO)) + running - branch.total
     shares = {}
     for keys in dict.fromkeys([*lost.learners(trail.keys_of), *map(trail.keys_of, again)]):
-        own = max(each.own(keys) for each in branch.known) - trail.spent_at(keys[0], common)
-        ran, before = (total_of(each.get(key, ZERO) for key in keys) for each in (again, branch.own))
+        own = max(each.spent_by(keys) for each in branch.positions) - trail.spent_at(keys[0], common)
+        ran, before = (total_of(each.get(key, ZERO) for key in keys) for each in (again, branch.by_key))
         shares[keys[0]] = _up(max(ZERO, max(ZERO, own) + ran - before))
-        branch.own[keys[0]] = branch.own.get(keys[0], ZERO) + shares[keys[0]]
+        branch.by_key[keys[0]] = branch.by_key.get(keys[0], ZERO) + shares[keys[0]]
     entered = _up(max(ZERO, beyond))
     branch.total += entered
-    return Restored(lost.suspect, entered, shares, _up(running) if new else ZERO)
+    return LostSpending(lost.suspect, entered, shares, _up(running) if new else ZERO)
 
 
-def _is_of(trail: Trail, lost: Lost, branch: Branch) -> bool:
+def _is_of(trail: Trail, lost: LostPosition, branch: Branch) -> bool:
     """Whether a proof puts this on a branch: it goes on from the newest that is known of it, or lies before that.
 
     It does not where the chain has another answer to its request than the receipt, and shares that with the branch.
     """
-    newest, position = branch.known[-1], lost.position
-    if position is None or newest.position is None or any(lost.contradicts(each) for each in branch.known):
+    newest, position = branch.positions[-1], lost.position
+    if position is None or newest.position is None or any(lost.contradicts(each) for each in branch.positions):
         return False
     here = _common(trail, lost)
     common = max(branch.common, here)
-    if any(_answered(trail, each) <= common for each in (*branch.known, lost)):
+    if any(_answered(trail, each) <= common for each in (*branch.positions, lost)):
         return False
     before = holds(position, trail.hashes) and position.index <= branch.common
     after = holds(newest.position, trail.hashes) and newest.position.index <= here
-    return before or after or lost.holds(newest.position) or any(each.holds(position) for each in branch.known)
+    return before or after or lost.holds(newest.position) or any(each.holds(position) for each in branch.positions)
 
 
-def _common(trail: Trail, lost: Lost) -> int:
+def _common(trail: Trail, lost: LostPosition) -> int:
     found = lost.last_common(trail.hashes)
     return -1 if found is None else found
 
 
-def _answered(trail: Trail, lost: Lost) -> float:
+def _answered(trail: Trail, lost: LostPosition) -> float:
     """Index of the chain's own answer to a receipt's request, where it holds the request's entry; else infinity."""
     answer = trail.answers.get(lost.suspect.request) if lost.receipt != NO_DIGEST else None
     here = answer is not None and lost.position is not None and holds(lost.position, trail.hashes)
@@ -183,5 +185,5 @@ def _up(amount: Fraction) -> Fraction:
     return shorten(amount, longest=GRID)
 
 
-def _place(lost: Lost) -> int:
+def _place(lost: LostPosition) -> int:
     return lost.position.index if lost.position else -1

@@ -18,7 +18,7 @@ from typing import Protocol
 
 import msgspec
 
-from curator_node.ledger.branches import POSITION_BYTES, Lost, read_spent, stubs_of, unpack
+from curator_node.ledger.branches import POSITION_BYTES, LostPosition, read_spent, stubs_of, unpack
 from protocol.codec import decode, encode
 from protocol.envelopes import digest
 from protocol.errors import ConfigurationError, RemoteProtocolError
@@ -40,7 +40,7 @@ Spent = tuple[tuple[Key, Amount], ...]
 """By key, what each learner has spent."""
 
 
-class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class OpenBranch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A lost branch that the steward has not gone on from; the fields are those of `LostEntry`."""
 
     suspect: Suspect
@@ -48,9 +48,9 @@ class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     receipt: Digest = NO_DIGEST
 
     @property
-    def lost(self) -> Lost:
+    def lost(self) -> LostPosition:
         """What is known of it."""
-        return Lost(self.suspect, b"", read_spent(self.spent), self.receipt)
+        return LostPosition(self.suspect, b"", read_spent(self.spent), self.receipt)
 
 
 class Marked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,16 +58,16 @@ class Marked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     position: Position  # of the newest entry
     spent: Spent = ()  # what each learner had spent there; empty where it is not known, or too long
-    open: tuple[Evidence, ...] = ()  # lost branches that the steward has not gone on from
+    open: tuple[OpenBranch, ...] = ()  # lost branches that the steward has not gone on from
     logged: Digest = NO_DIGEST  # chain of hashes over the log, up to the position; zero where there is none
 
-    def branches(self, log: bytes, hashes: Sequence[bytes]) -> tuple[Lost, ...]:
+    def branches(self, log: bytes, hashes: Sequence[bytes]) -> tuple[LostPosition, ...]:
         """What a ledger has lost that lacks what the mark names.
 
         `log`: stubs of all entries up to the position; empty where they are not known; `hashes`: of the ledger's
         entries, by index.
         """
-        own = Lost(Suspect(self.position), _from_fork(log, hashes), read_spent(self.spent))
+        own = LostPosition(Suspect(self.position), _from_fork(log, hashes), read_spent(self.spent))
         return own, *(each.lost for each in self.open)
 
 

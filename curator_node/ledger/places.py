@@ -10,7 +10,7 @@ from typing import Any
 from curator_node.ledger.book import Ledger
 from curator_node.ledger.chain import create_ledger
 from curator_node.ledger.checks import Evidence, StoredLedger
-from curator_node.ledger.engines import read_url, require_sqlite, told
+from curator_node.ledger.engines import read_url, require_sqlite, shown_url
 from curator_node.ledger.exports import is_export, read_export
 from curator_node.ledger.marks import FileMark
 from curator_node.ledger.store import DatabaseStore, LedgerUnavailableError, read_only_url, sqlite_url
@@ -36,9 +36,9 @@ def ledger_place(text: str) -> Place:
     return text
 
 
-def told_place(where: Place) -> str:
+def place_text(where: Place) -> str:
     """For people: a path, or a URL without its password and options."""
-    return str(where) if isinstance(where, Path) else told(read_url(where, "the ledger's place"))
+    return str(where) if isinstance(where, Path) else shown_url(read_url(where, "the ledger's place"))
 
 
 @contextmanager
@@ -55,7 +55,7 @@ def read_store(where: Place) -> Iterator[DatabaseStore]:
     try:
         store = DatabaseStore(where, read_only=True)
     except ConfigurationError as error:
-        raise ConfigurationError(f"{told_place(where)}: {error}") from None
+        raise ConfigurationError(f"{place_text(where)}: {error}") from None
     try:
         with store.snapshot():
             yield store

@@ -51,7 +51,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Held:
+class PendingProposal:
     """A proposal that waits for its steward's word."""
 
     request: bytes
@@ -94,10 +94,10 @@ class LedgerStore(Protocol):
     def refusals(self, learner: bytes, now: int) -> int:
         """How many refusals of a learner's requests are remembered that have not expired."""
 
-    def hold(self, proposal: Held, now: int) -> bool:
+    def hold(self, proposal: PendingProposal, now: int) -> bool:
         """Durably keep a proposal; False where it is kept already. Those that have expired are dropped."""
 
-    def held(self, now: int) -> list[Held]:
+    def pending(self, now: int) -> list[PendingProposal]:
         """The proposals kept that have not expired, the first that came in front."""
 
     def release(self, request: bytes) -> None:
@@ -114,7 +114,7 @@ class MemoryStore:
         self._rows: list[Row] = []
         self._replies: dict[bytes, bytes] = {}
         self._refusals: dict[bytes, tuple[bytes, bytes, int]] = {}
-        self._held: dict[bytes, Held] = {}
+        self._proposals: dict[bytes, PendingProposal] = {}
 
     def rows(self, start: int) -> list[Row]:
         """See `LedgerStore`."""
@@ -150,18 +150,18 @@ class MemoryStore:
         """See `LedgerStore`."""
         return sum(kept[0] == learner and kept[2] > now for kept in self._refusals.values())
 
-    def hold(self, proposal: Held, now: int) -> bool:
+    def hold(self, proposal: PendingProposal, now: int) -> bool:
         """See `LedgerStore`."""
-        self._held = {key: kept for key, kept in self._held.items() if kept.expires_at > now}
-        return self._held.setdefault(proposal.request, proposal) is proposal
+        self._proposals = {key: kept for key, kept in self._proposals.items() if kept.expires_at > now}
+        return self._proposals.setdefault(proposal.request, proposal) is proposal
 
-    def held(self, now: int) -> list[Held]:
+    def pending(self, now: int) -> list[PendingProposal]:
         """See `LedgerStore`."""
-        return sorted((kept for kept in self._held.values() if kept.expires_at > now), key=_arrival)
+        return sorted((kept for kept in self._proposals.values() if kept.expires_at > now), key=_arrival)
 
     def release(self, request: bytes) -> None:
         """See `LedgerStore`."""
-        self._held.pop(request, None)
+        self._proposals.pop(request, None)
 
     def close(self) -> None:
         """See `LedgerStore`."""
@@ -291,7 +291,7 @@ class DatabaseStore:
         with self._translate(), self._connected() as connection:
             return int(connection.execute(_HOW_MANY, {"learner": learner, "now": now}).scalar_one())
 
-    def hold(self, proposal: Held, now: int) -> bool:
+    def hold(self, proposal: PendingProposal, now: int) -> bool:
         """See `LedgerStore`."""
         try:
             with self._translate(), self._engine.begin() as connection:
@@ -301,11 +301,13 @@ class DatabaseStore:
             return False
         return True
 
-    def held(self, now: int) -> list[Held]:
+    def pending(self, now: int) -> list[PendingProposal]:
         """See `LedgerStore`."""
         with self._translate(), self._connected() as connection:
             rows = connection.execute(_WAITING, {"now": now}).all()
-        found = [Held(_bytes(row[0]), _bytes(row[1]), _bytes(row[2]), int(row[3]), int(row[4])) for row in rows]
+        found = [
+            PendingProposal(_bytes(row[0]), _bytes(row[1]), _bytes(row[2]), int(row[3]), int(row[4])) for row in rows
+        ]
         return sorted(found, key=_arrival)
 
     def release(self, request: bytes) -> None:
@@ -437,7 +439,7 @@ def _row(found: Any) -> Row:
     return Row(found[0], _bytes(found[1]), _bytes(found[2]))
 
 
-def _arrival(proposal: Held) -> tuple[int, bytes]:
+def _arrival(proposal: PendingProposal) -> tuple[int, bytes]:
     return proposal.received_at, proposal.request
 
 

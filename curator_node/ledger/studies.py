@@ -148,7 +148,7 @@ def state_key(study: StudyKey, kind: str) -> bytes:
 
 
 @dataclass(frozen=True)
-class Restored:
+class LostSpending:
     """What a lost branch spent and its ledger does not show."""
 
     suspect: Suspect  # of the branch

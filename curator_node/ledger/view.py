@@ -14,9 +14,9 @@ from curator_node.ledger.chain import UNFINISHED
 from curator_node.ledger.checks import Finding, check_evidence, load
 from curator_node.ledger.engines import require_sqlite
 from curator_node.ledger.marks import Marked, MemoryMark, read_mark
-from curator_node.ledger.places import Place, create_ledger_file, mark_path, read_evidence, read_store, told_place
+from curator_node.ledger.places import Place, create_ledger_file, mark_path, place_text, read_evidence, read_store
 from curator_node.ledger.store import DatabaseStore, LedgerStore, sqlite_url
-from curator_node.ledger.studies import Restored, StudyKey
+from curator_node.ledger.studies import LostSpending, StudyKey
 from curator_node.policy import Policy, read_policy
 from curator_node.steward.enrolment import LEARNERS, POLICY, read_policy_of
 from expril.files import read_text_file, write_new
@@ -88,7 +88,7 @@ class LedgerView:
             ],
         }
 
-    def told(self, entry: Entry) -> str:
+    def note_of(self, entry: Entry) -> str:
         """An entry's note, in words; that of a charge is its query kind's."""
         study = self.account.studies.get(StudyKey(entry.learner, entry.study))
         if entry.kind is not EntryKind.CHARGE or not entry.note or study is None:
@@ -172,7 +172,7 @@ def resume(where: Place, key: SigningKey, *, note: str, learner: str, restored: 
     with closing(_open(where)) as store:
         ledger = Ledger(store, key=key, mark=MemoryMark())  # the serving process moves its own mark
         if not ledger.account.halted:
-            raise ConfigurationError(f"{told_place(where)} is not halted")
+            raise ConfigurationError(f"{place_text(where)} is not halted")
         owner = public_key(learner, "--learner") if learner else NOBODY
         found = ledger.resume(int(time.time()), learner=owner, restored=amount, note=note)
     lines = [_restored(item) for item in found]
@@ -192,7 +192,7 @@ def public_key(text: str, what: str) -> bytes:
     return key
 
 
-def _restored(item: Restored) -> str:
+def _restored(item: LostSpending) -> str:
     suspect = item.suspect
     if suspect.position is None:
         return "a mark was missing: what was lost with it, if anything, is not known"
@@ -257,9 +257,9 @@ def write_checkpoint(
     known = None if path is None else read_mark(path, (first or key).derive("ledger mark"))
     with read_store(where) as store:
         account = load(store)
-        _check(account, key, told_place(where))
+        _check(account, key, place_text(where))
         if path is not None:
-            _hold_against(account, known, path, told_place(where))
+            _hold_against(account, known, path, place_text(where))
         tree = Tree(account.hashes)
         old = _older(since, tree, account)
         rows = [_row(store, start - 1) for start, _ in account.curators[1:]]

@@ -20,7 +20,7 @@ import msgspec
 import polars as pl
 import sqlalchemy as sa
 
-from curator_node.ledger.engines import open_engine, read_url, reason_of, told
+from curator_node.ledger.engines import open_engine, read_url, reason_of, shown_url
 from expril.files import read_text_file
 from protocol.errors import ConfigurationError
 from protocol.record_frames import column_texts
@@ -83,7 +83,7 @@ def read_database(path: Path) -> pl.DataFrame:
             frame = _fetch(connection, query, source.fetch_rows, path)
     except (sa.exc.SQLAlchemyError, sqlite3.Error, UnicodeDecodeError, ValueError) as error:
         raise ConfigurationError(
-            f"{path}: the records cannot be read from {told(url)} ({_reason(error)}); nothing was changed there"
+            f"{path}: the records cannot be read from {shown_url(url)} ({_reason(error)}); nothing was changed there"
         ) from None
     finally:
         engine.dispose()

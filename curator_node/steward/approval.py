@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from curator_node.admission import undecided
 from curator_node.ledger import Account, Ledger, StudyKey
-from curator_node.ledger.store import Held
+from curator_node.ledger.store import PendingProposal
 from curator_node.policy import EnrolledLearner, Policy
 from curator_node.records.schema_file import StewardFile
 from curator_node.steward.exposure import exposure, rows
@@ -153,7 +153,7 @@ class Waiting:
         name: the enrolled learner's; "" where its key is in the policy no more.
     """
 
-    held: Held
+    held: PendingProposal
     message: StudyProposal
     name: str
 
@@ -277,7 +277,7 @@ def as_object(
     }
 
 
-def _read(held: Held, policy: Policy) -> Waiting:
+def _read(held: PendingProposal, policy: Policy) -> Waiting:
     """Checked anew: what the steward reads must be what is accepted, whoever can write to the database."""
     try:
         envelope, message = open_envelope(held.envelope, types=("study_proposal",))

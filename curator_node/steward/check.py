@@ -29,7 +29,7 @@ from curator_node.identities import Keys
 from curator_node.kinds import ANSWERERS
 from curator_node.ledger.checks import check as check_ledger
 from curator_node.ledger.marks import read_mark
-from curator_node.ledger.places import mark_path, read_store, told_place
+from curator_node.ledger.places import mark_path, place_text, read_store
 from curator_node.policy import Policy, doubts_about
 from curator_node.records.dataset import unit_names
 from curator_node.records.files import read_records
@@ -327,7 +327,7 @@ def _ledger(
     where = url or folder / LEDGER
     with read_store(where) as store:
         checked = check_ledger(store)
-    account, name = checked.account, told_place(where)
+    account, name = checked.account, place_text(where)
     check_keys_of(account, keys)
     for finding in checked.findings:
         found.say("stop", "ledger", f"{name}: {finding.text}")

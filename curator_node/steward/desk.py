@@ -22,7 +22,7 @@ from curator_node.ledger.chain import marked_at_end
 from curator_node.ledger.checks import check_evidence, load
 from curator_node.ledger.exports import export_ledger
 from curator_node.ledger.marks import MemoryMark, read_mark
-from curator_node.ledger.places import NEVER_ANEW, Place, ledger_place, open_mark, read_evidence, read_store, told_place
+from curator_node.ledger.places import NEVER_ANEW, Place, ledger_place, open_mark, place_text, read_evidence, read_store
 from curator_node.ledger.sealing import Sealer
 from curator_node.ledger.store import DatabaseStore, LedgerStore, sqlite_url
 from curator_node.policy import Policy
@@ -120,14 +120,14 @@ def join(where: Place, key: SigningKey, mark: Path, *, beside: Path | None, firs
     """
     account, entries = _in_order(where, key)
     if account.halted:
-        raise ConfigurationError(f"{told_place(where)} is halted; see what was lost, then: expril ledger resume")
+        raise ConfigurationError(f"{place_text(where)} is halted; see what was lost, then: expril ledger resume")
     if beside is not None:
         known = read_mark(beside, (first or key).derive("ledger mark"))
         if known is None:
             raise ConfigurationError(f"{beside} is no mark under this key, or damaged; it proves nothing")
         if not all(account.knows(lost) for lost in known.branches(b"", account.hashes)):
             raise ConfigurationError(
-                f"{told_place(where)} lacks entry {known.position.index}, which {beside} names: it was rolled back; "
+                f"{place_text(where)} lacks entry {known.position.index}, which {beside} names: it was rolled back; "
                 "restore the newest copy, or let the process of that mark start, halt, and resume it"
             )
     with new_file(mark, rule=NEVER_ANEW) as draft:
@@ -155,9 +155,9 @@ def _in_order(where: Place, key: SigningKey) -> tuple[Account, tuple[Entry, ...]
     with read_evidence(where) as ledger:
         checked = check_evidence(ledger)
     if checked.account.curator != key.public:
-        raise ConfigurationError(f"{told_place(where)} belongs to another curator's key")
+        raise ConfigurationError(f"{place_text(where)} belongs to another curator's key")
     if checked.findings:
-        raise ConfigurationError(f"{told_place(where)} is not in order; see: expril ledger verify")
+        raise ConfigurationError(f"{place_text(where)} is not in order; see: expril ledger verify")
     return checked.account, checked.entries
 
 

@@ -93,7 +93,7 @@ class Ward:
     def accept(self, learner):
         ledger = ledger_over(self.store)
         found = waiting(ledger, self.rules, self.clock())
-        for held in self.store.held(self.clock()):
+        for held in self.store.pending(self.clock()):
             study = StudyKey(learner.session.key.public, learner.session.study)
             until = self.clock() + 99
             (cost,) = (each.cost(QUERY_KINDS, steward_file()) for each in found if each.held == held)

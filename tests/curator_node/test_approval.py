@@ -22,7 +22,7 @@ from curator_fakes import (
 from curator_node import admission
 from curator_node.curator import Curator
 from curator_node.ledger.checks import check, load
-from curator_node.ledger.store import DatabaseStore, Held, MemoryStore, sqlite_url
+from curator_node.ledger.store import DatabaseStore, MemoryStore, PendingProposal, sqlite_url
 from curator_node.policy import EnrolledKey, EnrolledLearner
 from curator_node.steward.approval import find, summary, waiting
 from protocol.errors import ConfigurationError
@@ -73,10 +73,10 @@ def test_a_held_proposal_changes_no_budget_and_is_accepted_by_the_same_bytes(sto
     for _ in range(3):
         assert learner.ask().code == RefusalCode.AWAITING_APPROVAL
     assert store.rows(0) == before
-    assert len(store.held(clock())) == 1
+    assert len(store.pending(clock())) == 1
     decide(store, clock)
     assert isinstance(learner.ask(), StudyAccepted)
-    assert store.held(clock()) == []
+    assert store.pending(clock()) == []
     assert isinstance(learner.query(), Release)
     kinds = [entry.kind for entry in check(store).entries]
     assert kinds == ["open", "start", "approve", "enrol", "reserve", "answered", "charge", "answered"]
@@ -117,7 +117,7 @@ def test_one_that_came_too_late_is_never_held(store):
     learner = Learner(curator, clock=clock)
     learner.session.propose(plan_of(30), "late", clock() - 700)
     assert learner.ask().code == RefusalCode.EXPIRED
-    assert store.held(clock()) == []
+    assert store.pending(clock()) == []
 
 
 def test_a_declined_proposal_is_refused_for_good_and_another_may_come(store):
@@ -153,7 +153,7 @@ def test_what_would_not_be_accepted_is_not_held(store):
     curator = open_curator(store, rules=RULES, clock=clock)
     assert Learner(curator, clock=clock).propose(plan_of("1/2")).code == RefusalCode.OVER_BUDGET
     assert Learner(curator, clock=clock, study=b"2").propose(plan_of(10**6)).code == RefusalCode.BELOW_LEAST_COST
-    assert store.held(clock()) == []
+    assert store.pending(clock()) == []
 
 
 def test_what_waits_is_bounded_in_number_over_all_keys_and_in_bytes(store, monkeypatch):
@@ -286,7 +286,7 @@ def test_what_waits_once_more_is_held_anew_where_it_was_held_no_longer(store):
     clock.advance(900)
     decide(store, clock)
     clock.advance(500)
-    assert store.held(clock()) == []
+    assert store.pending(clock()) == []
     ledger_over(store).serve_data("0" * 32, clock())
     assert learner.ask().code == RefusalCode.AWAITING_APPROVAL
     assert [each.message.study for each in waiting(ledger_over(store), RULES, clock())] == [b"ann".ljust(16, b"-")]
@@ -341,11 +341,11 @@ def test_the_steward_never_reads_another_proposal_than_the_one_that_is_accepted(
     curator = open_curator(store, rules=RULES, clock=clock)
     dear = held(curator, clock, plan=plan_of("3/2"))
     held(curator, clock, study=b"cheap", plan=plan_of(300))
-    costly, cheap = store.held(clock())
+    costly, cheap = store.pending(clock())
     if costly.envelope != dear.session.pending:
         costly, cheap = cheap, costly
     for forged in (cheap.envelope, b"junk", cheap.envelope[:-1]):
-        store._held[costly.request] = Held(costly.request, costly.learner, forged, NOW, NOW + 9)
+        store._held[costly.request] = PendingProposal(costly.request, costly.learner, forged, NOW, NOW + 9)
         with pytest.raises(ConfigurationError, match="database was changed"):
             waiting(ledger_over(store), RULES, clock())
 

@@ -211,7 +211,7 @@ def test_how_many_wait_is_what_nobody_has_decided_on_and_is_not_too_old(store):
     for study in (b"1", b"2"):
         propose(curator, clock, study)
     assert site.waiting() == 2
-    ledger, first = ledger_over(store), store.held(clock())[0]
+    ledger, first = ledger_over(store), store.pending(clock())[0]
     study = StudyKey(first.learner, b"1".ljust(16, b"-"))
     ledger.decide_on(study, first.request, clock(), approve=False, cost=Fraction(1), until=0)
     assert site.waiting() == 1

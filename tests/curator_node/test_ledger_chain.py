@@ -30,7 +30,7 @@ from test_ledger import (
 
 from curator_fakes import key
 from curator_node.ledger import Account, Ledger, create_ledger
-from curator_node.ledger.branches import POSITION_BYTES, Lost, pack, position_at, stubs_of, unpack
+from curator_node.ledger.branches import POSITION_BYTES, LostPosition, pack, position_at, stubs_of, unpack
 from curator_node.ledger.chain import marked_at_end
 from curator_node.ledger.checks import check, load
 from curator_node.ledger.marks import FIRST_SLOT, SLOT, Marked, MemoryMark
@@ -467,7 +467,7 @@ def halted_for(store, *found):
 
 def receipt_of(position, spent="0", learner=LEARNERS[0]):
     """What a learner's receipt shows, of a request of its own."""
-    return Lost(Suspect(position, learner, str(spent), position.head), receipt=digest(position.head))
+    return LostPosition(Suspect(position, learner, str(spent), position.head), receipt=digest(position.head))
 
 
 def mark_of(account, *, log=True):

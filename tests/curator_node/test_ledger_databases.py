@@ -16,7 +16,7 @@ from curator_node.key_files import read_key
 from curator_node.ledger.checks import check
 from curator_node.ledger.engines import reason_of
 from curator_node.ledger.exports import export_ledger
-from curator_node.ledger.places import create_ledger_file, ledger_place, open_ledger_file, read_store, told_place
+from curator_node.ledger.places import create_ledger_file, ledger_place, open_ledger_file, place_text, read_store
 from curator_node.ledger.store import AppendConflictError, DatabaseStore, LedgerUnavailableError, Row, backup
 from curator_node.ledger.tables import ENTRIES
 from curator_node.ledger.view import write_checkpoint
@@ -237,7 +237,7 @@ def test_what_a_failed_database_says_is_told_in_our_own_words(tmp_path, postgres
     with pytest.raises(ConfigurationError, match="no URL of a database") as caught:
         DatabaseStore("nosuch://user:hunter2@host/name")
     assert "hunter2" not in str(caught.value)
-    assert told_place(postgres.url(name) + "&password=hunter2") == f"postgresql+psycopg://expril@/{name}"
+    assert place_text(postgres.url(name) + "&password=hunter2") == f"postgresql+psycopg://expril@/{name}"
     assert reason_of(ValueError("a value")) == "ValueError"
     assert ledger_place(f"sqlite:///{tmp_path / 'a'}") == tmp_path / "a"
 

@@ -235,7 +235,7 @@ def test_an_approved_proposal_that_was_refused_for_good_is_accepted_from_nobody(
     assert isinstance(dear[0].ask(), StudyAccepted)
     sent = dear[1].session.pending
     assert dear[1].ask().code == RefusalCode.OVER_BUDGET
-    assert curator._ledger.store.held(clock()) == []
+    assert curator._ledger.store.pending(clock()) == []
     dear[0].close()
     for _ in range(3):
         clock.advance(5000)
@@ -413,7 +413,7 @@ class World:
         self.again()
 
     def decide(self, approve):
-        if self.store.held(self.clock()) and waiting(self.curator._ledger, self.rules, self.clock()):
+        if self.store.pending(self.clock()) and waiting(self.curator._ledger, self.rules, self.clock()):
             word(self.curator._ledger, self.rules, self.clock, approve=approve)
             self.again()
 
@@ -440,7 +440,7 @@ class World:
     def left(self):
         """What the learners have used up."""
         account, store, now = self.account(), self.store, self.clock()
-        held = [(each.learner, open_envelope(each.envelope)[1].study) for each in store.held(now)]
+        held = [(each.learner, open_envelope(each.envelope)[1].study) for each in store.pending(now)]
         return (
             {place: (study.state, study.spent, study.sequence) for place, study in account.studies.items()},
             account.total_spent,

@@ -21,7 +21,7 @@ from curator_node.ledger import HaltedError, Reservation, StudyKey
 from curator_node.ledger.book import hand_over
 from curator_node.ledger.branches import pack, position_at, stubs_of
 from curator_node.ledger.checks import load
-from curator_node.ledger.marks import FIRST_SLOT, SLOT, Evidence, FileMark, Marked, read_mark
+from curator_node.ledger.marks import FIRST_SLOT, SLOT, FileMark, Marked, OpenBranch, read_mark
 from curator_node.ledger.places import create_ledger_file, open_ledger_file
 from curator_node.ledger.store import DatabaseStore, LedgerUnavailableError, MemoryStore, backup, sqlite_url
 from protocol.envelopes import digest
@@ -241,7 +241,7 @@ def marked(index, learners=0, lost=0):
     long = Fraction(10**300 + 7, 10**300 + 1)
     spent = tuple((digest(b"learner %d" % number), amount(long)) for number in range(learners))
     positions = [position_at(at, HASHES, [Fraction(0)] * 60) for at in range(60)]
-    return Marked(positions[index], spent, tuple(Evidence(Suspect(positions[at]), spent) for at in range(lost)))
+    return Marked(positions[index], spent, tuple(OpenBranch(Suspect(positions[at]), spent) for at in range(lost)))
 
 
 def reopened(path):

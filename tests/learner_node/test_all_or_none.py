@@ -74,7 +74,7 @@ def poor(curator):
 def decide(curator, *, approve=True):
     """Its steward's word about all that waits."""
     ledger, now = curator._ledger, curator._clock()
-    for held in ledger.store.held(now):
+    for held in ledger.store.pending(now):
         study = StudyKey(held.learner, open_envelope(held.envelope)[1].study)
         ledger.decide_on(study, held.request, now, approve=approve, cost=COST, until=now + 10 * DAY)
 

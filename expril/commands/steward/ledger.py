@@ -43,11 +43,11 @@ def ledger_create(
     with plain_errors():
         from curator_node.key_files import read_key
         from curator_node.ledger import view as ledger_view
-        from curator_node.ledger.places import ledger_place, told_place
+        from curator_node.ledger.places import ledger_place, place_text
 
         where = ledger_place(ledger)
         ledger_view.create(where, read_key(key), mark=mark, note=note)
-        sys.stdout.write(f"{told_place(where)}\n")
+        sys.stdout.write(f"{place_text(where)}\n")
 
 
 @ledger_app.command("show")
@@ -61,12 +61,12 @@ def ledger_show(
     """Check a ledger; show what each learner reserved, spent and has left, and every entry. Exit 1: not in order."""
     with plain_errors():
         from curator_node.ledger import view as ledger_view
-        from curator_node.ledger.places import ledger_place, told_place
+        from curator_node.ledger.places import ledger_place, place_text
 
         wrong = []
         for where in map(ledger_place, ledgers):
             view = ledger_view.read(where, policy)
-            wrong += [(told_place(where), finding.text) for finding in view.findings]
+            wrong += [(place_text(where), finding.text) for finding in view.findings]
             if json_:
                 print_json(view.as_object())
                 continue
@@ -87,13 +87,13 @@ def ledger_verify(
     """Check every entry's place, content and signature, and every stored reply. Exit 1: not in order."""
     with plain_errors():
         from curator_node.ledger import view as ledger_view
-        from curator_node.ledger.places import ledger_place, told_place
+        from curator_node.ledger.places import ledger_place, place_text
         from curator_node.steward.desk import read_receipt
 
         pinned = ledger_view.public_key(curator, "--curator") if curator else None
         wrong = []
         for where in map(ledger_place, ledgers):
-            view, name = ledger_view.read(where, curator=pinned), told_place(where)
+            view, name = ledger_view.read(where, curator=pinned), place_text(where)
             wrong += [(name, finding.text) for finding in view.findings]
             for path in receipt or ():
                 if read_receipt(path, view.account).ledger_head not in view.account.hashes:
@@ -116,14 +116,14 @@ def ledger_backup(
 ) -> None:
     """Copy a ledger, its write-ahead log included. Never copy the file alone while a curator serves."""
     with plain_errors():
-        from curator_node.ledger.places import ledger_place, told_place
+        from curator_node.ledger.places import ledger_place, place_text
         from curator_node.ledger.store import backup
         from protocol.errors import ConfigurationError
 
         where = ledger_place(ledger)
         if not isinstance(where, Path):
             raise ConfigurationError(
-                f"{told_place(where)} is no file; PostgreSQL's own program copies it while curators serve: "
+                f"{place_text(where)} is no file; PostgreSQL's own program copies it while curators serve: "
                 f"pg_dump --format=custom --file={copy} and the database's name"
             )
         backup(where, copy)
@@ -227,7 +227,7 @@ def ledger_mark(
 def ledger_upgrade(ledger: OneLedger) -> None:
     """Bring a ledger's tables to this program's version; of a SQLite file a copy is kept."""
     with plain_errors():
-        from curator_node.ledger.places import ledger_place, told_place
+        from curator_node.ledger.places import ledger_place, place_text
         from curator_node.ledger.tables import VERSIONS
         from curator_node.ledger.upgrades import upgrade
 
@@ -235,7 +235,7 @@ def ledger_upgrade(ledger: OneLedger) -> None:
         version, copy = upgrade(where)
         how = "had it already" if version == VERSIONS[-1] and copy is None else f"had version {version}"
         copy_note = f"; {copy} is as it was" if copy else ""
-        sys.stdout.write(f"{told_place(where)} has tables of version {VERSIONS[-1]}, and {how}{copy_note}\n")
+        sys.stdout.write(f"{place_text(where)} has tables of version {VERSIONS[-1]}, and {how}{copy_note}\n")
 
 
 @ledger_app.command("checkpoint")
@@ -335,7 +335,7 @@ def _entries(view: "LedgerView") -> Written:
         who = "" if entry.learner == NOBODY else view.name_of(entry.learner) or entry.learner.hex()[:8]
         question = str(entry.sequence) if entry.kind in (EntryKind.CHARGE, EntryKind.ANSWERED) else ""
         study = "" if entry.study == NO_STUDY else entry.study.hex()[:8]
-        note = printable(view.told(entry), 400)
+        note = printable(view.note_of(entry), 400)
         rows.append((entry.index, when, entry.kind, who, study, question, written(entry.amount), note))
     how = "NOT IN ORDER; up to" if view.findings else "chain and signatures verified to"
     headings = ("#", "when (UTC)", "what", "learner", "study", "question", "epsilon", "note")
