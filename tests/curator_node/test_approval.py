@@ -345,7 +345,7 @@ def test_the_steward_never_reads_another_proposal_than_the_one_that_is_accepted(
     if costly.envelope != dear.session.pending:
         costly, cheap = cheap, costly
     for forged in (cheap.envelope, b"junk", cheap.envelope[:-1]):
-        store._held[costly.request] = PendingProposal(costly.request, costly.learner, forged, NOW, NOW + 9)
+        store._proposals[costly.request] = PendingProposal(costly.request, costly.learner, forged, NOW, NOW + 9)
         with pytest.raises(ConfigurationError, match="database was changed"):
             waiting(ledger_over(store), RULES, clock())
 
