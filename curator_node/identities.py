@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from curator_node.ledger import Account, AnswerGoneError, Ledger, Owed, StudyKey
-from curator_node.ledger.branches import LostPosition, holds
+from curator_node.ledger.branches import BranchTrace, holds
 from curator_node.ledger.sealing import Sealer
 from protocol.codec import decode
 from protocol.envelopes import (
@@ -94,7 +94,7 @@ class Receipts:
             note = (
                 f"the ledger lacks the entry, or the answer, of a receipt of learner {learner}: rolled back or edited"
             )
-            ledger.halt(now, note, lost=lost)
+            ledger.halt(now, note, trace=lost)
             ledger.settle()
             raise RemoteProtocolError(RefusalCode.LEDGER_ROLLED_BACK)
 
@@ -126,7 +126,7 @@ class Receipts:
         )
         return seal_receipt(receipt, self._key, label=self._label)
 
-    def lost(self, data: bytes, ledger: Ledger) -> LostPosition | None:
+    def lost(self, data: bytes, ledger: Ledger) -> BranchTrace | None:
         """What a receipt proves the ledger to have lost: its entry, or its answer; None where neither, or acknowledged.
 
         A receipt leaves inside a stored reply. So where its request has no reply, or another one, the reply was lost.
@@ -141,7 +141,7 @@ class Receipts:
             return None  # the steward's, of where the ledger stands, has no reply
         spent = amount(parse_amount(receipt.spent_by_learner))
         suspect = Suspect(position, receipt.learner, spent, receipt.request)
-        lost = LostPosition(suspect, receipt=digest(data))
+        lost = BranchTrace(suspect, receipt=digest(data))
         waits = any(lost.is_same(each) for each in account.suspects)
         return lost if waits or not account.knows(lost) else None
 

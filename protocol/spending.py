@@ -24,8 +24,8 @@ class Spending:
     proven: Fraction = Fraction(0)  # what receipts prove to be charged
     # most that a query costs which was sent, and of which nothing proves yet whether it was charged
     uncertain: Fraction = Fraction(0)
-    # whether the closing showed that such a query was charged. One that costs nothing is never shown
-    shown: bool = False
+    # whether the closing showed that such a query was charged. One that costs nothing never shows
+    total_shown: bool = False
     _waits: bool = field(default=False, repr=False)
     _costs: dict[int, Fraction | None] = field(default_factory=dict, repr=False)
     _by_learner: Fraction = field(default=Fraction(0), repr=False)
@@ -56,26 +56,26 @@ class Spending:
         cost = self._costs.get(receipt.sequence, Fraction(0))
         if cost is None:
             cost = parse_amount(receipt.charged)
-            fits = cost <= (self.proven if self.shown else self.uncertain)
+            fits = cost <= (self.proven if self.total_shown else self.uncertain)
             _require(fits, "receipt.charged", "the charge is more than was left of the plan")
-        total = self.proven if self.shown else self.proven + cost
+        total = self.proven if self.total_shown else self.proven + cost
         self._by_learner = self._check(receipt, cost, total, cost)
         self.proven, self.uncertain, self._waits = total, Fraction(0), False
 
     def close(self, message: StudyClosed, receipt: Receipt) -> bool:
         """The study was closed; whether the query without an answer may still get one. If not, it was never charged."""
         total = parse_amount(receipt.spent_by_study)
-        shown = total != self.proven
-        if shown and None not in self._costs.values():
+        total_shown = total != self.proven
+        if total_shown and None not in self._costs.values():
             total = self.at_most
         _require(self.proven <= total <= self.at_most, "receipt.spent_by_study", "the total is not the sum")
         by_learner = self._check(receipt, Fraction(0), total, total - self.proven)
         refund = parse_amount(message.refunded)
         _require(refund == self.claimed - total, "refunded", "the refund is not what was left")
-        self._by_learner_at_close, self.shown = by_learner, shown
+        self._by_learner_at_close, self.total_shown = by_learner, total_shown
         free = self._waits and not self.uncertain
         self.proven, self.uncertain = total, Fraction(0)
-        return shown or free
+        return total_shown or free
 
     def _check(self, receipt: Receipt, charged: Fraction, total: Fraction, growth: Fraction) -> Fraction:
         """The learner's total over all its studies, which grew at least by what this study was charged."""

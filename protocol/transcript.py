@@ -63,7 +63,7 @@ class Transcript:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Request:
     """A request of the study, and the digest of the envelope that carried it."""
 
     message: StudyProposal | Query | StudyClose
@@ -87,9 +87,9 @@ class Replay:
     state: State = State.NEW
     _card_request: bytes = b""
     _study: bytes = b""
-    _pending: _Asked | None = None
-    _unanswered: _Asked | None = None
-    _known: set[bytes] = field(default_factory=set)
+    _pending: _Request | None = None
+    _unanswered: _Request | None = None
+    _identities: set[bytes] = field(default_factory=set)
     _answers: dict[bytes, bytes] = field(default_factory=dict)
     _ruled_out: set[bytes] = field(default_factory=set)
     _last_reply: bytes = NO_DIGEST
@@ -134,12 +134,12 @@ class Replay:
         rest = self.epsilon_claimed - self.epsilon_spent
         if not rest:
             return ""
-        said = "the close was never answered" if self.state is State.CLOSING else "the study was never closed"
-        asked = self._unanswered or self._pending
-        if asked is not None and isinstance(asked.message, Query):
+        text = "the close was never answered" if self.state is State.CLOSING else "the study was never closed"
+        request = self._unanswered or self._pending
+        if request is not None and isinstance(request.message, Query):
             cost = self.spending.uncertain
-            said = f"query {asked.message.sequence} was never answered and may have cost {cost}; {said}"
-        return f"{said}: up to {rest} more than is proven here may have been charged"
+            text = f"query {request.message.sequence} was never answered and may have cost {cost}; {text}"
+        return f"{text}: up to {rest} more than is proven here may have been charged"
 
     def feed(self, data: bytes) -> None:
         """Check the next envelope: signature, order, plan, exact cost and receipt.
@@ -167,7 +167,7 @@ class Replay:
             self.refusals.append(message.code)
         elif isinstance(message, StudyProposal | Query | StudyClose):
             identity = request_digest(message.sender, envelope.type, envelope.payload)
-            self._feed_request(_Asked(message, identity, digest(data)))
+            self._feed_request(_Request(message, identity, digest(data)))
         else:
             self._feed_reply(data, message)
 
@@ -178,21 +178,21 @@ class Replay:
             self._require(same, "the contribution bound changed within the study")
         self.card = card
 
-    def _feed_request(self, asked: _Asked) -> None:
-        in_vain = asked.envelope in self._ruled_out
-        if asked.identity in self._known and not in_vain:  # sent again
+    def _feed_request(self, request: _Request) -> None:
+        in_vain = request.envelope in self._ruled_out
+        if request.identity in self._identities and not in_vain:  # sent again
             return
-        message = asked.message
+        message = request.message
         if isinstance(message, StudyProposal):
             self._require(self.card is not None, "the plan is proposed before the card is known")
         else:
             self._require(message.study == self._study, "the request is of another study")
             self._require(message.answers == self._last_reply, "the request follows another reply")
-        kept = self._unanswered
+        earlier = self._unanswered
         if self.state is State.ASKED and isinstance(message, StudyClose):
-            kept = self._pending
-        self._require(kept is None or not isinstance(message, Query), "the query before was never answered")
-        last = self._released if kept is None else kept.message.sequence
+            earlier = self._pending
+        self._require(earlier is None or not isinstance(message, Query), "the query before was never answered")
+        last = self._released if earlier is None else earlier.message.sequence
         expected = 0 if isinstance(message, StudyProposal) else last + 1
         self._require(message.sequence == expected, "a request is missing, or its sequence is wrong")
         self._advance(TYPE_NAMES[type(message)])
@@ -200,58 +200,58 @@ class Replay:
             self._study, self.plan, self._places = message.study, message.plan, message.plan.places
         elif isinstance(message, Query) and not in_vain:
             self.spending.ask(message.sequence, self._cost(message.sequence))
-        self._pending, self._unanswered = asked, kept
-        self._known.add(asked.identity)
+        self._pending, self._unanswered = request, earlier
+        self._identities.add(request.identity)
 
     def _feed_reply(self, data: bytes, message: Message) -> None:
         kept_word = isinstance(message, Refusal) or message.answers not in self._ruled_out
         self._require(kept_word, "the curator answers what it had refused for good")
-        waiting = [asked for asked in (self._pending, self._unanswered) if asked is not None]
-        asked = next((asked for asked in waiting if message.answers == asked.envelope), None)
-        if asked is None:
+        waiting = [request for request in (self._pending, self._unanswered) if request is not None]
+        request = next((request for request in waiting if message.answers == request.envelope), None)
+        if request is None:
             self._feed_repeat(data, message)
             return
         if not (isinstance(message, Refusal) and message.recipient == NOBODY):
-            same = (message.study, message.sequence) == (asked.message.study, asked.message.sequence)
+            same = (message.study, message.sequence) == (request.message.study, request.message.sequence)
             self._require(same, "the reply names another study or sequence")
         if isinstance(message, Refusal):
             self.refusals.append(message.code)
             if message.rules_out:
-                self._rule_out(asked)
+                self._rule_out(request)
         elif isinstance(message, StudyAccepted | Release | StudyClosed):
-            self._feed_answer(data, message, asked)
+            self._feed_answer(data, message, request)
         else:
             raise ReplayError(f"envelope {self._position}: {TYPE_NAMES[type(message)]} is no reply of a study")
 
     def _feed_repeat(self, data: bytes, message: Message) -> None:
         """A reply to a request that awaits none: the same again, or a refusal that takes nothing back."""
         if message.answers not in self._ruled_out:
-            known = message.answers in self._answers
-            self._require(known, "the reply answers another request")
+            is_known = message.answers in self._answers
+            self._require(is_known, "the reply answers another request")
             harmless = isinstance(message, Refusal) and not message.rules_out
             self._require(harmless or self._answers.get(message.answers) == digest(data), "two answers to one request")
         if isinstance(message, Refusal):
             self.refusals.append(message.code)
 
-    def _rule_out(self, asked: _Asked) -> None:
-        if asked is self._unanswered:
-            self._require(not self.spending.shown, "the curator refuses what its closing shows to be charged")
+    def _rule_out(self, request: _Request) -> None:
+        if request is self._unanswered:
+            self._require(not self.spending.total_shown, "the curator refuses what its closing shows to be charged")
             self._unanswered = None
         else:
             self._advance(Event.REFUSAL)
             self._pending = None
-        if isinstance(asked.message, Query):
+        if isinstance(request.message, Query):
             self.spending.rule_out()
-        self._ruled_out.add(asked.envelope)
+        self._ruled_out.add(request.envelope)
 
-    def _feed_answer(self, data: bytes, message: StudyAccepted | Release | StudyClosed, asked: _Asked) -> None:
-        late = asked is self._unanswered
+    def _feed_answer(self, data: bytes, message: StudyAccepted | Release | StudyClosed, request: _Request) -> None:
+        late = request is self._unanswered
         if self.card is None or self.plan is None:
             raise ReplayError(f"envelope {self._position}: {TYPE_NAMES[type(message)]} without a card and a plan")
-        self._require(isinstance(message, _REPLIES[type(asked.message)]), "the reply is not of the kind asked for")
+        self._require(isinstance(message, _REPLIES[type(request.message)]), "the reply is not of the kind asked for")
         receipt = open_receipt(message.receipt, self.curator, label=self.label)
         names = (receipt.request, receipt.learner, receipt.study, receipt.sequence)
-        expected = (asked.identity, self.learner, asked.message.study, asked.message.sequence)
+        expected = (request.identity, self.learner, request.message.study, request.message.sequence)
         self._require(names == expected, "the receipt is for another request")
         body = digest(message.body) if isinstance(message, Release) else NO_DIGEST
         self._require(receipt.release == body, "the receipt is for another release")
@@ -264,16 +264,16 @@ class Replay:
                     self._require(parse_amount(message.cost) == cost, "the quoted cost is not the plan's")
                 self.spending.accept(message, receipt, cost)
             elif isinstance(message, Release):
-                self._check_release(message, asked.message, self.plan, self.card)
+                self._check_release(message, request.message, self.plan, self.card)
                 self.spending.release(receipt)
                 self.releases += 1
-                self._released = asked.message.sequence
+                self._released = request.message.sequence
             elif not self.spending.close(message, receipt) and self._unanswered is not None:
                 self._ruled_out.add(self._unanswered.envelope)
                 self._unanswered = None
         except RemoteProtocolError as error:
             raise ReplayError(f"envelope {self._position}: {error}") from error
-        self._last_reply = self._answers[asked.envelope] = digest(data)
+        self._last_reply = self._answers[request.envelope] = digest(data)
         if late:
             self._unanswered = None
         else:
@@ -288,18 +288,18 @@ class Replay:
             return Fraction(0)
         return self.kinds.charge(self._turns[sequence - 1], self._past, self.card.most_records_per_unit)
 
-    def _check_release(self, message: Release, asked: Message, plan: Plan, card: Card) -> None:
+    def _check_release(self, message: Release, query: Message, plan: Plan, card: Card) -> None:
         """Whether this was asked as planned, and answered as asked; only the first where the kind is not installed."""
-        self._require(asked.sequence <= len(self._places), "more releases than planned queries")
-        name = plan.head(self._places[asked.sequence - 1][0]).kind
-        if isinstance(asked, Query):
-            self._require(asked.kind == message.kind == name, "the kind is not the planned one")
+        self._require(query.sequence <= len(self._places), "more releases than planned queries")
+        name = plan.head(self._places[query.sequence - 1][0]).kind
+        if isinstance(query, Query):
+            self._require(query.kind == message.kind == name, "the kind is not the planned one")
             most = card.limits.message_bytes
-            self._require(len(asked.body) <= most, f"the question is too_large for the card: at most {most} bytes")
+            self._require(len(query.body) <= most, f"the question is too_large for the card: at most {most} bytes")
             if self._turns is None:
                 return
-            kind, turn = self.kinds.kind(name), self._turns[asked.sequence - 1]
-            body = kind.read_body(asked.body, turn, card.schema, self.kinds.limits(card.limits, name))
+            kind, turn = self.kinds.kind(name), self._turns[query.sequence - 1]
+            body = kind.read_body(query.body, turn, card.schema, self.kinds.limits(card.limits, name))
             kind.read_release(message.body, body, turn, card.schema)
             if kind.looks_back:
                 self._past.append(Past(turn, message.body))

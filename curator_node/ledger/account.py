@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import cast
 
-from curator_node.ledger.branches import LostPosition, position_at
+from curator_node.ledger.branches import BranchTrace, position_at
 from curator_node.ledger.lost_spending import Trail, is_known, lost_spending
 from curator_node.ledger.studies import (
     ZERO,
@@ -38,7 +38,7 @@ from protocol.transitions import Event, State, advance
 
 @dataclass
 class Account(Trail):
-    """The sum of all entries so far; by learner, see `Learners`, and against lost branches, see `Trail`."""
+    """The sum of all entries so far. `Learners` has the sums by learner, `Trail` what is needed of lost branches."""
 
     head: bytes = GENESIS  # hash of the last entry
     # (index, public key) of whose ledger it is: from that entry on, this key signs
@@ -48,12 +48,11 @@ class Account(Trail):
     studies: dict[StudyKey, StudyAccount] = field(default_factory=dict)  # by learner and identity
     decisions: dict[bytes, Decision] = field(default_factory=dict)  # request digest of a proposal -> its steward's word
     owed: dict[bytes, Owed] = field(default_factory=dict)  # request digest -> what has no reply yet
-    # digests of charged requests that may have been answered on a lost branch -> index of their charge; they are never
-    # answered again
-    lost: dict[bytes, int] = field(default_factory=dict)
-    evicted: set[bytes] = field(default_factory=set)  # digests of requests whose replies are kept no more
-    # request digests of ended studies whose replies are kept, the study that ended first in front
-    kept: dict[StudyKey, list[bytes]] = field(default_factory=dict)
+    # index of the charge, by digest, of requests that may have been answered on a lost branch: they are never answered
+    lost_requests: dict[bytes, int] = field(default_factory=dict)
+    evicted: set[bytes] = field(default_factory=set)  # digests of answered requests whose replies were dropped
+    # digests of answered requests whose replies are stored, by study; the study that ended first comes first
+    stored_requests: dict[StudyKey, list[bytes]] = field(default_factory=dict)
     # (study, kind) -> what its answerer keeps
     states: dict[tuple[StudyKey, str], KeptState] = field(default_factory=dict)
     kept_bytes: int = 0  # of all replies and states kept
@@ -87,7 +86,7 @@ class Account(Trail):
 
     @property
     def under(self) -> tuple[str, str]:
-        """What a study is read under: the terms, and the name of the records that are served ("" for none)."""
+        """The terms, and the name of the records that are served ("" for none): what a proposal is read under."""
         return self.terms, self.data[-1][1] if self.data else ""
 
     def remaining(self, learner: bytes, cap: Fraction, total_cap: Fraction, name: str = "") -> Fraction:
@@ -96,27 +95,27 @@ class Account(Trail):
         What other learners have reserved does not count: an unused reservation must not starve anybody. A key that is
         not bound yet is taken as one of `name`.
         """
-        own = cap - self.spent_by(learner, name) - self.reserved_by(learner, name)
-        return max(ZERO, min(own, total_cap - self.total_spent))
+        own_left = cap - self.spent_by(learner, name) - self.reserved_by(learner, name)
+        return max(ZERO, min(own_left, total_cap - self.total_spent))
 
     def position(self, index: int) -> Position:
         """The position of an entry."""
         return position_at(index, self.hashes, self.totals)
 
-    def knows(self, lost: LostPosition) -> bool:
-        """Whether a lost branch is no news; see `is_known`."""
-        return is_known(self, lost)
+    def knows(self, trace: BranchTrace) -> bool:
+        """Whether a trace of a lost branch tells nothing new; see `is_known`."""
+        return is_known(self, trace)
 
     def took_effect(self, request: bytes) -> bool:
         """Whether a request was accepted: it is owed a reply, has one, or may have had one on a lost branch."""
-        return request in self.owed or request in self.answers or request in self.lost
+        return request in self.owed or request in self.answers or request in self.lost_requests
 
     def stored(self, key: StudyKey) -> list[bytes]:
-        """Under which keys everything of a study is stored: its requests' digests, and those of its states."""
-        return self.kept[key] + [state_key(*place) for place in self.states if place[0] == key]
+        """The keys under which a study's replies and states are stored."""
+        return self.stored_requests[key] + [state_key(*place) for place in self.states if place[0] == key]
 
     def lost_spending(self) -> list[LostSpending]:
-        """What each suspect's branch spent and this chain does not show, in order, each beyond those before it."""
+        """For each suspect, in order: what its branch spent that this chain and earlier suspects leave out."""
         return lost_spending(self)[0]
 
     def check(self, entry: Entry) -> None:
@@ -164,8 +163,8 @@ class Account(Trail):
                 self.curators.append((entry.index + 1, entry.learner))
             case EntryKind.APPROVE | EntryKind.DECLINE:
                 approved = entry.kind is EntryKind.APPROVE
-                said = (entry.index, entry.at, approved, entry.expires_at)
-                self.decisions[entry.request] = Decision(*said, amount, self.under)
+                word = (entry.index, entry.at, approved, entry.expires_at)
+                self.decisions[entry.request] = Decision(*word, amount, self.under)
             case EntryKind.DATA:
                 self.data.append((entry.index, entry.note))
         self.head = head
@@ -191,25 +190,25 @@ class Account(Trail):
             case EntryKind.CLOSE | EntryKind.EXPIRE:
                 return self._complaint_of_end(entry, amount)
             case EntryKind.EVICT:
-                fits = _key(entry) in self.kept and self.studies[_key(entry)].ended
+                fits = _key(entry) in self.stored_requests and self.studies[_key(entry)].ended
                 return "" if fits else "evicts replies that are not kept, or still needed"
         return self._complaint_of_act(entry, amount)
 
     def _complaint_of_act(self, entry: Entry, amount: Fraction) -> str:
-        """As `_complaint`, of what a steward did."""
+        """As `_complaint`, for a steward's act."""
         match entry.kind:
             case EntryKind.RESUME:
                 if not self.halted:
                     return "resumes what was not halted"
-                # Of what an older program halted for, it entered what its own rules said
-                by_rule = all(lost.proven for lost in self.suspects)
-                lost = total_of(item.total for item in self.lost_spending()) if by_rule else ZERO
-                return "restores less than was lost" if amount < lost else ""
+                # An older program entered what its own rules said
+                by_rule = all(least.proven for least in self.suspects)
+                least = total_of(item.total for item in self.lost_spending()) if by_rule else ZERO
+                return "restores less than was lost" if amount < least else ""
             case EntryKind.ENROL:
                 return self.complaint_of_name(entry.learner, entry.note)
             case EntryKind.HANDOVER:
-                known = {NOBODY, *(key for _, key in self.curators)}
-                return "hands over to a key that had the ledger before, or to none" if entry.learner in known else ""
+                former = {NOBODY, *(key for _, key in self.curators)}
+                return "hands over to a key that had the ledger before, or to none" if entry.learner in former else ""
             case EntryKind.APPROVE | EntryKind.DECLINE:
                 return self._complaint_of_decision(entry)
         return ""
@@ -272,7 +271,7 @@ class Account(Trail):
         study.state = step(State.NEW, entry)
         self.studies[key] = study
         self.open_by_learner.setdefault(entry.learner, set()).add(key)
-        self._set_aside(entry.learner, amount)
+        self._change_reserved(entry.learner, amount)
         self._owe(entry, amount)
 
     def _charge(self, entry: Entry, amount: Fraction) -> None:
@@ -283,7 +282,7 @@ class Account(Trail):
         self.units.charge(study.key, query, amount, entry.index)
         study.spent_on[query] = study.spent_on.get(query, ZERO) + amount
         study.sequence, study.last_request = entry.sequence, entry.request
-        self._set_aside(entry.learner, -amount)
+        self._change_reserved(entry.learner, -amount)
         self._spend(entry.learner, amount, amount)
         self._owe(entry, amount)
 
@@ -292,14 +291,14 @@ class Account(Trail):
         study = self.studies[owed.key]
         self.answers[entry.request] = Answer(entry.index, owed, entry.reply, entry.size)
         self.kept_bytes += entry.size
-        self.kept.setdefault(owed.key, []).append(entry.request)
+        self.stored_requests.setdefault(owed.key, []).append(entry.request)
         if isinstance(entry, StatefulEntry):
             place = (owed.key, study.kind_of(entry.sequence))
             self.kept_bytes += entry.state_size - (self.states[place].size if place in self.states else 0)
             self.states[place] = KeptState(entry.index, entry.state, entry.state_size)
         if owed.charged:
-            kept = self.states.get((owed.key, study.kind_of(entry.sequence)))
-            goes_on = kept is not None and kept.size > STATE_SEAL_BYTES and not study.ended
+            state = self.states.get((owed.key, study.kind_of(entry.sequence)))
+            goes_on = state is not None and state.size > STATE_SEAL_BYTES and not study.ended
             self.units.answer(owed.key, study.places[entry.sequence - 1][0], entry.index, goes_on=goes_on)
         if study.last_request == entry.request:
             study.last_reply = entry.reply
@@ -316,12 +315,12 @@ class Account(Trail):
             study.sequence, study.last_request = entry.sequence, entry.request
             self._owe(entry, amount)
         self.open_by_learner[entry.learner].discard(study.key)
-        self._set_aside(entry.learner, -amount)
-        if study.key in self.kept:
-            self.kept[study.key] = self.kept.pop(study.key)
+        self._change_reserved(entry.learner, -amount)
+        if study.key in self.stored_requests:
+            self.stored_requests[study.key] = self.stored_requests.pop(study.key)
 
     def _evict(self, entry: Entry) -> None:
-        for request in self.kept.pop(_key(entry)):
+        for request in self.stored_requests.pop(_key(entry)):
             self.kept_bytes -= self.answers[request].size
             self.evicted.add(request)
         for place in [place for place in self.states if place[0] == _key(entry)]:
@@ -330,17 +329,17 @@ class Account(Trail):
     def _halt(self, entry: Entry) -> None:
         self.halted = True
         if entry.suspect is not None:
-            self.suspects.append(LostPosition.of(entry, entry.suspect))
+            self.suspects.append(BranchTrace.of(entry, entry.suspect))
             self.units.halt(entry.index)
             for request in [request for request, owed in self.owed.items() if owed.charged]:
-                self.lost[request] = self.owed.pop(request).index
-            self.states = {place: replace(kept, usable=False) for place, kept in self.states.items()}
+                self.lost_requests[request] = self.owed.pop(request).index
+            self.states = {place: replace(state, usable=False) for place, state in self.states.items()}
 
     def _resume(self, entry: Entry, amount: Fraction) -> None:
-        found, self.branches = lost_spending(self)
-        for item in found:
-            for learner, own in item.by_learner.items():
-                self._spend(learner, own, ZERO)
+        spendings, self.branches = lost_spending(self)
+        for item in spendings:
+            for learner, share in item.by_learner.items():
+                self._spend(learner, share, ZERO)
         self._spend(entry.learner, parse_amount(entry.own), amount)
         self.acknowledged += self.suspects
         self.suspects, self.halted = [], False
@@ -349,12 +348,12 @@ class Account(Trail):
         charged = entry.kind is EntryKind.CHARGE
         self.owed[entry.request] = Owed(entry.index, _key(entry), entry.sequence, amount, charged)
 
-    def _set_aside(self, learner: bytes, amount: Fraction) -> None:
+    def _change_reserved(self, learner: bytes, amount: Fraction) -> None:
         self.reserved[learner] = self.reserved.get(learner, ZERO) + amount
 
-    def _spend(self, learner: bytes, own: Fraction, total: Fraction) -> None:
+    def _spend(self, learner: bytes, share: Fraction, total: Fraction) -> None:
         if learner != NOBODY:
-            self.spent[learner] = plus(self.spent.get(learner, ZERO), own)
+            self.spent[learner] = plus(self.spent.get(learner, ZERO), share)
             self.history.setdefault(learner, []).append((self.next_index, self.spent[learner]))
         self.total_spent = plus(self.total_spent, total)
 

@@ -75,7 +75,7 @@ class Ledger(Chain):
         """Epsilon that a learner may still reserve; see `Account.remaining`."""
         return self.account.remaining(learner, caps.learner, caps.total, caps.name)
 
-    def reserve(self, wanted: Reservation, caps: Caps, now: int) -> StudyAccount:
+    def reserve(self, proposal: Reservation, caps: Caps, now: int) -> StudyAccount:
         """Set a plan's cost aside from the learner's own cap; idempotent by request digest.
 
         A key that comes for the first time is bound to its learner's name before.
@@ -89,13 +89,13 @@ class Ledger(Chain):
             TooManyStudiesError: the learner has as many as it may; nothing is changed.
             LocalProtocolError: another request has reserved this study; nothing is changed.
         """
-        learner, study = wanted.key
-        cost = sum(wanted.costs, ZERO)
+        learner, study = proposal.key
+        cost = sum(proposal.costs, ZERO)
 
         def decide(account: Account) -> Entry | None:
-            if self.took_effect(wanted.request):
+            if self.took_effect(proposal.request):
                 return None
-            if wanted.key in account.studies:
+            if proposal.key in account.studies:
                 raise LocalProtocolError("the study is reserved already")
             if account.halted:
                 raise HaltedError
@@ -103,10 +103,10 @@ class Ledger(Chain):
                 raise TooManyStudiesError(f"at most {caps.open_studies} open")
             if account.studies_of(learner, caps.name) >= caps.studies:
                 raise TooManyStudiesError(f"at most {caps.studies} ever")
-            left = self.remaining(learner, caps)
-            if cost > left:
-                raise InsufficientBudgetError(cost, left)
-            decision = account.decisions.get(wanted.request)
+            remaining = self.remaining(learner, caps)
+            if cost > remaining:
+                raise InsufficientBudgetError(cost, remaining)
+            decision = account.decisions.get(proposal.request)
             if decision is not None and not decision.approved:
                 raise NotApprovedError(declined=True)
             allowed = decision is not None and decision.allows(now)
@@ -121,16 +121,16 @@ class Ledger(Chain):
                 learner=learner,
                 study=study,
                 amount=amount(cost),
-                request=wanted.request,
-                expires_at=wanted.expires_at,
-                plan=wanted.plan,
-                costs=tuple(map(amount, wanted.costs)),
-                note=wanted.purpose,
+                request=proposal.request,
+                expires_at=proposal.expires_at,
+                plan=proposal.plan,
+                costs=tuple(map(amount, proposal.costs)),
+                note=proposal.purpose,
             )
 
-        while self.append(decide, now) and not self.took_effect(wanted.request):
+        while self.append(decide, now) and not self.took_effect(proposal.request):
             pass  # the key was bound; the reservation comes next
-        return self.account.studies[wanted.key]
+        return self.account.studies[proposal.key]
 
     def charge(
         self,
@@ -159,18 +159,18 @@ class Ledger(Chain):
         def decide(account: Account) -> Entry | None:
             if self.took_effect(request):
                 return None
-            found = account.studies[key]
+            study = account.studies[key]
             if account.halted:
                 raise HaltedError
-            if found.state is not State.OPEN or found.sequence + 1 != sequence or sequence > len(found.places):
+            if study.state is not State.OPEN or study.sequence + 1 != sequence or sequence > len(study.places):
                 raise LocalProtocolError("the study is not waiting for this query")
-            if cost > found.left_for(sequence):
+            if cost > study.left_for(sequence):
                 raise LocalProtocolError("the query costs more than was reserved for it")
             if caps is not None:
-                own = caps.learner - account.spent_by(key.learner, caps.name)
-                left = min(own, caps.total - account.total_spent)
-                if cost > left:
-                    raise InsufficientBudgetError(cost, max(left, ZERO))
+                own_left = caps.learner - account.spent_by(key.learner, caps.name)
+                remaining = min(own_left, caps.total - account.total_spent)
+                if cost > remaining:
+                    raise InsufficientBudgetError(cost, max(remaining, ZERO))
             return self._study_entry(EntryKind.CHARGE, now, key, sequence, cost, request, note)
 
         self.append(decide, now)
@@ -185,10 +185,10 @@ class Ledger(Chain):
         def decide(account: Account) -> Entry | None:
             if self.took_effect(request):
                 return None
-            found = account.studies[key]
-            if found.ended or sequence <= found.sequence:
+            study = account.studies[key]
+            if study.ended or sequence <= study.sequence:
                 raise LocalProtocolError("the study is not open, or has gone on")
-            return self._study_entry(EntryKind.CLOSE, now, key, sequence, found.reserved, request)
+            return self._study_entry(EntryKind.CLOSE, now, key, sequence, study.reserved, request)
 
         self.append(decide, now)
 
@@ -217,10 +217,10 @@ class Ledger(Chain):
         if owed is None:
             return self.reply(request)
         reply = make(owed)
-        kept = [(request, reply)]
+        stored = [(request, reply)]
         more: dict[str, Any] = {}
         if state is not None:
-            kept.append((state_key(owed.key, state[0]), state[1]))
+            stored.append((state_key(owed.key, state[0]), state[1]))
             more = {"state": digest(state[1]), "state_size": len(state[1])}
 
         def decide(account: Account) -> Entry | None:
@@ -239,7 +239,7 @@ class Ledger(Chain):
                 **more,
             )
 
-        ours = self.append(decide, now, replies=kept)
+        ours = self.append(decide, now, replies=stored)
         return reply if ours else self.reply(request)
 
     def took_effect(self, request: bytes) -> bool:
@@ -256,21 +256,21 @@ class Ledger(Chain):
         Raises:
             AnswerGoneError: it was evicted, or the store lost or changed it; it is never drawn again.
         """
-        if request in self.account.lost:
-            raise AnswerGoneError(self.account.lost[request], evicted=False)
+        if request in self.account.lost_requests:
+            raise AnswerGoneError(self.account.lost_requests[request], evicted=False)
         answer = self.account.answers[request]
         if request in self.account.evicted:
             raise AnswerGoneError(answer.index, evicted=True)
-        kept = self.store.reply(request)
-        if kept is None or digest(kept) != answer.reply:
+        stored = self.store.reply(request)
+        if stored is None or digest(stored) != answer.reply:
             raise AnswerGoneError(answer.index, evicted=False)
-        return kept
+        return stored
 
     def replies(self, key: StudyKey) -> list[tuple[int, bytes]]:
         """(sequence, stored reply) of every charged and answered request of a study, in order; raises as `reply`."""
         account = self.account
         # Of one that has ended they may be kept no more: all its answers are looked for, and what is gone is said
-        answered = account.answers if account.studies[key].ended else account.kept.get(key, ())
+        answered = account.answers if account.studies[key].ended else account.stored_requests.get(key, ())
         owed = ((request, account.answers[request].owed) for request in answered)
         charged = ((request, item.sequence) for request, item in owed if item.key == key and item.charged)
         return sorted((sequence, self.reply(request)) for request, sequence in charged)
@@ -281,13 +281,13 @@ class Ledger(Chain):
         Raises:
             StateGoneError: the store lost or changed it, or a lost branch may have used it.
         """
-        known = self.account.states.get((key, kind))
-        if known is None:
+        newest = self.account.states.get((key, kind))
+        if newest is None:
             return b""
-        kept = self.store.reply(state_key(key, kind)) if known.usable else None
-        if kept is None or digest(kept) != known.state:
-            raise StateGoneError(known.index)
-        return kept
+        stored = self.store.reply(state_key(key, kind)) if newest.usable else None
+        if stored is None or digest(stored) != newest.state:
+            raise StateGoneError(newest.index)
+        return stored
 
     def make_room(self, size: int, most: int, now: int) -> None:
         """Drop replies of ended studies, the one that ended first in front, until `size` bytes more fit into `most`.
@@ -299,7 +299,7 @@ class Ledger(Chain):
         def decide(account: Account) -> Entry | None:
             if account.kept_bytes + size <= most:  # another process has made room meanwhile
                 return None
-            ended = next((key for key in account.kept if account.studies[key].ended), None)
+            ended = next((key for key in account.stored_requests if account.studies[key].ended), None)
             if ended is None:
                 raise StoreFullError("open studies need all replies that are kept")
             return self.entry(EntryKind.EVICT, now, learner=ended.learner, study=ended.study)
@@ -389,25 +389,25 @@ class Ledger(Chain):
         Returns:
             What was entered for each suspect; empty where the ledger was not halted.
         """
-        found: list[LostSpending] = []
+        spendings: list[LostSpending] = []
 
         def decide(account: Account) -> Entry | None:
             if not account.halted:
                 return None
-            found[:] = account.lost_spending()
-            total = shorten(restored + total_of(item.total for item in found), longest=GRID)
+            spendings[:] = account.lost_spending()
+            total = shorten(restored + total_of(item.total for item in spendings), longest=GRID)
             return self.entry(
                 EntryKind.RESUME, now, learner=learner, amount=amount(total), own=amount(restored), note=note
             )
 
         self.append(decide, now)
-        return found
+        return spendings
 
     def _expiry(self, account: Account, key: StudyKey, now: int) -> Entry | None:
-        found = account.studies[key]
-        if found.ended:
+        study = account.studies[key]
+        if study.ended:
             return None
-        return self._study_entry(EntryKind.EXPIRE, now, key, found.sequence, found.reserved)
+        return self._study_entry(EntryKind.EXPIRE, now, key, study.sequence, study.reserved)
 
     def _study_entry(
         self,
@@ -432,11 +432,11 @@ class Ledger(Chain):
 
     def _binding(self, account: Account, key: bytes, name: str, now: int) -> Entry | None:
         """The entry that binds a key to a name; None where it is bound so, or there is no name."""
-        known = account.name_of(key)
-        if not name or known == name:
+        bound_name = account.name_of(key)
+        if not name or bound_name == name:
             return None
-        if known:
-            raise BoundElsewhereError(key, known, name)
+        if bound_name:
+            raise BoundElsewhereError(key, bound_name, name)
         return self.entry(EntryKind.ENROL, now, learner=key, note=name)
 
 

@@ -1,7 +1,7 @@
-"""Lost branches: what receipts and marks prove about entries that a ledger no longer holds.
+"""Traces of lost branches: what receipts and marks prove about entries that a ledger no longer holds.
 
-A ledger that was rolled back goes on from an older entry, the *fork*. What had come after it is a lost branch. All that
-is left of one are positions in receipts and marks, and the hashes that a process keeps beside its mark.
+A ledger that was rolled back goes on from an older entry, the *fork*. The entries that had come after it are a lost
+branch. All that is left of it are positions in receipts and marks, and the hashes that a process keeps beside its mark.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ MOST_BITS = 800
 
 
 @dataclass(frozen=True)
-class LostPosition:
+class BranchTrace:
     """What is known of a lost branch, from one mark or receipt."""
 
     suspect: Suspect  # its position, and whose receipt shows it
@@ -38,7 +38,7 @@ class LostPosition:
     proven: bool = True  # whether it must be restored as the rules of today say. Older programs had others
 
     @classmethod
-    def of(cls, entry: Entry, suspect: Suspect) -> "LostPosition":
+    def of(cls, entry: Entry, suspect: Suspect) -> "BranchTrace":
         """What a HALT entry says."""
         if not isinstance(entry, LostEntry):
             return cls(suspect, proven=False)
@@ -47,29 +47,29 @@ class LostPosition:
     @property
     def written(self) -> tuple[tuple[bytes, str], ...]:
         """`spent` as entries and marks hold it."""
-        return tuple((key, amount(own)) for key, own in self.spent.items())
+        return tuple((key, amount(spending)) for key, spending in self.spent.items())
 
     @property
     def position(self) -> Position | None:
         """The newest entry that is known of the branch; None where a mark is missing."""
         return self.suspect.position
 
-    def is_same(self, other: "LostPosition") -> bool:
+    def is_same(self, other: "BranchTrace") -> bool:
         """Whether both are one mark's, or one receipt's."""
         return (self.suspect, self.receipt) == (other.suspect, other.receipt)
 
-    def contradicts(self, other: "LostPosition") -> bool:
+    def contradicts(self, other: "BranchTrace") -> bool:
         """Whether both are receipts of one request, with two answers: then they are of two branches."""
-        one, another = self.suspect.request, other.suspect.request
-        shown = NO_DIGEST not in (self.receipt, other.receipt)
-        return one == another != NO_DIGEST and shown and self.receipt != other.receipt
+        request, other_request = self.suspect.request, other.suspect.request
+        both_receipts = NO_DIGEST not in (self.receipt, other.receipt)
+        return request == other_request != NO_DIGEST and both_receipts and self.receipt != other.receipt
 
     def learners(self, keys_of: Callable[[bytes], tuple[bytes, ...]]) -> list[tuple[bytes, ...]]:
-        """The keys of each learner of whom it says what was spent; `keys_of` has all keys of the learner with one."""
+        """The keys of each learner whose spending it names; `keys_of` gives all keys of the learner who has one."""
         return list(dict.fromkeys(keys_of(key) for key in (self.suspect.learner, *self.spent) if key != NOBODY))
 
     def spent_by(self, keys: Sequence[bytes]) -> Fraction:
-        """What the learner with these keys had spent at the position; 0 where nothing is said of it.
+        """What the learner with these keys had spent at the position; 0 if the trace does not say.
 
         A receipt says what its learner had spent over all keys, so another key's receipt is one of the same learner.
         """
@@ -82,7 +82,7 @@ class LostPosition:
         return self.stub_at(position.index) == position.head[:STUB]
 
     def stub_at(self, index: int) -> bytes | None:
-        """The stub of the branch's entry with this index, where it is known."""
+        """The stub of the branch's entry with this index; None if it is not known."""
         if self.position is None:
             return None
         if self._first <= index <= self.position.index:
@@ -90,19 +90,19 @@ class LostPosition:
         return self._stubs.get(index)
 
     def last_common(self, hashes: Sequence[bytes]) -> int | None:
-        """Index of the newest entry that the branch is proven to share with a chain; None where none is.
+        """Index of the newest entry that the branch is proven to share with a chain, by its hashes; None if none is.
 
-        It may lie before the fork, never after it. Where only the position is known, the distance from it is at most
-        twice that of the fork.
-
-        `hashes`: of the chain, by index.
+        It may lie before the fork, never after it. If only the position is known, it is at most twice as far from the
+        position as the fork.
         """
         if self.position is None:
             return None
         if holds(self.position, hashes):
             return self.position.index
-        known = {*self._stubs, *range(self._first, self.position.index + 1)}
-        shared = (index for index in known if 0 <= index < len(hashes) and hashes[index][:STUB] == self.stub_at(index))
+        indices = {*self._stubs, *range(self._first, self.position.index + 1)}
+        shared = (
+            index for index in indices if 0 <= index < len(hashes) and hashes[index][:STUB] == self.stub_at(index)
+        )
         return max(shared, default=None)
 
     @cached_property
@@ -121,7 +121,7 @@ class LostPosition:
 
 
 def read_spent(written: Iterable[tuple[bytes, str]]) -> dict[bytes, Fraction]:
-    """Inverse of `LostPosition.written`."""
+    """Inverse of `BranchTrace.written`."""
     return {key: parse_amount(spent) for key, spent in written}
 
 
@@ -148,7 +148,7 @@ def holds(position: Position, hashes: Sequence[bytes]) -> bool:
 
 def stubs_of(hashes: Iterable[bytes]) -> bytes:
     """The stubs of entries, one after the other."""
-    return b"".join(each[:STUB] for each in hashes)
+    return b"".join(head[:STUB] for head in hashes)
 
 
 def pack(position: Position) -> bytes:

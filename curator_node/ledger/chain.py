@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from curator_node.ledger.account import Account
-from curator_node.ledger.branches import LostPosition, holds, stubs_of
+from curator_node.ledger.branches import BranchTrace, holds, stubs_of
 from curator_node.ledger.checks import load
 from curator_node.ledger.errors import HandedOverError
 from curator_node.ledger.marks import Mark, Marked, OpenBranch
@@ -76,7 +76,7 @@ def create_ledger(
 
 def marked_at_end(account: Account) -> Marked:
     """What a mark says that moves to a chain's newest entry."""
-    spent = tuple((key, amount(shorten(own, longest=GRID))) for key, own in account.spent.items() if own)
+    spent = tuple((key, amount(shorten(spending, longest=GRID))) for key, spending in account.spent.items() if spending)
     return Marked(account.position(account.next_index - 1), spent)
 
 
@@ -130,7 +130,7 @@ class Chain:
         marked = self._mark.read()
         self._start(terms, now)
         if marked is None:
-            self.halt(now, NO_MARK, lost=LostPosition(Suspect()))
+            self.halt(now, NO_MARK, trace=BranchTrace(Suspect()))
         else:
             self._hold_against(marked, self._mark.log(), now)
         self.settle()
@@ -146,18 +146,18 @@ class Chain:
         """
         account = self.account
         newest = account.next_index - 1
-        found = self.store.rows(newest)
-        if not found or found[0].index != newest or entry_hash(found[0].body) != account.head:
-            known = replace(marked_at_end(account), open=_open_of(account))
+        rows = self.store.rows(newest)
+        if not rows or rows[0].index != newest or entry_hash(rows[0].body) != account.head:
+            marked = replace(marked_at_end(account), open=_open_of(account))
             self.account = self._load()
             try:
                 self._start(self.account.terms, now)
-                self._hold_against(known, stubs_of(account.hashes), now)
+                self._hold_against(marked, stubs_of(account.hashes), now)
             except BaseException:
                 self.account = account  # until the halt is written, what was lost is known here alone
                 raise
             return
-        for row in found[1:]:
+        for row in rows[1:]:
             if not head_is_signed(account.curator, row.signature, row.index, entry_hash(row.body)):
                 raise LedgerCorruptError(f"ledger entry {row.index} is not signed by this curator")
             account.apply(decode_entry(row.body), row.body)
@@ -173,31 +173,31 @@ class Chain:
         account, marked = self.account, self._mark.read()
         if marked is not None and (marked.position.head, marked.open) == (account.head, ()):
             return
-        found = _open_of(account)
-        if not found:
+        branches = _open_of(account)
+        if not branches:
             goes_on = marked is not None and holds(marked.position, account.hashes)
             first = marked.position.index + 1 if marked is not None and goes_on else 0
             self._mark.write(marked_at_end(account), account.hashes, first=first)
         elif marked is None:
-            self._mark.write(replace(marked_at_end(account), open=found), account.hashes)
-        elif found != marked.open:
-            self._mark.write(replace(marked, open=found))
+            self._mark.write(replace(marked_at_end(account), open=branches), account.hashes)
+        elif branches != marked.open:
+            self._mark.write(replace(marked, open=branches))
 
-    def halt(self, now: int, note: str, *, lost: LostPosition | None = None) -> None:
+    def halt(self, now: int, note: str, *, trace: BranchTrace | None = None) -> None:
         """Stop reserving and charging until `resume`.
 
-        With `lost`, the ledger may have lost entries. Then charged requests that have no reply in it may have had one,
+        With `trace`, the ledger may have lost entries. Then charged requests that have no reply in it may have had one,
         and are never answered again.
         """
 
         def decide(account: Account) -> Entry | None:
-            if lost is None:
+            if trace is None:
                 return None if account.halted else self.entry(EntryKind.HALT, now, note=note)
-            too_many = len(account.suspects) >= MOST_SUSPECTS and lost.receipt != NO_DIGEST
-            if too_many or any(lost.is_same(each) for each in account.suspects):
+            too_many = len(account.suspects) >= MOST_SUSPECTS and trace.receipt != NO_DIGEST
+            if too_many or any(trace.is_same(suspect) for suspect in account.suspects):
                 return None
-            more = {"lost": lost.entries, "spent": lost.written, "receipt": lost.receipt}
-            return self.entry(EntryKind.HALT, now, suspect=lost.suspect, note=note, **more)
+            more = {"lost": trace.entries, "spent": trace.written, "receipt": trace.receipt}
+            return self.entry(EntryKind.HALT, now, suspect=trace.suspect, note=note, **more)
 
         self.append(decide, now)
 
@@ -208,8 +208,8 @@ class Chain:
 
     def entry(self, kind: EntryKind, now: int, **fields: Any) -> Entry:
         """The next entry, not yet appended."""
-        made = StatefulEntry if "state" in fields else LostEntry if "lost" in fields else Entry
-        return made(
+        kind_of_entry = StatefulEntry if "state" in fields else LostEntry if "lost" in fields else Entry
+        return kind_of_entry(
             index=self.account.next_index,
             previous=self.account.head,
             nonce=self._entropy(_NONCE),
@@ -258,13 +258,15 @@ class Chain:
 
         `marked`: what it knows; `log`: stubs of all entries up to the position; empty where they are not known.
         """
-        for lost in marked.branches(log, self.account.hashes):
-            if not self.account.knows(lost) and lost.position is not None:
-                place = lost.position.index
-                self.halt(now, f"ledger entry {place}, which was written, is missing: rolled back or edited", lost=lost)
+        for trace in marked.branches(log, self.account.hashes):
+            if not self.account.knows(trace) and trace.position is not None:
+                place = trace.position.index
+                self.halt(
+                    now, f"ledger entry {place}, which was written, is missing: rolled back or edited", trace=trace
+                )
 
 
 def _open_of(account: Account) -> tuple[OpenBranch, ...]:
     """The lost branches of a chain that its steward has not gone on from."""
-    found = (lost for lost in account.suspects if lost.position is not None)
-    return tuple(OpenBranch(lost.suspect, lost.written, lost.receipt) for lost in found)
+    traces = (trace for trace in account.suspects if trace.position is not None)
+    return tuple(OpenBranch(trace.suspect, trace.written, trace.receipt) for trace in traces)

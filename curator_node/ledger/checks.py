@@ -125,10 +125,10 @@ def check_evidence(ledger: Evidence, curator: bytes | None = None) -> CheckedLed
 
 
 def _check_replies(ledger: Evidence, account: Account) -> list[Finding]:
-    kept = {request for request in account.answers if request not in account.evicted}
+    requests = {request for request in account.answers if request not in account.evicted}
     there = set(ledger.replied())
     findings = []
-    for request in kept:
+    for request in requests:
         answer = account.answers[request]
         reply = ledger.reply_digest(request) if request in there else None
         if reply is None:
@@ -141,7 +141,7 @@ def _check_replies(ledger: Evidence, account: Account) -> list[Finding]:
         if stored != state.state:
             how = "missing" if stored is None else "changed"
             findings.append(Finding(state.index, f"what the answerer kept with ledger entry {state.index} is {how}"))
-    strangers = len(there - kept - states.keys())
+    strangers = len(there - requests - states.keys())
     if strangers:
         findings.append(Finding(-1, f"{strangers} stored replies belong to no entry"))
     return findings

@@ -1,6 +1,6 @@
-"""Connections to databases: how SQLite and PostgreSQL are spoken to, and what of their failures may be told.
+"""Connections to databases: how SQLite and PostgreSQL are spoken to, and what of their failures may be shown.
 
-Nobody is told a database's own text: it may hold a value, a part of a query, or a password.
+A database's own text is never shown: it may hold a value, a part of a query, or a password.
 """
 
 import sqlite3
@@ -61,19 +61,19 @@ _CONNECTION_REASONS = {
 """What libpq says where it finds no session, for which there is no code."""
 
 
-def read_url(text: str | sa.URL, what: str) -> sa.URL:
-    """The URL of a PostgreSQL or SQLite database; ConfigurationError names `what` has it, and repeats nothing of it."""
+def read_url(text: str | sa.URL, setting: str) -> sa.URL:
+    """The URL of a PostgreSQL or SQLite database; an error names `setting` and nothing of the URL."""
     try:
         url = sa.make_url(text)
         url.get_dialect()
     except (sa.exc.SQLAlchemyError, ValueError):
         raise ConfigurationError(
-            f"{what} is no URL of a database that is known here, such as postgresql+psycopg://user@host/name or "
+            f"{setting} is no URL of a database that is known here, such as postgresql+psycopg://user@host/name or "
             "sqlite:////folder/file"
         ) from None
     if url.get_backend_name() not in ("postgresql", "sqlite"):
         raise ConfigurationError(
-            f"{what} is a {url.get_backend_name()} database; PostgreSQL and SQLite are spoken here"
+            f"{setting} is a {url.get_backend_name()} database; PostgreSQL and SQLite are spoken here"
         )
     if url.drivername == "postgresql":  # SQLAlchemy's own default is a driver that we do not install
         url = url.set(drivername="postgresql+psycopg")
@@ -129,8 +129,8 @@ def reason_of(error: BaseException) -> str:
         return _POSTGRESQL_REASONS.get(state, f"{type(error).__name__}, code {state}")
     if isinstance(error, sa.exc.OperationalError):
         text = str(inner)
-        known = (reason for sign, reason in _CONNECTION_REASONS.items() if sign in text)
-        return next(known, "nobody answers there, or the connection broke")
+        reasons = (reason for sign, reason in _CONNECTION_REASONS.items() if sign in text)
+        return next(reasons, "nobody answers there, or the connection broke")
     return type(error).__name__
 
 

@@ -21,9 +21,9 @@ class TooManyStudiesError(ExprilError):
 class BoundElsewhereError(ConfigurationError):
     """A key belongs to an enrolled learner of another name, for ever."""
 
-    def __init__(self, key: bytes, name: str, wanted: str) -> None:
+    def __init__(self, key: bytes, name: str, other: str) -> None:
         super().__init__(
-            f"the ledger knows key {key.hex()[:16]} as the learner {name!r}, not {wanted!r}; a key keeps its name, as "
+            f"the ledger knows key {key.hex()[:16]} as the learner {name!r}, not {other!r}; a key keeps its name, as "
             "what it spent does: enrol it under that name, or take another key"
         )
 

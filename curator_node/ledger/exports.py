@@ -79,7 +79,7 @@ def read_export(path: Path) -> ExportedLedger:
             f"{path} is no export of a ledger, or it was changed; make one: expril ledger export"
         ) from None
     blocks = [read_block(block) for block in export.blocks]
-    damaged = [number for number, block in enumerate(blocks) if not block.whole]
+    damaged = [number for number, block in enumerate(blocks) if not block.intact]
     if damaged:
         raise ConfigurationError(
             f"{path} was changed: block {damaged[0]} of its entries has another digest; see expril audit run"

@@ -18,7 +18,7 @@ from typing import Protocol
 
 import msgspec
 
-from curator_node.ledger.branches import POSITION_BYTES, LostPosition, read_spent, stubs_of, unpack
+from curator_node.ledger.branches import POSITION_BYTES, BranchTrace, read_spent, stubs_of, unpack
 from protocol.codec import decode, encode
 from protocol.envelopes import digest
 from protocol.errors import ConfigurationError, RemoteProtocolError
@@ -48,9 +48,9 @@ class OpenBranch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     receipt: Digest = NO_DIGEST
 
     @property
-    def lost(self) -> LostPosition:
+    def trace(self) -> BranchTrace:
         """What is known of it."""
-        return LostPosition(self.suspect, b"", read_spent(self.spent), self.receipt)
+        return BranchTrace(self.suspect, b"", read_spent(self.spent), self.receipt)
 
 
 class Marked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,14 +61,14 @@ class Marked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     open: tuple[OpenBranch, ...] = ()  # lost branches that the steward has not gone on from
     logged: Digest = NO_DIGEST  # chain of hashes over the log, up to the position; zero where there is none
 
-    def branches(self, log: bytes, hashes: Sequence[bytes]) -> tuple[LostPosition, ...]:
+    def branches(self, log: bytes, hashes: Sequence[bytes]) -> tuple[BranchTrace, ...]:
         """What a ledger has lost that lacks what the mark names.
 
         `log`: stubs of all entries up to the position; empty where they are not known; `hashes`: of the ledger's
         entries, by index.
         """
-        own = LostPosition(Suspect(self.position), _from_fork(log, hashes), read_spent(self.spent))
-        return own, *(each.lost for each in self.open)
+        newest = BranchTrace(Suspect(self.position), _from_fork(log, hashes), read_spent(self.spent))
+        return newest, *(branch.trace for branch in self.open)
 
 
 class Mark(Protocol):
@@ -154,9 +154,9 @@ class FileMark:
         """See `Mark`."""
         if self._kept is None or self._kept.logged == NO_DIGEST:
             return b""
-        found = os.pread(self._file, STUB * (self._kept.position.index + 1), _LOG)
-        if _chained(NO_DIGEST, found) == self._kept.logged:
-            return found
+        stubs = os.pread(self._file, STUB * (self._kept.position.index + 1), _LOG)
+        if _chained(NO_DIGEST, stubs) == self._kept.logged:
+            return stubs
         self._kept = msgspec.structs.replace(self._kept, logged=NO_DIGEST)  # the next write makes it anew
         return b""
 
@@ -166,14 +166,14 @@ class FileMark:
         if hashes:
             begin = first if logged != NO_DIGEST else 0
             stubs = stubs_of(hashes[begin : marked.position.index + 1])
-            _put(self._file, stubs, _LOG + STUB * begin)
+            _write_at(self._file, stubs, _LOG + STUB * begin)
             logged = _chained(logged if begin else NO_DIGEST, stubs)
         marked = msgspec.structs.replace(marked, logged=logged)
         serial = self._serial + 1
-        _put(self._file, _slot_of(self._key, serial, marked), FIRST_SLOT + SLOT * (serial % 2))
+        _write_at(self._file, _slot_of(self._key, serial, marked), FIRST_SLOT + SLOT * (serial % 2))
         os.fdatasync(self._file)
         if self._old:
-            _put(self._file, bytes(FIRST_SLOT), 0)
+            _write_at(self._file, bytes(FIRST_SLOT), 0)
             os.fdatasync(self._file)
             self._old = False
         self._serial, self._kept = serial, marked
@@ -188,8 +188,8 @@ class FileMark:
 def _from_fork(log: bytes, hashes: Sequence[bytes]) -> bytes:
     """The part of a log from the last entry in common with a chain on, and at most `MOST_LOST` entries of it."""
     count = len(log) // STUB
-    both = min(count, len(hashes))
-    fork = next((at for at in range(both) if log[STUB * at : STUB * (at + 1)] != hashes[at][:STUB]), both) - 1
+    shared = min(count, len(hashes))
+    fork = next((at for at in range(shared) if log[STUB * at : STUB * (at + 1)] != hashes[at][:STUB]), shared) - 1
     return log[STUB * max(fork, 0, count - MOST_LOST) :]
 
 
@@ -214,7 +214,7 @@ def _newest(file: int, key: bytes) -> tuple[int, Marked | None]:
     return max(slots, key=lambda slot: slot[0])
 
 
-def _put(file: int, data: bytes, place: int) -> None:
+def _write_at(file: int, data: bytes, place: int) -> None:
     """Write all of it; OSError where the disk takes less."""
     while data:
         count = os.pwrite(file, data, place)
@@ -228,9 +228,11 @@ def _slot_of(key: bytes, serial: int, marked: Marked) -> bytes:
         OSError: it would still be too long.
     """
     bare = msgspec.structs.replace(marked, spent=())
-    barest = msgspec.structs.replace(bare, open=tuple(msgspec.structs.replace(each, spent=()) for each in bare.open))
-    for said in (marked, bare, barest):
-        body = encode(said)
+    barest = msgspec.structs.replace(
+        bare, open=tuple(msgspec.structs.replace(branch, spent=()) for branch in bare.open)
+    )
+    for content_of in (marked, bare, barest):
+        body = encode(content_of)
         content = serial.to_bytes(_SERIAL, "big") + len(body).to_bytes(_LENGTH, "big") + body
         if len(content) + _TAG <= SLOT:
             return content + _tag(key, b"expril/2 mark 2", content)

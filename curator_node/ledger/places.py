@@ -137,9 +137,9 @@ def create_ledger_file(
             with ExitStack() as opened:
                 store = DatabaseStore(url, create=True)
                 opened.callback(store.close)
-                held = open_mark(draft, key)
-                opened.callback(held.close)
-                create_ledger(store, key, held, now=now, note=note)
+                process_mark = open_mark(draft, key)
+                opened.callback(process_mark.close)
+                create_ledger(store, key, process_mark, now=now, note=note)
         except (OSError, ConfigurationError, LedgerUnavailableError) as error:
             why = error.strerror if isinstance(error, OSError) else str(error)
             named = f" {path}" if isinstance(path, Path) else ""  # a URL may hold a password
@@ -163,9 +163,9 @@ def open_ledger_file(
     with ExitStack() as opened:
         store = DatabaseStore(url)
         opened.callback(store.close)
-        held = open_mark(where, first or key)
-        opened.callback(held.close)
-        ledger = Ledger(store, key=key, mark=held)
+        process_mark = open_mark(where, first or key)
+        opened.callback(process_mark.close)
+        ledger = Ledger(store, key=key, mark=process_mark)
         opened.pop_all()
     return ledger
 

@@ -139,7 +139,7 @@ class MemoryStore:
 
     def remember(self, request: bytes, learner: bytes, refusal: bytes, expires_at: int, now: int) -> None:
         """See `LedgerStore`."""
-        self._refusals = {key: kept for key, kept in self._refusals.items() if kept[2] > now}
+        self._refusals = {key: row for key, row in self._refusals.items() if row[2] > now}
         self._refusals[request] = (learner, refusal, expires_at)
 
     def refusal(self, request: bytes) -> bytes | None:
@@ -148,16 +148,16 @@ class MemoryStore:
 
     def refusals(self, learner: bytes, now: int) -> int:
         """See `LedgerStore`."""
-        return sum(kept[0] == learner and kept[2] > now for kept in self._refusals.values())
+        return sum(row[0] == learner and row[2] > now for row in self._refusals.values())
 
     def hold(self, proposal: PendingProposal, now: int) -> bool:
         """See `LedgerStore`."""
-        self._proposals = {key: kept for key, kept in self._proposals.items() if kept.expires_at > now}
+        self._proposals = {key: waiting for key, waiting in self._proposals.items() if waiting.expires_at > now}
         return self._proposals.setdefault(proposal.request, proposal) is proposal
 
     def pending(self, now: int) -> list[PendingProposal]:
         """See `LedgerStore`."""
-        return sorted((kept for kept in self._proposals.values() if kept.expires_at > now), key=_arrival)
+        return sorted((waiting for waiting in self._proposals.values() if waiting.expires_at > now), key=_arrival)
 
     def release(self, request: bytes) -> None:
         """See `LedgerStore`."""
@@ -247,7 +247,7 @@ class DatabaseStore:
         """See `LedgerStore`."""
         self._follow_file()
         with self._translate(), self._connected() as connection:
-            return [_row(found) for found in connection.execute(_READ, {"start": start})]
+            return [_row(row) for row in connection.execute(_READ, {"start": start})]
 
     def append(self, row: Row, *, replies: Replies = (), evicted: Iterable[bytes] = ()) -> None:
         """See `LedgerStore`."""
@@ -267,12 +267,12 @@ class DatabaseStore:
 
     def reply(self, request: bytes) -> bytes | None:
         """See `LedgerStore`."""
-        return self._one(_FIND, {"request": request})
+        return self._scalar(_FIND, {"request": request})
 
     def replied(self) -> list[bytes]:
         """See `LedgerStore`."""
         with self._translate(), self._connected() as connection:
-            return [_bytes(found[0]) for found in connection.execute(_REPLIED)]
+            return [_bytes(row[0]) for row in connection.execute(_REPLIED)]
 
     def remember(self, request: bytes, learner: bytes, refusal: bytes, expires_at: int, now: int) -> None:
         """See `LedgerStore`."""
@@ -284,7 +284,7 @@ class DatabaseStore:
 
     def refusal(self, request: bytes) -> bytes | None:
         """See `LedgerStore`."""
-        return self._one(_REMEMBERED, {"request": request})
+        return self._scalar(_REMEMBERED, {"request": request})
 
     def refusals(self, learner: bytes, now: int) -> int:
         """See `LedgerStore`."""
@@ -305,10 +305,10 @@ class DatabaseStore:
         """See `LedgerStore`."""
         with self._translate(), self._connected() as connection:
             rows = connection.execute(_WAITING, {"now": now}).all()
-        found = [
+        proposals = [
             PendingProposal(_bytes(row[0]), _bytes(row[1]), _bytes(row[2]), int(row[3]), int(row[4])) for row in rows
         ]
-        return sorted(found, key=_arrival)
+        return sorted(proposals, key=_arrival)
 
     def release(self, request: bytes) -> None:
         """See `LedgerStore`."""
@@ -343,10 +343,10 @@ class DatabaseStore:
             self._engine.dispose()
             self._inode = there
 
-    def _one(self, statement: sa.Select[Any], values: dict[str, bytes]) -> bytes | None:
+    def _scalar(self, statement: sa.Select[Any], values: dict[str, bytes]) -> bytes | None:
         with self._translate(), self._connected() as connection:
-            found = connection.execute(statement, values).scalar()
-        return None if found is None else _bytes(found)
+            value = connection.execute(statement, values).scalar()
+        return None if value is None else _bytes(value)
 
     def _check_tables(self, *, create: bool, read_only: bool) -> None:
         with self._engine.begin() as connection:
@@ -384,15 +384,15 @@ class _Translate:
             raise LedgerUnavailableError(f"the ledger's database failed ({reason_of(error)})") from None
 
 
-def _check_version(found: str, *, read_only: bool) -> None:
-    if found not in VERSIONS:
+def _check_version(number: str, *, read_only: bool) -> None:
+    if number not in VERSIONS:
         raise ConfigurationError(
-            f"this ledger's tables have version {found[:32]}, which this program does not know: it was upgraded by a "
+            f"this ledger's tables have version {number[:32]}, which this program does not know: it was upgraded by a "
             f"newer ExPriL; install that one (this one knows up to {VERSIONS[-1]})"
         )
-    if found != VERSIONS[-1] and not read_only:
+    if number != VERSIONS[-1] and not read_only:
         raise ConfigurationError(
-            f"this ledger's tables have version {found}, and this program's {VERSIONS[-1]}: stop every curator that "
+            f"this ledger's tables have version {number}, and this program's {VERSIONS[-1]}: stop every curator that "
             "serves from it, then type: expril ledger upgrade LEDGER"
         )
 
@@ -433,21 +433,21 @@ def backup(path: Path, copy: Path) -> None:
         raise ConfigurationError(f"{path} cannot be copied to {copy}: {why}; nothing of it was kept") from None
 
 
-def _row(found: Any) -> Row:
-    if type(found[0]) is not int:
+def _row(columns: Any) -> Row:
+    if type(columns[0]) is not int:
         raise LedgerCorruptError("a ledger entry has no number")
-    return Row(found[0], _bytes(found[1]), _bytes(found[2]))
+    return Row(columns[0], _bytes(columns[1]), _bytes(columns[2]))
 
 
 def _arrival(proposal: PendingProposal) -> tuple[int, bytes]:
     return proposal.received_at, proposal.request
 
 
-def _bytes(found: Any) -> bytes:
+def _bytes(value: Any) -> bytes:
     """A column of bytes; a damaged SQLite file may hold text or a number there."""
-    if not isinstance(found, bytes | memoryview):
+    if not isinstance(value, bytes | memoryview):
         raise LedgerCorruptError("the ledger's database holds something else where bytes were written")
-    return bytes(found)
+    return bytes(value)
 
 
 def _make_durable(connection: Any, _record: Any) -> None:

@@ -1,4 +1,9 @@
-"""What a ledger knows of one study, one request, one answer. No storage and no sums over learners here."""
+"""What a ledger knows of one study, one request, one answer, and of each learner. No storage here.
+
+An enrolled learner has one name and any number of keys. What it spent, reserved, proposed and has open is summed over
+all of them, whatever became of a key: a new key brings no new budget. A key that no entry binds to a name is a learner
+of its own.
+"""
 
 from bisect import bisect_right
 from collections.abc import Mapping
@@ -126,8 +131,8 @@ class Decision:
     at: int  # when it was entered
     approved: bool  # otherwise it was declined
     until: int  # when an approved one is accepted no more
-    cost: Fraction  # that the steward read
-    under: tuple[str, str]  # the same, see `Account.under`
+    cost: Fraction  # as the steward read it
+    under: tuple[str, str]  # `Account.under` when the steward read it
 
     def allows(self, now: int) -> bool:
         """Whether the proposal may be accepted, unless something differs."""
@@ -136,14 +141,14 @@ class Decision:
     def covers(self, cost: Fraction, under: tuple[str, str]) -> bool:
         """Whether nothing differs from what the steward read.
 
-        Asked where a study is reserved, and not of an entry that stands in the chain: programs before this rule did not
-        ask, and what they wrote stays readable. The auditor names it.
+        This is checked when a study is reserved, and not of entries in the chain: older programs did not check it, and
+        what they wrote stays readable. An auditor reports it.
         """
         return (self.cost, self.under) == (cost, under)
 
 
 def state_key(study: StudyKey, kind: str) -> bytes:
-    """Under which a study's state of a query kind is stored, among the replies."""
+    """The key under which a study's state of a query kind is stored, among the replies."""
     return exports.state_key(*study, kind)
 
 
@@ -158,7 +163,7 @@ class LostSpending:
 
 
 def step(state: State, entry: Entry) -> State:
-    """The state of a study after an entry that concerns it; LocalProtocolError where there is none."""
+    """The state of a study after an entry that concerns it; LocalProtocolError if the entry is not lawful then."""
     for event in EVENTS[entry.kind]:
         state = advance(state, event)
     return state
@@ -181,50 +186,50 @@ class Learners:
     bound: dict[bytes, tuple[int, str]] = field(default_factory=dict)
     # name -> its keys, in the order in which they were bound
     keys: dict[str, list[bytes]] = field(default_factory=dict)
-    spent: dict[bytes, Fraction] = field(default_factory=dict)  # spent, reserved: epsilon by key
-    reserved: dict[bytes, Fraction] = field(default_factory=dict)
+    spent: dict[bytes, Fraction] = field(default_factory=dict)  # epsilon, by key
+    reserved: dict[bytes, Fraction] = field(default_factory=dict)  # epsilon, by key
     # by key, (index, spent) after each change of what it has spent
     history: dict[bytes, list[tuple[int, Fraction]]] = field(default_factory=dict)
     open_by_learner: dict[bytes, set[StudyKey]] = field(default_factory=dict)  # by key, studies that have not ended
     ordinals: dict[bytes, int] = field(default_factory=dict)  # by key, number of studies ever
 
     def name_of(self, key: bytes) -> str:
-        """To whom a key is bound; "" for nobody."""
+        """The name to which a key is bound; "" if it is bound to none."""
         return self.bound[key][1] if key in self.bound else ""
 
     def keys_of(self, key: bytes, name: str = "") -> tuple[bytes, ...]:
         """All keys of the learner with this key; of one that is not bound yet, as if it were bound to `name`."""
-        others = self.keys.get(self.name_of(key) or name, [])
-        return tuple(dict.fromkeys([*others, key]))
+        bound_keys = self.keys.get(self.name_of(key) or name, [])
+        return tuple(dict.fromkeys([*bound_keys, key]))
 
     def spent_by(self, key: bytes, name: str = "") -> Fraction:
-        """Epsilon that a learner has spent, over all its keys; see `keys_of`."""
-        return sum((self.spent.get(each, ZERO) for each in self.keys_of(key, name)), ZERO)
+        """Epsilon that a learner has spent, over all its keys."""
+        return sum((self.spent.get(own_key, ZERO) for own_key in self.keys_of(key, name)), ZERO)
 
     def reserved_by(self, key: bytes, name: str = "") -> Fraction:
-        """Epsilon that is set aside for a learner, over all its keys; see `keys_of`."""
-        return sum((self.reserved.get(each, ZERO) for each in self.keys_of(key, name)), ZERO)
+        """Epsilon that is set aside for a learner, over all its keys."""
+        return sum((self.reserved.get(own_key, ZERO) for own_key in self.keys_of(key, name)), ZERO)
 
     def open_of(self, key: bytes, name: str = "") -> int:
-        """How many studies a learner has open, over all its keys; see `keys_of`."""
-        return sum(len(self.open_by_learner.get(each, ())) for each in self.keys_of(key, name))
+        """How many studies a learner has open, over all its keys."""
+        return sum(len(self.open_by_learner.get(own_key, ())) for own_key in self.keys_of(key, name))
 
     def studies_of(self, key: bytes, name: str = "") -> int:
-        """How many studies a learner ever had, over all its keys; see `keys_of`."""
-        return sum(self.ordinals.get(each, 0) for each in self.keys_of(key, name))
+        """How many studies a learner ever had, over all its keys."""
+        return sum(self.ordinals.get(own_key, 0) for own_key in self.keys_of(key, name))
 
     def spent_at(self, key: bytes, index: int) -> Fraction:
         """What a learner had spent at an entry, over all keys that were bound to it by then."""
         at, name = self.bound.get(key, (index + 1, ""))
         there = self.keys[name] if at <= index else []
         keys = {key, *(other for other in there if self.bound[other][0] <= index)}
-        return sum((self._spent_at(each, index) for each in keys), ZERO)
+        return sum((self._spent_at(own_key, index) for own_key in keys), ZERO)
 
     def history_of(self, key: bytes) -> list[tuple[int, Fraction]]:
         """(index, spent) of a learner after each change, over all its keys."""
         keys = self.keys_of(key)
-        changes = {index for each in keys for index, _ in self.history.get(each, ())}
-        changes |= {self.bound[each][0] for each in keys if each in self.bound}
+        changes = {index for own_key in keys for index, _ in self.history.get(own_key, ())}
+        changes |= {self.bound[own_key][0] for own_key in keys if own_key in self.bound}
         return [(index, self.spent_at(key, index)) for index in sorted(changes)]
 
     def complaint_of_name(self, key: bytes, name: str) -> str:

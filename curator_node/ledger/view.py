@@ -1,4 +1,4 @@
-"""A ledger for its steward's eyes, and the steward's acts: make one, copy it, check it, go on after a halt."""
+"""A ledger as its steward sees it, and a steward's commands: make one, check, resume, sign a checkpoint."""
 
 import math
 import time
@@ -68,9 +68,9 @@ class LedgerView:
                     "spent": _written(self.account.spent.get(key, _ZERO)),
                     "reserved": _written(self.account.reserved.get(key, _ZERO)),
                     "cap": cap,
-                    "left": left,
+                    "left": remaining,
                 }
-                for keys, cap, left in self.learners()
+                for keys, cap, remaining in self.learners()
                 for key in keys
             },
             "entries": [
@@ -98,26 +98,29 @@ class LedgerView:
 
     def name_of(self, key: bytes) -> str | None:
         """The name to which the ledger has bound a key, or the policy's."""
-        found = None if self.policy is None else self.policy.learner(key)
-        return self.account.name_of(key) or (None if found is None else found.name)
+        enrolled = None if self.policy is None else self.policy.learner(key)
+        return self.account.name_of(key) or (None if enrolled is None else enrolled.name)
 
     def learners(self) -> list[tuple[tuple[bytes, ...], str | None, str | None]]:
         """(keys, cap, left), of every learner of the ledger and of the policy."""
         allowed = [] if self.policy is None else list(self.policy.keys)
-        known = dict.fromkeys([*self.account.bound, *allowed, *self.account.reserved, *self.account.spent])
+        known_keys = dict.fromkeys([*self.account.bound, *allowed, *self.account.reserved, *self.account.spent])
         groups: dict[str | bytes, list[bytes]] = {}
-        for key in known:
+        for key in known_keys:
             if key != NOBODY:
                 groups.setdefault(self.name_of(key) or key, []).append(key)
         rows = []
         for keys in groups.values():
-            cap = left = None
+            cap = remaining = None
             if self.policy is not None:
                 # A key that was taken out of the policy leaves its learner's cap with the others
-                own, total = max(map(self.policy.cap_of, keys)), self.policy.total_cap
+                own_cap, total = max(map(self.policy.cap_of, keys)), self.policy.total_cap
                 name = self.name_of(keys[0]) or ""
-                cap, left = str(own), str(shorten(self.account.remaining(keys[0], own, total, name), math.floor))
-            rows.append((tuple(keys), cap, left))
+                cap, remaining = (
+                    str(own_cap),
+                    str(shorten(self.account.remaining(keys[0], own_cap, total, name), math.floor)),
+                )
+            rows.append((tuple(keys), cap, remaining))
         return rows
 
 
@@ -174,21 +177,21 @@ def resume(where: Place, key: SigningKey, *, note: str, learner: str, restored: 
         if not ledger.account.halted:
             raise ConfigurationError(f"{place_text(where)} is not halted")
         owner = public_key(learner, "--learner") if learner else NOBODY
-        found = ledger.resume(int(time.time()), learner=owner, restored=amount, note=note)
-    lines = [_restored(item) for item in found]
+        spendings = ledger.resume(int(time.time()), learner=owner, restored=amount, note=note)
+    lines = [_restored(item) for item in spendings]
     if restored:
         lines.append(f"entered as spent by {learner[:16]}: {amount}")
     return [*lines, LOWER_BOUND]
 
 
-def public_key(text: str, what: str) -> bytes:
-    """A public key of 64 hexadecimal digits; ConfigurationError names `what` takes it."""
+def public_key(text: str, option: str) -> bytes:
+    """A public key of 64 hexadecimal digits; ConfigurationError names `option` takes it."""
     try:
         key = bytes.fromhex(text)
     except ValueError:
         key = b""
     if len(key) != len(NOBODY):
-        raise ConfigurationError(f"{what} takes a public key of 64 hexadecimal digits")
+        raise ConfigurationError(f"{option} takes a public key of 64 hexadecimal digits")
     return key
 
 
@@ -198,11 +201,11 @@ def _restored(item: LostSpending) -> str:
         return "a mark was missing: what was lost with it, if anything, is not known"
     how = "this curator's own mark" if suspect.learner == NOBODY else f"a receipt of {suspect.learner.hex()[:16]}"
     text = f"entered as spent over all learners: {written_exactly(item.total)}, by {how}"
-    own = {learner: spent for learner, spent in item.by_learner.items() if spent and learner != NOBODY}
+    shares = {learner: spent for learner, spent in item.by_learner.items() if spent and learner != NOBODY}
     if item.running:
         text += f"; {written_exactly(item.running)} of it once more, for what was running where the ledger was put back"
     return text + "".join(
-        f"; of it by {learner.hex()[:16]}: {written_exactly(spent)}" for learner, spent in own.items()
+        f"; of it by {learner.hex()[:16]}: {written_exactly(spent)}" for learner, spent in shares.items()
     )
 
 
@@ -254,19 +257,19 @@ def write_checkpoint(
     beside = mark_path(where) if isinstance(where, Path) else None
     path = mark or (beside if beside is not None and beside.exists() else None)
     # The mark is read before the ledger, which may grow meanwhile
-    known = None if path is None else read_mark(path, (first or key).derive("ledger mark"))
+    marked = None if path is None else read_mark(path, (first or key).derive("ledger mark"))
     with read_store(where) as store:
         account = load(store)
         _check(account, key, place_text(where))
         if path is not None:
-            _hold_against(account, known, path, place_text(where))
+            _hold_against(account, marked, path, place_text(where))
         tree = Tree(account.hashes)
         old = _older(since, tree, account)
         rows = [_row(store, start - 1) for start, _ in account.curators[1:]]
     checkpoint = make_checkpoint(tree, account.head, account.curators[0][1], rows)
-    made = Submission(old, tree.consistency_proof(old), sign_checkpoint(checkpoint, key))
-    write_new(out, str(made).encode(), rule="a checkpoint is never overwritten", public=True)
-    return made, path is not None
+    submission = Submission(old, tree.consistency_proof(old), sign_checkpoint(checkpoint, key))
+    write_new(out, str(submission).encode(), rule="a checkpoint is never overwritten", public=True)
+    return submission, path is not None
 
 
 def _check(account: Account, key: SigningKey, place: str) -> None:
@@ -278,15 +281,15 @@ def _check(account: Account, key: SigningKey, place: str) -> None:
         raise CheckpointError(f"{place} is halted; see what was lost, then: expril ledger resume")
 
 
-def _hold_against(account: Account, known: Marked | None, mark: Path, place: str) -> None:
-    if known is None:
+def _hold_against(account: Account, marked: Marked | None, mark: Path, place: str) -> None:
+    if marked is None:
         raise CheckpointError(
             f"{mark} is no mark under this key, or damaged: the ledger may have been replaced by an older one, and is "
             "not signed for; let its process start, halt, and resume it"
         )
-    if not all(account.knows(lost) for lost in known.branches(b"", account.hashes)):
+    if not all(account.knows(trace) for trace in marked.branches(b"", account.hashes)):
         raise CheckpointError(
-            f"{place} lacks entry {known.position.index}, which its mark names: it was rolled back, and is not signed "
+            f"{place} lacks entry {marked.position.index}, which its mark names: it was rolled back, and is not signed "
             "for; restore the newest copy, or let its process start, halt, and resume it"
         )
 

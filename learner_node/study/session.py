@@ -227,7 +227,7 @@ class Session:
         if not message.rules_out:
             return
         if sent is self._unanswered:
-            if self.spending.shown:
+            if self.spending.total_shown:
                 raise RemoteProtocolError(RefusalCode.CHANGED_CONTENT, "code", "the closing shows that it was charged")
             self._unanswered = None
         else:

@@ -83,9 +83,9 @@ class Checkpoint(NamedTuple):
             to_base64(self.root),
             f"head {to_base64(self.head)} {_path(self.head_proof)}",
         ]
-        for each in self.handovers:
-            entry = f"{to_base64(each.body)} {to_base64(each.signature)}"
-            lines.append(f"handover {each.place} {entry} {_path(each.proof)}")
+        for handed_over in self.handovers:
+            entry = f"{to_base64(handed_over.body)} {to_base64(handed_over.signature)}"
+            lines.append(f"handover {handed_over.place} {entry} {_path(handed_over.proof)}")
         return "".join(f"{line}\n" for line in lines)
 
 
@@ -123,7 +123,7 @@ def make_checkpoint(
     `tree`: over its entries' hashes; `head`: the last one; `first`: the curator's first public key; `handovers`:
     (index, encoded entry, signature) of its HANDOVER entries, in order.
     """
-    proven = (HandedOver(*each, tree.inclusion_proof(each[0])) for each in handovers)
+    proven = (HandedOver(*handover, tree.inclusion_proof(handover[0])) for handover in handovers)
     return Checkpoint(first, tree.size, tree.root(), head, tree.inclusion_proof(tree.size - 1), tuple(proven))
 
 
@@ -176,8 +176,10 @@ def check_checkpoint(note: Note, *, where: str) -> SignedCheckpoint:
     curators = _check_proofs(checkpoint, where)
     newest = curators[-1][1]
     identity = key_id(checkpoint.origin, PLAIN, newest)
-    own = [each for each in note.signatures if (each.name, each.key) == (checkpoint.origin, identity)]
-    if not own or not all(is_signed(newest, each.content, note.text.encode()) for each in own):
+    signatures = [
+        signature for signature in note.signatures if (signature.name, signature.key) == (checkpoint.origin, identity)
+    ]
+    if not signatures or not all(is_signed(newest, signature.content, note.text.encode()) for signature in signatures):
         raise CheckpointError(f"{where} is not signed by {newest.hex()}, whose ledger it is of")
     return SignedCheckpoint(checkpoint, curators, note)
 
@@ -205,24 +207,24 @@ def with_signature(signed: SignedCheckpoint, signature: Signature) -> SignedChec
     return signed._replace(note=note)
 
 
-def witnesses_of(signed: SignedCheckpoint, known: Mapping[str, bytes] | None = None) -> dict[bytes, int]:
+def witnesses_of(signed: SignedCheckpoint, other_keys: Mapping[str, bytes] | None = None) -> dict[bytes, int]:
     """Who co-signed a checkpoint: public key -> newest time. Nobody is trusted by that: see whose keys they are.
 
-    `signed`: the checkpoint; `known`: name -> public key of witnesses whose names do not hold it.
+    `signed`: the checkpoint; `other_keys`: name -> public key of witnesses whose names do not hold it.
 
     Raises:
         CheckpointError: a line is a known witness's, and its signature does not fit.
     """
-    found: dict[bytes, int] = {}
+    times: dict[bytes, int] = {}
     for line in signed.note.signatures:
-        public = (known or {}).get(line.name) or _named(line.name)
+        public = (other_keys or {}).get(line.name) or _named(line.name)
         if public is None or line.key != key_id(line.name, COSIGNATURE, public):
             continue
         at = int.from_bytes(line.content[:_TIME], "big")
         if at > MOST_TIME or not is_signed(public, line.content[_TIME:], _cosigned(at, signed.note.text)):
             raise CheckpointError(f"the co-signature of {line.name} does not fit the checkpoint: one was changed")
-        found[public] = max(at, found.get(public, 0))
-    return found
+        times[public] = max(at, times.get(public, 0))
+    return times
 
 
 class Equivocation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -232,9 +234,9 @@ class Equivocation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: Literal["expril equivocation 1"] = "expril equivocation 1"  # name and version
 
 
-def equivocate(one: Checkpoint, other: Checkpoint) -> bool:
+def equivocate(first: Checkpoint, second: Checkpoint) -> bool:
     """Whether two checkpoints of one curator cannot both be of one ledger: one size, two roots."""
-    return (one.first, one.size) == (other.first, other.size) and one.root != other.root
+    return (first.first, first.size) == (second.first, second.size) and first.root != second.root
 
 
 def read_equivocation(data: bytes, *, where: str) -> tuple[SignedCheckpoint, SignedCheckpoint]:
@@ -248,13 +250,13 @@ def read_equivocation(data: bytes, *, where: str) -> tuple[SignedCheckpoint, Sig
         evidence = msgspec.json.decode(data, type=Equivocation)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise ConfigurationError(f"{where} is no evidence of an equivocation; ask for the file anew") from None
-    one, other = (
+    first, second = (
         read_checkpoint(written, where=f"checkpoint {place} of {where}")
         for place, written in enumerate(evidence.checkpoints, start=1)
     )
-    if not equivocate(one.checkpoint, other.checkpoint):
+    if not equivocate(first.checkpoint, second.checkpoint):
         raise CheckpointError(f"{where} proves nothing: its checkpoints may be of one ledger")
-    return one, other
+    return first, second
 
 
 def _parsed(text: str, where: str) -> Checkpoint:
@@ -286,10 +288,10 @@ def _handover(line: str) -> HandedOver:
 
 def _fields(line: str, expected: str, length: int) -> tuple[bytes, tuple[bytes, ...]]:
     word, value, path = line.split(" ")
-    found = from_base64(value)
-    if word != expected or len(found) != length:
+    decoded = from_base64(value)
+    if word != expected or len(decoded) != length:
         raise ValueError(line)
-    return found, _nodes(path)
+    return decoded, _nodes(path)
 
 
 def _check_proofs(checkpoint: Checkpoint, where: str) -> tuple[tuple[int, bytes], ...]:
@@ -298,18 +300,24 @@ def _check_proofs(checkpoint: Checkpoint, where: str) -> tuple[tuple[int, bytes]
     if not check_inclusion(checkpoint.head, size - 1, size, root, checkpoint.head_proof):
         raise CheckpointError(f"{where} names a last entry that is not the last one of its tree")
     curators = [(0, checkpoint.first)]
-    for each in checkpoint.handovers:
+    for handed_over in checkpoint.handovers:
         try:
-            entry = decode_entry(each.body)
+            entry = decode_entry(handed_over.body)
         except LedgerCorruptError:
             raise CheckpointError(f"{where} holds a handover that cannot be read") from None
-        key, hashed = curators[-1][1], entry_hash(each.body)
-        fits = entry.kind is EntryKind.HANDOVER and entry.index == each.place
-        in_order = curators[-1][0] <= each.place < size - 1 and entry.learner not in {known for _, known in curators}
-        signed = head_is_signed(key, each.signature, each.place, hashed)
-        if not (fits and in_order and signed and check_inclusion(hashed, each.place, size, root, each.proof)):
-            raise CheckpointError(f"{where} holds a handover, entry {each.place}, that {key.hex()} did not sign there")
-        curators.append((each.place + 1, entry.learner))
+        key, hashed = curators[-1][1], entry_hash(handed_over.body)
+        fits = entry.kind is EntryKind.HANDOVER and entry.index == handed_over.place
+        in_order = curators[-1][0] <= handed_over.place < size - 1 and entry.learner not in {
+            earlier_key for _, earlier_key in curators
+        }
+        signed = head_is_signed(key, handed_over.signature, handed_over.place, hashed)
+        if not (
+            fits and in_order and signed and check_inclusion(hashed, handed_over.place, size, root, handed_over.proof)
+        ):
+            raise CheckpointError(
+                f"{where} holds a handover, entry {handed_over.place}, that {key.hex()} did not sign there"
+            )
+        curators.append((handed_over.place + 1, entry.learner))
     return tuple(curators)
 
 

@@ -53,7 +53,7 @@ class ReadBlock(NamedTuple):
     """What could be read of a block."""
 
     pairs: list[Pair]  # entries with their signatures, up to the first that cannot be read
-    whole: bool  # whether all of it could be read, and has the digest that is written beside it
+    intact: bool  # whether all of it could be read, and has the digest that is written beside it
 
 
 def encode_export(pairs: Iterable[Pair], replies: Iterable[tuple[bytes, bytes]]) -> bytes:
@@ -87,10 +87,10 @@ def read_block(block: Block) -> ReadBlock:
     """The entries of a block, as far as they can be read. An entry's own content is not looked at."""
     fits = digest(block.pairs) == block.digest
     try:
-        found = decode(block.pairs, _Pairs, limit=MOST)
+        pairs = decode(block.pairs, _Pairs, limit=MOST)
     except RemoteProtocolError:
-        return ReadBlock(list(_pairs(block.pairs)), whole=False)
-    return ReadBlock(found, fits and 0 < len(found) <= BLOCK)
+        return ReadBlock(list(_pairs(block.pairs)), intact=False)
+    return ReadBlock(pairs, fits and 0 < len(pairs) <= BLOCK)
 
 
 def state_key(learner: bytes, study: bytes, kind: str) -> bytes:

@@ -140,18 +140,18 @@ def check_inclusion(leaf: bytes, index: int, size: int, root: bytes, proof: Sequ
     """
     if not 0 <= index < size or not _are_hashes(proof):
         return False
-    place, last, found = index, size - 1, leaf_hash(leaf)
+    place, last, reached = index, size - 1, leaf_hash(leaf)
     for node in proof:
         if last == 0:
             return False
         if place % 2 or place == last:
-            found = pair_hash(node, found)
+            reached = pair_hash(node, reached)
             while place and place % 2 == 0:
                 place, last = place >> 1, last >> 1
         else:
-            found = pair_hash(found, node)
+            reached = pair_hash(reached, node)
         place, last = place >> 1, last >> 1
-    return last == 0 and hmac.compare_digest(found, root)
+    return last == 0 and hmac.compare_digest(reached, root)
 
 
 def check_consistency(old: int, old_root: bytes, size: int, root: bytes, proof: Sequence[bytes]) -> bool:
@@ -204,12 +204,12 @@ def _split(count: int) -> int:
 
 def _complete(first: int, end: int) -> list[tuple[int, int]]:
     """(first leaf, height) of the complete subtrees that cover the leaves from `first` up to `end`, in order."""
-    found = []
+    complete = []
     while first < end:
         height = (end - first).bit_length() - 1
-        found.append((first, height))
+        complete.append((first, height))
         first += 1 << height
-    return found
+    return complete
 
 
 def _are_hashes(proof: Sequence[bytes]) -> bool:

@@ -50,11 +50,11 @@ def read_note(written: str, *, where: str) -> Note:
         ConfigurationError: it is not a note in its one form.
     """
     text, blank, lines = written.rpartition("\n\n")
-    found = [_LINE.fullmatch(line) for line in lines.removesuffix("\n").split("\n")]
-    if len(written) > MOST_CHARACTERS or not blank or not text or len(found) > MOST_SIGNATURES:
+    matches = [_LINE.fullmatch(line) for line in lines.removesuffix("\n").split("\n")]
+    if len(written) > MOST_CHARACTERS or not blank or not text or len(matches) > MOST_SIGNATURES:
         raise ConfigurationError(f"{where} is no signed note: a text, an empty line, and signatures; ask for it anew")
     signatures = []
-    for match in found:
+    for match in matches:
         content = b"" if match is None else from_base64(match[2])
         if match is None or len(content) <= _ID:
             raise ConfigurationError(f"{where} has a line among its signatures that is none; ask for it anew")

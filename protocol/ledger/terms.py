@@ -16,11 +16,11 @@ def ledger_terms(unit: str | None, label: str) -> str:
 def read_terms(terms: str) -> tuple[str | None, str] | None:
     """Inverse of `ledger_terms`: (unit column or None, label); None where these are no terms."""
     before, _, quoted = terms.rpartition(_MARK)
-    told = before.removeprefix(_UNIT)
+    unit_text = before.removeprefix(_UNIT)
     try:
         label = json.loads(quoted)
-        unit = None if told == _EACH else json.loads(told.removeprefix(_COLUMN))
-        whole = isinstance(label, str) and isinstance(unit, str | None) and ledger_terms(unit, label) == terms
+        unit = None if unit_text == _EACH else json.loads(unit_text.removeprefix(_COLUMN))
+        is_exact = isinstance(label, str) and isinstance(unit, str | None) and ledger_terms(unit, label) == terms
     except (ValueError, RecursionError):
         return None
-    return (unit, label) if whole else None
+    return (unit, label) if is_exact else None

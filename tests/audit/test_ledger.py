@@ -67,7 +67,7 @@ def test_every_history_adds_up_as_its_curator_says(acts, bound, tmp_path):
         ours = replayed.studies[tuple(study)]
         assert (ours.spent, ours.left, ours.sequence) == (theirs.spent, theirs.reserved, theirs.sequence)
     assert {request for request, made in replayed.requests.items() if made.evicted} == account.evicted
-    assert {request for request, made in replayed.requests.items() if made.lost} == set(account.lost)
+    assert {request for request, made in replayed.requests.items() if made.lost} == set(account.lost_requests)
     for index in range(account.next_index):
         assert replayed.totals.at(index) == account.totals[index]
 

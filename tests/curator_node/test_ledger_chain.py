@@ -30,7 +30,7 @@ from test_ledger import (
 
 from curator_fakes import key
 from curator_node.ledger import Account, Ledger, create_ledger
-from curator_node.ledger.branches import POSITION_BYTES, LostPosition, pack, position_at, stubs_of, unpack
+from curator_node.ledger.branches import POSITION_BYTES, BranchTrace, pack, position_at, stubs_of, unpack
 from curator_node.ledger.chain import marked_at_end
 from curator_node.ledger.checks import check, load
 from curator_node.ledger.marks import FIRST_SLOT, SLOT, Marked, MemoryMark
@@ -461,13 +461,13 @@ def halted_for(store, *found):
     ledger.begin(TERMS, 0)
     ledger.resume(0, note="a new process has no mark")
     for lost in found:
-        ledger.halt(0, "found", lost=lost)
+        ledger.halt(0, "found", trace=lost)
     return ledger
 
 
 def receipt_of(position, spent="0", learner=LEARNERS[0]):
     """What a learner's receipt shows, of a request of its own."""
-    return LostPosition(Suspect(position, learner, str(spent), position.head), receipt=digest(position.head))
+    return BranchTrace(Suspect(position, learner, str(spent), position.head), receipt=digest(position.head))
 
 
 def mark_of(account, *, log=True):
@@ -511,7 +511,7 @@ def test_a_newer_position_that_goes_on_from_an_older_adds_only_what_is_new():
     ledger = halted_for(store, receipt_of(positions[0], 6 * THIRTIETH))
     (before,) = ledger.resume(1)
     assert not ledger.account.knows(receipt_of(positions[3]))
-    ledger.halt(1, "by a mark", lost=mark_of(branch)(ledger.account.hashes))
+    ledger.halt(1, "by a mark", trace=mark_of(branch)(ledger.account.hashes))
     assert amounts(ledger.resume(2)[0]) == (3 * THIRTIETH, 3 * THIRTIETH)
     assert before.total >= THIRTIETH
     assert ledger.account.total_spent >= 9 * THIRTIETH
@@ -542,7 +542,7 @@ def test_two_branches_that_go_on_from_one_entry_are_not_one():
     ledger = halted_for(store, *both)
     ledger.resume(1)
     assert ledger.account.total_spent >= (2 + 3 + 2) * THIRTIETH
-    ledger.halt(2, "again", lost=receipt_of(positions[-1]))
+    ledger.halt(2, "again", trace=receipt_of(positions[-1]))
     assert sum(item.total for item in ledger.resume(3)) == 0
 
 

@@ -7,7 +7,7 @@ from test_ledger import LEARNERS, THIRTIETH, key_of, spend
 
 from curator_fakes import NOW, key
 from curator_node.key_files import read_key
-from curator_node.ledger.branches import LostPosition
+from curator_node.ledger.branches import BranchTrace
 from curator_node.ledger.places import mark_path, open_ledger_file
 from protocol.ledger.entries import Position, Suspect
 from steward_commands import TERMS, made, run
@@ -112,7 +112,7 @@ def test_resume_after_a_receipt_enters_the_learner_s_part_and_what_the_steward_k
     ledger = open_ledger_file(path, read_key(pem))
     newest = ledger.account.next_index - 1
     lost = Position(40, bytes(32), "1/2", ancestors=(), named=((newest, ledger.account.head[:8]),))
-    ledger.halt(NOW, "by a receipt", lost=LostPosition(Suspect(lost, LEARNERS[1], "1/4")))
+    ledger.halt(NOW, "by a receipt", trace=BranchTrace(Suspect(lost, LEARNERS[1], "1/4")))
     ledger.close()
     other = LEARNERS[2].hex()
     arguments = ("ledger", "resume", path, "--key", pem, "--note", "x")

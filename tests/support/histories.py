@@ -17,7 +17,7 @@ from curator_node.ledger import (
     create_ledger,
 )
 from curator_node.ledger.book import hand_over
-from curator_node.ledger.branches import LostPosition
+from curator_node.ledger.branches import BranchTrace
 from curator_node.ledger.errors import BoundElsewhereError
 from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import MemoryStore
@@ -187,7 +187,7 @@ class History:
         self.restart(number)
         if number % 2:
             suspect = Suspect(newest, learner, spent, self.digest())
-            self.ledger.halt(self.now, "a receipt", lost=LostPosition(suspect, receipt=self.digest()))
+            self.ledger.halt(self.now, "a receipt", trace=BranchTrace(suspect, receipt=self.digest()))
 
     def study(self, number: int):
         """One of those that have not ended."""

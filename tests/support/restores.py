@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from curator_fakes import key
 from curator_node.ledger import Caps, HaltedError, Ledger, Reservation, StudyKey, create_ledger
-from curator_node.ledger.branches import LostPosition, holds
+from curator_node.ledger.branches import BranchTrace, holds
 from curator_node.ledger.errors import AnswerGoneError, InsufficientBudgetError, StateGoneError
 from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import MemoryStore
@@ -266,9 +266,9 @@ class World:
         if holds(receipt.position, account.hashes) and kept:
             return
         suspect = Suspect(receipt.position, receipt.learner, amount(receipt.spent), receipt.request)
-        lost = LostPosition(suspect, receipt=digest(receipt.reply))
+        lost = BranchTrace(suspect, receipt=digest(receipt.reply))
         if not account.knows(lost):
-            ledger.halt(self.now, "a receipt", lost=lost)
+            ledger.halt(self.now, "a receipt", trace=lost)
         ledger.settle()
 
     # what is known of it

@@ -120,9 +120,9 @@ def _parts(export: LedgerExport, findings: Findings, damaged: list[tuple[int, in
         found = read_block(block)
         last = first + len(found.pairs) - 1
         full = len(found.pairs) == BLOCK or number == len(export.blocks)
-        if not (found.whole and full):
+        if not (found.intact and full):
             findings.add(
-                first, f"block {number} of the export (entries {first} to {last}) was changed: {_how(found.whole)}"
+                first, f"block {number} of the export (entries {first} to {last}) was changed: {_how(found.intact)}"
             )
             damaged.append((first, last))
         yield found.pairs
