@@ -41,8 +41,8 @@ from protocol.rationals import parse_rational
 from protocol.record_frames import encode_frame, encode_labels
 from protocol.records import Records
 from simulations.campaign.store import Task
-from simulations.quoted import request_of
-from simulations.records import load_records, read_quoted, sites_of, split_records
+from simulations.quote_source import read_quoted, request_of
+from simulations.records import load_records, sites_of, split_records
 from simulations.scenario import builtin_scenarios, load_scenario
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "learning" / "cells" / "cells.jsonl"

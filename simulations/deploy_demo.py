@@ -29,11 +29,9 @@ from expril.report.table import text_table
 from expril.report.terminal import rich_table
 from learner_node.models.files import load_model
 from protocol.errors import ConfigurationError, ExprilError
-from simulations.carriers.deploy import online
-from simulations.carriers.guarded import guarded
-from simulations.carriers.processes import Processes, environment
+from simulations.carriers.processes import Processes, environment, guarded
 from simulations.carriers.sites import as_toml
-from simulations.carriers.superlink import SuperLink
+from simulations.carriers.superlink import SuperLink, online
 from simulations.records import SiteRecords, load_records, split_records
 from simulations.references import Answers, labelled, references
 from simulations.run_folder import claim_folder, stamped

@@ -6,7 +6,7 @@ from learner_node.study.outcomes import LEFT_OUT
 from learner_node.study.study import Study
 from protocol.kinds import QUERY_KINDS
 from protocol.run_index import FIT
-from simulations.federation import Outcome, Repeat
+from simulations.repeats import Outcome, Repeat
 from simulations.report.budget import STUDIES
 from simulations.report.folding import some_of
 from simulations.report.model import LearnerReport

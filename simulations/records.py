@@ -1,7 +1,9 @@
 """The records that a scenario names, and their split over sites: private, source and test."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
 
 import msgspec
@@ -12,10 +14,11 @@ from numpy.typing import NDArray
 from curator_node.records.dataset import complaints_about, unit_names
 from curator_node.records.files import read_records
 from curator_node.records.schema_file import StewardFile, read_steward_file
+from learner_node.study.doubts import doubts_about
 from learner_node.study.population import counted
 from protocol.errors import ConfigurationError
-from protocol.limits import Limits
 from protocol.mistakes import did_you_mean
+from protocol.rationals import parse_rational, written
 from protocol.record_frames import (
     UnknownClassError,
     column_texts,
@@ -24,14 +27,21 @@ from protocol.record_frames import (
     encode_frame,
     encode_label_column,
 )
-from protocol.records import Records as EncodedRecords
 from protocol.strict_toml import suggest
 from simulations.datasets import load_dataset
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.splits import split_by_site, split_parts, split_sites, split_units_over_sites
-from simulations.populations import SMALL_REMEDY, bound_notes, keep_large, moving_notes, small_site_notes
-from simulations.scenario import LearnerScenario, Scenario, load_scenario
-from simulations.scenario_data import ANY, Data, fits, is_table, matching, read_schema
+from simulations.report.folding import some_of
+from simulations.scenario import (
+    ANY,
+    Data,
+    LearnerScenario,
+    Scenario,
+    Sites,
+    fits,
+    matching,
+    read_schema,
+)
 
 ROW = "\0row"
 """Column of a record's place in its file while records are chosen and split; no file can have one of that name."""
@@ -39,6 +49,9 @@ ROW = "\0row"
 CLASSES = 2
 """Classes of a label whose models can be validated."""
 RENAMED = ". Classes are declared as the file writes them; merge_label in [data] gives them other names"
+NAMED = 8
+"""Sites that a sentence names; of more it says how many."""
+SMALL_REMEDY = 'say small = "leave out" or small = "merge" under [data.sites], or give it more records'
 
 
 @dataclass(frozen=True)
@@ -241,6 +254,105 @@ def split_records(scenario: Scenario, records: Records, repeat: int) -> dict[str
     return {name: _site(name, pieces, scenario, records, repeat) for name, pieces in split.items()}
 
 
+def keep_large(frames: Mapping[str, pl.DataFrame], told: Sites, unit: str | None) -> dict[str, pl.DataFrame]:
+    """The sites after small ones were left out or merged, as the scenario says.
+
+    Args:
+        frames: site -> its records.
+        told: `least_units`, and what becomes of a site with fewer.
+        unit: column of the privacy unit; None: each record is one.
+
+    Raises:
+        ConfigurationError: a small site, and the scenario does not say what becomes of it; names it. Or no site is
+            left, or the merged one is itself small or has another's name.
+    """
+    small = small_sites(frames, told.least_units, unit)
+    if not small:
+        return dict(frames)
+    name, units = next(iter(small.items()))
+    if told.small == "refuse":
+        raise ConfigurationError(
+            f"site {name} has {units} {unit or 'record'}{'s' if units != 1 else ''}, and {told.least_units} are the "
+            f"least for private, source and test records; {SMALL_REMEDY}"
+        )
+    kept = {site: frame for site, frame in frames.items() if site not in small}
+    if told.small == "merge":
+        if told.merged in kept:
+            raise ConfigurationError(
+                f"a site is called {told.merged!r}; give the merged ones another name: merged = ..."
+            )
+        together = pl.concat([frames[site] for site in small])
+        if _units(together, unit) < told.least_units:
+            raise ConfigurationError(
+                f"the small sites together ({', '.join(small)}) have fewer than {told.least_units} units; "
+                'leave them out: small = "leave out"'
+            )
+        kept[told.merged] = together
+    if not kept:
+        raise ConfigurationError(f"every site has fewer than {told.least_units} units; lower least_units")
+    return kept
+
+
+def small_sites(frames: Mapping[str, pl.DataFrame], least: int, unit: str | None) -> dict[str, int]:
+    """Site -> its number of units, where they are fewer than `least`."""
+    return {site: units for site, frame in frames.items() if (units := _units(frame, unit)) < least}
+
+
+def _units(frame: pl.DataFrame, unit: str | None) -> int:
+    return frame.height if unit is None else frame[unit].n_unique()
+
+
+def small_site_notes(frames: Mapping[str, pl.DataFrame], told: Sites, unit: str | None) -> list[str]:
+    """Which sites were left out or merged, as the scenario says, in a sentence; none where all are large enough."""
+    small = list(small_sites(frames, told.least_units, unit))
+    if not small:
+        return []
+    rule = f"fewer than {told.least_units} {unit or 'record'}s"
+    done = "were left out" if told.small == "leave out" else f"were merged into {told.merged}"
+    return [f"Sites with {rule} {done}: {_listed(small)}."]
+
+
+def bound_notes(all_records: Mapping[str, tuple[int, int]], unit: str | None, most: int) -> list[str]:
+    """How many records the contribution bound leaves out, in two sentences; none where it leaves out none.
+
+    Args:
+        all_records: part ("private", "test") -> how many records there are, and how many count.
+        unit: of privacy.
+        most: the bound.
+    """
+    left = [f"{there - count:,} of {there:,} {part}" for part, (there, count) in all_records.items() if there > count]
+    if not left:
+        return []
+    bound = f"At most {most:,} record{'s' if most > 1 else ''} of each {unit} count{'s' if most == 1 else ''}"
+    spoken_of = "Scores, majority, ceiling and the learners' own estimates speak of those that count"
+    known = "a learner knows the bound from the card, and not how many it leaves out"
+    return [f"{bound}, which leaves out {' and '.join(left)} records. {spoken_of}; {known}."]
+
+
+def moving_notes(private: Mapping[str, pl.DataFrame], unit: str | None) -> list[str]:
+    """How many units have private records at several sites, and what that costs them; none where no unit has.
+
+    Args:
+        private: site -> its private records.
+        unit: column of the privacy unit.
+    """
+    if unit is None:
+        return []
+    places = pl.concat([frame.select(unit).unique() for frame in private.values()]).group_by(unit).len()["len"]
+    several = Counter(places.filter(places > 1).to_list())
+    if not several:
+        return []
+    counts = ", ".join(f"{units:,} at {sites}" for sites, units in sorted(several.items()))
+    held = f"{several.total():,} of {len(places):,} {unit}s have private records at several sites ({counts})"
+    cost = f"for such a {unit} the epsilons of its sites add up, here to at most {max(several)} times what one charges"
+    return [f"{held}. Each curator protects its own part; {cost}."]
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:NAMED])
+    return shown if len(names) <= NAMED else f"{shown} and {len(names) - NAMED} more"
+
+
 def population_notes(scenario: Scenario, records: Records, sites: Mapping[str, SiteRecords]) -> list[str]:
     """What a reader must know of whose records these are: small sites, the contribution bound, units at several sites.
 
@@ -320,66 +432,56 @@ def sites_of(learner: LearnerScenario, sites: Mapping[str, SiteRecords]) -> tupl
         raise ConfigurationError(f"learner {learner.name}: {error}") from None
 
 
-@dataclass(frozen=True)
-class Quoted:
-    """What a quote is about, as its files say.
-
-    Attributes:
-        title: for the table.
-        source: the learner's encoded records.
-        stewards: schema file of each curator that is asked.
-        learner: of the scenario; None where records alone were named.
-        limits: of each of these curators, and the number of records that it declares, if any.
-        doubts: what is worth a warning in the source and in the scenario's records, in sentences.
-    """
-
-    title: str
-    source: EncodedRecords
-    stewards: tuple[StewardFile, ...]
-    learner: LearnerScenario | None = None
-    limits: tuple[tuple[Limits, int | None], ...] = ()
-    doubts: tuple[str, ...] = ()
-
-
-def read_quoted(source: str, *, schema: Path | None, learner: str) -> Quoted:
-    """Read records and their schema file, or the source and declarations of a scenario's learner.
-
-    Args:
-        source: path of a CSV or Parquet file; or a scenario's name or TOML file.
-        schema: the steward's schema file, for records.
-        learner: name of a scenario's learner; "" takes the first.
+def doubts_of(scenario: Scenario, records: Records) -> list[str]:
+    """What is worth a warning, in sentences; the scenario can be run as it is.
 
     Raises:
-        ConfigurationError: what is missing or wrong, and what to pass instead.
+        ConfigurationError: as `split_records`, `sites_of` and `require_classes`.
     """
-    if is_table(source):
-        if schema is None:
-            raise ConfigurationError(f"{source} is a table of records, which needs its steward's schema: --schema FILE")
-        steward = read_schema(schema)
-        frame = read_records(Path(source))
-        unit = steward.unit if steward.unit in frame.columns else None
-        frame = counted(frame, unit, steward.most_records_per_unit, np.random.default_rng(0))
-        try:
-            records, moved = encode_and_count_moved(frame, steward.schema)
-        except ConfigurationError as error:
-            raise ConfigurationError(f"{source}: {error}") from None
-        return Quoted(Path(source).name, records, (steward,), doubts=tuple(complaints_about(records, moved)))
-    scenario, _, folder = load_scenario(source)
-    chosen = _learner(scenario.learners, learner)
-    whole = load_records(scenario, folder)
-    sites = split_records(scenario, whole, 0)
-    asked, held = sites_of(chosen, sites)
-    frame = pl.concat([sites[name].source for name in held])
-    stewards = tuple(sites[name].steward for name in asked)
-    records, moved = encode_and_count_moved(frame, stewards[0].schema)
-    doubts = tuple(complaints_about(records, moved)) if scenario.data.path is not None else ()
-    limits = tuple((scenario.curator(name).limits, sites[name].steward.round_size) for name in asked)
-    doubts += tuple(site_doubts(scenario, whole))
-    return Quoted(f"{scenario.title}, {chosen.name}", records, stewards, chosen, limits, doubts)
+    for learner in scenario.learners:
+        require_classes(learner, records.steward)
+    doubts = []
+    if scenario.data.path is not None:
+        doubts += complaints_about(*encode_and_count_moved(records.dataset.frame, records.steward.schema))
+    doubts += site_doubts(scenario, records)
+    sites = split_records(scenario, records, 0)
+    for learner in scenario.learners:
+        asked, held = sites_of(learner, sites)
+        told = doubts_about(
+            learner.options,
+            records=sum(sites[name].source.height for name in held),
+            curators=len(asked),
+            pooling=learner.pool,
+        )
+        doubts += [f"learner {learner.name!r}: {doubt}" for doubt in told]
+    return doubts + _refusals(scenario, sites)
 
 
-def _learner(learners: Sequence[LearnerScenario], name: str) -> LearnerScenario:
-    for learner in learners:
-        if name in ("", learner.name):
-            return learner
-    raise ConfigurationError(f"no learner {name!r}{suggest(name, [learner.name for learner in learners])}")
+def _refusals(scenario: Scenario, sites: Mapping[str, SiteRecords]) -> list[str]:
+    """Plans that cost more than the caps leave, as each learner finds them after those before it."""
+    doubts = []
+    spent = dict.fromkeys(sites, Fraction(0))
+    for learner in scenario.learners:
+        asked, _ = sites_of(learner, sites)
+        own = dict.fromkeys(asked, Fraction(0))
+        for what, told in (("plan", learner.epsilon), ("validation", learner.validate)):
+            cost = Fraction(0) if told is None else parse_rational(told)
+            left = {}
+            for name in asked:
+                curator = scenario.curator(name)
+                caps = parse_rational(curator.cap) - spent[name], parse_rational(curator.cap_of(learner.name))
+                left[name] = min(caps[0], caps[1] - own[name])
+            short = [name for name in asked if cost > left[name]]
+            if short:
+                amounts = sorted({left[name] for name in short})
+                least = "as little as " * (len(amounts) > 1) + (written(amounts[0]) if amounts[0] else "0")
+                doubts.append(
+                    f"learner {learner.name!r}: its {what} costs {written(cost)}, more than is left at "
+                    f"{some_of(short)} ({least}), which will refuse it; raise cap and, where it is set, learner_cap "
+                    "in [[curators]], or ask for less"
+                )
+            asked = [] if short and learner.all_or_none else [name for name in asked if name not in short]
+            for name in asked:
+                spent[name] += cost
+                own[name] += cost
+    return doubts

@@ -18,21 +18,20 @@ from learner_node.study.pooling import POOLED
 from learner_node.study.study import NoCuratorError
 from protocol.envelopes import SigningKey
 from protocol.run_index import FORMAT, LEDGERS, METRICS, REPORT, SCENARIO, Index
-from simulations.carriers.table import stage_of
-from simulations.harness import Tick, run_repeats
+from simulations.carriers.stages import stage_of
 from simulations.notes import failure_notes, how_records_were_split, score_notes
+from simulations.repeats import ALL, Cost, Tick, run_repeats
 from simulations.report.budget import StudyReport
 from simulations.report.folding import some_of
 from simulations.report.model import CurvePoint, LearnerReport, RunReport, Score, SiteAnswers, SiteScore, save_report
 from simulations.report.validated import joined
-from simulations.run_cells import LearnerCell, Order, RepeatCell, UnfinishedRun, finish, leftovers
+from simulations.run_cells import LearnerCell, RepeatCell, UnfinishedRun, finish, leftovers
 from simulations.run_folder import FORMAT as LIST_FORMAT
 from simulations.run_folder import EpsilonList, epsilon_folder, epsilons_folder
-from simulations.run_origin import keep_origin
+from simulations.run_order import Order, keep_origin
 from simulations.run_page import read_runs, rewrite_page
 from simulations.scenario import LearnerScenario
 from simulations.scoring import MEASURES, RepeatScore, bounded
-from simulations.spending import ALL, Cost
 
 AnyStruct = TypeVar("AnyStruct", bound=msgspec.Struct)
 Say = Callable[[str, str], None]

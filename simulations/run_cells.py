@@ -11,8 +11,6 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from hashlib import sha256
-from importlib.metadata import version
 from io import BytesIO
 from pathlib import Path
 from types import TracebackType
@@ -46,29 +44,23 @@ from protocol.run_index import (
     file_name,
 )
 from simulations.campaign.store import Store, is_held, read_cells, read_settings
-from simulations.carriers import PROCESS
 from simulations.clinical import positive_class, record_counts
-from simulations.federation import Outcome, Repeat
-from simulations.harness import Evidence
 from simulations.notes import first_repeat_notes
 from simulations.records import Records, population_notes, sites_of
 from simulations.references import Answers
+from simulations.repeats import Cost, Evidence, Outcome, Repeat, costs_of, spent_by_round
 from simulations.report.budget import CuratorReport
 from simulations.report.clinical_model import Part, PartBin, RecordCounts
 from simulations.report.validated import ValidationReport
 from simulations.run_folder import PARTIAL, claim_folder, stamped
-from simulations.run_origin import Chosen
+from simulations.run_order import ALL, ONLY_FIRST, Order
 from simulations.scenario import Scenario
 from simulations.scoring import RepeatScore, measure_of, score_repeat
-from simulations.spending import Cost, costs_of, spent_by_round
 from simulations.validating import validation_report
 
 CELLS, KEYS = f"{PROGRESS}/repeats.jsonl", f"{PROGRESS}/learner-keys.json"
 LEAST_FREE = 2**16
 """With fewer bytes, a disk is full."""
-MODELS_OF = ("first", "all", "none")
-"""Of which repeats models are kept."""
-ONLY_FIRST, ALL, NONE = MODELS_OF
 TEST_PART = "test"
 COLUMNS = {"repeat": pl.UInt32, "learner": pl.String, "site": pl.String, "part": pl.String, "row": pl.UInt32}
 """What tells one prediction from all others; `label`, `predicted` and, of classes, `P(class)` of each class follow."""
@@ -191,55 +183,6 @@ def _curator_report(name: str, repeat: Repeat) -> CuratorReport:
         private_unit=repeat.sites[name].steward.unit or "record",
         spent_by_round=tuple(spent_by_round(repeat.ledgers[name].entries, names)),
     )
-
-
-@dataclass(frozen=True)
-class Order:
-    """What is to be run.
-
-    Attributes:
-        chosen, records: what, with all that the command changed of it.
-        command: as typed.
-        models: of which repeats models are kept, one of `MODELS_OF`.
-        fresh: begin anew although an interrupted run could go on.
-        again: the command with all folders, for whoever goes on with an interrupted run; it is in no report.
-        carrier: by which envelopes travel, a key of `simulations.carriers.CARRIERS`.
-    """
-
-    chosen: Chosen
-    records: Records
-    command: str
-    models: str = ONLY_FIRST
-    fresh: bool = False
-    again: str = ""
-    carrier: str = PROCESS
-
-    @property
-    def scenario(self) -> Scenario:
-        """Ready to be run."""
-        return self.chosen.scenario
-
-    @property
-    def version(self) -> str:
-        """Of ExPriL."""
-        return version("expril")
-
-    @property
-    def fingerprint(self) -> str:
-        """The same where, and only where, a run could go on with the other's repeats."""
-        frame, made = self.records.dataset.frame, (self.version, self.models, self.carrier)
-        told = (
-            msgspec.json.encode((self.scenario, self.records.steward, self.chosen.text, *made)),
-            repr(frame.schema).encode(),
-            frame.hash_rows().to_numpy().tobytes(),
-        )
-        return sha256(b"".join(sha256(one).digest() for one in told)).hexdigest()
-
-    @property
-    def settings(self) -> dict[str, str | int]:
-        """What a file of cells begins with."""
-        repeats, command = self.scenario.repeats, self.again or self.command
-        return {"order": self.fingerprint, "repeats": repeats, "command": command}
 
 
 class UnfinishedRun:

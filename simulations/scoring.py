@@ -28,9 +28,9 @@ from learner_node.study.pooling import POOLED
 from protocol.record_frames import encode_labels
 from simulations.clinical import binomial_error, clinical_fields, ranked
 from simulations.expectations import class_recall, class_share, expected, expected_of_number
-from simulations.federation import Outcome, Repeat
 from simulations.records import SiteRecords, sites_of
 from simulations.references import Answers, LabelledRecords, Reference, labelled, references
+from simulations.repeats import Outcome, Repeat
 from simulations.report.checks import LEAST_SCORE
 from simulations.report.expected import ClassRecall, ClassShare, Expected
 from simulations.report.model import Score

@@ -12,9 +12,9 @@ from learner_node.strategies.base import AnyModel, class_probabilities
 from protocol.record_frames import encode_frame, encode_labels
 from protocol.records import Records
 from protocol.run_index import VALIDATION
-from simulations.federation import Outcome, Repeat
 from simulations.records import SiteRecords, sites_of
 from simulations.references import labelled
+from simulations.repeats import Outcome, Repeat, costs_of
 from simulations.report.budget import STUDIES
 from simulations.report.validated import (
     Recalibrated,
@@ -24,7 +24,6 @@ from simulations.report.validated import (
     ValidatedSite,
     ValidationReport,
 )
-from simulations.spending import costs_of
 
 Counts = NDArray[np.float64]
 

@@ -70,21 +70,20 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
             require_confirmed(requested, how="--large-epsilon")
         with bars(json_) as tick:
             tick("reading records", 0, 1)
-            from simulations.scenario import load_scenario
-            from simulations.scenario_data import is_table, read_schema
+            from simulations.scenario import is_table, load_scenario, read_schema
 
             # What is wrong in a file is told before the libraries of tables, and then those of models, are loaded.
             if not is_table(source):
                 load_scenario(source)
             elif schema is not None:
                 read_schema(schema)
-            from simulations.records import read_quoted
+            from simulations.quote_source import read_quoted
 
             quoted = read_quoted(source, schema=schema, learner=learner)
             from threadpoolctl import threadpool_limits
 
             from learner_node.questions import quote_report as quoting
-            from simulations.quoted import request_of
+            from simulations.quote_source import request_of
         request = request_of(quoted).changed(
             sites=sites,
             target_size=size,
@@ -236,7 +235,7 @@ def _read(path: Path) -> dict[str, Any]:
     from curator_node.key_files import read_key
     from learner_node.study_file import curator_keys, read_study
     from protocol.errors import ConfigurationError
-    from simulations.scenario_data import is_table
+    from simulations.scenario import is_table
 
     if is_table(str(path)):
         raise ConfigurationError(

@@ -76,7 +76,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
     ):
         tick("starting", 0, 0)
         from simulations.run_folder import name_newest, of_newest
-        from simulations.run_origin import choose
+        from simulations.run_order import choose
         from simulations.scenario import at_epsilon, read_epsilons
 
         scenario = of_newest(scenario)
@@ -87,8 +87,10 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
         chosen = choose(scenario, changed, base)
         tick("starting", 1, 1)
         tick("reading the records", 0, 0)
-        from simulations.doubts import doubts_of  # what is wrong in a file is told before more is loaded
-        from simulations.records import load_records
+        from simulations.records import (
+            doubts_of,  # what is wrong in a file is told before more is loaded
+            load_records,
+        )
 
         records = load_records(chosen.scenario, chosen.folder)
         doubts = doubts_of(at_epsilon(chosen.scenario, epsilons[-1]).scenario if epsilons else chosen.scenario, records)
@@ -96,7 +98,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
         for doubt in doubts:
             say("warning", doubt)
         from simulations.run import run_epsilons, run_one
-        from simulations.run_cells import Order
+        from simulations.run_order import Order
 
         # A report names no place of this machine; who goes on with a run needs them.
         kept_models, elsewhere = "" if models is KeptModels.first else models.value, "" if out == RUNS else out

@@ -1,4 +1,4 @@
-"""How a simulation carries envelopes between learners and curators; `table` names the ways.
+"""How a simulation carries envelopes between learners and curators; `stages` names the ways.
 
 A `Carry` takes handles and lends a carrier over them for as long as some work takes: `direct.carry` and
 `in_process.carry`. A `Serve` takes the folders of sites, and lends a carrier to curators that other processes open

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -12,7 +13,29 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from protocol.errors import ConfigurationError, printable
-from simulations.carriers.guarded import guarded
+
+PR_SET_PDEATHSIG = 1
+
+
+def guarded(*command: str) -> list[str]:
+    """The command line of a program that ends with this process; start it in the main thread."""
+    return [sys.executable, "-m", "simulations.carriers.processes", str(os.getpid()), *command]
+
+
+def main(parent: str, *command: str) -> None:
+    """Become the program."""
+    if sys.platform == "linux":
+        import ctypes  # noqa: PLC0415 - there alone
+
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != int(parent):  # it has ended already
+            sys.exit(1)
+    os.execvp(command[0], command)  # noqa: S606 - no shell is wanted
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
+
 
 START_SECONDS = 300.0
 """A curator is ready within seconds; a machine that is busy with many of them takes longer."""

@@ -4,7 +4,7 @@ Carriers to other processes put a curator in a folder as a steward would, and wh
 a seed and faults, in a file of its own there, which nothing but `open_simulated` reads.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,17 +20,56 @@ from curator_node.policy import LearnerPolicy, Policy
 from curator_node.records.schema_file import StewardFile
 from curator_node.site import LEDGER, Site, assemble_site, create_site, hold_records, now, open_site, policy_of
 from learner_node.study.pooling import SECURE
-from protocol.envelopes import SigningKey
+from protocol.envelopes import SigningKey, open_envelope
 from protocol.errors import ConfigurationError
 from protocol.kinds import QUERY_KINDS
 from protocol.kinds.secure_counts import SECURE_COUNTS
 from protocol.limits import Limits
+from protocol.messages import CardRequest
 from protocol.secure_sum.group import LEAST_PARTICIPANTS
 from simulations.carriers import Handle
-from simulations.carriers.faults import FaultyCurator
 from simulations.records import SiteRecords
 from simulations.scenario import Fault, Scenario
 from simulations.seeded_noise import SeededNoise
+
+
+class NoReplyError(ConnectionError):
+    """Nothing comes back from the curator this time."""
+
+
+class FaultyCurator:
+    """A curator's `handle` that follows a script.
+
+    Args:
+        handle: the curator's.
+        faults: those of this curator.
+        halt: its steward's stop, with a note, where the script says "refuse".
+    """
+
+    def __init__(self, handle: Handle, faults: list[Fault], halt: Callable[[str], None]) -> None:
+        self._handle = handle
+        self._faults = faults
+        self._halt = halt
+        self._late: set[tuple[bytes, int]] = set()
+
+    def handle(self, data: bytes) -> bytes:
+        """The reply; NoReplyError where the script says that none arrives."""
+        _, message = open_envelope(data)
+        if isinstance(message, CardRequest):
+            return self._handle(data)
+        for fault in self._faults:
+            if message.sequence < fault.round:
+                continue
+            if fault.kind == "vanish":
+                raise NoReplyError
+            if fault.kind == "refuse":
+                self._halt("the scenario's steward said stop")
+            elif message.sequence == fault.round and (message.study, message.sequence) not in self._late:
+                self._late.add((message.study, message.sequence))
+                self._handle(data)
+                raise NoReplyError
+        return self._handle(data)
+
 
 SIMULATED = "simulated.json"
 """In a site's folder: what only a simulation may do there."""

@@ -13,7 +13,9 @@ import socket
 import subprocess
 import sysconfig
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Self
 
 from cryptography import x509
@@ -28,9 +30,17 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from curator_node.daemon.node_key import write_node_key
+from curator_node.daemon.settings import DAEMON, NODE_KEY, NODE_PUBLIC
+from curator_node.steward.new_site import daemon_template
+from learner_node.carriers.superlink import SuperLinkCarrier
+from learner_node.carriers.superlink_run import SuperLinkAddress
+from learner_node.study.study import Carrier
+from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 from protocol.flower_internals import ControlHttpClient, ListNodesRequest, RegisterNodeRequest
-from simulations.carriers.guarded import guarded
+from simulations.carriers.processes import Processes, guarded
+from simulations.carriers.sites import Simulated, simulated_of
 
 LOOPBACK = "127.0.0.1"
 CA, CERTIFICATE, KEY, SECRET, LOG = "ca.crt", "server.pem", "server.key", "superexec.secret", "superlink.log"
@@ -38,6 +48,9 @@ START_SECONDS = 120.0
 """A slow machine that has not compiled Flower yet needs half a minute."""
 STOP_SECONDS = 20.0
 VALID = dt.timedelta(days=30)
+TIMEOUT_SECONDS, IMPATIENT_SECONDS = 60.0, 10.0
+"""For replies; a curator that misses it is left out. The second holds where a fault of the scenario is silence."""
+ONLINE = "online"
 
 
 def free_port() -> int:
@@ -236,3 +249,55 @@ def _usage(*, authority: bool) -> x509.KeyUsage:
 def _write_secret(path: Path, content: bytes) -> None:
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(content)
+
+
+def online(link: SuperLink) -> set[int]:
+    """The nodes that are connected to a SuperLink."""
+    return {node for node, status in link.nodes().items() if status == ONLINE}
+
+
+class Deployment:
+    """A SuperLink that serves any number of simulations; a context manager.
+
+    Args:
+        folder: for everything that it leaves.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._link = SuperLink(folder / "superlink")
+
+    def serve(self, folders: Mapping[bytes, Path], work: Callable[[Carrier], None]) -> None:
+        """See `simulations.carriers.Serve`."""
+        with Processes(self._folder) as processes:
+            nodes = {self._start(processes, folder) for folder in folders.values()}
+            processes.wait(lambda: online(self._link) >= nodes, "to start the curators' daemons")
+            silence = any(simulated_of(folder).faults for folder in folders.values())
+            with SuperLinkCarrier(
+                SuperLinkAddress(self._link.address, self._link.ca.read_bytes(), self._link.secret.read_bytes()),
+                SigningKey.generate(),
+                folders.keys(),
+                timeout=IMPATIENT_SECONDS if silence else TIMEOUT_SECONDS,
+            ) as carrier:
+                work(carrier)
+
+    def __enter__(self) -> Self:
+        self._link.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._link.stop()
+
+    def _start(self, processes: Processes, folder: Path) -> int:
+        """Let a site's node in, and start its daemon; Flower's number of the node."""
+        (folder / DAEMON).write_text(daemon_template(self._link.address, free_port()), encoding="utf-8")
+        (folder / CA).write_bytes(self._link.ca.read_bytes())
+        write_node_key(folder / NODE_KEY, folder / NODE_PUBLIC)
+        node = self._link.register(folder / NODE_PUBLIC)
+        if simulated_of(folder) == Simulated():
+            processes.start(f"curator-{folder.name}", "expril", "curator", "serve", str(folder))
+        else:
+            processes.start(f"curator-{folder.name}", "simulations.carriers.launch", str(folder))
+        return node

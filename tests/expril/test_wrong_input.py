@@ -228,8 +228,7 @@ def with_the_site_as_attribute(tour):
 
 
 def test_what_may_bring_less_than_it_costs_is_warned_of_before_a_scenario_runs(tour):
-    from simulations.doubts import doubts_of
-    from simulations.records import load_records
+    from simulations.records import doubts_of, load_records
     from simulations.scenario import load_scenario
 
     own = tour / "own.toml"
@@ -253,8 +252,7 @@ def test_what_may_bring_less_than_it_costs_is_warned_of_before_a_scenario_runs(t
 
 
 def test_what_each_learner_finds_left_is_reckoned_after_those_before_it(tour):
-    from simulations.doubts import doubts_of
-    from simulations.records import load_records
+    from simulations.records import doubts_of, load_records
     from simulations.scenario import load_scenario
 
     own = tour / "own.toml"
@@ -281,8 +279,7 @@ def test_what_each_learner_finds_left_is_reckoned_after_those_before_it(tour):
 
 
 def test_levels_that_the_file_spells_otherwise_and_a_validation_of_a_number_are_told_before_anything_runs(tour):
-    from simulations.doubts import doubts_of
-    from simulations.records import load_records, read_quoted
+    from simulations.records import doubts_of, load_records, read_quoted
     from simulations.scenario import load_scenario
 
     schema, own = tour / "schema.toml", tour / "own.toml"
@@ -314,7 +311,7 @@ def test_a_split_by_site_without_its_column_says_which_key_is_missing(tour):
 
 
 def test_a_quote_reads_the_table_too_and_says_the_same_of_its_site_column(tour):
-    from simulations.records import read_quoted
+    from simulations.quote_source import read_quoted
 
     assert read_quoted(str(tour / "own.toml"), schema=None, learner="").doubts == ()
     (site,) = read_quoted(str(with_the_site_as_attribute(tour)), schema=None, learner="").doubts
@@ -541,7 +538,7 @@ def test_signs_that_a_terminal_lacks_are_written_in_another_way():
     assert "caf\udce9".encode("utf-8", "expril") == b"caf?"
 
 
-@pytest.mark.parametrize("place", ["simulations.run_origin.load_scenario", "expril.commands.terminal.bars"])
+@pytest.mark.parametrize("place", ["simulations.run_order.load_scenario", "expril.commands.terminal.bars"])
 def test_an_interrupt_is_one_line(place, monkeypatch, tmp_path):
     def interrupt(*_args, **_options):
         raise KeyboardInterrupt
@@ -620,9 +617,9 @@ def test_a_column_that_is_missing_throughout_or_a_level_that_never_occurs_is_tol
     """A steward's business: the curator warns it, and a simulation, which owns all records, goes on."""
     from curator_node.records.dataset import StewardWarning
     from simulations.carriers import direct
-    from simulations.carriers.table import here
-    from simulations.federation import run_repeat
+    from simulations.carriers.stages import here
     from simulations.records import load_records
+    from simulations.repeats import run_repeat
     from simulations.scenario import load_scenario
 
     frame = pl.read_csv(tour / "records.csv", infer_schema=False)

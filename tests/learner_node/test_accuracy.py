@@ -13,8 +13,7 @@ from scipy.stats import t
 from margins import DEVIATIONS, FALSE_ALARM
 from simulations.records import load_records
 from simulations.run import run_scenario
-from simulations.run_cells import Order
-from simulations.run_origin import Chosen
+from simulations.run_order import Chosen, Order
 from simulations.scenario import load_scenario
 
 

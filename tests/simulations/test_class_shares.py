@@ -13,15 +13,15 @@ from page_outline import Outline
 from protocol.strict_toml import read_toml
 from secure_scenario import FAULTS, SECURE
 from simulations.expectations import class_share
-from simulations.federation import run_repeat
 from simulations.records import load_records
+from simulations.repeats import run_repeat
 from simulations.report.clinical import share_table
 from simulations.report.document import run_document
 from simulations.report.expected import ClassShare
 from simulations.report.model import decode_report, encode_report
 from simulations.run import mean_of, report_of, summary
-from simulations.run_cells import Order, finish
-from simulations.run_origin import Chosen
+from simulations.run_cells import finish
+from simulations.run_order import Chosen, Order
 from simulations.scenario import Scenario, load_scenario
 
 CLASSES = ("well", "ill", "worse")

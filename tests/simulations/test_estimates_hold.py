@@ -13,8 +13,8 @@ from learner_node.study.pooling import POOLED
 from simulations.chance_errors import auc_error, share_error
 from simulations.datasets.files import DataUnavailableError
 from simulations.expectations import within
-from simulations.federation import run_repeat
 from simulations.records import load_records
+from simulations.repeats import run_repeat
 from simulations.scenario import load_scenario
 from simulations.scoring import answers_by_round
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from learner_node.study.population import counted
 from protocol.errors import ConfigurationError
 from simulations.records import load_records, population_notes, sites_of, split_records
-from simulations.scenario import load_scenario
-from simulations.scenario_data import fits, matching
+from simulations.scenario import fits, load_scenario, matching
 
 SCHEMA = """
 label = "back"

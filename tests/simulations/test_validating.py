@@ -19,14 +19,14 @@ from protocol.ledger.entries import EntryKind
 from run_forger import Forger, make_run
 from simulations.campaign.store import Store, read_cells
 from simulations.records import load_records
+from simulations.repeats import spent_by_round
 from simulations.report.document import run_document
 from simulations.report.model import decode_report, encode_report
 from simulations.report.validated import Told, joined
 from simulations.run import run_scenario, summary
-from simulations.run_cells import Order, RepeatCell
-from simulations.run_origin import Chosen
+from simulations.run_cells import RepeatCell
+from simulations.run_order import Chosen, Order
 from simulations.scenario import Scenario, load_scenario
-from simulations.spending import spent_by_round
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 

@@ -12,8 +12,8 @@ from protocol.run_index import INDEX, LOCAL, SIGNATURES, TRANSCRIPTS, Index
 from protocol.transcript import Transcript, replay
 from simulations.records import load_records
 from simulations.run import Run, run_scenario
-from simulations.run_cells import NONE, Order, UnfinishedRun
-from simulations.run_origin import choose
+from simulations.run_cells import UnfinishedRun
+from simulations.run_order import NONE, Order, choose
 from simulations.scenario import load_scenario
 
 

@@ -92,8 +92,7 @@ PATH = (
     "seeded_noise",
     "carriers",
     "report",
-    "federation",
-    "harness",
+    "repeats",
     "references",
     "clinical",
     "expectations",
@@ -101,7 +100,7 @@ PATH = (
     "notes",
     "run_folder",
     "run_page",
-    "run_origin",
+    "run_order",
     "run_cells",
     "run",
 )

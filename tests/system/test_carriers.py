@@ -14,9 +14,9 @@ from protocol.envelopes import open_envelope
 from protocol.errors import ConfigurationError
 from protocol.messages import Release
 from secure_scenario import FAULTS, SECURE
-from simulations.carriers.table import stage_of
-from simulations.federation import run_repeat
+from simulations.carriers.stages import stage_of
 from simulations.records import load_records
+from simulations.repeats import run_repeat
 from simulations.scenario import Fault, LearnerScenario, load_scenario
 
 ROOT = Path(__file__).parents[2]

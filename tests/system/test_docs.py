@@ -41,12 +41,21 @@ from protocol.rationals import parse_rational
 from protocol.schema import CategoricalAttribute, NumericAttribute
 from protocol.strict_toml import convert
 from simulations.carriers import direct
-from simulations.carriers.table import here
+from simulations.carriers.stages import here
 from simulations.datasets import DATASETS, SITE_SPLITS
-from simulations.federation import run_repeat
 from simulations.records import load_records
-from simulations.scenario import FAULTS, CuratorScenario, Fault, LearnerScenario, Scenario, load_scenario
-from simulations.scenario_data import Data, Parts, Sites
+from simulations.repeats import run_repeat
+from simulations.scenario import (
+    FAULTS,
+    CuratorScenario,
+    Data,
+    Fault,
+    LearnerScenario,
+    Parts,
+    Scenario,
+    Sites,
+    load_scenario,
+)
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 SCENARIOS = (DOCS / "scenarios.md").read_text(encoding="utf-8")

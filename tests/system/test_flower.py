@@ -12,9 +12,9 @@ from protocol.transcript import replay
 from protocol.transitions import State
 from secure_scenario import FAULTS, SECURE
 from simulations.carriers import direct, in_process
-from simulations.carriers.table import here
-from simulations.federation import run_repeat
+from simulations.carriers.stages import here
 from simulations.records import load_records
+from simulations.repeats import run_repeat
 from simulations.scenario import load_scenario
 
 

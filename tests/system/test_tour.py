@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from offline import bare, offline
-from simulations.federation import run_repeat
 from simulations.records import load_records
+from simulations.repeats import run_repeat
 from simulations.scenario import load_scenario
 
 ROOT = Path(__file__).resolve().parents[2]

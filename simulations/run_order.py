@@ -7,8 +7,10 @@ copied. Where they are is written in the run's folder `local`, which is handed o
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -17,11 +19,16 @@ from learner_node.result.listing import file_digest
 from protocol.errors import ConfigurationError
 from protocol.run_index import AGAIN, LOCAL, REPORT, SCENARIO, SCHEMA, TRANSCRIPTS
 from simulations.carriers import CARRIERS, PROCESS
-from simulations.scenario import Scenario, at_epsilon, load_scenario
-from simulations.scenario_data import read_schema
+from simulations.scenario import Scenario, at_epsilon, load_scenario, read_schema
+
+if TYPE_CHECKING:
+    from simulations.records import Records
 
 ORIGIN = "origin.json"
 FORMAT = 1
+MODELS_OF = ("first", "all", "none")
+"""Of which repeats models are kept."""
+ONLY_FIRST, ALL, NONE = MODELS_OF
 CHANGED = frozenset({"repeats", "seed", "epsilon"})
 """What of a scenario a command may change: keys of it, and the epsilon of every learner."""
 
@@ -73,6 +80,55 @@ class Chosen:
     changes: Mapping[str, int | str]
     notes: tuple[str, ...] = ()
     carrier: str = PROCESS
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is to be run.
+
+    Attributes:
+        chosen, records: what, with all that the command changed of it.
+        command: as typed.
+        models: of which repeats models are kept, one of `MODELS_OF`.
+        fresh: begin anew although an interrupted run could go on.
+        again: the command with all folders, for whoever goes on with an interrupted run; it is in no report.
+        carrier: by which envelopes travel, a key of `simulations.carriers.CARRIERS`.
+    """
+
+    chosen: Chosen
+    records: "Records"
+    command: str
+    models: str = ONLY_FIRST
+    fresh: bool = False
+    again: str = ""
+    carrier: str = PROCESS
+
+    @property
+    def scenario(self) -> Scenario:
+        """Ready to be run."""
+        return self.chosen.scenario
+
+    @property
+    def version(self) -> str:
+        """Of ExPriL."""
+        return version("expril")
+
+    @property
+    def fingerprint(self) -> str:
+        """The same where, and only where, a run could go on with the other's repeats."""
+        frame, made = self.records.dataset.frame, (self.version, self.models, self.carrier)
+        told = (
+            msgspec.json.encode((self.scenario, self.records.steward, self.chosen.text, *made)),
+            repr(frame.schema).encode(),
+            frame.hash_rows().to_numpy().tobytes(),
+        )
+        return sha256(b"".join(sha256(one).digest() for one in told)).hexdigest()
+
+    @property
+    def settings(self) -> dict[str, str | int]:
+        """What a file of cells begins with."""
+        repeats, command = self.scenario.repeats, self.again or self.command
+        return {"order": self.fingerprint, "repeats": repeats, "command": command}
 
 
 def choose(name: str, changes: Mapping[str, int | str], base: Path | None = None) -> Chosen:

@@ -82,9 +82,9 @@ def stage_of(name: str) -> Iterator[Stage]:
 
         yield elsewhere(ray_engine.serve)
     elif name == DEPLOY:
-        from simulations.carriers import deploy  # noqa: PLC0415 - loads what the others do not need
+        from simulations.carriers.superlink import Deployment  # noqa: PLC0415 - loads what the others do not need
 
-        with TemporaryDirectory(prefix="expril-superlink-") as place, deploy.Deployment(Path(place)) as deployment:
+        with TemporaryDirectory(prefix="expril-superlink-") as place, Deployment(Path(place)) as deployment:
             yield elsewhere(deployment.serve)
     else:
         raise ConfigurationError(f"no carrier {name!r}{suggest(name, list(CARRIERS))}; there are {', '.join(CARRIERS)}")

@@ -1,0 +1,123 @@
+"""The data that a learner's quote is made for: a scenario's, or a table with its schema file.
+
+No private record is read: a scenario's source records are public, and of its curators only their declarations are used.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from curator_node.records.dataset import complaints_about
+from curator_node.records.files import read_records
+from curator_node.records.schema_file import StewardFile
+from learner_node.questions.quote import Target
+from learner_node.questions.quote_report import Request
+from learner_node.strategies import DEFAULT_STRATEGY, selected
+from learner_node.strategies.base import assumed_size
+from learner_node.study.pooling import SUMMED
+from learner_node.study.population import counted
+from protocol.errors import ConfigurationError
+from protocol.limits import Limits
+from protocol.record_frames import (
+    encode_and_count_moved,
+)
+from protocol.records import Records as EncodedRecords
+from protocol.strict_toml import suggest
+from simulations.records import load_records, site_doubts, sites_of, split_records
+from simulations.scenario import (
+    LearnerScenario,
+    is_table,
+    load_scenario,
+    read_schema,
+)
+
+
+@dataclass(frozen=True)
+class Quoted:
+    """What a quote is about, as its files say.
+
+    Attributes:
+        title: for the table.
+        source: the learner's encoded records.
+        stewards: schema file of each curator that is asked.
+        learner: of the scenario; None where records alone were named.
+        limits: of each of these curators, and the number of records that it declares, if any.
+        doubts: what is worth a warning in the source and in the scenario's records, in sentences.
+    """
+
+    title: str
+    source: EncodedRecords
+    stewards: tuple[StewardFile, ...]
+    learner: LearnerScenario | None = None
+    limits: tuple[tuple[Limits, int | None], ...] = ()
+    doubts: tuple[str, ...] = ()
+
+
+def read_quoted(source: str, *, schema: Path | None, learner: str) -> Quoted:
+    """Read records and their schema file, or the source and declarations of a scenario's learner.
+
+    Args:
+        source: path of a CSV or Parquet file; or a scenario's name or TOML file.
+        schema: the steward's schema file, for records.
+        learner: name of a scenario's learner; "" takes the first.
+
+    Raises:
+        ConfigurationError: what is missing or wrong, and what to pass instead.
+    """
+    if is_table(source):
+        if schema is None:
+            raise ConfigurationError(f"{source} is a table of records, which needs its steward's schema: --schema FILE")
+        steward = read_schema(schema)
+        frame = read_records(Path(source))
+        unit = steward.unit if steward.unit in frame.columns else None
+        frame = counted(frame, unit, steward.most_records_per_unit, np.random.default_rng(0))
+        try:
+            records, moved = encode_and_count_moved(frame, steward.schema)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{source}: {error}") from None
+        return Quoted(Path(source).name, records, (steward,), doubts=tuple(complaints_about(records, moved)))
+    scenario, _, folder = load_scenario(source)
+    chosen = _learner(scenario.learners, learner)
+    whole = load_records(scenario, folder)
+    sites = split_records(scenario, whole, 0)
+    asked, held = sites_of(chosen, sites)
+    frame = pl.concat([sites[name].source for name in held])
+    stewards = tuple(sites[name].steward for name in asked)
+    records, moved = encode_and_count_moved(frame, stewards[0].schema)
+    doubts = tuple(complaints_about(records, moved)) if scenario.data.path is not None else ()
+    limits = tuple((scenario.curator(name).limits, sites[name].steward.round_size) for name in asked)
+    doubts += tuple(site_doubts(scenario, whole))
+    return Quoted(f"{scenario.title}, {chosen.name}", records, stewards, chosen, limits, doubts)
+
+
+def _learner(learners: Sequence[LearnerScenario], name: str) -> LearnerScenario:
+    for learner in learners:
+        if name in ("", learner.name):
+            return learner
+    raise ConfigurationError(f"no learner {name!r}{suggest(name, [learner.name for learner in learners])}")
+
+
+def request_of(quoted: Quoted) -> Request:
+    """The request for what was read."""
+    learner, stewards = quoted.learner, quoted.stewards
+    if learner is not None and learner.pooling == "site":
+        stewards = stewards[:1]
+    sizes = [steward.round_size for steward in stewards]
+    limits = quoted.limits if learner else [(Limits(), size) for size in sizes]
+    return Request(
+        title=quoted.title,
+        source=quoted.source,
+        target=Target(
+            sites=len(stewards),
+            size=assumed_size(sizes, len(quoted.source)),
+            most_records_per_unit=max(steward.most_records_per_unit for steward in stewards),
+            pooling=learner.pool if learner else SUMMED,
+            willing=selected.willing(limits),
+        ),
+        declared=None not in sizes,
+        strategy=learner.strategy if learner else DEFAULT_STRATEGY,
+        options=dict(learner.options) if learner else {},
+    )
