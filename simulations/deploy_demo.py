@@ -199,7 +199,7 @@ class Demo:
             f"it finds schema.toml, records.csv, {link.ca.name} and {KIM.name}.card there; it puts {public.name} and "
             f"{card.name} there, and serves; Ctrl-C ends this"
         )
-        join = partial(daemons.wait, what="to join", seconds=JOIN_SECONDS, every=0.5)
+        join = partial(daemons.wait, purpose="to join", seconds=JOIN_SECONDS, interval=0.5)
         join(public.is_file)
         node = link.register(public)
         self._say(f"{public.name} is there: the SuperLink lets the node in")

@@ -1,4 +1,8 @@
-"""Processes that a simulation starts; all of them end with it, however it ends."""
+"""Processes that a simulation starts; all of them end with it, however it ends.
+
+`python -m simulations.carriers.processes PID COMMAND...` becomes a command that ends with the process of that number.
+Linux sends it SIGTERM. Elsewhere only the process that started it can stop it.
+"""
 
 import json
 import os
@@ -14,35 +18,19 @@ from typing import Self, TypeVar
 
 from protocol.errors import ConfigurationError, printable
 
+START_SECONDS = 300.0
+"""A curator is ready within seconds; a machine that is busy with many of them takes longer."""
+STOP_SECONDS = 30.0
+LOOK_SECONDS = 0.05
 PR_SET_PDEATHSIG = 1
+"""Option of Linux's prctl."""
+
+AnyResult = TypeVar("AnyResult")
 
 
 def guarded(*command: str) -> list[str]:
     """The command line of a program that ends with this process; start it in the main thread."""
     return [sys.executable, "-m", "simulations.carriers.processes", str(os.getpid()), *command]
-
-
-def main(parent: str, *command: str) -> None:
-    """Become the program."""
-    if sys.platform == "linux":
-        import ctypes  # noqa: PLC0415 - there alone
-
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != int(parent):  # it has ended already
-            sys.exit(1)
-    os.execvp(command[0], command)  # noqa: S606 - no shell is wanted
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
-
-
-START_SECONDS = 300.0
-"""A curator is ready within seconds; a machine that is busy with many of them takes longer."""
-STOP_SECONDS = 30.0
-LOOK_SECONDS = 0.05
-
-Found = TypeVar("Found")
 
 
 def environment() -> dict[str, str]:
@@ -78,26 +66,31 @@ class Processes:
         return self._logs / f"{name}.log"
 
     def wait(
-        self, condition: Callable[[], Found], what: str, *, seconds: float = START_SECONDS, every: float = LOOK_SECONDS
-    ) -> Found:
-        """What a condition gives once it is true.
+        self,
+        condition: Callable[[], AnyResult],
+        purpose: str,
+        *,
+        seconds: float = START_SECONDS,
+        interval: float = LOOK_SECONDS,
+    ) -> AnyResult:
+        """Call a condition until its result is true; that result.
 
         Args:
-            condition: is asked again until then.
-            what: is waited for, for the error.
+            condition: as above.
+            purpose: what is waited for, for the error.
             seconds: that it may take.
-            every: seconds between two looks.
+            interval: seconds between two calls.
 
         Raises:
             ConfigurationError: a process has ended, or it takes too long.
         """
         end = time.monotonic() + seconds
-        while not (found := condition()):
+        while not (result := condition()):
             self.check()
             if time.monotonic() > end:
-                raise ConfigurationError(f"{what} took longer than {seconds:.0f} s")
-            time.sleep(every)
-        return found
+                raise ConfigurationError(f"{purpose} took longer than {seconds:.0f} s")
+            time.sleep(interval)
+        return result
 
     def check(self) -> None:
         """Raise ConfigurationError where a process has ended."""
@@ -131,3 +124,18 @@ class Processes:
         with suppress(ValueError, AttributeError):
             last = json.loads(last).get("error", last)
         return printable(last, 400)
+
+
+def main(parent: str, *command: str) -> None:
+    """Become the command, which ends with the process of number `parent`."""
+    if sys.platform == "linux":
+        import ctypes  # noqa: PLC0415 - there alone
+
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != int(parent):  # it has ended already
+            sys.exit(1)
+    os.execvp(command[0], command)  # noqa: S606 - no shell is wanted
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

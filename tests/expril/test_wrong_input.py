@@ -279,7 +279,8 @@ def test_what_each_learner_finds_left_is_reckoned_after_those_before_it(tour):
 
 
 def test_levels_that_the_file_spells_otherwise_and_a_validation_of_a_number_are_told_before_anything_runs(tour):
-    from simulations.records import doubts_of, load_records, read_quoted
+    from simulations.quote_source import read_quoted
+    from simulations.records import doubts_of, load_records
     from simulations.scenario import load_scenario
 
     schema, own = tour / "schema.toml", tour / "own.toml"
