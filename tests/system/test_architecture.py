@@ -86,12 +86,12 @@ PINNED = {
     "dp_accounting": {"expril/audit/recompute/losses.py"},
 }
 PATH = (
+    "report",
     "datasets",
     "scenario",
     "records",
     "seeded_noise",
     "carriers",
-    "report",
     "repeats",
     "references",
     "clinical",
