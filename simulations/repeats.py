@@ -5,6 +5,7 @@ deployed elsewhere fit in, too: `ask_all` takes whatever carrier leads to them.
 """
 
 import secrets
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -16,7 +17,6 @@ import polars as pl
 from curator_node.ledger.account import Account
 from curator_node.ledger.checks import CheckedLedger
 from curator_node.ledger.studies import StudyKey
-from curator_node.site import now
 from learner_node.questions.validation import Validation, validate
 from learner_node.scores.thresholds import DEFAULT_THRESHOLDS
 from learner_node.study.learn import Learned, learn
@@ -152,7 +152,7 @@ def ask_all(
             curators={name: repeat.curators[name].identity for name in asked},
             key=keys[learner.name],
             carrier=carrier,
-            clock=now,
+            clock=lambda: int(time.time()),
             entropy=secrets.token_bytes,
             all_or_none=learner.all_or_none,
             allow_not_private=any(curator.label != LABEL for curator in repeat.curators.values()),

@@ -156,9 +156,9 @@ def test_a_scenario_s_way_to_its_report_never_turns_back():
 
 
 def test_what_is_reported_comes_from_outside_of_curators():
-    """Deployed curators can be put under the harness: it imports nothing that is inside of one, or opens one."""
+    """Deployed curators can be asked in a scenario: its repeats import nothing that is inside of a curator, or opens one."""
     inside = {f"curator_node.{name}" for name in ("curator", "dataset", "site", "ledger.Ledger", "ledger.book")}
-    outside = ("harness", "scoring", "clinical", "expectations", "notes", "run", "run_folder", "run_cells")
+    outside = ("repeats", "scoring", "clinical", "expectations", "notes", "run", "run_folder", "run_cells")
     for name in outside:
         assert not modules(ROOT / "simulations" / f"{name}.py") & inside, name
 
