@@ -156,7 +156,7 @@ def test_a_scenario_s_way_to_its_report_never_turns_back():
 
 
 def test_what_is_reported_comes_from_outside_of_curators():
-    """Deployed curators can be asked in a scenario: its repeats import nothing that is inside of a curator, or opens one."""
+    """Deployed curators can run a scenario: its repeats import nothing that is inside of a curator, or opens one."""
     inside = {f"curator_node.{name}" for name in ("curator", "dataset", "site", "ledger.Ledger", "ledger.book")}
     outside = ("repeats", "scoring", "clinical", "expectations", "notes", "run", "run_folder", "run_cells")
     for name in outside:
