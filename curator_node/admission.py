@@ -1,8 +1,14 @@
-"""What a curator checks before anything is charged. Reads request, policy, schema file and ledger; never a record."""
+"""Whether a curator serves a request: its time, its learner's attention limits, its plan, its place in the study.
+
+Reads request, policy, schema file and ledger, never a record; nothing here charges. A learner's attention limits count
+what it signed, once: a message that is in time and that this process has not seen. Whoever holds old bytes can send
+them again, so those count on the channel. What is counted of a learner is never more than it signed itself: also after
+a restart, which begins anew, since a message counts on the day in which it expires, whenever it comes.
+"""
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Protocol
@@ -12,35 +18,101 @@ import msgspec
 from curator_node.ledger import Account, Caps, Ledger, NotApprovedError, Reservation, StudyAccount, StudyKey
 from curator_node.ledger.store import LedgerStore, PendingProposal
 from curator_node.ledger.studies import Decision
-from curator_node.policy import Policy
+from curator_node.mechanisms import NoiseSource
+from curator_node.policy import EnrolledLearner, LearnerPolicy, Policy, settled_limits
 from curator_node.records.schema_file import StewardFile
-from protocol.errors import RemoteProtocolError
+from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL
+from protocol.errors import ConfigurationError, RemoteProtocolError
+from protocol.limits import Limits
 from protocol.messages import NO_STUDY, CardRequest, Message, Query, Refusal, StudyProposal
 from protocol.plans import Plan
 from protocol.query_kind import Kinds, Turn
-from protocol.rationals import amount, shorten
+from protocol.rationals import amount, parse_rational, shorten
 from protocol.refusals import EXPLANATIONS, RefusalCode
 from protocol.transitions import State
 
+ENVELOPE_ROOM = 8192
+"""What a stored release takes beside its numbers: envelope, header and receipt are well below this."""
+MOST_HELD_BYTES = 2**20
+"""Of a proposal that waits."""
 STRAY = frozenset({RefusalCode.EXPIRED, RefusalCode.NOT_YET_VALID, RefusalCode.WRONG_RECIPIENT})
 """Why a message that a learner signed is none that it answers for here and now."""
 _DAY = 86_400
 
 
+@dataclass(frozen=True)
+class Terms:
+    """What a curator allows, until its steward changes the policy."""
+
+    policy: Policy
+    limits: Limits  # the policy's, with every default written out
+    label: str  # under which answers are signed
+    _caps: Mapping[bytes, Caps]  # by the learner's key
+    _strangers: Caps
+
+    def caps(self, key: bytes) -> Caps:
+        """What the learner with this key may do."""
+        return self._caps.get(key, self._strangers)
+
+
+def settled_terms(policy: Policy, kinds: Kinds, noise: NoiseSource) -> Terms:
+    """What a policy comes to.
+
+    Raises:
+        ConfigurationError: noise from a seed without `simulation = true`, or as `settled_limits`.
+    """
+    if noise.seeded and not policy.simulation:
+        raise ConfigurationError("noise from a seed is for simulations; the policy does not say simulation = true")
+    limits = settled_limits(policy, kinds)
+    label = NOT_PRIVATE_LABEL if noise.seeded or not kinds.private(limits) else LABEL
+    caps = {key: _caps(policy, learner) for key, learner in policy.keys.items()}
+    return Terms(policy, limits, label, caps, _caps(policy, None))
+
+
+def caps_of(policy: Policy, key: bytes) -> Caps:
+    """What a policy allows the learner with this key."""
+    return _caps(policy, policy.learner(key))
+
+
+def _caps(policy: Policy, learner: LearnerPolicy | EnrolledLearner | None) -> Caps:
+    return Caps(
+        Fraction(0) if learner is None else parse_rational(learner.cap),
+        policy.total_cap,
+        policy.open_studies,
+        policy.studies,
+        "" if learner is None else learner.name,
+        policy.approval == "manual",
+    )
+
+
+@dataclass
+class PendingRequest:
+    """A verified request, and what policy and ledger say of it: read once, under the ledger's lock."""
+
+    data: bytes  # its envelope
+    message: Message
+    identity: bytes  # digest of the request
+    now: int  # when it was read
+    policy: Policy
+    caps: Caps  # what the policy allows the learner
+    study: StudyAccount | None  # that it names; None where the ledger has none
+    took_effect: bool  # whether the ledger holds it: then nothing is checked, reserved or charged again
+
+    def known_study(self) -> StudyAccount:
+        """The study that it names; RemoteProtocolError(UNKNOWN_STUDY) where the ledger has none."""
+        if self.study is None:
+            raise RemoteProtocolError(RefusalCode.UNKNOWN_STUDY)
+        return self.study
+
+
 @dataclass
 class _Day:
-    """The messages that expire on one day.
+    """The messages that expire on one day."""
 
-    Attributes:
-        requests, refusals: by learner.
-        seen: digests of the requests that were counted; no more of a learner than its policy lets it send.
-        refused: of them, those that were refused for good.
-    """
-
-    requests: Counter[str] = field(default_factory=Counter)
+    requests: Counter[str] = field(default_factory=Counter)  # by learner
     refusals: Counter[str] = field(default_factory=Counter)
-    seen: set[bytes] = field(default_factory=set)
-    refused: set[bytes] = field(default_factory=set)
+    counted: set[bytes] = field(default_factory=set)  # digests of requests; no more of a learner than its policy allows
+    refused: set[bytes] = field(default_factory=set)  # of them, those that were refused for good
 
 
 class Meter:
@@ -55,23 +127,17 @@ class Meter:
         self._today = 0
         self._stray = 0
 
-    def complaint_about(self, message: Message, identity: bytes, now: int, policy: Policy) -> str:
-        """Count a request of a learner; which limit rules it out, "" where none does.
-
-        Args:
-            message: what it says; its signature is verified.
-            identity: digest of the request.
-            now: the time.
-            policy: of today.
-        """
+    def complaint_about(self, request: PendingRequest) -> str:
+        """Count a request of a learner; the limit that rules it out, in words, or "" where none does."""
+        message, identity, now, policy = request.message, request.identity, request.now, request.policy
         self._turn(now)
         late = message.expires_at <= now
-        if late or identity in self._days[message.expires_at // _DAY].seen:
+        if late or identity in self._days[message.expires_at // _DAY].counted:
             # What may still take effect is served: its learner may be the one who repeats it.
             over = self.stray(now, policy) and isinstance(message, CardRequest)
             return f"at most {policy.stray_messages_per_day} repeated and stray messages a day" if over else ""
         day, key = self._days[message.expires_at // _DAY], StudyKey(message.sender, message.study)
-        name = _name(policy, key)
+        name = request.caps.name
         if day.requests[name] >= policy.requests_per_day:
             return f"at most {policy.requests_per_day} requests a day"
         if day.refusals[name] >= policy.refusals_per_day:
@@ -79,7 +145,7 @@ class Meter:
         if self._of_studies[key] >= policy.refusals_per_study:
             return f"at most {policy.refusals_per_study} refused requests a study"
         day.requests[name] += 1
-        day.seen.add(identity)
+        day.counted.add(identity)
         return ""
 
     def stray(self, now: int, policy: Policy) -> bool:
@@ -88,16 +154,15 @@ class Meter:
         self._stray += 1
         return self._stray > policy.stray_messages_per_day
 
-    def refused(self, message: Message, identity: bytes, known: bool, policy: Policy) -> None:
-        """Count a final refusal of a request that was counted, once; `known` where the ledger holds the study."""
+    def count_refusal(self, message: Message, identity: bytes, learner: str, has_study: bool) -> None:
+        """Count a final refusal, once, of a request of a learner that was counted; of a study that the ledger has."""
         day = self._days.get(message.expires_at // _DAY)
-        if day is None or identity not in day.seen or identity in day.refused:
+        if day is None or identity not in day.counted or identity in day.refused:
             return
         day.refused.add(identity)
-        key = StudyKey(message.sender, message.study)
-        day.refusals[_name(policy, key)] += 1
-        if known:
-            self._of_studies[key] += 1
+        day.refusals[learner] += 1
+        if has_study:
+            self._of_studies[StudyKey(message.sender, message.study)] += 1
 
     def _turn(self, now: int) -> None:
         """Forget what expired before today, once a day."""
@@ -108,19 +173,14 @@ class Meter:
             del self._days[day]
 
 
-def _name(policy: Policy, key: StudyKey) -> str:
-    learner = policy.learner(key.learner)
-    return "" if learner is None else learner.name
-
-
 class RememberedError(RemoteProtocolError):
     """A final refusal that the same request got before, with the numbers of then."""
 
     FIELDS = ("code", "field", "limit", "remaining", "scale_factor")
 
-    def __init__(self, told: dict[str, str]) -> None:
-        self.remaining, self.scale_factor = told["remaining"], told["scale_factor"]
-        super().__init__(told["code"], told["field"], told["limit"])
+    def __init__(self, stored: dict[str, str]) -> None:
+        self.remaining, self.scale_factor = stored["remaining"], stored["scale_factor"]
+        super().__init__(stored["code"], stored["field"], stored["limit"])
 
 
 class Refusals:
@@ -128,25 +188,20 @@ class Refusals:
 
     Args:
         ledger: what is left to a learner, and where refusals are kept.
-        policy: how many may be kept, and for how long.
         clock: seconds since 1970 as an int.
         meter: counts final refusals.
-
-    Attributes:
-        policy: of today.
     """
 
-    def __init__(self, ledger: Ledger, policy: Policy, clock: Callable[[], int], meter: Meter) -> None:
+    def __init__(self, ledger: Ledger, clock: Callable[[], int], meter: Meter) -> None:
         self._ledger = ledger
-        self.policy = policy
         self._clock = clock
         self._meter = meter
 
     def check(self, identity: bytes) -> None:
         """Raise the final refusal that this very request got before."""
-        kept = self._ledger.store.refusal(identity)
-        if kept is not None:
-            raise RememberedError(msgspec.json.decode(kept, type=dict[str, str]))
+        stored = self._ledger.store.refusal(identity)
+        if stored is not None:
+            raise RememberedError(msgspec.json.decode(stored, type=dict[str, str]))
 
     def write(
         self,
@@ -154,6 +209,7 @@ class Refusals:
         message: Message | None,
         identity: bytes,
         error: RemoteProtocolError,
+        terms: Terms,
         scale_factor: str = "",
     ) -> Refusal:
         """The refusal of a request; a final one is kept, unless it was kept before or a card was asked for.
@@ -163,95 +219,56 @@ class Refusals:
             message: the request; None where its sender is not verified: then nothing is kept, and no number told.
             identity: digest of the request; empty where nothing is to be kept of it.
             error: why.
+            terms: how many refusals may be kept, and for how long; what is left to the learner.
             scale_factor: as in `Refusal`.
         """
-        refusal = self._made(header, message, error, scale_factor)
-        remembered = isinstance(error, RememberedError)
-        if message is None or not identity or not refusal.final or remembered or isinstance(message, CardRequest):
+        if message is None:
+            return _refusal(header, error, "", scale_factor)
+        if isinstance(error, RememberedError):
+            return _refusal(header, error, error.remaining, error.scale_factor)
+        policy, caps = terms.policy, terms.caps(message.sender)
+        remaining = amount(shorten(self._ledger.remaining(message.sender, caps), math.floor))
+        refusal = _refusal(header, error, remaining, scale_factor)
+        if not identity or not refusal.final or isinstance(message, CardRequest):
             return refusal
-        if self._kept(message, identity, refusal):
+        if self._remember(message, identity, refusal, policy, caps.name):
             return refusal
-        limit = f"at most {self.policy.refusals_per_day} refused requests that have not expired"
-        return self._made(header, message, RemoteProtocolError(RefusalCode.TOO_MANY_REQUESTS, "", limit), "")
+        limit = f"at most {policy.refusals_per_day} refused requests that have not expired"
+        return _refusal(header, RemoteProtocolError(RefusalCode.TOO_MANY_REQUESTS, "", limit), remaining, "")
 
-    def _kept(self, message: Message, identity: bytes, refusal: Refusal) -> bool:
+    def _remember(self, message: Message, identity: bytes, refusal: Refusal, policy: Policy, learner: str) -> bool:
         """Keep a final refusal until its request can take effect no more; whether there was room.
 
         That is when it expires. An approved proposal may be accepted for longer.
         """
-        known = StudyKey(message.sender, message.study) in self._ledger.account.studies
-        self._meter.refused(message, identity, known, self.policy)
-        now = self._clock()
-        expires = min(message.expires_at, now + self.policy.message_seconds)
+        has_study = StudyKey(message.sender, message.study) in self._ledger.account.studies
+        self._meter.count_refusal(message, identity, learner, has_study)
+        now, store = self._clock(), self._ledger.store
+        expires = min(message.expires_at, now + policy.message_seconds)
         if isinstance(message, StudyProposal):
-            self._ledger.store.release(identity)
+            store.release(identity)
             word = self._ledger.account.decisions.get(identity)
             expires = max(expires, word.until if word else 0)
         if expires <= now:
             return True
-        remembered = sum(self._ledger.store.refusals(own, now) for own in self.policy.keys_of(message.sender))
-        if remembered >= self.policy.refusals_per_day:
+        if sum(store.refusals(key, now) for key in policy.keys_of(message.sender)) >= policy.refusals_per_day:
             return False
-        kept = {name: getattr(refusal, name) for name in RememberedError.FIELDS}
-        self._ledger.store.remember(identity, message.sender, msgspec.json.encode(kept), expires, now)
+        numbers = {name: getattr(refusal, name) for name in RememberedError.FIELDS}
+        store.remember(identity, message.sender, msgspec.json.encode(numbers), expires, now)
         return True
 
-    def _made(
-        self, header: dict[str, Any], message: Message | None, error: RemoteProtocolError, scale_factor: str
-    ) -> Refusal:
-        """Only a verified learner is told a number of its own."""
-        code = RefusalCode(error.code)
-        remaining = ""
-        if isinstance(error, RememberedError):
-            remaining, scale_factor = error.remaining, error.scale_factor
-        elif message is not None:
-            left = self._ledger.remaining(message.sender, caps_of(self.policy, message.sender))
-            remaining = amount(shorten(left, math.floor))
-        return Refusal(
-            **header,
-            code=code,
-            explanation=EXPLANATIONS[code],
-            field=error.field,
-            limit=error.limit,
-            remaining=remaining,
-            scale_factor=scale_factor,
-        )
 
-
-def caps_of(policy: Policy, learner: bytes) -> Caps:
-    """What a policy allows a learner."""
-    found = policy.learner(learner)
-    return Caps(
-        policy.cap_of(learner),
-        policy.total_cap,
-        policy.open_studies,
-        policy.studies,
-        "" if found is None else found.name,
-        policy.approval == "manual",
+def _refusal(header: dict[str, Any], error: RemoteProtocolError, remaining: str, scale_factor: str) -> Refusal:
+    code = RefusalCode(error.code)
+    return Refusal(
+        **header,
+        code=code,
+        explanation=EXPLANATIONS[code],
+        field=error.field,
+        limit=error.limit,
+        remaining=remaining,
+        scale_factor=scale_factor,
     )
-
-
-ENVELOPE_ROOM = 8192
-"""What a stored release takes beside its numbers: envelope, header and receipt are well below this."""
-MOST_HELD_BYTES = 2**20
-"""Of a proposal that waits."""
-
-
-@dataclass(frozen=True)
-class Proposal:
-    """A verified proposal.
-
-    Attributes:
-        data: its envelope.
-        message: what it says.
-        identity: digest of the request.
-        now: when it came.
-    """
-
-    data: bytes
-    message: StudyProposal
-    identity: bytes
-    now: int
 
 
 class Books(Protocol):
@@ -267,19 +284,22 @@ class Books(Protocol):
 
 
 def reserve(
-    proposal: Proposal,
+    request: PendingRequest,
+    message: StudyProposal,
     ledger: Ledger,
-    policy: Policy,
     kinds: Kinds,
     steward: StewardFile,
-    waits: Callable[[bytes], None] = lambda study: None,  # noqa: ARG005
+    waits: Callable[[bytes], None],
 ) -> None:
     """Reserve a new study's cost; where a steward reads each proposal, only once it has said yes.
 
+    A proposal that waits reserves nothing. It is kept beside the ledger, where every process that serves from it sees
+    it; the steward's word is an entry of the ledger.
+
     Args:
-        proposal: verified.
+        request: of the proposal.
+        message: the proposal.
         ledger: where the cost is reserved, and the proposal kept.
-        policy: the steward's.
         kinds: of queries that can be answered.
         steward: the schema file.
         waits: is told the study once its proposal begins to wait; it must not block or raise.
@@ -288,47 +308,49 @@ def reserve(
         RemoteProtocolError: as `check_plan`; or CHANGED_CONTENT, AWAITING_APPROVAL, DECLINED, TOO_MANY_REQUESTS.
         HaltedError, InsufficientBudgetError, TooManyStudiesError, StoreFullError, BoundElsewhereError: see `Ledger`.
     """
-    message, now = proposal.message, proposal.now
-    key = StudyKey(message.sender, message.study)
-    if key.study == NO_STUDY or key in ledger.account.studies:
+    policy, now = request.policy, request.now
+    if message.study == NO_STUDY or request.study is not None:
         raise RemoteProtocolError(RefusalCode.CHANGED_CONTENT, "study", "a new study identity")
-    wanted = Reservation(
-        key=key,
+    reservation = Reservation(
+        key=StudyKey(message.sender, message.study),
         plan=message.plan,
         costs=check_plan(message.plan, kinds, policy, steward),
-        request=proposal.identity,
+        request=request.identity,
         expires_at=now + policy.reservation_seconds,
         purpose=message.purpose,
     )
     ledger.make_room(ENVELOPE_ROOM, policy.reply_bytes, now)
     try:
-        ledger.reserve(wanted, caps_of(policy, message.sender), now)
+        ledger.reserve(reservation, request.caps, now)
     except NotApprovedError as error:
         if error.declined:
             raise RemoteProtocolError(RefusalCode.DECLINED) from None
-        if _hold(proposal, ledger, policy):
-            waits(key.study)
+        if _hold(request, ledger):
+            waits(message.study)
         raise RemoteProtocolError(RefusalCode.AWAITING_APPROVAL) from None
-    if proposal.identity in ledger.account.decisions:
-        ledger.store.release(proposal.identity)
+    if request.identity in ledger.account.decisions:
+        ledger.store.release(request.identity)
 
 
-def check_in_time(message: Message, identity: bytes, now: int, policy: Policy, ledger: Ledger) -> None:
-    """As `check_time`; but a proposal that came in time, and has waited for the steward since, is not too late."""
-    try:
-        check_time(message, now, policy)
-    except RemoteProtocolError as error:
-        held = error.code == RefusalCode.EXPIRED and isinstance(message, StudyProposal)
-        if not held or not is_awaited(ledger, identity, now):
-            raise
+def check_in_time(request: PendingRequest, ledger: Ledger) -> None:
+    """Raise RemoteProtocolError(EXPIRED or NOT_YET_VALID) for an expiry that has passed or lies too far ahead.
+
+    A proposal that came in time, and has waited for the steward since, is not too late.
+    """
+    ahead = request.message.expires_at - request.now
+    limit = f"an expiry at most {request.policy.message_seconds} seconds ahead"
+    if ahead <= 0 and not (isinstance(request.message, StudyProposal) and is_awaited(request, ledger)):
+        raise RemoteProtocolError(RefusalCode.EXPIRED, "expires_at", limit)
+    if ahead > request.policy.message_seconds:
+        raise RemoteProtocolError(RefusalCode.NOT_YET_VALID, "expires_at", limit)
 
 
-def is_awaited(ledger: Ledger, identity: bytes, now: int) -> bool:
+def is_awaited(request: PendingRequest, ledger: Ledger) -> bool:
     """Whether a request is a proposal that waits for its steward, or on which the steward's word still holds."""
-    word = ledger.account.decisions.get(identity)
-    if word is not None and (word.allows(now) or not word.approved):
+    word = ledger.account.decisions.get(request.identity)
+    if word is not None and (word.allows(request.now) or not word.approved):
         return True
-    return any(held.request == identity for held in ledger.store.pending(now))
+    return any(proposal.request == request.identity for proposal in ledger.store.pending(request.now))
 
 
 def undecided(ledger: Books, now: int) -> list[PendingProposal]:
@@ -338,43 +360,36 @@ def undecided(ledger: Books, now: int) -> list[PendingProposal]:
     differed from what the steward had read.
     """
     words = ledger.account.decisions
-    return [held for held in ledger.store.pending(now) if not _is_decided(held, words.get(held.request), now)]
+    return [
+        proposal
+        for proposal in ledger.store.pending(now)
+        if not _is_decided(proposal, words.get(proposal.request), now)
+    ]
 
 
-def _is_decided(held: PendingProposal, word: Decision | None, now: int) -> bool:
-    return word is not None and (not word.approved or (word.allows(now) and held.received_at <= word.at))
+def _is_decided(proposal: PendingProposal, word: Decision | None, now: int) -> bool:
+    return word is not None and (not word.approved or (word.allows(now) and proposal.received_at <= word.at))
 
 
-def _hold(proposal: Proposal, ledger: Ledger, policy: Policy) -> bool:
+def _hold(request: PendingRequest, ledger: Ledger) -> bool:
     """Keep a proposal for the steward; whether it is new to every process that serves from this ledger.
 
     Raises:
         RemoteProtocolError: TOO_MANY_REQUESTS or OVER_LIMIT; it is not kept.
     """
-    if len(proposal.data) > MOST_HELD_BYTES:
+    if len(request.data) > MOST_HELD_BYTES:
         limit = f"at most {MOST_HELD_BYTES} bytes where a steward reads proposals"
         raise RemoteProtocolError(RefusalCode.OVER_LIMIT, "plan", limit)
-    sender, now = proposal.message.sender, proposal.now
-    waiting = {held.request for held in undecided(ledger, now) if held.learner in policy.keys_of(sender)}
-    if proposal.identity not in waiting and len(waiting) >= policy.held_studies:
+    sender, policy, identity, now = request.message.sender, request.policy, request.identity, request.now
+    waiting = {other.request for other in undecided(ledger, now) if other.learner in policy.keys_of(sender)}
+    if identity not in waiting and len(waiting) >= policy.held_studies:
         limit = f"at most {policy.held_studies} proposals that wait for the steward"
         raise RemoteProtocolError(RefusalCode.TOO_MANY_REQUESTS, "", limit)
-    word, since = ledger.account.decisions.get(proposal.identity), now
-    if word is not None and proposal.identity not in waiting:  # it was approved, and asks again
-        ledger.store.release(proposal.identity)
+    word, since = ledger.account.decisions.get(identity), now
+    if word is not None and identity not in waiting:  # it was approved, and asks again
+        ledger.store.release(identity)
         since = max(now, word.at + 1)
-    return ledger.store.hold(
-        PendingProposal(proposal.identity, sender, proposal.data, since, now + policy.approval_seconds), now
-    )
-
-
-def check_time(message: Message, now: int, policy: Policy) -> None:
-    """Raise RemoteProtocolError(EXPIRED or NOT_YET_VALID) for an expiry that has passed or lies too far ahead."""
-    limit = f"an expiry at most {policy.message_seconds} seconds ahead"
-    if message.expires_at <= now:
-        raise RemoteProtocolError(RefusalCode.EXPIRED, "expires_at", limit)
-    if message.expires_at > now + policy.message_seconds:
-        raise RemoteProtocolError(RefusalCode.NOT_YET_VALID, "expires_at", limit)
+    return ledger.store.hold(PendingProposal(identity, sender, request.data, since, now + policy.approval_seconds), now)
 
 
 def check_plan(plan: Plan, kinds: Kinds, policy: Policy, steward: StewardFile) -> tuple[Fraction, ...]:

@@ -233,7 +233,7 @@ def test_a_state_that_another_key_sealed_is_gone():
     ledger = asker.curator._ledger
     stranger = StateSealer([key("another")], CountingEntropy())
     study = StudyKey(asker.session.key.public, asker.session.study)
-    asker.curator._questions._sealer = stranger
+    asker.curator._sealer = stranger
     before = len(entries(store))
     assert asker.turn(GO_ON).code == RefusalCode.STATE_GONE
     assert len(entries(store)) == before
@@ -248,7 +248,7 @@ def test_what_a_curator_makes_room_for_holds_the_seal():
     curator._answerers = with_toy(check=question.append)
     asker = Asker(curator)
     asker.turn(ASK)
-    room = curator._questions.room(question[0])
+    room = curator._room(question[0])
     assert room == 8192 + TOY.release_bytes(None, None, None) + TOY.state_bytes + STATE_SEAL_BYTES
 
 

@@ -28,7 +28,7 @@ from curator_fakes import (
     policy,
     steward_file,
 )
-from curator_node.admission import Meter
+from curator_node.admission import Meter, PendingRequest, caps_of
 from curator_node.ledger.store import MemoryStore
 from curator_node.policy import EnrolledKey, EnrolledLearner
 from curator_node.steward.approval import waiting
@@ -314,13 +314,14 @@ def test_what_is_kept_of_messages_is_bounded_and_forgotten():
             answers=NO_DIGEST,
             expires_at=expires_at,
         )
-        return meter.complaint_about(message, digest(b"%d" % number), now, rules)
+        identity, caps = digest(b"%d" % number), caps_of(rules, message.sender)
+        return meter.complaint_about(PendingRequest(b"", message, identity, now, rules, caps, None, took_effect=False))
 
-    for day in range(20):
-        now = NOW + 86_400 * day
-        told = [count(100 * day + number, now, now + 86_400) for number in range(50)]
+    for number_of_day in range(20):
+        now = NOW + 86_400 * number_of_day
+        told = [count(100 * number_of_day + number, now, now + 86_400) for number in range(50)]
         assert [bool(limit) for limit in told] == [False] * 5 + [True] * 45
-        assert sum(len(kept.seen) for kept in meter._days.values()) <= 2 * rules.requests_per_day
+        assert sum(len(day.counted) for day in meter._days.values()) <= 2 * rules.requests_per_day
         assert len(meter._days) <= 2
 
 

@@ -46,7 +46,7 @@ def state_of(pool, index):
     """What the curator keeps, opened with its own key."""
     session = pool.sessions[index]
     study = StudyKey(session.key.public, session.study)
-    return pool.curators[index]._questions._state(study, KIND)
+    return pool.curators[index]._state(study, KIND)
 
 
 def assert_refused(pool, index, body, field, code=RefusalCode.BAD_QUERY):
