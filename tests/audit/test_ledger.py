@@ -65,7 +65,7 @@ def test_every_history_adds_up_as_its_curator_says(acts, bound, tmp_path):
             assert replayed.purses.by_learner(learner, index) == account.spent_at(learner, index)
     for study, theirs in account.studies.items():
         ours = replayed.studies[tuple(study)]
-        assert (ours.spent, ours.left, ours.sequence) == (theirs.spent, theirs.reserved, theirs.sequence)
+        assert (ours.spent, ours.remaining, ours.sequence) == (theirs.spent, theirs.reserved, theirs.sequence)
     assert {request for request, made in replayed.requests.items() if made.evicted} == account.evicted
     assert {request for request, made in replayed.requests.items() if made.lost} == set(account.lost_requests)
     for index in range(account.next_index):

@@ -27,12 +27,13 @@ from expril.audit.package.contents import (
     open_points,
     pages,
 )
-from expril.audit.package.evidence import Replay, Tick, replay
+from expril.audit.package.evidence import Replay, replay
 from expril.audit.package.facts import Facts, check_facts
 from expril.audit.package.losses import FORMULA, ExactLoss, exact_losses, judge
 from expril.audit.package.manifest import Manifest, as_json, check_folder, foreign_files, read_bytes, read_json
 from expril.audit.package.spending import REPEATED, SIMULATED, spent_by_curators
 from expril.audit.recompute import Pins
+from expril.audit.recompute.ledger import Tick, quiet
 from expril.audit.results import AuditResult, decode_result
 from expril.report.numbers import count
 from protocol.errors import ConfigurationError, ExprilError, printable
@@ -69,7 +70,7 @@ def check_package(
     *,
     key: str = "",
     pins: Pins | None = None,
-    tick: Tick = lambda what, done, total: None,  # noqa: ARG005
+    tick: Tick = quiet,
 ) -> Checked:
     """Check everything in a package that can be checked.
 

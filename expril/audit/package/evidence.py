@@ -6,7 +6,7 @@ taken.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -18,14 +18,13 @@ from curator_node.ledger.exports import export_ledger
 from curator_node.ledger.places import read_ledger_file
 from expril.audit.package.manifest import as_json, read_bytes
 from expril.audit.recompute import Pins, Recomputed, recompute
-from expril.audit.recompute.ledger import read_plain
+from expril.audit.recompute.ledger import Tick, quiet, read_plain
 from protocol.errors import ConfigurationError, printable
 from protocol.plans import Plan
 from protocol.run_index import COST, INDEX, LEDGERS, REPORT, SCENARIO, SIGNATURES, TRANSCRIPTS, decode_index
 from simulations.run_folder import epsilon_runs
 
 EVIDENCE, INVENTORY = "evidence", "inventory.json"
-Tick = Callable[[str, int, int], None]
 
 
 class Inventory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -97,7 +96,7 @@ def replay(
     folder: Path,
     *,
     pins: Pins | None = None,
-    tick: Tick = lambda what, done, total: None,  # noqa: ARG005
+    tick: Tick = quiet,
 ) -> Replay:
     """Recompute everything from the evidence in a package.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from expril.audit.recompute.bounds import Bounds, Cards
 from expril.audit.recompute.entries import ZERO, InCommon, Price, Study
-from expril.audit.recompute.ledger import SIMULATED, Tick, UnreadableError, audit_ledger, is_ledger
+from expril.audit.recompute.ledger import SIMULATED, Tick, UnreadableError, audit_ledger, is_ledger, quiet
 from expril.audit.recompute.receipts import (
     HeldReceipt,
     hold_receipts,
@@ -17,7 +17,7 @@ from expril.audit.recompute.receipts import (
     places_of,
     read_receipt_file,
 )
-from expril.audit.recompute.runs import Pins, cards_of, hold_run, pin_ledger, read_run
+from expril.audit.recompute.runs import Pins, cards_of, check_first_key, hold_run, read_run
 from expril.audit.recompute.sums import NO_ZCDP, Sum, ledger_sums, unit_sums
 from expril.audit.recompute.verdicts import DELTA, AuditedLedger, Recomputed, RunProof, TranscriptVerdict
 from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL
@@ -40,7 +40,7 @@ def recompute(
     delta: float | None = DELTA,
     every_signature: bool = False,
     kinds: Kinds = QUERY_KINDS,
-    tick: Tick = lambda what, done, total: None,  # noqa: ARG005
+    tick: Tick = quiet,
 ) -> Recomputed:
     """Recompute what was spent, from what was signed.
 
@@ -56,39 +56,42 @@ def recompute(
     if delta is not None and not 0 < delta < 1:
         raise ConfigurationError("--delta must lie between 0 and 1, such as 1e-6")
     result = Recomputed(delta)
-    held = [read_receipt_file(path) for path in receipts]
+    held_receipts = [read_receipt_file(path) for path in receipts]
     checkpoints = _read_checkpoints(witnessed, result)
-    alone = _read_all(paths, pins, kinds, tick, result)
+    lone_paths = _read_all(paths, pins, kinds, tick, result)
 
     def all_cards(curator: bytes) -> Cards:
         return {study: bound for run in result.runs for study, bound in cards_of(run, curator).items()}
 
     for run in result.runs:
         hold_run(run, all_cards, kinds, tick)
-    told = [one for run in result.runs for one in _receipts_of(run)]
-    for path in alone:
-        _audit_alone(path, result, [*held, *told], all_cards, pins=pins, kinds=kinds, every=every_signature, tick=tick)
-    _cross_check(result, held, checkpoints, witnesses)
+    run_receipts = [receipt for run in result.runs for receipt in _receipts_of(run)]
+    for path in lone_paths:
+        all_receipts = [*held_receipts, *run_receipts]
+        _audit_lone_ledger(
+            path, result, all_receipts, all_cards, pins=pins, kinds=kinds, every=every_signature, tick=tick
+        )
+    _cross_check(result, held_receipts, checkpoints, witnesses)
     add_sums(result, kinds)
     return result
 
 
 def _read_all(paths: Iterable[Path], pins: Pins | None, kinds: Kinds, tick: Tick, result: Recomputed) -> list[Path]:
     """Read all runs; the paths that are ledgers."""
-    alone = []
+    lone_paths = []
     for path in paths:
         try:
             if is_ledger(path):
-                alone.append(path)
+                lone_paths.append(path)
                 continue
-            for each in epsilon_runs(path).values() or [path]:
-                result.runs.append(read_run(each, pins, kinds, tick))
+            for folder in epsilon_runs(path).values() or [path]:
+                result.runs.append(read_run(folder, pins, kinds, tick))
         except ConfigurationError as error:
             result.unread.append(str(error))
-    return alone
+    return lone_paths
 
 
-def _audit_alone(
+def _audit_lone_ledger(
     path: Path,
     result: Recomputed,
     receipts: Sequence[HeldReceipt],
@@ -119,67 +122,74 @@ def _audit_alone(
         if audit.replayed.label == NOT_PRIVATE_LABEL:
             audit.unproven.append(SIMULATED)
         if audit.replayed.keys:
-            wrong, open_ = pin_ledger(audit.replayed.keys[0][1], pins)
+            wrong, open_ = check_first_key(audit.replayed.keys[0][1], pins)
             if wrong:
                 audit.findings.add(0, wrong)
             audit.unproven += [open_] if open_ else []
         known_as = {
-            bytes.fromhex(one.key): (run.curator_name(one.name, one.repeat), run.world(one.repeat))
+            bytes.fromhex(participant.key): (
+                run.curator_name(participant.name, participant.repeat),
+                run.world(participant.repeat),
+            )
             for run in result.runs
-            for one in (run.index.participants if run.index else ())
-            if one.role == "curator"
+            for participant in (run.index.participants if run.index else ())
+            if participant.role == "curator"
         }
         stranger = (audit.replayed.curator.hex()[:16] or "?", "")
         name, world = next((known_as[key] for key in audit.curators if key in known_as), stranger)
-        result.alone.append(AuditedLedger(str(path), name, world, audit, remarks=audit.unproven))
+        result.lone_ledgers.append(AuditedLedger(str(path), name, world, audit, remarks=audit.unproven))
 
 
 def _cross_check(
-    result: Recomputed, held: Sequence[HeldReceipt], checkpoints: dict[str, str], witnesses: Collection[bytes] | None
+    result: Recomputed,
+    held_receipts: Sequence[HeldReceipt],
+    checkpoints: dict[str, str],
+    witnesses: Collection[bytes] | None,
 ) -> None:
     """Hold all receipts and heads against all ledgers, and ledgers of one curator against each other."""
     used: set[str] = set()
-    for one in result.ledgers:
-        audit = one.audit
-        told = [each for run in result.runs for each in _receipts_of(run, proven=one in run.ledgers)]
+    for ledger in result.ledgers:
+        audit = ledger.audit
+        run_receipts = [item for run in result.runs for item in _receipts_of(run, proven=ledger in run.ledgers)]
         before = len(audit.findings), len(audit.unproven)
-        hold_receipts(audit, [*told, *held])
-        used |= {each.source for each in held if each.receipt.curator in audit.curators}
+        hold_receipts(audit, [*run_receipts, *held_receipts])
+        used |= {item.source for item in held_receipts if item.receipt.curator in audit.curators}
         used |= hold_witnessed(audit, checkpoints, witnesses)
-        if one in result.alone:
-            one.complaints = audit.findings.texts()
+        if ledger in result.lone_ledgers:
+            ledger.complaints = audit.findings.texts()
         else:
-            one.complaints += [each.text for each in audit.findings[before[0] :]]
-            one.remarks += audit.unproven[before[1] :]
-    for source in (*(each.source for each in held), *checkpoints):
+            ledger.complaints += [item.text for item in audit.findings[before[0] :]]
+            ledger.remarks += audit.unproven[before[1] :]
+    for source in (*(item.source for item in held_receipts), *checkpoints):
         if source not in used:
             result.remarks.append(f"{source} is of no ledger that was given: it was not compared")
-    for place, one in enumerate(result.ledgers):
+    for place, ledger in enumerate(result.ledgers):
         for other in result.ledgers[place + 1 :]:
-            result.complaints += _two_histories(one, other)
-    result.complaints += _told_differently(result.ledgers)
+            result.complaints += _two_histories(ledger, other)
+    result.complaints += _unlike_notes(result.ledgers)
 
 
-def _two_histories(one: AuditedLedger, other: AuditedLedger) -> Iterator[str]:
-    first, second = one.audit.replayed, other.audit.replayed
+def _two_histories(ledger: AuditedLedger, other: AuditedLedger) -> Iterator[str]:
+    first, second = ledger.audit.replayed, other.audit.replayed
     if not first.keys or not second.keys or first.keys[0] != second.keys[0]:
         return
     for index, (here, there) in enumerate(zip(first.hashes, second.hashes, strict=False)):
         if here != there:
-            yield f"{one.file} and {other.file} are of one curator and differ from entry {index} on: two ledgers"
+            yield f"{ledger.file} and {other.file} are of one curator and differ from entry {index} on: two ledgers"
             return
 
 
-def _told_differently(ledgers: Sequence[AuditedLedger]) -> Iterator[str]:
+def _unlike_notes(ledgers: Sequence[AuditedLedger]) -> Iterator[str]:
     """What several ledgers note of one and the same thing, and not alike."""
     first: dict[str, tuple[AuditedLedger, InCommon]] = {}
-    for one in ledgers:
-        for told in one.audit.replayed.remarks.in_common():
-            other, known = first.setdefault(told.what, (one, told))
-            if known.how != told.how:
+    for ledger in ledgers:
+        for joint in ledger.audit.replayed.remarks.in_common():
+            other, earlier = first.setdefault(joint.what, (ledger, joint))
+            if earlier.how != joint.how:
                 yield (
-                    f"{told.what} was {known.how} by {other.file} (entry {known.entry}), and {told.how} by {one.file} "
-                    f"(entry {told.entry}): whoever led it had two of them signed, or one of these curators lies"
+                    f"{joint.what} was {earlier.how} by {other.file} (entry {earlier.entry}), and {joint.how} by "
+                    f"{ledger.file} (entry {joint.entry}): whoever led it had two of them "
+                    "signed, or one of these curators lies"
                 )
 
 
@@ -196,17 +206,17 @@ def _read_checkpoints(paths: Sequence[Path], result: Recomputed) -> dict[str, st
     Raises:
         ConfigurationError: one is none.
     """
-    found = {}
+    texts = {}
     for path in paths:
         try:
             text = path.read_text(encoding="utf-8")
             witnesses_of(read_checkpoint(text, where=str(path)))
-            found[str(path)] = text
+            texts[str(path)] = text
         except CheckpointError as error:
             result.complaints.append(f"{path} says nothing: {error}")
         except (OSError, UnicodeDecodeError):
             raise ConfigurationError(f"{path} is no witnessed head; expril audit witness writes one") from None
-    return found
+    return texts
 
 
 NO_LIBRARY = '(epsilon, delta) is not computed: a part is not installed (dp_accounting): pip install "expril[audit]"'
@@ -223,7 +233,7 @@ def add_sums(result: Recomputed, kinds: Kinds) -> None:
     there: set[bytes] = set()
     for one in result.ledgers:
         there |= one.audit.curators
-        if not any(_tells_more(other, one, result.ledgers) for other in result.ledgers):
+        if not any(_goes_on_from(other, one, result.ledgers) for other in result.ledgers):
             one.sums = ledger_sums(one.curator, one.world, one.audit.replayed, one.audit.bounds, names)
     for run in result.runs:
         result.transcript_sums += _transcript_sums(run, there, kinds)
@@ -239,19 +249,19 @@ def add_sums(result: Recomputed, kinds: Kinds) -> None:
     result.remarks.append(NO_ZCDP)
 
 
-def _tells_more(other: AuditedLedger, one: AuditedLedger, ledgers: Sequence[AuditedLedger]) -> bool:
+def _goes_on_from(other: AuditedLedger, ledger: AuditedLedger, ledgers: Sequence[AuditedLedger]) -> bool:
     """Whether one ledger is the beginning of another that was given, or the same once more: it is not counted twice."""
-    long, short = other.audit.replayed, one.audit.replayed
-    if other is one or not short.hashes or len(long) < len(short):
+    long, short = other.audit.replayed, ledger.audit.replayed
+    if other is ledger or not short.hashes or len(long) < len(short):
         return False
     begins = long.hashes[len(short) - 1] == short.head
-    return begins and (len(long) > len(short) or ledgers.index(other) < ledgers.index(one))
+    return begins and (len(long) > len(short) or ledgers.index(other) < ledgers.index(ledger))
 
 
 def _transcript_sums(run: RunProof, there: set[bytes], kinds: Kinds) -> list[Sum]:
     """By repeat, curator and learner, then all learners, where no ledger is given: what receipts prove."""
     places: dict[bytes, tuple[int, int]] = {}
-    made: dict[tuple[bytes, str], Sum] = {}
+    rows: dict[tuple[bytes, str], Sum] = {}
     bounds = Bounds(kinds)
     for exchange in run.transcripts:
         proof, entry = exchange.proof, exchange.entry
@@ -261,19 +271,19 @@ def _transcript_sums(run: RunProof, there: set[bytes], kinds: Kinds) -> list[Sum
         curator = run.curator_name(entry.curator, entry.repeat)
         places.setdefault(exchange.curator, (entry.repeat, len(places)))
         for who in (entry.learner, ""):
-            one = made.setdefault((exchange.curator, who), Sum(curator, run.world(entry.repeat), unit, who))
-            one.spend(proof.epsilon_spent, more=proof.epsilon_at_most - proof.epsilon_spent)
+            row = rows.setdefault((exchange.curator, who), Sum(curator, run.world(entry.repeat), unit, who))
+            row.spend(proof.epsilon_spent, more=proof.epsilon_at_most - proof.epsilon_spent)
             for paid in _integrals(exchange, bounds):
-                one.integrate(paid)
+                row.integrate(paid)
             for proviso, amount in _on_conditions(exchange, bounds):
-                one.provide(proviso, amount)
+                row.provide(proviso, amount)
             if who:
-                one.keys = tuple(dict.fromkeys((*one.keys, exchange.learner.hex())))
+                row.keys = tuple(dict.fromkeys((*row.keys, exchange.learner.hex())))
             if proof.epsilon_claimed and proof.plan is not None:
                 study = _study_of(exchange, proof.epsilon_claimed, bounds)
                 private = entry.label == LABEL and not study.shape.not_private
-                one.accept(study, proof.card.most_records_per_unit if private else None)
-    return [one for _, one in sorted(made.items(), key=lambda item: (places[item[0][0]], not item[0][1], item[0][1]))]
+                row.accept(study, proof.card.most_records_per_unit if private else None)
+    return [row for _, row in sorted(rows.items(), key=lambda item: (places[item[0][0]], not item[0][1], item[0][1]))]
 
 
 def _on_conditions(exchange: TranscriptVerdict, bounds: Bounds) -> Iterator[tuple[str, Fraction]]:
@@ -304,7 +314,11 @@ def _integrals(exchange: TranscriptVerdict, bounds: Bounds) -> Iterator[Fraction
         for identity, answer in exchange.answers.items()
         if isinstance(exchange.requests.get(identity), Query)
     )
-    places = {one.sequence for one in receipts if one.charged != "0" and 1 <= one.sequence <= len(shape.places)}
+    places = {
+        receipt.sequence
+        for receipt in receipts
+        if receipt.charged != "0" and 1 <= receipt.sequence <= len(shape.places)
+    }
     yield from (shape.integrals[query] for query in sorted({shape.places[place - 1][0] for place in places}))
 
 

@@ -75,11 +75,11 @@ class Bounds:
     def shape(self, plan: Plan) -> Shape:
         """What is kept of a plan, once for all studies that have it."""
         queries = tuple(map(bytes, plan.queries))
-        found = self._shapes.get(queries)
-        if found is None:
+        shape = self._shapes.get(queries)
+        if shape is None:
             names = tuple(head.kind for head in plan.heads)
             kinds = [self._kinds.get(name) for name in names]
-            found = self._shapes[queries] = Shape(
+            shape = self._shapes[queries] = Shape(
                 plan,
                 names,
                 plan.places,
@@ -89,42 +89,42 @@ class Bounds:
                 tuple(self._kinds.integral(plan, query) for query in range(len(names))),
                 not_private(plan, self._kinds),
             )
-        return found
+        return shape
 
     def learn(self, study: Study) -> str:
         """Compare a study's reserved costs with its plan's; what is wrong with them, "" where nothing is."""
         try:
             card = self.cards.get((study.learner, study.study))
-            found, complaint = self._of_costs(study.shape, study.price, card)
+            implied, complaint = self._of_costs(study.shape, study.price, card)
         except RemoteProtocolError as error:
-            found, complaint = _ANY, f"reserves for a plan that breaks a rule of its kind ({error})"
+            implied, complaint = _ANY, f"reserves for a plan that breaks a rule of its kind ({error})"
         if complaint:
             self.wrong.append(study)
-        elif found != _ANY:
-            self.implied[study.index] = found
+        elif implied != _ANY:
+            self.implied[study.index] = implied
         return complaint
 
     @cached_property
     def bound(self) -> int | None:
         """c, once all is replayed: of the cards, or what most costs imply; None where cards differ, or none do."""
         if self.cards:
-            known = set(self.cards.values())
-            return known.pop() if len(known) == 1 else None
+            bounds = set(self.cards.values())
+            return bounds.pop() if len(bounds) == 1 else None
         counted = Counter(self.implied.values())
         return counted.most_common(1)[0][0] if counted else None
 
     def contradictions(self, studies: Iterator[Study]) -> Iterator[tuple[Study, str]]:
         """Studies whose costs fit a whole bound by themselves, and another one than the rest of the ledger."""
-        known = set(self.cards.values()) or set(filter(None, [self.bound]))
-        told = " or ".join(str(bound) for bound in sorted(known))
+        bounds = set(self.cards.values()) or set(filter(None, [self.bound]))
+        others = " or ".join(str(bound) for bound in sorted(bounds))
         whose = "on cards" if self.cards else "elsewhere in this ledger"
         for study in studies:
             bound = self.implied.get(study.index)
-            if bound is None or bound in known:
+            if bound is None or bound in bounds:
                 continue
             self.wrong.append(study)
             text = (
-                f"ledger entry {study.index} (reserve) counts with c = {bound}, and c is {told} {whose}: what one "
+                f"ledger entry {study.index} (reserve) counts with c = {bound}, and c is {others} {whose}: what one "
                 "of them reserves is not its cost, unless the steward changed c; a transcript's card shows it"
             )
             yield study, text
@@ -135,7 +135,7 @@ class Bounds:
         if bound is None:
             return ZERO
         missing = ZERO
-        for query in study.asked:
+        for query in study.charged_queries:
             try:
                 missing += max(ZERO, self._due(study.shape, query, bound) - study.price.costs[query])
             except (RemoteProtocolError, KeyError):
@@ -150,7 +150,7 @@ class Bounds:
 
     def _read(self, shape: Shape, price: Price, card: int | None) -> tuple[int, str]:
         """(the implied bound, what is wrong)."""
-        found = _ANY
+        implied = _ANY
         for number, cost in enumerate(price.costs, start=1):
             if shape.kinds[number - 1] not in self._kinds:
                 continue
@@ -163,19 +163,19 @@ class Bounds:
                 continue
             bound = self._of_query(planned, cost)
             if bound == _NONE:
-                one = self._kinds.cost(planned, 1)
-                return _ANY, f"{reserves}, which costs {as_text(one)} times a whole number c"
-            if _ANY not in (bound, found) and bound != found:
-                return _ANY, f"{reserves}, as if c were {bound}, and before as if it were {found}"
-            found = bound if found == _ANY else found
-        return found, ""
+                unit_cost = self._kinds.cost(planned, 1)
+                return _ANY, f"{reserves}, which costs {as_text(unit_cost)} times a whole number c"
+            if _ANY not in (bound, implied) and bound != implied:
+                return _ANY, f"{reserves}, as if c were {bound}, and before as if it were {implied}"
+            implied = bound if implied == _ANY else implied
+        return implied, ""
 
     def _bound(self, planned: Any, cost: Fraction) -> int:
         """The c at which a query costs this; costs never fall as c grows."""
-        one = self._kinds.cost(planned, 1)
-        if self._cost(planned, MOST_BOUND) == one:
-            return _ANY if cost == one else _NONE
-        guess = cost / one if one else ZERO
+        unit_cost = self._kinds.cost(planned, 1)
+        if self._cost(planned, MOST_BOUND) == unit_cost:
+            return _ANY if cost == unit_cost else _NONE
+        guess = cost / unit_cost if unit_cost else ZERO
         if guess.denominator == 1 and 1 <= guess <= MOST_BOUND and self._cost(planned, int(guess)) == cost:
             return int(guess)
         place = bisect_left(range(1, MOST_BOUND + 1), cost, key=lambda bound: self._cost(planned, bound)) + 1

@@ -60,8 +60,8 @@ class Findings(list[Finding]):
 
     def texts(self) -> list[str]:
         """For people, by place."""
-        told = [item.text for item in sorted(self, key=lambda item: item.index)]
-        return [*told, f"and {self.uncounted} more"] if self.uncounted else told
+        texts = [item.text for item in sorted(self, key=lambda item: item.index)]
+        return [*texts, f"and {self.uncounted} more"] if self.uncounted else texts
 
 
 ZERO = Fraction(0)
@@ -113,11 +113,11 @@ class Study:
     last: bytes  # digest of its last request
     state: str = OPEN  # `OPEN`, `ASKED` or `ENDED`
     sequence: int = 0  # of its last request
-    done: int = 0  # how many queries were charged, in order, each exactly what was reserved for it
+    charged_count: int = 0  # how many queries were charged, in order, each exactly what was reserved for it
     # what was charged for each query, where it was otherwise; None where it was not
-    own: dict[int, Fraction] | None = None
-    own_spent: Fraction = ZERO  # its sum
-    kept: "list[Made]" = field(default_factory=list)  # its answered requests whose replies are kept
+    amounts: dict[int, Fraction] | None = None
+    amounts_sum: Fraction = ZERO  # its sum
+    stored: "list[Effect]" = field(default_factory=list)  # its answered requests whose replies are kept
     # query kind -> (index of the ANSWERED entry, digest of what its answerer keeps)
     states: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     ended: int = -1  # index of the entry that ended it; -1 where none did
@@ -125,41 +125,43 @@ class Study:
     @property
     def spent(self) -> Fraction:
         """Charged so far."""
-        return self.price.sums[self.done] if self.own is None else self.own_spent
+        return self.price.sums[self.charged_count] if self.amounts is None else self.amounts_sum
 
     @property
-    def left(self) -> Fraction:
+    def remaining(self) -> Fraction:
         """What is still set aside."""
         return ZERO if self.state == ENDED else self.price.total - self.spent
 
     @property
-    def asked(self) -> list[int]:
+    def charged_queries(self) -> list[int]:
         """The queries that were charged."""
-        return list(range(self.done)) if self.own is None else sorted(self.own)
+        return list(range(self.charged_count)) if self.amounts is None else sorted(self.amounts)
 
     def left_for(self, query: int) -> Fraction:
         """What a query may still be charged."""
         cost = self.price.costs[query]
-        if self.own is None:
-            return cost if query >= self.done else ZERO
-        return cost - self.own.get(query, ZERO)
+        if self.amounts is None:
+            return cost if query >= self.charged_count else ZERO
+        return cost - self.amounts.get(query, ZERO)
 
     def charge(self, query: int, turn: int, amount: Fraction) -> None:
         """Add a charge for a turn of a query."""
-        if self.own is None:
+        if self.amounts is None:
             cost, charged = self.price.costs[query], self.shape.charged[query]
-            if query == self.done and turn == charged and (amount is cost or amount == cost):
-                self.done += 1
+            if query == self.charged_count and turn == charged and (amount is cost or amount == cost):
+                self.charged_count += 1
                 return
-            if query == (self.done if turn < charged else self.done - 1) and turn != charged and not amount:
+            expected = self.charged_count if turn < charged else self.charged_count - 1
+            if query == expected and turn != charged and not amount:
                 return
-            self.own, self.own_spent = dict(enumerate(self.price.costs[: self.done])), self.price.sums[self.done]
-        self.own[query] = plus(self.own.get(query, ZERO), amount)
-        self.own_spent = plus(self.own_spent, amount)
+            self.amounts = dict(enumerate(self.price.costs[: self.charged_count]))
+            self.amounts_sum = self.price.sums[self.charged_count]
+        self.amounts[query] = plus(self.amounts.get(query, ZERO), amount)
+        self.amounts_sum = plus(self.amounts_sum, amount)
 
 
 @dataclass(slots=True, eq=False)
-class Made:
+class Effect:
     """A request that took effect."""
 
     index: int
@@ -244,8 +246,8 @@ class Purses:
     def by_learner(self, key: bytes, index: int) -> Fraction:
         """What a learner had spent after an entry, over all keys that were bound to it by then."""
         at, name = self.bound.get(key, (index + 1, ""))
-        others = [other for other in self.keys[name] if self.bound[other][0] <= index] if at <= index else []
-        return total_of(self.spent[each].at(index) for each in {key, *others} if each in self.spent)
+        bound_keys = [other for other in self.keys[name] if self.bound[other][0] <= index] if at <= index else []
+        return total_of(self.spent[own_key].at(index) for own_key in {key, *bound_keys} if own_key in self.spent)
 
 
 _AMOUNT = re.compile(AMOUNT_PATTERN)
@@ -344,7 +346,7 @@ def price_of(costs: tuple[str, ...]) -> Price:
     for cost in parsed:
         common = math.lcm(common, cost.denominator)
         if common > LONGEST_DENOMINATOR:
-            parsed = tuple(Fraction(math.ceil(each * 2**64), 2**64) for each in parsed)
+            parsed = tuple(Fraction(math.ceil(cost * 2**64), 2**64) for cost in parsed)
             break
     return Price(parsed, tuple(accumulate(parsed, initial=ZERO)))
 
@@ -357,7 +359,7 @@ class InCommon(NamedTuple):
     how: str  # all of them must have noted it so
 
 
-class _Asked(NamedTuple):
+class _ReadQuery(NamedTuple):
     """A query, read."""
 
     kind: QueryKind
@@ -409,35 +411,37 @@ class Remarks:
                 planned = self._kinds.query(study.shape.plan, query)
             except RemoteProtocolError:
                 continue
-            told = kind.in_common(planned, [note for _, note in notes])
-            if told is not None:
-                yield InCommon(notes[-1][0], *told)
+            joint_action = kind.in_common(planned, [note for _, note in notes])
+            if joint_action is not None:
+                yield InCommon(notes[-1][0], *joint_action)
 
-    def differing(self, request: bytes, asked: Query, proof: Replay) -> str:
+    def differing(self, request: bytes, query: Query, proof: Replay) -> str:
         """What a note should have said by the very request that was charged; "" where it says that."""
-        said = self._asked(asked, proof, lambda kind: kind.check_remark is not None)
-        if said is None:
+        read_query = self._read_query(query, proof, lambda kind: kind.check_remark is not None)
+        if read_query is None:
             return ""
-        should = said.kind.remark(said.body, said.turn)
+        should = read_query.kind.remark(read_query.body, read_query.turn)
         return "" if should == self.by_request.get(request, "") else should or "nothing"
 
-    def unlike_release(self, request: bytes, asked: Query, release: bytes, proof: Replay) -> str:
+    def unlike_release(self, request: bytes, query: Query, release: bytes, proof: Replay) -> str:
         """What the note of an answer should have said by the very bytes that were released; "" where it says that."""
-        said = self._asked(asked, proof, lambda kind: kind.noted is not None)
-        should = "" if said is None or said.kind.noted is None else said.kind.noted(release, said.body, said.turn)
+        read_query = self._read_query(query, proof, lambda kind: kind.noted is not None)
+        should = ""
+        if read_query is not None and read_query.kind.noted is not None:
+            should = read_query.kind.noted(release, read_query.body, read_query.turn)
         return "" if should == self.by_answer.get(request, "") else should or "nothing"
 
-    def _asked(self, asked: Query, proof: Replay, notes: Callable[[QueryKind], bool]) -> _Asked | None:
+    def _read_query(self, query: Query, proof: Replay, notes: Callable[[QueryKind], bool]) -> _ReadQuery | None:
         """What a query asks; None where its kind notes nothing, or it was refused, or its transcript is."""
-        if proof.card is None or proof.plan is None or not 1 <= asked.sequence <= len(proof.plan.places):
+        if proof.card is None or proof.plan is None or not 1 <= query.sequence <= len(proof.plan.places):
             return None
-        place = proof.plan.places[asked.sequence - 1]
+        place = proof.plan.places[query.sequence - 1]
         kind = self._kinds.get(proof.plan.head(place[0]).kind)
         if kind is None or not notes(kind):
             return None
         try:
             turn = self._kinds.turn(proof.plan, place)
             limits = self._kinds.limits(proof.card.limits, kind.name)
-            return _Asked(kind, turn, kind.read_body(asked.body, turn, proof.card.schema, limits))
+            return _ReadQuery(kind, turn, kind.read_body(query.body, turn, proof.card.schema, limits))
         except RemoteProtocolError:
             return None

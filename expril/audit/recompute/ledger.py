@@ -117,20 +117,20 @@ def _where(data: bytes) -> str:
 def _parts(export: LedgerExport, findings: Findings, damaged: list[tuple[int, int]]) -> Iterator[list[Pair]]:
     first = 0
     for number, block in enumerate(export.blocks, start=1):
-        found = read_block(block)
-        last = first + len(found.pairs) - 1
-        full = len(found.pairs) == BLOCK or number == len(export.blocks)
-        if not (found.intact and full):
+        content = read_block(block)
+        last = first + len(content.pairs) - 1
+        full = len(content.pairs) == BLOCK or number == len(export.blocks)
+        if not (content.intact and full):
             findings.add(
-                first, f"block {number} of the export (entries {first} to {last}) was changed: {_how(found.intact)}"
+                first, f"block {number} of the export (entries {first} to {last}) was changed: {_how(content.intact)}"
             )
             damaged.append((first, last))
-        yield found.pairs
+        yield content.pairs
         first = last + 1
 
 
-def _how(whole: bool) -> str:
-    return "it has too few entries" if whole else "its SHA-256 is not the one written beside it"
+def _how(intact: bool) -> str:
+    return "it has too few entries" if intact else "its SHA-256 is not the one written beside it"
 
 
 def _sqlite(path: Path) -> Evidence:
@@ -155,14 +155,14 @@ def _sqlite(path: Path) -> Evidence:
     pairs: list[Pair] = []
     for place, (index, body, signature) in enumerate(rows):
         if index != place or not isinstance(body, bytes) or not isinstance(signature, bytes):
-            what = f"ledger entry {place} is missing" if index != place else f"ledger entry {place} holds no bytes"
-            findings.add(place, what)
+            text = f"ledger entry {place} is missing" if index != place else f"ledger entry {place} holds no bytes"
+            findings.add(place, text)
             break
         pairs.append((body, signature))
-    whole = [(request, reply) for request, reply in stored if isinstance(request, bytes) and isinstance(reply, bytes)]
-    if len(whole) < len(stored):
-        findings.add(-1, f"{len(stored) - len(whole)} stored replies hold no bytes")
-    return Evidence(iter([pairs]), {request: digest(reply) for request, reply in whole}, findings, [])
+    replies = [(request, reply) for request, reply in stored if isinstance(request, bytes) and isinstance(reply, bytes)]
+    if len(replies) < len(stored):
+        findings.add(-1, f"{len(stored) - len(replies)} stored replies hold no bytes")
+    return Evidence(iter([pairs]), {request: digest(reply) for request, reply in replies}, findings, [])
 
 
 def _rows(connection: sqlite3.Connection, query: str, room: int) -> list[tuple[Any, ...]]:
@@ -202,7 +202,11 @@ def digest_of(path: Path) -> str:
 
 
 Tick = Callable[[str, int, int], None]
-"""(what, done, total)."""
+"""(stage, done, total): called as work goes on."""
+
+
+def quiet(_stage: str, _done: int, _total: int) -> None:
+    """Shows no progress."""
 
 
 @dataclass(eq=False)
@@ -240,7 +244,7 @@ def audit_ledger(
     curator: bytes = b"",
     named: Callable[[Replayed], Iterable[int]] = lambda replayed: (),  # noqa: ARG005
     every_signature: bool = False,
-    tick: Tick = lambda what, done, total: None,  # noqa: ARG005
+    tick: Tick = quiet,
 ) -> LedgerAudit:
     """Replay a ledger's file.
 
@@ -265,9 +269,9 @@ def audit_ledger(
     stranger = bool(curator) and curator not in audit.curators
     if stranger:
         replayed.findings.add(0, "the ledger was opened by another key")
-    wanted = to_check(replayed, named(replayed), evidence.damaged, every=every_signature)
-    wrong = unsigned(replayed, wanted, curator if stranger else b"")
-    audit.checked = len(wanted)
+    indices = to_check(replayed, named(replayed), evidence.damaged, every=every_signature)
+    wrong = unsigned(replayed, indices, curator if stranger else b"")
+    audit.checked = len(indices)
     if odd is not None:
         replayed.findings.add(len(replayed), _broken(replayed, odd, changed=len(replayed) - 1 in wrong))
     for place in wrong:
@@ -326,21 +330,21 @@ def _stands_elsewhere(replayed: Replayed, body: bytes, signature: bytes, head: b
 
 def _check_replies(audit: LedgerAudit) -> None:
     """Hold the digests of stored replies, and of what answerers keep, against the chain."""
-    wanted: dict[bytes, tuple[int, bytes, str]] = {
-        request: (made.answered, made.reply, "the reply of")
-        for request, made in audit.replayed.requests.items()
-        if made.answered >= 0 and not made.evicted
+    expected: dict[bytes, tuple[int, bytes, str]] = {
+        request: (effect.answered, effect.reply, "the reply of")
+        for request, effect in audit.replayed.requests.items()
+        if effect.answered >= 0 and not effect.evicted
     }
-    for (learner, study), known in audit.replayed.studies.items():
-        for kind, (index, kept) in known.states.items():
-            wanted[state_key(learner, study, kind)] = (index, kept, "what the answerer kept with")
+    for (learner, study), studied in audit.replayed.studies.items():
+        for kind, (index, reply_digest) in studied.states.items():
+            expected[state_key(learner, study, kind)] = (index, reply_digest, "what the answerer kept with")
     replies = audit.evidence.replies
-    for request, (index, kept, what) in wanted.items():
+    for request, (index, reply_digest, thing) in expected.items():
         stored = replies.get(request)
-        if stored != kept:
+        if stored != reply_digest:
             how = "is missing" if stored is None else "was changed"
-            audit.findings.add(index, f"{what} ledger entry {index} {how}")
-    strangers = len(replies.keys() - wanted.keys())
+            audit.findings.add(index, f"{thing} ledger entry {index} {how}")
+    strangers = len(replies.keys() - expected.keys())
     if strangers:
         audit.findings.add(-1, f"{strangers} stored replies belong to no entry")
 
@@ -365,10 +369,10 @@ def _tell(audit: LedgerAudit) -> None:
     ]
     if replayed.studies and not audit.bounds.cards and audit.bounds.bound is not None:
         audit.unproven.append(f"c = {audit.bounds.bound} as implied by its costs: no card shows it")
-    shown = sorted(set(audit.bounds.cards.values()))
-    if len(shown) > 1:
+    bounds = sorted(set(audit.bounds.cards.values()))
+    if len(bounds) > 1:
         audit.unproven.append(
-            f"its curator's cards show c = {' and '.join(map(str, shown))}: what a study without a card of its own "
+            f"its curator's cards show c = {' and '.join(map(str, bounds))}: what a study without a card of its own "
             "costs is not known, unless the steward changed c"
         )
 
@@ -404,8 +408,8 @@ def unsigned(replayed: Replayed, indices: Collection[int], signer: bytes = b"") 
     spans = [*replayed.keys, (len(replayed), b"")]
     tasks: list[tuple[bytes, list[int]]] = []
     for (start, key), (end, _) in pairwise(spans):
-        own = [index for index in indices if start <= index < end]
-        tasks += [(signer or key, own[place : place + _AT_A_TIME]) for place in range(0, len(own), _AT_A_TIME)]
+        places = [index for index in indices if start <= index < end]
+        tasks += [(signer or key, places[place : place + _AT_A_TIME]) for place in range(0, len(places), _AT_A_TIME)]
 
     def check(task: tuple[bytes, list[int]]) -> list[int]:
         key, places = task
@@ -417,7 +421,7 @@ def unsigned(replayed: Replayed, indices: Collection[int], signer: bytes = b"") 
 
     # The library lets go of the interpreter's lock while it verifies
     with ThreadPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
-        return [place for found in pool.map(check, tasks) for place in found]
+        return [place for found_places in pool.map(check, tasks) for place in found_places]
 
 
 SIMULATED = "its signatures are those of a simulation: NOT PRIVATE, whatever it charges"

@@ -42,10 +42,10 @@ Part = Moved | Fraction
 def rounded_up(exact: Fraction) -> float:
     """The least float that is not below; infinite where none is."""
     try:
-        found = exact.numerator / exact.denominator
+        nearest = exact.numerator / exact.denominator
     except OverflowError:
         return math.inf
-    return found if found == math.inf or Fraction(found) >= exact else math.nextafter(found, math.inf)
+    return nearest if nearest == math.inf or Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
 
 
 class Losses:
@@ -68,9 +68,9 @@ class Losses:
         epsilon, pure, count = beyond, 0, 0
         counted = Counter((study.shape, study.price.total, bound) for study, bound in plans)
         for (shape, cost, bound), times in counted.items():
-            found = None if bound is None else self._of_shape(shape, bound)
-            epsilon = plus(epsilon, times * (cost if found is None else Fraction(found)))
-            pure += times if found is None else 0
+            loss = None if bound is None else self._of_shape(shape, bound)
+            epsilon = plus(epsilon, times * (cost if loss is None else Fraction(loss)))
+            pure += times if loss is None else 0
             count += times
         return Loss(rounded_up(epsilon), rounded_up(Fraction(self._delta) * (count - pure)), count, pure)
 
@@ -100,13 +100,13 @@ class Losses:
         self._computed += 1
         composed = None
         for part, times in parts:
-            one = self._one(part).self_compose(times)
-            composed = one if composed is None else composed.compose(one)
+            distribution = self._distribution(part).self_compose(times)
+            composed = distribution if composed is None else composed.compose(distribution)
         if composed is None:
             return None
         return min(rounded_up(cost), float(composed.get_epsilon_for_delta(self._delta)))
 
-    def _one(self, part: Part) -> Any:
+    def _distribution(self, part: Part) -> Any:
         if isinstance(part, Moved):
             return discrete_laplace(part.noise, part.shift)
         pure = DifferentialPrivacyParameters(float(part), 0.0)
@@ -119,10 +119,10 @@ def add_losses(sums: Iterable[Sum], kinds: Kinds, delta: float) -> None:
     `sums`: changed; `delta`: of each accepted plan.
     """
     losses = Losses(kinds, delta)
-    for one in sums:
-        if one.plans and all(bound is not None for _, bound in one.members):
-            found = losses.summed(one.members, one.beyond)
-            one.loss = found if found.epsilon < math.inf else None
+    for row in sums:
+        if row.plans and all(bound is not None for _, bound in row.members):
+            loss = losses.summed(row.members, row.beyond)
+            row.loss = loss if loss.epsilon < math.inf else None
 
 
 def discrete_laplace(noise: DiscreteLaplace, shift: int) -> Any:

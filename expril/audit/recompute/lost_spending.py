@@ -17,7 +17,7 @@ from itertools import chain as joined
 from expril.audit.recompute.entries import (
     ENDED,
     ZERO,
-    Made,
+    Effect,
     Purses,
     ReadEntry,
     ReadLostEntry,
@@ -31,7 +31,7 @@ from protocol.rationals import GRID, parse_amount, plus, shorten, total_of
 
 
 @dataclass(frozen=True)
-class Told:
+class BranchTrace:
     """What a HALT entry says."""
 
     suspect: Suspect  # the position, and whose receipt shows it
@@ -40,7 +40,7 @@ class Told:
     receipt: bytes = NO_DIGEST  # digest of the receipt; zero for a mark
 
     @classmethod
-    def of(cls, entry: ReadEntry, suspect: Suspect) -> "Told":
+    def of(cls, entry: ReadEntry, suspect: Suspect) -> "BranchTrace":
         """What an entry with this suspect says."""
         if not isinstance(entry, ReadLostEntry):
             return cls(suspect)
@@ -51,13 +51,13 @@ class Told:
         """Of the entry that the position names; -1 where there is none."""
         return -1 if self.suspect.position is None else self.suspect.position.index
 
-    def listed(self) -> list[bytes]:
+    def lost_stubs(self) -> list[bytes]:
         """First bytes of the hashes of the entries that it says were lost."""
         position = self.suspect.position
         last = [] if position is None else [position.head[:STUB]]
         return [self.stubs[at : at + STUB] for at in range(0, len(self.stubs), STUB)] or last
 
-    def own(self, keys: Collection[bytes]) -> Fraction:
+    def spent_by(self, keys: Collection[bytes]) -> Fraction:
         """What it says that the learner with these keys had spent; 0 where it says nothing of that."""
         if self.suspect.learner in keys:
             return parse_amount(self.suspect.spent)
@@ -69,12 +69,12 @@ class Told:
         position = self.suspect.position
         if position is None:
             return {}
-        known = {position.index - 2**power: stub for power, stub in enumerate(position.ancestors)}
-        known.update(position.named)
-        known[position.index] = position.head[:STUB]
+        stubs = {position.index - 2**power: stub for power, stub in enumerate(position.ancestors)}
+        stubs.update(position.named)
+        stubs[position.index] = position.head[:STUB]
         count = len(self.stubs) // STUB
-        known.update((self.index - count + 1 + at, self.stubs[STUB * at :][:STUB]) for at in range(count))
-        return known
+        stubs.update((self.index - count + 1 + at, self.stubs[STUB * at :][:STUB]) for at in range(count))
+        return stubs
 
 
 @dataclass(frozen=True)
@@ -84,53 +84,53 @@ class Chain:
     hashes: Sequence[bytes]  # of its entries
     totals: Running  # spent over all learners after each
     purses: Purses  # what each learner spent
-    requests: Mapping[bytes, Made]  # by digest
+    requests: Mapping[bytes, Effect]  # by digest
     stops: Sequence[int]  # indices of its HALT entries that say that entries may be lost
 
 
 @dataclass(frozen=True)
-class Lost:
+class LostSpending:
     """What one suspect proves."""
 
     total: Fraction  # over all learners
-    own: Mapping[bytes, Fraction]  # by learner's key, as far as it is known
+    by_key: Mapping[bytes, Fraction]  # by learner's key, as far as it is known
 
 
 @dataclass
 class Branch:
     """One lost branch."""
 
-    told: list[Told] = field(default_factory=list)  # all that is proven to be of it
+    traces: list[BranchTrace] = field(default_factory=list)  # all that is proven to be of it
     shared: int = -1  # newest entry that is proven to be on both; -1 where none is
-    total: Fraction = ZERO  # total, own: what was entered for it; over all learners, and by key
-    own: defaultdict[bytes, Fraction] = field(default_factory=lambda: defaultdict(Fraction))
+    total: Fraction = ZERO  # entered as spent for it, over all learners
+    by_key: defaultdict[bytes, Fraction] = field(default_factory=lambda: defaultdict(Fraction))
 
 
-def lost_by(chain: Chain, suspects: Sequence[Told], branches: list[Branch]) -> list[Lost]:
+def lost_by(chain: Chain, suspects: Sequence[BranchTrace], branches: list[Branch]) -> list[LostSpending]:
     """What each suspect's branch spent beyond the ledger, and beyond what was entered for it before.
 
     `suspects`: of the halt; one without a position proves nothing; `branches`: of earlier halts; the suspects are put
     among them.
     """
-    found = []
-    for told in sorted(suspects, key=lambda one: one.index):
-        if told.index < 0:
+    spendings = []
+    for trace in sorted(suspects, key=lambda candidate: candidate.index):
+        if trace.index < 0:
             continue
-        branch = next((one for one in branches if _continues(chain, told, one)), None)
+        branch = next((candidate for candidate in branches if _continues(chain, trace, candidate)), None)
         if branch is None:
             branches.append(branch := Branch())
-        branch.told.append(told)
-        branch.shared = max(branch.shared, last_shared(told, chain))
-        found.append(_lost(chain, told, branch))
-    return found
+        branch.traces.append(trace)
+        branch.shared = max(branch.shared, last_shared(trace, chain))
+        spendings.append(_enter(chain, trace, branch))
+    return spendings
 
 
-def last_shared(told: Told, chain: Chain) -> int:
+def last_shared(trace: BranchTrace, chain: Chain) -> int:
     """Index of the newest entry that is proven to be on both branches; -1 where none is."""
     length = len(chain.hashes)
-    if _is_held(chain, told):
-        return told.index
-    same = [at for at, stub in told.hashes.items() if 0 <= at < length and chain.hashes[at][:STUB] == stub]
+    if _is_on_chain(chain, trace):
+        return trace.index
+    same = [at for at, stub in trace.hashes.items() if 0 <= at < length and chain.hashes[at][:STUB] == stub]
     return max(same, default=-1)
 
 
@@ -141,103 +141,107 @@ def running_at(chain: Chain, index: int) -> Iterator[tuple[bytes, Fraction]]:
     kept. What was charged before a query ends with the charge for that query. All of a study ends with it, but for a
     question that is open then. Everything ends where the curator halts for lost entries.
     """
-    events: defaultdict[int, list[tuple[int, str, Made | None]]] = defaultdict(list)
-    charged = [made for made in chain.requests.values() if made.kind is EntryKind.CHARGE and made.index <= index]
+    events: defaultdict[int, list[tuple[int, str, Effect | None]]] = defaultdict(list)
+    charged = [
+        effect for effect in chain.requests.values() if effect.kind is EntryKind.CHARGE and effect.index <= index
+    ]
     # Where all was answered and nothing ever kept, nothing runs
     studies = {
-        id(made.study): made.study for made in charged if not 0 <= made.answered <= index or made.state_size is not None
+        id(effect.study): effect.study
+        for effect in charged
+        if not 0 <= effect.answered <= index or effect.state_size is not None
     }
-    for made in charged:
-        if id(made.study) in studies:
-            events[id(made.study)].append((made.index, "charged", made))
-            if 0 <= made.answered <= index:
-                events[id(made.study)].append((made.answered, "answered", made))
+    for effect in charged:
+        if id(effect.study) in studies:
+            events[id(effect.study)].append((effect.index, "charged", effect))
+            if 0 <= effect.answered <= index:
+                events[id(effect.study)].append((effect.answered, "answered", effect))
     for name, study in studies.items():
         ends = [(study.ended, "ended", None)] if study.state == ENDED and study.ended <= index else []
         stops = [(stop, "stopped", None) for stop in chain.stops if stop <= index]
-        told = sorted(joined(events[name], ends, stops), key=lambda event: event[0])
-        yield from ((study.learner, amount) for amount in _left(study, told))
+        in_order = sorted(joined(events[name], ends, stops), key=lambda event: event[0])
+        yield from ((study.learner, amount) for amount in _still_running(study, in_order))
 
 
-def _left(study: Study, events: Sequence[tuple[int, str, Made | None]]) -> list[Fraction]:
+def _still_running(study: Study, events: Sequence[tuple[int, str, Effect | None]]) -> list[Fraction]:
     """Charges of a study under which something may be drawn after these events."""
     running: list[tuple[int, Fraction]] = []
-    kept: dict[str, int] = {}
-    asked, over = -1, False
-    for _, what, made in events:
-        if made is None:
-            over = over or what == "ended"
-            running = [one for one in running if what == "ended" and one[0] == asked]
+    state_sizes: dict[str, int] = {}
+    open_query, over = -1, False
+    for _, event, effect in events:
+        if effect is None:
+            over = over or event == "ended"
+            running = [charge for charge in running if event == "ended" and charge[0] == open_query]
             continue
-        query = study.shape.places[made.sequence - 1][0]
-        if what == "charged":
-            asked = query
-            running = [one for one in running if one[0] >= query]
-            running += [(query, made.amount)] if made.amount else []
+        query = study.shape.places[effect.sequence - 1][0]
+        if event == "charged":
+            open_query = query
+            running = [charge for charge in running if charge[0] >= query]
+            running += [(query, effect.amount)] if effect.amount else []
             continue
-        asked, kind = -1, study.shape.kinds[query]
-        if made.state_size is not None:
-            kept[kind] = made.state_size
-        if over or kept.get(kind, 0) <= STATE_SEAL_BYTES:
-            running = [one for one in running if one[0] > query]
+        open_query, kind = -1, study.shape.kinds[query]
+        if effect.state_size is not None:
+            state_sizes[kind] = effect.state_size
+        if over or state_sizes.get(kind, 0) <= STATE_SEAL_BYTES:
+            running = [charge for charge in running if charge[0] > query]
     return [amount for _, amount in running]
 
 
-def _continues(chain: Chain, told: Told, branch: Branch) -> bool:
+def _continues(chain: Chain, trace: BranchTrace, branch: Branch) -> bool:
     """Whether a hash proves that this is of a branch: after the newest that is known of it, or before one of it."""
-    newest = max(reversed(branch.told), key=lambda one: one.index)
-    here = last_shared(told, chain)
-    for other in branch.told:
-        same = other.suspect.request == told.suspect.request != NO_DIGEST
-        if same and NO_DIGEST not in (other.receipt, told.receipt) and other.receipt != told.receipt:
+    newest = max(reversed(branch.traces), key=lambda other: other.index)
+    here = last_shared(trace, chain)
+    for other in branch.traces:
+        same = other.suspect.request == trace.suspect.request != NO_DIGEST
+        if same and NO_DIGEST not in (other.receipt, trace.receipt) and other.receipt != trace.receipt:
             return False  # one request, two answers
-    for one in (told, *branch.told):
-        made = chain.requests.get(one.suspect.request)
-        if made is None or one.receipt == NO_DIGEST or not _is_held(chain, one):
+    for other in (trace, *branch.traces):
+        effect = chain.requests.get(other.suspect.request)
+        if effect is None or other.receipt == NO_DIGEST or not _is_on_chain(chain, other):
             continue
-        if 0 <= made.answered <= max(here, branch.shared):
+        if 0 <= effect.answered <= max(here, branch.shared):
             return False  # the answer that both share is another one
-    if (_is_held(chain, told) and told.index <= branch.shared) or (_is_held(chain, newest) and newest.index <= here):
-        return True
-    return _names(told, newest) or any(_names(other, told) for other in branch.told)
+    before = _is_on_chain(chain, trace) and trace.index <= branch.shared
+    after = _is_on_chain(chain, newest) and newest.index <= here
+    return before or after or _names(trace, newest) or any(_names(other, trace) for other in branch.traces)
 
 
-def _is_held(chain: Chain, told: Told) -> bool:
-    position = told.suspect.position
+def _is_on_chain(chain: Chain, trace: BranchTrace) -> bool:
+    position = trace.suspect.position
     return position is not None and chain.hashes[position.index : position.index + 1] == [position.head]
 
 
-def _names(one: Told, other: Told) -> bool:
+def _names(trace: BranchTrace, other: BranchTrace) -> bool:
     position = other.suspect.position
-    return position is not None and one.hashes.get(position.index) == position.head[:STUB]
+    return position is not None and trace.hashes.get(position.index) == position.head[:STUB]
 
 
-def _lost(chain: Chain, told: Told, branch: Branch) -> Lost:
+def _enter(chain: Chain, trace: BranchTrace, branch: Branch) -> LostSpending:
     again: defaultdict[bytes, Fraction] = defaultdict(Fraction)
     for learner, amount in running_at(chain, branch.shared):
         again[learner] = plus(again[learner], amount)
-    spent = max(ZERO, max(map(_total, branch.told)) - chain.totals.at(branch.shared))
+    spent = max(ZERO, max(map(_total, branch.traces)) - chain.totals.at(branch.shared))
     total = shorten(max(ZERO, spent + total_of(again.values()) - branch.total), longest=GRID)
     branch.total += total
     shares = {}
-    for learner in _learners(chain, [told.suspect.learner, *told.spent, *again]):
+    for learner in _learners(chain, [trace.suspect.learner, *trace.spent, *again]):
         keys = chain.purses.keys_of(learner)
-        said = max(one.own(keys) for one in branch.told)
-        own = said - chain.purses.by_learner(learner, branch.shared)
-        least = max(ZERO, own) + total_of(again[key] for key in keys) - total_of(branch.own[key] for key in keys)
-        shares[learner] = shorten(max(ZERO, least), longest=GRID)
-        branch.own[learner] += shares[learner]
-    return Lost(total, shares)
+        spent_there = max(other.spent_by(keys) for other in branch.traces)
+        spent_beyond = spent_there - chain.purses.by_learner(learner, branch.shared)
+        ran, entered = (total_of(sums[key] for key in keys) for sums in (again, branch.by_key))
+        shares[learner] = shorten(max(ZERO, max(ZERO, spent_beyond) + ran - entered), longest=GRID)
+        branch.by_key[learner] += shares[learner]
+    return LostSpending(total, shares)
 
 
-def _total(told: Told) -> Fraction:
-    return ZERO if told.suspect.position is None else parse_amount(told.suspect.position.total)
+def _total(trace: BranchTrace) -> Fraction:
+    return ZERO if trace.suspect.position is None else parse_amount(trace.suspect.position.total)
 
 
 def _learners(chain: Chain, named: Iterable[bytes]) -> Iterator[bytes]:
     """Of the keys that are named, one of each learner."""
-    done: set[bytes] = set()
+    keys_met: set[bytes] = set()
     for key in named:
-        if key not in {NOBODY, *done}:
-            done.update(chain.purses.keys_of(key))
+        if key not in {NOBODY, *keys_met}:
+            keys_met.update(chain.purses.keys_of(key))
             yield key

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import msgspec
 
-from expril.audit.recompute.entries import ZERO, Made, as_text
+from expril.audit.recompute.entries import ZERO, Effect, as_text
 from expril.audit.recompute.ledger import LedgerAudit
-from expril.audit.recompute.lost_spending import Told
+from expril.audit.recompute.lost_spending import BranchTrace
 from expril.audit.recompute.replay import Replayed
 from protocol.codec import decode
 from protocol.envelopes import LABEL, RECEIPT_TYPE, Envelope, open_receipt
@@ -68,10 +68,10 @@ def read_receipt_file(path: Path) -> HeldReceipt:
 
 def places_of(replayed: Replayed, receipts: Sequence[HeldReceipt]) -> dict[bytes, int]:
     """Hash -> index, of the entries that receipts name and the ledger has."""
-    wanted = {held.receipt.ledger_head for held in receipts}
-    if not wanted:
+    heads = {held_receipt.receipt.ledger_head for held_receipt in receipts}
+    if not heads:
         return {}
-    return {head: index for index, head in enumerate(replayed.hashes) if head in wanted}
+    return {head: index for index, head in enumerate(replayed.hashes) if head in heads}
 
 
 def hold_receipts(audit: LedgerAudit, receipts: Sequence[HeldReceipt]) -> None:
@@ -79,31 +79,33 @@ def hold_receipts(audit: LedgerAudit, receipts: Sequence[HeldReceipt]) -> None:
 
     `audit`: of the ledger; changed; `receipts`: of any curators.
     """
-    own = [held for held in receipts if held.receipt.curator in audit.curators]
+    own_receipts = [held_receipt for held_receipt in receipts if held_receipt.receipt.curator in audit.curators]
     replayed = audit.replayed
-    places = places_of(replayed, own)
-    admitted = Admitted(replayed)
+    places = places_of(replayed, own_receipts)
+    admitted = AdmittedLosses(replayed)
     newest = -1
     by: HeldReceipt | None = None
-    for held in own:
-        receipt = held.receipt
-        if held.envelope and not _is_signed(held, replayed.label):
-            audit.findings.add(-1, f"{held.source} is not signed by the curator that it names: it says nothing")
+    for held_receipt in own_receipts:
+        receipt = held_receipt.receipt
+        if held_receipt.envelope and not _is_signed(held_receipt, replayed.label):
+            audit.findings.add(-1, f"{held_receipt.source} is not signed by the curator that it names: it says nothing")
             continue
         index = places.get(receipt.ledger_head)
         if index is None:
             if not admitted.names(receipt):
-                audit.findings.add(len(replayed), _lacks(held, replayed))
+                audit.findings.add(len(replayed), _lacks(held_receipt, replayed))
             elif less := admitted.complaint(receipt):
-                audit.findings.add(len(replayed), f"it lost the entries that {held.source} is of, and {less}")
+                audit.findings.add(len(replayed), f"it lost the entries that {held_receipt.source} is of, and {less}")
             else:
-                audit.unproven.append(f"{held.source} is of entries that this ledger lost, as its HALT entry says")
+                audit.unproven.append(
+                    f"{held_receipt.source} is of entries that this ledger lost, as its HALT entry says"
+                )
             continue
-        wrong = [] if held.proven else _differences(held, index, replayed)
+        wrong = [] if held_receipt.proven else _differences(held_receipt, index, replayed)
         if wrong:
-            audit.findings.add(index, f"{held.source} and ledger entry {index} differ in {', '.join(wrong)}")
+            audit.findings.add(index, f"{held_receipt.source} and ledger entry {index} differ in {', '.join(wrong)}")
         elif index > newest:
-            newest, by = index, held
+            newest, by = index, held_receipt
     for text in admitted.uncovered():
         audit.findings.add(len(replayed), text)
     if _cover(audit, newest, "" if by is None else by.source) and by is not None and by.envelope:
@@ -126,73 +128,76 @@ def hold_witnessed(
     replayed = audit.replayed
     if not checkpoints or not replayed.keys:
         return set()
-    found = hold_checkpoints(replayed.hashes, replayed.keys, checkpoints, witnesses=witnesses)
-    for one in found.contradicted:
-        audit.findings.add(one.first, f"the ledger contradicts a checkpoint that its curator signed: {one.text}")
-    for first, second, size in found.equivocations:
+    comparison = hold_checkpoints(replayed.hashes, replayed.keys, checkpoints, witnesses=witnesses)
+    for contradiction in comparison.contradicted:
+        audit.findings.add(
+            contradiction.first, f"the ledger contradicts a checkpoint that its curator signed: {contradiction.text}"
+        )
+    for first, second, size in comparison.equivocations:
         audit.findings.add(size - 1, f"{first} and {second} are two checkpoints of {size} entries with two roots")
-    if found.witnessed:
-        names = ", ".join(key for key, size in found.witnesses.items() if size == found.witnessed)
-        _cover(audit, found.witnessed - 1, f"a head that {_witnesses(names)} co-signed")
+    if comparison.witnessed:
+        names = ", ".join(key for key, size in comparison.witnesses.items() if size == comparison.witnessed)
+        _cover(audit, comparison.witnessed - 1, f"a head that {_witnesses(names)} co-signed")
         if witnesses is None:
             audit.unproven.append(
                 f"nobody checked whose key {_witnesses(names)} is: a curator can make a witness up (--witness KEY)"
             )
-    if found.signed > found.witnessed:
+    if comparison.signed > comparison.witnessed:
         whom = "no witness" if witnesses is None else "no witness that --witness names"
-        audit.unproven.append(f"a checkpoint of {found.signed} entries fits, and {whom} co-signed it")
-    return checkpoints.keys() - {name for name, _ in found.unverified}
+        audit.unproven.append(f"a checkpoint of {comparison.signed} entries fits, and {whom} co-signed it")
+    return checkpoints.keys() - {name for name, _ in comparison.unverified}
 
 
 def _witnesses(names: str) -> str:
     return f"{'witnesses' if ',' in names else 'witness'} {names}"
 
 
-def differing(made: Made, receipt: Receipt, replayed: Replayed) -> list[str]:
+def differing(effect: Effect, receipt: Receipt, replayed: Replayed) -> list[str]:
     """In what a receipt and the entry that its request made differ."""
-    study = made.study
-    charged = made.amount if made.kind is EntryKind.CHARGE else ZERO
-    by_learner = shorten(replayed.purses.by_learner(study.learner, made.index), math.ceil)
+    study = effect.study
+    charged = effect.amount if effect.kind is EntryKind.CHARGE else ZERO
+    by_learner = shorten(replayed.purses.by_learner(study.learner, effect.index), math.ceil)
     facts = {
         "learner": receipt.learner == study.learner,
-        "study": (receipt.study, receipt.sequence) == (study.study, made.sequence),
-        "the head": receipt.ledger_head == replayed.hashes[made.index],
+        "study": (receipt.study, receipt.sequence) == (study.study, effect.sequence),
+        "the head": receipt.ledger_head == replayed.hashes[effect.index],
         "the charge": parse_amount(receipt.charged) == charged,
-        "the study's total": parse_amount(receipt.spent_by_study) == made.by_study,
+        "the study's total": parse_amount(receipt.spent_by_study) == effect.by_study,
         "the learner's total": parse_amount(receipt.spent_by_learner) == by_learner,
     }
-    return [what for what, same in facts.items() if not same]
+    return [fact for fact, same in facts.items() if not same]
 
 
-def _differences(held: HeldReceipt, index: int, replayed: Replayed) -> list[str]:
-    receipt = held.receipt
+def _differences(held_receipt: HeldReceipt, index: int, replayed: Replayed) -> list[str]:
+    receipt = held_receipt.receipt
     if receipt.request != NO_DIGEST:
-        made = replayed.requests.get(receipt.request)
-        return ["the request"] if made is None or made.index != index else differing(made, receipt, replayed)
+        effect = replayed.requests.get(receipt.request)
+        return ["the request"] if effect is None or effect.index != index else differing(effect, receipt, replayed)
     by_learner = shorten(replayed.purses.by_learner(receipt.learner, index), math.ceil)
     wrong = [] if parse_amount(receipt.spent_by_learner) == by_learner else ["the learner's total"]
     if receipt.study != NO_STUDY:
         study = replayed.studies.get((receipt.learner, receipt.study))
-        charges = (one for one in replayed.charges if one.study is study and one.entry <= index)
-        if parse_amount(receipt.spent_by_study) != total_of(one.amount for one in charges):
+        charges = (charge for charge in replayed.charges if charge.study is study and charge.entry <= index)
+        if parse_amount(receipt.spent_by_study) != total_of(charge.amount for charge in charges):
             wrong.append("the study's total")
     return wrong
 
 
-def _is_signed(held: HeldReceipt, label: str) -> bool:
+def _is_signed(held_receipt: HeldReceipt, label: str) -> bool:
     try:
-        open_receipt(held.envelope, held.receipt.curator, label=label or LABEL)
+        open_receipt(held_receipt.envelope, held_receipt.receipt.curator, label=label or LABEL)
     except RemoteProtocolError:
         return False
     return True
 
 
-def _lacks(held: HeldReceipt, replayed: Replayed) -> str:
-    receipt = held.receipt
+def _lacks(held_receipt: HeldReceipt, replayed: Replayed) -> str:
+    receipt = held_receipt.receipt
     halts = f", although it admits a rollback at entry {replayed.resumes[-1].index}" if replayed.admitted else ""
     return (
-        f"it lacks the entry that {held.source} names (request {receipt.sequence}, study {receipt.study.hex()}, "
-        f"head {receipt.ledger_head.hex()[:16]}): the ledger was rolled back or edited, or is an older copy{halts}"
+        f"it lacks the entry that {held_receipt.source} names (request {receipt.sequence}, study "
+        f"{receipt.study.hex()}, head {receipt.ledger_head.hex()[:16]}): the ledger was rolled back or edited, "
+        f"or is an older copy{halts}"
     )
 
 
@@ -207,7 +212,7 @@ def _cover(audit: LedgerAudit, index: int, by: str) -> bool:
     return more
 
 
-class Admitted:
+class AdmittedLosses:
     """Lost receipts of one ledger, held against its HALT and RESUME entries.
 
     Args:
@@ -216,13 +221,13 @@ class Admitted:
 
     def __init__(self, replayed: Replayed) -> None:
         self._replayed = replayed
-        self._by_stub: defaultdict[bytes, list[tuple[Told, int]]] = defaultdict(list)
-        self._by_request: defaultdict[bytes, list[tuple[Told, int]]] = defaultdict(list)
-        for told, index in replayed.admitted:
-            for stub in told.listed():
-                self._by_stub[stub].append((told, index))
-            if told.suspect.request != NO_DIGEST:
-                self._by_request[told.suspect.request].append((told, index))
+        self._by_stub: defaultdict[bytes, list[tuple[BranchTrace, int]]] = defaultdict(list)
+        self._by_request: defaultdict[bytes, list[tuple[BranchTrace, int]]] = defaultdict(list)
+        for trace, index in replayed.admitted:
+            for stub in trace.lost_stubs():
+                self._by_stub[stub].append((trace, index))
+            if trace.suspect.request != NO_DIGEST:
+                self._by_request[trace.suspect.request].append((trace, index))
         self._charged: dict[bytes, tuple[bytes, Fraction]] = {}
 
     def names(self, receipt: Receipt) -> bool:
@@ -232,44 +237,51 @@ class Admitted:
     def complaint(self, receipt: Receipt) -> str:
         """In what the ledger says less than the receipt; "" where it says as much. Notes what it shows as lost."""
         self._charged[receipt.ledger_head] = receipt.learner, parse_amount(receipt.charged)
-        wrong = [self._less(receipt, told, index) for told, index in self._naming(receipt)]
+        wrong = [self._less(receipt, trace, index) for trace, index in self._naming(receipt)]
         return "" if "" in wrong else wrong[0]
 
     def uncovered(self) -> Iterator[str]:
         """What the noted receipts charged, beyond what was restored: of each learner, and over all."""
         purses, restored = self._replayed.purses, self._replayed.restored
-        lost: defaultdict[tuple[bytes, ...], Fraction] = defaultdict(Fraction)
+        charged_by: defaultdict[tuple[bytes, ...], Fraction] = defaultdict(Fraction)
         for learner, charged in self._charged.values():
             keys = tuple(sorted(purses.keys_of(learner)))
-            lost[keys] = plus(lost[keys], charged)
-        for keys, shown in lost.items():
+            charged_by[keys] = plus(charged_by[keys], charged)
+        for keys, charges in charged_by.items():
             there = total_of(restored.get(key, ZERO) for key in keys)
-            if there < shown:
+            if there < charges:
                 yield (
-                    f"receipts show that {as_text(shown)} of learner {keys[0].hex()[:16]} was lost, and its RESUME "
+                    f"receipts show that {as_text(charges)} of learner {keys[0].hex()[:16]} was lost, and its RESUME "
                     f"entries restore {as_text(there)} of it"
                 )
-        shown = total_of(lost.values())
-        if (there := restored.get(NOBODY, ZERO)) < shown:
+        charges = total_of(charged_by.values())
+        if (there := restored.get(NOBODY, ZERO)) < charges:
             yield (
-                f"receipts show that {as_text(shown)} was lost, and its RESUME entries enter {as_text(there)} as spent"
+                f"receipts show that {as_text(charges)} was lost, and its RESUME entries enter "
+                f"{as_text(there)} as spent"
             )
 
-    def _naming(self, receipt: Receipt) -> list[tuple[Told, int]]:
+    def _naming(self, receipt: Receipt) -> list[tuple[BranchTrace, int]]:
         return self._by_stub.get(receipt.ledger_head[:STUB], []) + self._by_request.get(receipt.request, [])
 
-    def _less(self, receipt: Receipt, told: Told, resumed: int) -> str:
-        shown, position = parse_amount(receipt.spent_by_learner), told.suspect.position
-        known = {
-            "its HALT entry says that the learner had spent": told.own(self._replayed.purses.keys_of(receipt.learner)),
+    def _less(self, receipt: Receipt, trace: BranchTrace, resumed: int) -> str:
+        spent, position = parse_amount(receipt.spent_by_learner), trace.suspect.position
+        amounts = {
+            "its HALT entry says that the learner had spent": trace.spent_by(
+                self._replayed.purses.keys_of(receipt.learner)
+            ),
             f"with what its entry {resumed} restores the learner has spent": shorten(
                 self._replayed.purses.by_learner(receipt.learner, resumed), math.ceil
             ),
         }
         if position is not None:
-            known["its HALT entry says that all had spent"] = parse_amount(position.total)
+            amounts["its HALT entry says that all had spent"] = parse_amount(position.total)
         return next(
-            (f"{what} {as_text(amount)}, and not {as_text(shown)}" for what, amount in known.items() if amount < shown),
+            (
+                f"{place} {as_text(amount)}, and not {as_text(spent)}"
+                for place, amount in amounts.items()
+                if amount < spent
+            ),
             "",
         )
 
@@ -312,7 +324,7 @@ def hold_checkpoints(
     checkpoints: Mapping[str, str],
     *,
     witnesses: Collection[bytes] | None = None,
-    known: Mapping[str, bytes] | None = None,
+    other_keys: Mapping[str, bytes] | None = None,
 ) -> WitnessFindings:
     """Hold a ledger's entries against checkpoints.
 
@@ -322,7 +334,7 @@ def hold_checkpoints(
     entry on, as `Account.curators` has it; the first is (0, the curator's first key), and names the ledger;
     `checkpoints`: name, such as a file's -> the text; with or without co-signatures; `witnesses`: public keys of the
     witnesses that are trusted. None takes every one whose signature fits, so that a curator may have made the witness
-    itself: then say whose keys were not checked. The curator's own never count. `known`: name -> public key of
+    itself: then say whose keys were not checked. The curator's own never count. `other_keys`: name -> public key of
     witnesses whose names do not hold it, as those of other programs.
 
     Returns:
@@ -335,7 +347,7 @@ def hold_checkpoints(
     for name, written in checkpoints.items():
         try:
             signed = read_checkpoint(written, where=name)
-            by = witnesses_of(signed, known)
+            by = witnesses_of(signed, other_keys)
         except (ConfigurationError, CheckpointError) as error:
             unverified.append((name, str(error)))
             continue
@@ -343,8 +355,8 @@ def hold_checkpoints(
             unverified.append((name, f"{name} is of another ledger, {signed.checkpoint.origin}"))
             continue
         read[name] = signed
-        own = {key for _, key in (*curators, *signed.curators)}
-        co_signers[name] = [key for key in by if key not in own and (witnesses is None or key in witnesses)]
+        curator_keys = {key for _, key in (*curators, *signed.curators)}
+        co_signers[name] = [key for key in by if key not in curator_keys and (witnesses is None or key in witnesses)]
     agreeing = {name: signed for name, signed in read.items() if _agrees(signed, tree, curators)}
     sizes = {name: signed.checkpoint.size for name, signed in agreeing.items()}
     by_witness: dict[str, int] = {}
@@ -362,9 +374,9 @@ def hold_checkpoints(
             if name not in agreeing
         ),
         equivocations=tuple(
-            (one, other, read[one].checkpoint.size)
-            for one, other in itertools.combinations(read, 2)
-            if equivocate(read[one].checkpoint, read[other].checkpoint)
+            (first, other, read[first].checkpoint.size)
+            for first, other in itertools.combinations(read, 2)
+            if equivocate(read[first].checkpoint, read[other].checkpoint)
         ),
         unverified=tuple(unverified),
     )
@@ -377,13 +389,13 @@ def _agrees(signed: SignedCheckpoint, tree: Tree, curators: Sequence[tuple[int, 
 
 def _keys_agree(signed: SignedCheckpoint, curators: Sequence[tuple[int, bytes]]) -> bool:
     """Whether the key that signed is the one of its time: none that had handed the ledger over."""
-    return signed.curators == tuple(each for each in curators if each[0] < signed.checkpoint.size)
+    return signed.curators == tuple(span for span in curators if span[0] < signed.checkpoint.size)
 
 
 def _common(name: str, agreeing: Mapping[str, int], co_signers: Mapping[str, Collection[bytes]]) -> Collection[int]:
     """Sizes of the agreeing checkpoints that begin another one, by the word of a witness who co-signed both."""
-    own = set(co_signers[name])
-    return [size for other, size in agreeing.items() if own & set(co_signers[other])]
+    signers = set(co_signers[name])
+    return [size for other, size in agreeing.items() if signers & set(co_signers[other])]
 
 
 def _contradiction(

@@ -16,8 +16,8 @@ from expril.audit.recompute.entries import (
     OPEN,
     ZERO,
     Charge,
+    Effect,
     Findings,
-    Made,
     Purses,
     ReadEntry,
     ReadStatefulEntry,
@@ -29,7 +29,7 @@ from expril.audit.recompute.entries import (
     price_of,
     read_entry,
 )
-from expril.audit.recompute.lost_spending import Branch, Chain, Told, lost_by
+from expril.audit.recompute.lost_spending import Branch, BranchTrace, Chain, lost_by
 from protocol.errors import printable
 from protocol.ledger.entries import (
     DATA_VERSION,
@@ -71,7 +71,7 @@ class Replayed:
         self.unexplained = -1  # index of the first RESERVE entry before any terms; -1 where there is none
         self.data: list[tuple[int, str]] = []  # (index, name) of the snapshots of records that were served
         self.studies: dict[Key, Study] = {}  # by learner's key and identity
-        self.requests: dict[bytes, Made] = {}  # digest of a request that took effect -> what it made
+        self.requests: dict[bytes, Effect] = {}  # digest of a request that took effect -> what it made
         self.charges: list[Charge] = []  # in order
         self.purses = Purses()  # what each learner spent
         # what each key was charged, by the records served then
@@ -85,11 +85,11 @@ class Replayed:
         self.resumes: list[ReadEntry] = []  # entries that entered it
         self.halted = False  # whether the curator has stopped
         self.stops: list[int] = []  # indices of the HALT entries that say that entries may be lost
-        self.suspects: list[Told] = []  # why it halted, as far as its steward has not gone on since
+        self.suspects: list[BranchTrace] = []  # why it halted, as far as its steward has not gone on since
         self.branches: list[Branch] = []  # what was lost before that, each as far as it is known
         # all of it, each with the index of the RESUME entry that restored what it proves
-        self.admitted: list[tuple[Told, int]] = []
-        self._owed: dict[bytes, Made] = {}
+        self.admitted: list[tuple[BranchTrace, int]] = []
+        self._owed: dict[bytes, Effect] = {}
         self._decisions: dict[bytes, ReadEntry] = {}
         self._read_under: dict[bytes, tuple[str, str]] = {}
         self._version = ""
@@ -202,7 +202,7 @@ class Replayed:
         shape = self.bounds.shape(plan)
         study = Study(*key, entry.index, shape, price, entry.expires_at, (self._version,), entry.request)
         self.studies[key] = study
-        self._make(entry, study, amount)
+        self._take_effect(entry, study, amount)
         if amount != price.total:
             return f"reserves {as_text(amount)}, and its queries cost {as_text(price.total)}"
         complaint = self.bounds.learn(study)
@@ -241,14 +241,14 @@ class Replayed:
         if amount and (proviso := study.shape.provisos[study.shape.places[entry.sequence - 1][0]]):
             under = self.provisos[entry.learner, self._version]
             under[proviso] = plus(under.get(proviso, ZERO), amount)
-        self._make(entry, study, amount)
+        self._take_effect(entry, study, amount)
         return complaint
 
     def _complaint_of_charge(self, entry: ReadEntry, study: Study, amount: Fraction) -> str:
         query, turn = study.shape.places[entry.sequence - 1]
-        left, cost = study.left_for(query), study.price.costs[query]
-        if amount is not left and amount > left:
-            return f"charges {as_text(amount)} for a query for which {as_text(left)} was reserved"
+        reserved, cost = study.left_for(query), study.price.costs[query]
+        if amount is not reserved and amount > reserved:
+            return f"charges {as_text(amount)} for a query for which {as_text(reserved)} was reserved"
         due = cost if turn == study.shape.charged[query] else ZERO
         if study.shape.fixed[query] and amount is not due and amount != due:
             cell = entry.learner, self._version
@@ -265,24 +265,24 @@ class Replayed:
         return "charges while the curator is halted" if self.halted else ""
 
     def _answered(self, entry: ReadEntry) -> str:
-        made = self._owed.get(entry.request)
-        if made is None or (made.study.learner, made.study.study) != (entry.learner, entry.study):
+        effect = self._owed.get(entry.request)
+        if effect is None or (effect.study.learner, effect.study.study) != (entry.learner, entry.study):
             return "answers what was not asked, or was answered before"
-        if made.sequence != entry.sequence:
+        if effect.sequence != entry.sequence:
             return "answers under another sequence than was asked"
         del self._owed[entry.request]
-        made.answered, made.reply = entry.index, entry.reply
-        made.state_size = entry.state_size if isinstance(entry, ReadStatefulEntry) else None
+        effect.answered, effect.reply = entry.index, entry.reply
+        effect.state_size = entry.state_size if isinstance(entry, ReadStatefulEntry) else None
         self.remarks.hear(entry)
-        study = made.study
-        study.kept.append(made)
+        study = effect.study
+        study.stored.append(effect)
         if study.state == ASKED and study.last == entry.request:
             study.state = OPEN
         if not isinstance(entry, ReadStatefulEntry):
             return ""
-        if made.kind is not EntryKind.CHARGE:
+        if effect.kind is not EntryKind.CHARGE:
             return "keeps a state where no query is answered"
-        kind = study.shape.kinds[study.shape.places[made.sequence - 1][0]]
+        kind = study.shape.kinds[study.shape.places[effect.sequence - 1][0]]
         study.states[kind] = (entry.index, entry.state)
         return ""
 
@@ -292,8 +292,8 @@ class Replayed:
             return "ends a study that was never reserved"
         if study.state == ENDED:
             return "ends a study that has ended"
-        amount, left = amount_of(entry.amount), study.left
-        complaint = "" if amount == left else f"refunds {as_text(amount)}, and {as_text(left)} is left"
+        amount, remaining = amount_of(entry.amount), study.remaining
+        complaint = "" if amount == remaining else f"refunds {as_text(amount)}, and {as_text(remaining)} is left"
         if entry.kind is EntryKind.EXPIRE:
             early = entry.at < study.expires_at
             complaint = complaint or ("expires before its time" if early else "")
@@ -301,41 +301,42 @@ class Replayed:
             complaint = complaint or "repeats a request that took effect before"
         else:
             study.sequence, study.last = entry.sequence, entry.request
-            self._make(entry, study, amount)
+            self._take_effect(entry, study, amount)
         study.state, study.ended = ENDED, entry.index
         return complaint
 
     def _evict(self, entry: ReadEntry) -> str:
         study = self.studies.get((entry.learner, entry.study))
-        if study is None or study.state != ENDED or not study.kept:
+        if study is None or study.state != ENDED or not study.stored:
             return "evicts replies that are not kept, or still needed"
-        for made in study.kept:
-            made.evicted = True
-        study.kept, study.states = [], {}
+        for effect in study.stored:
+            effect.evicted = True
+        study.stored, study.states = [], {}
         return ""
 
     def _halt(self, entry: ReadEntry) -> str:
         self.halted = True
         if entry.suspect is not None:
-            self.suspects.append(Told.of(entry, entry.suspect))
+            self.suspects.append(BranchTrace.of(entry, entry.suspect))
             self.stops.append(entry.index)
-            for request in [request for request, made in self._owed.items() if made.kind is EntryKind.CHARGE]:
+            for request in [request for request, effect in self._owed.items() if effect.kind is EntryKind.CHARGE]:
                 self._owed.pop(request).lost = True
         return ""
 
     def _resume(self, entry: ReadEntry) -> str:
-        amount, own = amount_of(entry.amount), amount_of(entry.own)
+        amount, share_of_learner = amount_of(entry.amount), amount_of(entry.own)
         chain = Chain(self.hashes, self.totals, self.purses, self.requests, self.stops)
-        found = lost_by(chain, self.suspects, self.branches)
-        least = total_of(item.total for item in found)
-        shares = [(key, share) for item in found for key, share in item.own.items()] + [(entry.learner, own)]
+        spendings = lost_by(chain, self.suspects, self.branches)
+        least = total_of(item.total for item in spendings)
+        shares = [(key, share) for item in spendings for key, share in item.by_key.items()]
+        shares.append((entry.learner, share_of_learner))
         for key, share in shares:
             self.purses.spend(key, share, entry.index)
             self.restored[key] = plus(self.restored.get(key, ZERO), share if key != NOBODY else ZERO)
         self.restored[NOBODY] = plus(self.restored.get(NOBODY, ZERO), amount)
         self.totals.add(entry.index, amount)
         was, self.halted = self.halted, False
-        self.admitted += [(told, entry.index) for told in self.suspects]
+        self.admitted += [(trace, entry.index) for trace in self.suspects]
         self.suspects = []
         self.resumes.append(entry)
         if amount < least:
@@ -354,10 +355,10 @@ class Replayed:
 
     def _handover(self, entry: ReadEntry) -> str:
         self.handovers.append(entry.index)
-        known = {NOBODY, *(key for _, key in self.keys)}
+        former = {NOBODY, *(key for _, key in self.keys)}
         self.keys.append((entry.index + 1, entry.learner))
         self.bounds.know(entry.learner)
-        return "hands over to a key that had the ledger before, or to none" if entry.learner in known else ""
+        return "hands over to a key that had the ledger before, or to none" if entry.learner in former else ""
 
     def _decide(self, entry: ReadEntry) -> str:
         before = self._decisions.get(entry.request)
@@ -371,9 +372,9 @@ class Replayed:
         open_again = entry.kind is EntryKind.DECLINE or entry.at >= before.expires_at or differs
         return "" if before.kind is EntryKind.APPROVE and open_again else "decides again on what was decided"
 
-    def _make(self, entry: ReadEntry, study: Study, amount: Fraction) -> None:
-        made = Made(entry.index, entry.kind, study, entry.sequence, amount, study.spent)
-        self.requests[entry.request] = self._owed[entry.request] = made
+    def _take_effect(self, entry: ReadEntry, study: Study, amount: Fraction) -> None:
+        effect = Effect(entry.index, entry.kind, study, entry.sequence, amount, study.spent)
+        self.requests[entry.request] = self._owed[entry.request] = effect
 
 
 def _misplaced(place: int, index: int) -> str:

@@ -96,7 +96,7 @@ def read_audited_policy(data: bytes, *, where: str) -> AuditedPolicy:
         policy = msgspec.toml.decode(data, type=AuditedPolicy)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigurationError(f"{where} cannot be read as a policy: {printable(str(error))}") from None
-    for written in (policy.cap, policy.least_cost, *(one.cap for one in (*policy.learners, *policy.enrolled))):
+    for written in (policy.cap, policy.least_cost, *(learner.cap for learner in (*policy.learners, *policy.enrolled))):
         try:
             parse_rational(written)
         except ConfigurationError as error:
@@ -121,21 +121,21 @@ def check_cost(folder: Path, verdicts: Sequence[TranscriptVerdict]) -> list[str]
     `verdicts`: on its transcripts.
     """
     try:
-        told = msgspec.json.decode(read_plain(folder / COST), type=_Cost).curators
-        sums = {name: (Fraction(one.spent), Fraction(one.at_most)) for name, one in told.items()}
+        costs = msgspec.json.decode(read_plain(folder / COST), type=_Cost).curators
+        sums = {name: (Fraction(cost.spent), Fraction(cost.at_most)) for name, cost in costs.items()}
     except (OSError, msgspec.DecodeError, ValueError, ZeroDivisionError, RecursionError):
         return [f"{COST} cannot be read"]
     proven = dict.fromkeys(sums, (ZERO, ZERO))
     for verdict in verdicts:
         if verdict.proof is not None:
             spent, at_most = proven.get(verdict.entry.curator, (ZERO, ZERO))
-            both = spent + verdict.proof.epsilon_spent, at_most + verdict.proof.epsilon_at_most
-            proven[verdict.entry.curator] = both
+            sums_there = spent + verdict.proof.epsilon_spent, at_most + verdict.proof.epsilon_at_most
+            proven[verdict.entry.curator] = sums_there
     return [
-        f"{COST} says that {printable(name)} charged {as_text(said[0])}, at most {as_text(said[1])}; the "
+        f"{COST} says that {printable(name)} charged {as_text(totals[0])}, at most {as_text(totals[1])}; the "
         f"transcripts prove {as_text(proven[name][0])}, at most {as_text(proven[name][1])}"
-        for name, said in sums.items()
-        if said != proven[name]
+        for name, totals in sums.items()
+        if totals != proven[name]
     ]
 
 
@@ -156,11 +156,11 @@ def check_report(folder: Path, index: Index, exchanges: Sequence[TranscriptVerdi
         "the title": (report.title, report.created, report.version) == (index.title, index.created, index.expril),
         "the number of repeats": report.repeats == index.repeats,
         "the scenario": report.config_toml == scenario,
-        "the learners": [one.learner for one in report.learners] == index.names("learner"),
-        "the curators": [one.name for one in report.curators] == index.names("curator"),
+        "the learners": [entry.learner for entry in report.learners] == index.names("learner"),
+        "the curators": [entry.name for entry in report.curators] == index.names("curator"),
         "whether the noise came from a seed": _seeded_fits(report, index, policies),
     }
-    wrong = [f"{what} is another than elsewhere in the run" for what, right in facts.items() if not right]
+    wrong = [f"{fact} is another than elsewhere in the run" for fact, right in facts.items() if not right]
     epsilons = _epsilons(scenario, _changed_epsilon(folder))
     for learner in report.learners:
         wrong += _check_learner(learner, index, exchanges, ledgers, epsilons.get(learner.learner, {}))
@@ -170,81 +170,88 @@ def check_report(folder: Path, index: Index, exchanges: Sequence[TranscriptVerdi
 
 
 def _check_learner(
-    told: LearnerReport,
+    reported: LearnerReport,
     index: Index,
     exchanges: Sequence[TranscriptVerdict],
     ledgers: Ledgers,
     epsilons: Mapping[int, Fraction],
 ) -> list[str]:
-    every = [one for one in exchanges if one.entry.learner == told.learner]
-    own = [one for one in every if one.entry.study == FIT]
+    every = [exchange for exchange in exchanges if exchange.entry.learner == reported.learner]
+    fits = [exchange for exchange in every if exchange.entry.study == FIT]
     wrong = [
-        f"{one.entry.file} is of a study that was given up for another, and may have been charged"
-        for one in every
-        if one.entry.study >= GIVEN_UP and one.proof is not None and one.proof.epsilon_at_most
+        f"{exchange.entry.file} is of a study that was given up for another, and may have been charged"
+        for exchange in every
+        if exchange.entry.study >= GIVEN_UP and exchange.proof is not None and exchange.proof.epsilon_at_most
     ]
-    there = {(one.entry.repeat, one.entry.curator) for one in own}
+    there = {(exchange.entry.repeat, exchange.entry.curator) for exchange in fits}
     wrong += [
-        f"no transcript of {printable(told.learner)} with {printable(site.curator)} in repeat {repeat}"
+        f"no transcript of {printable(reported.learner)} with {printable(site.curator)} in repeat {repeat}"
         for repeat in range(index.repeats)
-        for site in told.sites
+        for site in reported.sites
         if (repeat, site.curator) not in there
     ]
-    for exchange in own:
+    for exchange in fits:
         proof, entry = exchange.proof, exchange.entry
         if proof is None:
             continue
-        said = [one.outcomes.count(RELEASE) for one in told.rounds_answered if one.curator == entry.curator]
-        if entry.repeat == 0 and sum(said) > proof.releases:
+        answered = [
+            rounds.outcomes.count(RELEASE) for rounds in reported.rounds_answered if rounds.curator == entry.curator
+        ]
+        if entry.repeat == 0 and sum(answered) > proof.releases:
             wrong.append(
-                f"{printable(told.learner)} got {sum(said)} answers of {printable(entry.curator)}, {entry.file} "
-                f"holds {proof.releases}"
+                f"{printable(reported.learner)} got {sum(answered)} answers of {printable(entry.curator)}, "
+                f"{entry.file} holds {proof.releases}"
             )
-    return wrong + _check_costs(told, every, ledgers, epsilons)
+    return wrong + _check_costs(reported, every, ledgers, epsilons)
 
 
 def _check_costs(
-    told: LearnerReport, every: Sequence[TranscriptVerdict], ledgers: Ledgers, epsilons: Mapping[int, Fraction]
+    reported: LearnerReport, every: Sequence[TranscriptVerdict], ledgers: Ledgers, epsilons: Mapping[int, Fraction]
 ) -> list[str]:
     """What a learner's studies claimed and spent, each and together."""
-    who = printable(told.learner)
-    of = {number: [one for one in every if one.entry.study == number] for number in (FIT, VALIDATION)}
-    if not told.studies:  # of an earlier version, which told the model's cost alone
-        wrong = _check_cost(who, told.epsilon_claimed, told.epsilon_spent, of[FIT], ledgers, epsilons.get(FIT))
+    who = printable(reported.learner)
+    of = {number: [exchange for exchange in every if exchange.entry.study == number] for number in (FIT, VALIDATION)}
+    if not reported.studies:  # of an earlier version, which told the model's cost alone
+        wrong = _check_cost(who, reported.epsilon_claimed, reported.epsilon_spent, of[FIT], ledgers, epsilons.get(FIT))
     else:
-        wrong = [] if told.studies[0].what == STUDIES[FIT] else [f"{who} tells no cost of its model"]
-        for number, what in STUDIES.items():
-            cost = next((one for one in told.studies if one.what == what), None)
+        wrong = [] if reported.studies[0].what == STUDIES[FIT] else [f"{who} tells no cost of its model"]
+        for number, name in STUDIES.items():
+            cost = next((study for study in reported.studies if study.what == name), None)
             if cost is not None:
-                own, asked = of[number], epsilons.get(number)
-                wrong += _check_cost(f"the {what} of {who}", cost.claimed, cost.spent, own, ledgers, asked)
+                exchanges, epsilon = of[number], epsilons.get(number)
+                wrong += _check_cost(f"the {name} of {who}", cost.claimed, cost.spent, exchanges, ledgers, epsilon)
             elif any(map(_planned, of[number])):
-                wrong.append(f"the {what} of {who} has transcripts, and no cost is told")
-        wrong += _check_spent(who, told.epsilon_spent, [*of[FIT], *of[VALIDATION]], ledgers)
-        claimed, parts = exact(told.epsilon_claimed), [exact(one.claimed) for one in told.studies]
+                wrong.append(f"the {name} of {who} has transcripts, and no cost is told")
+        wrong += _check_spent(who, reported.epsilon_spent, [*of[FIT], *of[VALIDATION]], ledgers)
+        claimed, parts = exact(reported.epsilon_claimed), [exact(study.claimed) for study in reported.studies]
         if not max(parts) <= claimed <= sum(parts):
-            wrong.append(f"{who} claimed {told.epsilon_claimed}, its plans cost {as_text(sum(parts, ZERO))}")
-    if told.validation is not None:
-        claim, spent = told.validation.epsilon_claimed, told.validation.epsilon_spent
+            wrong.append(f"{who} claimed {reported.epsilon_claimed}, its plans cost {as_text(sum(parts, ZERO))}")
+    if reported.validation is not None:
+        claim, spent = reported.validation.epsilon_claimed, reported.validation.epsilon_spent
         wrong += _check_cost(f"the validation of {who}", claim, spent, of[VALIDATION], ledgers, None)
     return wrong
 
 
 def _check_cost(
-    who: str, claimed: str, spent: str, own: Sequence[TranscriptVerdict], ledgers: Ledgers, asked: Fraction | None
+    who: str,
+    claimed: str,
+    spent: str,
+    exchanges: Sequence[TranscriptVerdict],
+    ledgers: Ledgers,
+    epsilon: Fraction | None,
 ) -> list[str]:
     """What one kind of study claimed, as its plans cost or as its learner was to ask, and spent."""
-    wrong = _check_spent(who, spent, own, ledgers)
-    planned = max(map(_planned, own), default=ZERO)
-    if exact(claimed) not in (planned, *([asked] if asked is not None and asked > planned else [])):
+    wrong = _check_spent(who, spent, exchanges, ledgers)
+    planned = max(map(_planned, exchanges), default=ZERO)
+    if exact(claimed) not in (planned, *([epsilon] if epsilon is not None and epsilon > planned else [])):
         wrong.append(f"{who} claimed {claimed}, its plans cost {as_text(planned)}")
     return wrong
 
 
-def _check_spent(who: str, told: str, own: Sequence[TranscriptVerdict], ledgers: Ledgers) -> list[str]:
+def _check_spent(who: str, reported: str, exchanges: Sequence[TranscriptVerdict], ledgers: Ledgers) -> list[str]:
     """The most that studies spent at one curator, against transcripts, and ledgers where these were kept."""
     least, most = dict[tuple[int, str], Fraction](), dict[tuple[int, str], Fraction]()
-    for exchange in own:
+    for exchange in exchanges:
         proof, entry = exchange.proof, exchange.entry
         if proof is None:
             continue
@@ -254,32 +261,36 @@ def _check_spent(who: str, told: str, own: Sequence[TranscriptVerdict], ledgers:
         least[where] = least.get(where, ZERO) + (proof.epsilon_spent if charged is None else charged)
         most[where] = most.get(where, ZERO) + (proof.epsilon_at_most if charged is None else charged)
     low, high = (max(sums.values(), default=ZERO) for sums in (least, most))
-    if low <= exact(told) <= high:
+    if low <= exact(reported) <= high:
         return []
     proven = as_text(low) if low == high else f"{as_text(low)} to {as_text(high)}"
-    return [f"{who} spent {told}, transcripts and ledgers prove {proven}"]
+    return [f"{who} spent {reported}, transcripts and ledgers prove {proven}"]
 
 
 def _check_curator(
-    told: CuratorReport,
+    reported: CuratorReport,
     index: Index,
     exchanges: Sequence[TranscriptVerdict],
     replayed: Replayed | None,
     policy: AuditedPolicy | None,
 ) -> list[str]:
     wrong = []
-    who = printable(told.name)
-    if policy is not None and exact(told.cap) != policy.total_cap:
-        wrong.append(f"{who} has a cap of {told.cap}, its policy of {policy.total_cap}")
+    who = printable(reported.name)
+    if policy is not None and exact(reported.cap) != policy.total_cap:
+        wrong.append(f"{who} has a cap of {reported.cap}, its policy of {policy.total_cap}")
     for exchange in exchanges:
         proof = exchange.proof
-        if exchange.entry.curator == told.name and proof is not None and proof.card is not None:
+        if exchange.entry.curator == reported.name and proof is not None and proof.card is not None:
             unit = proof.card.unit or "record"
-            if unit != told.private_unit:
-                wrong.append(f"{who} protects {printable(told.private_unit)}, by its card {printable(unit)}")
+            if unit != reported.private_unit:
+                wrong.append(f"{who} protects {printable(reported.private_unit)}, by its card {printable(unit)}")
                 break
-    names = {bytes.fromhex(one.key): one.name for one in index.participants if one.role == "learner"}
-    if replayed is not None and list(told.spent_by_round) != _spent_by_round(replayed.charges, names):
+    names = {
+        bytes.fromhex(participant.key): participant.name
+        for participant in index.participants
+        if participant.role == "learner"
+    }
+    if replayed is not None and list(reported.spent_by_round) != _spent_by_round(replayed.charges, names):
         wrong.append(f"the budget of {who} over time is not its ledger's")
     return wrong
 
@@ -307,16 +318,16 @@ def _changed_epsilon(folder: Path) -> str | None:
 
 def _epsilons(scenario: str, changed: str | None) -> dict[str, dict[int, Fraction]]:
     """Learner -> number of its study -> epsilon that the scenario names, or the command instead."""
-    found: dict[str, dict[int, Fraction]] = {}
+    epsilons: dict[str, dict[int, Fraction]] = {}
     try:
         for learner in tomllib.loads(scenario)["learners"]:
-            own = found.setdefault(str(learner["name"]), {})
-            own[FIT] = parse_rational(changed or learner.get("epsilon", 1))
+            of_learner = epsilons.setdefault(str(learner["name"]), {})
+            of_learner[FIT] = parse_rational(changed or learner.get("epsilon", 1))
             if "validate" in learner:
-                own[VALIDATION] = parse_rational(learner["validate"])
+                of_learner[VALIDATION] = parse_rational(learner["validate"])
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError, ConfigurationError):
-        return found
-    return found
+        return epsilons
+    return epsilons
 
 
 def _policies(folder: Path, index: Index) -> tuple[dict[str, AuditedPolicy], list[str]]:
@@ -341,7 +352,11 @@ def _check_policies(
 ) -> list[str]:
     """Caps against what was spent, and what learners were told (the signed cards) against the policies."""
     complaints = []
-    names = {bytes.fromhex(one.key): one.name for one in index.participants if one.role == "learner"}
+    names = {
+        bytes.fromhex(participant.key): participant.name
+        for participant in index.participants
+        if participant.role == "learner"
+    }
     for name, policy in policies.items():
         file = f"{LEDGERS}/{printable(name)}{POLICY_SUFFIX}"
         if policy.name != name:
@@ -360,17 +375,17 @@ def _check_policies(
                 "the least cost": parse_amount(card.least_cost) == policy.least,
                 "the name": card.name == policy.name,
             }
-            differing |= {what for what, same in facts.items() if not same}
-        complaints += [f"{file}: {what} is another than on the card that it signed" for what in sorted(differing)]
+            differing |= {fact for fact, same in facts.items() if not same}
+        complaints += [f"{file}: {fact} is another than on the card that it signed" for fact in sorted(differing)]
     return complaints
 
 
-def _limits_fit(told: Limits, written: Limits) -> bool:
+def _limits_fit(on_card: Limits, written: Limits) -> bool:
     """Whether a card shows what a policy says, as far as the installed kinds tell their defaults."""
     try:
-        return told == QUERY_KINDS.settle(written, where=POLICY_SUFFIX)
+        return on_card == QUERY_KINDS.settle(written, where=POLICY_SUFFIX)
     except ConfigurationError:
-        return (told.multiply_adds, told.message_bytes) == (written.multiply_adds, written.message_bytes)
+        return (on_card.multiply_adds, on_card.message_bytes) == (written.multiply_adds, written.message_bytes)
 
 
 def _over_caps(policy: AuditedPolicy, replayed: Replayed, names: Mapping[bytes, str]) -> list[str]:
@@ -400,10 +415,10 @@ def _spent_by_round(charges: Sequence[Charge], names: Mapping[bytes, str]) -> li
     numbers: dict[str, int] = {}
     begun: dict[Study, int] = {}
     points = []
-    for one in charges:
-        name = names.get(one.study.learner, "")
-        totals[name] = totals.get(name, ZERO) + one.amount
-        number = begun.setdefault(one.study, numbers.get(name, 0)) + one.sequence
+    for charge in charges:
+        name = names.get(charge.study.learner, "")
+        totals[name] = totals.get(name, ZERO) + charge.amount
+        number = begun.setdefault(charge.study, numbers.get(name, 0)) + charge.sequence
         numbers[name] = max(number, numbers.get(name, 0))
         points.append(BudgetPoint(name, number, as_text(totals[name])))
     return points

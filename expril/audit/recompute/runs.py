@@ -15,7 +15,7 @@ from typing import get_args
 import msgspec
 
 from expril.audit.recompute.bounds import Cards, not_private
-from expril.audit.recompute.entries import ZERO, Made, Remarks, as_text
+from expril.audit.recompute.entries import ZERO, Effect, Remarks, as_text
 from expril.audit.recompute.ledger import Tick, audit_ledger, digest_of, listed_files, read_plain
 from expril.audit.recompute.receipts import differing
 from expril.audit.recompute.replay import Replayed
@@ -160,47 +160,48 @@ def read_witnesses(keys: Iterable[str]) -> set[bytes]:
     Raises:
         ConfigurationError: one is none.
     """
-    found = set()
+    public_keys = set()
     for key in keys:
         if not _KEY.fullmatch(key):
             raise ConfigurationError(f"--witness {printable(key)} is no public key: write its 64 hexadecimal digits")
-        found.add(bytes.fromhex(key))
-    return found
+        public_keys.add(bytes.fromhex(key))
+    return public_keys
 
 
-def pin(index: Index, pins: Pins | None) -> tuple[list[str], list[str]]:
+def check_keys(index: Index, pins: Pins | None) -> tuple[list[str], list[str]]:
     """What of the run's keys is not as pinned, and which names were not pinned."""
     if pins is None:
         return [], [NOT_PINNED]
     complaints, free = [], []
     roles: tuple[Role, ...] = ("curator", "learner")
     for role in roles:
-        known = pins.of(role)
-        strangers = known.keys() - set(index.names(role))
+        pinned = pins.of(role)
+        strangers = pinned.keys() - set(index.names(role))
         complaints += [f"the run lists no {role} {printable(name)}, whose key is pinned" for name in sorted(strangers)]
-        free += [f"{role} {printable(name)}" for name in index.names(role) if name not in known]
-        for one in index.participants:
-            if one.role == role and one.name in known and one.key not in known[one.name]:
+        free += [f"{role} {printable(name)}" for name in index.names(role) if name not in pinned]
+        for entry in index.participants:
+            if entry.role == role and entry.name in pinned and entry.key not in pinned[entry.name]:
                 complaints.append(
-                    f"the key of {role} {printable(one.name)} in repeat {one.repeat} is not the pinned one: {one.key}"
+                    f"the key of {role} {printable(entry.name)} in repeat {entry.repeat} is not the pinned one: "
+                    f"{entry.key}"
                 )
     return complaints, [f"not pinned: the keys of {', '.join(free)}"] if free else []
 
 
-def pin_ledger(first: bytes, pins: Pins | None) -> tuple[str, str]:
+def check_first_key(first: bytes, pins: Pins | None) -> tuple[str, str]:
     """What is wrong with the first key of a ledger that was given by itself, and what is not known of it."""
-    known = {} if pins is None else pins.of("curator")
-    if not known:
+    pinned = {} if pins is None else pins.of("curator")
+    if not pinned:
         return (
             "",
             f"nobody checked whose key {first.hex()} is, which opened it: anybody can make a ledger (--keys FILE)",
         )
-    if any(first.hex() in keys for keys in known.values()):
+    if any(first.hex() in keys for keys in pinned.values()):
         return "", ""
     return f"it was opened by key {first.hex()}, which is none of the curators' that are pinned", ""
 
 
-def misplaced(folder: Path, index: Index) -> tuple[list[str], list[str]]:
+def check_files(folder: Path, index: Index) -> tuple[list[str], list[str]]:
     """Files that are missing, changed, or not in the list; those outside transcripts and ledgers are only a remark."""
     complaints, remarks = [], []
     there = listed_files(folder)
@@ -220,11 +221,11 @@ def misplaced(folder: Path, index: Index) -> tuple[list[str], list[str]]:
     return complaints, remarks
 
 
-def kept_apart(folder: Path, index: Index) -> list[str]:
+def remarks_on_local_files(folder: Path, index: Index) -> list[str]:
     """What is said of the files that no list has, because they are about single records or this machine."""
     if (folder / LOCAL / PREDICTIONS).is_dir():
-        what = f"{LOCAL}/{PREDICTIONS} tells of single records"
-        return [f"{what}: it is in no list, and was not looked at; hand it on to nobody"]
+        text = f"{LOCAL}/{PREDICTIONS} tells of single records"
+        return [f"{text}: it is in no list, and was not looked at; hand it on to nobody"]
     if AGAIN in index.files:
         return [f"{LOCAL}/{PREDICTIONS} was removed, or not kept: it is in no list, and nothing else needs it"]
     return []
@@ -235,24 +236,24 @@ def is_deployed(index: Index) -> bool:
     return STUDY in index.files and SCENARIO not in index.files
 
 
-def unlisted(index: Index) -> list[str]:
+def check_list(index: Index) -> list[str]:
     """What a run's list must hold by its nature and does not, or holds twice."""
     complaints = []
-    own = [STUDY, COST] if is_deployed(index) else [SCENARIO, METRICS, REPORT]
-    wanted = [*own, *(f"{TRANSCRIPTS}/{entry.file}" for entry in index.transcripts)]
-    wanted += [f"{LEDGERS}/{entry.file}" for entry in index.ledgers]
-    wanted += [f"{LEDGERS}/{entry.curator}{POLICY_SUFFIX}" for entry in index.ledgers]
-    complaints += [f"the run's list has no digest of {printable(name)}" for name in wanted if name not in index.files]
+    by_nature = [STUDY, COST] if is_deployed(index) else [SCENARIO, METRICS, REPORT]
+    needed = [*by_nature, *(f"{TRANSCRIPTS}/{entry.file}" for entry in index.transcripts)]
+    needed += [f"{LEDGERS}/{entry.file}" for entry in index.ledgers]
+    needed += [f"{LEDGERS}/{entry.curator}{POLICY_SUFFIX}" for entry in index.ledgers]
+    complaints += [f"the run's list has no digest of {printable(name)}" for name in needed if name not in index.files]
     if not index.transcripts:
         complaints.append("the run's list names no transcript: it proves nothing")
     complaints += [
         f"the run's list names {printable(name)} twice"
         for name in (
             *_twice(f"transcript {entry.file}" for entry in index.transcripts),
-            *_twice(f"{one.role} {one.name} of repeat {one.repeat}" for one in index.participants),
+            *_twice(f"{entry.role} {entry.name} of repeat {entry.repeat}" for entry in index.participants),
             *_twice(
-                f"study {one.study} of {one.learner} with {one.curator} in repeat {one.repeat}"
-                for one in index.transcripts
+                f"study {entry.study} of {entry.learner} with {entry.curator} in repeat {entry.repeat}"
+                for entry in index.transcripts
             ),
             *_twice(f"ledger {entry.file}" for entry in index.ledgers),
             *_twice(f"a ledger of {entry.curator} in repeat {entry.repeat}" for entry in index.ledgers),
@@ -276,7 +277,7 @@ def unlisted(index: Index) -> list[str]:
     return complaints
 
 
-def told_twice(exchanges: Iterable[TranscriptVerdict]) -> list[str]:
+def doubled_studies(exchanges: Iterable[TranscriptVerdict]) -> list[str]:
     """Studies that two transcripts tell: one of them would be counted twice."""
     met: dict[tuple[bytes, bytes, bytes], str] = {}
     complaints = []
@@ -331,16 +332,16 @@ def read_run(folder: Path, pins: Pins | None, kinds: Kinds, tick: Tick) -> RunPr
         return proof
     proof.index = index
     proof.complaints += unsigned(index, data, _read(folder / TRANSCRIPTS / SIGNATURES))
-    wrong, free = pin(index, pins)
-    changed, others = misplaced(folder, index)
-    proof.complaints += wrong + unlisted(index) + changed
-    proof.remarks += [*free, *others]
+    wrong, free = check_keys(index, pins)
+    changed, extra = check_files(folder, index)
+    proof.complaints += wrong + check_list(index) + changed
+    proof.remarks += [*free, *extra]
     keys = index.keys()
-    for number, one in enumerate(index.transcripts):
+    for number, entry in enumerate(index.transcripts):
         tick("transcripts", number, len(index.transcripts))
-        proof.transcripts.append(read_exchange(folder, keys, one, kinds))
+        proof.transcripts.append(read_exchange(folder, keys, entry, kinds))
     tick("transcripts", len(index.transcripts), len(index.transcripts))
-    proof.complaints += told_twice(proof.transcripts)
+    proof.complaints += doubled_studies(proof.transcripts)
     return proof
 
 
@@ -389,63 +390,68 @@ def read_ledger(
     return verdict
 
 
-def hold(verdict: LedgerVerdict, exchanges: Sequence[TranscriptVerdict], index: Index) -> None:
+def hold_ledger(verdict: LedgerVerdict, exchanges: Sequence[TranscriptVerdict], index: Index) -> None:
     """Hold a ledger and its curator's transcripts against each other, entry by entry; what is found goes to `verdict`.
 
     `verdict`: on the ledger; changed; `exchanges`: all of the run; verdicts on those with this ledger's curator are
     changed; `index`: the run's list, for names.
     """
     curator = bytes.fromhex(verdict.entry.key)
-    own = [exchange for exchange in exchanges if exchange.curator == curator]
+    of_curator = [exchange for exchange in exchanges if exchange.curator == curator]
     if not verdict.holds:
-        for exchange in own:
+        for exchange in of_curator:
             exchange.ledger = LEDGER_NOT_PROVEN
         return
     replayed = verdict.audit.replayed
-    for exchange in own:
+    for exchange in of_curator:
         exchange.ledger = HELD
         if exchange.proof is None:
             continue
         _check_receipts(exchange, replayed)
         _check_total(exchange, replayed)
-    names = {bytes.fromhex(one.key): one.name for one in index.participants if one.role == "learner"}
-    studies = {(exchange.learner, exchange.study): exchange for exchange in own if exchange.study}
-    unread = {exchange.learner for exchange in own if exchange.proof is None}
+    names = {
+        bytes.fromhex(participant.key): participant.name
+        for participant in index.participants
+        if participant.role == "learner"
+    }
+    studies = {(exchange.learner, exchange.study): exchange for exchange in of_curator if exchange.study}
+    unread = {exchange.learner for exchange in of_curator if exchange.proof is None}
     lacking: dict[tuple[bytes, bytes], Fraction] = {}
-    for request, made in replayed.requests.items():
-        key = (made.study.learner, made.study.study)
+    for request, effect in replayed.requests.items():
+        key = (effect.study.learner, effect.study.study)
         if key in studies:
-            _check_made(request, made, studies[key], verdict, replayed.remarks)
+            _check_effect(request, effect, studies[key], verdict, replayed.remarks)
         else:
-            charged = made.amount if made.kind is EntryKind.CHARGE else ZERO
+            charged = effect.amount if effect.kind is EntryKind.CHARGE else ZERO
             lacking[key] = plus(lacking.get(key, ZERO), charged)
     for (learner, study), charged in lacking.items():
         who = names.get(learner)
         whose = f"learner {printable(who)}" if who else f"a learner that the run does not list ({learner.hex()})"
         which = "the run has no transcript that proves it" if learner in unread else "the run has no transcript"
         verdict.complaints.append(f"it charges {as_text(charged)} to study {study.hex()} of {whose}, of which {which}")
-    _check_terms(verdict, replayed.terms, own)
+    _check_terms(verdict, replayed.terms, of_curator)
 
 
 def _check_receipts(exchange: TranscriptVerdict, replayed: Replayed) -> None:
     """Every receipt must be of exactly one entry, and say what the ledger says there."""
     for identity, answer in exchange.answers.items():
-        made = replayed.requests.get(identity)
+        effect = replayed.requests.get(identity)
         request = exchange.requests.get(identity)
-        if made is None or request is None:
+        if effect is None or request is None:
             text = "holds no entry for, although a receipt says so"
-            exchange.complaints.append(f"the curator's ledger {text}: {_what(request, answer)}")
+            exchange.complaints.append(f"the curator's ledger {text}: {_request_text(request, answer)}")
             continue
-        wrong = differing(made, answer.receipt, replayed)
-        if MADE_BY.get(type(request).__name__) is not made.kind:
+        wrong = differing(effect, answer.receipt, replayed)
+        if MADE_BY.get(type(request).__name__) is not effect.kind:
             wrong.append("the kind")
-        if isinstance(request, StudyProposal) and request.plan != made.study.shape.plan:
+        if isinstance(request, StudyProposal) and request.plan != effect.study.shape.plan:
             wrong.append("the plan")
-        if made.reply != answer.reply:
+        if effect.reply != answer.reply:
             wrong.append("the reply")
         if wrong:
             exchange.complaints.append(
-                f"the receipt and ledger entry {made.index} differ in {', '.join(wrong)}: {_what(request, answer)}"
+                f"the receipt and ledger entry {effect.index} differ in {', '.join(wrong)}: "
+                f"{_request_text(request, answer)}"
             )
 
 
@@ -465,36 +471,40 @@ def _check_total(exchange: TranscriptVerdict, replayed: Replayed) -> None:
         )
 
 
-def _check_made(
-    request: bytes, made: Made, exchange: TranscriptVerdict, verdict: LedgerVerdict, remarks: Remarks
+def _check_effect(
+    request: bytes, effect: Effect, exchange: TranscriptVerdict, verdict: LedgerVerdict, remarks: Remarks
 ) -> None:
     """Every entry that a request made must have its request, and its receipt where it was answered, in a transcript."""
     file = exchange.entry.file
-    amount = f" of {as_text(made.amount)}" if made.kind is EntryKind.CHARGE else ""
-    said = f"its entry {made.index} ({made.kind}{amount})"
-    asked, proof = exchange.requests.get(request), exchange.proof
-    if isinstance(asked, Query) and proof is not None and (should := remarks.differing(request, asked, proof)):
+    amount = f" of {as_text(effect.amount)}" if effect.kind is EntryKind.CHARGE else ""
+    origin = f"its entry {effect.index} ({effect.kind}{amount})"
+    request_message, proof = exchange.requests.get(request), exchange.proof
+    if (
+        isinstance(request_message, Query)
+        and proof is not None
+        and (should := remarks.differing(request, request_message, proof))
+    ):
         verdict.complaints.append(
-            f"{said} notes something else than its request in {file} tells: {printable(should, 400)}"
+            f"{origin} notes something else than its request in {file} tells: {printable(should, 400)}"
         )
     answer = exchange.answers.get(request)
-    if isinstance(asked, Query) and proof is not None and answer is not None and answer.release is not None:
-        should = remarks.unlike_release(request, asked, answer.release, proof)
+    if isinstance(request_message, Query) and proof is not None and answer is not None and answer.release is not None:
+        should = remarks.unlike_release(request, request_message, answer.release, proof)
         if should:
             verdict.complaints.append(
-                f"its entry {made.answered} notes something else than the release in {file} tells: "
+                f"its entry {effect.answered} notes something else than the release in {file} tells: "
                 f"{printable(should, 400)}"
             )
     if request not in exchange.requests:
-        verdict.complaints.append(f"{said} was made by a request that {file} lacks")
+        verdict.complaints.append(f"{origin} was made by a request that {file} lacks")
     elif request not in exchange.answers:
-        sent = "was answered, and the answer" if made.answered >= 0 else "was not answered, and a receipt"
-        verdict.remarks.append(f"{said} {sent} is not in {file}: this rests on the curator's word")
+        sent = "was answered, and the answer" if effect.answered >= 0 else "was not answered, and a receipt"
+        verdict.remarks.append(f"{origin} {sent} is not in {file}: this rests on the curator's word")
 
 
-def _check_terms(verdict: LedgerVerdict, there: str, own: Sequence[TranscriptVerdict]) -> None:
+def _check_terms(verdict: LedgerVerdict, there: str, exchanges: Sequence[TranscriptVerdict]) -> None:
     """What the charges mean: the unit of the cards, and the kind of signatures."""
-    for exchange in own:
+    for exchange in exchanges:
         proof = exchange.proof
         if proof is None or proof.card is None:
             continue
@@ -506,7 +516,7 @@ def _check_terms(verdict: LedgerVerdict, there: str, own: Sequence[TranscriptVer
             )
 
 
-def _what(request: Message | None, answer: Answer) -> str:
+def _request_text(request: Message | None, answer: Answer) -> str:
     kind = "a request" if request is None else type(request).__name__
     return f"{kind} {answer.receipt.sequence} of study {answer.receipt.study.hex()}"
 
@@ -524,7 +534,7 @@ def hold_run(proof: RunProof, all_cards: Callable[[bytes], Cards], kinds: Kinds,
     for number, entry in enumerate(index.ledgers):
         tick("ledgers", number, len(index.ledgers))
         verdict = read_ledger(proof, entry, kinds=kinds, cards_of=all_cards)
-        hold(verdict, proof.transcripts, index)
+        hold_ledger(verdict, proof.transcripts, index)
         proof.ledgers.append(verdict)
         if verdict.holds and entry.repeat == 0:
             in_order[entry.curator] = verdict.audit.replayed
@@ -533,13 +543,13 @@ def hold_run(proof: RunProof, all_cards: Callable[[bytes], Cards], kinds: Kinds,
         proof.complaints += check_cost(folder, proof.transcripts)
     else:
         proof.complaints += check_report(folder, index, proof.transcripts, in_order)
-    kept = {(entry.curator, entry.repeat) for entry in index.ledgers}
-    alone = [entry for entry in index.transcripts if (entry.curator, entry.repeat) not in kept]
-    if alone:
+    with_ledger = {(entry.curator, entry.repeat) for entry in index.ledgers}
+    without_ledger = [entry for entry in index.transcripts if (entry.curator, entry.repeat) not in with_ledger]
+    if without_ledger:
         proof.remarks.insert(
-            0, f"{len(alone)} transcripts have no ledger kept beside them: they rest on receipts alone"
+            0, f"{len(without_ledger)} transcripts have no ledger kept beside them: they rest on receipts alone"
         )
-    proof.remarks += [*kept_apart(folder, index), OF_A_LEARNER if is_deployed(index) else SCORES]
+    proof.remarks += [*remarks_on_local_files(folder, index), OF_A_LEARNER if is_deployed(index) else SCORES]
 
 
 def _read(path: Path) -> bytes | None:

@@ -43,8 +43,8 @@ class Loss:
 
     def as_object(self) -> dict[str, Any]:
         """For machines."""
-        told = {"epsilon": self.epsilon, "delta": self.delta, "plans": self.plans, "pure": self.pure}
-        return {**told, "caveat": SUMMED if self.plans > 1 else None}
+        numbers = {"epsilon": self.epsilon, "delta": self.delta, "plans": self.plans, "pure": self.pure}
+        return {**numbers, "caveat": SUMMED if self.plans > 1 else None}
 
 
 @dataclass
@@ -137,10 +137,10 @@ def ledger_sums(curator: str, world: str, replayed: Replayed, bounds: Bounds, na
     none.
     """
     private = replayed.label == LABEL
-    made: dict[tuple[str, str], Sum] = {}
+    rows: dict[tuple[str, str], Sum] = {}
 
     def of(who: str, version: str) -> Sum:
-        return made.setdefault((who, version), Sum(curator, world, replayed.unit, who, (), version))
+        return rows.setdefault((who, version), Sum(curator, world, replayed.unit, who, (), version))
 
     def name(key: bytes) -> str:
         return NOBODYS if key == NOBODY else replayed.purses.name_of(key) or names.get(key) or key.hex()[:16]
@@ -174,10 +174,10 @@ def ledger_sums(curator: str, world: str, replayed: Replayed, bounds: Bounds, na
     keys: dict[str, list[str]] = {}
     for key in dict.fromkeys([*replayed.purses.bound, *(learner for learner, _ in replayed.studies)]):
         keys.setdefault(name(key), []).append(key.hex())
-    for (who, _), one in made.items():
-        one.keys = tuple(keys.get(who, ()))
+    for (who, _), row in rows.items():
+        row.keys = tuple(keys.get(who, ()))
     of("", "")
-    return sorted(made.values(), key=_order)
+    return sorted(rows.values(), key=_order)
 
 
 def _integrate(replayed: Replayed, name: Callable[[bytes], str], of: Callable[[str, str], Sum]) -> None:
@@ -201,23 +201,23 @@ def _provide(replayed: Replayed, name: Callable[[bytes], str], of: Callable[[str
 def unit_sums(sums: Iterable[Sum]) -> list[UnitSum]:
     """By privacy unit, of the rows of all learners and all versions."""
     by_unit: dict[tuple[str, str], list[Sum]] = {}
-    for one in sums:
-        if not one.learner and not one.version:
-            by_unit.setdefault((one.unit, one.world), []).append(one)
+    for row in sums:
+        if not row.learner and not row.version:
+            by_unit.setdefault((row.unit, row.world), []).append(row)
     return [
         UnitSum(
             unit,
             world,
-            tuple(one.curator for one in found),
-            max(one.at_most for one in found),
-            total_of(one.at_most for one in found),
+            tuple(row.curator for row in rows),
+            max(row.at_most for row in rows),
+            total_of(row.at_most for row in rows),
         )
-        for (unit, world), found in by_unit.items()
+        for (unit, world), rows in by_unit.items()
     ]
 
 
-def _order(one: Sum) -> tuple[bool, str, bool, str]:
-    return (not one.learner, one.learner, not one.version, one.version)
+def _order(row: Sum) -> tuple[bool, str, bool, str]:
+    return (not row.learner, row.learner, not row.version, row.version)
 
 
 INFINITE = "infinite"
@@ -231,9 +231,9 @@ class Spent(NamedTuple):
     amount: Fraction | None  # exact; None is infinite
 
 
-def add(one: Fraction | None, other: Fraction | None) -> Fraction | None:
+def add(amount: Fraction | None, other: Fraction | None) -> Fraction | None:
     """The sum; None, for infinite, where either is."""
-    return None if one is None or other is None else plus(one, other)
+    return None if amount is None or other is None else plus(amount, other)
 
 
 def as_words(amount: Fraction | None) -> str:

@@ -100,9 +100,9 @@ class TranscriptVerdict(Verdict):
     def as_object(self) -> dict[str, Any]:
         """For machines; numbers are null where the replay did not go through."""
         proof = self.proof
-        told: dict[str, Any] = dict.fromkeys(("claimed", "spent", "at_most", "releases", "refusals", "state"))
+        numbers: dict[str, Any] = dict.fromkeys(("claimed", "spent", "at_most", "releases", "refusals", "state"))
         if proof is not None:
-            told = {
+            numbers = {
                 "claimed": as_text(proof.epsilon_claimed),
                 "spent": as_text(proof.epsilon_spent),
                 "at_most": as_text(proof.epsilon_at_most),
@@ -119,7 +119,7 @@ class TranscriptVerdict(Verdict):
             "why": self.complaints,
             "unproven": self.remarks,
             "ledger": self.ledger,
-            **told,
+            **numbers,
         }
 
 
@@ -150,7 +150,8 @@ class AuditedLedger(Verdict):
             "keys": [key.hex() for _, key in replayed.keys],
             "terms": replayed.terms,
             "unit": replayed.unit,
-            "private": replayed.label == LABEL and not any(one.shape.not_private for one in replayed.studies.values()),
+            "private": replayed.label == LABEL
+            and not any(item.shape.not_private for item in replayed.studies.values()),
             "c": audit.bounds.bound,
             "head": replayed.head.hex(),
             "entries": audit.entries,
@@ -159,11 +160,11 @@ class AuditedLedger(Verdict):
             "spent": as_text(replayed.total),
             "halted": replayed.halted,
             "data": [{"entry": index, "version": version} for index, version in replayed.data],
-            "findings": [{"entry": one.index, "text": one.text} for one in audit.findings],
+            "findings": [{"entry": item.index, "text": item.text} for item in audit.findings],
             "unproven": list(audit.unproven),
             "unwitnessed": None if audit.unwitnessed is None else list(audit.unwitnessed),
             "covered_by": audit.covered_by or None,
-            "sums": [one.as_object() for one in self.sums],
+            "sums": [item.as_object() for item in self.sums],
         }
 
 
@@ -227,8 +228,8 @@ class RunProof(Verdict):
         """Its transcripts, with their repeat where there are several, and its ledgers."""
         for item in self.transcripts:
             yield self.curator_name(item.entry.file, item.entry.repeat), item
-        for kept in self.ledgers:
-            yield kept.entry.file, kept
+        for ledger in self.ledgers:
+            yield ledger.entry.file, ledger
 
     def as_object(self) -> dict[str, Any]:
         """For machines."""
@@ -238,7 +239,7 @@ class RunProof(Verdict):
             "complaints": self.complaints,
             "remarks": self.remarks,
             "transcripts": [item.as_object() for item in self.transcripts],
-            "ledgers": [kept.as_listed() for kept in self.ledgers],
+            "ledgers": [ledger.as_listed() for ledger in self.ledgers],
         }
 
 
@@ -248,7 +249,7 @@ class Recomputed(Verdict):
 
     delta: float | None = DELTA  # of each accepted plan; None where no (epsilon, delta) was asked for
     runs: list[RunProof] = field(default_factory=list)  # folders of runs
-    alone: list[AuditedLedger] = field(default_factory=list)  # ledgers that were given by themselves
+    lone_ledgers: list[AuditedLedger] = field(default_factory=list)  # ledgers that were given by themselves
     # of curators whose ledger is not here, by what transcripts prove
     transcript_sums: list[Sum] = field(default_factory=list)
     units: list[UnitSum] = field(default_factory=list)  # by privacy unit, over curators
@@ -257,32 +258,37 @@ class Recomputed(Verdict):
     @property
     def ledgers(self) -> list[AuditedLedger]:
         """Of the runs, where their chain holds, and those that were given by themselves."""
-        return [*(one for run in self.runs for one in run.ledgers if one.holds), *self.alone]
+        return [*(ledger for run in self.runs for ledger in run.ledgers if ledger.holds), *self.lone_ledgers]
 
     @property
     def sums(self) -> list[Sum]:
         """By curator, learner, version; where `learner` or `version` is "", over all."""
-        return [*(one for ledger in self.ledgers for one in ledger.sums), *self.transcript_sums]
+        return [*(row for ledger in self.ledgers for row in ledger.sums), *self.transcript_sums]
 
     def parts(self) -> Iterable[tuple[str, Verdict]]:
         """Its runs, and ledgers by themselves."""
         yield from ((str(run.folder), run) for run in self.runs)
-        yield from ((one.file, one) for one in self.alone)
+        yield from ((ledger.file, ledger) for ledger in self.lone_ledgers)
 
     @property
     def unproven(self) -> list[str]:
         """As of any verdict, but for the folders of runs."""
-        told = [text for run in self.runs for text in run.unproven]
-        return [*told, *(f"{one.file}: {text}" for one in self.alone for text in one.unproven), *self.remarks]
+        texts = [text for run in self.runs for text in run.unproven]
+        return [
+            *texts,
+            *(f"{ledger.file}: {text}" for ledger in self.lone_ledgers for text in ledger.unproven),
+            *self.remarks,
+        ]
 
     @property
     def unwitnessed(self) -> list[str]:
         """Entries of which nothing outside of the curators' hands speaks."""
         return [
-            f"{one.file}: entries {one.audit.unwitnessed[0]}..{one.audit.unwitnessed[1]} rest on the curator's word"
-            + (f"; those before are covered by {one.audit.covered_by}" if one.audit.covered_by else "")
-            for one in self.ledgers
-            if one.audit.unwitnessed is not None
+            f"{ledger.file}: entries {ledger.audit.unwitnessed[0]}..{ledger.audit.unwitnessed[1]} rest on the "
+            "curator's word"
+            + (f"; those before are covered by {ledger.audit.covered_by}" if ledger.audit.covered_by else "")
+            for ledger in self.ledgers
+            if ledger.audit.unwitnessed is not None
         ]
 
     def as_object(self) -> dict[str, Any]:
@@ -293,9 +299,9 @@ class Recomputed(Verdict):
             "wrong": self.wrong,
             "unproven": self.unproven,
             "unwitnessed": self.unwitnessed,
-            "sums": [one.as_object() for one in self.sums],
-            "units": [one.as_object() for one in self.units],
+            "sums": [item.as_object() for item in self.sums],
+            "units": [item.as_object() for item in self.units],
             "runs": [run.as_object() for run in self.runs],
-            "ledgers": [one.as_object() for one in self.ledgers],
+            "ledgers": [item.as_object() for item in self.ledgers],
             "unread": self.unread,
         }
