@@ -25,7 +25,8 @@ from benchmarks.common import (
 )
 from curator_node.mechanisms import Stamp
 from curator_node.site import Site
-from learner_node.study.study import Carrier, Study
+from learner_node.study.federation import Carrier
+from learner_node.study.study import Study
 from protocol.envelopes import SigningKey
 from protocol.noise import DiscreteLaplace
 from simulations.carriers.direct import DirectCarrier

@@ -23,7 +23,7 @@ from curator_node.policy import LearnerPolicy, Policy
 from curator_node.records.dataset import PrivateDataset
 from curator_node.records.schema_file import StewardFile
 from curator_node.site import Site, assemble_site, hold_records
-from learner_node.study.study import Carrier, Federation
+from learner_node.study.federation import Carrier, Federation
 from protocol.envelopes import SigningKey
 from protocol.hypotheses import Constant
 from protocol.kinds.counts import CountsBody, PlannedCounts

@@ -24,7 +24,8 @@ import polars as pl
 from benchmarks.common import Result, at_most, bins_of, median, schema_of, spread, steward_of
 from curator_node.daemon.node_key import write_node_key
 from curator_node.policy import LearnerPolicy, Policy
-from learner_node.study.study import Carrier, Federation, Study
+from learner_node.study.federation import Carrier, Federation
+from learner_node.study.study import Study
 from protocol.envelopes import SigningKey
 from protocol.hypotheses import Constant
 from protocol.kinds.counts import CountsBody, PlannedCounts

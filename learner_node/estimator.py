@@ -30,9 +30,10 @@ from learner_node.strategies.base import AnyEstimate, AnyModel, ClassesEstimate,
 from learner_node.strategies.selected import ManyAttributesWarning
 from learner_node.study.budget import Budget
 from learner_node.study.doubts import StudyWarning, doubts_about, require_confirmed
+from learner_node.study.federation import Federation
 from learner_node.study.learn import Learned, learn
 from learner_node.study.pooling import POOLED, SUM, Pooling, PoolingName
-from learner_node.study.study import Federation, Study
+from learner_node.study.study import Study
 from protocol.errors import ConfigurationError
 from protocol.record_frames import encode_frame
 from protocol.records import Records
@@ -70,7 +71,7 @@ class StudyEstimator(BaseEstimator):
             ones, with an interval and the verdict whether it beats the majority class, from the same answers; None
             with pooling "site" (see `estimates_`) or where the strategy's answers cannot tell.
         population_: which records the curators count, in words, by their cards; "" where each record is a privacy unit.
-            A source that holds many records of a unit is reduced to as many by `learner_node.study.population.counted`.
+            A source that holds many records of a unit is reduced to as many by `learner_node.study.cards.counted`.
         study_, learned_: the study with its transcripts, and all that it gave; not kept in a pickle.
         epsilon_claimed_: exact cost of the plan at the costliest curator.
         epsilon_spent_: curator -> exact epsilon that its receipts charge to this study.

@@ -24,7 +24,7 @@ class FlowerCarrier:
         self._timeout = timeout
 
     def exchange(self, requests: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-        """See `learner_node.study.study.Carrier`. Errors and unreadable replies count as no reply."""
+        """See `learner_node.study.federation.Carrier`. Errors and unreadable replies count as no reply."""
         messages = [
             Message(RecordDict({RECORD: ConfigRecord({FIELD: data})}), self._nodes[key], MESSAGE_TYPE)
             for key, data in requests.items()

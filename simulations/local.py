@@ -23,8 +23,8 @@ from learner_node.estimator import ExPriLClassifier
 from learner_node.models.source import as_frame
 from learner_node.strategies import ANY_LABEL, DEFAULT_STRATEGY
 from learner_node.study.doubts import StudyWarning
+from learner_node.study.federation import Federation
 from learner_node.study.pooling import SECURE, SUM, PoolingName
-from learner_node.study.study import Federation
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 from protocol.kinds import QUERY_KINDS

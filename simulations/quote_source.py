@@ -17,8 +17,8 @@ from learner_node.questions.quote import Target
 from learner_node.questions.quote_report import Request
 from learner_node.strategies import DEFAULT_STRATEGY, selected
 from learner_node.strategies.base import assumed_size
+from learner_node.study.cards import counted
 from learner_node.study.pooling import SUMMED
-from learner_node.study.population import counted
 from protocol.errors import ConfigurationError
 from protocol.limits import Limits
 from protocol.record_frames import (

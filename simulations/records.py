@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from curator_node.records.dataset import complaints_about, unit_names
 from curator_node.records.files import read_records
 from curator_node.records.schema_file import StewardFile, read_steward_file
+from learner_node.study.cards import counted
 from learner_node.study.doubts import doubts_about
-from learner_node.study.population import counted
 from protocol.errors import ConfigurationError
 from protocol.mistakes import did_you_mean
 from protocol.rationals import parse_rational, written

@@ -19,9 +19,10 @@ from curator_node.ledger.checks import CheckedLedger
 from curator_node.ledger.studies import StudyKey
 from learner_node.questions.validation import Validation, validate
 from learner_node.scores.thresholds import DEFAULT_THRESHOLDS
+from learner_node.study.federation import Carrier, Federation
 from learner_node.study.learn import Learned, learn
 from learner_node.study.session import Session
-from learner_node.study.study import Carrier, Federation, NoCuratorError, Study
+from learner_node.study.study import NoCuratorError, Study
 from protocol.envelopes import LABEL, SigningKey
 from protocol.errors import ConfigurationError, ExprilError
 from protocol.ledger.entries import Entry, EntryKind

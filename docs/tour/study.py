@@ -12,7 +12,8 @@ import polars as pl
 from curator_node.records.files import read_records
 from curator_node.site import Site, create_site, now, open_site
 from learner_node.estimator import ExPriLClassifier
-from learner_node.study.study import Federation, NoCuratorError
+from learner_node.study.federation import Federation
+from learner_node.study.study import NoCuratorError
 from protocol.envelopes import SigningKey
 from simulations.carriers.direct import DirectCarrier
 

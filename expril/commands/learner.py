@@ -20,7 +20,7 @@ from expril.commands.terminal import MOST_SEED, Json, LargeEpsilon, bars, plain_
 if TYPE_CHECKING:
     from learner_node.carriers.journal import Journal
     from learner_node.result.folder import Kept
-    from learner_node.study.study import Carrier
+    from learner_node.study.federation import Carrier
     from learner_node.study_file import StudyFile
 
 learner_app = typer.Typer(no_args_is_help=True, help="A learner's studies with deployed curators: prepare, run.")
@@ -281,7 +281,7 @@ def _journal(path: Path, target: Path, result: "Kept", *, again: bool) -> "Journ
 
 def _carrier(study: "StudyFile", result: "Kept", path: Path, how: _How, stack: ExitStack, *, quiet: bool) -> "Carrier":
     from learner_node.carriers.folder import FolderCarrier
-    from learner_node.carriers.waiting import HeldCarrier
+    from learner_node.carriers.waiting import WaitingCarrier
     from protocol.errors import ConfigurationError
     from protocol.strict_toml import suggest
 
@@ -295,7 +295,7 @@ def _carrier(study: "StudyFile", result: "Kept", path: Path, how: _How, stack: E
     without = [result.curators[name] for name in how.without]
     names = {key: name for name, key in result.curators.items()}
     all_or_none = study.all_or_none
-    waiting = partial(HeldCarrier, names=names, without=without, all_or_none=all_or_none, poll=how.wait, told=note)
+    waiting = partial(WaitingCarrier, names=names, without=without, all_or_none=all_or_none, poll=how.wait, told=note)
     folder = how.folder or (path.parent / study.folder if study.folder and not how.superlink else None)
     if folder is not None:
         wait = FOREVER if how.wait else study.wait_seconds

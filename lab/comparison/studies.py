@@ -23,9 +23,9 @@ from lab.splits import Options, Site, Split
 from learner_node.strategies.base import SourceEstimate, class_probabilities, train_alone
 from learner_node.strategies.paper import NetworkModel
 from learner_node.study.budget import Budget
+from learner_node.study.federation import Federation
 from learner_node.study.learn import Learned, learn
 from learner_node.study.pooling import POOLED, SECURE, Pooling, PoolingName
-from learner_node.study.study import Federation
 from protocol.envelopes import SigningKey
 from simulations.carriers.direct import direct_federation
 

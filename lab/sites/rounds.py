@@ -18,8 +18,9 @@ from curator_node.records.schema_file import StewardFile
 from curator_node.site import Site, now, temporary_site
 from lab.curators import roomy_policy, spent
 from lab.sites.accuracy import SECURE
+from learner_node.study.federation import Federation
 from learner_node.study.pooling import PoolingName, SecurePool
-from learner_node.study.study import Federation, NoCuratorError, Study
+from learner_node.study.study import NoCuratorError, Study
 from protocol.envelopes import SigningKey, open_envelope
 from protocol.kinds.counts import CountsBody, PlannedCounts
 from protocol.kinds.secure_counts import TURNS, PlannedSecureCounts
@@ -93,7 +94,7 @@ class CountingCarrier(DirectCarrier):
         self.received: dict[int, list[int]] = {}
 
     def exchange(self, requests: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-        """See `learner_node.study.study.Carrier`."""
+        """See `learner_node.study.federation.Carrier`."""
         carried = {}
         for key, data in requests.items():
             turn = _turn(data)

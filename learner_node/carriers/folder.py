@@ -25,7 +25,7 @@ LOOK_SECONDS = 0.2
 
 
 class FolderCarrier:
-    """Writes requests into a folder and reads the replies that lie there. See `learner_node.study.study.Carrier`.
+    """Writes requests into a folder and reads the replies that lie there. See `learner_node.study.federation.Carrier`.
 
     Args:
         folder: made where it is absent.
@@ -43,7 +43,7 @@ class FolderCarrier:
         self._without = frozenset(without)
 
     def exchange(self, requests: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-        """See `learner_node.study.study.Carrier`.
+        """See `learner_node.study.federation.Carrier`.
 
         Raises:
             UnfinishedError: a reply is not there yet; the text says whose.

@@ -164,7 +164,7 @@ class Journal:
         return drawn
 
     def decided(self, found: T, write: Callable[[T], bytes], read: Callable[[bytes], T]) -> T:
-        """What an earlier process decided here, or what was computed now; see `learner_node.study.decided`.
+        """What an earlier process decided here, or what was computed now; see `learner_node.study.decisions`.
 
         Raises:
             ConfigurationError: another version of ExPriL decided something else: it may mean something else by it.
@@ -324,7 +324,7 @@ class _Kept:
     _carrier: Carrier
 
     def exchange(self, requests: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-        """See `learner_node.study.study.Carrier`."""
+        """See `learner_node.study.federation.Carrier`."""
         return self._journal.exchange(self._carrier, requests)
 
 

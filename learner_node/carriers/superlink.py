@@ -84,7 +84,7 @@ class _Nodes:
 
 
 class SuperLinkCarrier:
-    """Carries envelopes over a SuperLink; a context manager. See `learner_node.study.study.Carrier`.
+    """Carries envelopes over a SuperLink; a context manager. See `learner_node.study.federation.Carrier`.
 
     A SuperLink that is started anew has forgotten the run: another one is started, nodes are asked anew, and what waits
     for a reply is sent again. Curators answer a repeat from what they stored.
@@ -123,7 +123,7 @@ class SuperLinkCarrier:
         self._sent: dict[str, tuple[bytes, bytes]] = {}
 
     def exchange(self, requests: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-        """See `learner_node.study.study.Carrier`.
+        """See `learner_node.study.federation.Carrier`.
 
         Raises:
             SuperLinkError: the SuperLink was away for longer than the patience, or does not do what is asked.

@@ -15,8 +15,8 @@ APPROVAL = frozenset({RefusalCode.AWAITING_APPROVAL})
 """What a person must act on, and may take days for."""
 
 
-class HeldCarrier:
-    """A carrier whose curators may say "later". See `learner_node.study.study.Carrier`.
+class WaitingCarrier:
+    """A carrier whose curators may say "later". See `learner_node.study.federation.Carrier`.
 
     Args:
         carrier: carries.
@@ -48,7 +48,7 @@ class HeldCarrier:
         self._told = told
 
     def exchange(self, requests: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-        """See `learner_node.study.study.Carrier`.
+        """See `learner_node.study.federation.Carrier`.
 
         Raises:
             UnfinishedError: a curator says "later"; the text says who, and why.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from learner_node.study.plausibility import FALSE_ALARM, GROWTH, MOST_RECORDS
+from learner_node.study.cards import FALSE_ALARM, GROWTH, MOST_RECORDS
 from learner_node.study.reading import Precision, Reader
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.kinds import QUERY_KINDS, counts

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from learner_node.study.plausibility import FALSE_ALARM, GROWTH, MOST_RECORDS
+from learner_node.study.cards import FALSE_ALARM, GROWTH, MOST_RECORDS
 from learner_node.study.reading import Reader
 from protocol.codec import decode
 from protocol.kinds import holdout

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from learner_node.study.plausibility import FALSE_ALARM, GROWTH, MOST_RECORDS
+from learner_node.study.cards import FALSE_ALARM, GROWTH, MOST_RECORDS
 from learner_node.study.reading import Reader
 from protocol.kinds import model
 from protocol.kinds.model import ModelBody, PlannedModel

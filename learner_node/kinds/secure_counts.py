@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learner_node.kinds.counts import CountsAnswer, add, beyond, complaint_about, exact_answer, precision_with
-from learner_node.study.decided import decided
-from learner_node.study.plausibility import MOST_RECORDS
+from learner_node.study.cards import MOST_RECORDS
+from learner_node.study.decisions import decided
 from learner_node.study.reading import Leading, Led, Pooled, Precision, QueryFailedError, Reader
 from protocol.codec import decode, encode
 from protocol.errors import ConfigurationError, RemoteProtocolError

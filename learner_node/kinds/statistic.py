@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from learner_node.study.plausibility import FALSE_ALARM
+from learner_node.study.cards import FALSE_ALARM
 from learner_node.study.reading import Reader, not_foreseen
 from protocol.kinds import statistic
 from protocol.kinds.statistic import StatisticBody

@@ -19,10 +19,11 @@ from learner_node.questions.holdout_plan import RESOLUTION, plan_holdout
 from learner_node.questions.score_question import Agreement, as_hypothesis
 from learner_node.scores.estimates import AccuracyEstimate
 from learner_node.study.budget import Budget
-from learner_node.study.card_checks import complaint_about_cap, complaint_about_plan, complaint_about_question
-from learner_node.study.decided import Decide, decided
+from learner_node.study.cards import complaint_about_cap, complaint_about_plan, complaint_about_question
+from learner_node.study.decisions import Decide, decided
+from learner_node.study.federation import Federation
 from learner_node.study.learn import admit
-from learner_node.study.study import Federation, NoCuratorError, Study
+from learner_node.study.study import NoCuratorError, Study
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Constant, Hypothesis
 from protocol.kinds.holdout import CLASSES, MOST_RESOLUTION, HoldoutBody, PlannedHoldout

@@ -42,14 +42,13 @@ from learner_node.scores.score_posterior import Bins, draw_counts
 from learner_node.scores.thresholds import DEFAULT_THRESHOLDS, Rule, Threshold, read_thresholds
 from learner_node.strategies.base import Problem, assumed_size, class_probabilities
 from learner_node.study.budget import Budget
-from learner_node.study.card_checks import complaint_about_cap, complaint_about_plan, complaint_about_question
-from learner_node.study.decided import decided
+from learner_node.study.cards import complaint_about_cap, complaint_about_plan, complaint_about_question, population
+from learner_node.study.decisions import decided
+from learner_node.study.federation import Federation
 from learner_node.study.learn import admit
-from learner_node.study.plan import counts_limits, secure_pool, strangers
+from learner_node.study.plan import agree, counts_limits, secure_pool, strangers
 from learner_node.study.pooling import SUMMED, Pooling
-from learner_node.study.population import population
-from learner_node.study.replan import agree
-from learner_node.study.study import Federation, Study
+from learner_node.study.study import Study
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Constant, Mlp
 from protocol.kinds.counts import CountsBody

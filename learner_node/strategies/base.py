@@ -19,7 +19,7 @@ from learner_node.models.training_options import TrainingOptions
 from learner_node.scores.estimates import AccuracyEstimate
 from learner_node.scores.performance import Interval
 from learner_node.scores.prevalence import Prevalence
-from learner_node.study.decided import Decide, as_found, decided
+from learner_node.study.decisions import Decide, as_found, decided
 from learner_node.study.pooling import SecurePool
 from protocol.errors import ConfigurationError
 from protocol.kinds.counts import CountsLimits, PlannedCounts

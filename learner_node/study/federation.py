@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 from learner_node.kinds import READERS
-from learner_node.study.decided import Decide, as_found
+from learner_node.study.decisions import Decide, as_found
 from learner_node.study.reading import Reader
 from protocol.envelopes import SigningKey
 from protocol.errors import ExprilError

@@ -21,12 +21,11 @@ from learner_node.strategies.base import (
     train_alone,
 )
 from learner_node.study.budget import Budget
-from learner_node.study.plan import Setting, settle, why_not_chosen
-from learner_node.study.plausibility import common_schema, implausible_cards
+from learner_node.study.cards import common_schema, implausible_cards, population
+from learner_node.study.federation import Federation
+from learner_node.study.plan import Setting, agree, settle, why_not_chosen
 from learner_node.study.pooling import POOLED, SUMMED, Pooling
-from learner_node.study.population import population
-from learner_node.study.replan import agree
-from learner_node.study.study import Federation, NoCuratorError, Study
+from learner_node.study.study import NoCuratorError, Study
 from protocol.errors import ConfigurationError
 from protocol.messages import Card
 from protocol.record_frames import encode_frame

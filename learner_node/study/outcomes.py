@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from learner_node.study.card_checks import in_words
+from learner_node.study.cards import in_words
 from protocol.messages import Refusal
 from protocol.rationals import written_exactly
 from protocol.refusals import RefusalCode

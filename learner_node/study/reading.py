@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from learner_node.study.decided import Decide, as_found
+from learner_node.study.decisions import Decide, as_found
 from protocol.errors import ConfigurationError, ExprilError
 from protocol.messages import Card
 from protocol.query_kind import QueryKind, Turn

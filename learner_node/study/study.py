@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from learner_node.study.card_checks import complaint_about_question
-from learner_node.study.decided import decided
+from learner_node.study.cards import complaint_about_question
+from learner_node.study.decisions import decided
 from learner_node.study.federation import Carrier, Federation, UnfinishedError
 from learner_node.study.reading import Led, Pooled, QueryFailedError, Reader, Round, questions
 from learner_node.study.requests import query

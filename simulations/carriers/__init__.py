@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from learner_node.study.study import Carrier
+    from learner_node.study.federation import Carrier
 
 PROCESS, RAY, DEPLOY = "process", "ray", "deploy"
 CARRIERS = {

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 
 from curator_node.site import Site, now
 from learner_node.kinds import READERS
+from learner_node.study.federation import Carrier, Federation
 from learner_node.study.reading import Reader
-from learner_node.study.study import Carrier, Federation
 from protocol.envelopes import LABEL as PRODUCTION
 from protocol.envelopes import SigningKey
 from simulations.carriers import Handle
@@ -19,7 +19,7 @@ class DirectCarrier:
         self._handles = dict(handles)
 
     def exchange(self, requests: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-        """See `learner_node.study.study.Carrier`."""
+        """See `learner_node.study.federation.Carrier`."""
         replies = {}
         for key, data in requests.items():
             if key in self._handles:

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Protocol
 
 from curator_node.ledger.checks import CheckedLedger
-from learner_node.study.study import Carrier
+from learner_node.study.federation import Carrier
 from protocol.errors import ConfigurationError
 from protocol.strict_toml import suggest
 from simulations.carriers import CARRIERS, DEPLOY, PROCESS, RAY, Carry, Serve, in_process

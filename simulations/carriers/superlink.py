@@ -35,7 +35,7 @@ from curator_node.daemon.settings import DAEMON, NODE_KEY, NODE_PUBLIC
 from curator_node.steward.new_site import daemon_template
 from learner_node.carriers.superlink import SuperLinkCarrier
 from learner_node.carriers.superlink_run import SuperLinkAddress
-from learner_node.study.study import Carrier
+from learner_node.study.federation import Carrier
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 from protocol.flower_internals import ControlHttpClient, ListNodesRequest, RegisterNodeRequest

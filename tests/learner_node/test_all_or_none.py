@@ -33,7 +33,7 @@ from learner_fakes import (
     silent_from,
 )
 from learner_node.carriers.journal import Journal, Settings
-from learner_node.carriers.waiting import HeldCarrier
+from learner_node.carriers.waiting import WaitingCarrier
 from learner_node.questions.selection import select
 from learner_node.questions.validation import validate
 from learner_node.study.budget import Budget
@@ -304,7 +304,7 @@ class World:
         names = {curator.identity: name for name, curator in self.curators.items()}
         with Journal(self.path, settings_, clock=self.clock, entropy=self.entropy) as journal:
             gone = [self.curators[name].identity for name in without]
-            held = HeldCarrier(carrier or self.carrier, names, all_or_none=True, without=gone)
+            held = WaitingCarrier(carrier or self.carrier, names, all_or_none=True, without=gone)
             federation = journalled(journal, self.curators, held)
             return study(replace(federation, all_or_none=True, **self.how))
 

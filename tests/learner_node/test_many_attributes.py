@@ -27,7 +27,7 @@ from learner_node.strategies.selected import (
     willing,
 )
 from learner_node.study.budget import Budget
-from learner_node.study.card_checks import complaint_about_question
+from learner_node.study.cards import complaint_about_question
 from learner_node.study.learn import learn
 from learner_node.study.pooling import SecurePool
 from learner_node.study.study import Study

@@ -24,8 +24,8 @@ from learner_node.carriers.journal import Journal, Settings
 from learner_node.questions.validation import validate
 from learner_node.study.budget import Budget
 from learner_node.study.learn import learn
+from learner_node.study.plan import ATTEMPTS
 from learner_node.study.pooling import Pooling
-from learner_node.study.replan import ATTEMPTS
 from learner_node.study.study import NoCuratorError, Study
 from moved_floats import Moved
 from protocol.messages import CardRequest, Query, StudyClose, StudyProposal

@@ -26,11 +26,11 @@ from learner_fakes import (
 from learner_node.carriers.journal import Journal, Settings
 from learner_node.estimator import ExPriLClassifier
 from learner_node.study.budget import Budget
+from learner_node.study.cards import FALSE_ALARM
 from learner_node.study.doubts import StudyWarning
 from learner_node.study.federation import Federation
 from learner_node.study.learn import learn
 from learner_node.study.plan import secure_pool, strangers
-from learner_node.study.plausibility import FALSE_ALARM
 from learner_node.study.pooling import Pooling, SecurePool
 from learner_node.study.study import NoCuratorError, Study
 from margins import surely_above

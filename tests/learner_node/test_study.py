@@ -32,9 +32,10 @@ from learner_node.strategies import STRATEGIES
 from learner_node.strategies.options import PaperOptions
 from learner_node.strategies.paper import PaperStrategy
 from learner_node.study.budget import Budget
+from learner_node.study.federation import Federation
 from learner_node.study.learn import learn
 from learner_node.study.pooling import Pooling
-from learner_node.study.study import Federation, NoCuratorError, Study
+from learner_node.study.study import NoCuratorError, Study
 from limits_told import limits_with
 from obedient_curator import ObedientCurator
 from protocol.codec import encode

@@ -16,7 +16,7 @@ from curator_fakes import ATTRIBUTES, ROWS, UNIT_KEY, Learner, ZeroNoise, open_c
 from curator_node.mechanisms import Stamp
 from curator_node.records.dataset import PrivateDataset, StewardWarning
 from learner_node.kinds.counts import add, read
-from learner_node.study.card_checks import complaint_about_plan
+from learner_node.study.cards import complaint_about_plan
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
 from protocol.hypotheses import Constant, Mlp

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learner_node.study.population import counted
+from learner_node.study.cards import counted
 from protocol.errors import ConfigurationError
 from simulations.records import load_records, population_notes, sites_of, split_records
 from simulations.scenario import fits, load_scenario, matching

@@ -12,7 +12,7 @@ import polars as pl
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.records.schema_file import StewardFile
 from curator_node.site import temporary_site
-from learner_node.study.study import Federation
+from learner_node.study.federation import Federation
 from protocol.envelopes import SigningKey, open_envelope, seal
 from protocol.kinds.counts import CountsBody, PlannedCounts
 from protocol.limits import Limits

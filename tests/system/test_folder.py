@@ -13,7 +13,7 @@ from curator_node.site import Site
 from learner_fakes import LEARNER, NOW, Clock, Entropy, account, key, mass_body, open_curator, plan_of
 from learner_node.carriers.folder import FolderCarrier
 from learner_node.carriers.journal import Journal, Settings
-from learner_node.carriers.waiting import HeldCarrier
+from learner_node.carriers.waiting import WaitingCarrier
 from learner_node.study.federation import Federation, UnfinishedError
 from learner_node.study.study import NoCuratorError, Study
 from protocol.codec import MOST_ENVELOPE_BYTES
@@ -49,7 +49,7 @@ class World:
         keys = [self.curators[name].identity for name in without]
         with Journal(self.journal, settings, clock=self.clock, entropy=Entropy()) as journal:
             folder = FolderCarrier(self.folder, self.names, without=keys)
-            held = HeldCarrier(folder, self.names, waits=lambda refusal: True, without=keys)
+            held = WaitingCarrier(folder, self.names, waits=lambda refusal: True, without=keys)
             federation = Federation(
                 curators={name: identity for identity, name in self.names.items()},
                 key=key(LEARNER),

@@ -11,7 +11,7 @@ from curator_node.site import temporary_site
 from learner_fakes import LEARNER, Clock, Entropy, NoNoise, Scripted, account, key, mass_body, plan_of, ring, steward
 from learner_node.carriers import waiting as held
 from learner_node.carriers.journal import Journal, Settings
-from learner_node.carriers.waiting import HeldCarrier
+from learner_node.carriers.waiting import WaitingCarrier
 from learner_node.study.federation import Federation, UnfinishedError
 from learner_node.study.study import Study
 from protocol.envelopes import digest, open_envelope
@@ -41,7 +41,7 @@ class World:
         names = {site.identity: name for name, site in self.sites.items()}
         keys = [self.sites[name].identity for name in without]
         with Journal(self.path, Settings("1", bytes(32), {}), clock=self.clock, entropy=Entropy()) as journal:
-            carrier = HeldCarrier(self.carrier, names, without=keys, poll=poll, told=told)
+            carrier = WaitingCarrier(self.carrier, names, without=keys, poll=poll, told=told)
             federation = Federation(
                 curators={name: site.identity for name, site in self.sites.items()},
                 key=key(LEARNER),

@@ -18,7 +18,8 @@ import polars as pl
 
 from curator_fakes import Clock, CountingEntropy, hold, key, ledger_over, policy, steward_file
 from curator_node.site import assemble_site
-from learner_node.study.study import Federation, Study
+from learner_node.study.federation import Federation
+from learner_node.study.study import Study
 from limits_told import limits_with
 from protocol.codec import encode
 from protocol.envelopes import NOT_PRIVATE_LABEL, open_envelope, open_receipt

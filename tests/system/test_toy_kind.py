@@ -31,8 +31,9 @@ from curator_node.ledger.studies import StudyKey, state_key
 from curator_node.mechanisms import OpenDPNoise
 from curator_node.policy import read_policy
 from learner_node.kinds import READERS
+from learner_node.study.federation import Federation
 from learner_node.study.session import Session
-from learner_node.study.study import Federation, NoCuratorError, Study
+from learner_node.study.study import NoCuratorError, Study
 from protocol.codec import decode, encode
 from protocol.envelopes import open_envelope
 from protocol.errors import ConfigurationError, LocalProtocolError, RemoteProtocolError

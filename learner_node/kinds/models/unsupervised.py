@@ -15,8 +15,9 @@ from learner_node.kinds.model import ModelAnswer
 from learner_node.kinds.models.moments import Components, components
 from learner_node.models.source import kmeans_cells
 from learner_node.strategies.models import unit_map
+from learner_node.study.federation import Federation
 from learner_node.study.learn import admit
-from learner_node.study.study import Federation, Study
+from learner_node.study.study import Study
 from protocol.feature_map import FeatureMap
 from protocol.kinds.model import ModelBody, PlannedModel
 from protocol.kinds.models import AnyMethod, Body, Centres, KMeans, Mapped, Points, PrincipalComponents

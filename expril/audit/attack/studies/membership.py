@@ -22,8 +22,8 @@ from expril.audit.attack.studies.games import Guesses, Terms, half_in
 from learner_node.models.synthetic import synthetic_frame
 from learner_node.strategies.base import class_probabilities
 from learner_node.study.budget import Budget
+from learner_node.study.federation import Federation
 from learner_node.study.learn import Learned, learn
-from learner_node.study.study import Federation
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 from protocol.record_frames import encode_frame

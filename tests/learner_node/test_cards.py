@@ -14,11 +14,11 @@ from learner_fakes import NoNoise, account, federate, key, mass_body, open_curat
 from learner_node.estimator import ExPriLClassifier
 from learner_node.kinds.counts import CountsAnswer, complaint_about
 from learner_node.strategies.base import Problem
-from learner_node.study import plausibility
+from learner_node.study import cards as plausibility
 from learner_node.study.budget import Budget
+from learner_node.study.cards import GROWTH, MOST_LOSS, common_schema, implausible_cards
 from learner_node.study.learn import learn
 from learner_node.study.plan import Setting, settle
-from learner_node.study.plausibility import GROWTH, MOST_LOSS, common_schema, implausible_cards
 from learner_node.study.pooling import Pooling
 from learner_node.study.study import NoCuratorError
 from limits_told import card_limits, limits_with
