@@ -309,7 +309,7 @@ def test_a_wrong_answerer_of_a_new_kind_is_caught(answer, briefly):
 
 @pytest.mark.parametrize("name", [pytest.param("counts/mass", marks=pytest.mark.slow), "toy"])
 def test_a_curator_releases_what_was_attacked(name, briefly, monkeypatch):
-    monkeypatch.setattr(checks, "ASKED", 1_000)
+    monkeypatch.setattr(checks, "HANDLED_DRAWS", 1_000)
     monkeypatch.setattr(checks, "MOST_CALLS", 20)
     sentinel, law = path_checks(name, answerers=TABLE)
     assert sentinel.passed, sentinel
@@ -332,13 +332,13 @@ def test_a_curator_that_calls_another_answerer_is_noticed(monkeypatch):
 
 def test_a_curator_with_another_law_is_noticed(monkeypatch):
     """Power: its own noise has three times the scale of the attacked one."""
-    monkeypatch.setattr(checks, "ASKED", 1_000)
+    monkeypatch.setattr(checks, "HANDLED_DRAWS", 1_000)
     path = AnswerPath(COUNTS, examples("counts/mass")[0], 100, noise=lambda: QuickNoise(Fraction(1, 3)))
     assert not checks.same_law("counts/mass", path, best_pair("counts/mass", 0).pairs[0]).passed
 
 
 def test_copies_that_share_noise_are_noticed(monkeypatch):
-    monkeypatch.setattr(checks, "ASKED", 1_000)
+    monkeypatch.setattr(checks, "HANDLED_DRAWS", 1_000)
     path = AnswerPath(with_answer(one_noise_for_all)["counts"], examples("counts/mass")[0], 50)
     assert not checks.same_law("counts/mass", path, best_pair("counts/mass", 0).pairs[0]).passed
 

@@ -1,10 +1,10 @@
-"""Exact laws of discrete Laplace noise, and tests of the installed noise that may cry wolf once in a thousand million.
+"""Exact laws of discrete Laplace noise, and tests of the installed noise with a false-alarm rate of 1e-9.
 
 X has P(k) = (1 - p) / (1 + p) * p^|k|, p = exp(-1/scale). Of n independent draws, exactly:
-the number that is not zero is Binomial(n, 2p / (1 + p)); given that number N, the sum of |X| - 1 over those is
-NegativeBinomial(N, 1 - p), and the number of positive ones is Binomial(N, 1/2), whatever their sizes.
+the number N of non-zero draws is Binomial(n, 2p / (1 + p)); given N, the sum of |X| - 1 over those draws is
+NegativeBinomial(N, 1 - p), and the number of positive draws is Binomial(N, 1/2), whatever their sizes.
 
-Whether the noise library chooses by the exact law, too: counts of each index, exact binomial tests at a computed rate.
+`choice_check` tests noisy choices likewise, by exact binomial tests of how often each index is chosen.
 """
 
 import math
@@ -29,23 +29,23 @@ from protocol.noise_shares import LaplaceShares
 FALSE_ALARM = 1e-9
 """Of each `suspicious_*` function, and of each check of `calibrate`."""
 MISSED_ALARM = 1e-6
-"""Most probability with which a scale 10 % off may pass, by `pass_probability`."""
+"""Greatest probability with which a scale that is wrong by 10 % may pass, by `pass_probability`."""
 SCALES = (Fraction(1, 2), Fraction(3), Fraction(30), Fraction(1000, 3))
 DRAWS = 20_000
 """Of each scale."""
 FORKED, FRESH = 8, 2
-"""Processes whose first values are compared: copies of this one, and new ones."""
+"""Processes whose first values are compared: forks of this one, and new ones."""
 TAILS = (1, 2, 4, 6)
-"""Scales from 0 beyond which draws are counted: of 20,000, some fifty lie beyond the last."""
+"""Distances from 0, in scales, beyond which draws are counted: some fifty of 20,000 lie beyond the last."""
 SHARED = 2
-"""Curators that draw one noise together."""
+"""Curators that draw shares of one noise."""
 LAGS = range(1, 9)
-"""Places apart of the numbers that are held to be independent, beside those of two calls."""
+"""Distances in a row of draws at which independence is tested, beside that of two calls."""
 FIRST_VALUES = 16
 PATIENCE = 60
-"""Seconds that a process gets to draw them."""
+"""Seconds in which a process must draw its first values."""
 WIDE = Fraction(2**31)
-"""Scale of those values: two of them are equal with a chance below 2^-32."""
+"""Scale of the first values: two of them are equal with a probability below 2^-32."""
 _STAMP = Stamp("auditor", 0, 1)
 
 Draws = NDArray[np.int64]
@@ -57,23 +57,23 @@ def decay(scale: Fraction | float) -> float:
 
 
 def nonzero_law(n: int, scale: Fraction | float) -> Any:
-    """Number of draws that are not zero."""
+    """Law of the number of non-zero draws."""
     p = decay(scale)
     return stats.binom(n, 2 * p / (1 + p))
 
 
 def excess_law(nonzero: int, scale: Fraction | float) -> Any:
-    """Sum of |X| - 1 over the draws that are not zero."""
+    """Law of the sum of |X| - 1 over the non-zero draws."""
     return stats.nbinom(nonzero, 1 - decay(scale))
 
 
 def outside(law: Any, value: float, alarm: float) -> bool:
-    """Whether `seen` lies in one of two tails of at most `alarm` / 2 each."""
+    """Whether the value lies in one of the two tails of at most `alarm` / 2 each."""
     return bool(law.cdf(value) < alarm / 2 or law.sf(value - 1) < alarm / 2)
 
 
 def _passes(truth: Any, law: Any, tail: float) -> float:
-    """Chance that what has one law is in neither tail, of this chance each, of the law that is claimed."""
+    """Probability that a value of law `truth` is in neither tail of `law`; each tail has the probability `tail`."""
     return float(truth.cdf(law.isf(tail)) - truth.cdf(law.ppf(tail) - 1))
 
 
@@ -93,7 +93,7 @@ def suspicious_centre(draws: Draws | NDArray[np.float64], alarm: float = FALSE_A
 
 
 def suspicious_tails(draws: Draws, scale: Fraction | float, alarm: float = FALSE_ALARM) -> bool:
-    """Whether too many or too few draws lie far out: noise of another form, bounded noise above all."""
+    """Whether too many or too few draws lie far out, as of noise of another shape, above all bounded noise."""
     law = DiscreteLaplace(Fraction(scale))
     size = np.abs(draws)
     return any(
@@ -116,7 +116,7 @@ def suspicious_pairs(first: Draws, second: Draws, scale: Fraction | float, alarm
 
 
 def equal_chance(scale: Fraction | float) -> float:
-    """Chance that two independent draws are equal: ((1 - p) / (1 + p))^2 (1 + p^2) / (1 - p^2)."""
+    """Probability that two independent draws are equal: ((1 - p) / (1 + p))^2 (1 + p^2) / (1 - p^2)."""
     p = decay(scale)
     return ((1 - p) / (1 + p)) ** 2 * (1 + p * p) / (1 - p * p)
 
@@ -124,10 +124,10 @@ def equal_chance(scale: Fraction | float) -> float:
 def pass_probability(
     n: int, scale: Fraction | float, true_scale: Fraction | float, alarm: float = FALSE_ALARM
 ) -> float:
-    """Upper bound for the probability that n draws at `true_scale` pass `suspicious_scale(., scale)`.
+    """Upper bound on the probability that n draws at `true_scale` pass `suspicious_scale(., scale)`.
 
-    The smaller of: that the number of non-zeros passes; that the excess passes at the least plausible number of
-    non-zeros, plus the probability of a smaller number.
+    It is the smaller of two probabilities: that the number of non-zeros passes; and that the excess passes at the
+    least plausible number of non-zeros, plus the probability of a smaller number.
     """
     tail = alarm / 4
     law, truth = nonzero_law(n, scale), nonzero_law(n, true_scale)
@@ -138,10 +138,10 @@ def pass_probability(
 
 
 def shift_pass_probability(n: int, scale: Fraction | float, shift: int, alarm: float = FALSE_ALARM) -> float:
-    """Probability that n draws, each moved by `shift`, pass `suspicious_centre`; a bound from below is its complement.
+    """Upper bound on the probability that n draws, each moved by `shift`, pass `suspicious_centre`.
 
-    Of the draws that are not zero after the move, a share P(X + shift > 0) / (1 - P(X = -shift)) is positive. The
-    number of those draws is taken at its least plausible value.
+    A share P(X + shift > 0) / (1 - P(X = -shift)) of the draws that are then not zero is positive. The number of those
+    draws is taken at its least plausible value.
     """
     law = DiscreteLaplace(Fraction(scale))
     zero = math.exp(law.log_pmf(shift))
@@ -152,7 +152,7 @@ def shift_pass_probability(n: int, scale: Fraction | float, shift: int, alarm: f
 
 
 def copies_pass_probability(n: int, scale: Fraction | float, share: float, alarm: float = FALSE_ALARM) -> float:
-    """Probability that n pairs pass `suspicious_pairs` of which a share is one draw twice; by the equal ones alone."""
+    """Upper bound on the probability that n pairs pass `suspicious_pairs`, a share of which is one draw twice."""
     equal = equal_chance(scale)
     claimed, truth = stats.binom(n, equal), stats.binom(n, share + (1 - share) * equal)
     return _passes(truth, claimed, alarm / 4)
@@ -175,7 +175,7 @@ def shared_pass_probability(n: int, scale: Fraction, alarm: float = FALSE_ALARM)
 
 
 def calibrate(noise: Callable[[], NoiseSource] = OpenDPNoise) -> tuple[Check, ...]:
-    """Hold the installed noise to its law: scale, centre, independence, shares, choices, first values of new processes.
+    """Test the installed noise: scale, centre, tails, independence, shares, choices, first values of new processes.
 
     Each check fails for correct noise with a chance of at most 1e-9, computed from the exact laws above.
     """
@@ -221,10 +221,10 @@ def calibrate(noise: Callable[[], NoiseSource] = OpenDPNoise) -> tuple[Check, ..
 
 
 def first_values(noise: Callable[[], NoiseSource] = OpenDPNoise) -> Check:
-    """Whether new processes, copies of this one among them, begin with noise of their own.
+    """Check that new processes, and forks of this one, begin with noise of their own.
 
-    A generator whose state a copied process takes along would repeat. Values are compared place by place between all
-    processes; a correct one repeats a value with a chance of at most the number of comparisons times P(X = Y).
+    A generator whose state a fork copies would repeat its values. The values are compared place by place between all
+    processes; correct ones agree with a probability of at most the number of comparisons times P(X = Y).
     """
     source = noise()
     _draw(source, 1, WIDE)  # so that a generator in memory has a state to be copied
@@ -250,7 +250,7 @@ def first_values(noise: Callable[[], NoiseSource] = OpenDPNoise) -> Check:
 
 
 def _of_forked(number: int, noise: Callable[[], NoiseSource]) -> list[list[int]]:
-    """The first values of so many copies of this process, each of which only draws."""
+    """The first values of so many forks of this process."""
     if "fork" not in multiprocessing.get_all_start_methods():
         return []
     context = multiprocessing.get_context("fork")
@@ -294,7 +294,7 @@ def _draw(source: NoiseSource, number: int, scale: Fraction) -> Draws:
 
 
 def _strange_shares(source: NoiseSource, scale: Fraction, alarm: float) -> bool:
-    """Whether sums of shares do not fit the law, or are not independent of the next sums."""
+    """Whether sums of shares have another law, or depend on the next sums."""
     shares = source.laplace_shares(2 * SHARED * DRAWS, DiscreteLaplace(scale), SHARED, _STAMP)
     first, second = shares.reshape(2, SHARED, DRAWS).sum(axis=1)
     return (
@@ -313,7 +313,7 @@ def _dependent(first: Draws, second: Draws, scale: Fraction, alarm: float) -> bo
 
 
 def _apart(draws: Draws, lag: int) -> tuple[Draws, Draws]:
-    """Numbers and those `lag` places on; each is in one pair only, so that the pairs are independent."""
+    """Pairs of draws `lag` places apart; each draw is in one pair only, so that the pairs are independent."""
     places = np.arange(len(draws) - lag)
     firsts = places[places // lag % 2 == 0]
     return draws[firsts], draws[firsts + lag]
@@ -353,11 +353,11 @@ CHOICES = 6_000
 SCORES = np.array([1, 0, 0, 6, -9], np.int64)
 LAW = NoisyMax(Fraction(3))
 FAULTY = Fraction(6, 5)
-"""A fault that is noticed: the scale is by so much too wide, or too narrow."""
+"""The check notices a scale that is too wide or too narrow by this factor."""
 
 
 def choice_check(noise: Callable[[], NoiseSource] = OpenDPNoise) -> Check:
-    """Choices among a few scores, held index by index against their chances."""
+    """Check how often each index of a few scores is chosen against its exact probability."""
     source, stamp = noise(), Stamp("auditor", 0, 1)
     choices = [source.choose(SCORES, 1, LAW, stamp) for _ in range(CHOICES)]
     counts = np.bincount(choices, minlength=len(SCORES))
@@ -376,13 +376,13 @@ def choice_check(noise: Callable[[], NoiseSource] = OpenDPNoise) -> Check:
 
 
 def _bounds() -> tuple[np.ndarray, np.ndarray]:
-    """Counts of each index that a right source passes with a chance of at most `FALSE_ALARM`, all indices together."""
+    """Least and greatest count of each index that pass; all indices together fail a correct source at `FALSE_ALARM`."""
     chances, rate = LAW.chances(SCORES), FALSE_ALARM / (2 * len(SCORES))
     return stats.binom.ppf(rate, CHOICES, chances), stats.binom.isf(rate, CHOICES, chances)
 
 
 def _pass_chance(scale: Fraction) -> float:
-    """Chance, at most, that a source of another scale is not noticed: that one index alone does not tell it."""
+    """Greatest probability that a source of another scale is not noticed: by its most telling index alone."""
     least, most = _bounds()
     chances = NoisyMax(scale).chances(SCORES)
     inside = stats.binom.cdf(most, CHOICES, chances) - stats.binom.cdf(least - 1, CHOICES, chances)

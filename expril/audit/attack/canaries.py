@@ -1,8 +1,8 @@
-"""One run, many canaries: made-up records that are in or out by fair coins, and who was in is guessed from the answer.
+"""The one-run audit: invented records (canaries) are in or out by fair coins and are guessed from one answer.
 
 Steinke, Nasr and Jagielski (2023, "Privacy auditing with one (1) training run"): the coins are many independent games
-within a single run, and a mechanism that is differentially private cannot let too many guesses be right. Here the run
-is one `counts` answer of a real curator, and each canary has a cell of its own.
+within a single run, and a differentially private mechanism cannot let too many guesses be right. Here the run is one
+`counts` answer of a real curator, and each canary has a cell of its own.
 """
 
 import secrets
@@ -32,23 +32,23 @@ from protocol.rationals import Rational
 from protocol.schema import NumericAttribute
 
 CANARIES, GUESSED = 10_000, Fraction(9, 10)
-"""Canaries of a default run, and the share of them that is guessed: the clearest."""
+"""Canaries of a default run, and the share of them that is guessed, where the answer is clearest."""
 LARGEST = 30.0
-"""Largest lower bound that is computed."""
+"""Greatest lower bound that is computed."""
 _STEP = 0.05
 _SEEN = 0.99
 
 
 def chance_of_guesses(correct: int, guesses: int, canaries: int, epsilon: float, delta: float = 0.0) -> float:
-    """At most this likely are so many correct guesses or more, against a mechanism that is (epsilon, delta)-DP.
+    """Upper bound on the probability of so many correct guesses or more, for an (epsilon, delta)-DP mechanism.
 
-    With W binomial(guesses, e^epsilon / (1 + e^epsilon)), the chance is at most P(W >= correct) where delta is 0
-    (Proposition 5.1), and else at most P(W >= correct) + 2 m delta max over i of P(correct - i <= W < correct) / i, for
-    m canaries and i from 1 to m (Theorem 5.2; numbers as in arXiv 2305.08846).
+    Let W be binomial(guesses, e^epsilon / (1 + e^epsilon)). The bound is P(W >= correct) for delta = 0 (Proposition
+    5.1), else P(W >= correct) + 2 m delta max over i of P(correct - i <= W < correct) / i, for m canaries and i from 1
+    to m (Theorem 5.2; numbers as in arXiv 2305.08846).
 
     Args:
-        correct: guesses that were right.
-        guesses: made, at most one for each canary; the others are abstained from.
+        correct: number of right guesses.
+        guesses: at most one for each canary; no guess is made of the others.
         canaries: m, each in by a fair coin of its own.
         epsilon: 0 or more.
         delta: 0 to 1.
@@ -71,7 +71,8 @@ def chance_of_guesses(correct: int, guesses: int, canaries: int, epsilon: float,
 def epsilon_at_least(correct: int, guesses: int, canaries: int, *, error_rate: float, delta: float = 0.0) -> float:
     """A lower bound on epsilon that is above the truth with a probability of at most `error_rate`.
 
-    Every epsilon below it is ruled out by `chance_of_guesses`; what is (epsilon, delta)-DP is so for all larger ones.
+    `chance_of_guesses` rules out every epsilon below it. It need not look above: an (epsilon, delta)-DP mechanism is
+    so for every larger epsilon, too.
 
     Raises:
         ConfigurationError: not 0 <= correct <= guesses <= canaries.
@@ -97,11 +98,11 @@ def epsilon_at_least(correct: int, guesses: int, canaries: int, *, error_rate: f
 
 
 def guess(noisy: NDArray[np.int64], guesses: int) -> NDArray[np.int64]:
-    """(m,) 1 for the cells that look as if they held a canary, -1 for those that do not, 0 for those in between.
+    """(m,) guesses: 1 for the largest counts (canary in), -1 for the smallest (canary out), 0 for those between.
 
     Args:
         noisy: (m,) released counts.
-        guesses: how many are not 0; half of them each way.
+        guesses: number of entries that are not 0, half of each sign.
     """
     order = np.argsort(noisy, kind="stable")
     guessed = np.zeros(len(noisy), np.int64)
@@ -120,15 +121,14 @@ def one_run(
 ) -> Check:
     """Guess the canaries of a curator as it is shipped, and of one with too little noise.
 
+    The check passes if the curator's lower bound is at most epsilon and the broken one's is above it.
+
     Args:
         canaries: m.
-        epsilon: that the curator charges for its one answer.
-        error_rate: chance that a private curator fails, at most.
-        seed: of the coins; None for coins that nobody knows. The noise is the curator's own.
+        epsilon: charged by the curator for its one answer.
+        error_rate: greatest probability that a private curator fails.
+        seed: of the coins; None takes fresh entropy. The noise is the curator's own.
         broken: makes the noise source that must be caught.
-
-    Returns:
-        A check that passes where the curator's lower bound is at most epsilon, and the broken one's is above.
     """
     coins = np.random.default_rng(seed)
     guesses = round(canaries * GUESSED)
@@ -169,7 +169,7 @@ def _right_guesses(
 
 
 def _answer(places: NDArray[np.int64], cells: int, epsilon: Fraction, noise: NoiseSource | None) -> NDArray[np.int64]:
-    """(cells,) counts that a curator releases who holds one record in each of `places`."""
+    """(cells,) counts that are released by a curator who holds one record in each of `places`."""
     key = SigningKey.generate()
     policy = Policy(
         name="canaries",

@@ -1,7 +1,8 @@
-"""The distinguishing game: an event is chosen on one half of the draws, and proves a loss on the other.
+"""The distinguishing game on any mechanism: two neighbouring inputs, outcomes in, a lower bound on epsilon out.
 
-Also both distributions of the number that an event is about, small enough for a figure, and `Game`: one that somebody
-else states, of a mechanism, two neighbouring inputs and the epsilon that is claimed.
+An event, which is a set of outcomes, is chosen on one half of the draws and proves a loss on the other (`play`). For a
+figure, `spread_of` gives both distributions of the statistic that the event is about. `Game` is what a user of
+`expril audit game` states: a mechanism, two inputs and the epsilon that is claimed.
 """
 
 import math
@@ -34,16 +35,16 @@ _SHOWN, _SHOWN_OF = 3, 2000
 
 @dataclass(frozen=True)
 class Between:
-    """Outcomes whose statistic lies between two values, or does not."""
+    """The event that an ordered statistic lies between two values, or outside of them."""
 
-    statistic: Statistic  # an ordered one
-    low: Any  # least value that is between; None: no least
-    high: Any  # greatest value that is between, or, where `below`, the first that is not; None: no greatest
-    below: bool  # whether `high` itself is not between
-    outside: bool = False  # whether the event is that the value is not between
+    statistic: Statistic
+    low: Any  # least value in the interval; None: no lower end
+    high: Any  # upper end of the interval; None: no upper end
+    below: bool  # whether `high` itself is excluded
+    outside: bool = False  # whether the event is the complement of the interval
 
     def holds(self, rows: Rows) -> NDArray[np.bool_]:
-        """(n,) whether each outcome is in it."""
+        """(n,) whether each outcome is in the event."""
         values = self.statistic.of(rows)
         between = np.ones(len(values), np.bool_)
         if self.low is not None:
@@ -53,7 +54,7 @@ class Between:
         return between ^ self.outside
 
     def words(self, rows: Rows) -> str:  # noqa: ARG002
-        """What it is."""
+        """The event in words."""
         if self.low is None and self.high is None:
             return f"{self.statistic.name} is anything"
         if self.low is not None and self.low == self.high:
@@ -70,24 +71,23 @@ class Between:
 
 @dataclass(frozen=True)
 class Likelier:
-    """Outcomes whose statistic has a value, or is in a bin, that came much more often under one input."""
+    """The event that a statistic is in one of the cells that came much more often under one input."""
 
-    statistic: Statistic  # that it is about
-    cells: Cells  # of the statistic
-    # (m + 1,) logarithm of the ratio that was learned of each cell; the last is that of values in none
-    scores: NDArray[np.float64]
-    threshold: float  # an outcome is in the event where its cell's score is at least this
+    statistic: Statistic
+    cells: Cells
+    scores: NDArray[np.float64]  # (m + 1,) learned log ratio of each cell; the last is for values in no cell
+    threshold: float  # the event holds the cells whose score is at least this
 
     def score(self, rows: Rows) -> NDArray[np.float64]:
         """(n,) score of each outcome."""
         return self.scores[self.cells.of(self.statistic.of(rows))]
 
     def holds(self, rows: Rows) -> NDArray[np.bool_]:
-        """(n,) whether each outcome is in it."""
+        """(n,) whether each outcome is in the event."""
         return self.score(rows) >= self.threshold
 
     def words(self, rows: Rows) -> str:
-        """What it is, with examples from `rows`, outcomes of which some are in the event."""
+        """The event in words, with examples from `rows`."""
         name, inside = self.statistic.name, rows[self.holds(rows)]
         if not len(inside):
             return f"{name} is one of those learned"
@@ -111,19 +111,19 @@ def _text(values: NDArray[Any]) -> str:
 
 
 def loss_bound(more: int, fewer: int, draws: tuple[int, int], error_rate: float) -> float:
-    """A lower bound on ln(P / Q), P and Q the chances of one event under two inputs.
+    """A lower bound on ln(P / Q), where P and Q are the probabilities of one event under two inputs.
 
-    The lower end of P and the upper end of Q are Clopper and Pearson's (1934), each at half the error rate, so that
-    the bound is above the truth with a probability of at most `error_rate`.
+    The lower end of P and the upper end of Q are Clopper and Pearson's (1934), each at half the error rate. So the
+    bound is above the truth with a probability of at most `error_rate`.
 
     Args:
-        more: how often the event came under the input with P.
-        fewer: how often it came under the one with Q.
-        draws: independent, from either input.
+        more: draws in the event, of the input with P.
+        fewer: draws in the event, of the input with Q.
+        draws: independent draws of each input.
         error_rate: in (0, 1).
 
     Returns:
-        The bound; minus infinity where the event never came under the first input.
+        The bound; minus infinity if `more` is 0.
     """
     (first, second), tail_rate = draws, error_rate / 2
     if not more:
@@ -136,16 +136,16 @@ def loss_bound(more: int, fewer: int, draws: tuple[int, int], error_rate: float)
 def promise(
     more: NDArray[np.float64], fewer: NDArray[np.float64], draws: int, error_rate: float
 ) -> NDArray[np.float64]:
-    """What many events promise, for choosing among them only: about `loss_bound`, 10 higher, where that is positive.
+    """(m,) score of many events, by which one is chosen: about `loss_bound` plus 10 if that bound is positive.
 
-    Where no bound would be positive, a hundredth of the ratio's logarithm in standard errors, so that the event nearest
-    to a proof is still found. A share's arcsine is nearly normal with variance 1 / (4 n) (Anscombe 1948).
+    Otherwise the score is a hundredth of the ratio's logarithm in standard errors, so that the event nearest to a proof
+    still wins. A share's arcsine is nearly normal with variance 1 / (4 n) (Anscombe 1948).
 
     Args:
-        more: (m,) counts.
+        more: (m,) counts under the input that each event favours.
         fewer: (m,) counts under the other input.
-        draws: from either input.
-        error_rate: the smaller, the less a lucky rare event is liked.
+        draws: of each input.
+        error_rate: the smaller it is, the lower rare events score, which are easily lucky.
     """
     width = -float(ndtri(error_rate / 2)) / (2 * math.sqrt(draws))
     lower = np.sin(np.maximum(np.arcsin(np.sqrt(more / draws)) - width, 0)) ** 2
@@ -159,28 +159,27 @@ def promise(
 
 
 CAUTION = 2
-"""How many times stricter the choice is than the proof: rare events are easily lucky."""
+"""The error rate of the choice is so many times smaller than that of the proof: rare events are easily lucky."""
 LEAST = 20
-"""Draws of the first half in an event, of the input under which it is the more frequent, at least."""
+"""Least draws of the first half in an event, under the input that it favours."""
 BETTER = 0.01
-"""By how much a later candidate must beat an earlier, simpler one."""
+"""By how much a later candidate must beat an earlier one, which is simpler."""
 _CUTS, _ENDS = 160, 24
 _FREQUENT = 5
 
 
 @dataclass(frozen=True)
 class _Counts:
-    """How often each cell came on the first half."""
+    """How often each cell came on the first half of the draws."""
 
-    statistic: Statistic  # that the cells are of
-    cells: Cells  # m of them
-    # (m + 1, 2) counts under the input that is to be favoured, in the part that taught and in the other
-    more: NDArray[np.float64]
-    fewer: NDArray[np.float64]  # the same under the other input
+    statistic: Statistic
+    cells: Cells  # m cells
+    more: NDArray[np.float64]  # (m + 1, 2) counts under the favoured input: where the statistic was learned, and beside
+    fewer: NDArray[np.float64]  # (m + 1, 2) counts under the other input
     strict: float  # error rate of the choice
 
     def promises(self, inside: NDArray[np.float64], outside: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What events with these counts promise; minus infinity for those that came too rarely."""
+        """`promise` of events with these counts; minus infinity for events that came too rarely."""
         draws = round(float(self.more.sum()))
         return np.where(inside >= LEAST, promise(inside, outside, draws, self.strict), -np.inf)
 
@@ -204,10 +203,10 @@ def choose_events(
     """One event that is likelier under the first input, and one that is likelier under the second.
 
     Args:
-        first: (n, k) outcomes of the one input: the first half.
-        second: those of the other.
+        first: (n, k) outcomes of the first input.
+        second: (n, k) outcomes of the second input.
         error_rate: of the whole game.
-        own_statistics: that the adversary brings.
+        own_statistics: what the adversary computes beside the statistics of `statistics_for`.
     """
     half = len(first) // 2
     rows = np.concatenate((first, second))
@@ -232,7 +231,7 @@ def choose_events(
 
 
 def _frequent(values: NDArray[Any]) -> Cells:
-    """A cell for each value that came a few times at least; where all are close together, for each."""
+    """A cell for each value that came at least a few times; if all values are close together, for every value."""
     if values.dtype.kind == "i" and int(values.max()) - int(values.min()) < MOST_VALUES:
         return fit_cells(values)
     distinct, counts = np.unique(values, return_counts=True)
@@ -240,9 +239,9 @@ def _frequent(values: NDArray[Any]) -> Cells:
 
 
 def _take_intervals(counts: _Counts, best: _Best) -> None:
-    """Events "at least" and "at most", then between two places and outside of them, which are fewer.
+    """Consider events "at least" and "at most", and fewer events between two values and outside of them.
 
-    They are judged by both parts, or by the second alone, doubled, where the first taught the statistic.
+    They are scored on both parts; on the second alone, doubled, if the statistic was learned on the first.
     """
     more, fewer = counts.more[:-1], counts.fewer[:-1]
     weights = np.ones(2)
@@ -270,7 +269,7 @@ def _take_best(
     if not best.beaten_by(float(promised[top])):
         return
     lowest, exact = counts.cells.lowest, counts.cells.exact
-    # Ends at values that came: other cells tell nothing.
+    # The ends are values that occurred: empty cells tell nothing.
     occupied = np.flatnonzero((counts.more + counts.fewer)[int(low[top]) : int(high[top])].sum(1))
     if not len(occupied):
         return
@@ -287,18 +286,18 @@ def _take_best(
 
 
 def _take_likelier(counts: _Counts, best: _Best) -> None:
-    """Events of the cells with the largest ratios; each part is judged by ratios that the other taught."""
+    """Consider events of the cells with the largest ratios; each part is scored by ratios learned on the other."""
     more, fewer = counts.more, counts.fewer
     scores = np.log((more + 1) / (fewer + 1))
     cuts = np.unique(np.floor(scores * 1000)) / 1000 - 1e-9  # never above a score, so that each cell is in at its own
     if len(cuts) > _CUTS:
         cuts = cuts[np.linspace(0, len(cuts) - 1, _CUTS).astype(int)]
     inside, outside = np.zeros(len(cuts)), np.zeros(len(cuts))
-    for taught, judged in ((0, 1), (1, 0)):
-        order = np.argsort(scores[:, taught], kind="stable")
-        start = np.searchsorted(scores[order, taught], cuts, side="left")
-        inside += more[:, judged].sum() - _sums(more[order, judged])[start]
-        outside += fewer[:, judged].sum() - _sums(fewer[order, judged])[start]
+    for learning, scoring in ((0, 1), (1, 0)):
+        order = np.argsort(scores[:, learning], kind="stable")
+        start = np.searchsorted(scores[order, learning], cuts, side="left")
+        inside += more[:, scoring].sum() - _sums(more[order, scoring])[start]
+        outside += fewer[:, scoring].sum() - _sums(fewer[order, scoring])[start]
     promised = counts.promises(inside, outside)
     top = int(np.argmax(promised))
     if best.beaten_by(float(promised[top])):
@@ -308,12 +307,12 @@ def _take_likelier(counts: _Counts, best: _Best) -> None:
 
 
 def _sums(counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(m + 1,) sum of what is before each place."""
+    """(m + 1,) sum of the counts before each place."""
     return np.concatenate(([0.0], np.cumsum(counts)))
 
 
 def _crossings(sums: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    """Places on either side of where sums cross even steps, and steps that double in both tails."""
+    """The places on either side of where the sums cross even steps, and steps that double in both tails."""
     total = sums[-1]
     tails = LEAST * 2.0 ** np.arange(0, max(1, int(np.log2(max(total / LEAST, 2)))))
     steps = np.concatenate((np.linspace(0, total, count), tails, total - tails))
@@ -344,25 +343,25 @@ def play(
     neighbours: str,
     statistics: Mapping[str, Function] | None = None,
 ) -> Attack:
-    """Tell two neighbouring inputs apart by what a mechanism puts out, and bound its epsilon from below.
+    """Tell two neighbouring inputs apart by a mechanism's outcomes, and bound its epsilon from below.
 
     On the first half of the draws the search picks one event that is likelier under the first input and one that is
-    likelier under the second. On the second half, which the search never sees, each gets a bound on the logarithm of
-    its two chances' ratio, at half the error rate. The larger bound is the result. It holds for independent draws,
-    whatever the search does.
+    likelier under the second. On the second half, which the search never sees, each event gets a lower bound on the
+    logarithm of the ratio of its probabilities, at half the error rate. The larger bound is the result. It holds for
+    independent draws, whatever the search does.
 
     Args:
-        first: the mechanism on the one input: n -> (n,) or (n, k) independent outcomes.
-        second: the mechanism on the other input, the same way.
+        first: the mechanism on the first input: n -> (n,) or (n, k) independent outcomes.
+        second: the mechanism on the second input, likewise.
         claimed: epsilon, exact; it does not change the search.
-        draws: from either input, at least 400.
-        error_rate: chance that the lower bound is above the true epsilon, at most; in (0, 1).
+        draws: of each input, at least 400.
+        error_rate: greatest probability that the lower bound is above the true epsilon; in (0, 1).
         neighbours: the two inputs, in words.
-        statistics: what an adversary with knowledge of its own looks at, name -> function of (n, k) outcomes that gives
-            (n,) numbers, such as a comparison with noise that it can compute itself.
+        statistics: what an adversary with more knowledge computes, such as a comparison with noise that it can
+            reproduce: name -> function of (n, k) outcomes that gives (n,) numbers.
 
     Raises:
-        ConfigurationError: too few draws, an error rate or a claim that is none, outcomes that are no rows of numbers.
+        ConfigurationError: too few draws, a wrong error rate or claim, or outcomes that are no rows of numbers.
     """
     claim = claimed_epsilon(claimed)
     if draws < LEAST_DRAWS:
@@ -370,12 +369,12 @@ def play(
     if not 0 < error_rate < 1:
         raise ConfigurationError(f"an error rate of {error_rate} is none; take one between 0 and 1, such as 0.05")
     half = draws // 2
-    chosen_on = draw_both(first, second, half)
-    events = choose_events(*chosen_on, error_rate, statistics or {})
-    judged_on = draw_both(first, second, draws - half)
-    if judged_on[0].shape[1] != chosen_on[0].shape[1] or judged_on[0].dtype != chosen_on[0].dtype:
+    search_rows = draw_both(first, second, half)
+    events = choose_events(*search_rows, error_rate, statistics or {})
+    proof_rows = draw_both(first, second, draws - half)
+    if proof_rows[0].shape[1] != search_rows[0].shape[1] or proof_rows[0].dtype != search_rows[0].dtype:
         raise ConfigurationError("outcomes change their length or type from call to call; give rows of one form")
-    proofs = [_judge(event, judged_on, side, error_rate / 2) for side, event in enumerate(events)]
+    proofs = [_prove(event, proof_rows, side, error_rate / 2) for side, event in enumerate(events)]
     bound, words, shares, event = max(proofs, key=lambda proof: proof[0])
     return Attack(
         claimed=claim,
@@ -385,17 +384,17 @@ def play(
         neighbours=neighbours,
         event=words,
         shares=shares,
-        spread=None if event is None else spread_of(event, *judged_on),
+        spread=None if event is None else spread_of(event, *proof_rows),
     )
 
 
 def breaks(attack: Attack) -> bool:
-    """Whether the draws prove more than the claim; compared exactly."""
+    """Whether the draws prove a larger epsilon than is claimed; compared exactly."""
     return Fraction(attack.lower_bound) > Fraction(attack.claimed)
 
 
 def verdict_of(attack: Attack) -> str:
-    """One sentence: what the game says about the claim."""
+    """The game's verdict on the claim, in one sentence."""
     proven = f"{attack.draws:,} draws from either input prove an epsilon of at least {attack.lower_bound:.3g}"
     if breaks(attack):
         return f"Broken: {proven}, and {attack.claimed} is claimed."
@@ -418,10 +417,10 @@ def claimed_epsilon(claimed: str | int | Fraction) -> str:
 
 
 def draw_both(first: Mechanism, second: Mechanism, count: int) -> tuple[Rows, Rows]:
-    """Outcomes on either input, as rows of one form.
+    """Outcomes on both inputs, as rows of one length and type.
 
     Raises:
-        ConfigurationError: as `draw`, or their lengths differ.
+        ConfigurationError: as `draw` raises it, or the lengths differ.
     """
     first_rows, second_rows = (
         draw(first, count, "the mechanism on the first input"),
@@ -437,22 +436,22 @@ def draw_both(first: Mechanism, second: Mechanism, count: int) -> tuple[Rows, Ro
     return first_rows, second_rows
 
 
-class _Judged(NamedTuple):
+class _Proof(NamedTuple):
     bound: float
     words: str
     shares: tuple[float, float]
     event: Event | None
 
 
-def _judge(event: Event | None, rows: tuple[Rows, Rows], side: int, error_rate: float) -> _Judged:
-    """What an event proves on draws on which it was not chosen; `side` is the input under which it is likelier."""
+def _prove(event: Event | None, rows: tuple[Rows, Rows], side: int, error_rate: float) -> _Proof:
+    """The loss that an event proves on fresh draws; `side` is the input that it favours."""
     if event is None:
-        return _Judged(-math.inf, "no event came often enough to learn from", (0.0, 0.0), None)
+        return _Proof(-math.inf, "no event came often enough to learn from", (0.0, 0.0), None)
     more, fewer = rows[side], rows[1 - side]
     counts = int(event.holds(more).sum()), int(event.holds(fewer).sum())
     bound = loss_bound(*counts, (len(more), len(fewer)), error_rate)
     shares = counts[0] / len(more), counts[1] / len(fewer)
-    return _Judged(bound, f"{event.words(more)}: likelier under the {('first', 'second')[side]} input", shares, event)
+    return _Proof(bound, f"{event.words(more)}: likelier under the {('first', 'second')[side]} input", shares, event)
 
 
 MOST_PLACES = 121
@@ -460,7 +459,7 @@ _EDGE = 0.0005
 
 
 def spread_of(event: Event, first: Rows, second: Rows) -> Spread:
-    """Shares of the draws at each place: the number's values, or bins; of an unordered one, its learned ratio."""
+    """Shares of the draws at each value of the event's statistic, or in bins; unordered ones by their learned ratio."""
     if isinstance(event, Likelier) and not event.statistic.ordered:
         axis = f"logarithm of the learned ratio of {event.statistic.name}"
         first_values, second_values = event.score(first), event.score(second)
@@ -514,28 +513,20 @@ def _edges(low: float, high: float, *, integral: bool) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Game:
-    """What `expril audit game` plays."""
+    """A mechanism, two neighbouring inputs and a claim, for `expril audit game`."""
 
     mechanism: Callable[[Any, int], Any]  # (input, n) -> (n,) or (n, k): n independent outcomes on that input
     first: Any  # one input, whatever the mechanism takes
-    second: Any  # a neighbouring one
-    # that is claimed for these two: text, a whole number, a Fraction, or a float, which means what it shows
-    epsilon: str | float | Fraction
+    second: Any  # a neighbouring input
+    epsilon: str | float | Fraction  # claimed for these two inputs; a float means the decimal that it is printed as
     neighbours: str = ""  # the two inputs, in words; "" shows them
-    # what an adversary with knowledge of its own computes: name -> function of (n, k) outcomes that gives (n,)
-    # numbers
-    statistics: Mapping[str, Function] = field(default_factory=dict)
+    statistics: Mapping[str, Function] = field(default_factory=dict)  # as `play` takes them
 
     def play(self, *, draws: int, error_rate: float, claimed: str | None = None) -> Attack:
-        """See `expril.audit.attack.game.play`.
-
-        Args:
-            draws: from either input.
-            error_rate: chance that the lower bound is above the true epsilon, at most.
-            claimed: takes the place of `epsilon`.
+        """Play as the function `play`; `claimed` takes the place of `epsilon`.
 
         Raises:
-            ConfigurationError: as `play`; or the mechanism raises, and where.
+            ConfigurationError: as `play` raises it, or the mechanism fails; the message names the line.
         """
         epsilon = claimed or self.epsilon
         return play(
@@ -556,7 +547,7 @@ class Game:
 
 
 def one_by_one(release: Callable[[Any], Any]) -> Callable[[Any, int], NDArray[Any]]:
-    """A mechanism of a function that gives one outcome a call: a number, or numbers of one length."""
+    """Turn a function that gives one outcome a call (a number, or k numbers) into a mechanism."""
 
     def many(data: Any, count: int) -> NDArray[Any]:
         return np.array([release(data) for _ in range(count)])
@@ -581,7 +572,7 @@ def _named(name: str, function: Function) -> Function:
 
 
 def _error_text(error: Exception) -> str:
-    """The error and the innermost line that it came from."""
+    """The error and the innermost line that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" (line {frames[-1].lineno} of {frames[-1].filename})" if frames else ""
     return f"{type(error).__name__}: {printable(str(error))}{where}"

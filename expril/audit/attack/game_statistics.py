@@ -1,7 +1,7 @@
-"""Outcomes as one array of rows, and numbers to look at in an outcome, each named.
+"""Outcomes as one array of rows, and the statistics by which the game looks at an outcome, each named.
 
-What such a number needs to know is learned on a part of the first half. Its places are its values where they are few,
-else bins that are narrow in the tails.
+A statistic that must be learned is learned on a part of the game's first half. Its values are counted one by one where
+they are few, else in bins that are narrow in the tails.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +21,7 @@ Mechanism = Callable[[int], NDArray[Any]]
 
 
 def draw(mechanism: Mechanism, count: int, name: str = "the mechanism") -> Rows:
-    """Outcomes as rows; truth values become 0 and 1.
+    """(count, k) outcomes as int64 or float64; truth values become 0 and 1.
 
     Raises:
         ConfigurationError: the outcomes are no numbers, not finite, or not one row a draw.
@@ -46,20 +46,20 @@ def draw(mechanism: Mechanism, count: int, name: str = "the mechanism") -> Rows:
 
 
 MOST_VALUES = 4096
-"""Distinct values that each get a cell."""
+"""Up to so many distinct values get a cell each."""
 _RANKS = 256
 _TAIL = 10
 
 
 @dataclass(frozen=True)
 class Cells:
-    """Cells 0 .. m - 1 in rising order."""
+    """Cells 0 .. m - 1 of a statistic, in rising order."""
 
-    lowest: NDArray[Any]  # (m,) lowest value of each; of an exact cell, its value
-    exact: bool  # whether a cell is one value; a value without a cell is then in none
+    lowest: NDArray[Any]  # (m,) lowest value of each cell; of an exact cell, its value
+    exact: bool  # whether each cell is one value; other values are then in no cell
 
     def of(self, values: NDArray[Any]) -> NDArray[np.int64]:
-        """(n,) cell of each value; m for a value in none."""
+        """(n,) cell of each value; m for a value in no cell."""
         size = len(self.lowest)
         if self.exact and _dense(self.lowest):
             places = values - self.lowest[0]
@@ -70,7 +70,7 @@ class Cells:
         return np.maximum(places, 0)
 
     def count(self, values: NDArray[Any]) -> NDArray[np.int64]:
-        """(m + 1,) how many of the values are in each cell, and in none; faster than counting `of`."""
+        """(m + 1,) numbers of values in each cell, and in no cell; faster than counting `of`."""
         size = len(self.lowest)
         if self.exact and _dense(self.lowest):
             return np.bincount(self.of(values), minlength=size + 1)
@@ -79,13 +79,13 @@ class Cells:
         if self.exact:
             inside = np.searchsorted(ordered, self.lowest, side="right") - start
         else:
-            start[0] = 0  # what is below all cells is in the first
+            start[0] = 0  # values below all cells are in the first
             inside = np.diff(np.append(start, len(ordered)))
         return np.append(inside, len(ordered) - inside.sum())
 
 
 def fit_cells(values: NDArray[Any]) -> Cells:
-    """Cells for values like these, (n,)."""
+    """Cells that suit the values, (n,)."""
     if values.dtype.kind == "i":
         low, high = int(values.min()), int(values.max())
         if high - low < MOST_VALUES:
@@ -117,16 +117,16 @@ _BITS = 64
 
 @dataclass(frozen=True)
 class Statistic:
-    """One number of an outcome."""
+    """A number that is computed from an outcome."""
 
     name: str  # in words
-    function: Function  # that computes it
+    function: Function
     ordered: bool = True  # whether "at least" means anything
-    learned: bool = False  # whether the part that it was learned on knows it too well to judge it
-    columns: tuple[int, ...] = ()  # numbers of an outcome that an example shows; none: the statistic itself
+    learned: bool = False  # whether it is fitted to one part of the draws, which then cannot score it
+    columns: tuple[int, ...] = ()  # columns of an outcome that an example shows; none: the statistic itself
 
     def of(self, rows: Rows) -> NDArray[Any]:
-        """(n,) the statistic of each outcome; what overflows is as large as it can be, so that it has a place."""
+        """(n,) the statistic of each outcome; values that overflow are clipped to `LARGEST`."""
         with np.errstate(all="ignore"):
             values = self.function(rows)
         if values.dtype.kind != "f":
@@ -135,12 +135,12 @@ class Statistic:
 
 
 def statistics_for(first: Rows, second: Rows, own_statistics: Mapping[str, Function]) -> Iterator[Statistic]:
-    """All candidates, the simplest first.
+    """Yield all candidates, the simplest first.
 
     Args:
-        first: (n, k) outcomes of the one input, to learn from.
-        second: those of the other.
-        own_statistics: what the adversary knows to compute, name -> function.
+        first: (n, k) outcomes of the first input, to learn from.
+        second: (n, k) outcomes of the second input.
+        own_statistics: name -> function, of the adversary.
     """
     for name, function in own_statistics.items():
         yield Statistic(name, function)
@@ -171,7 +171,7 @@ def statistics_for(first: Rows, second: Rows, own_statistics: Mapping[str, Funct
 
 
 def hash_rows(rows: Rows) -> NDArray[np.int64]:
-    """(n,) one number for each distinct row; -0.0 and 0.0 are distinct."""
+    """(n,) hash of each row; -0.0 and 0.0 are distinct."""
     words = rows.view(np.uint64)
     weights = np.random.default_rng(20).integers(0, 2**63, words.shape[1], np.uint64) * np.uint64(2) + np.uint64(1)
     mixed = words * weights
@@ -210,7 +210,10 @@ def _sums(
     apart: NDArray[np.float64],
     columns: list[int],
 ) -> Iterator[Statistic]:
-    """Sums that part the means: of the numbers that moved, and Fisher's (1936) of these columns; inputs are scaled."""
+    """Sums whose means differ: of the columns that moved, and Fisher's discriminant (1936) of the chosen columns.
+
+    The inputs are scaled.
+    """
     moved = np.abs(apart) > max(4.0, float(np.abs(apart).max()) / 4)
     if moved.any():
         signs = np.where(moved, np.sign(apart), 0).astype(np.int64)
@@ -233,7 +236,7 @@ def _equal_neighbours(rows: Rows) -> NDArray[np.int64]:
 
 
 def evidence(first: Rows, second: Rows, columns: list[int]) -> Function:
-    """The log-likelihood ratio of a model with independent numbers: histograms, of those that differ, summed."""
+    """The log-likelihood ratio of a model with independent columns: a sum over the histograms that differ."""
     tables: list[tuple[int, Cells, NDArray[np.float64]]] = []
     for column in columns:
         cells = fit_cells(np.concatenate((first[:, column], second[:, column])))
@@ -254,7 +257,7 @@ def evidence(first: Rows, second: Rows, columns: list[int]) -> Function:
 
 
 def _differences(first: NDArray[np.float64], second: NDArray[np.float64], chosen: list[int]) -> Iterator[Statistic]:
-    """Of numbers that move apart and hardly vary, as noise was used twice, or that are related on one input only."""
+    """Differences of two columns that share their noise, or that are correlated under one input only."""
     first_rows, second_rows = first[:, chosen], second[:, chosen]
     covariances = np.cov(first_rows, rowvar=False), np.cov(second_rows, rowvar=False)
     within = covariances[0] + covariances[1]
@@ -276,7 +279,7 @@ def _difference(a: int, b: int) -> Function:
 
 
 def _joint_bins(first: Rows, second: Rows, ranked: list[int]) -> Iterator[Statistic]:
-    """Two numbers in coarse bins, side by side: those that differ most, and the first of them beside all others."""
+    """Pairs of columns in coarse bins: of those that differ most, and of the first of them with all others."""
     pairs = [*combinations(sorted(ranked[:MOST_TOGETHER]), 2)]
     pairs += [(ranked[0], other) for other in ranked[MOST_TOGETHER:MOST_BESIDE]]
     used = sorted(set(chain.from_iterable(pairs)))
@@ -288,7 +291,7 @@ def _joint_bins(first: Rows, second: Rows, ranked: list[int]) -> Iterator[Statis
 
 
 def _coarse(values: NDArray[Any]) -> NDArray[Any]:
-    """Edges of bins: even ranks, and ranks near the ends, where what is rare and telling may lie."""
+    """Edges of bins: even ranks, and ranks near the ends, where rare and telling values may lie."""
     few = np.unique(values)
     if len(few) <= _COARSE:
         return few[1:]
@@ -299,7 +302,7 @@ def _coarse(values: NDArray[Any]) -> NDArray[Any]:
 
 
 class _Bins:
-    """The bin of one number; of the outcomes that it saw last, it is remembered, as pairs share their numbers."""
+    """The bins of one column; the last result is cached, as pairs share columns."""
 
     def __init__(self, column: int, edges: NDArray[Any]) -> None:
         self.count = len(edges) + 1
@@ -328,7 +331,7 @@ def _low_parts(column: int, columns: int, kind: str) -> Iterator[Statistic]:
 def last_bit(values: NDArray[np.float64]) -> NDArray[np.int64]:
     """(n,) exponent of each float's lowest set bit, 1100 for zero.
 
-    Noise made in floats leaves marks there: which last bits can occur depends on the exact answer (Mironov 2012).
+    Which last bits can occur in floating-point noise depends on the exact answer (Mironov 2012).
     """
     fraction, exponent = np.frexp(values)
     mantissa = np.abs(fraction * 2.0**53).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Whether what was attacked is what a curator sends: `handle` calls the registered answerer and has its law."""
+"""Checks that a curator sends what the audit attacks: `handle` calls the registered answerer and has its law."""
 
 import inspect
 import math
@@ -35,18 +35,18 @@ from protocol.rationals import MOST
 
 FALSE_ALARM = 1e-9
 """Of each check."""
-ASKED = 4_000
-"""Draws that are taken through `handle`, from either set of records."""
+HANDLED_DRAWS = 4_000
+"""Draws that are taken through `handle`, of each data set."""
 COPIES = 100
-"""Most copies in one of them: many short queries say more of `handle` than few long ones."""
+"""Most copies of a question in one query: many short queries test `handle` better than few long ones."""
 SEARCHED = 8
-"""Pairs of sets of records, for two that matter to the question at all."""
+"""Pairs of data sets that are searched for one that the question tells apart."""
 FEW_CALLS = 5
-"""The same of several curators together, whose turns take their time."""
+"""Queries of a question to several curators, whose turns are slow."""
 MOST_CALLS = 200
-"""Queries that are sent for them, at most."""
+"""Most queries that are sent for the draws."""
 LIFETIME = 86_400
-"""Seconds for which a message is good, so that slow machines finish."""
+"""Seconds until a message expires: slow machines finish, too."""
 SENTINEL = b"the sentinel's own bytes, which no answerer releases"
 
 
@@ -54,9 +54,9 @@ SENTINEL = b"the sentinel's own bytes, which no answerer releases"
 class Served:
     """A curator over invented records."""
 
-    identity: bytes  # its public key
-    curator: Curator  # it answers
-    dataset: PrivateDataset  # the very objects that it was given
+    identity: bytes  # public key
+    curator: Curator
+    dataset: PrivateDataset  # this very object and `noise` were given to the curator
     noise: NoiseSource
 
 
@@ -64,17 +64,17 @@ class Served:
 class Service:
     """All curators that an example needs, and a learner whom their policies admit."""
 
-    curators: tuple[Served, ...]  # the first has the records that matter
-    learner: SigningKey  # its key
-    example: Example  # what they are asked
-    kind: QueryKind  # of which it is a question
-    kinds: Kinds  # that they can answer
+    curators: tuple[Served, ...]  # the first has the attacked records
+    learner: SigningKey
+    example: Example  # the question
+    kind: QueryKind  # of the question
+    kinds: Kinds  # all that the curators answer
 
     def observe(self, copies: int, times: int) -> list[Seen]:
-        """What signed, verified releases of the question tell, asked so many times.
+        """The numbers in signed, verified releases of the question, which is asked so many times.
 
-        One study asks a curator all of it. Where a company leads, a query may end before its last turn, and so may
-        the study of a curator that falls silent: there each time is a study.
+        One study asks a single curator all of it. With several curators each time is a study of its own, as a query
+        may end before its last turn there.
 
         Raises:
             ConfigurationError: a curator refused.
@@ -93,7 +93,7 @@ class Service:
         return observations
 
     def first(self) -> bytes:
-        """What the first curator releases in the first turn; raises as `seen`."""
+        """The bytes that the first curator releases in the first turn; raises as `observe` does."""
         return self._answer(self._sessions(1, 1), 0, 0, next(self._lead(1, 0))[0])
 
     def _lead(self, copies: int, query: int) -> Lead:
@@ -126,7 +126,7 @@ class Service:
 
 
 def serve(example: Example, units: tuple[Unit, ...], answerers: Mapping[str, Answerer], kind: str) -> Service:
-    """Curators as sites open them, with ledgers in memory, over invented records; others than the first have one."""
+    """Open curators as sites do, with ledgers in memory; the first holds the units, each other one a plain record."""
     learner = SigningKey.generate()
     keys = (SigningKey.generate(),) if example.company is None else example.company.curators
     policy = Policy(
@@ -146,9 +146,9 @@ def serve(example: Example, units: tuple[Unit, ...], answerers: Mapping[str, Ans
 
 
 def path_checks(name: str, *, answerers: Mapping[str, Answerer] = ANSWERERS) -> tuple[Check, ...]:
-    """For a name of `kinds_to_audit`: the law of what `handle` releases, and with a kind's first name the sentinel.
+    """`same_law` for one of `kinds_to_audit`, and `sentinel` too for the first name of a kind.
 
-    There is none for a name without a question.
+    A name without a question has no check.
 
     Raises:
         ConfigurationError: nothing of that name is registered.
@@ -158,13 +158,13 @@ def path_checks(name: str, *, answerers: Mapping[str, Answerer] = ANSWERERS) -> 
         return ()
     path = AnswerPath(answerer, examples[0])
     pair = search(path, random_pairs=path.example.pairs or SEARCHED).pairs[0]
-    copies = min(examples[0].copies, COPIES if examples[0].company is None else ASKED // FEW_CALLS)
+    copies = min(examples[0].copies, COPIES if examples[0].company is None else HANDLED_DRAWS // FEW_CALLS)
     law = same_law(name, replace(path, copies=copies), pair)
     return (sentinel(name, examples[0], pair, answerers), law) if name == names_of(answerer)[0] else (law,)
 
 
 def sentinel(name: str, example: Example, pair: Neighbours, answerers: Mapping[str, Answerer] = ANSWERERS) -> Check:
-    """Whether `handle` calls the registered answerer, with the curator's own records and noise, and signs its bytes."""
+    """Check that `handle` calls the registered answerer with the curator's records and noise, and signs its bytes."""
     kind = name.partition("/")[0]
     planned, calls = example.ask(1).planned, []
 
@@ -196,14 +196,14 @@ def sentinel(name: str, example: Example, pair: Neighbours, answerers: Mapping[s
 
 
 def same_law(name: str, path: AnswerPath, pair: Neighbours) -> Check:
-    """Whether what `handle` releases has the law of what the answerer releases, and copies in a query are independent.
+    """Check that the releases of `handle` have the law of the answerer's, and that copies in a query are independent.
 
-    Exact tests given the margins: where two samples have one law, the number of the first sample's draws above a
-    pooled quantile is hypergeometric; where neighbours in one release are independent, so is the number of pairs of
-    which both are above it.
+    The tests are exact given the margins. If two samples have one law, the number of the first sample's draws above a
+    pooled quantile is hypergeometric. If neighbours in one release are independent, so is the number of pairs of which
+    both are above it.
     """
     kind = path.answerer.kind
-    calls = min(-(-ASKED // path.copies), MOST_CALLS)
+    calls = min(-(-HANDLED_DRAWS // path.copies), MOST_CALLS)
     chances = []
     total = 0
     for units in pair.both:
@@ -229,7 +229,7 @@ def same_law(name: str, path: AnswerPath, pair: Neighbours) -> Check:
 
 
 def _differences(first: Numbers, second: Numbers) -> list[float]:
-    """For each number and each quarter: how likely the two samples differ so much, both having one law."""
+    """For each column and quartile, the p-value of the two samples' difference if both have one law."""
     pooled = np.concatenate([first, second])
     chances = []
     for column in range(pooled.shape[1]):
@@ -240,7 +240,7 @@ def _differences(first: Numbers, second: Numbers) -> list[float]:
 
 
 def _dependences(numbers: Numbers) -> list[float]:
-    """For each number: how likely neighbours are both above the middle so often, being independent."""
+    """For each column, the p-value of how often neighbours are both above the median if they are independent."""
     chances = []
     for column in range(numbers.shape[1]):
         above = numbers[:, column] >= np.median(numbers[:, column])
@@ -250,12 +250,12 @@ def _dependences(numbers: Numbers) -> list[float]:
 
 
 def _chance(count: int, total: int, marked: int, sample: int) -> float:
-    """Two-sided chance of a hypergeometric number as far out as `seen`: twice the smaller tail, at most 1."""
+    """Two-sided p-value of a hypergeometric count: twice the smaller tail, at most 1."""
     law = stats.hypergeom(total, marked, sample)
     return float(min(1.0, 2 * min(law.cdf(count), law.sf(count - 1))))
 
 
 def _noticed(draws: int, alarm: float) -> float:
-    """Difference of shares near one half that two samples of so many draws show with a chance of 0.999."""
+    """The difference of shares near one half that two samples of so many draws show with probability 0.999."""
     far = stats.norm.isf(alarm / 2) + stats.norm.isf(0.001)
     return float(far * math.sqrt(1 / (2 * draws)))

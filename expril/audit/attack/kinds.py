@@ -1,8 +1,13 @@
-"""The audit of a query kind as it is installed: its questions, its answerer, real noise; no kind is named.
+"""The audit of a query kind as it is installed, with its own questions, its answerer and real noise; no kind is named.
 
-Charges may depend on what was released: then each answer must be as private as it was charged. Of every set S of
-answers that were charged at most e, P(S | D) <= exp(e) P(S | D') must hold (ex-post privacy; Ligett, Neel, Roth,
-Waggoner and Wu 2017). So for each charge that occurs, the event is sought among answers of that charge.
+First a search proposes neighbouring data sets. Their records take all that records can hold: bounds, values beyond
+them, missing ones, undeclared levels, every label and the awkward values of the example; few records and many, alike
+and scattered. The exact numbers rank the proposals, which an auditor of invented records may see. The best are changed
+value by value, as long as that helps. The pair that is chosen is judged on draws of its own.
+
+If charges depend on the answers, each answer must be as private as it was charged: for every set S of answers charged
+at most e, P(S | D) <= exp(e) P(S | D') (ex-post privacy; Ligett, Neel, Roth, Waggoner and Wu 2017). So for each charge
+that occurs, an event is sought among the answers of that charge.
 """
 
 import math
@@ -30,35 +35,35 @@ from protocol.schema import NumericAttribute
 from protocol.strict_toml import suggest
 
 OTHERS = (1, 2, 10, 25)
-"""How many units stay."""
+"""Numbers of units beside the one that differs."""
 DRAWN = 40
-"""Pairs that are drawn at random, of each question."""
+"""Pairs that are drawn at random for each question."""
 CLIMBED = 20
-"""Changes that are tried on the best of them."""
+"""Changes that are tried on the best pair."""
 SAMPLED = 2_000
-"""Draws that are counted, where a kind samples a law of its own."""
+"""Draws that are counted if a kind samples its own law."""
 FEW = 10
-"""Added to each count: chance alone then moves a ratio by about 1/3 at most."""
+"""Added to each count, so that chance alone moves a ratio by at most about 1/3."""
 UNDECLARED = "a level that nobody declared"
 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search found."""
+    """The best pairs of neighbouring data sets that a search found."""
 
-    pairs: tuple[Neighbours, ...]  # the best by exact numbers, the best first
-    score: float  # of the first, see `score_of`
-    tried: int  # how many pairs
+    pairs: tuple[Neighbours, ...]  # the best first, by exact numbers
+    score: float  # `score_of` the first
+    tried: int  # number of pairs tried
 
 
 def search(path: AnswerPath, *, seed: int = 1, keep: int = 1, random_pairs: int | None = None) -> SearchResult:
-    """The pairs of sets that the question's exact numbers tell apart best.
+    """The pairs of data sets that the question's exact numbers tell apart best.
 
     Args:
         path: asks the question once a call.
         seed: of the proposals; the noise has none.
-        keep: how many pairs are wanted.
-        random_pairs: how many pairs are drawn at random, at least `keep`; None takes `DRAWN`.
+        keep: number of pairs to return.
+        random_pairs: number of pairs drawn at random, at least `keep`; None takes `DRAWN`.
     """
     rng = np.random.default_rng(seed)
     values = values_of(path.example)
@@ -81,10 +86,10 @@ def search(path: AnswerPath, *, seed: int = 1, keep: int = 1, random_pairs: int 
 
 
 def score_of(path: AnswerPath, pair: Neighbours) -> float:
-    """How far apart the exact numbers are, each in scales of its own noise; infinite where only one answer comes.
+    """Distance of the exact numbers, each in scales of its noise; infinite if only one of the data sets is answered.
 
-    For noise in each number this is the loss; for anything else it is a hint. Where a kind samples a law of its own, it
-    is how much likelier one of many draws is on one side, by their numbers.
+    For additive noise this is the loss, for other laws a hint. If a kind samples its own law, it is the largest log
+    ratio of how often a draw came on either side.
     """
     fewer, more = (_answered(path, units) for units in pair.both)
     if fewer is None or more is None:
@@ -106,7 +111,7 @@ def score_of(path: AnswerPath, pair: Neighbours) -> float:
 
 
 def _likelier(first: Numbers, second: Numbers) -> float:
-    """Logarithm of the largest ratio of how often a row came on either side; few of them count as no ratio."""
+    """Logarithm of the largest ratio of how often a row came on either side, damped by `FEW`."""
     rows, places = np.unique(np.vstack([first, second]), axis=0, return_inverse=True)
     sides = np.split(places.ravel(), [len(first)])
     first_counts, second_counts = (np.bincount(side, minlength=len(rows)) + FEW for side in sides)
@@ -114,7 +119,7 @@ def _likelier(first: Numbers, second: Numbers) -> float:
 
 
 def _answered(path: AnswerPath, units: tuple[Unit, ...]) -> tuple[Numbers, NoNoise] | None:
-    """Exact numbers and what was drawn; None where the answerer fails, as whoever asks would see."""
+    """Exact numbers and the noise that would be added; None if the answerer fails, which a learner would see."""
     try:
         return path.exact(units)
     except Exception:  # noqa: BLE001 - for some records, perhaps
@@ -124,14 +129,14 @@ def _answered(path: AnswerPath, units: tuple[Unit, ...]) -> tuple[Numbers, NoNoi
 def _scales(
     numbers: Numbers, fewer_noise: NoNoise, more_noise: NoNoise
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """Scale of the noise in each released number; 1 where numbers and draws do not match."""
+    """Scale of the noise in each released number; 1 if numbers and draws do not match."""
     scales = [float(law.scale) for exact, law in fewer_noise.drawn if law is not None for _ in range(exact.size)]
     same = [law for _, law in fewer_noise.drawn] == [law for _, law in more_noise.drawn]
     return np.array(scales).reshape(numbers.shape) if same and len(scales) == numbers.size else np.ones(numbers.shape)
 
 
 def values_of(example: Example) -> dict[str, tuple[Value, ...]]:
-    """Of each attribute and of the label: what a record is given."""
+    """The values that records may take, by attribute and for the label."""
     schema = example.schema
     values: dict[str, tuple[Value, ...]] = {}
     for attribute in schema.attributes:
@@ -146,7 +151,7 @@ def values_of(example: Example) -> dict[str, tuple[Value, ...]]:
 
 
 def _around(lower: float, upper: float) -> tuple[float, ...]:
-    """Bounds, the middle, and what lies outside, by a little and by far."""
+    """Both bounds, the middle, and values outside, by a little and by far."""
     span = upper - lower
     return (lower, upper, (lower + upper) / 2, float(np.nextafter(lower, -math.inf)), upper + span, lower - 1e6 * span)
 
@@ -154,7 +159,7 @@ def _around(lower: float, upper: float) -> tuple[float, ...]:
 def _random_pair(
     example: Example, values: dict[str, tuple[Value, ...]], rng: np.random.Generator, index: int
 ) -> Neighbours:
-    """A pair at random: how many stay, whether they are all alike, and whether the unit is like them."""
+    """A random pair; bits of `index` choose whether its units are alike and how many records the unit has."""
     bound, count = example.most_records_per_unit, OTHERS[index % len(OTHERS)]
     alike, same_cell = bool(index & 4), bool(index & 8)
     unit = _unit(values, rng, int(rng.integers(1, bound + 2)) if index & 16 else bound, same=same_cell)
@@ -176,7 +181,7 @@ def _record(values: dict[str, tuple[Value, ...]], rng: np.random.Generator) -> R
 
 
 def _changed(pair: Neighbours, values: dict[str, tuple[Value, ...]], rng: np.random.Generator) -> Neighbours:
-    """The pair with one value of one record replaced, of the unit or of another, or with one unit more or fewer."""
+    """The pair with one value of one record replaced, or with one unit more or fewer."""
     if rng.random() < 1 / 4:
         if len(pair.others) > 1 and rng.random() < 1 / 2:
             return replace(pair, others=pair.others[:-1])
@@ -196,38 +201,37 @@ def _replaced(unit: Unit, place: int, name: str, value: Value) -> Unit:
 
 
 ERROR_RATE = 0.001
-"""Of one kind's attack: fifty of them stay below 5 %."""
+"""Of one kind's attack: fifty kinds together stay below 5 %."""
 SHORT_GAME = 400
-"""Draws from either set of records, to choose between questions."""
+"""Draws of each data set, to choose between questions."""
 SHORT_COPIES = 50
 KEPT = 3
-"""Pairs on which one is played where they cannot be enumerated."""
+"""Pairs on which a short game is played if they cannot be enumerated."""
 CLEARLY = 1.1
-"""Another question than the first is attacked only where it tells so much more."""
+"""A later question is attacked instead of the first only if it reveals so many times more."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A question with the sets of records that a search found for it."""
+    """A question with the pair of data sets that a search found for it."""
 
-    path: AnswerPath  # asks it as often as one call can
-    pair: Neighbours  # the sets of records
-    tried: int  # how many were searched
-    enumerated: Enumerated  # their exact loss
-    tells: float  # the larger of exact loss and what a short game proves, in claims; infinite where an answer fails
+    path: AnswerPath  # asks the question as often as one call can
+    pair: Neighbours
+    tried: int  # number of pairs searched
+    enumerated: Enumerated  # exact loss of the pair
+    leak: float  # larger of exact loss and what a short game proves, over the claim; infinite if an answer fails
 
 
 def names_of(answerer: Answerer) -> tuple[str, ...]:
-    """What an audit of a kind has to cover: "kind/thing" for each thing that it releases, or "kind"."""
+    """The names that an audit of a kind covers: "kind/thing" for each thing that it releases, or "kind"."""
     kind = answerer.kind
     return tuple(f"{kind.name}/{thing}" if thing else kind.name for thing in kind.examples()) or (kind.name,)
 
 
 def kinds_to_audit(answerers: Mapping[str, Answerer] = ANSWERERS) -> tuple[str, ...]:
-    """Every name that an audit has to cover, those that cannot be audited among them.
+    """Every name that an audit has to cover, including kinds that it cannot attack.
 
-    Of every registered kind, but for those that are never as private as their cost says, whatever a curator's limits:
-    no curator outside a simulation answers them.
+    Left out are kinds that are less private than their cost under any limits; only simulated curators answer them.
     """
     return tuple(name for answerer in answerers.values() if _claims(answerer) for name in names_of(answerer))
 
@@ -277,14 +281,14 @@ def audit_kind(
     noise: Callable[[], NoiseSource] = OpenDPNoise,
     seed: int = 1,
 ) -> KindResult:
-    """Attack one thing that a registered kind releases, and compute its exact loss on what was attacked.
+    """Attack one thing that a registered kind releases, and compute its exact loss on the attacked data sets.
 
     Args:
-        name: of `kinds_to_audit`.
-        draws: from either set of records.
-        error_rate: chance that a private mechanism is called a violation, at most.
+        name: one of `kinds_to_audit`.
+        draws: of each data set.
+        error_rate: greatest probability that a private mechanism is called a violation.
         answerers: the registered ones.
-        noise: what makes a source of noise; a curator's own unless told.
+        noise: makes a source of noise; by default a curator's own.
         seed: of the search's proposals; the noise has none.
 
     Raises:
@@ -301,7 +305,7 @@ def audit_kind(
     candidates = [candidate_of(AnswerPath(answerer, example, noise=noise), seed=seed) for example in examples]
     chosen = candidates[0]
     for other in candidates[1:]:
-        chosen = other if other.tells > CLEARLY * chosen.tells else chosen
+        chosen = other if other.leak > CLEARLY * chosen.leak else chosen
     attack = _strongest(chosen.path, chosen.pair, draws, error_rate)
     attack = structs.replace(attack, neighbours=f"{attack.neighbours}; asked: {chosen.path.example.about}")
     above = [candidate for candidate in candidates if candidate.enumerated.passes(candidate.path.claimed)]
@@ -326,10 +330,10 @@ def _strongest(path: AnswerPath, pair: Neighbours, draws: int, error_rate: float
 
 
 def candidate_of(path: AnswerPath, *, seed: int = 1) -> Candidate:
-    """The sets of records that tell a question apart best, and how well a short game does on them.
+    """The pair of data sets that a question tells apart best, and what a short game proves on it.
 
-    Exact numbers rank the sets. Where there is no exact loss they are but a hint: there, other sets are taken if a
-    short game on them proves more than is claimed.
+    Exact numbers rank the pairs. Without an exact loss the ranking is only a hint. Then another pair is taken if a
+    short game on it proves more than is claimed.
     """
     result = search(path, seed=seed, keep=KEPT, random_pairs=path.example.pairs)
     enumerated = _enumerated(path, result.pairs[0])
@@ -339,13 +343,13 @@ def candidate_of(path: AnswerPath, *, seed: int = 1) -> Candidate:
     short = [attack_pair(few, pair, draws=SHORT_GAME, error_rate=0.05).lower_bound for pair in pairs]
     claimed, best = float(path.claimed), int(np.argmax(short))
     best = best if short[best] > claimed else 0
-    tells = math.inf if math.isinf(result.score) else max(short[best], enumerated.loss or 0.0)
+    leak = math.inf if math.isinf(result.score) else max(short[best], enumerated.loss or 0.0)
     many = replace(path, copies=path.example.copies)
-    return Candidate(many, pairs[best], result.tried, enumerated, tells / claimed)
+    return Candidate(many, pairs[best], result.tried, enumerated, leak / claimed)
 
 
 def attack_pair(path: AnswerPath, pair: Neighbours, *, draws: int, error_rate: float) -> Attack:
-    """Play the game on two given sets of records; the claim is the query's own cost."""
+    """Play the game on a pair of data sets; the claim is the query's own cost."""
     first, second = pair.both
     width = path.width(pair)
     return play(
@@ -369,11 +373,11 @@ def _enumerated(path: AnswerPath, pair: Neighbours) -> Enumerated:
 
 
 def _unanswered(path: AnswerPath) -> str:
-    """Why nothing would be learned from a question; "" where it is answered on the simplest records."""
+    """Why a question cannot be attacked; "" if it is answered on one plain record."""
     record = {name: values[0] for name, values in values_of(path.example).items()}
     try:
         path.exact(((record,),))
-    except Exception as error:  # noqa: BLE001 - whatever it is, an audit that goes on would prove nothing
+    except Exception as error:  # noqa: BLE001 - with any error, an audit that goes on would prove nothing
         return (
             f"its question on {path.example.about} gets no answer on one plain record ({type(error).__name__}: {error})"
         )
@@ -401,19 +405,19 @@ def _verdict(attack: Attack, candidate: Candidate, *, broken: bool, above: bool)
 
 
 MOST_CHARGES = 4
-"""Charges that are attacked: the most frequent ones."""
+"""The most frequent charges are attacked, up to so many."""
 LEAST = 100
-"""Answers of a charge, from either set of records, from which an event is learned."""
+"""Least answers of a charge, on each data set, from which an event is learned."""
 
 
 def attack_charges(path: AnswerPath, pair: Neighbours, *, draws: int, error_rate: float) -> tuple[Attack, ...]:
-    """The game on the answers of each charge, most frequent first; none for a kind whose charges are planned.
+    """The game on the answers of each charge, the most frequent first; none for a kind whose charges are planned.
 
     Args:
         path: the question.
-        pair: the two sets of records.
-        draws: from either, all charges together.
-        error_rate: of all the bounds together.
+        pair: the two data sets.
+        draws: of each data set, over all charges.
+        error_rate: of all bounds together.
     """
     if not path.answerer.kind.looks_back:
         return ()
@@ -437,7 +441,7 @@ def _attack_charge(
     pair: Neighbours,
     error_rate: float,
 ) -> Attack:
-    """An event is learned from this charge's answers in the first half, and counted among them in the second."""
+    """Learn an event from this charge's answers in the first half of the draws, and count it in the second."""
     words, bound, shares = f"none among the answers charged {charge}", 0.0, (0.0, 0.0)
     learned = [numbers[:half][charges[:half] == charge] for numbers, charges in samples]
     fewest = min(map(len, learned))

@@ -13,43 +13,43 @@ from protocol.errors import ConfigurationError
 
 _AXIS_STEPS = tuple(step * 10.0**power for power in range(-6, 7) for step in (1.0, 2.0, 5.0))
 _TAIL = 5e-4
-"""Share of the draws on each side that a picture of distributions may leave out."""
+"""Share of the draws that a picture may leave out on each side."""
 _THINNEST = 0.8
-"""Least width of a bar, of 100: places may lie close together, with nothing around them."""
+"""Least width of a bar in percent of the axis, as places may lie close together with nothing around them."""
 _HIDDEN = 0.1
-"""Bars below this share of the tallest one or two are hidden by them."""
+"""Bars below this share of the tallest would be too low to see, so the tallest one or two are cut."""
 SCALE = 30
-"""Of the Laplace noise of the mechanism that the paper prints: 1/30 is claimed."""
+"""Of the Laplace noise in the mechanism that the paper prints, which claims 1/30."""
 RECORDS = 1
-"""In its bin, an error; its neighbour holds one more, which is none."""
+"""Records in its bin, all errors; the neighbouring data set holds one more, which is no error."""
 _BARS = 24
 
 
 @dataclass(frozen=True)
 class Mirror:
-    """Two distributions on one axis, one above it and the other below, upside down.
+    """Two distributions on one axis, one above it and the other upside down below it.
 
-    Paths are in a 100 x 100 box, the axis in its middle.
+    The outlines are SVG paths in a 100 x 100 box with the axis in its middle.
     """
 
-    above: str  # outlines of all that is shown
+    above: str
     below: str
-    above_event: str  # of the part in the event; "" where there is none in the picture
+    above_event: str  # outline of the part in the event; "" if the picture has none
     below_event: str
     ticks: tuple[Tick, ...]  # below the axis
-    axis: str  # what it shows, in words
-    text: str  # the picture in words
+    axis: str  # the quantity, in words
+    text: str  # the picture, in words
 
 
 def mirror(spread: Spread, shares: tuple[float, float] | None = None) -> Mirror:
-    """Place both distributions; tails that hold almost nothing are left out, where the event is not among them.
+    """Place both distributions; nearly empty tails are left out unless the event lies there.
 
     Args:
-        spread: what was drawn.
+        spread: the two distributions.
         shares: of the draws in the event, for the text.
 
     Raises:
-        ConfigurationError: a spread without two places.
+        ConfigurationError: a spread without a place.
     """
     edges = _edges(spread.values)
     first, last = _visible_range(spread)
@@ -95,26 +95,26 @@ def _template() -> Template:
 
 
 def picture(spread: Spread, shares: tuple[float, float] | None = None, *, height: int = 190) -> str:
-    """Markup of both distributions; the arguments are those of `mirror`, and the height in pixels."""
+    """HTML of both distributions; the arguments are those of `mirror`, and the height in pixels."""
     return _template().render(drawn=mirror(spread, shares), height=height)
 
 
 def _peak(first: Sequence[float], second: Sequence[float]) -> tuple[float, bool]:
-    """The share at full height, and whether some are above: where one or two bars a side would hide all others."""
+    """The share at full height, and whether taller bars are cut: one or two bars a side must not hide all others."""
     tallest = max((*first, *second, 1e-12))
     third_tallest = max(sorted(side)[-3] if len(side) > 2 else 0.0 for side in (first, second))
     return (2.5 * third_tallest, True) if 0 < third_tallest < _HIDDEN * tallest else (tallest, False)
 
 
 def _is_in(spread: Spread, value: float, low: float, high: float) -> bool:
-    """Whether a bar is in the event; one of several whole numbers only where all of them are."""
+    """Whether a bar is in the event; a bar of several whole numbers only if all of them are."""
     if spread.event is None or not spread.event[0] <= value <= spread.event[1]:
         return False
     return high - low <= 1 or (low >= spread.event[0] - 0.5 and high <= spread.event[1] + 0.5)
 
 
 def _edges(values: Sequence[float]) -> tuple[float, ...]:
-    """Ends of the bars: half way between neighbouring places."""
+    """Ends of the bars, half way between neighbouring places."""
     if len(values) < 2:  # a constant: one bar
         if not values:
             raise ConfigurationError("a distribution without a place cannot be drawn")
@@ -124,7 +124,7 @@ def _edges(values: Sequence[float]) -> tuple[float, ...]:
 
 
 def _visible_range(spread: Spread) -> tuple[int, int]:
-    """First and last place that are drawn."""
+    """First and last place that the picture shows."""
     heights = [max(pair) for pair in zip(spread.first, spread.second, strict=True)]
     first, last, below, above = 0, len(heights) - 1, 0.0, 0.0
     while first < last and below + heights[first] < _TAIL:
@@ -136,16 +136,16 @@ def _visible_range(spread: Spread) -> tuple[int, int]:
     inside = [
         n for n, value in enumerate(spread.values) if spread.event and spread.event[0] <= value <= spread.event[1]
     ]
-    if inside and not (inside[0] <= last and inside[-1] >= first):  # an event far out: it is what must be seen
+    if inside and not (inside[0] <= last and inside[-1] >= first):  # an event far out must be visible
         first, last = min(first, inside[0]), max(last, inside[-1])
     return first, last
 
 
 def paper_law() -> Spread:
-    """Where the ratio of the paper's printed mechanism lies inside of 0 to 1; the rest lies exactly at 0 and at 1.
+    """The law of the paper's printed ratio between 0 and 1; the rest of the probability lies exactly at 0 and at 1.
 
-    The mechanism is clip((Laplace(l) + U) / n, 0, 1) with the exact n of the bin (full paper, Eq. 7): a ratio below x
-    is noise below n x - U.
+    The mechanism is clip((Laplace(l) + U) / n, 0, 1) with the exact n of the bin (full paper, Eq. 7). So a ratio below
+    x means noise below n x - U.
     """
     edges = [place / _BARS for place in range(_BARS + 1)]
     centres = tuple((low + high) / 2 for low, high in pairwise(edges))
@@ -154,13 +154,13 @@ def paper_law() -> Spread:
 
 
 def _shares(records: int, edges: Sequence[float]) -> tuple[float, ...]:
-    """Chance of a ratio between neighbouring edges. The number of errors stays: the added record is none."""
+    """Probability of a ratio between neighbouring edges; the number of errors is `RECORDS` on both sides."""
     below = [_below(records * edge - RECORDS) for edge in edges]
     return tuple(high - low for low, high in pairwise(below))
 
 
 def paper_words() -> str:
-    """What the picture shows, in one sentence."""
+    """The picture of `paper_law` in one sentence."""
     first, second = (sum(side) for side in (paper_law().first, paper_law().second))
     more, allowed = second / first, math.exp(1 / SCALE)
     return (
@@ -171,6 +171,6 @@ def paper_words() -> str:
 
 
 def _below(noise: float) -> float:
-    """Chance of Laplace noise below a value."""
+    """Probability of Laplace noise below a value."""
     tail = 0.5 * math.exp(-abs(noise) / SCALE)
     return tail if noise < 0 else 1 - tail

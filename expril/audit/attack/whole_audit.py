@@ -26,14 +26,14 @@ from simulations.campaign.runner import Computed, Progress, installed, run_tasks
 from simulations.campaign.store import Store, is_held, read_settings
 
 FALSE_ALARMS = 0.05
-"""Chance that an audit of correct software finds a violation anywhere, at most."""
+"""Greatest probability that an audit of correct software finds a violation anywhere."""
 OF_RELEASES = 0.6
-"""Share of it that releases get."""
+"""Share of it for the attacks on releases."""
 DRAWS = 100_000
 CELLS = "unfinished.jsonl"
-"""In the folder of an audit that was interrupted."""
+"""File in the folder of an audit that was interrupted."""
 _LONG = {"membership": 10, "replay": 4}
-"""Attack on studies -> seconds of a core, roughly, where they are more than one."""
+"""Attack on studies -> seconds of one core, roughly; 1 for the others."""
 LIBRARIES = ("expril", "opendp", "numpy", "scipy", "cryptography")
 
 
@@ -41,11 +41,9 @@ LIBRARIES = ("expril", "opendp", "numpy", "scipy", "cryptography")
 class Attempt:
     """One piece of work of an audit."""
 
-    maker: str  # its name, for people and for its cell
-    # that another process can import; called without arguments, it gives one or several of the results of
-    # `expril.audit.results`
-    work: Callable[[], AuditPart | tuple[AuditPart, ...]]
-    seconds: float  # of one core, roughly; the longest are begun first, and the progress is told in them
+    maker: str  # name, for people and as the key of the cell
+    work: Callable[[], AuditPart | tuple[AuditPart, ...]]  # another process can import it
+    seconds: float  # of one core, roughly: the longest begin first, and they measure the progress
 
     def __str__(self) -> str:
         """For people."""
@@ -53,15 +51,15 @@ class Attempt:
 
 
 class Cell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one piece of work gave, kept as soon as it is known."""
+    """The result of one piece of work, stored as soon as it is finished."""
 
-    key: str  # the name of the work
-    seconds: float  # that it took
-    audit: dict[str, Any] = msgspec.field(name="found")  # of this alone, as `results.as_object` writes it
+    key: str  # `Attempt.maker`
+    seconds: float  # taken
+    audit: dict[str, Any] = msgspec.field(name="found")  # of this work alone, from `results.as_object`
 
     @property
     def result(self) -> AuditResult:
-        """The audit of this alone."""
+        """The audit of this work alone."""
         return decode_result(msgspec.json.encode(self.audit))[0]
 
 
@@ -73,18 +71,18 @@ def audit_everything(
     tick: Progress = says_nothing,
     cells: Path | None = None,
 ) -> AuditResult:
-    """Do all of it.
+    """Do the whole audit.
 
     Args:
-        draws: from each of two inputs, of every mechanism.
-        quick: a tenth of the draws on each release, and of the games on studies: to try things out.
+        draws: of each of two inputs, for every mechanism.
+        quick: take a tenth of the draws on each release, and of the games on studies, to try things out.
         workers: processes.
-        tick: called with (what was finished, core seconds done, core seconds in all), roughly.
-        cells: a file that keeps what is done until all of it is, so that an interrupted audit goes on; None keeps
-            nothing. What another version of the software began, or with other draws, is begun anew.
+        tick: called with (finished work, core seconds done, core seconds in all), roughly.
+        cells: file of finished work, with which an interrupted audit goes on; it is removed at the end. None keeps
+            nothing. Cells of another version of the software, or of other draws, are discarded.
 
     Raises:
-        FailedRunsError: some work failed; what was done is kept.
+        FailedRunsError: some work failed; the finished work is kept.
         ConfigurationError: another process works on the cells.
     """
     return play(tasks_of(draws=draws, quick=quick), workers=workers, tick=tick, cells=cells, draws=draws, quick=quick)
@@ -98,14 +96,9 @@ def play(
     cells: Path | None = None,
     **settings: object,
 ) -> AuditResult:
-    """Do this work; what it found, in its order.
+    """Do this work and give its results in order; `settings` is what the cells depend on beside the software.
 
-    Args:
-        attempts: all of the work.
-        workers: processes.
-        tick: as in `audit_everything`.
-        cells: likewise.
-        settings: what the cells depend on beside the software.
+    The other arguments are those of `audit_everything`.
     """
     start = time.perf_counter()
     with ExitStack() as stack:
@@ -146,7 +139,7 @@ def _computed(attempt: Attempt) -> Computed[Cell]:
 
 
 def versions() -> dict[str, str]:
-    """Of this software, of Python and of what the noise comes from."""
+    """Versions of this software, of Python and of the libraries that draw the noise."""
     versions_by_name = {"python": platform.python_version()}
     for library in LIBRARIES:
         try:
@@ -157,15 +150,11 @@ def versions() -> dict[str, str]:
 
 
 def tasks_of(*, draws: int, quick: bool) -> list[Attempt]:
-    """The tasks of a whole audit, and how the false alarms are split.
+    """The tasks of a whole audit, with the false-alarm rate split among them; the arguments are `audit_everything`'s.
 
-    Three fifths go to releases, in equal parts, and two fifths to all else that can raise one, in equal parts: the
-    canaries and each attack on studies. A control is caught or not: it raises no false alarm, and is attacked as
-    strictly as a release. Checks whose own rate is 1e-9 get no part.
-
-    Args:
-        draws: from each of two inputs, of every mechanism.
-        quick: a tenth of the draws on each release, and of the games on studies.
+    Three fifths of the rate go to the releases in equal parts, two fifths to the canaries and the attacks on studies
+    in equal parts. A control raises no false alarm; it is attacked as strictly as a release. Checks with a rate of
+    1e-9 of their own get no part.
     """
     kinds, studies = kinds_to_audit(), to_play()
     part = FALSE_ALARMS * OF_RELEASES / len(kinds)

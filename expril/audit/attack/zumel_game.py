@@ -1,8 +1,8 @@
-"""The game of Zumel's "A simpler explanation of differential privacy" (2015), played again.
+"""The game of N. Zumel's blog post "A simpler explanation of differential privacy" (2015).
 
-A learner releases the mean of 100 numbers, with Laplace noise of width sigma. An adversary proposes 100 zeros, or 99
-zeros and a one, and says "the one is there" where the answer is at least 1/200. Noise comes from numpy: nothing is
-protected.
+A learner releases the mean of 100 numbers with Laplace noise of width sigma. The numbers are 100 zeros, or 99 zeros
+and a one. An adversary guesses that the one is there if the answer is at least 1/200. The noise comes from numpy, as
+nothing is protected.
 """
 
 import math
@@ -33,16 +33,16 @@ def play_blog(
     error_rate: float = ERROR_RATE,
     seed: int | None = None,
 ) -> BlogGame:
-    """Sweep through epsilons, with sigma = 1 / (100 epsilon), and draw the post's three figures.
+    """Play at each epsilon, with sigma = 1 / (100 epsilon), and draw the post's three figures.
 
-    The gap between the two means is in standard deviations of the answers: by the law epsilon / sqrt(2), since a
+    The gap between the two means is in standard deviations of the answers. Its expectation is epsilon / sqrt(2), as a
     Laplace law of width sigma has the standard deviation sqrt(2) sigma.
 
     Args:
         epsilons: rising, positive.
-        rounds: games at each: one answer about either set of numbers.
-        error_rate: of each lower bound by itself. The threshold is fixed before, so that all rounds prove it.
-        seed: of the noise; None for one that nobody knows.
+        rounds: at each epsilon: one answer about either set of numbers.
+        error_rate: of each lower bound. The threshold is fixed in advance, so that all rounds count for the bound.
+        seed: of the noise; None takes fresh entropy.
 
     Raises:
         ConfigurationError: no rounds, or epsilons that are not positive and rising.
@@ -71,7 +71,7 @@ def play_blog(
 
 
 def expected_above(epsilon: float) -> tuple[float, float]:
-    """Chance of an answer of at least 1/200: (zeros, with the one); exp(-epsilon / 2) / 2, and the rest of 1."""
+    """(q, 1 - q), q = exp(-epsilon / 2) / 2, that an answer is at least 1/200: of zeros, and with the one."""
     tail = float(np.exp(-epsilon / 2)) / 2
     return tail, 1 - tail
 
@@ -83,7 +83,7 @@ def _means(
 
 
 def _bound(zeros: int, ones: int, rounds: int, error_rate: float) -> float:
-    """Of both directions: "at least 1/200" is likelier with the one, and "below" without."""
+    """The larger bound of two events: "at least 1/200" is likelier with the one, "below 1/200" without."""
     draws, tail_rate = (rounds, rounds), error_rate / 2
     return max(
         0.0, loss_bound(ones, zeros, draws, tail_rate), loss_bound(rounds - zeros, rounds - ones, draws, tail_rate)

@@ -1,4 +1,4 @@
-"""Broken curators in the same harness: whoever does not catch them would not catch a fault in what is shipped."""
+"""Curators that are broken on purpose, attacked as the shipped kinds are: an audit that misses them proves nothing."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -36,13 +36,13 @@ from protocol.strict_toml import suggest
 
 COPIES = 500
 RATIO_SCALE = 30
-"""Of the noise in the paper's ratios: it claims 1/30."""
+"""Scale of the noise in the paper's ratios, which claim 1/30."""
 RATIO_STEPS = 1024
-"""Ratios are looked at in such steps, for the loss that theory gives them: the last bits of a float tell more."""
+"""Ratios are rounded to such steps, where theory gives the loss; the last bits of a float reveal more."""
 PARTITIONS = 2
-"""Of the workload whose number is forgotten."""
+"""Partitions of the workload whose noise is that of one."""
 RECORDS = 3
-"""Of the unit whose contributions are counted as one."""
+"""Records of the unit whose noise is that of one record."""
 BEYOND = 3
 """A label at so many times its declared range."""
 
@@ -51,10 +51,10 @@ BEYOND = 3
 class PathControl:
     """A curator that is broken in one way."""
 
-    fault: str  # what is wrong, one sentence
-    truth: str  # its true epsilon, as text
-    attack: Callable[[int, float], Attack]  # (draws, error rate) -> the strongest attack found
-    remark: Callable[[], str] = str  # a further sentence from this machine, if any
+    fault: str  # one sentence
+    truth: str  # true epsilon, as text
+    attack: Callable[[int, float], Attack]  # (draws, error rate) -> the strongest attack
+    remark: Callable[[], str] = str  # a further sentence about this machine, or ""
 
 
 def audit_path_control(name: str, *, draws: int = 100_000, error_rate: float = ERROR_RATE) -> ControlResult:
@@ -73,7 +73,7 @@ def audit_path_control(name: str, *, draws: int = 100_000, error_rate: float = E
 
 
 def paper_ratio_loss(records: int, scale: int) -> float:
-    """True loss of the paper's ratio in a bin of n records: max(1/l, ln(1 + 1/n) + n / ((n + 1) l)); see docs."""
+    """True loss of the paper's ratio in a bin of n records: max(1/l, ln(1 + 1/n) + n / ((n + 1) l))."""
     if not records:
         return math.inf
     return max(1 / scale, math.log1p(1 / records) + records / ((records + 1) * scale))
@@ -89,7 +89,7 @@ _FLAT = FeatureMap((NumericFeature("x", 0.0, 1.0, 0.0),))
 _EVERYBODY = NearestCentre.of(_FLAT, np.array([[0.0]]))
 """One cell."""
 _PRESENT = FeatureBins("x", ())
-"""Those with an x, those without."""
+"""Two cells: records with an x, and without."""
 _SIGN = FeatureBins("x", (0.0,))
 _CANCELLING = Mlp.of(
     FeatureMap(
@@ -101,7 +101,7 @@ _CANCELLING = Mlp.of(
     ),
     [(np.array([[64.0, 2.0**-12, -64.0]]), np.array([0.0]))],
 )
-"""Terms of 4096 that cancel around one of 2^-12, which float32 loses if it comes between them."""
+"""Terms of 4096 and -4096 cancel; float32 loses the term of 2^-12 if it is added between them."""
 
 
 def _asking(
@@ -135,7 +135,7 @@ def _play_on_pair(path: AnswerPath, pair: Neighbours, draws: int, error_rate: fl
 def _attacked(
     fault: str, truth: str, path: Callable[[], AnswerPath], pair: Callable[[], Neighbours], most: float = math.inf
 ) -> PathControl:
-    """A curator whose question and records are made when it is attacked, with so many draws at most."""
+    """A control whose question and records are made only when it is attacked, with at most so many draws."""
     return PathControl(
         fault,
         truth,
@@ -144,10 +144,10 @@ def _attacked(
 
 
 def _ratio(records: int, *, as_floats: bool = False) -> PathControl:
-    """The printed mechanism with a bin of so many records, all of them errors, and one more that is none.
+    """The paper's printed mechanism on a bin of so many records, all errors, and on one record more, which is none.
 
-    With ten records the loss on real numbers, 0.126 where 0.033 is claimed, is too little for 10^5 draws to prove at
-    the strictness of a shipped kind. So that case is attacked as it is released: in floats.
+    With ten records the loss on real numbers is 0.126, where 0.033 is claimed. That is too little for 10^5 draws to
+    prove as strictly as for a shipped kind, so this case is attacked as it is released: in floats.
     """
     path = _path(_asking("paper_ratio", (_PRESENT,), RATIO_SCALE, Constant(1)))
     staying = (_record(None, "yes"), *[_record(1.0, "no")] * records)
@@ -314,4 +314,4 @@ PATH_CONTROLS: Mapping[str, PathControl] = {
         parts.rows_pair,
     ),
 }
-"""Each claims what its query costs."""
+"""Name -> control; each claims the cost of its query."""

@@ -1,22 +1,21 @@
 """Mechanisms for the game: some correct, the others broken on purpose, each in one way that is known from practice.
 
 All take (exact answers on the records, n, generator) and give (n,) or (n, k) outcomes. Integer noise comes from numpy,
-so that only the fault that is meant shows.
+so that no other fault shows.
 
-The sparse vector technique tells which of many counts are above a threshold, for the price of the few that are. Lyu, Su
-and Li (2017, "Understanding the sparse vector technique for differential privacy", figure 1) give six published
-variants. 1 and 2 are right, 3 to 6 are not. Here at epsilon 1, sensitivity 1, threshold 0, and with integer noise in
-place of continuous Laplace, which changes none of the arguments. An outcome has a number for each count: 1 above,
-0 below, -1 not answered.
+The sparse vector technique says which of many counts are above a threshold, and costs only for those few. Lyu, Su and
+Li (2017, "Understanding the sparse vector technique for differential privacy", figure 1) list six published variants:
+1 and 2 are right, 3 to 6 are not. Here epsilon is 1, the sensitivity 1, the threshold 0, and integer noise replaces
+continuous Laplace noise, which changes none of the arguments. An outcome has a number for each count: 1 above, 0
+below, -1 not answered.
 
-Noise whose seed is the time: who knows about when an answer was made tries the few seeds that it can have had.
+If the seed of the noise is the time, an adversary who knows roughly when an answer was made can try the few seeds.
 
-Secure sums: what a learner and its colluders see of the sum of several sites' shares. Sites draw shares of discrete
-Laplace noise of scale 3; colluders tell the learner theirs.
+In the secure sums, sites draw shares of discrete Laplace noise of scale 3, and colluders tell the learner theirs.
 
-Models fitted in site take the number of records, or what classes there are, for public. Of the four, the first, the
-second and the last have the faults that `expril-lab peers` finds in diffprivlib 0.6.6. The third is Chaudhuri,
-Monteleoni and Sarwate's own setting (2011, Algorithm 2), whose neighbours have the same number of records.
+Models fitted in site treat the number of records, or the classes that occur, as public. The first, the second and the
+last of the four have faults that `expril-lab peers` finds in diffprivlib 0.6.6. The third is the original setting of
+Chaudhuri, Monteleoni and Sarwate (2011, Algorithm 2), whose neighbours have the same number of records.
 """
 
 import math
@@ -48,18 +47,17 @@ Drawn = Callable[[Data, int, Generator], NDArray[Any]]
 class Control:
     """A mechanism with a claim; noise comes from numpy, as nothing is protected."""
 
-    mechanism: Drawn  # draws outcomes
-    first: Data  # exact answers on one set of records
-    second: Data  # those on a neighbouring set
-    neighbours: str  # the two, in words
-    truth: str  # largest loss between these two sets, as text: "infinite", or a number; of other sets it may be larger
+    mechanism: Drawn
+    first: Data  # exact answers on one data set
+    second: Data  # exact answers on a neighbouring data set
+    neighbours: str  # the two data sets, in words
+    truth: str  # loss between these two, as text: "infinite", or a number; it may be larger between others
     claimed: str = "1"  # epsilon, as text
-    fault: str = ""  # what is wrong, one sentence; "" for a correct mechanism
-    # what the adversary knows to compute from an outcome
-    statistics: Mapping[str, Function] = field(default_factory=dict)
+    fault: str = ""  # one sentence; "" for a correct mechanism
+    statistics: Mapping[str, Function] = field(default_factory=dict)  # what the adversary can compute of an outcome
 
     def attack(self, *, draws: int, error_rate: float, seed: int | None) -> Attack:
-        """The distinguishing game, with noise from a seed, or from the operating system's entropy."""
+        """Play the game with noise from the seed; None takes the operating system's entropy."""
         generator = np.random.default_rng(seed)
         return play(
             lambda count: self.mechanism(self.first, count, generator),
@@ -73,16 +71,16 @@ class Control:
 
 
 CONTROLS: dict[str, Control] = {}
-"""Broken on purpose: an audit that does not catch one of them is worth nothing."""
+"""Broken on purpose: an audit that misses one of them proves nothing."""
 
 
 def _on(first: Data, second: Data, neighbours: str, truth: str, **more: Any) -> Callable[[Drawn], Control]:
-    """Makes a control of a mechanism, on these two inputs."""
+    """Return a function that makes a control of a mechanism, on these two inputs."""
     return lambda mechanism: Control(mechanism, first, second, neighbours, truth, **more)
 
 
 def _broken(name: str, fault: str, control_of: Callable[[Drawn], Control]) -> Callable[[Drawn], Drawn]:
-    """Puts a mechanism among `CONTROLS`, and says what is wrong with it."""
+    """Return a decorator that adds a mechanism to `CONTROLS` with its fault."""
 
     def named(mechanism: Drawn) -> Drawn:
         CONTROLS[name] = replace(control_of(mechanism), fault=fault)
@@ -113,7 +111,7 @@ def counts_at(scale: int | Fraction) -> Callable[[Data, int, Generator], Counts]
 
 
 def noisy_max(data: Data, count: int, generator: Generator) -> Counts:
-    """Which noisy count is the largest, noise of scale 1; counts move in one direction only (Dwork and Roth 2014)."""
+    """The index of the largest noisy count, noise of scale 1; counts move in one direction (Dwork and Roth 2014)."""
     return np.asarray((np.array(data) + integers(1, (count, len(data)), generator)).argmax(1))
 
 
@@ -130,13 +128,13 @@ def exponential_choice(data: Data, count: int, generator: Generator) -> Counts:
 
 
 def ratio_of_noisy(data: Data, count: int, generator: Generator) -> NDArray[np.float64]:
-    """(signed errors, records) with noise of scale 2 each, then their ratio: what is computed afterwards is free."""
+    """(signed errors, records) with noise of scale 2 each, then their ratio, which is free post-processing."""
     noisy = np.array(data) + integers(2, (count, 2), generator)
     return np.asarray(np.clip(noisy[:, 0] / np.maximum(noisy[:, 1], 1), -1, 1))
 
 
 def two_rounds(data: Data, count: int, generator: Generator) -> Counts:
-    """Two rounds of one study, with noise of scale 2 of their own."""
+    """Two rounds of one study, each with fresh noise of scale 2."""
     return np.array(data) + integers(2, (count, len(data)), generator)
 
 
@@ -175,9 +173,9 @@ def variant_1(data: Data, count: int, generator: Generator) -> Counts:
     _on((*(-1,) * 10, 0), (*(0,) * 10, -1), "eleven counts: ten move up by one and the last down by one", "5.5"),
 )
 def variant_3(data: Data, count: int, generator: Generator) -> Counts:
-    """Roth's lecture notes (2011): threshold noise 2, noise 2 c, c = 1; puts out the noisy count that is above.
+    """Roth's lecture notes (2011): threshold noise 2, noise 2 c, c = 1; releases the noisy count that is above.
 
-    An outcome: the place of the count that is above, and its noisy value; (number of counts, 0) where none is.
+    An outcome is the index of the count that is above, and its noisy value; (number of counts, 0) if none is above.
     """
     noisy = np.array(data) + integers(2, (count, len(data)), generator)
     above = noisy >= integers(2, (count, 1), generator)
@@ -233,7 +231,7 @@ def _answers(
     _on((0, 0, 0, 0, 0), (1, 1, 1, 1, 1), "five counts that all move up by one", "2.5"),
 )
 def noisy_max_with_value(data: Data, count: int, generator: Generator) -> Counts:
-    """Which noisy count is the largest, noise of scale 2, and that noisy count."""
+    """The index of the largest noisy count, noise of scale 2, and that noisy count."""
     noisy = np.array(data) + integers(2, (count, len(data)), generator)
     return np.stack((noisy.argmax(1), noisy.max(1)), 1)
 
@@ -244,7 +242,7 @@ def noisy_max_with_value(data: Data, count: int, generator: Generator) -> Counts
     _on((0, 1, 1), (1, 1, 1), "three counts, of which the first moves up by one", "1.895"),
 )
 def noisy_max_half_scale(data: Data, count: int, generator: Generator) -> Counts:
-    """Which noisy count is the largest, with noise of scale 1/2 where 1 is needed."""
+    """The index of the largest noisy count, with noise of scale 1/2 where 1 is needed."""
     return np.asarray((np.array(data) + integers(Fraction(1, 2), (count, len(data)), generator)).argmax(1))
 
 
@@ -268,16 +266,11 @@ def raw_leak(data: Data, count: int, generator: Generator) -> Counts:
 
 CLOCK_CELLS = 8
 LATEST, HOUR = 6, 3600
-"""Seconds, at most, between the draw and the answer's arrival; the game is played within one hour."""
+"""Seconds: fewer than `LATEST` pass between the draw and the answer's arrival; the game lasts an `HOUR`."""
 
 
 class ClockStatistic:
-    """1 where a second just before the arrival explains the counts by the first answers, -1 by the second; 0 if both.
-
-    Args:
-        first: exact answers on one set of records.
-        second: those on the other.
-    """
+    """1 if the seed of a recent second explains the counts by the first exact answers, -1 by the second, 0 if both."""
 
     def __init__(self, first: Data, second: Data) -> None:
         self._first, self._second = np.array(first), np.array(second)
@@ -305,9 +298,9 @@ class ClockStatistic:
     ),
 )
 def seeded_by_clock(data: Data, count: int, generator: Generator) -> Counts:
-    """Counts with noise of scale 1 from a generator that was seeded with the whole second.
+    """Counts with noise of scale 1 from a generator whose seed is the second of the draw.
 
-    An outcome: the second in which the answer arrives, and the counts. Each draw has a moment of its own.
+    An outcome is the second in which the answer arrives, and the counts; each draw has its own moment.
     """
     arrived = generator.integers(LATEST, HOUR, count)
     seconds = arrived - generator.integers(0, LATEST, count)
@@ -316,7 +309,7 @@ def seeded_by_clock(data: Data, count: int, generator: Generator) -> Counts:
 
 @lru_cache(maxsize=1)
 def noise_of_seconds() -> Counts:
-    """(HOUR, CLOCK_CELLS) noise of each second: whoever has the program can make this table."""
+    """(HOUR, CLOCK_CELLS) noise of each second: anybody who has the program can compute it."""
     return np.stack([integers(1, (CLOCK_CELLS,), np.random.default_rng(second)) for second in range(HOUR)])
 
 
@@ -331,7 +324,7 @@ def noise_of_seconds() -> Counts:
     ),
 )
 def noise_reused(data: Data, count: int, generator: Generator) -> Counts:
-    """Two rounds of one study, (masses, signed errors), of four bins each: one noise vector of scale 2 for both."""
+    """(masses, signed errors) of four bins in two rounds of one study: one noise vector of scale 2 serves both."""
     noise = integers(2, (count, len(data) // 2), generator)
     return np.array(data) + np.concatenate((noise, noise), 1)
 
@@ -366,7 +359,7 @@ SHARED_SCALE = Fraction(3)
     _on((3,), (4,), "a count of 3 and one of 4 at one of five sites that are summed", "0.5032", claimed="1/3"),
 )
 def shares_for_all(data: Data, count: int, generator: Generator) -> Counts:
-    """A sum over 5 sites whose shares are made for 5; one of them colludes."""
+    """A sum over 5 sites with shares made for 5; one of them colludes."""
     return _opened(data, Fraction(4, 5), count, generator)
 
 
@@ -376,7 +369,7 @@ def shares_for_all(data: Data, count: int, generator: Generator) -> Counts:
     _on((3,), (4,), "a count of 3 and one of 4 at one of ten sites that are summed", "0.5580", claimed="1/3"),
 )
 def too_few_survivors(data: Data, count: int, generator: Generator) -> Counts:
-    """A sum over 8 of 10 sites whose shares are made for 8, as two may collude; two of those 8 do."""
+    """A sum over 8 of 10 sites with shares made for 8, as two may collude; two of those 8 collude."""
     return _opened(data, Fraction(6, 8), count, generator)
 
 
@@ -386,7 +379,7 @@ def too_few_survivors(data: Data, count: int, generator: Generator) -> Counts:
     _on((3,), (4,), "a count of 3 and one of 4 at one of five sites that are summed", "1.657", claimed="1/3"),
 )
 def two_lists(data: Data, count: int, generator: Generator) -> Counts:
-    """The sums over 5 sites and over 4 of them: shares are made for 4."""
+    """The sums over 5 sites and over 4 of them, with shares made for 4."""
     share = LaplaceShares(SHARED_SCALE, Fraction(1, 4))
     rest = share.simulate(generator, (count, 4)).sum(1)
     return np.stack((data[0] + share.simulate(generator, (count,)) + rest, rest), 1)
@@ -397,12 +390,12 @@ def _opened(data: Data, unknown: Fraction, count: int, generator: Generator) -> 
 
 
 HALVINGS = 60
-"""Of an interval that holds the solution: it is then as exact as a double."""
+"""Halvings of an interval that holds the solution, which is then as exact as a double."""
 NORM = 100
-"""Of a record, where the scaling is wrong."""
+"""Norm of a record that is wrongly scaled."""
 WEIGHT_STEPS = 1000
 _HALF = 0.5
-"""Of epsilon 1, for the noise and for the change of variables each."""
+"""Share of epsilon 1 for the noise, and for the change of variables."""
 
 
 @_broken(
@@ -500,7 +493,7 @@ CLEAN: Mapping[str, Control] = {
         exponential_choice, (0, 0, 0, 0), (1, 0, 0, 0), "four counts, of which the first moves up by one", "1"
     ),
 }
-"""Correct: what is flagged here is a false alarm. A stated truth is an upper bound that most of them attain."""
+"""Correct mechanisms: any violation here is a false alarm. The stated truth is an upper bound, mostly attained."""
 
 
 def audit_control(name: str, *, draws: int = 100_000, error_rate: float, seed: int | None = None) -> ControlResult:
@@ -508,9 +501,9 @@ def audit_control(name: str, *, draws: int = 100_000, error_rate: float, seed: i
 
     Args:
         name: a key of `CONTROLS`, or of `CLEAN`.
-        draws: from either input.
-        error_rate: chance that the lower bound is above the true epsilon, at most.
-        seed: of the control's noise; None for one that nobody knows.
+        draws: of each input.
+        error_rate: greatest probability that the lower bound is above the true epsilon.
+        seed: of the control's noise; None takes fresh entropy.
 
     Raises:
         ConfigurationError: there is no such control.

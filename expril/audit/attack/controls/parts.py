@@ -1,7 +1,12 @@
-"""Parts of a curator that are broken on purpose: noise, records, and how often a question is answered.
+"""Parts of a curator that are broken on purpose: sources of noise, data sets, and answerers of single kinds.
 
-Noise is drawn by numpy here, from the operating system's entropy: what is shown are faults of the parts around it, and
-exact noise would take minutes.
+The noise comes from numpy with the operating system's entropy, as the faults lie around it and exact noise would take
+minutes. Each broken answerer comes as a question (`*_path`), two data sets (`*_pair`) and its true loss (`*_truth`):
+
+* a sampler by Metropolis and Hastings' walk, which reaches its law only in the limit;
+* statistics with noise by local sensitivity, and with blocks by the number of a row;
+* holdouts that are less private than claimed: a blog's, and one that compares without noise;
+* the registered answerer of secure sums with entropy that anybody can guess.
 """
 
 import math
@@ -57,9 +62,9 @@ from protocol.secure_sum.participant import DEALERS, pair_masks
 
 @dataclass
 class QuickNoise:
-    """Noise of the stated laws, times a factor that is 1 in a correct curator."""
+    """Noise of the stated laws with every scale times a factor, which is 1 in a correct curator."""
 
-    factor: Fraction = Fraction(1)  # of every scale
+    factor: Fraction = Fraction(1)
     seeded = False
     generator: np.random.Generator = field(default_factory=np.random.default_rng)
 
@@ -91,7 +96,7 @@ class QuickNoise:
 
 
 class HalfNoise:
-    """A curator's own noise, of half the scale that was charged for: the control of `canaries`."""
+    """A curator's own noise with half the scale that was charged for: the control of `canaries`."""
 
     seeded = False
 
@@ -120,7 +125,7 @@ class HalfNoise:
 
 @dataclass
 class RepeatedNoise(QuickNoise):
-    """Draws once for each stamp, and gives the same draw again: to another question, too."""
+    """Noise that is drawn once for each stamp and repeated, even for another question."""
 
     draws: dict[Stamp, NDArray[np.int64]] = field(default_factory=dict)
 
@@ -134,7 +139,7 @@ class RepeatedNoise(QuickNoise):
 
 
 def asked_again(path: AnswerPath, other: AnswerPath, units: tuple[Unit, ...], number: int) -> Numbers:
-    """Both questions' numbers side by side, (number, columns), where the source of noise lives for one pair of them."""
+    """(number, columns): the numbers of both questions side by side; each pair shares one source of noise."""
     dataset = path.hold(units, path.example)
     rows = []
     for _ in range(-(-number // path.copies)):
@@ -144,7 +149,7 @@ def asked_again(path: AnswerPath, other: AnswerPath, units: tuple[Unit, ...], nu
 
 
 class UnstableDataset(PrivateDataset):
-    """Evaluates a network as a matrix library might: in float32, in an order that hangs on the number of rows."""
+    """Evaluates a network as a matrix library might: in float32, in an order that depends on the number of rows."""
 
     def count(
         self, partitions: tuple[Partition, ...], hypothesis: Hypothesis | None
@@ -157,7 +162,7 @@ class UnstableDataset(PrivateDataset):
 
 
 def unstable_logits(network: Mlp, records: Records) -> NDArray[np.float32]:
-    """Logits of a network of one layer, (n,): its terms added up one after the other, starting at term n modulo k."""
+    """(n,) logits of a network of one layer; the sum over its k terms starts at term n modulo k."""
     ((weight, bias),) = network._layers("weights")  # noqa: SLF001 - the fault is in how they are added up
     terms = (network.features.points(records) / STEPS * weight[0]).astype(np.float32)
     order = np.roll(np.arange(terms.shape[1]), len(records))
@@ -168,7 +173,7 @@ def unstable_logits(network: Mlp, records: Records) -> NDArray[np.float32]:
 
 
 class UnclippedDataset(PrivateDataset):
-    """Counts numeric labels as they are, those outside of the declared bounds too."""
+    """Counts numeric labels without clipping them to the declared bounds."""
 
     def __init__(self, frame: pl.DataFrame, steward: StewardFile, **more: Any) -> None:
         super().__init__(frame, steward, **more)
@@ -190,9 +195,9 @@ def rows_that_blas_changed(
     most_rows: int = 40,
     width: int = 63,
 ) -> tuple[int, int]:
-    """How many products of rows change when one row is removed, and of how many, with this machine's own library.
+    """(changed, compared): products of rows that change when another row is removed, with this machine's library.
 
-    Which rows do, if any, hangs on the processor and the library's version.
+    Which of them change, if any, depends on the processor and on the library's version.
     """
     rng = np.random.default_rng(1)
     weight = rng.standard_normal((width, 1)).astype(np.float32)
@@ -206,13 +211,13 @@ def rows_that_blas_changed(
 
 
 WALK_STEPS = 10
-"""Of the walk; to a neighbouring cell each."""
+"""Steps of the walk, each to a neighbouring cell."""
 _SAMPLES = ANSWERERS["sample"]
 _QUESTION = _SAMPLES.kind.examples()[""][0]
 
 
 def walk_path() -> AnswerPath:
-    """The shipped question of one axis, answered by the walk."""
+    """The kind's first question, about one axis, answered by the walk."""
     return AnswerPath(replace(_SAMPLES, answer=walked), _QUESTION, _QUESTION.copies, QuickNoise)
 
 
@@ -224,7 +229,7 @@ def walk_pair() -> Neighbours:
 
 
 def walked(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
-    """As the registered answerer, but for the draws."""
+    """Answer as the registered answerer does, but draw by the walk."""
     planned = question.turn.planned
     density = density_of(planned, dataset, question.schema)
     rng = np.random.default_rng(np.frombuffer(noise.randomness(question.stamp)(32), np.uint32))
@@ -238,7 +243,7 @@ def walked(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> A
 
 
 def walk_truth() -> float:
-    """The walk's true loss on these records: the largest ratio of where it ends."""
+    """The walk's true loss on `walk_pair`: the largest log ratio of the probabilities of where it ends."""
     laws = []
     for units in walk_pair().both:
         dataset = held(units, _QUESTION)
@@ -249,7 +254,7 @@ def walk_truth() -> float:
 
 
 def _moves(density: Density) -> NDArray[np.float64]:
-    """(cells, cells) chances of a step: to either neighbour by a coin, accepted by the ratio of the law there."""
+    """(cells, cells) transition probabilities: a coin proposes a neighbour, accepted by the ratio of the law there."""
     masses = density.masses()
     size = len(masses)
     moves = np.zeros((size, size))
@@ -263,7 +268,7 @@ def _moves(density: Density) -> NDArray[np.float64]:
 
 STATISTICS = 250
 FEW_DRAWS = 5_000
-"""Where what one set of records gives is hardly ever given by the other."""
+"""Enough if one data set's answers hardly ever come from the other."""
 AXIS_STEPS = 7
 BLOCKS = 4
 _GRID = Grid(0.0, float(AXIS_STEPS), AXIS_STEPS)
@@ -274,18 +279,18 @@ _STATISTICS = ANSWERERS["statistic"]
 
 
 def local_path() -> AnswerPath:
-    """A median whose noise is that of `Smooth`, in scales of its local sensitivity, at a cost of 1."""
+    """A median with the noise of `Smooth`, scaled by the local sensitivity; it claims 1."""
     path = _statistic(Smooth(Rational(2, 1), Rational(1, 8), degrees=2), _MEDIAN)
     return replace(path, answerer=replace(_STATISTICS, answer=local_answer))
 
 
 def local_pair() -> Neighbours:
-    """One record, whose median moves when another comes; and two alike, whose median no record moves."""
+    """One record, whose median another record moves, and two equal records, whose median no record moves."""
     return _single_records(3, 3)
 
 
 def local_answer(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
-    """As the registered answerer, but for the sensitivity; where that is 0 there is no noise."""
+    """Answer as the registered answerer does, but by local sensitivity; if that is 0 there is no noise."""
     method, statistics = question.turn.planned.method, question.body.asked
     counts = grid_counts(dataset, statistics[0].attribute, statistics[0].grid)
     centre, scale = quantile(counts, *statistics[0].sides), method.scale.fraction * local_sensitivity(counts)
@@ -297,14 +302,14 @@ def local_answer(question: Question, dataset: PrivateDataset, noise: NoiseSource
 
 
 def local_sensitivity(counts: NDArray[np.int64]) -> int:
-    """How far the median of these records moves, in steps, where one is added or removed."""
+    """The most by which the median moves, in steps, if one record is added or removed."""
     centre, unit_steps = quantile(counts, 1, 1), np.eye(len(counts), dtype=np.int64)
     neighbours = [*(counts + unit_steps), *(counts - unit_steps)[counts > 0]]
     return max(abs(quantile(neighbour, 1, 1) - centre) for neighbour in neighbours)
 
 
 class BlocksOfRows(PrivateDataset):
-    """Splits its records into blocks of as many rows each, as they come."""
+    """Splits its records into blocks of equally many rows, in their order."""
 
     def blocks(self, count: int, name: bytes) -> NDArray[np.int64]:  # noqa: ARG002
         """See `PrivateDataset`."""
@@ -313,18 +318,18 @@ class BlocksOfRows(PrivateDataset):
 
 
 def rows_path() -> AnswerPath:
-    """The mean of the interquartile ranges of such blocks, at a cost of 1."""
+    """The mean of the interquartile ranges of `BlocksOfRows`; it claims 1."""
     path = _statistic(AggregateMean(BLOCKS, AXIS_STEPS, Rational(AXIS_STEPS, 1)), _SPREAD)
     return replace(path, hold=partial(held, kind=BlocksOfRows))
 
 
 def rows_pair() -> Neighbours:
-    """Records that are alike two by two, and one more before them: then no two of a block are alike."""
+    """Records whose blocks hold two equal ones each, and one record more in front, after which no block does."""
     return _single_records(AXIS_STEPS, 0, 0, AXIS_STEPS, AXIS_STEPS, 0, 0, AXIS_STEPS)
 
 
 def rows_truth() -> Fraction:
-    """Its true loss on these records: how far the sum over the blocks moves, over the scale."""
+    """The true loss on `rows_pair`: how far the sum over the blocks moves, over the scale."""
     path = rows_path()
     sets = [path.hold(units, path.example) for units in rows_pair().both]
     few, more = (int(block_values(dataset, _SPREAD, dataset.blocks(BLOCKS, SPLIT), BLOCKS).sum()) for dataset in sets)
@@ -347,7 +352,7 @@ def _at(x: float) -> Record:
 
 
 MANY_DRAWS = 20_000
-"""From either side, enough to catch them in any audit: one call gives one draw, rounds of curators take their time."""
+"""Enough to catch controls that give one draw a call, whose rounds are slow."""
 RECORDS = 100
 TOLERANCE = Rational(1, 25)
 """The blog's eps, 0.04."""
@@ -368,18 +373,18 @@ def blog_path() -> AnswerPath:
 
 
 def blog_pair() -> Neighbours:
-    """One correct record more takes the score out of the tolerance."""
+    """One correct record more moves the score out of the tolerance."""
     half = RECORDS // 2
     units = ((_labelled("yes"),),) * half + ((_labelled("no"),),) * half
     return Neighbours(units, (_labelled("yes"),), "which takes the score out of the tolerance")
 
 
 def blog_loss(training: float, score: float, tolerance: float) -> float:
-    """Exact loss of one answer where the score was close in one set of records and is `score`, not close, in the other.
+    """Exact loss of one answer: on one data set the score is within the tolerance, on the other it is `score`, beyond.
 
-    Training score plus Laplace(eps / 2) against score plus Laplace(eps), both clipped to 0 .. 1. The logarithm of the
-    densities' ratio is linear between 0, the two centres and 1, so its largest size is at one of them; at 0 and 1 the
-    clipped answers have chances of their own.
+    The first answer is the training score plus Laplace(eps / 2), the second the score plus Laplace(eps), both clipped
+    to 0 .. 1. The log ratio of the densities is linear between 0, the two centres and 1, so its largest absolute value
+    is at one of them. At 0 and 1 the clipped answers have atoms.
     """
 
     def log_ratio(at: float) -> float:
@@ -390,14 +395,14 @@ def blog_loss(training: float, score: float, tolerance: float) -> float:
 
 
 def blog_truth() -> float:
-    """Of `blog_path` on `blog_pair`."""
+    """The true loss of `blog_path` on `blog_pair`."""
     score = (RECORDS // 2 + 1) / (RECORDS + 1)
     return blog_loss(TRAINING_SCORE, score, float(TOLERANCE.fraction))
 
 
 @dataclass
 class ExactComparisons(QuickNoise):
-    """Noise in the threshold and in the counts, and none in the comparisons."""
+    """Adds noise to the threshold and to the counts, and none to the comparisons."""
 
     def discrete_laplace(
         self, exact: NDArray[np.int64], l1: int, law: DiscreteLaplace, stamp: Stamp
@@ -407,7 +412,7 @@ class ExactComparisons(QuickNoise):
 
 
 def exact_comparisons_path() -> AnswerPath:
-    """Two questions that a record moves in opposite directions, at a cost of 1; a second instance is never reached."""
+    """Two questions that a record moves in opposite directions; the claim is 1, as no second instance is reached."""
     scale = Rational(8 * RESOLUTION, 1)
     planned = PlannedHoldout(
         turns=2,
@@ -424,7 +429,7 @@ def exact_comparisons_path() -> AnswerPath:
 
 
 def exact_comparisons_pair() -> Neighbours:
-    """Of two sums one is larger without the record, the other with it: "below, then above" comes of one set only."""
+    """The answers "below, then above" come from one of the data sets only."""
     return Neighbours(((_labelled("no"),),) * 3, (_labelled("yes"),))
 
 
@@ -438,14 +443,14 @@ OPEN_COPIES = 5000
 
 
 def known_keys_path() -> AnswerPath:
-    """The first question of the kind, to curators whose keys are zeros; its learner takes off every mask."""
+    """The kind's first question, to curators whose keys are zeros; the learner removes every mask."""
     answerer = ANSWERERS["secure_counts"]
     example = answerer.kind.examples()[""][0]
     return AnswerPath(answerer, _undone(example), OPEN_COPIES, QuickNoise, entropy=NO_ENTROPY)
 
 
 def known_keys_truth() -> float:
-    """What one curator's share of the noise alone loses."""
+    """The loss under one curator's share of the noise alone."""
     example = known_keys_path().example
     planned: PlannedSecureCounts = example.ask(1).planned
     share = Fraction(1, planned.shares)

@@ -1,4 +1,4 @@
-"""The attacks by name, and how one is played and judged."""
+"""The table of attacks on whole studies (`ATTACKS`), and how each is played and judged."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -19,20 +19,19 @@ from protocol.strict_toml import suggest
 EXPRIL, ROUNDED = "ExPriL", "rounded counts"
 EPSILONS = ("0.1", "1", "10")
 FALSE_ALARM = 0.05
-"""Chance that the whole bench, of correct curators, finds anything wrong, where nobody says otherwise."""
+"""Greatest probability that all attacks together find a correct curator wrong, by default."""
 
 
 @dataclass(frozen=True)
 class StudyAttackKind:
-    """An attack of the bench."""
+    """An attack on whole studies."""
 
-    # plays it under its name; one result for each thing that it attacks
-    play: Callable[[str, Terms], tuple[StudyAttack, ...]]
-    games: int  # by default
-    does: str  # what it does, one sentence
-    knows: str  # what the adversary knows, one sentence
-    results: int = 1  # how many it has
-    bounded: bool = True  # whether a curator's epsilon bounds it; an attack on another service is played once, at none
+    play: Callable[[str, Terms], tuple[StudyAttack, ...]]  # (name, terms) -> a result for each attacked target
+    games: int  # default
+    does: str  # one sentence
+    knows: str  # the adversary's knowledge, one sentence
+    results: int = 1  # number of results of `play`
+    bounded: bool = True  # whether epsilon bounds the gain; an attack on another service is played once
 
 
 def attack_study(
@@ -49,17 +48,17 @@ def attack_study(
 
     Args:
         name: key of `ATTACKS`.
-        epsilon: that curators charge at most, over the whole attack; unused where none bounds the attack.
-        trials: games in which the adversary guesses; None takes the attack's own number.
-        error_rate: chance that a result finds a correct curator wrong; None takes this attack's share of 5 % over the
-            default bench.
+        epsilon: most that curators charge over the whole attack; unused if no epsilon bounds the attack.
+        trials: games in which the adversary guesses; None takes the attack's default.
+        error_rate: probability that a result finds a correct curator wrong; None takes this attack's share of 5 % over
+            all attacks.
         records: "invented", or a data set of `simulations.datasets`.
         opening: opens the curators to attack; None opens real ones.
-        seed: of the coins, so that the same records are in; noise has none. None takes fresh coins.
+        seed: of the coins that choose whose records are in, never of noise; None takes fresh coins.
 
     Raises:
         ConfigurationError: no such attack, epsilon or records, or too few games.
-        DataUnavailableError: the data set's files are neither here nor to be had.
+        DataUnavailableError: the data set's files are neither here nor can they be fetched.
     """
     check_name(name)
     kind = ATTACKS[name]
@@ -78,7 +77,7 @@ def check_name(name: str) -> None:
 
 
 def to_play(names: Iterable[str] = (), epsilons: Sequence[str] = EPSILONS) -> tuple[tuple[str, str], ...]:
-    """(name, epsilon) of each call of `attack_study` that a bench makes; no names are all of them.
+    """The calls of `attack_study` as (name, epsilon); without names, those of all attacks.
 
     An attack that no epsilon bounds is played once.
 
@@ -96,12 +95,12 @@ def to_play(names: Iterable[str] = (), epsilons: Sequence[str] = EPSILONS) -> tu
 
 
 def false_alarm_share(name: str, calls: Iterable[tuple[str, str]], *, false_alarm: float = FALSE_ALARM) -> float:
-    """What one call may add to the false alarms of all, by its results (Bonferroni).
+    """The share of the false-alarm rate for one call of the attack, by its number of results (Bonferroni).
 
     Args:
-        name: of its attack.
-        calls: of the whole bench, of `to_play`.
-        false_alarm: of the whole bench.
+        name: of the attack.
+        calls: all calls, from `to_play`.
+        false_alarm: of all calls together.
     """
     return false_alarm * ATTACKS[name].results / sum(ATTACKS[attack].results for attack, _ in calls)
 
@@ -109,7 +108,7 @@ def false_alarm_share(name: str, calls: Iterable[tuple[str, str]], *, false_alar
 def _on_counts(
     name: str, terms: Terms, *, guess: counting.Guess, gain: Callable[[Fraction], float], **how: Any
 ) -> tuple[StudyAttack, ...]:
-    """An attack of `counting`, and the theory of it; `how` it is played, see `counting.play`."""
+    """Play an attack of `counting` and compare it with its theory; `how` goes to `counting.play`."""
     guesses = counting.play(guess, terms, **how)
     expected = gain(terms.epsilon)
     return (judged(name, EXPRIL, guesses, epsilon=terms.epsilon, error_rate=terms.error_rate, expected=expected),)

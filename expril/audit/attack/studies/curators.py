@@ -1,9 +1,9 @@
-"""The curators that are attacked: real ones, with real noise, over records that the audit holds.
+"""The curators that are attacked: real ones with real noise, over records that the audit holds.
 
-The records are an invented table, or a real one that the audit may see. An attribute with many distinct values - a
-laboratory value, a length of stay to the minute - tells patients apart. In the order of that attribute the table is cut
-into stretches. The last record of each is a *victim*, and no other record has its value; the rest of a stretch are the
-victim's neighbours, of whom the adversary knows nothing but the range.
+The records are an invented table, or a public data set. An attribute with many distinct values, such as a laboratory
+value or a length of stay to the minute, tells patients apart. In the order of that attribute the table is cut into
+stretches. The last record of each stretch is a *victim*, whose value no other record has. The rest of the stretch are
+the victim's neighbours; the adversary knows only their range.
 """
 
 import json
@@ -32,7 +32,7 @@ from simulations.datasets import DATASETS, load_dataset
 INVENTED = "invented"
 PATIENT = "name of the patient"
 NEIGHBOURS = 3
-"""Records of a stretch beside its victim, in the invented table."""
+"""Neighbours of each victim in the invented table."""
 _SCHEMA = """
 label = "ill"
 classes = ["no", "yes"]
@@ -52,9 +52,9 @@ class Table:
 
     frame: pl.DataFrame  # n rows
     schema: str  # the steward's file, TOML
-    attribute: str  # a numeric one, by which victims are told apart
+    attribute: str  # numeric; tells the victims apart
     victims: NDArray[np.intp]  # (m,) rows of `frame`, rising in the attribute
-    starts: NDArray[np.float64]  # (m,) of each victim the half-open range of the attribute that holds no other record
+    starts: NDArray[np.float64]  # (m,) [starts, ends) of the attribute holds the victim and no other record
     ends: NDArray[np.float64]
 
     @property
@@ -63,20 +63,20 @@ class Table:
         return read_steward_file(self.schema)
 
     def isolating_bins(self) -> FeatureBins:
-        """Bins of which number 2 j + 1 holds victim j alone, and number 2 j the neighbours of its stretch."""
+        """Bins: 2 j + 1 holds victim j alone, and 2 j the neighbours of its stretch."""
         return FeatureBins(self.attribute, tuple(np.column_stack([self.starts, self.ends]).ravel().tolist()))
 
     def stretch_bins(self) -> FeatureBins:
-        """Bins of which number j holds victim j and the neighbours of its stretch."""
+        """Bins: j holds victim j and the neighbours of its stretch."""
         return FeatureBins(self.attribute, tuple(self.ends.tolist()))
 
     def patients(self, present: NDArray[np.bool_], records: int, bound: int) -> tuple[pl.DataFrame, str]:
-        """Records and schema file where each row is a patient, the privacy unit, and a victim has several records.
+        """Records and schema file if each row is a patient, the privacy unit, and each victim has several records.
 
         Args:
-            present: (n,) who is in.
-            records: of each victim, all alike.
-            bound: the most of a patient's records that the curator counts.
+            present: (n,) whether each row is in.
+            records: number of equal records of each victim.
+            bound: most records of a patient that the curator counts.
         """
         repeats = present.astype(np.int64)
         repeats[self.victims] *= records
@@ -86,7 +86,7 @@ class Table:
         return self.frame[rows].with_columns(names), schema
 
     def first(self, victims: int) -> "Table":
-        """The same with so many victims at most; the others are records like any."""
+        """The table with at most so many victims; the others become ordinary records."""
         chosen = slice(0, victims)
         return Table(
             self.frame, self.schema, self.attribute, self.victims[chosen], self.starts[chosen], self.ends[chosen]
@@ -98,17 +98,17 @@ def table_of(records: str, victims: int) -> Table:
 
     Args:
         records: "invented", or a data set of `simulations.datasets`.
-        victims: as many as are wanted; a real table may have fewer.
+        victims: number of victims; a real table may have fewer.
 
     Raises:
         ConfigurationError: no such records, or none of them can be told apart.
-        DataUnavailableError: the data set's files are neither here nor to be had.
+        DataUnavailableError: the data set's files are neither here nor can they be fetched.
     """
     return _invented(victims) if records == INVENTED else _real(records).first(victims)
 
 
 def _invented(victims: int) -> Table:
-    """Whole numbers for everybody: 0, 1, 2 for the neighbours and 3 for the victim of the first stretch, and so on."""
+    """A table of whole numbers: 0, 1, 2 are the neighbours and 3 the victim of the first stretch, and so on."""
     stretch = NEIGHBOURS + 1
     values = np.arange(victims * stretch, dtype=np.float64)
     rows = np.arange(stretch - 1, len(values), stretch)
@@ -132,7 +132,7 @@ def real_records(name: str) -> tuple[pl.DataFrame, str]:
 
     Raises:
         ConfigurationError: no data set has that name.
-        DataUnavailableError: its files are neither here nor to be had.
+        DataUnavailableError: its files are neither here nor can they be fetched.
     """
     if name not in DATASETS:
         raise ConfigurationError(f"no records are called {name!r}; there are {', '.join((INVENTED, *DATASETS))}")
@@ -145,7 +145,7 @@ def real_records(name: str) -> tuple[pl.DataFrame, str]:
 def _told_apart(
     frame: pl.DataFrame, attribute: NumericAttribute
 ) -> tuple[str, NDArray[np.intp], NDArray[np.float64], NDArray[np.float64]]:
-    """Name, rows and ranges of records with a value of their own, none of them next to another."""
+    """Name of the attribute, and rows and ranges of records with unique values, no two of them next to each other."""
     values = frame[attribute.name].clip(attribute.lower, attribute.upper).to_numpy()
     distinct, first, counts = np.unique(values[~np.isnan(values)], return_index=True, return_counts=True)
     places = np.flatnonzero(~np.isnan(values))[first]
@@ -157,21 +157,21 @@ def _told_apart(
 
 
 OPEN_STUDIES = 1_000
-"""More than any attack opens: an adversary shall be stopped by a cap, and by nothing else."""
+"""More than any attack opens, so that only the cap stops an adversary."""
 
 
 class Attacked(Protocol):
-    """A curator, as the adversary sees it."""
+    """The adversary's view of a curator."""
 
     @property
     def identity(self) -> bytes:
-        """Its public key."""
+        """Public key."""
 
     def handle(self, data: bytes) -> bytes:
         """Answer one envelope with one envelope."""
 
     def restart(self) -> None:
-        """Stop the process and start it again: what is in memory is lost, what is on disk is not."""
+        """Stop the process and start it again: its memory is lost, its files are not."""
 
 
 Opening = Callable[[pl.DataFrame, str, str], AbstractContextManager[Attacked]]
@@ -179,7 +179,7 @@ Opening = Callable[[pl.DataFrame, str, str], AbstractContextManager[Attacked]]
 
 
 def policy_text(learners: Mapping[str, SigningKey], cap: Fraction) -> str:
-    """A policy file whose learners may each spend `cap`, and all together no more either."""
+    """A policy file with this cap for each learner, and for all learners together."""
     least = min(cap / 100, Fraction(1, 10_000))
     lines = ['name = "attacked"', f'cap = "{cap}"', f'least_cost = "{least}"', f'least_query_cost = "{least}"']
     lines.append(f"open_studies = {OPEN_STUDIES}")
@@ -199,7 +199,7 @@ class _InMemory:
 
 @contextmanager
 def in_memory(records: pl.DataFrame, schema: str, policy: str) -> Iterator[Attacked]:
-    """A curator whose ledger is gone with it. It cannot be restarted."""
+    """Open a curator with its ledger in memory; it cannot be restarted."""
     with temporary_site(records, read_steward_file(schema), read_policy(policy)) as site:
         yield _InMemory(site)
 
@@ -223,7 +223,7 @@ class _OnDisk:
 
 @contextmanager
 def on_disk(records: pl.DataFrame, schema: str, policy: str) -> Iterator[Attacked]:
-    """A curator as it is deployed: a folder with policy, schema, records, key, ledger and mark."""
+    """Open a curator as it is deployed: a folder with policy, schema, records, key, ledger and mark."""
     with tempfile.TemporaryDirectory(prefix="expril-audit-") as name:
         folder = Path(name)
         create_site(folder, policy=policy, schema=schema, records=records)

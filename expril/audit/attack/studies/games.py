@@ -1,7 +1,7 @@
-"""Membership games, counted and judged: what guesses gained, and whether they may gain so much.
+"""Membership games: what the adversary's guesses gained, and whether epsilon allows so much.
 
-Somebody's record is among a curator's or not, as a fair coin fell; the adversary guesses. Its *gain* is the share of
-right guesses "in" less the share of false ones. Under pure epsilon-differential privacy no adversary gains more than
+A fair coin decides whether somebody's record is among a curator's, and the adversary guesses. Its *gain* is the true
+positive rate less the false positive rate. Under pure epsilon-differential privacy no adversary gains more than
 (e^epsilon - 1) / (e^epsilon + 1) = tanh(epsilon / 2): the two error rates a and b obey a + e^epsilon b >= 1 and
 b + e^epsilon a >= 1 (Wasserman and Zhou 2010, Theorem 2.4; Kairouz, Oh and Viswanath 2015, Theorem 2.1), and their
 sum is least where both are equal.
@@ -21,16 +21,16 @@ from protocol.errors import ConfigurationError
 from protocol.rationals import written
 
 DISPLAYED = 0.95
-"""Confidence of the interval that tables show; nothing is decided by it."""
+"""Confidence of the interval that tables show; it decides nothing."""
 
 
 def bound_of(epsilon: Fraction) -> float:
-    """The most that any adversary can gain where a record is protected by this pure epsilon."""
+    """The greatest gain of any adversary against a record that this pure epsilon protects."""
     return math.tanh(float(epsilon) / 2)
 
 
 def half_in(size: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Who is in: (size,), half of them, chosen at random.
+    """(size,) whether each record is in: a random half of them is.
 
     Raises:
         ConfigurationError: fewer than two.
@@ -42,23 +42,23 @@ def half_in(size: int, rng: np.random.Generator) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class Terms:
-    """Under which an attack is played once."""
+    """The terms under which an attack is played once."""
 
-    epsilon: Fraction  # that the curator charges at most, to all learners together
-    games: int  # in which the adversary guesses
-    records: str  # whose; see `table_of`
+    epsilon: Fraction  # most that the curator charges to all learners together
+    games: int  # games in which the adversary guesses
+    records: str  # as `table_of` takes it
     opening: Opening | None  # opens a curator; None takes the attack's own
-    error_rate: float  # chance that any of its results judges a correct curator wrongly, at most
-    rng: np.random.Generator  # throws the coins, never noise
+    error_rate: float  # greatest probability that any result finds a correct curator wrong
+    rng: np.random.Generator  # of the coins, never of noise
 
 
 @dataclass(frozen=True)
 class Guesses:
-    """What was guessed in independent games."""
+    """Guesses in independent games."""
 
-    hits: int  # games with the record in which the guess was "in", of how many
+    hits: int  # true positives, of `present` games with the record
     present: int
-    alarms: int  # the same of games without it
+    alarms: int  # false positives, of `absent` games without the record
     absent: int
 
     @classmethod
@@ -69,7 +69,7 @@ class Guesses:
 
     @property
     def games(self) -> int:
-        """All of them."""
+        """Number of games."""
         return self.present + self.absent
 
     @property
@@ -87,9 +87,9 @@ class Guesses:
         return max(-1.0, self.gain - below), min(1.0, self.gain + above)
 
     def limits(self, error_rate: float) -> tuple[float, float]:
-        """What the true gain lies between, but for a chance of at most `error_rate`, however few games there are.
+        """Limits that miss the true gain with a probability of at most `error_rate`, however few the games.
 
-        From four one-sided limits of Clopper and Pearson (1934), each of which fails with `error_rate` / 4.
+        They come from four one-sided limits of Clopper and Pearson (1934), each at `error_rate` / 4.
         """
         sure = 1.0 - error_rate / 4
         highs = [(self.hits, self.present), (self.alarms, self.absent)]
@@ -108,17 +108,17 @@ def judged(
     expected: float | None = None,
     remark: str = "",
 ) -> StudyAttack:
-    """What an attack came to.
+    """The result of an attack, with its verdict.
 
     Args:
         attack: its name.
-        target: what was attacked, see `StudyAttack`.
+        target: as in `StudyAttack`.
         guesses: of games in which nothing was tuned.
-        epsilon: that protects a record over the whole attack; None where nothing does.
-        error_rate: chance that a curator that keeps its word, under an attack that works, is judged otherwise; half of
-            it for either verdict.
-        expected: gain that theory gives the attack; None where it gives none.
-        remark: what else to say, a clause without a full stop.
+        epsilon: that protects a record over the whole attack; None if nothing protects it.
+        error_rate: probability that a correct curator under a working attack is judged otherwise; half for either
+            verdict.
+        expected: gain of the attack in theory; None if there is no theory.
+        remark: a further clause without a full stop.
     """
     bound = 1.0 if epsilon is None else bound_of(epsilon)
     low, high = guesses.limits(error_rate)

@@ -1,9 +1,10 @@
-"""Membership inference on what a study leaves behind: the released hypothesis, and the synthetic data.
+"""Membership inference on the results of a study: the released hypothesis, and the synthetic data.
 
-The strongest usual attack: a likelihood ratio with shadow studies (Carlini, Chien, Nasr, Song, Terzis and Tramer,
-"Membership Inference Attacks From First Principles", 2022). The adversary knows every record but whether the victim is
-there, the learner's source, its seed and its options. So it plays the same study many times with the victim and
-without, on curators of its own, and fits a normal law to what comes out either way. Then it sees the attacked study.
+This is the strongest usual attack, a likelihood ratio with shadow studies (Carlini, Chien, Nasr, Song, Terzis and
+Tramer, "Membership Inference Attacks From First Principles", 2022). The adversary knows every record, the learner's
+source, its seed and its options, but not whether the victim is there. It plays the same study many times with and
+without the victim, on curators of its own, and fits a normal law to the results of either case. Then it sees the
+attacked study.
 """
 
 import secrets
@@ -33,12 +34,11 @@ from simulations.carriers.direct import DirectCarrier
 Floats = NDArray[np.float64]
 
 STRATEGY, OPTIONS = "cells", {"cells": 4, "networks": False}
-"""The default strategy. The networks add two seconds and no information: they are trained on the same answers."""
+"""The default strategy without its networks, which take two seconds and add no information on the answers."""
 OTHERS, SOURCE = 40, 12
-"""Private records beside the victim; source records beside the one that has the victim's attributes."""
+"""Private records beside the victim; source records beside the one with the victim's attributes."""
 SHADOWS = 24
-"""Studies that the adversary plays on curators of its own, half of them with the victim: so many at least, and at least
-half as many as those in which it guesses."""
+"""Least number of shadow studies, half of them with the victim; there are at least half as many as attacked studies."""
 LEAST_CHANCE = 1e-6
 LEAST_SPREAD = 1e-3
 _SCHEMA = """
@@ -54,12 +54,11 @@ attributes = [
 
 @dataclass(frozen=True)
 class Setting:
-    """What the adversary knows."""
+    """The adversary's knowledge."""
 
-    records: pl.DataFrame  # private records that are there for certain
+    records: pl.DataFrame  # all private records but the victim
     victim: pl.DataFrame  # one row
-    # the learner's, without labels; its last row has the victim's attributes, which is the worst case
-    source: pl.DataFrame
+    source: pl.DataFrame  # the learner's, unlabelled; its last row has the victim's attributes, the worst case
     schema: str  # the steward's file, TOML
 
 
@@ -68,16 +67,16 @@ def setting_of(records: str) -> Setting:
 
     Raises:
         ConfigurationError: no such records, or not of two classes.
-        DataUnavailableError: the data set's files are neither here nor to be had.
+        DataUnavailableError: the data set's files are neither here nor can they be fetched.
     """
     return _invented() if records == INVENTED else _real(records)
 
 
 def play_membership(terms: Terms) -> dict[str, Guesses]:
-    """Play the attack: shadow studies first, then the studies in which it guesses; each takes all of a curator's cap.
+    """Play shadow studies, then the attacked studies; each takes all of a curator's cap.
 
     Returns:
-        Guesses by what was released: "hypothesis" and "synthetic".
+        Guesses by what the study released: "hypothesis" and "synthetic".
     """
     setting, opening, epsilon = setting_of(terms.records), terms.opening or in_memory, terms.epsilon
     shadows, inside = half_in(max(SHADOWS, terms.games // 2), terms.rng), half_in(terms.games, terms.rng)
@@ -114,7 +113,7 @@ def _log_density(fitted: Floats, observed: Floats) -> Floats:
 
 
 def _released(setting: Setting, epsilon: Fraction, there: bool, opening: Opening) -> tuple[Floats, Floats]:
-    """What the adversary reads off one study: (1,) of the hypothesis, (2,) of the synthetic data."""
+    """The features that the adversary takes from one study: (1,) of the hypothesis, (2,) of the synthetic data."""
     key = SigningKey.generate()
     private = pl.concat([setting.records, setting.victim]) if there else setting.records
     with opening(private, setting.schema, policy_text({"learner": key}, epsilon)) as curator:
@@ -130,7 +129,7 @@ def _released(setting: Setting, epsilon: Fraction, there: bool, opening: Opening
 
 
 def _of_hypothesis(setting: Setting, learned: Learned) -> Floats:
-    """How sure the hypothesis is of the victim's label, as a logit."""
+    """The logit of the victim's label under the hypothesis."""
     steward = read_steward_file(setting.schema)
     label = steward.classes.index(setting.victim[steward.label][0])
     victim = encode_frame(setting.victim.drop(steward.label), learned.schema)
@@ -138,9 +137,9 @@ def _of_hypothesis(setting: Setting, learned: Learned) -> Floats:
 
 
 def _of_synthetic(setting: Setting, learned: Learned) -> Floats:
-    """Weight, and likelihood of the victim's label, of the synthetic record closest to the victim.
+    """Weight of the synthetic record closest to the victim, and the logit of the victim's label there.
 
-    The distance to it tells nothing: synthetic records are the learner's own source, whoever is among the private.
+    The distance reveals nothing: synthetic records are the learner's own source, whoever is among the private ones.
     """
     steward = read_steward_file(setting.schema)
     (estimate,) = learned.estimates.values()
@@ -156,7 +155,7 @@ def _logit(chances: Floats) -> Floats:
 
 
 def _invented() -> Setting:
-    """Two groups of patients, and one who is far from both and from nobody's source."""
+    """Two groups of patients, and a victim far from both, whose attributes are in the source."""
     rng = np.random.default_rng(2015)
     ill = np.arange(OTHERS + SOURCE) % 2 == 1
     points = rng.normal(0.0, 1.0, (len(ill), 2)) + np.where(ill, 1.0, -1.0)[:, None]
