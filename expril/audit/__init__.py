@@ -1,7 +1,7 @@
 """An auditor's tools: nothing here believes what is claimed.
 
-* `results`, `files`: what each part of an attack found, and its verdict, `AuditResult.passed`; its JSON
-* `document`, `tables`: all that is said of an audit: its page, and tables for the terminal
+* `results`: the results of an audit by attack, its verdict (`AuditResult.passed`) and its JSON
+* `document`, `tables`: the page of an audit, and tables for the terminal
 * `attack`: the attack on all that is installed, and on all that is broken on purpose
 * `kinds`: what an auditor knows of each query kind: its exact loss, invented records, a transcript to read
 * `recompute`: what was spent, from what was signed alone; a verdict is formed in `recompute/verdicts.py`, and nowhere

@@ -1,6 +1,6 @@
-"""What an audit says, once: its page, and its tables for the terminal.
+"""The document of a whole audit, from which its page and its tables for the terminal are written.
 
-Names, verdicts and neighbours come from mechanisms of any origin. All of it is untrusted, and the writers escape it.
+Names, verdicts and neighbours come from mechanisms of any origin and are untrusted; the writers escape them.
 """
 
 import math
@@ -53,7 +53,7 @@ from expril.report.table import Cell, Column, Table
 from protocol.rationals import parse_rational, written
 
 SHARE_AXIS = Axis(0.0, 1.25, tuple(Tick(str(n), Axis(0.0, 1.25).at(n), n) for n in (0, 0.5, 1)))
-"""Loss in units of the claim."""
+"""Axis of losses in units of the claim."""
 _MOST_RATIO = 1000.0
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _HEIGHT = 320
@@ -127,11 +127,11 @@ _NOT_SHOWN = (
 
 
 PAPER = "paper_ratio"
-"""How the names of controls begin that are the paper's printed mechanism."""
+"""Beginning of the names of controls that are the paper's printed mechanism."""
 
 
 def headline(result: AuditResult) -> str:
-    """The answer in one sentence."""
+    """The verdict in one sentence."""
     broken = [row for row in result.kinds if row.violation]
     if broken:
         names = ", ".join(row.kind for row in broken)
@@ -156,7 +156,7 @@ QUICK = "This was a quick look with few draws, and it may miss much: run a whole
 
 
 def summary(result: AuditResult) -> tuple[str, ...]:
-    """The sentences under the headline: what was done, and how sure that is."""
+    """The sentences under the headline: what was done, and how certain the result is."""
     sentences = [QUICK] if result.quick else []
     if result.kinds:
         draws = min(row.attack.draws for row in result.kinds)
@@ -183,12 +183,12 @@ def summary(result: AuditResult) -> tuple[str, ...]:
 
 
 def in_order(controls: Sequence[ControlResult]) -> list[ControlResult]:
-    """What was missed first, then the paper's printed mechanism, then the others as they came."""
+    """Missed controls first, then the paper's printed mechanism, then the others in their order."""
     return sorted(controls, key=lambda control: (control.caught, not control.name.startswith(PAPER)))
 
 
 def paper_control(controls: Sequence[ControlResult]) -> ControlResult | None:
-    """The control that shows the paper's mechanism best: one that was caught, with one record in the bin."""
+    """The control that shows the paper's mechanism best: preferably caught, with one record in the bin."""
     ours = [control for control in controls if control.name.startswith(PAPER)]
     return min(
         ours,
@@ -203,12 +203,12 @@ def paper_control(controls: Sequence[ControlResult]) -> ControlResult | None:
 
 
 def bound(value: float) -> str:
-    """A bound or an exact loss with as many digits as can matter."""
+    """A bound or an exact loss, rounded."""
     return f"{value:.4f}" if value < 1 else f"{value:.3f}"
 
 
 def claim(text: str) -> str:
-    """A claim: rounded, and the exact fraction behind it where rounding lost something."""
+    """A claim, rounded, with the exact fraction behind it if it is one."""
     short = bound(float(Fraction(text)))
     return text if "/" not in text else f"{short} ({text})"
 
@@ -219,7 +219,7 @@ def share(value: float) -> str:
 
 
 def attack_sentence(attack: Attack) -> str:
-    """What the attack did, one sentence."""
+    """The attack's event, proof and claim in one sentence."""
     more, fewer = attack.shares
     return (
         f"{share(more)} of the answers on the one side and {share(fewer)} on the other were in the event, which proves "
@@ -228,18 +228,18 @@ def attack_sentence(attack: Attack) -> str:
 
 
 class SpentRow(NamedTuple):
-    """One curator, or one learner at it."""
+    """A row of what was spent: of one curator, or of a contradiction."""
 
-    who: str  # of whom
+    who: str
     unit: str  # privacy unit
     claimed: str  # cost of all accepted plans, exact
-    recomputed: str  # what was spent at most, from the entries alone, exact
+    recomputed: str  # upper end of what was spent, from the entries alone, exact
     verdict: str  # one sentence
     wrong: bool  # whether something contradicts
 
 
 def rows_of(result: Recomputed) -> list[SpentRow]:
-    """A row for each curator; repeats that spent alike share one. What contradicts has rows of its own."""
+    """A row for each curator, and for each contradiction; repeats that spent alike share a row."""
     alike: dict[tuple[str, str, str, str], int] = {}
     for total in result.sums:
         if not total.learner and not total.version:
@@ -258,13 +258,13 @@ def rows_of(result: Recomputed) -> list[SpentRow]:
 def audit_document(
     result: AuditResult, *, spent: Sequence[SpentRow] = (), created: str = "", command: str = "expril audit all"
 ) -> Document:
-    """All that is said of an audit; the same arguments give the same document.
+    """The document of an audit; the same arguments give the same document.
 
     Args:
         result: of the audit.
-        spent: what was recomputed of runs and exports that were given.
-        created: when, as ISO 8601; "" leaves it out.
-        command: that does it again.
+        spent: recomputed spending of runs and exports.
+        created: time as ISO 8601; "" leaves it out.
+        command: that repeats the audit.
     """
     banner = ("Not passed.", "Do not rely on the claims below before the marked lines are explained.")
     alarms = (
@@ -296,7 +296,7 @@ def audit_document(
 
 
 def _verdict(wrong: bool, bad: str, good: str, text: str = "", *, warn: bool = False) -> Cell:
-    """One word, and on the page what it rests on."""
+    """One word, and on the page its reason."""
     word = bad if wrong else good
     rest = text.removeprefix(f"{word[:1].upper()}{word[1:].lower()}.").strip()
     return Cell(word, tone="bad" if wrong else "warn" if warn else "good", under=rest)
@@ -323,7 +323,7 @@ def _attacked(
     third: Callable[[Any], str],
     verdict: Callable[[Any], Cell],
 ) -> list[Column[Any]]:
-    """Columns of mechanisms that were attacked."""
+    """Columns of a table of attacked mechanisms."""
     return [
         Column(first, lambda row: getattr(row, "kind", "") or spaced(row.name), names=True),
         Column("loss in units of the claim", strip, drawn=True, axis=axis),
@@ -350,7 +350,7 @@ def ratio_axis(attacks: Iterable[Attack]) -> Axis:
 
 
 def ratio_strip(axis: Axis, row: ControlResult) -> Strip:
-    """A mechanism that is broken on purpose, on the axis of `ratio_axis`; what proves little is at its end."""
+    """A mechanism that is broken on purpose, on the axis of `ratio_axis`; small ratios are at its lower end."""
     ratio = max(of_claim(row.attack.claimed, row.attack.lower_bound), axis.low)
     return Strip(axis, dots=[(1, ratio, None, "proven at least")], marks=[(1.0, "solid")])
 
@@ -419,7 +419,7 @@ def _controls(controls: Sequence[ControlResult]) -> list[Section]:
 
 
 def _paper(controls: Sequence[ControlResult]) -> list[Block]:
-    """The mechanism that the paper prints, if it is among them: what it claims, and its law."""
+    """The claim and the law of the mechanism that the paper prints, if it is among the controls."""
     paper = paper_control(controls)
     if paper is None:
         return []
@@ -490,7 +490,7 @@ def _studies(studies: Sequence[StudyAttack]) -> Section:
 
 
 def _gains(studies: Sequence[StudyAttack]) -> list[Charts]:
-    """Gain against epsilon, a line an attack on what is protected; levels for what nothing protects."""
+    """Gain against epsilon: a line for each bounded attack, a level for each unbounded one."""
     protected = [study for study in studies if study.epsilon != "none"]
     if not protected:
         return []
@@ -537,7 +537,7 @@ def _gains(studies: Sequence[StudyAttack]) -> list[Charts]:
 
 
 def _game(game: BlogGame) -> Section:
-    """The game that explains it: gap between the means, and rounds above the threshold, against epsilon."""
+    """The blog's game: gap between the means, and rounds above the threshold, against epsilon."""
     axis = log_axis(game.epsilons, [f"{epsilon:.3g}" for epsilon in game.epsilons], left=9.0, right=96.0)
 
     def line(index: int, hollow: bool, name: str, values: Iterable[float]) -> Series:
@@ -579,7 +579,7 @@ def _game(game: BlogGame) -> Section:
 
 
 def of_claim(claimed: str, value: float) -> float:
-    """A loss in units of its claim; infinite where nothing is claimed and something is lost."""
+    """A loss in units of its claim; infinite if nothing is claimed and something is lost."""
     amount = float(Fraction(claimed))
     return value / amount if amount else math.inf if value else 0.0
 

@@ -1,4 +1,7 @@
-"""What the parts of an attack found, and its verdict: `AuditResult.passed`. One form for tables, JSON and the page."""
+"""The results of an audit by attack and its verdict (`AuditResult.passed`), in one form for tables, JSON and the page.
+
+`audit.json` holds them with all that the page shows, so that the page can be written again from it.
+"""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -16,93 +19,89 @@ DRAWS = 100_000
 
 
 class Spread(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a mechanism put out on two neighbouring inputs, on one axis."""
+    """The distributions of one statistic on two neighbouring inputs."""
 
-    axis: str  # what the numbers are, in words
+    axis: str  # the statistic, in words
     values: tuple[float, ...]  # places on the axis, rising: values, or centres of bins
-    first: tuple[float, ...]  # share of the draws at each place, for either input; each adds up to at most 1
+    first: tuple[float, ...]  # share of the draws at each place; `first` and `second` add up to at most 1 each
     second: tuple[float, ...]
-    # (lowest, highest) place that counts as the event; None where it is no interval
-    event: tuple[float, float] | None = None
+    event: tuple[float, float] | None = None  # lowest and highest place in the event; None if it is no interval
 
 
 class Attack(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the distinguishing game found against one mechanism."""
+    """The result of the distinguishing game against one mechanism."""
 
     claimed: str  # epsilon, exact, as text: a whole number, a fraction or a decimal
-    lower_bound: float  # epsilon that the draws prove at least; 0 where they prove none
-    error_rate: float  # chance that `lower_bound` is above the true epsilon, at most
+    lower_bound: float  # on epsilon, proven by the draws; 0 if they prove nothing
+    error_rate: float  # greatest probability that `lower_bound` is above the true epsilon
     draws: int  # from each of the two inputs
     neighbours: str  # the two inputs, in words
-    event: str  # that tells them apart, in words
-    # of draws in the event, of the half on which it was not chosen: (where more, where fewer)
-    shares: tuple[float, float]
-    spread: Spread | None = None  # both distributions; None where they are not on one axis
+    event: str  # in words
+    shares: tuple[float, float]  # of draws in the event, on the half that proves: (larger, smaller)
+    spread: Spread | None = None  # both distributions; None if they are not on one axis
 
 
 class KindResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A shipped mechanism."""
 
     kind: str  # query kind and what it releases, such as "counts/mass"
-    attack: Attack  # the strongest found
-    # worst-case loss of the found neighbours by enumeration; None where the kind cannot be enumerated
-    exact: float | None
-    searched: int  # how many pairs of neighbours were tried
-    violation: bool  # whether a bound, or the exact loss, is above the claim
+    attack: Attack  # the strongest
+    exact: float | None  # loss of the attacked neighbours by enumeration; None if it cannot be enumerated
+    searched: int  # number of pairs of neighbours tried
+    violation: bool  # whether the lower bound or the exact loss is above the claim
     verdict: str  # one sentence
 
 
 class ControlResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A mechanism that is broken on purpose: an audit that does not catch it is worth nothing."""
+    """A mechanism that is broken on purpose: an audit that misses it proves nothing."""
 
     name: str  # short, with underscores
-    fault: str  # what is wrong with it, one sentence
-    truth: str  # its true epsilon on what was attacked, as text: "infinite", or a number
-    attack: Attack  # the strongest found
+    fault: str  # one sentence
+    truth: str  # true epsilon between the attacked inputs, as text: "infinite", or a number
+    attack: Attack  # the strongest
     caught: bool  # whether the lower bound is above the claim
 
 
 class Check(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A test that passes or not: calibration of the noise, the one-run audit, what else has no two neighbours."""
+    """A test without two neighbouring inputs: calibration of the noise, the one-run audit, the path of an answer."""
 
     name: str  # short, with underscores
-    question: str  # what is asked, one sentence
-    finding: str = msgspec.field(name="found")  # what was measured, one sentence, with numbers
-    false_alarm: float  # chance that a correct mechanism fails it
-    power: str  # (what would be noticed, with which chance), in words
-    passed: bool  # whether all is in order
+    question: str  # one sentence
+    finding: str = msgspec.field(name="found")  # the measurement, one sentence with numbers
+    false_alarm: float  # probability that a correct mechanism fails
+    power: str  # a fault that would be noticed, and its probability, in words
+    passed: bool
 
 
 class StudyAttack(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """An attack on whole studies."""
 
     attack: str  # short, with underscores
-    target: str  # what is attacked: "ExPriL", or the other service
-    epsilon: str  # that protects a unit over the whole attack, as text; "none" where nothing does
-    trials: int  # games played, half with the unit and half without
-    gain: float  # true positive rate less false positive rate, measured on trials in which nothing was tuned; -1 to 1
-    interval: tuple[float, float]  # in which the gain lies, at 95 %
-    bound: float  # the most that the gain may be, (e^epsilon - 1) / (e^epsilon + 1); 1 where nothing protects
-    holds: bool  # whether the gain is not proven to be above the bound, at the level of the whole audit (not at 95 %)
-    expected: float | None = None  # gain that theory gives this attack; None where it gives none
-    # whether the gain is not proven to be below `expected`, at that level: an attack that falls short proves nothing
-    reaches: bool = True
+    target: str  # "ExPriL", or another service
+    epsilon: str  # protects a unit over the whole attack, as text; "none" if nothing protects it
+    trials: int  # games, half with the unit and half without
+    gain: float  # true positive rate less false positive rate, of trials in which nothing was tuned; -1 to 1
+    interval: tuple[float, float]  # of the gain, at 95 %
+    bound: float  # greatest gain under epsilon, (e^epsilon - 1) / (e^epsilon + 1); 1 without protection
+    holds: bool  # False if the gain is proven to be above the bound, at the level of the whole audit (not at 95 %)
+    expected: float | None = None  # gain in theory; None if there is no theory
+    reaches: bool = True  # False if the gain is proven to be below `expected`, at that level: it then proves nothing
     verdict: str  # one sentence
 
 
 class ColluderLoss(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a sum over curators loses where some of them tell what they know; enumerated."""
+    """The loss of a sum over curators some of which collude, by enumeration."""
 
     sites: int  # curators n, each of which adds a share of the noise
-    assumed: int  # colluders for whom the shares are made: n less so many add up to one whole noise
-    colluders: int  # whose shares are known
-    unknown: str  # shares that are not, in whole noises, as text
+    assumed: int  # colluders for whom the shares are made: the shares of n - assumed curators add up to one noise
+    colluders: int  # curators whose shares are known
+    unknown: str  # sum of the unknown shares, as a fraction of one noise, as text
     claimed: str  # epsilon, exact, as text
-    loss: float  # the worst
+    loss: float  # worst case
 
     @property
     def holds(self) -> bool:
-        """Whether no more is lost than is claimed, as long as no more collude than was assumed, and more beyond."""
+        """Whether the loss is above the claim exactly if more sites collude than the shares assume."""
         above = Fraction(self.loss) > Fraction(self.claimed) * (1 + Fraction(1, 10**9))
         return above == (self.colluders > self.assumed)
 
@@ -111,27 +110,24 @@ class BlogGame(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """The game of Zumel's "A simpler explanation of differential privacy" (2015): 100 zeros against 99 and a one."""
 
     epsilons: tuple[float, ...]  # rising
-    rounds: int  # games at each
-    # mean of the one side less the other's, in standard deviations of the answers, at each epsilon, measured
-    gaps: tuple[float, ...]
-    expected_gaps: tuple[float, ...] = ()  # the same by the law
-    # at each epsilon, share of rounds above 1/200: (zeros, with the one), measured
-    above: tuple[tuple[float, float], ...]
-    expected_above: tuple[tuple[float, float], ...]  # the same by the law
-    lower_bounds: tuple[float, ...]  # epsilon that those rounds prove, at each
-    # the two distributions without noise, with too little and with enough, as the post draws them
-    spreads: Mapping[str, Spread]
+    rounds: int  # games at each epsilon
+    gaps: tuple[float, ...]  # difference of the two means in standard deviations of the answers, at each epsilon
+    expected_gaps: tuple[float, ...] = ()  # by the law
+    above: tuple[tuple[float, float], ...]  # share of rounds above 1/200 at each epsilon: (zeros, with the one)
+    expected_above: tuple[tuple[float, float], ...]  # by the law
+    lower_bounds: tuple[float, ...]  # on epsilon, proven by the rounds at each epsilon
+    spreads: Mapping[str, Spread]  # without noise, with too little and with enough, as the post draws them
 
 
 AuditPart = KindResult | ControlResult | Check | StudyAttack | ColluderLoss | BlogGame
 
 
 def whole_draws(name: str, most: int) -> int:
-    """Draws that an audit of this version takes of a kind: as many as asked, or fewer where an answer takes long.
+    """Draws that an audit of this version takes of a kind: `most`, or fewer if its answers are slow.
 
     Args:
-        name: of the kind, or "kind/thing"; one that this version does not know takes all.
-        most: draws of the other kinds.
+        name: "kind" or "kind/thing"; a kind that this version does not know takes `most`.
+        most: draws of fast kinds.
     """
     kind, _, thing = name.partition("/")
     examples = QUERY_KINDS[kind].examples().get(thing, ()) if kind in QUERY_KINDS else ()
@@ -153,7 +149,7 @@ class AuditResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     @classmethod
     def of(cls, results: Iterable[AuditPart], **more: Any) -> "AuditResult":
-        """An audit of these results, in their order; each check by its name once, and as failed if it failed once."""
+        """An audit of these results, in their order; checks of one name are one, which failed if any of them failed."""
         parts = list(results)
         checks: dict[str, Check] = {}
         for part in parts:
@@ -177,15 +173,15 @@ class AuditResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     @property
     def quick(self) -> bool:
-        """Whether a release was attacked with fewer draws than an audit has that may be relied on."""
+        """Whether a release was attacked with too few draws for the audit to be relied on."""
         return any(row.attack.draws < whole_draws(row.kind, DRAWS) for row in self.kinds)
 
     @property
     def passed(self) -> bool:
         """Whether all is in order.
 
-        No violation, every control caught, every check passed, no attack above its bound or short of its theory, no sum
-        over sites that loses more than is claimed while no more collude than it assumes.
+        There is no violation, every control is caught, every check passed, every attack on studies stays below its
+        bound and reaches its theory, and sums over sites lose more than is claimed only if too many collude.
         """
         return (
             not any(row.violation for row in self.kinds)
@@ -204,13 +200,13 @@ _OF_CONTROLS = ("name", "caught", "claimed", "lower_bound", "truth", "fault")
 def as_object(result: AuditResult, *, created: str = "", pictures: bool = True) -> dict[str, Any]:
     """An audit as plain JSON.
 
-    Kinds and controls say at first sight what they claim and what was proven; `attack` has the rest. Numbers that JSON
-    has none of, such as an event without an upper end, are written as texts.
+    The claim and the proven bound of kinds and controls stand first, and again in `attack`. Infinite numbers, such as
+    the upper end of an event, are written as texts.
 
     Args:
         result: of the audit.
-        created: when, as ISO 8601.
-        pictures: whether distributions are in it; it can be read back only with them.
+        created: time as ISO 8601.
+        pictures: whether to include the distributions; without them it cannot be read back.
     """
     plain = _finite(msgspec.to_builtins(result))
     if not pictures:
@@ -234,10 +230,10 @@ def write_result(result: AuditResult, path: Path, *, created: str = "") -> None:
 
 
 def read_result(path: Path) -> tuple[AuditResult, str]:
-    """Read `audit.json`; the audit, and when it was made.
+    """Read `audit.json`: the audit, and the time when it was made.
 
     Raises:
-        ConfigurationError: it cannot be read, or is none.
+        ConfigurationError: the file cannot be read, or holds no audit.
     """
     try:
         return decode_result(path.read_bytes())
@@ -246,7 +242,7 @@ def read_result(path: Path) -> tuple[AuditResult, str]:
 
 
 def decode_result(data: bytes) -> tuple[AuditResult, str]:
-    """As `read_result`, from bytes.
+    """Read the bytes of `audit.json` as `read_result` does.
 
     Raises:
         ConfigurationError: they hold no audit.
@@ -274,7 +270,7 @@ def _lifted(row: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no infinity: an end of an event that is none is written as text."""
+    """The value with infinite numbers as texts, as JSON has no infinity."""
     if isinstance(value, dict):
         return {name: _finite(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

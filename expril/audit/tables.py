@@ -1,4 +1,4 @@
-"""What single parts of an audit found, in all detail, as tables for the terminal; `document` tells of a whole audit."""
+"""Tables for the terminal of what was recomputed, and of attacks on kinds and studies; `document` has whole audits."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,11 +14,11 @@ from protocol.rationals import written
 TABLE_WIDTH = 120
 """Columns that these tables need."""
 NAME_BYTES = 16
-"""Of the name of a snapshot of records."""
+"""Length of the name of a snapshot of records."""
 
 
 def verdict(result: Recomputed) -> str:
-    """The answer in one sentence."""
+    """The verdict in one sentence."""
     if result.wrong:
         return f"Not proven: {len(result.wrong)} of these things do not fit."
     if not result.sums:
@@ -29,7 +29,7 @@ def verdict(result: Recomputed) -> str:
 
 
 def recomputed_tables(result: Recomputed) -> Iterator[Written]:
-    """All that was recomputed: of each run its transcripts and ledgers, then the sums."""
+    """Yield tables of all that was recomputed: transcripts and ledgers of each run, then the sums."""
     for proof in result.runs:
         if proof.index is not None:
             yield transcript_table(proof)
@@ -40,7 +40,7 @@ def recomputed_tables(result: Recomputed) -> Iterator[Written]:
 
 
 def transcript_table(proof: RunProof) -> Written:
-    """What each transcript of a run proves, under which curator's key, and how many do."""
+    """What each transcript of a run proves, and under which curator's key."""
     keys, rows = {} if proof.index is None else proof.index.keys(), []
     for item in proof.transcripts:
         proven: tuple[object, ...] = ("", "", "", "")
@@ -73,7 +73,7 @@ def ledger_table(proof: RunProof) -> Written:
 
 
 def sum_table(result: Recomputed) -> Written:
-    """What was claimed and spent, by curator, learner, version of the records and privacy unit."""
+    """Claimed and spent epsilon by curator, privacy unit, learner and version of the records."""
     rows = []
     for total in result.sums:
         records = total.version[:8] if len(total.version) == 2 * NAME_BYTES else total.version
@@ -97,7 +97,7 @@ def _spent(least: Fraction, most: Fraction) -> str:
 
 
 def _unit_lines(result: Recomputed) -> Iterator[str]:
-    """What one unit may have lost at several curators; where there are several runs or repeats, in which."""
+    """Yield what one unit may have lost at several curators; with several runs or repeats, in which of them."""
     worlds_by_text: dict[str, list[str]] = {}
     for unit in result.units:
         if len(unit.curators) > 1:
@@ -112,7 +112,7 @@ def _unit_lines(result: Recomputed) -> Iterator[str]:
 
 
 def _listed(worlds: Sequence[str]) -> str:
-    """Runs and their repeats: "runs/own, repeat 0 to 11"."""
+    """Runs with their repeats, such as "runs/own, repeat 0 to 11"."""
     repeats: dict[str, list[str]] = {}
     for world in worlds:
         run, _, repeat = world.rpartition(", repeat ")
@@ -125,7 +125,7 @@ def _listed(worlds: Sequence[str]) -> str:
 
 
 def _conditions(result: Recomputed) -> Iterator[str]:
-    """What of the sums over all learners holds on a condition, at which curators."""
+    """Yield the parts of the sums over all learners that hold on a condition only, and at which curators."""
     places_by_proviso: dict[str, list[str]] = {}
     for total in result.sums:
         for proviso, amount in () if total.learner or total.version else total.provisos.items():
@@ -143,7 +143,7 @@ def _loss(total: Sum) -> str:
 def mechanism_tables(
     kinds: Sequence[KindResult], controls: Sequence[ControlResult], checks: Sequence[Check]
 ) -> Iterator[Written]:
-    """What is shipped, what is broken on purpose, and what has no two neighbours."""
+    """Yield tables of the shipped kinds, of the mechanisms that are broken on purpose, and of the checks."""
     shipped = [
         (
             *(row.kind, row.attack.claimed, f"{row.attack.lower_bound:.4f}"),
@@ -171,7 +171,7 @@ def mechanism_tables(
 
 
 def attacks_table(attacks: Sequence[StudyAttack], records: str) -> Table[StudyAttack]:
-    """Attacks on whole studies: one row an attack."""
+    """Attacks on whole studies, a row for each result."""
     columns: list[Column[StudyAttack]] = [
         *attributes("attack"),
         Column("on", lambda attack: attack.target),

@@ -1,10 +1,10 @@
-"""All that is attacked: what is installed, whole studies, and what is broken on purpose, which must be caught.
+"""The audit by attack, of the installed software, of whole studies and of what is broken on purpose.
 
 * `whole_audit`: a whole audit, over processes
-* `game`, `game_statistics`: the distinguishing game on any mechanism, and the numbers that it looks at in an outcome
-* `kinds`, `handle_checks`: every registered query kind, by the way that a curator's answer takes
-* `studies`: attacks on whole studies
-* `controls`: every mechanism, curator and service that is broken on purpose
-* `calibration`, `canaries`, `zumel_game`: noise, one run with many canaries, and the game of a blog post
+* `game`, `game_statistics`: the distinguishing game on any mechanism, and the statistics by which it looks at outcomes
+* `kinds`, `handle_checks`: the audit of each registered query kind, and checks that a curator answers by it
+* `studies`: membership games on whole studies
+* `controls`: mechanisms, curators and parts of them that are broken on purpose and must be caught
+* `calibration`, `canaries`, `zumel_game`: tests of the noise, the one-run audit, and the game of a blog post
 * `mirror_plot`: pictures of two distributions
 """

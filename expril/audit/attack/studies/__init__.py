@@ -1,8 +1,8 @@
 """Attacks on whole studies, played through real curators with real noise.
 
-* `games`: membership games, counted and judged
-* `curators`: the curators that are attacked, and their records
-* `counting`: isolation of records and of patients, averaging, differencing, Sybil learners, replay, and what they gain
+* `attacks`: the table of attacks, and how each is played and judged
+* `games`: membership games: terms, guesses, verdict
+* `curators`: the attacked curators and their records
+* `counting`: attacks on counts, and differencing on a service of rounded counts
 * `membership`: inference on the hypothesis and on the synthetic data
-* `attacks`: all of them by name
 """
