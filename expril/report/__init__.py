@@ -1,1 +1,1 @@
-"""Found numbers as CSV, Markdown, terminal tables and web pages: one description of a table serves all four."""
+"""Documents of numbers as web pages, Markdown, terminal tables, CSV and SVG files, all from one description."""

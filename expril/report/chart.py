@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 COLOURS = 6
-"""How many colours the style sheet defines; together with the shapes, 12 indices can be told apart."""
+"""Number of colours in the style sheet; with the shapes, 12 indices look different."""
 
 SHAPES = (
     "M5.5 0A5.5 5.5 0 1 1-5.5 0A5.5 5.5 0 1 1 5.5 0Z",
@@ -19,11 +19,11 @@ SHAPES = (
     "M0-6.8L6.8 0L0 6.8L-6.8 0Z",
     "M0-6.2L6.2 4.8H-6.2Z",
 )
-"""Circle, square, diamond and triangle about the origin, in pixels: an index differs in shape as well as in colour."""
+"""Circle, square, diamond and triangle about the origin, in pixels."""
 
 _MOST_TICKS = 6
 _LEAST_GAP = 7.0
-"""Percent of the width between two labels below an axis of whole numbers."""
+"""Least distance of two labels below an axis of whole numbers, in percent of the width."""
 _TOP, _BOTTOM = 24, 30
 """Pixels above and below the drawing area of a stage."""
 
@@ -35,7 +35,7 @@ def percent(value: float) -> str:
 
 @dataclass(frozen=True)
 class Tick:
-    """A labelled place on an axis; `at` is a CSS percentage of a horizontal one, `value` what it stands for."""
+    """A labelled place on an axis: `at` is its CSS percentage on a horizontal axis, `value` the number there."""
 
     label: str
     at: str
@@ -44,7 +44,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Dot:
-    """A value with its error on both sides (None where it has none), as CSS percentages, and in words."""
+    """A value and the ends of its error (None if it has none), as CSS percentages, and its words."""
 
     at: str
     bar: tuple[str, str] | None
@@ -55,7 +55,7 @@ class Dot:
 class Axis:
     """An axis from `low` to `high`, drawn from `left` to `right`, both in percent of the width.
 
-    By default a mark at an end is not cut. Where it is `log`, equal distances are equal ratios.
+    The default leaves room for a mark at either end. On a `log` axis equal distances are equal ratios.
     """
 
     low: float
@@ -110,31 +110,31 @@ def make_axis(low: float, high: float, steps: Iterable[float], *, left: float = 
 
 
 def count_axis(numbers: Iterable[int], *, left: float, right: float) -> Axis:
-    """Return an axis over whole numbers (at least one), with a tick at the last and at as many others as have room."""
-    known = sorted(set(numbers))
-    first, last = known[0], known[-1]
+    """Return an axis over at least one whole number, with a tick at the last and at as many others as fit."""
+    counts = sorted(set(numbers))
+    first, last = counts[0], counts[-1]
     bare = Axis(first, last, (), left, right)
     every = max(1, math.ceil(_LEAST_GAP * max(1, last - first) / (right - left)))
-    ticks = tuple(Tick(str(number), bare.at(number), number) for number in known if (last - number) % every == 0)
+    ticks = tuple(Tick(str(number), bare.at(number), number) for number in counts if (last - number) % every == 0)
     return Axis(first, last, ticks, left, right)
 
 
 def log_axis(values: Iterable[float], labels: Iterable[str] = (), *, left: float = 14.0, right: float = 94.0) -> Axis:
-    """Return a logarithmic axis over positive values, with a tick at each that has room, the last one in any case.
+    """Return a logarithmic axis over positive values, with a tick at each that fits and always at the last.
 
     Args:
         values: in any order.
-        labels: of the ticks, in the order of the values from the least on; a number says itself otherwise.
-        left: where it begins, in percent of the width.
-        right: where it ends.
+        labels: of the ticks, for ascending values; by default the numbers themselves.
+        left: its beginning, in percent of the width.
+        right: its end.
     """
-    known = sorted(set(values))
-    high = known[-1] if known[-1] > known[0] else 2 * known[0]
-    bare = Axis(known[0], high, (), left, right, log=True)
-    names = dict(zip(known, labels, strict=False))
+    distinct = sorted(set(values))
+    high = distinct[-1] if distinct[-1] > distinct[0] else 2 * distinct[0]
+    bare = Axis(distinct[0], high, (), left, right, log=True)
+    names = dict(zip(distinct, labels, strict=False))
     ticks: list[Tick] = []
     room = math.inf
-    for value in reversed(known):
+    for value in reversed(distinct):
         label = names.get(value, f"{value:,.10g}")
         if room - bare.place(value) > _LEAST_GAP + len(label) / 2:
             room = bare.place(value)
@@ -154,14 +154,14 @@ def decade_axis(low: float, high: float, unit: str = "") -> Axis:
 
 @dataclass(frozen=True)
 class Strip:
-    """What stands in one row of a table over an axis that the rows share. All places are values of the axis.
+    """A drawing in one row of a table, over an axis that all rows share. All places are values of the axis.
 
     Attributes:
-        axis: of all rows; the column's heading shows its ticks.
-        dots: (index of colour and shape, value, ends of its error or None, words); a hollow one has index + 0.5.
+        axis: shared by all rows; the column's heading shows its ticks.
+        dots: (index of colour and shape, value, ends of its error or None, words); index + 0.5 draws it hollow.
         spans: (from, to, class in the style sheet, words).
         marks: (value, class in the style sheet): upright lines.
-        text: the strip in words, for who hears the page; "" where other cells of the row say it.
+        text: the strip in words, for a screen reader; "" if other cells of the row say the same.
     """
 
     axis: Axis
@@ -173,9 +173,9 @@ class Strip:
 
 @dataclass(frozen=True)
 class Rule:
-    """A horizontal line that means something: its class in the style sheet, its height, and words.
+    """A horizontal line with a meaning: its class in the style sheet, its height, and words.
 
-    Its words are a hint for who points at it; where it is `named`, they stand above its right end, too.
+    The words are its tooltip; a `named` rule also shows them above its right end.
     """
 
     style: str
@@ -208,16 +208,16 @@ class Mark:
 
 @dataclass(frozen=True)
 class Line:
-    """Marks that belong together, in one colour and shape.
+    """Marks of one colour and shape, and the line through them.
 
     Attributes:
         index: of colour and shape.
-        hollow: its marks are, and its line is dashed.
+        hollow: whether its marks are hollow and its line dashed.
         title: its name.
         marks: from left to right.
-        line: path through the marks in the 100 x 100 box; "" for a mark alone.
-        band: path around their errors, likewise; "" where none are shown.
-        bar: ends of the error of a mark alone; None where it has none, or none is shown.
+        line: path through the marks in the 100 x 100 box; "" for a single mark.
+        band: path around the errors, in the same box; "" if none are shown.
+        bar: ends of the error of a single mark; None if it has none or none is shown.
     """
 
     index: int
@@ -229,14 +229,14 @@ class Line:
     bar: tuple[float, float] | None
 
     @property
-    def alone(self) -> bool:
-        """Whether there is one mark, which makes no line."""
+    def is_single(self) -> bool:
+        """Whether it has a single mark, which makes no line."""
         return len(self.marks) == 1
 
 
 @dataclass(frozen=True)
 class Key:
-    """One entry of a legend: colour and shape, a name, `title` for whoever points at it, and `text` after it."""
+    """An entry of a legend: colour and shape, a name, a tooltip `title`, and `text` after the name."""
 
     index: int
     hollow: bool
@@ -247,7 +247,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Stage:
-    """The drawing area of lines: a vertical axis on a plot of so many pixels."""
+    """The drawing area of a plot of lines: its vertical axis and its height in pixels."""
 
     axis: Axis
     height: int
@@ -263,7 +263,7 @@ class Stage:
         return tuple((tick.label.replace("-", "−"), self.y(tick.value)) for tick in self.axis.ticks)
 
     def y(self, value: float) -> float:
-        """Pixels from the top; values outside are drawn at the end."""
+        """Pixels from the top; a value outside of the axis is drawn at its end."""
         top, height = self.box
         return round(top + height * (1 - self.axis.share(value)), 1)
 
@@ -273,8 +273,8 @@ class Stage:
         return "M" + "L".join(f"{x:.2f} {100 * (self.y(value) - top) / height:.2f}" for x, value in places)
 
     def line(self, index: int, hollow: bool, title: str, places: Sequence[Place], *, errors: bool = True) -> Line:
-        """A line through places, from left to right, with a band of their errors; a place alone has a bar."""
-        alone = len(places) == 1
+        """A line through places, from left to right, with a band of their errors; a single place has a bar."""
+        is_single = len(places) == 1
         lower = [(place.x, place.error[0]) for place in places]
         upper = [(place.x, place.error[1]) for place in places]
         low, high = places[0].error
@@ -283,9 +283,9 @@ class Stage:
             hollow=hollow,
             title=title,
             marks=tuple(Mark(percent(place.x), self.y(place.value), place.text) for place in places),
-            line="" if alone else self.path((place.x, place.value) for place in places),
-            band="" if alone or not errors else self.path([*upper, *reversed(lower)]) + "Z",
-            bar=(self.y(low), self.y(high)) if alone and errors and high > low else None,
+            line="" if is_single else self.path((place.x, place.value) for place in places),
+            band="" if is_single or not errors else self.path([*upper, *reversed(lower)]) + "Z",
+            bar=(self.y(low), self.y(high)) if is_single and errors and high > low else None,
         )
 
 
@@ -294,18 +294,18 @@ class Figure:
     """One plot of lines.
 
     Attributes:
-        stage: where they are.
+        stage: the drawing area.
         name: what it shows.
         ticks: below the horizontal axis.
         lines: from the back to the front.
         text: the figure in words.
         below: pixels below the ticks, for more words.
-        rules: over the whole width.
-        diagonal: a path in the 100 x 100 box, "" where there is none.
+        rules: across the whole width.
+        diagonal: a path in the 100 x 100 box; "" for none.
         unit: words above the vertical axis.
         across: words below the horizontal axis.
         zero: label of the level that is drawn stronger; "" for none.
-        second: a name, and a second row of labels below the ticks.
+        second: name and labels of a second row below the ticks.
     """
 
     stage: Stage
@@ -339,11 +339,11 @@ class Series:
     Attributes:
         key: its colour, shape and name, as in the legend.
         places: from left to right; `x` is a value of the horizontal axis.
-        every: so many places apart are marked, beside the first and the last; the line goes through all.
-        errors: whether a band, or a bar at a place alone, shows them. A series that lacks the error of some place has
-            none: a band that is pinched there would say that its value is exact.
-        pinched: there it is.
-        marks: what is marked instead of the line's places.
+        every: every so many places there is a mark, and at the first and the last; the line goes through all.
+        errors: whether a band, or a bar at a single place, shows the errors. It is left out if the error of some place
+            is unknown, as a band without width would say that the value is exact.
+        pinched: draw the band even so.
+        marks: places to mark in place of the line's own.
     """
 
     key: Key
@@ -390,36 +390,39 @@ def line_chart(  # noqa: PLR0913 - what may differ from chart to chart
     """Return lines over one axis.
 
     Args:
-        name: what it shows, for its heading and for who hears the page.
+        name: what it shows, for its heading and for a screen reader.
         series: from the back to the front; one without places is left out.
-        axis: the horizontal one: `log_axis`, `count_axis` or `make_axis`.
-        steps: between two levels of the vertical axis, the first that needs few of them is taken.
+        axis: the horizontal axis, of `log_axis`, `count_axis` or `make_axis`.
+        steps: possible distances of the vertical axis' levels; the first that needs few levels is taken.
         levels: further horizontal lines.
-        least: what the vertical axis holds in any case.
-        most: where it ends in any case.
-        stage: the vertical axis, where panels share one; else it is made of the values.
+        least: a value that the vertical axis must hold.
+        most: the upper end of the vertical axis.
+        stage: a vertical axis that several panels share; by default it is made for the values.
         height: in pixels.
         unit: words above the vertical axis.
         across: words below the horizontal axis.
-        text: the chart in words; "" takes those of all places.
+        text: the chart in words; "" joins the words of all places.
         zero: label of the level that is drawn stronger.
-        second: a name, and a second row of labels below the ticks.
-        diagonal: whether what is equal on both axes is drawn.
+        second: name and labels of a second row below the ticks.
+        diagonal: whether to draw the line of equal values on both axes.
     """
-    shown = [one for one in series if one.places]
+    drawn_series = [entry for entry in series if entry.places]
     if stage is None:
         values = [
-            end for one in shown for place in one.places for end in (place.error if one.banded else (place.value,))
+            end
+            for entry in drawn_series
+            for place in entry.places
+            for end in (place.error if entry.banded else (place.value,))
         ]
         values += [level.value for level in levels] + ([] if least is None else [least])
         stage = Stage(make_axis(min(values), min(max(values), most), steps), height)
     lines = []
-    for one in shown:
-        places = [replace(place, x=axis.place(place.x)) for place in one.places]
-        line = stage.line(one.key.index, one.key.hollow, one.key.name, places, errors=one.banded)
-        marks = [mark for n, mark in enumerate(line.marks, 1) if n in (1, len(places)) or n % one.every == 0]
-        if one.marks is not None:
-            marks = [Mark(axis.at(place.x), stage.y(place.value), place.text) for place in one.marks]
+    for entry in drawn_series:
+        places = [replace(place, x=axis.place(place.x)) for place in entry.places]
+        line = stage.line(entry.key.index, entry.key.hollow, entry.key.name, places, errors=entry.banded)
+        marks = [mark for n, mark in enumerate(line.marks, 1) if n in (1, len(places)) or n % entry.every == 0]
+        if entry.marks is not None:
+            marks = [Mark(axis.at(place.x), stage.y(place.value), place.text) for place in entry.marks]
         lines.append(replace(line, marks=tuple(marks)))
     ends = [(axis.low, stage.axis.low), (axis.high, stage.axis.high)]
     return Figure(
@@ -427,7 +430,8 @@ def line_chart(  # noqa: PLR0913 - what may differ from chart to chart
         name,
         axis.ticks,
         tuple(lines),
-        text or " ".join(f"{one.key.name}: {'; '.join(place.text for place in one.places)}." for one in shown),
+        text
+        or " ".join(f"{entry.key.name}: {'; '.join(place.text for place in entry.places)}." for entry in drawn_series),
         below=18 * (bool(across) + bool(second[1])),
         rules=tuple(Rule(level.style, stage.y(level.value), level.text, level.named) for level in levels),
         diagonal=stage.path((axis.place(x), y) for x, y in ends) if diagonal else "",

@@ -1,4 +1,4 @@
-"""What there is to say of some results, once: a headline and sections of text, tables and charts.
+"""A document of results: a headline and sections of text, tables and charts, described once for all writers.
 
 `page`, `markdown` and `terminal` write a document, and `files` its tables as CSV. All of its strings are untrusted.
 """
@@ -28,7 +28,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Heading:
-    """A heading within a section; on a page with the colour and shape of a key, where there is one."""
+    """A heading within a section; a page shows the colour and shape of its key, if it has one."""
 
     text: str
     key: Key | None = None
@@ -36,7 +36,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Facts:
-    """Terms and what is to be said of each: `facts` in one line, a `glossary` in rows, `reading` in boxes of text."""
+    """Terms with a text for each: `facts` on one line, a `glossary` in rows, `reading` in boxes of text."""
 
     items: Sequence[tuple[str, str]]
     style: Literal["facts", "glossary", "reading"] = "facts"
@@ -44,18 +44,18 @@ class Facts:
 
 @dataclass(frozen=True)
 class Charts:
-    """Charts side by side under one legend; on a page alone, unless they have a file, which Markdown shows.
+    """Charts side by side under one legend. Only a page shows them; Markdown shows their `file`, if they have one.
 
     Attributes:
-        figures: from the left, each under its name where there are several.
+        figures: from the left; several stand each under its name.
         keys: of the legend.
         rules: (class in the style sheet, words) of levels in the legend.
-        columns: so many stand side by side on a wide screen.
+        columns: charts side by side on a wide screen.
         lines: whether a key shows a piece of a line.
-        note: below.
+        note: text below.
         size: of the marks.
-        file: name of an SVG file that shows them, too; "" for none.
-        name: of them all, above them.
+        file: name of an SVG file with the same charts; "" for none.
+        name: heading above them all.
     """
 
     figures: Sequence[Figure]
@@ -71,7 +71,7 @@ class Charts:
 
 @dataclass(frozen=True)
 class Legend:
-    """What colours, shapes and lines mean in the tables below: keys, and (class in the style sheet, words)."""
+    """A legend of the tables below: keys, and lines as (class in the style sheet, words)."""
 
     keys: Sequence[Key] = ()
     marks: Sequence[tuple[str, str]] = ()
@@ -79,14 +79,14 @@ class Legend:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A picture of one's own making, which escaped what it shows; on a page alone, unless it has a file, as `Charts`.
+    """A picture as SVG markup, whose maker escaped its texts. Only a page shows it, or its `file`, as with `Charts`.
 
     Attributes:
         svg: its markup.
         name, caption: above and below it.
-        size: width and height in pixels, where these are fixed: a narrow page scrolls it. A file needs them.
+        size: width and height in pixels if they are fixed; a narrow page then scrolls it. A file needs them.
         images: whether it holds images as data URIs.
-        file: name of an SVG file that shows it, too; "" for none.
+        file: name of an SVG file with the same picture; "" for none.
     """
 
     svg: str
@@ -99,14 +99,14 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Code:
-    """What is typed, or a file's text, as it is."""
+    """A command, or a file's text, shown unchanged."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Note:
-    """Something to know before one reads on; an `alarm` says that something is wrong; `more` is a detail."""
+    """A note to read first. An `alarm` says that something is wrong; `more` is a detail."""
 
     text: str
     more: str = ""
@@ -115,7 +115,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Notes:
-    """Notes, one below the other."""
+    """A list of notes."""
 
     items: Sequence[Note]
 
@@ -125,13 +125,13 @@ class Card:
     """One result, large: a name, its value with a strip, and facts.
 
     Attributes:
-        key: of its colour and shape, and its name.
+        key: its name, colour and shape.
         under: what it is.
-        value: in digits.
+        value: as text.
         error: of the value, "± ..."; "" for none.
-        strip: where it lies; None where there is nothing to draw.
+        strip: a drawing of the value; None for none.
         labels: (value of the strip's axis, words) below the strip.
-        text: the strip in words, for who hears the page.
+        text: the strip in words, for a screen reader.
         facts: terms and values.
         more: further facts, smaller.
     """
@@ -149,7 +149,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Cards:
-    """Cards; a single one is larger."""
+    """Cards side by side; a single one is larger."""
 
     cards: Sequence[Card]
     title: str = ""
@@ -157,7 +157,7 @@ class Cards:
 
 @dataclass(frozen=True)
 class Grid:
-    """Groups of blocks side by side, so many on a wide screen."""
+    """Groups of blocks side by side, `columns` of them on a wide screen."""
 
     groups: Sequence[Sequence["Block"]]
     columns: Literal[2, 3, 4] = 2
@@ -165,7 +165,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Fold:
-    """What opens on demand on a page; Markdown shows it as it is."""
+    """Blocks that a page shows on demand; Markdown shows them always."""
 
     summary: str
     blocks: Sequence["Block"]
@@ -176,11 +176,11 @@ Block = Text | Heading | Facts | Table[Any] | Charts | Legend | Drawing | Code |
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a document; one without blocks is left out.
+    """A part of a document; a section without blocks is left out.
 
     Attributes:
         title: its heading; "" for none.
-        blocks: in order; what is false (None, an empty table) is left out.
+        blocks: in order; a false one (None, an empty table) is left out.
         media: where it is shown. A terminal shows tables and notes only.
     """
 
@@ -189,26 +189,26 @@ class Section:
     media: frozenset[Medium] = EVERYWHERE
 
     @property
-    def shown(self) -> list[Block]:
-        """The blocks that are there."""
+    def present(self) -> list[Block]:
+        """The blocks that are not left out."""
         return [block for block in self.blocks if block]
 
 
 @dataclass(frozen=True)
 class Document:
-    """All that is said.
+    """A headline, sections, and where the numbers come from.
 
     Attributes:
-        kind: of document, above the headline of a page.
-        subject: what it is about, beside that.
+        kind: kind of document, shown above a page's headline.
+        subject: its topic, beside that.
         headline: the answer in one line.
         summary: sentences below it.
         sections: in order.
-        created: ISO 8601, "" where the sources say it or nobody does.
-        about: a paragraph in somebody's own words.
-        banner: (in bold, further words) above everything; None for none.
+        created: ISO 8601; "" if unknown or said by the sources.
+        about: a paragraph in its author's words.
+        banner: (bold words, further words) above everything; None for none.
         note: where the numbers are, for readers of the Markdown.
-        sources: title and provenance of each part that was computed; None for what was not.
+        sources: (title, provenance) of each part; the provenance is None for a part that was not computed.
         settings: a table below the sources.
         files: name of a CSV file -> its table.
     """
@@ -228,11 +228,11 @@ class Document:
 
     def in_medium(self, medium: Medium) -> list[Section]:
         """The sections that a medium shows."""
-        return [section for section in self.sections if medium in section.media and section.shown]
+        return [section for section in self.sections if medium in section.media and section.present]
 
 
 def leaves(blocks: Iterable[Block]) -> Iterator[Block]:
-    """All blocks, and in place of a fold or a grid what is within it, in order."""
+    """All blocks in order, with the blocks within a fold or a grid in its place."""
     for block in blocks:
         if isinstance(block, Fold):
             yield from leaves(block.blocks)

@@ -12,7 +12,7 @@ from expril.report.table import Column, Item, Table
 
 
 def csv_text(columns: Sequence[Column[Item]], rows: Iterable[Item]) -> str:
-    """One header line and one line a row."""
+    """One header line, then one line per row."""
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(column.heading for column in columns)
@@ -26,7 +26,7 @@ def csv_table(table: Table[Any]) -> str:
 
 
 def as_object(found: object) -> object:
-    """A msgspec struct as JSON values; a number that is not finite is its text, "inf", as in the CSV files."""
+    """A msgspec struct as JSON values; a number that is not finite becomes its text, such as "inf", as in CSV."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):

@@ -12,7 +12,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 
 
 def plain(text: str) -> str:
-    """Return text that Markdown shows as it is, on one line, in a table cell, too."""
+    """Return text escaped so that Markdown shows it unchanged on one line, also in a table cell."""
     return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
 
 
@@ -24,7 +24,7 @@ def fence(text: str) -> str:
 
 
 def lines(head: Sequence[str], rows: Iterable[Sequence[str]], *, rule: str = "---") -> str:
-    """A table whose cells are Markdown already."""
+    """A Markdown table of cells that are Markdown."""
     written = ["| " + " | ".join(head) + " |", "|" + f"{rule}|" * len(head)]
     written += ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join(written)
@@ -45,7 +45,7 @@ def as_markdown(document: Document) -> str:
     """A document for readers of a repository; charts without a file are left to the page."""
     parts = [f"# {plain(document.headline)}", plain(" ".join(document.summary)), document.note]
     for section in document.in_medium("markdown"):
-        written = [text for block in section.shown for text in _block(block)]
+        written = [text for block in section.present for text in _block(block)]
         parts += [f"## {plain(section.title)}" if section.title else "", *written] if written else []
     return "\n\n".join(filter(None, [*parts, *origin(document.sources, document.settings)])) + "\n"
 
@@ -77,7 +77,7 @@ def _text(text: Cell) -> str:
 
 
 def origin(sources: Iterable[tuple[str, Provenance | None]], settings: Written | None = None) -> list[str]:
-    """A section on where numbers come from: of each source in words, its command, what was left out; and settings."""
+    """The section on sources: each one in words, with its command and what was left out; then the settings."""
     parts = [text for title, where in sources if where is not None for text in _provenance(title, where)]
     if settings:
         parts += [f"### {plain(settings.caption)}", table(settings)]

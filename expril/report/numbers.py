@@ -10,7 +10,7 @@ def points(value: float) -> str:
 
 
 def decimal(value: float | None, digits: int = 1) -> str:
-    """Return a number with a true minus sign, never "-0.0"; "infinite", and "–" for none and not a number."""
+    """Return a number with a true minus sign, never "-0.0"; "infinite" for an infinity, "–" for None and NaN."""
     if value is None or math.isnan(value):
         return "–"
     if math.isinf(value):
@@ -25,7 +25,7 @@ def signed(value: float, digits: int = 1) -> str:
 
 
 def with_error(text: str, error: float | None, digits: int = 1) -> str:
-    """Return "text ± error", or the text alone where no error is known."""
+    """Return "text ± error", or only the text if the error is None."""
     return text if error is None or math.isnan(error) else f"{text} ± {decimal(error, digits)}"
 
 
@@ -35,7 +35,7 @@ def count(many: int, noun: str) -> str:
 
 
 def moment(created: str) -> str:
-    """Return an ISO 8601 time as a reader writes it; text that is no time is left as it is."""
+    """Return an ISO 8601 time as people write it; any other text is left unchanged."""
     try:
         when = datetime.fromisoformat(created)
     except ValueError:

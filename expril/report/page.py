@@ -1,8 +1,8 @@
 """Documents as web pages: one HTML file that holds every number and loads nothing.
 
 Every string of a document is untrusted and reaches the page through one template, which escapes it. The content
-security policy of a page allows no request at all, and of scripts only our own, which sorts tables, by its digest.
-Images are allowed as data URIs where a drawing holds some.
+security policy of a page allows no request, and no script but our own (named by its digest), which sorts tables. Images
+are allowed as data URIs if a drawing has some.
 """
 
 import base64
@@ -34,7 +34,7 @@ def _place(value: float, axis: Any) -> float:
 def as_page(document: Document) -> str:
     """Return a document as one HTML page; the same document gives the same text."""
     parts = {"document": document, "headline": document.headline, "summary": document.summary, "style": style()}
-    blocks = [block for section in document.in_medium("page") for block in leaves(section.shown)]
+    blocks = [block for section in document.in_medium("page") for block in leaves(section.present)]
     if any(isinstance(block, Drawing) and block.images for block in blocks):
         parts["images"] = True
     if any(table.sortable for table in tables(blocks)):

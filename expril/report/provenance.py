@@ -17,19 +17,23 @@ LIBRARIES = ("expril", "numpy", "opendp", "polars", "scikit-learn", "scipy", "to
 
 
 class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where the numbers come from.
+    """Where a set of numbers comes from.
 
     Attributes:
         command: as typed.
         created: end of the newest session, ISO 8601.
         seed: of the first run.
-        seconds: the sum over all sessions of a resumed run.
+        seconds: sum over all sessions of a resumed run.
         jobs: processes of the newest session.
         versions: of Python and of the libraries.
         noise: its source, in words.
-        commit: of the source tree, "" where it is none or not known.
-        cores: that the newest session could use; 0 where it did not say.
+        commit: of the source tree; "" if unknown.
+        cores: that the newest session could use; 0 if unknown.
         skipped: strategy -> why it was left out.
+<<<<<<< HEAD
+=======
+        workers: where the newest session's processes ran, in words; "" for this machine.
+>>>>>>> ce95c0d0 (Report: docstrings and names that are understood at the first reading)
     """
 
     command: str
@@ -45,45 +49,45 @@ class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def facts(self) -> list[tuple[str, str]]:
-        """Terms and values for a page; what is not known is left out."""
+        """Terms and values for a page, without those that are unknown."""
         minutes = f"{self.seconds / 60:.1f} minutes"
-        told = [
+        pairs = [
             ("made", moment(self.created)),
             ("seed", str(self.seed)),
             ("time", minutes),
             ("processes", str(self.jobs)),
         ]
-        told += [("cores", str(self.cores))] if self.cores else []
-        return [*told, ("noise", self.noise), *([("commit", self.commit[:12])] if self.commit else [])]
+        pairs += [("cores", str(self.cores))] if self.cores else []
+        return [*pairs, ("noise", self.noise), *([("commit", self.commit[:12])] if self.commit else [])]
 
 
 def read_provenance(out: Path) -> dict[str, Provenance]:
-    """What a folder of results says, by experiment; empty where it says nothing."""
+    """Experiment -> provenance in a folder of results; empty if the folder has none."""
     path = out / FILE
     return msgspec.json.decode(path.read_bytes(), type=dict[str, Provenance]) if path.exists() else {}
 
 
 def note_provenance(out: Path, name: str, session: Provenance) -> None:
-    """Add a session to an experiment: its seconds to those before; all else is the newest session's."""
-    known = read_provenance(out)
-    before = known[name].seconds if name in known else 0.0
-    known[name] = msgspec.structs.replace(session, seconds=round(before + session.seconds, 1))
-    encoded = msgspec.json.format(msgspec.json.encode(known, order="sorted"), indent=2)
+    """Add a session to an experiment: seconds add up, and all else is replaced by the newest session's."""
+    provenances = read_provenance(out)
+    before = provenances[name].seconds if name in provenances else 0.0
+    provenances[name] = msgspec.structs.replace(session, seconds=round(before + session.seconds, 1))
+    encoded = msgspec.json.format(msgspec.json.encode(provenances, order="sorted"), indent=2)
     replace_text(out / FILE, f"{encoded.decode()}\n")
 
 
 def versions(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Of Python, of the libraries that decide numbers, and more."""
+    """Versions of Python, of the libraries that decide numbers, and of `more`."""
     return {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES} | dict(more or {})
 
 
 def now() -> str:
-    """This moment, ISO 8601 in UTC, to the second."""
+    """The current time, ISO 8601 in UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def commit_of(tree: Path) -> str:
-    """The commit that a source tree has checked out, "" where it is no clone; read from its files, nothing is run."""
+    """The checked-out commit of a source tree, read from git's files without running anything; "" if it is no clone."""
     git = tree / ".git"
     try:
         head = (git / "HEAD").read_text(encoding="utf-8").strip()

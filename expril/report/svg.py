@@ -1,4 +1,4 @@
-"""Charts and drawings as SVG files, for readers of a repository: of fixed size, with their style, and no request."""
+"""Charts and drawings as SVG files of fixed size that hold their style and load nothing."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -11,16 +11,16 @@ from expril.report.templates import Template, asset, page_template
 
 PACKAGE = "expril.report"
 MARGIN, TITLE = 16, 40
-"""Around everything, and from the top to below the title, in pixels."""
+"""Margin around everything, and height of the title, in pixels."""
 PANEL, GAP, HEAD = 380, 36, 26
-"""Width of one of several charts, space between two, and height of a chart's name; a chart alone is twice as wide."""
+"""Width of one of several charts, space between two, height of a chart's name. A single chart is twice as wide."""
 ENTRY, LETTER, LINE = 58, 6.6, 24
-"""Of a legend: width of an entry without its name, of a letter of the name, and height."""
+"""Width of a legend's entry without its name, width of a letter, and height of a line, in pixels."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One of a legend, at its place: a key, or words for a level of this style."""
+    """A legend's entry and its place: a key, or the words of a level of that style."""
 
     x: float
     y: int
@@ -31,7 +31,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Panel:
-    """A chart at its place."""
+    """A chart and its place."""
 
     x: int
     y: int
@@ -46,7 +46,7 @@ def _template() -> Template:
 
 def as_files(document: Document) -> dict[str, str]:
     """The SVG files of a document, by name."""
-    blocks = [block for section in document.sections for block in leaves(section.shown)]
+    blocks = [block for section in document.sections for block in leaves(section.present)]
     return {block.file: as_svg(block) for block in blocks if isinstance(block, Charts | Drawing) and block.file}
 
 
@@ -55,12 +55,12 @@ def as_svg(block: Charts | Drawing) -> str:
     if isinstance(block, Drawing):
         width, height = block.size or (0, 0)
         return _render(block.name, max(width, 480), height, drawing=block.svg)
-    alone = len(block.figures) == 1
-    across, wide = min(block.columns, len(block.figures)), 2 * PANEL if alone else PANEL
+    single = len(block.figures) == 1
+    across, wide = min(block.columns, len(block.figures)), 2 * PANEL if single else PANEL
     width = across * (wide + GAP) - GAP if across else wide
     entries = _legend(block, width)
     top = max((entry.y + LINE for entry in entries), default=0)
-    head = 0 if alone else HEAD
+    head = 0 if single else HEAD
     down = max((figure.height for figure in block.figures), default=0) + head + GAP
     panels = [
         Panel((n % across) * (wide + GAP), top + (n // across) * down, wide, figure)
@@ -75,10 +75,10 @@ def _legend(block: Charts, width: int) -> list[Entry]:
     entries += [Entry(0, 0, words, style=style) for style, words in block.rules]
     if not entries:
         return []
-    each = ENTRY + LETTER * max(len(entry.name) for entry in entries)
-    row = max(1, int(width // each))
+    entry_width = ENTRY + LETTER * max(len(entry.name) for entry in entries)
+    row = max(1, int(width // entry_width))
     return [
-        Entry((n % row) * each, (n // row) * LINE, entry.name, entry.key, entry.style)
+        Entry((n % row) * entry_width, (n // row) * LINE, entry.name, entry.key, entry.style)
         for n, entry in enumerate(entries)
     ]
 
@@ -86,5 +86,5 @@ def _legend(block: Charts, width: int) -> list[Entry]:
 def _render(name: str, width: int, height: int, **parts: object) -> str:
     sheet = {"width": width + 2 * MARGIN, "height": height + TITLE + MARGIN, "margin": MARGIN, "top": TITLE}
     style = Markup(asset(PACKAGE, "chart.css"))  # noqa: S704 - our own file, no text of a document
-    shown = {"entries": (), "panels": (), "drawing": "", "head": 0, "size": 0.6} | parts
-    return _template().render(title=name, style=style, **sheet, **shown).lstrip()
+    context = {"entries": (), "panels": (), "drawing": "", "head": 0, "size": 0.6} | parts
+    return _template().render(title=name, style=style, **sheet, **context).lstrip()

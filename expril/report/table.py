@@ -1,4 +1,4 @@
-"""What a table holds, said once; `files`, `markdown`, `terminal` and `page` write it."""
+"""Tables, described once; `files`, `markdown`, `terminal` and `page` write them."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -21,20 +21,20 @@ MARKS: dict[Tone, str] = {
     "bad": "✗",
     "warn": "!",
 }
-"""So that a reader who sees no colour can tell tones apart."""
+"""Marks that tell tones apart without colour."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One place of a table.
+    """A cell of a table.
 
     Attributes:
-        text: as it is, in lines where it has some; each writer escapes it.
+        text: unescaped, with line breaks if it has several lines; each writer escapes it.
         strong: bold in all forms but CSV.
         tone: on a page, a colour and a mark before the text.
-        title: what a tone means, for who hears the page.
+        title: the meaning of the tone, for a screen reader.
         under: on a page, a second line.
-        key: on a page, its colour and shape before the text.
+        key: on a page, a colour and shape before the text.
     """
 
     text: str
@@ -46,33 +46,33 @@ class Cell:
 
     @property
     def mark(self) -> str:
-        """Of the tone."""
+        """The mark of the tone."""
         return MARKS.get(self.tone, "")
 
 
 @dataclass(frozen=True)
 class Squares:
-    """One square for each of several outcomes: (class in the style sheet, words); on a page alone."""
+    """A row of squares, one per outcome: (class in the style sheet, words). Only a page shows them."""
 
     squares: Sequence[tuple[Literal["full", "crossed", "half", "struck", "dashed"], str]]
 
 
 @dataclass(frozen=True)
 class Column(Generic[Item]):
-    """What all rows show in one column.
+    """A column of a table.
 
     Attributes:
         heading: of the column.
-        show: a row's item -> what stands there: a `Cell`, or anything whose `str` does; where it is `drawn`, a `Strip`,
+        show: row's item -> the cell's content: a `Cell` or anything with a `str`; in a `drawn` column a `Strip`,
             `Squares` or None.
         number: aligned to the right.
-        names: it says which row it is, as the row's heading on a page.
-        quiet: Markdown leaves its heading out.
-        title: of the heading, for who points at it on a page.
-        drawn: it holds drawings, and stands on a page alone.
-        axis: of its strips, whose ticks stand below the heading.
-        page: it stands on a page alone, such as a second form of a number.
-        wraps: the terminal may break its texts over several lines.
+        names: whether it names the rows; a page makes its cells the rows' headings.
+        quiet: whether Markdown leaves its heading out.
+        title: tooltip of the heading on a page.
+        drawn: whether it holds drawings, which only a page shows.
+        axis: of its strips; the heading shows the ticks.
+        page: whether only a page shows it, such as a second form of a number.
+        wraps: whether the terminal may break its texts over several lines.
     """
 
     heading: str
@@ -87,18 +87,18 @@ class Column(Generic[Item]):
     wraps: bool = False
 
     def text(self, item: Item) -> Cell:
-        """What stands in a row, of a column that is not drawn."""
-        shown = self.show(item)
-        return shown if isinstance(shown, Cell) else Cell(str(shown))
+        """The cell of a row in a column of texts."""
+        content = self.show(item)
+        return content if isinstance(content, Cell) else Cell(str(content))
 
     def drawing(self, item: Item) -> Strip | Squares | None:
-        """What is drawn in a row, of a column that is."""
-        shown = self.show(item)
-        return shown if isinstance(shown, Strip | Squares) else None
+        """The drawing of a row in a `drawn` column."""
+        content = self.show(item)
+        return content if isinstance(content, Strip | Squares) else None
 
 
 def attributes(names: str, form: Callable[[Any], str] = str) -> tuple[Column[Any], ...]:
-    """Columns that show the attributes of these names, apart by spaces, in one form; "" for None."""
+    """Columns for these attributes (names separated by spaces), all in one format; "" for None."""
 
     def show(name: str, item: Any) -> str:
         value = getattr(item, name)
@@ -108,7 +108,7 @@ def attributes(names: str, form: Callable[[Any], str] = str) -> tuple[Column[Any
 
 
 def numbers(attributes: str, form: Callable[[Any], object] = str) -> tuple[Column[Any], ...]:
-    """Columns of numbers, "heading = attribute" each, apart by semicolons; "a.b" is an attribute's own, "–" a None."""
+    """Columns of numbers from "heading = attribute; ..."; "a.b" is nested, and None shows as "–"."""
 
     def show(path: str, item: Any) -> object:
         value = attrgetter(path)(item)
@@ -120,7 +120,7 @@ def numbers(attributes: str, form: Callable[[Any], object] = str) -> tuple[Colum
 
 @dataclass(frozen=True)
 class Group(Generic[Item]):
-    """Rows that belong together, under a title."""
+    """A group of rows under a title."""
 
     rows: Sequence[Item]
     title: str = ""
@@ -128,18 +128,18 @@ class Group(Generic[Item]):
 
 @dataclass(frozen=True)
 class Table(Generic[Item]):
-    """A table.
+    """A table: columns, and groups of rows.
 
     Attributes:
-        caption: what it is.
+        caption: what it shows.
         columns: from the left.
         groups: its rows.
         style: its class in a page's style sheet.
         most: rows of a group that a terminal shows; it says how many more there are.
-        row_style: a row's, by its item.
-        sortable: on a page, by whoever presses a heading.
-        note: below it.
-        compact: in the terminal, with less room between its many columns.
+        row_style: row's item -> the row's style.
+        sortable: whether a page sorts it when a heading is pressed.
+        note: text below it.
+        compact: whether the terminal leaves less room between the columns.
     """
 
     caption: str
@@ -160,21 +160,21 @@ class Table(Generic[Item]):
         return cls(caption, columns, (Group(rows),) if rows else (), style, note=note)
 
     def __bool__(self) -> bool:
-        """Whether there is a row."""
+        """Whether it has a row."""
         return any(group.rows for group in self.groups)
 
     @property
     def written(self) -> list[Column[Item]]:
-        """The columns of all forms: those that are text."""
+        """The columns of text, which all writers show."""
         return [column for column in self.columns if not (column.drawn or column.page)]
 
     def without(self, heading: str) -> Self:
-        """The table but for a column."""
+        """The table without one column."""
         return replace(self, columns=[column for column in self.columns if column.heading != heading])
 
 
 Written = Table[Sequence[object]]
-"""A table whose rows are written out."""
+"""A table whose rows are lists of texts."""
 
 
 def text_table(
@@ -188,7 +188,7 @@ def text_table(
     note: str = "",
     wraps: Sequence[str] = (),
 ) -> Written:
-    """A table of rows written out. Their first say which row it is and may be `quiet`; the others may be `numbers`.
+    """A table of rows of texts. The first column names the row and may be `quiet`; the others may be `numbers`.
 
     `wraps` names the columns that the terminal may break.
     """
@@ -207,10 +207,10 @@ def text_table(
 
 
 def strong(*texts: object) -> tuple[Cell, ...]:
-    """A row of a total, in bold."""
+    """A row of totals, in bold."""
     return tuple(Cell(str(text), strong=True) for text in texts)
 
 
 def judged(good: bool, passed: str, failed: str) -> Cell:
-    """The word of a verdict, in its tone."""
+    """A verdict's word in its tone."""
     return Cell(passed, tone="good") if good else Cell(failed, tone="bad")

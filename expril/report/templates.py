@@ -17,12 +17,12 @@ SHARED = "expril.report"
 
 @cache
 def asset(package: str, name: str) -> str:
-    """The text of a file beside the modules of a package."""
+    """The text of a file in a package's folder."""
     return resources.files(package).joinpath(name).read_text(encoding="utf-8")
 
 
 def style(*packages: str) -> Markup:
-    """The style of a page: what charts and all pages share, and the `page.css` of further packages."""
+    """A page's style sheet: the shared styles, then the `page.css` of further packages."""
     sheets = [asset(SHARED, "chart.css")]
     sheets += [asset(package, "page.css") for package in dict.fromkeys((SHARED, *packages))]
     return Markup("\n".join(sheets))  # noqa: S704 - our own files, not a report's text
@@ -31,10 +31,10 @@ def style(*packages: str) -> Markup:
 def page_template(
     package: str, filters: Mapping[str, Callable[..., Any]] = {}, name: str = "template.html.j2"
 ) -> Template:
-    """The package's template of this name; every value is escaped, and a name that is not given is an error.
+    """A package's template. Every value is escaped, and a name without a value is an error.
 
-    It may extend and import templates of any package by "package/name"; `expril.report/frame.html.j2` is what all
-    pages share, `expril.report/chart.html.j2` draws charts.
+    It may extend and import templates of any package as "package/name": `expril.report/frame.html.j2` frames all
+    pages, `expril.report/chart.html.j2` draws charts.
     """
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(lambda wanted: asset(*wanted.split("/", 1))),

@@ -1,4 +1,4 @@
-"""Documents for the terminal: their tables and notes; a command prints them without squeezing a column."""
+"""Documents for the terminal: their tables and notes, without squeezing a column."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,42 +13,42 @@ from expril.report.document import Document, Notes, tables
 from expril.report.table import Cell, Item, Table
 
 LEAST_WIDTH = 132
-"""Of a console, in columns, for the widest of these tables."""
+"""Columns of a console that the widest table needs."""
 
 
 def as_terminal(document: Document) -> Iterator[RenderableType]:
-    """The tables of a document, each group under the table's caption and its own title, and its notes."""
+    """A document's notes and tables; each group stands under the table's caption and its own title."""
     for section in document.in_medium("terminal"):
-        for table in tables(section.shown):
+        for table in tables(section.present):
             yield from rich_tables(table) if any(group.title for group in table.groups) else [rich_table(table)]
-        for block in section.shown:
+        for block in section.present:
             if isinstance(block, Notes):
                 for note in block.items:
                     words = " ".join(filter(None, (note.alarm, note.text, note.more)))
                     yield Text.from_markup(f"[{'red' if note.alarm else 'yellow'}]note[/] {escape(words)}")
 
 
-def rich_tables(shown: Table[Item]) -> Iterator[RichTable]:
-    """A table of each group, under the caption and the group's title."""
-    for group in shown.groups:
-        yield rich_table(replace(shown, caption=f"{shown.caption}: {group.title}", groups=(group,)))
+def rich_tables(source_table: Table[Item]) -> Iterator[RichTable]:
+    """One table per group, under the caption and the group's title."""
+    for group in source_table.groups:
+        yield rich_table(replace(source_table, caption=f"{source_table.caption}: {group.title}", groups=(group,)))
 
 
-def rich_table(shown: Table[Item], note: str = "") -> RichTable:
-    """The table with its caption above, and a note below, its own by default; a line stands between groups."""
-    caption = escape(note or shown.note) or None
-    made = RichTable(title=escape(shown.caption) or None, caption=caption, box=box.SIMPLE_HEAD)
-    made.collapse_padding, made.pad_edge = shown.compact, not shown.compact
-    for column in shown.written:
+def rich_table(source_table: Table[Item], note: str = "") -> RichTable:
+    """The table with its caption above, `note` below (by default its own), and a line between groups."""
+    caption = escape(note or source_table.note) or None
+    rich = RichTable(title=escape(source_table.caption) or None, caption=caption, box=box.SIMPLE_HEAD)
+    rich.collapse_padding, rich.pad_edge = source_table.compact, not source_table.compact
+    for column in source_table.written:
         how: JustifyMethod = "right" if column.number else "left"
-        made.add_column(escape(column.heading), justify=how, no_wrap=not column.wraps)
-    for group in shown.groups:
-        for item in group.rows[: shown.most]:
-            made.add_row(*(_text(column.text(item)) for column in shown.written))
-        if len(group.rows) > shown.most:
-            made.add_row(f"and {len(group.rows) - shown.most} more")
-        made.add_section()
-    return made
+        rich.add_column(escape(column.heading), justify=how, no_wrap=not column.wraps)
+    for group in source_table.groups:
+        for item in group.rows[: source_table.most]:
+            rich.add_row(*(_text(column.text(item)) for column in source_table.written))
+        if len(group.rows) > source_table.most:
+            rich.add_row(f"and {len(group.rows) - source_table.most} more")
+        rich.add_section()
+    return rich
 
 
 _STYLES = {"good": "green", "bad": "bold red", "warn": "yellow"}

@@ -314,7 +314,7 @@ def test_the_page_draws_each_setting_of_each_data_set():
     drawn = next(
         table
         for section in document(found).sections
-        for table in tables(section.shown)
+        for table in tables(section.present)
         if "from the left" in table.caption
     )
     assert [column.heading for column in drawn.columns] == ["setting", "B"]

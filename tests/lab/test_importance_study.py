@@ -62,7 +62,7 @@ def test_the_page_and_the_file_of_results_are_those_of_the_kept_cells(tmp_path):
     document = STUDY.write(tmp_path)
     assert (tmp_path / FINDINGS).read_bytes() == (DOCS / "importance" / FINDINGS).read_bytes()
     page = (DOCS / "importance-weights.md").read_text(encoding="utf-8")
-    shown = [table(each) for section in document.sections for each in tables(section.shown)]
+    shown = [table(each) for section in document.sections for each in tables(section.present)]
     assert len(shown) == 3
     assert all(each in page for each in shown)
 

@@ -42,7 +42,7 @@ def order(study, tmp_path, **chosen):
 def shown(study, **cells):
     """The tables in Markdown, line by line."""
     document = study.document(study.findings(cells, None))
-    return [table(each).splitlines() for section in document.sections for each in tables(section.shown)]
+    return [table(each).splitlines() for section in document.sections for each in tables(section.present)]
 
 
 # All of them.
@@ -123,7 +123,7 @@ def test_runs_are_averaged_by_their_names_in_the_order_that_is_asked():
 def test_the_page_of_risks_holds_what_its_runs_say(tmp_path):
     copy(DOCS / "risks" / "runs.jsonl", tmp_path)
     document = risks.STUDY.write(tmp_path)
-    settings, bars, pairs = (table(each) for section in document.sections for each in tables(section.shown))
+    settings, bars, pairs = (table(each) for section in document.sections for each in tables(section.present))
     text = " ".join(page("risks.md").split())
     assert settings in page("risks.md")
     met = {name: (int(many), int(of)) for name, many, of in (row[2:-2].split(" | ") for row in bars.splitlines()[2:])}

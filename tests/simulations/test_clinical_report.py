@@ -42,7 +42,7 @@ def build_page(found):
 
 def terminal_tables(document):
     """All tables of the terminal."""
-    return list(tables(block for section in document.in_medium("terminal") for block in section.shown))
+    return list(tables(block for section in document.in_medium("terminal") for block in section.present))
 
 
 def headings(table):

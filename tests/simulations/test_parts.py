@@ -26,7 +26,7 @@ def blocks(*parts):
     ada = LearnerReport(**names, pooling="sum", epsilon_claimed="1", epsilon_spent="1", pooled=score, parts=parts)
     words = dict.fromkeys(("title", "description", "created", "version", "command", "config_toml"), "")
     (section,) = part_sections(RunReport(**words, seeded_noise=False, repeats=1, learners=(ada,)))
-    return section.shown
+    return section.present
 
 
 def test_marks_are_in_proportion_and_within_their_bars():

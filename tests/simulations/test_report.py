@@ -45,13 +45,13 @@ def build_page(report):
 
 def blocks(report, kind):
     """All blocks of a kind that a page shows, in order."""
-    shown = [block for section in run_document(report).in_medium("page") for block in section.shown]
+    shown = [block for section in run_document(report).in_medium("page") for block in section.present]
     return [block for block in shown if isinstance(block, kind)]
 
 
 def terminal_table(report):
     """The first table of the terminal."""
-    return next(tables(block for section in run_document(report).in_medium("terminal") for block in section.shown))
+    return next(tables(block for section in run_document(report).in_medium("terminal") for block in section.present))
 
 
 def make_learner(name="cells", *, curators=("basel", "geneva", "zurich"), rounds=1, outcome="release", **fields):

@@ -63,7 +63,7 @@ def test_what_is_told_stands_beside_what_is_so(finished):
 
 @pytest.mark.slow
 def terminal_tables(document):
-    return list(tables(block for section in document.in_medium("terminal") for block in section.shown))
+    return list(tables(block for section in document.in_medium("terminal") for block in section.present))
 
 
 def test_a_cell_is_read_back_as_it_was_to_the_last_bit(finished, tmp_path):
