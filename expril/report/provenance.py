@@ -30,10 +30,6 @@ class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
         commit: of the source tree; "" if unknown.
         cores: that the newest session could use; 0 if unknown.
         skipped: strategy -> why it was left out.
-<<<<<<< HEAD
-=======
-        workers: where the newest session's processes ran, in words; "" for this machine.
->>>>>>> ce95c0d0 (Report: docstrings and names that are understood at the first reading)
     """
 
     command: str
