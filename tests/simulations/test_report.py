@@ -266,7 +266,7 @@ def test_one_round_has_no_curve_and_ten_rounds_have_one():
     assert "so there is no learning curve" in build_page(one_round())
     (charts,) = blocks(three_learners(), Charts)
     (curve,) = charts.figures
-    assert [(line.alone, bool(line.line), bool(line.band)) for line in curve.lines] == [
+    assert [(line.is_single, bool(line.line), bool(line.band)) for line in curve.lines] == [
         (True, False, False),
         (False, True, True),
         (False, True, True),
