@@ -52,29 +52,17 @@ _START = 1_700_000_000
 
 
 class Outcome(NamedTuple):
-    """What came of one history.
+    """What came of one history."""
 
-    Attributes:
-        lie: one of `LIES`, or `HONEST`.
-        entries: of the ledger that the auditor got.
-        shown: how many checkpoints were shown to witnesses.
-        signed_wrongly: of them co-signed, although they do not go on from what the witness had co-signed.
-        refused_wrongly: of them refused, although they do.
-        equivocations: of them refused with evidence.
-        contradicted: whether a co-signed checkpoint or a held receipt is not of the auditor's ledger, in truth.
-        found: whether the auditor finds so.
-        misplaced: how many of the found contradictions name a stretch of entries without the first that differs.
-    """
-
-    lie: str
-    entries: int
-    shown: int
-    signed_wrongly: int
-    refused_wrongly: int
-    equivocations: int
-    contradicted: bool
-    found: bool
-    misplaced: int
+    lie: str  # one of `LIES`, or `HONEST`
+    entries: int  # of the ledger that the auditor got
+    shown: int  # how many checkpoints were shown to witnesses
+    signed_wrongly: int  # of them co-signed, although they do not go on from what the witness had co-signed
+    refused_wrongly: int  # of them refused, although they do
+    equivocations: int  # of them refused with evidence
+    contradicted: bool  # whether a co-signed checkpoint or a held receipt is not of the auditor's ledger, in truth
+    found: bool  # whether the auditor finds so
+    misplaced: int  # how many of the found contradictions name a stretch of entries without the first that differs
 
 
 class _Branch:

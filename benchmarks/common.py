@@ -40,25 +40,15 @@ NOW = 1_700_000_000
 
 @dataclass(frozen=True)
 class Result:
-    """One measured number.
+    """One measured number."""
 
-    Attributes:
-        name: what was measured.
-        value: the number.
-        unit: of the number.
-        target: what was asked for, as text; empty where nothing was.
-        met: whether it was met; None without a target.
-        spread: smallest and largest value of the repeats, where there are several.
-        note: how to read the number.
-    """
-
-    name: str
-    value: float
-    unit: str
-    target: str = ""
-    met: bool | None = None
-    spread: tuple[float, float] | None = None
-    note: str = ""
+    name: str  # what was measured
+    value: float  # the number
+    unit: str  # of the number
+    target: str = ""  # what was asked for, as text; empty where nothing was
+    met: bool | None = None  # whether it was met; None without a target
+    spread: tuple[float, float] | None = None  # smallest and largest value of the repeats, where there are several
+    note: str = ""  # how to read the number
 
 
 def at_most(

@@ -36,19 +36,13 @@ HELPED = ("learner_node.strategies", "lab")
 
 @dataclass(frozen=True)
 class Taken:
-    """What a kind takes.
+    """What a kind takes."""
 
-    Attributes:
-        files: searched room -> its files, relative to the repository.
-        lines: room -> their lines together, docstrings and empty ones too.
-        table_lines: in the four tables.
-        named_elsewhere: files of the searched rooms that are neither its own, nor another kind's, nor a table, and that
-            import a file of its own or hold its name as a text.
-    """
-
-    files: Mapping[str, tuple[str, ...]]
-    lines: Mapping[str, int]
-    table_lines: int
+    files: Mapping[str, tuple[str, ...]]  # searched room -> its files, relative to the repository
+    lines: Mapping[str, int]  # room -> their lines together, docstrings and empty ones too
+    table_lines: int  # in the four tables
+    # files of the searched rooms that are neither its own, nor another kind's, nor a table, and that import a file of
+    # its own or hold its name as a text
     named_elsewhere: tuple[str, ...]
 
 

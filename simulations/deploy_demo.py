@@ -51,16 +51,11 @@ PURPOSE = "Tell malignant from benign aspirates."
 
 @dataclass(frozen=True)
 class Learner:
-    """Who asks, and what.
-
-    Attributes:
-        epsilon: of the study.
-        more: further lines of the study's file.
-    """
+    """Who asks, and what."""
 
     name: str
-    epsilon: Fraction
-    more: str = ""
+    epsilon: Fraction  # of the study
+    more: str = ""  # further lines of the study's file
 
 
 LEARNERS = (

@@ -37,23 +37,15 @@ from simulations.scenario import (
 
 @dataclass(frozen=True)
 class Quoted:
-    """What a quote is about, as its files say.
+    """What a quote is about, as its files say."""
 
-    Attributes:
-        title: for the table.
-        source: the learner's encoded records.
-        stewards: schema file of each curator that is asked.
-        learner: of the scenario; None where records alone were named.
-        limits: of each of these curators, and the number of records that it declares, if any.
-        doubts: what is worth a warning in the source and in the scenario's records, in sentences.
-    """
-
-    title: str
-    source: EncodedRecords
-    stewards: tuple[StewardFile, ...]
-    learner: LearnerScenario | None = None
+    title: str  # for the table
+    source: EncodedRecords  # the learner's encoded records
+    stewards: tuple[StewardFile, ...]  # schema file of each curator that is asked
+    learner: LearnerScenario | None = None  # of the scenario; None where records alone were named
+    # of each of these curators, and the number of records that it declares, if any
     limits: tuple[tuple[Limits, int | None], ...] = ()
-    doubts: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()  # what is worth a warning in the source and in the scenario's records, in sentences
 
 
 def read_quoted(source: str, *, schema: Path | None, learner: str) -> Quoted:

@@ -56,16 +56,11 @@ SMALL_REMEDY = 'say small = "leave out" or small = "merge" under [data.sites], o
 
 @dataclass(frozen=True)
 class Records:
-    """All records of a scenario, before any split.
+    """All records of a scenario, before any split."""
 
-    Attributes:
-        dataset: the records.
-        steward: their schema file.
-        places: (n,) uint32, of each in its file or data set, from 0; None where all of them are here.
-    """
-
-    dataset: Dataset
-    steward: StewardFile
+    dataset: Dataset  # the records
+    steward: StewardFile  # their schema file
+    # (n,) uint32, of each in its file or data set, from 0; None where all of them are here
     places: NDArray[np.uint32] | None = None
 
     def numbered(self) -> Dataset:
@@ -82,25 +77,17 @@ class SiteRecords:
 
     A curator counts a bounded number of a unit's records. Source and test records are bounded alike, so that all speak
     of one population.
-
-    Attributes:
-        name: of the site.
-        private: what its curator is given.
-        counted: private records as the curator counts them. The harness draws its own: the curator's choice is secret.
-        source: what the learners hold of it; they are given it without labels.
-        test: for scores.
-        all_tests: test records, bound or not.
-        steward: its schema file, with the declared round size.
-        test_rows: (n,) uint32, place of each record of `test` in its file or data set, from 0.
     """
 
-    name: str
-    private: pl.DataFrame
+    name: str  # of the site
+    private: pl.DataFrame  # what its curator is given
+    # private records as the curator counts them. The harness draws its own: the curator's choice is secret
     counted: pl.DataFrame
-    source: pl.DataFrame
-    test: pl.DataFrame
-    all_tests: pl.DataFrame
-    steward: StewardFile
+    source: pl.DataFrame  # what the learners hold of it; they are given it without labels
+    test: pl.DataFrame  # for scores
+    all_tests: pl.DataFrame  # test records, bound or not
+    steward: StewardFile  # its schema file, with the declared round size
+    # (n,) uint32, place of each record of `test` in its file or data set, from 0
     test_rows: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
 
 

@@ -80,21 +80,13 @@ class Outcome:
 
 @dataclass
 class Repeat:
-    """One repeat of a scenario.
+    """One repeat of a scenario."""
 
-    Attributes:
-        number: of the repeat.
-        sites: the harness's own copy of the records.
-        curators: what is known of each site's curator.
-        outcomes: of the learners, in order.
-        ledgers: of the curators, as they were exported at the end.
-    """
-
-    number: int
-    sites: dict[str, SiteRecords]
-    curators: dict[str, CuratorFacts]
-    outcomes: list[Outcome] = field(default_factory=list)
-    ledgers: dict[str, CheckedLedger] = field(default_factory=dict)
+    number: int  # of the repeat
+    sites: dict[str, SiteRecords]  # the harness's own copy of the records
+    curators: dict[str, CuratorFacts]  # what is known of each site's curator
+    outcomes: list[Outcome] = field(default_factory=list)  # of the learners, in order
+    ledgers: dict[str, CheckedLedger] = field(default_factory=dict)  # of the curators, as they were exported at the end
 
 
 def run_repeat(
@@ -213,18 +205,13 @@ class AccountingError(ExprilError):
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a repeat leaves for an auditor, as the run's list has it.
+    """What a repeat leaves for an auditor, as the run's list has it."""
 
-    Attributes:
-        participants: learners, and the curators of the repeat.
-        transcripts: each with its line: of a learner's studies in a repeat its fit is 0, its validation 1, and those
-            that were given up for one of them are from `GIVEN_UP` on.
-        ledgers: those that were kept.
-    """
-
-    participants: tuple[Participant, ...] = ()
+    participants: tuple[Participant, ...] = ()  # learners, and the curators of the repeat
+    # each with its line: of a learner's studies in a repeat its fit is 0, its validation 1, and those that were given
+    # up for one of them are from `GIVEN_UP` on
     transcripts: tuple[tuple[TranscriptEntry, Transcript], ...] = ()
-    ledgers: tuple[LedgerEntry, ...] = ()
+    ledgers: tuple[LedgerEntry, ...] = ()  # those that were kept
 
 
 def run_repeats(
@@ -358,15 +345,10 @@ def spent_by_round(entries: Iterable[Entry], names: Mapping[bytes, str]) -> list
 
 @dataclass(frozen=True)
 class Cost:
-    """What a learner's study, or all of them, cost in a repeat, or at most over several; exact.
+    """What a learner's study, or all of them, cost in a repeat, or at most over several; exact."""
 
-    Attributes:
-        claimed: what its plan announced.
-        spent: the most that any one ledger charged.
-    """
-
-    claimed: Fraction = ZERO
-    spent: Fraction = ZERO
+    claimed: Fraction = ZERO  # what its plan announced
+    spent: Fraction = ZERO  # the most that any one ledger charged
 
     def at_most(self, other: "Cost") -> "Cost":
         """The larger of each."""

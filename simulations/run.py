@@ -40,16 +40,11 @@ Say = Callable[[str, str], None]
 
 @dataclass
 class Run:
-    """All repeats of a scenario.
+    """All repeats of a scenario."""
 
-    Attributes:
-        report: for the page and for machines.
-        cells: of the repeats, in order.
-        signers: learner -> its key, which it keeps in all repeats; it signs what the run leaves.
-    """
-
-    report: RunReport
-    cells: Sequence[RepeatCell]
+    report: RunReport  # for the page and for machines
+    cells: Sequence[RepeatCell]  # of the repeats, in order
+    # learner -> its key, which it keeps in all repeats; it signs what the run leaves
     signers: Mapping[str, SigningKey] = field(repr=False)
 
     def metrics_frame(self) -> pl.DataFrame:

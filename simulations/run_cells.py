@@ -67,45 +67,30 @@ COLUMNS = {"repeat": pl.UInt32, "learner": pl.String, "site": pl.String, "part":
 
 
 class LearnerCell(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What became of a learner in a repeat.
+    """What became of a learner in a repeat."""
 
-    Attributes:
-        scores: by site; the key "" stands for all sites together.
-        costs: of each of its studies, and of all.
-        failures: study that brought nothing -> why.
-        outcomes, left_out: see `learner_node.study.study.Study`.
-        parts: what the model adds up, in the first repeat.
-        validation: what it told.
-    """
-
-    scores: dict[str, RepeatScore]
-    costs: dict[str, Cost]
-    failures: dict[str, str] = {}
+    scores: dict[str, RepeatScore]  # by site; the key "" stands for all sites together
+    costs: dict[str, Cost]  # of each of its studies, and of all
+    failures: dict[str, str] = {}  # study that brought nothing -> why
+    # outcomes, left_out: see `learner_node.study.study.Study`
     outcomes: dict[str, tuple[str, ...]] = {}
     left_out: dict[str, str] = {}
-    parts: tuple[Part, ...] = ()
-    validation: ValidationReport | None = None
+    parts: tuple[Part, ...] = ()  # what the model adds up, in the first repeat
+    validation: ValidationReport | None = None  # what it told
 
 
 class RepeatCell(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A finished repeat: all that the report and the signed list are made of.
+    """A finished repeat: all that the report and the signed list are made of."""
 
-    Attributes:
-        key: its number.
-        measure: name of the score, a key of `simulations.scoring.MEASURES`.
-        learners: by name.
-        participants, transcripts, ledgers: as the list has them.
-        notes: what a reader must know, of the first repeat; and of models that are not kept.
-        curators, records, positive: of the first repeat, as in a report.
-    """
-
-    key: int
-    measure: str
-    learners: dict[str, LearnerCell]
+    key: int  # its number
+    measure: str  # name of the score, a key of `simulations.scoring.MEASURES`
+    learners: dict[str, LearnerCell]  # by name
+    # participants, transcripts, ledgers: as the list has them
     participants: tuple[Participant, ...] = ()
     transcripts: tuple[TranscriptEntry, ...] = ()
     ledgers: tuple[LedgerEntry, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what a reader must know, of the first repeat; and of models that are not kept
+    # curators, records, positive: of the first repeat, as in a report
     curators: tuple[CuratorReport, ...] = ()
     records: tuple[RecordCounts, ...] = ()
     positive: str = ""
@@ -113,17 +98,13 @@ class RepeatCell(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Finished:
-    """A repeat that has just ended.
+    """A repeat that has just ended."""
 
-    Attributes:
-        cell: what the report needs of it.
-        repeat, evidence: as they are.
-        answers: learner -> site -> what its last model says of the site's test records.
-    """
-
-    cell: RepeatCell
+    cell: RepeatCell  # what the report needs of it
+    # repeat, evidence: as they are
     repeat: Repeat
     evidence: Evidence
+    # learner -> site -> what its last model says of the site's test records
     answers: Mapping[str, Mapping[str, Answers]]
 
 

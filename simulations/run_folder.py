@@ -30,19 +30,12 @@ _STAMP = re.compile(r"-[0-9]{8}-[0-9]{6}(-[0-9]+)?$")
 
 
 class EpsilonList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a folder of epsilons holds.
+    """What a folder of epsilons holds."""
 
-    Attributes:
-        format: `FORMAT`.
-        command: that made it; the same command goes on with a folder whose page is missing.
-        order: digest of the scenario as it was run, without its epsilons.
-        epsilons: each has a run.
-    """
-
-    format: int
-    command: str
-    order: str
-    epsilons: tuple[str, ...]
+    format: int  # `FORMAT`
+    command: str  # that made it; the same command goes on with a folder whose page is missing
+    order: str  # digest of the scenario as it was run, without its epsilons
+    epsilons: tuple[str, ...]  # each has a run
 
 
 def stamped(title: str, now: datetime | None = None) -> str:

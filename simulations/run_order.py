@@ -36,72 +36,44 @@ Change = Annotated[int, msgspec.Meta(ge=0)] | Annotated[str, msgspec.Meta(max_le
 
 
 class Again(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the scenario's file does not say of a run.
+    """What the scenario's file does not say of a run."""
 
-    Attributes:
-        format: `FORMAT`.
-        changes: key of the scenario -> value that the command gave instead of the file's.
-        carrier: by which envelopes travelled.
-    """
-
-    format: int = FORMAT
-    changes: dict[str, Change] = {}
-    carrier: str = PROCESS
+    format: int = FORMAT  # `FORMAT`
+    changes: dict[str, Change] = {}  # key of the scenario -> value that the command gave instead of the file's
+    carrier: str = PROCESS  # by which envelopes travelled
 
 
 class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the records of one's own are.
+    """Where the records of one's own are."""
 
-    Attributes:
-        records: path from the run's folder.
-        sha256: of the file.
-    """
-
-    records: str
-    sha256: str
+    records: str  # path from the run's folder
+    sha256: str  # of the file
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """A scenario that is to be run.
+    """A scenario that is to be run."""
 
-    Attributes:
-        scenario: ready to be run, with all changes.
-        text: its TOML.
-        folder: that relative paths start from.
-        changes: key -> value that was given instead of the file's.
-        notes: what its user must know.
-        carrier: of the run that it is the folder of.
-    """
-
-    scenario: Scenario
-    text: str
-    folder: Path
-    changes: Mapping[str, int | str]
-    notes: tuple[str, ...] = ()
-    carrier: str = PROCESS
+    scenario: Scenario  # ready to be run, with all changes
+    text: str  # its TOML
+    folder: Path  # that relative paths start from
+    changes: Mapping[str, int | str]  # key -> value that was given instead of the file's
+    notes: tuple[str, ...] = ()  # what its user must know
+    carrier: str = PROCESS  # of the run that it is the folder of
 
 
 @dataclass(frozen=True)
 class Order:
-    """What is to be run.
+    """What is to be run."""
 
-    Attributes:
-        chosen, records: what, with all that the command changed of it.
-        command: as typed.
-        models: of which repeats models are kept, one of `MODELS_OF`.
-        fresh: begin anew although an interrupted run could go on.
-        again: the command with all folders, for whoever goes on with an interrupted run; it is in no report.
-        carrier: by which envelopes travel, a key of `simulations.carriers.CARRIERS`.
-    """
-
+    # chosen, records: what, with all that the command changed of it
     chosen: Chosen
     records: "Records"
-    command: str
-    models: str = ONLY_FIRST
-    fresh: bool = False
-    again: str = ""
-    carrier: str = PROCESS
+    command: str  # as typed
+    models: str = ONLY_FIRST  # of which repeats models are kept, one of `MODELS_OF`
+    fresh: bool = False  # begin anew although an interrupted run could go on
+    again: str = ""  # the command with all folders, for whoever goes on with an interrupted run; it is in no report
+    carrier: str = PROCESS  # by which envelopes travel, a key of `simulations.carriers.CARRIERS`
 
     @property
     def scenario(self) -> Scenario:

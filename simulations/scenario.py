@@ -42,37 +42,26 @@ ANY = "*"
 
 
 class Sites(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How records are split over curators.
+    """How records are split over curators."""
 
-    Attributes:
-        how: "site" (a column says), "random" (`fractions` or `count`), or "shift" (`attribute`, `names`,
-            `probabilities`).
-        column: of the site; a built-in data set knows its own, which this replaces.
-        fractions: site -> share.
-        count: of equal sites, named by `pattern`.
-        pattern: in which "{}" stands for the number of a site.
-        attribute: the higher, the likelier the first of `names`.
-        names: the two sites of a shifted split.
-        probabilities: of the first site at the lowest and highest value of the attribute.
-        units_move: whether a privacy unit may have records at several sites ("site" only). Each curator then protects
-            its own part, and costs add up.
-        least_units: a site of the column with fewer units is small.
-        small: what becomes of small sites: "refuse", "leave out" or "merge" (into one, named `merged`).
-        merged: name of the site of merged ones.
-    """
-
+    # "site" (a column says), "random" (`fractions` or `count`), or "shift" (`attribute`, `names`, `probabilities`)
     how: str
-    column: Name | None = None
-    fractions: dict[Name, Share] | None = None
-    count: Annotated[int, msgspec.Meta(ge=1, le=10_000)] | None = None
+    column: Name | None = None  # of the site; a built-in data set knows its own, which this replaces
+    fractions: dict[Name, Share] | None = None  # site -> share
+    count: Annotated[int, msgspec.Meta(ge=1, le=10_000)] | None = None  # of equal sites, named by `pattern`
+    # in which "{}" stands for the number of a site
     pattern: Annotated[str, msgspec.Meta(min_length=2, max_length=80)] = "site {}"
-    attribute: Name | None = None
-    names: tuple[Name, Name] | None = None
+    attribute: Name | None = None  # the higher, the likelier the first of `names`
+    names: tuple[Name, Name] | None = None  # the two sites of a shifted split
+    # of the first site at the lowest and highest value of the attribute
     probabilities: tuple[float, float] = (0.1, 0.9)
+    # whether a privacy unit may have records at several sites ("site" only). Each curator then protects its own part,
+    # and costs add up
     units_move: bool = False
+    # a site of the column with fewer units is small
     least_units: Annotated[int, msgspec.Meta(ge=PARTS, le=1_000_000)] = PARTS
-    small: str = "refuse"
-    merged: Name = "small sites"
+    small: str = "refuse"  # what becomes of small sites: "refuse", "leave out" or "merge" (into one, named `merged`)
+    merged: Name = "small sites"  # name of the site of merged ones
 
     def __post_init__(self) -> None:
         if self.how not in SITE_SPLITS:
@@ -114,30 +103,20 @@ class Parts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which records.
+    """Which records."""
 
-    Attributes:
-        name: a built-in data set; or
-        path: a CSV or Parquet file of one's own, relative to the scenario, with
-        schema: its steward's schema file.
-        unit: protect whole privacy units (the schema's unit column); False: each row is a unit.
-        most_records_per_unit: contribution bound, instead of the schema's; a unit with more records counts with these.
-        first_record: keep the first record of each unit alone, in the order of the file.
-        merge_label: class -> levels of the label column that become it, in the order of the classes; "*" stands for
-            all levels that are named nowhere.
-        sites: how they are split over curators.
-        parts: how each site is split.
-    """
-
-    sites: Sites
-    name: str | None = None
-    path: str | None = None
-    schema: str | None = None
-    unit: bool = True
+    sites: Sites  # how they are split over curators
+    name: str | None = None  # a built-in data set; or
+    path: str | None = None  # a CSV or Parquet file of one's own, relative to the scenario, with
+    schema: str | None = None  # its steward's schema file
+    unit: bool = True  # protect whole privacy units (the schema's unit column); False: each row is a unit
+    # contribution bound, instead of the schema's; a unit with more records counts with these
     most_records_per_unit: Annotated[int, msgspec.Meta(ge=1, le=2**20)] | None = None
-    first_record: bool = False
+    first_record: bool = False  # keep the first record of each unit alone, in the order of the file
+    # class -> levels of the label column that become it, in the order of the classes; "*" stands for all levels that
+    # are named nowhere
     merge_label: dict[Name, tuple[Name, ...]] = {}
-    parts: Parts = Parts()
+    parts: Parts = Parts()  # how each site is split
 
     def __post_init__(self) -> None:
         if not self.unit and (self.most_records_per_unit is not None or self.first_record):
@@ -206,22 +185,15 @@ else:
 
 
 class CuratorScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A curator's policy where it differs from the default.
+    """A curator's policy where it differs from the default."""
 
-    Attributes:
-        name: its site, or a pattern such as "ward *"; "*" stands for every site without another entry.
-        cap: most epsilon over all learners.
-        learner_cap: most epsilon of each learner; None: the cap.
-        learner_caps: learner -> its own, instead of `learner_cap`.
-        round_size: declared number of records; None declares none. It is never counted: the card tells it to learners.
-        open_studies, studies, reservation_seconds, least_cost, least_query_cost, limits: as in a policy file.
-    """
-
-    name: Name
-    cap: Written = 2
-    learner_cap: Written | None = None
-    learner_caps: dict[Name, Written] = {}
+    name: Name  # its site, or a pattern such as "ward *"; "*" stands for every site without another entry
+    cap: Written = 2  # most epsilon over all learners
+    learner_cap: Written | None = None  # most epsilon of each learner; None: the cap
+    learner_caps: dict[Name, Written] = {}  # learner -> its own, instead of `learner_cap`
+    # declared number of records; None declares none. It is never counted: the card tells it to learners
     round_size: int | None = None
+    # open_studies, studies, reservation_seconds, least_cost, least_query_cost, limits: as in a policy file
     open_studies: int = 4
     studies: int = 1_000
     reservation_seconds: int = 86_400
@@ -261,38 +233,25 @@ class CuratorScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One learner and its plan.
+    """One learner and its plan."""
 
-    Attributes:
-        name: its name.
-        epsilon: to spend at each curator.
-        strategy: a name of `learner_node.strategies`.
-        options: of the strategy.
-        pooling: "sum" for one model, "site" for one per curator, "secure" for one model from securely opened sums.
-        colluders, dropouts: with "secure", as in `learner_node.study.learn.learn`; None takes the usual ones.
-        all_or_none: its studies are opened at all curators that it asks, or at none.
-        source: sites whose unlabelled records it holds; empty: all.
-        curators: whom it asks; empty: all.
-        purpose: what it tells the stewards.
-        large_epsilon: confirms an epsilon of 100 or more, which protects nothing.
-        validate: epsilon of a second study, which asks the same curators how good the model is; None asks nothing.
-        recalibrate: whether its answers recalibrate the model, too; at no further cost.
-    """
-
-    name: Name
-    epsilon: Written = 1
-    strategy: str = DEFAULT_STRATEGY
-    options: dict[str, Any] = {}
+    name: Name  # its name
+    epsilon: Written = 1  # to spend at each curator
+    strategy: str = DEFAULT_STRATEGY  # a name of `learner_node.strategies`
+    options: dict[str, Any] = {}  # of the strategy
+    # "sum" for one model, "site" for one per curator, "secure" for one model from securely opened sums
     pooling: PoolingName = SUM
+    # colluders, dropouts: with "secure", as in `learner_node.study.learn.learn`; None takes the usual ones
     colluders: Annotated[int, msgspec.Meta(ge=1)] | None = None
     dropouts: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    all_or_none: bool = False
-    source: tuple[Name, ...] = ()
-    curators: tuple[Name, ...] = ()
-    purpose: str = ""
-    large_epsilon: bool = False
+    all_or_none: bool = False  # its studies are opened at all curators that it asks, or at none
+    source: tuple[Name, ...] = ()  # sites whose unlabelled records it holds; empty: all
+    curators: tuple[Name, ...] = ()  # whom it asks; empty: all
+    purpose: str = ""  # what it tells the stewards
+    large_epsilon: bool = False  # confirms an epsilon of 100 or more, which protects nothing
+    # epsilon of a second study, which asks the same curators how good the model is; None asks nothing
     validate: Written | None = None
-    recalibrate: bool = False
+    recalibrate: bool = False  # whether its answers recalibrate the model, too; at no further cost
 
     @property
     def budget(self) -> Budget:
@@ -328,49 +287,34 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Something that goes wrong at a curator.
+    """Something that goes wrong at a curator."""
 
-    Attributes:
-        curator: where.
-        kind: "refuse" (its steward halts it), "vanish" (no reply any more) or "late" (one reply misses the
-            timeout; the repeat of the request gets it).
-        round: from which query on (1 is the first; 0 the proposal).
-    """
-
-    curator: Name
+    curator: Name  # where
+    # "refuse" (its steward halts it), "vanish" (no reply any more) or "late" (one reply misses the timeout; the repeat
+    # of the request gets it)
     kind: str
-    round: Annotated[int, msgspec.Meta(ge=0)] = 1
+    round: Annotated[int, msgspec.Meta(ge=0)] = 1  # from which query on (1 is the first; 0 the proposal)
 
     def __post_init__(self) -> None:
         check_one_of("kind", self.kind, FAULTS)
 
 
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A scenario file.
+    """A scenario file."""
 
-    Attributes:
-        title, description: for the report.
-        data: whose records.
-        curators: policies; empty: defaults for every site.
-        learners: at least one.
-        faults: what goes wrong.
-        repeats: independent repetitions (splits, curators' keys, ledgers and noise are new each time; a
-            learner keeps its key).
-        seed: of splits and the learners' own choices; never of noise.
-        thresholds: where probabilities of two classes become decisions, see `learner_node.scores.thresholds`.
-        noise_seed: if given, noise comes from this seed, nothing is private, and every report says so.
-    """
-
+    # title, description: for the report
     title: Name
-    data: Data
-    learners: Annotated[tuple[LearnerScenario, ...], msgspec.Meta(min_length=1)]
+    data: Data  # whose records
+    learners: Annotated[tuple[LearnerScenario, ...], msgspec.Meta(min_length=1)]  # at least one
     description: str = ""
-    curators: tuple[CuratorScenario, ...] = ()
-    faults: tuple[Fault, ...] = ()
+    curators: tuple[CuratorScenario, ...] = ()  # policies; empty: defaults for every site
+    faults: tuple[Fault, ...] = ()  # what goes wrong
+    # independent repetitions (splits, curators' keys, ledgers and noise are new each time; a learner keeps its key)
     repeats: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1
-    seed: Seed = 0
+    seed: Seed = 0  # of splits and the learners' own choices; never of noise
+    # where probabilities of two classes become decisions, see `learner_node.scores.thresholds`
     thresholds: tuple[Threshold, ...] = DEFAULT_THRESHOLDS
-    noise_seed: Seed | None = None
+    noise_seed: Seed | None = None  # if given, noise comes from this seed, nothing is private, and every report says so
 
     def __post_init__(self) -> None:
         for what, names in (("learner", self.learners), ("curator", self.curators)):

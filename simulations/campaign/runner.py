@@ -111,22 +111,16 @@ class Computed(Generic[AnyCell]):
 
 @dataclass
 class Finish:
-    """How far a session came; filled while the work goes on, so that it can be read after an interrupt.
+    """How far a session came; filled while the work goes on, so that it can be read after an interrupt."""
 
-    Attributes:
-        read_versions: of other environments, by name; asked after the first cell, as an interrupt at the end also
-            reaches their processes, which then say nothing.
-        kept: number of cells.
-        versions: the result of `read_versions`.
-        skipped: maker -> why it cannot be run here; its other tasks are left out.
-        failures: one sentence a run; all other runs are finished and kept.
-    """
-
+    # of other environments, by name; asked after the first cell, as an interrupt at the end also reaches their
+    # processes, which then say nothing
     read_versions: Callable[[], Mapping[str, str]] = dict
-    kept: int = 0
-    versions: Mapping[str, str] = field(default_factory=dict)
+    kept: int = 0  # number of cells
+    versions: Mapping[str, str] = field(default_factory=dict)  # the result of `read_versions`
+    # maker -> why it cannot be run here; its other tasks are left out
     skipped: dict[str, str] = field(default_factory=dict)
-    failures: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)  # one sentence a run; all other runs are finished and kept
 
     def check(self) -> None:
         """Raise FailedRunsError where a run failed."""

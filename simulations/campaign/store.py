@@ -28,19 +28,12 @@ class Cell(Protocol):
 
 
 class Task(NamedTuple):
-    """One cell that is wanted, and its key.
+    """One cell that is wanted, and its key."""
 
-    Attributes:
-        problem: the data set.
-        maker: the strategy, generator or setting that makes the cell.
-        epsilon: exact text, "inf" where nothing is private.
-        seed: of the split and of the maker's own choices.
-    """
-
-    problem: str
-    maker: str
-    epsilon: str
-    seed: int
+    problem: str  # the data set
+    maker: str  # the strategy, generator or setting that makes the cell
+    epsilon: str  # exact text, "inf" where nothing is private
+    seed: int  # of the split and of the maker's own choices
 
     def __str__(self) -> str:
         """For people, in progress and errors."""

@@ -76,15 +76,10 @@ SIMULATED = "simulated.json"
 
 
 class Simulated(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a simulation adds to a site.
+    """What a simulation adds to a site."""
 
-    Attributes:
-        noise_seed: of its noise; None draws real noise.
-        faults: what goes wrong there.
-    """
-
-    noise_seed: int | None = None
-    faults: tuple[Fault, ...] = ()
+    noise_seed: int | None = None  # of its noise; None draws real noise
+    faults: tuple[Fault, ...] = ()  # what goes wrong there
 
     def noise(self, name: str) -> SeededNoise | None:
         """Its source of noise; None is the real one."""
@@ -97,13 +92,9 @@ class Simulated(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, kw_only=True)
 class FaultySite(Site):
-    """A site where something goes wrong on purpose.
+    """A site where something goes wrong on purpose."""
 
-    Attributes:
-        faulty: its handle, with the faults.
-    """
-
-    faulty: Handle
+    faulty: Handle  # its handle, with the faults
 
     def handle(self, data: bytes) -> bytes:
         """See `Site.handle`; NoReplyError where no reply arrives."""
@@ -112,23 +103,14 @@ class FaultySite(Site):
 
 @dataclass(frozen=True)
 class SiteOrder:
-    """What one site's curator is made of.
+    """What one site's curator is made of."""
 
-    Attributes:
-        private: its records.
-        steward: its schema file.
-        policy: its policy file.
-        simulated: noise and faults.
-        note: kept in its ledger.
-        key: its signing key, which others' policies may name.
-    """
-
-    private: pl.DataFrame
-    steward: StewardFile
-    policy: Policy
-    simulated: Simulated
-    note: str
-    key: SigningKey = field(default_factory=SigningKey.generate)
+    private: pl.DataFrame  # its records
+    steward: StewardFile  # its schema file
+    policy: Policy  # its policy file
+    simulated: Simulated  # noise and faults
+    note: str  # kept in its ledger
+    key: SigningKey = field(default_factory=SigningKey.generate)  # its signing key, which others' policies may name
 
     @property
     def name(self) -> str:
@@ -138,19 +120,12 @@ class SiteOrder:
 
 @dataclass(frozen=True)
 class CuratorFacts:
-    """What is known of a curator from outside.
+    """What is known of a curator from outside."""
 
-    Attributes:
-        identity: its public key.
-        label: under which it signs.
-        policy: as the scenario wrote it.
-        warnings: what its steward was warned of; a real curator's learners never hear it.
-    """
-
-    identity: bytes
-    label: str
-    policy: Policy
-    warnings: tuple[str, ...] = ()
+    identity: bytes  # its public key
+    label: str  # under which it signs
+    policy: Policy  # as the scenario wrote it
+    warnings: tuple[str, ...] = ()  # what its steward was warned of; a real curator's learners never hear it
 
 
 def order_sites(

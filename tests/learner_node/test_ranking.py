@@ -8,9 +8,9 @@ from hypothesis.extra.numpy import arrays
 from scipy.special import ndtr, ndtri
 from sklearn.metrics import roc_auc_score
 
+from lab.estimates import auc_error as delong_error
 from learner_node.scores.auc import auc_error, weighted_auc
 from learner_node.scores.estimates import SHARPNESS, Profiles, Ranked, auc_draws, highest_auc_draws
-from simulations.chance_errors import auc_error as delong_error
 
 WEIGHTS = st.floats(0.01, 10)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from simulations.chance_errors import auc_error, share_error
+from lab.estimates import auc_error, share_error
 
 
 def alike(rng, units, each):

@@ -9,8 +9,8 @@ import pytest
 from scipy.stats import binom
 from sklearn.metrics import roc_auc_score
 
+from lab.estimates import auc_error, share_error
 from learner_node.study.pooling import POOLED
-from simulations.chance_errors import auc_error, share_error
 from simulations.datasets.files import DataUnavailableError
 from simulations.expectations import within
 from simulations.records import load_records
