@@ -21,31 +21,24 @@ from learner_node.study.cards import counted
 from learner_node.study.pooling import SUMMED
 from protocol.errors import ConfigurationError
 from protocol.limits import Limits
-from protocol.record_frames import (
-    encode_and_count_moved,
-)
+from protocol.record_frames import encode_and_count_moved
 from protocol.records import Records as EncodedRecords
 from protocol.strict_toml import suggest
 from simulations.records import load_records, site_doubts, sites_of, split_records
-from simulations.scenario import (
-    LearnerScenario,
-    is_table,
-    load_scenario,
-    read_schema,
-)
+from simulations.scenario import LearnerScenario, is_table, load_scenario, read_schema
 
 
 @dataclass(frozen=True)
 class Quoted:
-    """What a quote is about, as its files say."""
+    """The data of a quote, as its files say."""
 
-    title: str  # for the table
+    title: str  # of the table
     source: EncodedRecords  # the learner's encoded records
     stewards: tuple[StewardFile, ...]  # schema file of each curator that is asked
     learner: LearnerScenario | None = None  # of the scenario; None where records alone were named
     # of each of these curators, and the number of records that it declares, if any
     limits: tuple[tuple[Limits, int | None], ...] = ()
-    doubts: tuple[str, ...] = ()  # what is worth a warning in the source and in the scenario's records, in sentences
+    doubts: tuple[str, ...] = ()  # warnings of the source and of the scenario's records, in sentences
 
 
 def read_quoted(source: str, *, schema: Path | None, learner: str) -> Quoted:
@@ -73,15 +66,15 @@ def read_quoted(source: str, *, schema: Path | None, learner: str) -> Quoted:
         return Quoted(Path(source).name, records, (steward,), doubts=tuple(complaints_about(records, moved)))
     scenario, _, folder = load_scenario(source)
     chosen = _learner(scenario.learners, learner)
-    whole = load_records(scenario, folder)
-    sites = split_records(scenario, whole, 0)
-    asked, held = sites_of(chosen, sites)
-    frame = pl.concat([sites[name].source for name in held])
-    stewards = tuple(sites[name].steward for name in asked)
+    all_records = load_records(scenario, folder)
+    sites = split_records(scenario, all_records, 0)
+    curators, sources = sites_of(chosen, sites)
+    frame = pl.concat([sites[name].source for name in sources])
+    stewards = tuple(sites[name].steward for name in curators)
     records, moved = encode_and_count_moved(frame, stewards[0].schema)
     doubts = tuple(complaints_about(records, moved)) if scenario.data.path is not None else ()
-    limits = tuple((scenario.curator(name).limits, sites[name].steward.round_size) for name in asked)
-    doubts += tuple(site_doubts(scenario, whole))
+    limits = tuple((scenario.curator(name).limits, sites[name].steward.round_size) for name in curators)
+    doubts += tuple(site_doubts(scenario, all_records))
     return Quoted(f"{scenario.title}, {chosen.name}", records, stewards, chosen, limits, doubts)
 
 

@@ -1,4 +1,4 @@
-"""The records that a scenario names, and their split over sites: private, source and test."""
+"""The records that a scenario names, their split over sites and parts, and warnings of them before anything runs."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ from simulations.scenario import (
 )
 
 ROW = "\0row"
-"""Column of a record's place in its file while records are chosen and split; no file can have one of that name."""
+"""Column of a record's row in its file while records are selected and split; no file can have one of that name."""
 
 CLASSES = 2
 """Classes of a label whose models can be validated."""
@@ -58,13 +58,13 @@ SMALL_REMEDY = 'say small = "leave out" or small = "merge" under [data.sites], o
 class Records:
     """All records of a scenario, before any split."""
 
-    dataset: Dataset  # the records
-    steward: StewardFile  # their schema file
-    # (n,) uint32, of each in its file or data set, from 0; None where all of them are here
+    dataset: Dataset
+    steward: StewardFile  # the schema file
+    # (n,) uint32, row of each in its file or data set, from 0; None where no row was left out
     places: NDArray[np.uint32] | None = None
 
     def numbered(self) -> Dataset:
-        """The records with their places, in the column `ROW`."""
+        """The records with their rows, in the column `ROW`."""
         frame = self.dataset.frame
         if self.places is None:
             return replace(self.dataset, frame=frame.with_row_index(ROW))
@@ -73,21 +73,21 @@ class Records:
 
 @dataclass(frozen=True)
 class SiteRecords:
-    """One site's records in one repeat: the harness's own copy, which its curator's learners never see.
+    """One site's records in one repeat: the simulation's copy, which no learner sees.
 
-    A curator counts a bounded number of a unit's records. Source and test records are bounded alike, so that all speak
+    A curator counts a bounded number of a unit's records. Source and test records are bounded alike, so that all are
     of one population.
     """
 
-    name: str  # of the site
-    private: pl.DataFrame  # what its curator is given
-    # private records as the curator counts them. The harness draws its own: the curator's choice is secret
+    name: str
+    private: pl.DataFrame  # its curator's
+    # private records as the curator counts them. The draw is the simulation's: the curator's own is secret
     counted: pl.DataFrame
-    source: pl.DataFrame  # what the learners hold of it; they are given it without labels
+    source: pl.DataFrame  # public; learners get it without labels
     test: pl.DataFrame  # for scores
     all_tests: pl.DataFrame  # test records, bound or not
     steward: StewardFile  # its schema file, with the declared round size
-    # (n,) uint32, place of each record of `test` in its file or data set, from 0
+    # (n,) uint32, row of each record of `test` in its file or data set, from 0
     test_rows: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
 
 
@@ -120,11 +120,11 @@ def load_records(scenario: Scenario, folder: Path) -> Records:
             site=data.sites.column,
             unit=steward.unit if steward.unit in frame.columns else None,
         )
-    return _as_told(Records(dataset, steward), data)
+    return _adapted(Records(dataset, steward), data)
 
 
-def _as_told(records: Records, data: Data) -> Records:
-    """With what the scenario says instead of the data set and its schema."""
+def _adapted(records: Records, data: Data) -> Records:
+    """Replace what the scenario says otherwise than the data set and its schema."""
     dataset, steward = records.dataset, records.steward
     if data.sites.column is not None:
         if data.sites.column not in dataset.frame.columns:
@@ -152,18 +152,18 @@ def _as_told(records: Records, data: Data) -> Records:
 
 
 def _merged(
-    frame: pl.DataFrame, steward: StewardFile, told: Mapping[str, Sequence[str]]
+    frame: pl.DataFrame, steward: StewardFile, levels_of: Mapping[str, Sequence[str]]
 ) -> tuple[pl.DataFrame, StewardFile]:
     """The label's levels merged into classes."""
     if steward.label_bounds is not None:
         raise ConfigurationError(f"merge_label: the label {steward.label!r} is a number; there are no levels to merge")
-    class_of = {level: name for name, levels in told.items() for level in levels if level != ANY}
+    class_of = {level: name for name, levels in levels_of.items() for level in levels if level != ANY}
     strangers = [level for level in class_of if level not in steward.classes]
     if strangers:
         raise ConfigurationError(
             f"merge_label: the schema has no class {strangers[0]!r}{suggest(strangers[0], list(steward.classes))}"
         )
-    rest = next((name for name, levels in told.items() if ANY in levels), None)
+    rest = next((name for name, levels in levels_of.items() if ANY in levels), None)
     homeless = [level for level in steward.classes if level not in class_of]
     if rest is None and homeless:
         raise ConfigurationError(
@@ -172,11 +172,11 @@ def _merged(
     merged = {level: class_of.get(level, rest) for level in steward.classes}
     column = column_texts(frame[steward.label]).replace_strict(merged, return_dtype=pl.String)
     labelled = frame.with_columns(column.alias(steward.label))
-    return labelled, msgspec.structs.replace(steward, classes=tuple(told))
+    return labelled, msgspec.structs.replace(steward, classes=tuple(levels_of))
 
 
 def _check_own(frame: pl.DataFrame, data: Data, steward: StewardFile) -> None:
-    """Read one's own file as its curators will, once and whole, so that an error names the file's row."""
+    """Read a file of records as its curators will, before it is split, so that an error names the file's row."""
     site = data.sites.column if data.sites.how == "site" else None
     roles = {"label": steward.label, "unit": steward.unit if data.unit else None, "site": site}
     declared = [name for name in (*roles.values(), *(a.name for a in steward.attributes)) if name is not None]
@@ -219,12 +219,12 @@ def split_records(scenario: Scenario, records: Records, repeat: int) -> dict[str
         ConfigurationError: a split that cannot be made, or a curator entry without a site.
     """
     rng = np.random.default_rng([scenario.seed, repeat])
-    dataset, told = records.numbered(), scenario.data
-    parts = msgspec.structs.asdict(told.parts)
+    dataset, data = records.numbered(), scenario.data
+    parts = msgspec.structs.asdict(data.parts)
     try:
-        frames = split_sites(dataset, told.sites.how, rng, **told.sites.options())
-        frames = keep_large(frames, told.sites, dataset.unit)
-        if told.sites.units_move and dataset.unit is not None:
+        frames = split_sites(dataset, data.sites.how, rng, **data.sites.options())
+        frames = keep_large(frames, data.sites, dataset.unit)
+        if data.sites.units_move and dataset.unit is not None:
             split = split_units_over_sites(frames, parts, rng, dataset.unit)
         else:
             split = {name: split_parts(frame, parts, rng, dataset.unit) for name, frame in frames.items()}
@@ -241,43 +241,43 @@ def split_records(scenario: Scenario, records: Records, repeat: int) -> dict[str
     return {name: _site(name, pieces, scenario, records, repeat) for name, pieces in split.items()}
 
 
-def keep_large(frames: Mapping[str, pl.DataFrame], told: Sites, unit: str | None) -> dict[str, pl.DataFrame]:
-    """The sites after small ones were left out or merged, as the scenario says.
+def keep_large(frames: Mapping[str, pl.DataFrame], sites: Sites, unit: str | None) -> dict[str, pl.DataFrame]:
+    """Leave out or merge small sites, as the scenario says.
 
     Args:
         frames: site -> its records.
-        told: `least_units`, and what becomes of a site with fewer.
+        sites: `least_units`, and what becomes of a site with fewer.
         unit: column of the privacy unit; None: each record is one.
 
     Raises:
-        ConfigurationError: a small site, and the scenario does not say what becomes of it; names it. Or no site is
-            left, or the merged one is itself small or has another's name.
+        ConfigurationError: a site is small, and the scenario does not say what becomes of it; or no site remains, or
+            the merged one is small itself or has another's name.
     """
-    small = small_sites(frames, told.least_units, unit)
+    small = small_sites(frames, sites.least_units, unit)
     if not small:
         return dict(frames)
     name, units = next(iter(small.items()))
-    if told.small == "refuse":
+    if sites.small == "refuse":
         raise ConfigurationError(
-            f"site {name} has {units} {unit or 'record'}{'s' if units != 1 else ''}, and {told.least_units} are the "
+            f"site {name} has {units} {unit or 'record'}{'s' if units != 1 else ''}, and {sites.least_units} are the "
             f"least for private, source and test records; {SMALL_REMEDY}"
         )
-    kept = {site: frame for site, frame in frames.items() if site not in small}
-    if told.small == "merge":
-        if told.merged in kept:
+    large = {site: frame for site, frame in frames.items() if site not in small}
+    if sites.small == "merge":
+        if sites.merged in large:
             raise ConfigurationError(
-                f"a site is called {told.merged!r}; give the merged ones another name: merged = ..."
+                f"a site is called {sites.merged!r}; give the merged ones another name: merged = ..."
             )
-        together = pl.concat([frames[site] for site in small])
-        if _units(together, unit) < told.least_units:
+        merged = pl.concat([frames[site] for site in small])
+        if _units(merged, unit) < sites.least_units:
             raise ConfigurationError(
-                f"the small sites together ({', '.join(small)}) have fewer than {told.least_units} units; "
+                f"the small sites together ({', '.join(small)}) have fewer than {sites.least_units} units; "
                 'leave them out: small = "leave out"'
             )
-        kept[told.merged] = together
-    if not kept:
-        raise ConfigurationError(f"every site has fewer than {told.least_units} units; lower least_units")
-    return kept
+        large[sites.merged] = merged
+    if not large:
+        raise ConfigurationError(f"every site has fewer than {sites.least_units} units; lower least_units")
+    return large
 
 
 def small_sites(frames: Mapping[str, pl.DataFrame], least: int, unit: str | None) -> dict[str, int]:
@@ -289,14 +289,14 @@ def _units(frame: pl.DataFrame, unit: str | None) -> int:
     return frame.height if unit is None else frame[unit].n_unique()
 
 
-def small_site_notes(frames: Mapping[str, pl.DataFrame], told: Sites, unit: str | None) -> list[str]:
+def small_site_notes(frames: Mapping[str, pl.DataFrame], sites: Sites, unit: str | None) -> list[str]:
     """Which sites were left out or merged, as the scenario says, in a sentence; none where all are large enough."""
-    small = list(small_sites(frames, told.least_units, unit))
+    small = list(small_sites(frames, sites.least_units, unit))
     if not small:
         return []
-    rule = f"fewer than {told.least_units} {unit or 'record'}s"
-    done = "were left out" if told.small == "leave out" else f"were merged into {told.merged}"
-    return [f"Sites with {rule} {done}: {_listed(small)}."]
+    rule = f"fewer than {sites.least_units} {unit or 'record'}s"
+    fate = "were left out" if sites.small == "leave out" else f"were merged into {sites.merged}"
+    return [f"Sites with {rule} {fate}: {_listed(small)}."]
 
 
 def bound_notes(all_records: Mapping[str, tuple[int, int]], unit: str | None, most: int) -> list[str]:
@@ -307,13 +307,13 @@ def bound_notes(all_records: Mapping[str, tuple[int, int]], unit: str | None, mo
         unit: of privacy.
         most: the bound.
     """
-    left = [f"{there - count:,} of {there:,} {part}" for part, (there, count) in all_records.items() if there > count]
-    if not left:
+    unused = [f"{there - count:,} of {there:,} {part}" for part, (there, count) in all_records.items() if there > count]
+    if not unused:
         return []
     bound = f"At most {most:,} record{'s' if most > 1 else ''} of each {unit} count{'s' if most == 1 else ''}"
-    spoken_of = "Scores, majority, ceiling and the learners' own estimates speak of those that count"
-    known = "a learner knows the bound from the card, and not how many it leaves out"
-    return [f"{bound}, which leaves out {' and '.join(left)} records. {spoken_of}; {known}."]
+    scope = "Scores, majority, ceiling and the learners' own estimates speak of those that count"
+    limit = "a learner knows the bound from the card, and not how many it leaves out"
+    return [f"{bound}, which leaves out {' and '.join(unused)} records. {scope}; {limit}."]
 
 
 def moving_notes(private: Mapping[str, pl.DataFrame], unit: str | None) -> list[str]:
@@ -330,18 +330,18 @@ def moving_notes(private: Mapping[str, pl.DataFrame], unit: str | None) -> list[
     if not several:
         return []
     counts = ", ".join(f"{units:,} at {sites}" for sites, units in sorted(several.items()))
-    held = f"{several.total():,} of {len(places):,} {unit}s have private records at several sites ({counts})"
+    moving = f"{several.total():,} of {len(places):,} {unit}s have private records at several sites ({counts})"
     cost = f"for such a {unit} the epsilons of its sites add up, here to at most {max(several)} times what one charges"
-    return [f"{held}. Each curator protects its own part; {cost}."]
+    return [f"{moving}. Each curator protects its own part; {cost}."]
 
 
 def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:NAMED])
-    return shown if len(names) <= NAMED else f"{shown} and {len(names) - NAMED} more"
+    first = ", ".join(names[:NAMED])
+    return first if len(names) <= NAMED else f"{first} and {len(names) - NAMED} more"
 
 
 def population_notes(scenario: Scenario, records: Records, sites: Mapping[str, SiteRecords]) -> list[str]:
-    """What a reader must know of whose records these are: small sites, the contribution bound, units at several sites.
+    """Sentences on the population of a run: small sites, the contribution bound, units at several sites.
 
     Args:
         scenario: the scenario.
@@ -353,11 +353,11 @@ def population_notes(scenario: Scenario, records: Records, sites: Mapping[str, S
     if scenario.data.sites.small != "refuse":
         frames = split_by_site(records.dataset, units_move=scenario.data.sites.units_move)
         notes += small_site_notes(frames, scenario.data.sites, unit)
-    held = {
+    counts = {
         "private": (sum(site.private.height for site in sites.values()), sum(s.counted.height for s in sites.values())),
         "test": (sum(site.all_tests.height for site in sites.values()), sum(s.test.height for s in sites.values())),
     }
-    notes += bound_notes(held, unit, most)
+    notes += bound_notes(counts, unit, most)
     return notes + moving_notes({name: site.private for name, site in sites.items()}, unit)
 
 
@@ -386,7 +386,7 @@ def _site(
 
 
 def require_classes(learner: LearnerScenario, steward: StewardFile) -> None:
-    """Refuse a validation of what has no two classes.
+    """Refuse a validation where the label does not have two classes.
 
     Raises:
         ConfigurationError: the learner asks for one.
@@ -396,7 +396,7 @@ def require_classes(learner: LearnerScenario, steward: StewardFile) -> None:
 
 
 def site_doubts(scenario: Scenario, records: Records) -> list[str]:
-    """That the column which names the site is an attribute, too; empty where it is not."""
+    """A warning where the column that names the site is an attribute, too."""
     site = records.dataset.site if scenario.data.sites.how == "site" else None
     if site is None or records.steward.schema.find(site) is None:
         return []
@@ -420,7 +420,7 @@ def sites_of(learner: LearnerScenario, sites: Mapping[str, SiteRecords]) -> tupl
 
 
 def doubts_of(scenario: Scenario, records: Records) -> list[str]:
-    """What is worth a warning, in sentences; the scenario can be run as it is.
+    """Warnings on a scenario that can be run as it is, a sentence each.
 
     Raises:
         ConfigurationError: as `split_records`, `sites_of` and `require_classes`.
@@ -433,42 +433,42 @@ def doubts_of(scenario: Scenario, records: Records) -> list[str]:
     doubts += site_doubts(scenario, records)
     sites = split_records(scenario, records, 0)
     for learner in scenario.learners:
-        asked, held = sites_of(learner, sites)
-        told = doubts_about(
+        curators, sources = sites_of(learner, sites)
+        learner_doubts = doubts_about(
             learner.options,
-            records=sum(sites[name].source.height for name in held),
-            curators=len(asked),
+            records=sum(sites[name].source.height for name in sources),
+            curators=len(curators),
             pooling=learner.pool,
         )
-        doubts += [f"learner {learner.name!r}: {doubt}" for doubt in told]
+        doubts += [f"learner {learner.name!r}: {doubt}" for doubt in learner_doubts]
     return doubts + _refusals(scenario, sites)
 
 
 def _refusals(scenario: Scenario, sites: Mapping[str, SiteRecords]) -> list[str]:
-    """Plans that cost more than the caps leave, as each learner finds them after those before it."""
+    """Warnings of plans that cost more than the caps leave after the learners before."""
     doubts = []
     spent = dict.fromkeys(sites, Fraction(0))
     for learner in scenario.learners:
-        asked, _ = sites_of(learner, sites)
-        own = dict.fromkeys(asked, Fraction(0))
-        for what, told in (("plan", learner.epsilon), ("validation", learner.validate)):
-            cost = Fraction(0) if told is None else parse_rational(told)
-            left = {}
-            for name in asked:
+        curators, _ = sites_of(learner, sites)
+        learner_spent = dict.fromkeys(curators, Fraction(0))
+        for study, epsilon in (("plan", learner.epsilon), ("validation", learner.validate)):
+            cost = Fraction(0) if epsilon is None else parse_rational(epsilon)
+            remaining = {}
+            for name in curators:
                 curator = scenario.curator(name)
                 caps = parse_rational(curator.cap) - spent[name], parse_rational(curator.cap_of(learner.name))
-                left[name] = min(caps[0], caps[1] - own[name])
-            short = [name for name in asked if cost > left[name]]
+                remaining[name] = min(caps[0], caps[1] - learner_spent[name])
+            short = [name for name in curators if cost > remaining[name]]
             if short:
-                amounts = sorted({left[name] for name in short})
+                amounts = sorted({remaining[name] for name in short})
                 least = "as little as " * (len(amounts) > 1) + (written(amounts[0]) if amounts[0] else "0")
                 doubts.append(
-                    f"learner {learner.name!r}: its {what} costs {written(cost)}, more than is left at "
+                    f"learner {learner.name!r}: its {study} costs {written(cost)}, more than is left at "
                     f"{some_of(short)} ({least}), which will refuse it; raise cap and, where it is set, learner_cap "
                     "in [[curators]], or ask for less"
                 )
-            asked = [] if short and learner.all_or_none else [name for name in asked if name not in short]
-            for name in asked:
+            curators = [] if short and learner.all_or_none else [name for name in curators if name not in short]
+            for name in curators:
                 spent[name] += cost
-                own[name] += cost
+                learner_spent[name] += cost
     return doubts

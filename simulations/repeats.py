@@ -1,7 +1,7 @@
-"""One repeat of a scenario: sites open, learners ask them, and what carriers bring back is kept.
+"""One repeat of a scenario: curators open, learners ask them; their transcripts are held against exported ledgers.
 
-Nothing of what is kept looks into a curator: an outcome is a learner's, a ledger is exported. So curators that are
-deployed elsewhere fit in, too: `ask_all` takes whatever carrier leads to them.
+Nothing here looks into a curator: an outcome is a learner's, a ledger is exported. So `ask_all` takes deployed
+curators, too, and any carrier that leads to them.
 """
 
 import secrets
@@ -46,14 +46,17 @@ from simulations.report.budget import STUDIES, BudgetPoint
 from simulations.scenario import LearnerScenario, Scenario
 
 Tick = Callable[[str, int, int], None]
-"""Called with (what is done, how much of it, all of it)."""
+"""Called with (step, how much of it is done, all of it)."""
+ALL = ""
+"""Key of the cost of all of a learner's studies."""
+ZERO = Fraction(0)
 
 
 @dataclass
 class Outcome:
-    """What became of one learner in one repeat.
+    """One learner's results in one repeat.
 
-    `learned` is None where no curator answered everything, `validation` where none was asked for, or answered it.
+    `learned` is None where no curator answered everything. `validation` is None where none was asked for, or answered.
     """
 
     learner: LearnerScenario
@@ -67,24 +70,24 @@ class Outcome:
 
     @property
     def failures(self) -> dict[str, str]:
-        """Name of each of its studies that brought nothing -> why."""
-        told = {STUDIES[FIT]: self.failure, STUDIES[VALIDATION]: self.validation_failure}
-        return {what: why for what, why in told.items() if why}
+        """Name of each of its studies without a result -> the reason."""
+        failures = {STUDIES[FIT]: self.failure, STUDIES[VALIDATION]: self.validation_failure}
+        return {study: reason for study, reason in failures.items() if reason}
 
     @property
     def studies(self) -> list[tuple[Study, Fraction]]:
         """Its studies in order, and the epsilon that each may cost."""
-        told = ((self.study, self.learner.epsilon), (self.validation_study, self.learner.validate))
-        return [(study, parse_rational(most)) for study, most in told if study is not None and most is not None]
+        limits = ((self.study, self.learner.epsilon), (self.validation_study, self.learner.validate))
+        return [(study, parse_rational(most)) for study, most in limits if study is not None and most is not None]
 
 
 @dataclass
 class Repeat:
     """One repeat of a scenario."""
 
-    number: int  # of the repeat
-    sites: dict[str, SiteRecords]  # the harness's own copy of the records
-    curators: dict[str, CuratorFacts]  # what is known of each site's curator
+    number: int
+    sites: dict[str, SiteRecords]  # the simulation's copy of their records
+    curators: dict[str, CuratorFacts]  # by site
     outcomes: list[Outcome] = field(default_factory=list)  # of the learners, in order
     ledgers: dict[str, CheckedLedger] = field(default_factory=dict)  # of the curators, as they were exported at the end
 
@@ -97,52 +100,50 @@ def run_repeat(
     keys: Mapping[str, SigningKey] | None = None,
     ledgers: Path | None = None,
     stage: Stage = IN_PROCESS,
-    progress: Tick = lambda what, done, total: None,  # noqa: ARG005
+    tick: Tick = lambda step, done, total: None,  # noqa: ARG005
 ) -> Repeat:
     """Run every learner's study, one after the other.
 
     Args:
-        scenario: the scenario.
+        scenario: with the learners.
         records: of `load_records`.
-        repeat: number of the repeat.
+        repeat: its number.
         keys: of the learners, by name; None makes new ones.
         ledgers: folder for SQLite ledgers; None keeps them in memory.
         stage: opens the curators and carries envelopes.
-        progress: called with (what, done, total).
+        tick: called as work proceeds.
     """
     keys = keys or {learner.name: SigningKey.generate() for learner in scenario.learners}
-    parts = split_records(scenario, records, repeat)
-    found: list[Repeat] = []
+    sites = split_records(scenario, records, repeat)
+    results: list[Repeat] = []
 
     def ask(curators: Mapping[str, CuratorFacts], carrier: Carrier) -> None:
-        found.append(Repeat(repeat, parts, dict(curators)))
-        ask_all(scenario, found[0], keys, carrier, progress)
+        results.append(Repeat(repeat, sites, dict(curators)))
+        ask_all(scenario, results[0], keys, carrier, tick)
 
-    exported = stage(order_sites(scenario, parts.values(), repeat, keys), ask, ledgers)
-    found[0].ledgers = exported
-    return found[0]
+    exports = stage(order_sites(scenario, sites.values(), repeat, keys), ask, ledgers)
+    results[0].ledgers = exports
+    return results[0]
 
 
-def ask_all(
-    scenario: Scenario, repeat: Repeat, keys: Mapping[str, SigningKey], carrier: Carrier, progress: Tick
-) -> None:
+def ask_all(scenario: Scenario, repeat: Repeat, keys: Mapping[str, SigningKey], carrier: Carrier, tick: Tick) -> None:
     """Run every learner's study over a carrier, and add its outcome to the repeat.
 
     Args:
-        scenario: the scenario.
+        scenario: with the learners.
         repeat: whose curators are asked.
         keys: of the learners, by name.
         carrier: to all curators of the repeat.
-        progress: called with (what, done, total).
+        tick: called as work proceeds.
 
     Raises:
         ConfigurationError: a learner names an unknown site.
     """
     for learner in scenario.learners:
-        asked, held = sites_of(learner, repeat.sites)
-        require_classes(learner, repeat.sites[held[0]].steward)
+        curators, sources = sites_of(learner, repeat.sites)
+        require_classes(learner, repeat.sites[sources[0]].steward)
         federation = Federation(
-            curators={name: repeat.curators[name].identity for name in asked},
+            curators={name: repeat.curators[name].identity for name in curators},
             key=keys[learner.name],
             carrier=carrier,
             clock=lambda: int(time.time()),
@@ -150,18 +151,18 @@ def ask_all(
             all_or_none=learner.all_or_none,
             allow_not_private=any(curator.label != LABEL for curator in repeat.curators.values()),
         )
-        source = pl.concat([repeat.sites[name].source for name in held])
+        source = pl.concat([repeat.sites[name].source for name in sources])
         outcome = Outcome(learner, None, None, federation.key.public)
         try:
             outcome.learned = learn(
                 federation,
-                source.drop(repeat.sites[held[0]].steward.label),
+                source.drop(repeat.sites[sources[0]].steward.label),
                 learner.budget,
                 strategy=learner.strategy,
                 options=learner.options,
                 pooling=learner.pool,
                 seed=scenario.seed * 1_000_003 + repeat.number,
-                progress=progress,
+                progress=tick,
             )
             outcome.study = outcome.learned.study
         except NoCuratorError as error:
@@ -169,9 +170,9 @@ def ask_all(
             outcome.study = error.study
         repeat.outcomes.append(outcome)
         if learner.validate is not None and outcome.learned is not None:
-            progress("validating", 0, 0)
+            tick("validating", 0, 0)
             _validate(outcome, federation, source, scenario)
-            progress("validating", 1, 1)
+            tick("validating", 1, 1)
 
 
 def _validate(outcome: Outcome, federation: Federation, source: pl.DataFrame, scenario: Scenario) -> None:
@@ -205,64 +206,37 @@ class AccountingError(ExprilError):
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a repeat leaves for an auditor, as the run's list has it."""
+    """What a repeat leaves for an auditor, as the run's index lists it."""
 
     participants: tuple[Participant, ...] = ()  # learners, and the curators of the repeat
-    # each with its line: of a learner's studies in a repeat its fit is 0, its validation 1, and those that were given
-    # up for one of them are from `GIVEN_UP` on
+    # each with its entry; a learner's fit is study 0, its validation 1, and studies that were given up begin at
+    # `GIVEN_UP`
     transcripts: tuple[tuple[TranscriptEntry, Transcript], ...] = ()
-    ledgers: tuple[LedgerEntry, ...] = ()  # those that were kept
+    ledgers: tuple[LedgerEntry, ...] = ()
 
 
-def run_repeats(
-    scenario: Scenario,
-    records: Records,
-    keys: Mapping[str, SigningKey],
-    *,
-    first: int = 0,
-    before: int = 0,
-    ledgers: Path | None = None,
-    stage: Stage = IN_PROCESS,
-    tick: Tick = lambda what, done, total: None,  # noqa: ARG005
-) -> Iterator[tuple[Repeat, Evidence]]:
-    """Run the repeats, one at a time, and check each.
+def evidence_of(repeat: Repeat, before: int, *, with_ledgers: bool) -> Evidence:
+    """Check a repeat's transcripts against its ledgers, and list what an auditor gets.
 
     Args:
-        scenario: what to run.
-        records: of `load_records`.
-        keys: of the learners, by name.
-        first: the repeat to begin with.
-        before: transcripts of the repeats before it.
-        ledgers: folder for the first repeat's SQLite ledgers; None keeps all in memory.
-        stage: opens the curators and carries envelopes.
-        tick: called with (what, done, total) as work proceeds.
+        repeat: that has ended.
+        before: number of transcripts of the repeats before it.
+        with_ledgers: whether its ledgers are listed, which were then kept.
 
     Raises:
         AccountingError: receipts, ledger and plan disagree.
     """
-    for number in range(first, scenario.repeats):
-        tick("repeats", number, scenario.repeats)
-        kept = ledgers if number == 0 else None
-        repeat = run_repeat(scenario, records, number, keys=keys, ledgers=kept, stage=stage, progress=tick)
-        evidence = _evidence_of(repeat, before, kept=kept is not None)
-        before += len(evidence.transcripts)
-        yield repeat, evidence
-    tick("repeats", scenario.repeats, scenario.repeats)
-
-
-def _evidence_of(repeat: Repeat, before: int, *, kept: bool) -> Evidence:
-    """Of a repeat, whose first transcript comes after so many; with its ledgers where they were kept."""
     curators, files = repeat.curators, map(transcript_file, count(before))
     keys: dict[tuple[Role, str], bytes] = {}
-    lines: list[tuple[TranscriptEntry, Transcript]] = []
+    transcripts: list[tuple[TranscriptEntry, Transcript]] = []
     for outcome in repeat.outcomes:
         keys["learner", outcome.learner.name] = outcome.key
         keys |= {("curator", name): curator.identity for name, curator in curators.items()}
-        lines += _lines(outcome, repeat, files)
-    accounts = {name: ledger.account for name, ledger in repeat.ledgers.items()} if kept else {}
+        transcripts += _transcripts(outcome, repeat, files)
+    accounts = {name: ledger.account for name, ledger in repeat.ledgers.items()} if with_ledgers else {}
     return Evidence(
         tuple(Participant(role, name, repeat.number, key.hex()) for (role, name), key in keys.items()),
-        tuple(lines),
+        tuple(transcripts),
         tuple(
             LedgerEntry(
                 file=f"{name}{LEDGER_SUFFIX}",
@@ -277,7 +251,9 @@ def _evidence_of(repeat: Repeat, before: int, *, kept: bool) -> Evidence:
     )
 
 
-def _lines(outcome: Outcome, repeat: Repeat, files: Iterator[str]) -> Iterator[tuple[TranscriptEntry, Transcript]]:
+def _transcripts(
+    outcome: Outcome, repeat: Repeat, files: Iterator[str]
+) -> Iterator[tuple[TranscriptEntry, Transcript]]:
     """Replay each of a learner's transcripts as an auditor would, and hold it against the curator's ledger."""
     for study, planned in outcome.studies:
         for name, number, session in _sessions(outcome, study):
@@ -285,13 +261,13 @@ def _lines(outcome: Outcome, repeat: Repeat, files: Iterator[str]) -> Iterator[t
             proof = replay(transcript.envelopes, session.curator, outcome.key, label=label)
             if ledger.findings:
                 raise AccountingError(f"the ledger of {name} is not in order: {ledger.findings[0].text}")
-            spent = spent_on(ledger.account, outcome.key, session.study)
+            spent = _spent_on(ledger.account, outcome.key, session.study)
             # A curator that vanished may have charged an answer that never arrived.
             if not proof.epsilon_spent <= spent <= proof.epsilon_at_most:
                 raise AccountingError(f"{name} charged {spent}, but its receipts prove {proof.epsilon_spent}")
             if spent > planned:
                 raise AccountingError(f"{name} charged {spent}, more than was planned")
-            line = TranscriptEntry(
+            entry = TranscriptEntry(
                 file=next(files),
                 repeat=repeat.number,
                 learner=outcome.learner.name,
@@ -302,27 +278,22 @@ def _lines(outcome: Outcome, repeat: Repeat, files: Iterator[str]) -> Iterator[t
                 state=proof.state.value,
                 study=number,
             )
-            yield line, transcript
+            yield entry, transcript
 
 
 def _sessions(outcome: Outcome, study: Study) -> Iterator[tuple[str, int, Session]]:
-    """Curator, number and session of a learner's study, and of those that were given up for it."""
-    studies = [one for one, _ in outcome.studies]
+    """Curator, study number and session: of a study, and of those that the learner gave up for it."""
+    studies = [begun for begun, _ in outcome.studies]
     place = studies.index(study)
     for name, session in study.sessions.items():
         yield name, place, session
-        before = sum(len(one.retired.get(name, ())) for one in studies[:place])
+        before = sum(len(earlier.retired.get(name, ())) for earlier in studies[:place])
         for number, given_up in enumerate(study.retired[name], GIVEN_UP + before):
             yield name, number, given_up
 
 
-ALL = ""
-"""In the place of a study's name: all of a learner's together."""
-ZERO = Fraction(0)
-
-
 def spent_by_round(entries: Iterable[Entry], names: Mapping[bytes, str]) -> list[BudgetPoint]:
-    """What each learner had spent after each of its queries; the queries of its later studies are counted on.
+    """What each learner had spent after each of its queries, numbered on through its studies.
 
     Args:
         entries: of one ledger, in order.
@@ -345,46 +316,48 @@ def spent_by_round(entries: Iterable[Entry], names: Mapping[bytes, str]) -> list
 
 @dataclass(frozen=True)
 class Cost:
-    """What a learner's study, or all of them, cost in a repeat, or at most over several; exact."""
+    """What a study, or all of a learner's, cost in a repeat, or at most over several; exact."""
 
     claimed: Fraction = ZERO  # what its plan announced
     spent: Fraction = ZERO  # the most that any one ledger charged
 
     def at_most(self, other: "Cost") -> "Cost":
-        """The larger of each."""
+        """The larger number of each field."""
         return Cost(max(self.claimed, other.claimed), max(self.spent, other.spent))
 
 
 def costs_of(outcome: Outcome, repeat: Repeat) -> dict[str, Cost]:
-    """What each of a learner's studies cost in a repeat, and under `ALL` what all of them did at one curator."""
-    found, charged = {}, dict[str, Fraction]()
-    for what, study, claimed in _studies(outcome):
-        own = {name: _charged(study, name, outcome.key, repeat) for name in study.sessions} if study else {}
-        found[what] = Cost(claimed, max(own.values(), default=ZERO))
-        for name, spent in own.items():
-            charged[name] = charged.get(name, ZERO) + spent
-    found[ALL] = Cost(sum((cost.claimed for cost in found.values()), ZERO), max(charged.values(), default=ZERO))
-    return found
+    """Cost of each of a learner's studies by name; under `ALL` that of all of them at the curator that charged most."""
+    costs, totals = {}, dict[str, Fraction]()
+    for name, study, claimed in _studies(outcome):
+        charges = (
+            {curator: _charged(study, curator, outcome.key, repeat) for curator in study.sessions} if study else {}
+        )
+        costs[name] = Cost(claimed, max(charges.values(), default=ZERO))
+        for curator, spent in charges.items():
+            totals[curator] = totals.get(curator, ZERO) + spent
+    costs[ALL] = Cost(sum((cost.claimed for cost in costs.values()), ZERO), max(totals.values(), default=ZERO))
+    return costs
 
 
 def _studies(outcome: Outcome) -> Iterator[tuple[str, Study | None, Fraction]]:
     """Name of each study, the study where one was begun, and what its plan announces."""
-    learned, learner, found = outcome.learned, outcome.learner, outcome.validation
+    learned, learner, validation = outcome.learned, outcome.learner, outcome.validation
     yield STUDIES[FIT], outcome.study, learned.epsilon_claimed if learned else parse_rational(learner.epsilon)
-    if found is not None:
-        yield STUDIES[VALIDATION], found.study, found.epsilon_claimed
+    if validation is not None:
+        yield STUDIES[VALIDATION], validation.study, validation.epsilon_claimed
     elif learned is not None and learner.validate is not None:
         yield STUDIES[VALIDATION], outcome.validation_study, parse_rational(learner.validate)
 
 
 def _charged(study: Study, curator: str, learner: bytes, repeat: Repeat) -> Fraction:
-    """What a curator's ledger charged for a study, and for what was given up for it."""
+    """What a curator's ledger charged for a study and for those that were given up for it."""
     account = repeat.ledgers[curator].account
     sessions = (study.sessions[curator], *study.retired.get(curator, ()))
-    return sum((spent_on(account, learner, session.study) for session in sessions), ZERO)
+    return sum((_spent_on(account, learner, session.study) for session in sessions), ZERO)
 
 
-def spent_on(account: Account, learner: bytes, study: bytes) -> Fraction:
+def _spent_on(account: Account, learner: bytes, study: bytes) -> Fraction:
     """What a ledger charges to one study."""
-    found = account.studies.get(StudyKey(learner, study))
-    return Fraction(0) if found is None else found.spent
+    entry = account.studies.get(StudyKey(learner, study))
+    return ZERO if entry is None else entry.spent

@@ -1,4 +1,4 @@
-"""A whole run: a scenario's repeats as cells, the report that is made of them, and what its folder holds in the end."""
+"""A whole run: a scenario's repeats as cells, the report on them, and the folder that a run leaves."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from protocol.envelopes import SigningKey
 from protocol.run_index import FORMAT, LEDGERS, METRICS, REPORT, SCENARIO, Index
 from simulations.carriers.stages import stage_of
 from simulations.notes import failure_notes, how_records_were_split, score_notes
-from simulations.repeats import ALL, Cost, Tick, run_repeats
+from simulations.repeats import ALL, Cost, Tick, evidence_of, run_repeat
 from simulations.report.budget import StudyReport
 from simulations.report.folding import some_of
 from simulations.report.model import CurvePoint, LearnerReport, RunReport, Score, SiteAnswers, SiteScore, save_report
@@ -33,9 +33,11 @@ from simulations.run_page import read_runs, rewrite_page
 from simulations.scenario import LearnerScenario
 from simulations.scoring import MEASURES, RepeatScore, bounded
 
+LEARNER_FIELDS = ("learner", "strategy", "pooling", "epsilon_claimed", "epsilon_spent", "studies", "pooled", "sites")
+"""Of a learner's report, in the summary of a run."""
 AnyStruct = TypeVar("AnyStruct", bound=msgspec.Struct)
 Say = Callable[[str, str], None]
-"""(kind, text): tells the user something."""
+"""Called with (kind, text) of a message to the user."""
 
 
 @dataclass
@@ -72,9 +74,9 @@ class Run:
             title=report.title,
             created=report.created,
             repeats=report.repeats,
-            participants=tuple(one for cell in cells for one in cell.participants),
-            transcripts=tuple(one for cell in cells for one in cell.transcripts),
-            ledgers=tuple(one for cell in cells for one in cell.ledgers),
+            participants=tuple(participant for cell in cells for participant in cell.participants),
+            transcripts=tuple(transcript for cell in cells for transcript in cell.transcripts),
+            ledgers=tuple(ledger for cell in cells for ledger in cell.ledgers),
             files=listed_digests(folder),
         )
         save_index(index, self.signers, folder)
@@ -84,15 +86,15 @@ class Run:
 def run_scenario(
     order: Order,
     folder: UnfinishedRun | None = None,
-    tick: Tick = lambda what, done, total: None,  # noqa: ARG005
+    tick: Tick = lambda step, done, total: None,  # noqa: ARG005
 ) -> Run:
-    """Run every repeat that is not done yet.
+    """Run every repeat that is not done yet, and report on all.
 
     Args:
-        order: what.
-        folder: that has the repeats which are done, and keeps the others, with the first one's ledgers; None keeps all
-            in memory.
-        tick: called with (what, done, total) as work proceeds.
+        order: the scenario and its records.
+        folder: has the repeats that are done, and keeps the others, with the first one's ledgers; None keeps all in
+            memory.
+        tick: called as work proceeds.
 
     Raises:
         AccountingError: receipts, ledger and plan disagree.
@@ -103,24 +105,30 @@ def run_scenario(
     before = sum(len(cell.transcripts) for cell in cells)
     ledgers = folder.path / LEDGERS if folder else None
     with stage_of(order.carrier) as stage:
-        for repeat, evidence in run_repeats(
-            scenario, records, signers, first=len(cells), before=before, ledgers=ledgers, stage=stage, tick=tick
-        ):
+        for number in range(len(cells), scenario.repeats):
+            tick("repeats", number, scenario.repeats)
+            stored = ledgers if number == 0 else None
+            repeat = run_repeat(scenario, records, number, keys=signers, ledgers=stored, stage=stage, tick=tick)
+            evidence = evidence_of(repeat, before, with_ledgers=stored is not None)
+            before += len(evidence.transcripts)
             tick("scoring", 0, 0)
             finished = finish(repeat, scenario, records, evidence)
             cells.append(folder.keep(finished) if folder else finished.cell)
             tick("scoring", 1, 1)
+        tick("repeats", scenario.repeats, scenario.repeats)
     return Run(report_of(order, cells, datetime.now(UTC).isoformat(timespec="seconds")), cells, signers)
 
 
 def report_of(order: Order, cells: Sequence[RepeatCell], created: str) -> RunReport:
-    """The report on all of a run's repeats, which ended then."""
+    """The report on all repeats of a run that ended at `created`."""
     scenario = order.scenario
     first, measure = cells[0], MEASURES[cells[0].measure]
-    own = {learner.name: [cell.learners[learner.name] for cell in cells] for learner in scenario.learners}
-    learners = tuple(_learner_report(learner, own[learner.name]) for learner in scenario.learners)
-    failed = [note for name, repeats in own.items() for note in failure_notes(name, _failures(repeats), len(cells))]
-    kept = chain.from_iterable(cell.notes for cell in cells)
+    cells_of = {learner.name: [cell.learners[learner.name] for cell in cells] for learner in scenario.learners}
+    learners = tuple(_learner_report(learner, cells_of[learner.name]) for learner in scenario.learners)
+    failures = [
+        note for name, repeats in cells_of.items() for note in failure_notes(name, _failures(repeats), len(cells))
+    ]
+    cell_notes = chain.from_iterable(cell.notes for cell in cells)
     return RunReport(
         title=scenario.title,
         description=f"{' '.join(scenario.description.split())} {how_records_were_split(scenario)}".strip(),
@@ -134,7 +142,7 @@ def report_of(order: Order, cells: Sequence[RepeatCell], created: str) -> RunRep
         further=measure.further if any(learner.pooled.further is not None for learner in learners) else "",
         learners=learners,
         curators=first.curators,
-        notes=(*order.chosen.notes, *kept, *failed, *score_notes(scenario, learners, measure.constant)),
+        notes=(*order.chosen.notes, *cell_notes, *failures, *score_notes(scenario, learners, measure.constant)),
         positive=first.positive,
         records=first.records,
         carrier=order.carrier,
@@ -145,11 +153,11 @@ def run_one(order: Order, out: Path, making: list[UnfinishedRun], tick: Tick, sa
     """Run a scenario in a folder of its own, or go on with one that was interrupted.
 
     Args:
-        order: what.
+        order: the scenario and its records.
         out: under which the folder is made.
-        making: the folder in the making is added, for whoever must say what an interrupt leaves.
-        tick: called with (what, done, total) as work proceeds.
-        say: called with what the user must know.
+        making: gets the unfinished run, so that the caller can say what an interrupt leaves.
+        tick: called as work proceeds.
+        say: called with each note for the user.
 
     Returns:
         Its report and its folder.
@@ -159,8 +167,8 @@ def run_one(order: Order, out: Path, making: list[UnfinishedRun], tick: Tick, sa
         making.append(folder)
         if folder.cells:
             say("note", f"going on after {len(folder.cells)} repeats that are done in {folder.path}")
-        for left in leftovers(out, folder.path):
-            say("note", left)
+        for note in leftovers(out, folder.path):
+            say("note", note)
         keep_origin(folder.path, order.chosen, order.carrier)
         run = run_scenario(order, folder, tick)
         tick("writing the report", 0, 0)
@@ -172,20 +180,20 @@ def run_one(order: Order, out: Path, making: list[UnfinishedRun], tick: Tick, sa
 def run_epsilons(
     order: Order, epsilons: tuple[str, ...], out: Path, run_at: Callable[[str, Path], tuple[RunReport, Path]], say: Say
 ) -> tuple[list[RunReport], Path]:
-    """A run at each epsilon in one folder, or those that an interrupted command left undone; and their page.
+    """Make a run at each epsilon in one folder, where there is none yet; and one page of all.
 
     Args:
-        order: the scenario as it is without them.
+        order: the scenario without an epsilon.
         epsilons: in rising order.
         out: under which the folder is made.
-        run_at: runs it at an epsilon, under a folder.
-        say: called with what the user must know.
+        run_at: called with (epsilon, folder), makes the run under the folder.
+        say: called with each note for the user.
 
     Returns:
         The reports in the order of the epsilons, and the folder of all.
     """
-    wanted = EpsilonList(LIST_FORMAT, order.command, order.fingerprint, epsilons)
-    folder = epsilons_folder(out, order.scenario.title, wanted, fresh=order.fresh)
+    content = EpsilonList(LIST_FORMAT, order.command, order.fingerprint, epsilons)
+    folder = epsilons_folder(out, order.scenario.title, content, fresh=order.fresh)
     for epsilon in epsilons:
         if (folder / epsilon_folder(epsilon) / REPORT).is_file():
             say("note", f"going on: epsilon {epsilon} is done in {folder}")
@@ -196,52 +204,56 @@ def run_epsilons(
 
 
 def nothing_learned(reports: Sequence[RunReport], epsilons: Sequence[str]) -> str:
-    """The sentence on the learners that learned nothing in any repeat; "" where there are none.
+    """A sentence on the learners that learned nothing in any repeat; "" where there are none.
 
     Args:
         reports: of a run, or of several at different epsilons.
-        epsilons: these, where there are several.
+        epsilons: of the several.
     """
-    where = [f" at epsilon {epsilon}" for epsilon in epsilons] if len(reports) > 1 else [""]
-    who = [
+    places = [f" at epsilon {epsilon}" for epsilon in epsilons] if len(reports) > 1 else [""]
+    names = [
         f"{learner.learner}{place}"
-        for place, report in zip(where, reports, strict=True)
+        for place, report in zip(places, reports, strict=True)
         for learner in report.learners
         if learner.failed == report.repeats
     ]
-    return f"nothing was learned by {some_of(who)}; the notes say why" if who else ""
+    return f"nothing was learned by {some_of(names)}; the notes say why" if names else ""
 
 
 def summary_of_all(reports: Sequence[RunReport], epsilons: Sequence[str], folder: Path) -> dict[str, Any]:
     """The object that `expril simulate --json` prints: of a run, or of several at different epsilons."""
     if len(reports) == 1:
-        told = summary(reports[0], str(folder))
+        content = summary(reports[0], str(folder))
     else:
-        runs = zip(epsilons, reports, strict=True)
-        every = [{"epsilon": one, **summary(report, str(folder / epsilon_folder(one)))} for one, report in runs]
-        told = {"run": str(folder), "epsilons": every}
-    wrong = nothing_learned(reports, epsilons)
-    return {**told, "error": wrong, "kind": NoCuratorError.kind} if wrong else told
+        runs = [
+            {"epsilon": epsilon, **summary(report, str(folder / epsilon_folder(epsilon)))}
+            for epsilon, report in zip(epsilons, reports, strict=True)
+        ]
+        content = {"run": str(folder), "epsilons": runs}
+    error = nothing_learned(reports, epsilons)
+    return {**content, "error": error, "kind": NoCuratorError.kind} if error else content
 
 
 def summary(report: RunReport, folder: str) -> dict[str, Any]:
-    """What `expril simulate --json` prints of a run."""
-    told = msgspec.to_builtins(report)
+    """The part of that object on one run."""
+    fields = msgspec.to_builtins(report)
     learners = [
-        {name: one[name] for name in ("learner", "strategy", "pooling", "epsilon_claimed", "epsilon_spent", "studies")}
-        | {"pooled": one["pooled"], "sites": one["sites"]}
-        | {"outcomes": {answers["curator"]: answers["outcomes"] for answers in one["rounds_answered"]}}
-        | {"left_out": one["left_out"], "validation": one["validation"]}
-        for one in told["learners"]
+        {
+            **{name: learner[name] for name in LEARNER_FIELDS},
+            "outcomes": {answers["curator"]: answers["outcomes"] for answers in learner["rounds_answered"]},
+            "left_out": learner["left_out"],
+            "validation": learner["validation"],
+        }
+        for learner in fields["learners"]
     ]
-    named = ("positive", "records", "seeded_noise", "carrier", "notes")
+    names = ("positive", "records", "seeded_noise", "carrier", "notes")
     return {
         "run": folder,
         "learners": learners,
         "measure": report.measure,
         "further": report.further,
         "lead": report.lead,
-        **{name: told[name] for name in named},
+        **{name: fields[name] for name in names},
     }
 
 
@@ -249,37 +261,37 @@ def _rounds(learner: LearnerCell) -> Iterator[dict[str, Any]]:
     """Scores after each round, by site."""
     for number, _ in enumerate(learner.scores[POOLED].rounds):
         for key, score in learner.scores.items():
-            one = score.rounds[number]
+            current = score.rounds[number]
             yield {
                 "round": number + 1,
                 "curator": key,
-                "accuracy": one.accuracy,
+                "accuracy": current.accuracy,
                 "majority": score.last.majority,
                 "ceiling": score.last.ceiling,
-                "further": one.further,
-                "auc": one.auc,
-                "average_precision": one.average_precision,
-                "brier": one.brier,
+                "further": current.further,
+                "auc": current.auc,
+                "average_precision": current.average_precision,
+                "brier": current.brier,
                 "epsilon_claimed": str(learner.costs[ALL].claimed),
                 "epsilon_spent": str(learner.costs[ALL].spent),
             }
 
 
 def _failures(repeats: Sequence[LearnerCell]) -> dict[str, dict[int, str]]:
-    """Study -> repeats in which it brought nothing, and why."""
-    found: dict[str, dict[int, str]] = {}
+    """Study -> repeats in which it had no result -> the reason."""
+    failures: dict[str, dict[int, str]] = {}
     for number, repeat in enumerate(repeats):
-        for what, why in repeat.failures.items():
-            found.setdefault(what, {})[number] = why
-    return found
+        for study, reason in repeat.failures.items():
+            failures.setdefault(study, {})[number] = reason
+    return failures
 
 
 def _learner_report(learner: LearnerScenario, repeats: Sequence[LearnerCell]) -> LearnerReport:
     costs: dict[str, Cost] = {}
     for repeat in repeats:
-        costs |= {what: cost.at_most(costs.get(what, Cost())) for what, cost in repeat.costs.items()}
+        costs |= {study: cost.at_most(costs.get(study, Cost())) for study, cost in repeat.costs.items()}
     scores = {key: [repeat.scores[key] for repeat in repeats] for key in repeats[0].scores}
-    failures, answered = _failures(repeats), next((one for one in repeats if one.outcomes), repeats[0])
+    failures, answered = _failures(repeats), next((repeat for repeat in repeats if repeat.outcomes), repeats[0])
     return LearnerReport(
         learner=learner.name,
         strategy=learner.strategy,
@@ -287,57 +299,56 @@ def _learner_report(learner: LearnerScenario, repeats: Sequence[LearnerCell]) ->
         epsilon_claimed=str(costs[ALL].claimed),
         epsilon_spent=str(costs[ALL].spent),
         studies=tuple(
-            StudyReport(what, str(cost.claimed), str(cost.spent), len(failures.get(what, ())))  # type: ignore[arg-type]
-            for what, cost in costs.items()
-            if what != ALL
+            StudyReport(name, str(cost.claimed), str(cost.spent), len(failures.get(name, ())))  # type: ignore[arg-type]
+            for name, cost in costs.items()
+            if name != ALL
         ),
         pooled=_score(scores[POOLED]),
         sites=tuple(
-            SiteScore(curator=key, **msgspec.structs.asdict(_score(found)))
-            for key, found in scores.items()
+            SiteScore(curator=key, **msgspec.structs.asdict(_score(site_scores)))
+            for key, site_scores in scores.items()
             if key != POOLED
         ),
         curve=tuple(_curve(scores[POOLED])),
         rounds_answered=tuple(
-            SiteAnswers(curator, tuple(_outcome(said) for said in outcomes))
-            for curator, outcomes in answered.outcomes.items()
+            SiteAnswers(curator, tuple(map(_outcome, outcomes))) for curator, outcomes in answered.outcomes.items()
         ),
         left_out=answered.left_out,
         parts=repeats[0].parts,
-        validation=joined(_known(repeat.validation for repeat in repeats)),
+        validation=joined(_present(repeat.validation for repeat in repeats)),
     )
 
 
-def _score(found: Sequence[RepeatScore]) -> Score:
-    """Of all repeats; in the prevalence each record counts alike."""
-    score = mean_of([one.last for one in found])
-    told = [(one.last.prevalence, one.tested) for one in found if one.last.prevalence is not None]
-    if told:
-        shares, records = zip(*told, strict=True)
+def _score(repeats: Sequence[RepeatScore]) -> Score:
+    """The mean over repeats; in the prevalence each record counts alike."""
+    score = mean_of([repeat.last for repeat in repeats])
+    prevalences = [(repeat.last.prevalence, repeat.tested) for repeat in repeats if repeat.last.prevalence is not None]
+    if prevalences:
+        shares, records = zip(*prevalences, strict=True)
         score = msgspec.structs.replace(score, prevalence=float(np.average(shares, weights=records)))
     return score
 
 
-def _curve(found: Sequence[RepeatScore]) -> Iterator[CurvePoint]:
-    """The accuracy after each round that some repeat has, and the AUC, with their standard errors."""
-    for number, rounds in enumerate(zip_longest(*(one.rounds for one in found)), 1):
+def _curve(repeats: Sequence[RepeatScore]) -> Iterator[CurvePoint]:
+    """Accuracy and AUC after each round that some repeat has, with their standard errors."""
+    for number, scores in enumerate(zip_longest(*(repeat.rounds for repeat in repeats)), 1):
         points = [
-            CurvePoint(number, accuracy, None, one.auc)
-            for one in rounds
-            if one is not None and (accuracy := bounded(one.accuracy)) is not None
+            CurvePoint(number, accuracy, None, score.auc)
+            for score in scores
+            if score is not None and (accuracy := bounded(score.accuracy)) is not None
         ]
         if points:
             yield msgspec.structs.replace(mean_of(points), round=number)
 
 
 def mean_of(repeats: Sequence[AnyStruct]) -> AnyStruct:
-    """The mean of some repeats' values, field by field and over the repeats that have one; what is in it, likewise.
+    """The mean over repeats of each field, of those that have a value; structs and tuples in it likewise.
 
-    Counts add up, and texts are alike. Where several repeats have a value, its standard error, "..._se", is over them;
-    where one has, it stays that one's.
+    Counts are summed; texts are equal. A field "..._se" becomes the standard error over the repeats that have its
+    value; where only one has, its own stays.
     """
     kind = type(repeats[0])
-    values = {name: _known(getattr(one, name) for one in repeats) for name in kind.__struct_fields__}
+    values = {name: _present(getattr(repeat, name) for repeat in repeats) for name in kind.__struct_fields__}
     errors = {name: values[name.removesuffix("_se")] for name in values if name.endswith("_se")}
     means = {name: _mean(column) for name, column in values.items()}
     return kind(**means | {name: _error(column) for name, column in errors.items() if len(column) > 1})
@@ -349,22 +360,22 @@ def _mean(values: Sequence[Any]) -> Any:
     if isinstance(values[0], msgspec.Struct):
         return mean_of(values)
     if isinstance(values[0], tuple):
-        return tuple(_mean(_known(column)) for column in zip_longest(*values))
+        return tuple(_mean(_present(column)) for column in zip_longest(*values))
     # Rounding does not put a mean outside of the values.
     return sum(values) if isinstance(values[0], int) else float(np.clip(np.mean(values), min(values), max(values)))
 
 
 def _error(values: Sequence[Any]) -> Any:
-    """Of the mean of several repeats; None where there is one."""
+    """Standard error of the mean; None of one value."""
     if isinstance(values[0], tuple):
-        return tuple(_error(_known(column)) for column in zip_longest(*values))
+        return tuple(_error(_present(column)) for column in zip_longest(*values))
     return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
 
 
-def _known(values: Iterable[Any]) -> list[Any]:
-    """Those that are there."""
+def _present(values: Iterable[Any]) -> list[Any]:
+    """Without None."""
     return [value for value in values if value is not None]
 
 
-def _outcome(said: str) -> str:
-    return {"no reply": "vanished", "bad reply": "refusal:bad_reply"}.get(said, said)
+def _outcome(text: str) -> str:
+    return {"no reply": "vanished", "bad reply": "refusal:bad_reply"}.get(text, text)

@@ -307,7 +307,7 @@ def test_a_run_that_fails_leaves_no_folder(tmp_path, monkeypatch):
     def fail(*_args, **_options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("simulations.repeats.run_repeat", fail)
+    monkeypatch.setattr("simulations.run.run_repeat", fail)
     assert "interrupted" in run("simulate", "wdbc", "--out", tmp_path, code=130).output
     assert list(tmp_path.iterdir()) == []
 
