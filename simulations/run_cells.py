@@ -63,62 +63,58 @@ LEAST_FREE = 2**16
 """With fewer bytes, a disk is full."""
 TEST_PART = "test"
 COLUMNS = {"repeat": pl.UInt32, "learner": pl.String, "site": pl.String, "part": pl.String, "row": pl.UInt32}
-"""What tells one prediction from all others; `label`, `predicted` and, of classes, `P(class)` of each class follow."""
+"""Key of a prediction; `label`, `predicted` and, of classes, `P(class)` of each class follow."""
 
 
 class LearnerCell(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What became of a learner in a repeat."""
+    """One learner's results in a repeat."""
 
-    scores: dict[str, RepeatScore]  # by site; the key "" stands for all sites together
+    scores: dict[str, RepeatScore]  # by site; the key "" stands for all sites
     costs: dict[str, Cost]  # of each of its studies, and of all
-    failures: dict[str, str] = {}  # study that brought nothing -> why
-    # outcomes, left_out: see `learner_node.study.study.Study`
-    outcomes: dict[str, tuple[str, ...]] = {}
-    left_out: dict[str, str] = {}
-    parts: tuple[Part, ...] = ()  # what the model adds up, in the first repeat
-    validation: ValidationReport | None = None  # what it told
+    failures: dict[str, str] = {}  # study without a result -> the reason
+    outcomes: dict[str, tuple[str, ...]] = {}  # as of `learner_node.study.study.Study`
+    left_out: dict[str, str] = {}  # likewise
+    parts: tuple[Part, ...] = ()  # shape functions of an additive model, in the first repeat
+    validation: ValidationReport | None = None
 
 
 class RepeatCell(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A finished repeat: all that the report and the signed list are made of."""
+    """A finished repeat: all that the report and the signed index need of it."""
 
     key: int  # its number
     measure: str  # name of the score, a key of `simulations.scoring.MEASURES`
     learners: dict[str, LearnerCell]  # by name
-    # participants, transcripts, ledgers: as the list has them
-    participants: tuple[Participant, ...] = ()
+    participants: tuple[Participant, ...] = ()  # these three: entries of the index
     transcripts: tuple[TranscriptEntry, ...] = ()
     ledgers: tuple[LedgerEntry, ...] = ()
-    notes: tuple[str, ...] = ()  # what a reader must know, of the first repeat; and of models that are not kept
-    # curators, records, positive: of the first repeat, as in a report
-    curators: tuple[CuratorReport, ...] = ()
+    notes: tuple[str, ...] = ()  # of the first repeat; and of models that are not kept
+    curators: tuple[CuratorReport, ...] = ()  # of the first repeat, as are the following
     records: tuple[RecordCounts, ...] = ()
     positive: str = ""
 
 
 @dataclass(frozen=True)
-class Finished:
-    """A repeat that has just ended."""
+class FinishedRepeat:
+    """A repeat that has just ended, with its cell."""
 
-    cell: RepeatCell  # what the report needs of it
-    # repeat, evidence: as they are
+    cell: RepeatCell
     repeat: Repeat
     evidence: Evidence
-    # learner -> site -> what its last model says of the site's test records
+    # learner -> site -> the last model's predictions for the site's test records
     answers: Mapping[str, Mapping[str, Answers]]
 
 
-def finish(repeat: Repeat, scenario: Scenario, records: Records, evidence: Evidence | None = None) -> Finished:
-    """Score a repeat; without evidence, nothing can be audited."""
+def finish(repeat: Repeat, scenario: Scenario, records: Records, evidence: Evidence | None = None) -> FinishedRepeat:
+    """Score a repeat; without evidence it cannot be audited."""
     evidence, first = evidence or Evidence(), repeat.number == 0
     learners, answers = {}, {}
-    for outcome, scores, said in score_repeat(repeat, scenario.thresholds):
-        study, answers[outcome.learner.name] = outcome.study, said
+    for outcome, scores, predictions in score_repeat(repeat, scenario.thresholds):
+        study, answers[outcome.learner.name] = outcome.study, predictions
         learners[outcome.learner.name] = LearnerCell(
             scores=scores,
             costs=costs_of(outcome, repeat),
             failures=outcome.failures,
-            outcomes={name: tuple(told) for name, told in study.outcomes.items()} if study else {},
+            outcomes={name: tuple(outcomes) for name, outcomes in study.outcomes.items()} if study else {},
             left_out=study.left_out if study else {},
             parts=_parts_of(outcome.learned) if first else (),
             validation=validation_report(outcome, repeat),
@@ -128,7 +124,7 @@ def finish(repeat: Repeat, scenario: Scenario, records: Records, evidence: Evide
         measure=measure_of(repeat.sites).name,
         learners=learners,
         participants=evidence.participants,
-        transcripts=tuple(line for line, _ in evidence.transcripts),
+        transcripts=tuple(entry for entry, _ in evidence.transcripts),
         ledgers=evidence.ledgers,
     )
     if first:
@@ -139,11 +135,11 @@ def finish(repeat: Repeat, scenario: Scenario, records: Records, evidence: Evide
             records=record_counts(repeat.sites),
             positive=positive_class(repeat.sites),
         )
-    return Finished(cell, repeat, evidence, answers)
+    return FinishedRepeat(cell, repeat, evidence, answers)
 
 
 def _parts_of(learned: Learned | None) -> tuple[Part, ...]:
-    """The shape functions of the pooled model; empty where there is none, or it does not add up parts."""
+    """The shape functions of the pooled model; none where it is not additive."""
     models = [] if learned is None else learned.models.get(POOLED, [])
     shapes = models[-1].shape_functions if models and isinstance(models[-1], AdditiveModel) else ()
     return tuple(
@@ -151,9 +147,9 @@ def _parts_of(learned: Learned | None) -> tuple[Part, ...]:
     )
 
 
-def _bin(of: ShapeBin) -> PartBin:
-    share = min(max(of.share, 0.0), 1.0)
-    return PartBin(label=of.label, share=share, log_odds=of.log_odds, lower=of.lower, upper=of.upper)
+def _bin(shape: ShapeBin) -> PartBin:
+    share = min(max(shape.share, 0.0), 1.0)
+    return PartBin(label=shape.label, share=share, log_odds=shape.log_odds, lower=shape.lower, upper=shape.upper)
 
 
 def _curator_report(name: str, repeat: Repeat) -> CuratorReport:
@@ -169,14 +165,14 @@ def _curator_report(name: str, repeat: Repeat) -> CuratorReport:
 class UnfinishedRun:
     """The folder of a run in the making; a context that goes on with an interrupted run of the same order.
 
-    Where something goes wrong, the finished repeats are kept; a folder without any is removed.
+    An error leaves the finished repeats; a folder without any is removed.
 
     Args:
         base: under which runs are kept.
-        order: what is run.
+        order: the scenario and its records.
 
     Attributes:
-        path: where to write; inside the context a hidden folder, after it the final one.
+        path: inside the context a hidden folder, after it the final one.
         signers: learner -> its key.
     """
 
@@ -192,8 +188,8 @@ class UnfinishedRun:
         return list(self._store.finished.values()) if self._store else []
 
     @property
-    def kept(self) -> str:
-        """What is said where the run ends early: what is there, and how to go on; "" where nothing is."""
+    def progress_note(self) -> str:
+        """A sentence for a run that ends early: what is kept, and how to go on; "" where nothing is."""
         if not self.cells or not (self.path / PROGRESS).exists():
             return ""
         return (
@@ -222,44 +218,46 @@ class UnfinishedRun:
             if self._store is not None:
                 self._store.__exit__()
         if isinstance(error, OSError) or (isinstance(error, ExprilError) and _full(self._base)):
-            what = error.strerror if isinstance(error, OSError) else "no space is left on its disk"
-            raise ConfigurationError(f"cannot write the run in {self._base}: {what}") from error
+            reason = error.strerror if isinstance(error, OSError) else "no space is left on its disk"
+            raise ConfigurationError(f"cannot write the run in {self._base}: {reason}") from error
 
-    def keep(self, finished: Finished) -> RepeatCell:
-        """Write what a repeat gave; it is on disk when this returns its cell.
+    def keep(self, finished: FinishedRepeat) -> RepeatCell:
+        """Write a repeat's files and its cell; they are on disk when this returns.
 
         Raises:
             OSError: it cannot be written; the repeats before it are kept.
         """
         repeat, cell = finished.repeat, finished.cell
-        for line, transcript in finished.evidence.transcripts:
-            (self.path / TRANSCRIPTS / line.file).write_bytes(encode_transcript(transcript))
+        for entry, transcript in finished.evidence.transcripts:
+            (self.path / TRANSCRIPTS / entry.file).write_bytes(encode_transcript(transcript))
         if repeat.number == 0:
             for name, curator in repeat.curators.items():
                 policy = msgspec.toml.encode(curator.policy)
                 (self.path / LEDGERS / f"{name}{POLICY_SUFFIX}").write_bytes(policy)
         if self._order.models == ALL or (self._order.models == ONLY_FIRST and repeat.number == 0):
             notes = [
-                note for place, outcome in enumerate(repeat.outcomes) for note in self._keep(place, outcome, repeat)
+                note
+                for place, outcome in enumerate(repeat.outcomes)
+                for note in self._keep_models(place, outcome, repeat)
             ]
             cell = msgspec.structs.replace(cell, notes=(*cell.notes, *notes))
-        told = BytesIO()
-        predictions_of(repeat, finished.answers).write_parquet(told)
+        predictions = BytesIO()
+        predictions_of(repeat, finished.answers).write_parquet(predictions)
         folder = private_folder(private_folder(self.path / LOCAL) / PREDICTIONS)
-        write_private(folder / f"{_of_repeat(repeat.number)}.parquet", told.getvalue())
+        write_private(folder / f"{_of_repeat(repeat.number)}.parquet", predictions.getvalue())
         if self._store is not None:
             self._store.add(cell)
         return cell
 
-    def _keep(self, place: int, outcome: Outcome, repeat: Repeat) -> Iterator[str]:
+    def _keep_models(self, place: int, outcome: Outcome, repeat: Repeat) -> Iterator[str]:
         """Write a learner's models where it has any; a note where no file holds them."""
         folder, learner = self.path / MODELS, outcome.learner
         folder.mkdir(exist_ok=True)
         if outcome.learned is None or not outcome.learned.estimates:
             return
-        told = outcome.validation
-        found = StudyModel.of(outcome.learned, recalibration=told.recalibration if told else None)
-        if not all(map(kept_in_files, found.models.values())):
+        validation = outcome.validation
+        model = StudyModel.of(outcome.learned, recalibration=validation.recalibration if validation else None)
+        if not all(map(kept_in_files, model.models.values())):
             yield f"Models of {learner.name} are not kept: no file holds their kind."
             return
         about = {
@@ -270,7 +268,7 @@ class UnfinishedRun:
             "expril": self._order.version,
         }
         name = f"{_of_repeat(repeat.number)}-{place}-{file_name(learner.name)[:40]}{SUFFIX}"
-        (folder / name).write_bytes(encode_model(replace(found, about=about)))
+        (folder / name).write_bytes(encode_model(replace(model, about=about)))
 
     def _begin(self) -> None:
         scenario = self._order.scenario
@@ -301,10 +299,10 @@ class UnfinishedRun:
         try:
             pems: dict[str, str] = json.loads((path / KEYS).read_bytes()) if cells else {}
             signers = {name: SigningKey.from_pem(pem.encode()) for name, pem in pems.items()}
-            whole = all(_is_whole(path, line) for cell in cells for line in cell.transcripts)
+            intact = all(_is_intact(path, entry) for cell in cells for entry in cell.transcripts)
         except (OSError, ExprilError, ValueError):
-            whole = False
-        if not cells or not whole:  # what is damaged is told of as a leftover
+            intact = False
+        if not cells or not intact:  # a damaged run is named as a leftover
             store.__exit__()
             if not cells:
                 shutil.rmtree(path, ignore_errors=True)
@@ -314,74 +312,74 @@ class UnfinishedRun:
         return True
 
     def _forget(self) -> None:
-        """Remove what the repeat that was interrupted had written."""
-        known = {line.file for cell in self.cells for line in cell.transcripts}
-        done = tuple(_of_repeat(cell.key) for cell in self.cells)
-        lost = [file for file in (self.path / TRANSCRIPTS).iterdir() if file.name not in known]
+        """Remove the files of the repeat that was interrupted."""
+        transcripts = {entry.file for cell in self.cells for entry in cell.transcripts}
+        finished = tuple(_of_repeat(cell.key) for cell in self.cells)
+        strays = [file for file in (self.path / TRANSCRIPTS).iterdir() if file.name not in transcripts]
         for folder in (self.path / MODELS, self.path / LOCAL / PREDICTIONS):
-            lost += [file for file in folder.glob("*") if not file.name.startswith(done)]
-        for file in lost:
+            strays += [file for file in folder.glob("*") if not file.name.startswith(finished)]
+        for file in strays:
             with suppress(FileNotFoundError):
                 file.unlink()
 
 
 def leftovers(base: Path, besides: Path | None = None) -> Iterator[str]:
-    """What interrupted runs left under a base, a sentence each: what it is, and what to do.
+    """A sentence on each interrupted run under a base: how to go on with it, and how to remove it.
 
     Args:
-        base: under which runs are kept; what a process works on is left out.
-        besides: the folder of the run that asks.
+        base: under which runs are kept; runs that a process works on are left out.
+        besides: a run that is left out, too.
     """
     for path in sorted(_partials(base)):
         if path == besides or is_held(path / CELLS):
             continue
         try:
-            told, done = read_settings(path / CELLS), len(read_cells(path / CELLS, RepeatCell))
+            settings, finished = read_settings(path / CELLS), len(read_cells(path / CELLS, RepeatCell))
         except (OSError, ExprilError, ValueError):
-            told, done = {}, 0
-        if done:
+            settings, finished = {}, 0
+        if finished:
             yield (
-                f"{path} holds {done} of {told.get('repeats')} repeats of an interrupted run: "
-                f"{told.get('command')!r} goes on with them, rm -r {path} removes them"
+                f"{path} holds {finished} of {settings.get('repeats')} repeats of an interrupted run: "
+                f"{settings.get('command')!r} goes on with them, rm -r {path} removes them"
             )
         else:
             yield f"{path} was left by an interrupted run and holds no finished repeat: rm -r {path}"
 
 
 def predictions_of(repeat: Repeat, answers: Mapping[str, Mapping[str, Answers]]) -> pl.DataFrame:
-    """What was predicted of each test record of the sites that a learner asked: enough to compute any other score.
+    """Predictions for each test record of the sites that a learner asked: enough to compute any other score.
 
-    These are records of people, or stand for them: they stay in a run's folder `LOCAL`, which no list has.
+    These are records of people, or stand for them: they stay in a run's folder `LOCAL`, which no index lists.
 
     Args:
         repeat: of which repeat.
-        answers: learner -> site -> what its last model says of the site's test records.
+        answers: learner -> site -> the last model's predictions for the site's test records.
 
     Returns:
         `COLUMNS`, where `row` is the record's place in its file or built-in data set, from 0; then `label` and
         `predicted` (names of classes, or numbers in the label's units), and `P(class)` of each class (float64).
     """
     frames = [
-        _predictions(repeat, outcome.learner.name, site, said)
+        _predictions(repeat, outcome.learner.name, site, predictions)
         for outcome in repeat.outcomes
-        for site, said in answers.get(outcome.learner.name, {}).items()
+        for site, predictions in answers.get(outcome.learner.name, {}).items()
         if site in sites_of(outcome.learner, repeat.sites)[0]
     ]
     return pl.concat(frames) if frames else pl.DataFrame(schema=COLUMNS)
 
 
-def _predictions(repeat: Repeat, learner: str, site: str, said: Answers) -> pl.DataFrame:
+def _predictions(repeat: Repeat, learner: str, site: str, answers: Answers) -> pl.DataFrame:
     part = repeat.sites[site]
     classes = np.array(part.steward.schema.classes)
-    told = {"label": said.labels, "predicted": said.predicted}
+    values_of = {"label": answers.labels, "predicted": answers.predicted}
     if len(classes):
-        told = {name: classes[values.astype(np.intp)] for name, values in told.items()}
-    if said.probabilities is not None:
-        told |= {f"P({name})": column for name, column in zip(classes, said.probabilities.T, strict=True)}
-    known = (repeat.number, learner, site, TEST_PART)
-    columns = {name: values.tolist() if values.dtype.kind == "U" else values for name, values in told.items()}
+        values_of = {name: classes[values.astype(np.intp)] for name, values in values_of.items()}
+    if answers.probabilities is not None:
+        values_of |= {f"P({name})": column for name, column in zip(classes, answers.probabilities.T, strict=True)}
+    constants = (repeat.number, learner, site, TEST_PART)
+    columns = {name: values.tolist() if values.dtype.kind == "U" else values for name, values in values_of.items()}
     frame = pl.DataFrame([pl.Series("row", part.test_rows), *(pl.Series(*column) for column in columns.items())])
-    keys = [pl.lit(value, kind).alias(name) for value, (name, kind) in zip(known, COLUMNS.items(), strict=False)]
+    keys = [pl.lit(value, kind).alias(name) for value, (name, kind) in zip(constants, COLUMNS.items(), strict=False)]
     return frame.select(*keys, pl.col("row").cast(pl.UInt32), *columns)
 
 
@@ -389,13 +387,13 @@ def _partials(base: Path) -> list[Path]:
     return [path for path in base.glob(PARTIAL.format("*")) if path.is_dir()]
 
 
-def _is_whole(path: Path, line: TranscriptEntry) -> bool:
-    """Whether a transcript has the head that it had."""
-    return decode_transcript((path / TRANSCRIPTS / line.file).read_bytes()).head.hex() == line.head
+def _is_intact(path: Path, entry: TranscriptEntry) -> bool:
+    """Whether a transcript's file has the head that its entry states."""
+    return decode_transcript((path / TRANSCRIPTS / entry.file).read_bytes()).head.hex() == entry.head
 
 
 def _full(folder: Path) -> bool:
-    """Whether a database that failed there failed for lack of room."""
+    """Whether the disk of a folder is full, which may be why a database failed."""
     try:
         return shutil.disk_usage(folder).free < LEAST_FREE
     except OSError:

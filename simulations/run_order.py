@@ -1,6 +1,6 @@
-"""Runs a run again from its own folder: `expril simulate runs/X`.
+"""What `expril simulate` is to run: a scenario, or the folder of a run, from which it is run again.
 
-What the run needs of its own it keeps: the scenario, what the command changed of it, the schema file. Records are never
+A run's folder keeps what that needs: the scenario, what the command changed of it, the schema file. Records are never
 copied. Where they are is written in the run's folder `local`, which is handed on to nobody.
 """
 
@@ -35,44 +35,43 @@ CHANGED = frozenset({"repeats", "seed", "epsilon"})
 Change = Annotated[int, msgspec.Meta(ge=0)] | Annotated[str, msgspec.Meta(max_length=100)]
 
 
-class Again(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the scenario's file does not say of a run."""
+class RunChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a run adds to its scenario's file: `again.json`."""
 
     format: int = FORMAT  # `FORMAT`
     changes: dict[str, Change] = {}  # key of the scenario -> value that the command gave instead of the file's
     carrier: str = PROCESS  # by which envelopes travelled
 
 
-class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the records of one's own are."""
+class RecordsOrigin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a run's file of records is."""
 
     records: str  # path from the run's folder
     sha256: str  # of the file
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """A scenario that is to be run."""
+class ChosenScenario:
+    """A scenario to be run."""
 
     scenario: Scenario  # ready to be run, with all changes
     text: str  # its TOML
     folder: Path  # that relative paths start from
     changes: Mapping[str, int | str]  # key -> value that was given instead of the file's
-    notes: tuple[str, ...] = ()  # what its user must know
+    notes: tuple[str, ...] = ()  # for its user
     carrier: str = PROCESS  # of the run that it is the folder of
 
 
 @dataclass(frozen=True)
 class Order:
-    """What is to be run."""
+    """A scenario with its records, and how it is run."""
 
-    # chosen, records: what, with all that the command changed of it
-    chosen: Chosen
+    chosen: ChosenScenario
     records: "Records"
     command: str  # as typed
     models: str = ONLY_FIRST  # of which repeats models are kept, one of `MODELS_OF`
     fresh: bool = False  # begin anew although an interrupted run could go on
-    again: str = ""  # the command with all folders, for whoever goes on with an interrupted run; it is in no report
+    again: str = ""  # the command with all folders, to go on with an interrupted run; it is in no report
     carrier: str = PROCESS  # by which envelopes travel, a key of `simulations.carriers.CARRIERS`
 
     @property
@@ -87,48 +86,48 @@ class Order:
 
     @property
     def fingerprint(self) -> str:
-        """The same where, and only where, a run could go on with the other's repeats."""
-        frame, made = self.records.dataset.frame, (self.version, self.models, self.carrier)
-        told = (
-            msgspec.json.encode((self.scenario, self.records.steward, self.chosen.text, *made)),
+        """Equal for two orders exactly if one can resume the other's repeats."""
+        frame, ways = self.records.dataset.frame, (self.version, self.models, self.carrier)
+        parts = (
+            msgspec.json.encode((self.scenario, self.records.steward, self.chosen.text, *ways)),
             repr(frame.schema).encode(),
             frame.hash_rows().to_numpy().tobytes(),
         )
-        return sha256(b"".join(sha256(one).digest() for one in told)).hexdigest()
+        return sha256(b"".join(sha256(part).digest() for part in parts)).hexdigest()
 
     @property
     def settings(self) -> dict[str, str | int]:
-        """What a file of cells begins with."""
+        """The settings that its file of cells begins with."""
         repeats, command = self.scenario.repeats, self.again or self.command
         return {"order": self.fingerprint, "repeats": repeats, "command": command}
 
 
-def choose(name: str, changes: Mapping[str, int | str], base: Path | None = None) -> Chosen:
+def choose(name: str, changes: Mapping[str, int | str], base: Path | None = None) -> ChosenScenario:
     """A built-in scenario, a scenario file, or the folder of a run.
 
     Args:
-        name: what was typed.
-        changes: what was typed instead of values of the file; they go before those of a run.
+        name: as typed.
+        changes: typed values that replace the file's; they go before those of a run.
         base: folder that relative paths start from; None is the scenario file's own, and a run knows where its were.
 
     Raises:
-        ConfigurationError: no such scenario, an error in it or in its schema file, or a run whose records
-            are not where they were.
+        ConfigurationError: there is no such scenario, it or its schema file has an error, or a run's records are not
+            where they were.
     """
-    chosen = _found(name, changes, base)
+    chosen = _read_scenario(name, changes, base)
     schema = chosen.scenario.data.schema
     if schema is not None:
-        read_schema(chosen.folder / schema)  # what is wrong in it is told before any library of tables is loaded
+        read_schema(chosen.folder / schema)  # its errors come before any library of tables is loaded
     return chosen
 
 
-def _found(name: str, changes: Mapping[str, int | str], base: Path | None) -> Chosen:
+def _read_scenario(name: str, changes: Mapping[str, int | str], base: Path | None) -> ChosenScenario:
     run = _run_of(Path(name))
     if run is None:
         scenario, text, folder = load_scenario(name)
         return _chosen(scenario, text, base or folder, changes)
     scenario, text, _ = load_scenario(str(run / SCENARIO))
-    again = _read(run / AGAIN, Again, Again())
+    again = _read(run / AGAIN, RunChanges, RunChanges())
     chosen = _chosen(scenario, text, run, {**again.changes, **changes})
     if again.carrier in CARRIERS:
         chosen = replace(chosen, carrier=again.carrier)
@@ -138,30 +137,30 @@ def _found(name: str, changes: Mapping[str, int | str], base: Path | None) -> Ch
     return chosen if scenario.data.path is None else _with_own_records(run, chosen, base)
 
 
-def keep_origin(folder: Path, chosen: Chosen, carrier: str) -> None:
-    """Leave in a run's folder what it needs to be run again from there; OSError.
+def keep_origin(folder: Path, chosen: ChosenScenario, carrier: str) -> None:
+    """Write into a run's folder what it needs to be run again from there; OSError.
 
     Args:
         folder: of the run; it may be renamed, but not moved.
-        chosen: what is run.
+        chosen: the scenario.
         carrier: by which envelopes travel.
     """
     (folder / AGAIN).write_bytes(
-        msgspec.json.format(msgspec.json.encode(Again(changes=dict(chosen.changes), carrier=carrier)))
+        msgspec.json.format(msgspec.json.encode(RunChanges(changes=dict(chosen.changes), carrier=carrier)))
     )
     data = chosen.scenario.data
     if data.path is None:
         return
     (folder / SCHEMA).write_bytes((chosen.folder / str(data.schema)).read_bytes())
     records = (chosen.folder / data.path).resolve()
-    origin = Origin(records=_way(folder, records), sha256=file_digest(records))
+    origin = RecordsOrigin(records=_way(folder, records), sha256=file_digest(records))
     write_private(private_folder(folder / LOCAL) / ORIGIN, msgspec.json.encode(origin))
 
 
-def _with_own_records(run: Path, chosen: Chosen, base: Path | None) -> Chosen:
+def _with_own_records(run: Path, chosen: ChosenScenario, base: Path | None) -> ChosenScenario:
     """The run's own copy of the schema file, and the records where they were, or under `base`."""
     data = chosen.scenario.data
-    origin = _read(run / LOCAL / ORIGIN, Origin, None)
+    origin = _read(run / LOCAL / ORIGIN, RecordsOrigin, None)
     if base is not None:
         records = base / str(data.path)
     elif origin is not None:
@@ -203,7 +202,7 @@ def _run_of(path: Path) -> Path | None:
     return None
 
 
-def _chosen(scenario: Scenario, text: str, folder: Path, changes: Mapping[str, int | str]) -> Chosen:
+def _chosen(scenario: Scenario, text: str, folder: Path, changes: Mapping[str, int | str]) -> ChosenScenario:
     if strangers := changes.keys() - CHANGED:
         raise ConfigurationError(f"the run was made by another ExPriL, which changed {', '.join(sorted(strangers))}")
     keys = {key: value for key, value in changes.items() if key != "epsilon"}
@@ -212,7 +211,7 @@ def _chosen(scenario: Scenario, text: str, folder: Path, changes: Mapping[str, i
     if "epsilon" in changes:
         there = at_epsilon(scenario, str(changes["epsilon"]))
         scenario, notes = there.scenario, there.notes
-    return Chosen(scenario, text, folder, dict(changes), notes)
+    return ChosenScenario(scenario, text, folder, dict(changes), notes)
 
 
 def _read(path: Path, kind: Any, absent: Any) -> Any:

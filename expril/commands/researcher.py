@@ -71,7 +71,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
     """
     making: list[UnfinishedRun] = []
     with (
-        plain_errors(part="simulations", on_interrupt=lambda: making[-1].kept if making else ""),
+        plain_errors(part="simulations", on_interrupt=lambda: making[-1].progress_note if making else ""),
         bars(json_) as tick,
     ):
         tick("starting", 0, 0)

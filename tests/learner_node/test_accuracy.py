@@ -13,14 +13,14 @@ from scipy.stats import t
 from margins import DEVIATIONS, FALSE_ALARM
 from simulations.records import load_records
 from simulations.run import run_scenario
-from simulations.run_order import Chosen, Order
+from simulations.run_order import ChosenScenario, Order
 from simulations.scenario import load_scenario
 
 
 def pooled(name, **changes):
     scenario, text, folder = load_scenario(name)
     scenario = msgspec.structs.replace(scenario, noise_seed=1, **changes)
-    run = run_scenario(Order(Chosen(scenario, text, folder, {}), load_records(scenario, folder), ""))
+    run = run_scenario(Order(ChosenScenario(scenario, text, folder, {}), load_records(scenario, folder), ""))
     assert run.report.seeded_noise
     return {learner.learner: learner for learner in run.report.learners}
 

@@ -21,7 +21,7 @@ from simulations.report.expected import ClassShare
 from simulations.report.model import decode_report, encode_report
 from simulations.run import mean_of, report_of, summary
 from simulations.run_cells import finish
-from simulations.run_order import Chosen, Order
+from simulations.run_order import ChosenScenario, Order
 from simulations.scenario import Scenario, load_scenario
 
 CLASSES = ("well", "ill", "worse")
@@ -85,7 +85,7 @@ def simulated(folder, *, classes, pooling="sum"):
     loaded = load_records(scenario, base)
     repeats = [run_repeat(scenario, loaded, number) for number in range(scenario.repeats)]
     cells = [finish(repeat, scenario, loaded).cell for repeat in repeats]
-    return repeats, report_of(Order(Chosen(scenario, text, base, {}), loaded, "x"), cells, "x")
+    return repeats, report_of(Order(ChosenScenario(scenario, text, base, {}), loaded, "x"), cells, "x")
 
 
 def share(repeat, sites, name):

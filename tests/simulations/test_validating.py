@@ -25,7 +25,7 @@ from simulations.report.model import decode_report, encode_report
 from simulations.report.validated import Told, joined
 from simulations.run import run_scenario, summary
 from simulations.run_cells import RepeatCell
-from simulations.run_order import Chosen, Order
+from simulations.run_order import ChosenScenario, Order
 from simulations.scenario import Scenario, load_scenario
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -188,7 +188,7 @@ def test_several_classes_cannot_be_validated_and_nothing_is_asked(tmp_path):
     except ConfigurationError as error:
         pytest.skip(f"set EXPRIL_DATA_DIR to a folder with the data set: {error}")
     with pytest.raises(ConfigurationError, match="validate is for a label of two classes"):
-        run_scenario(Order(Chosen(changed, text, folder, {}), records, ""))
+        run_scenario(Order(ChosenScenario(changed, text, folder, {}), records, ""))
 
 
 @pytest.mark.parametrize("epsilon", ["0", "-1", "much", 100])
