@@ -30,7 +30,7 @@ from lab.averages import (
 )
 from lab.cells import Run, epsilon_order
 from lab.comparison.measures import measure
-from lab.exact_counts import NOISE, learn_from_counts
+from lab.curators import NOISE, learn_from_counts
 from lab.problems import PROBLEMS, load_halves, scenario_split
 from lab.splits import Split
 from lab.studies import document_of

@@ -27,7 +27,7 @@ from expril.report.provenance import Provenance
 from expril.report.table import Column, Table
 from lab.averages import Average, Averages, Summary, averages, mean, names, plain
 from lab.cells import Run, epsilon_order
-from lab.exact_counts import NOISE, last_model
+from lab.curators import NOISE, last_model
 from lab.problems import PROBLEMS, load_split
 from lab.studies import document_of
 from lab.study import Order, Part, Size, Study

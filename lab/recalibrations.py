@@ -21,7 +21,7 @@ from expril.report.provenance import Provenance
 from expril.report.table import Column, Table
 from lab.averages import Average, Averages, Summary, averages, mean, number, plain
 from lab.cells import Run
-from lab.exact_counts import NOISE
+from lab.curators import NOISE
 from lab.studies import document_of
 from lab.study import Order, Part, Size, Study
 from learner_node.questions.score_question import bin_count

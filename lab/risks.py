@@ -22,7 +22,7 @@ from expril.report.provenance import Provenance
 from expril.report.table import Column, Table, numbers
 from lab.averages import Mean, covers, marked
 from lab.cells import TaskCell, by_seed, grouped
-from lab.exact_counts import NOISE, learn_from_counts
+from lab.curators import NOISE, learn_from_counts
 from lab.studies import document_of
 from lab.study import Order, Part, Size, Study
 from learner_node.scores.auc import expected_auc

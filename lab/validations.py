@@ -25,7 +25,7 @@ from expril.report.provenance import Provenance
 from expril.report.table import Table
 from lab.averages import Averages, Summary, averages, names, number, plain
 from lab.cells import TaskCell
-from lab.exact_counts import NOISE
+from lab.curators import NOISE
 from lab.studies import document_of
 from lab.study import Part, Size, Study
 from learner_node.models.source import coordinates, standardising_map

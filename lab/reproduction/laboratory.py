@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from curator_node.ledger import memory_ledger
 from curator_node.site import assemble_site, hold_records
 from lab.curators import roomy_policy, spent
-from lab.reproduction.model import Noise
 from lab.splits import Options, Split
 from learner_node.models.networks import TrainingSet
 from learner_node.models.source import coordinates, standardising_map
@@ -30,6 +29,9 @@ from protocol.partitions import FeatureBins, Partition
 from simulations.carriers.direct import direct_federation
 from simulations.seeded_noise import SeededNoise
 
+Noise = Literal["none", "printed", "valid"]
+"""No privacy; the paper's mechanism as printed (Eq. 7), whose claim is wrong; the valid mechanism."""
+NOISE_TITLES: dict[Noise, str] = {"none": "no privacy", "printed": "printed mechanism", "valid": "valid mechanism"}
 ORACLE = "oracle"
 SILENT_SCALE = Fraction(1, 1000)
 """Scale of the noise where none is wanted: a draw beyond 0.03 has a probability below 1e-13."""

@@ -14,22 +14,28 @@ from expril.report.table import Cell, Column, Group, Table, Tone, Written, attri
 from lab.cells import grouped
 from lab.problems import PAPER_DATASETS
 from lab.reproduction.experiments import EXPERIMENTS, FIGURE, LEARNERS, TABLE
-from lab.reproduction.findings import CELLS, Counts, Gap, change, findings, gaps, setting_counts, table_counts
-from lab.reproduction.model import (
+from lab.reproduction.findings import (
     ACCURACIES,
+    CELLS,
     COLUMNS,
     EPSILON_COLUMNS,
-    NOISE_TITLES,
     TABLE_COLUMNS,
+    Counts,
     Curve,
     Entry,
-    Noise,
+    Gap,
     Point,
     Published,
     Reproduction,
     Standing,
     Wilcoxon,
+    change,
+    findings,
+    gaps,
+    setting_counts,
+    table_counts,
 )
+from lab.reproduction.laboratory import NOISE_TITLES, Noise
 from lab.reproduction.runs import Finished, chunks, compute, task_of
 from lab.studies import document_of
 from lab.study import Order, Part, Size, Study

@@ -12,9 +12,9 @@ from scipy.ndimage import gaussian_filter
 from lab.cells import TaskCell
 from lab.peers.environment import points_in_environment
 from lab.peers.task import PeerTask
-from lab.sample import bernstein, boosting
-from lab.sample.bernstein import Lattice
+from lab.sample import methods
 from lab.sample.domains import Box, Target, target_of
+from lab.sample.methods import Lattice
 from lab.sample.theory import Theory, check_theory, coverage, negative_log_likelihood
 from protocol.rationals import parse_rational
 from simulations.campaign.store import Task
@@ -113,7 +113,7 @@ def compute_cell(task: Task) -> Sampled:
         made.variants,
         entropy=negative_log_likelihood(masses, masses, box.volume / len(masses)),
         base=negative_log_likelihood(
-            on_base, boosting.base_masses(target.base, cells), target.base.volume / len(masses)
+            on_base, methods.base_masses(target.base, cells), target.base.volume / len(masses)
         ),
         theory=made.theory,
         picture=made.picture,
@@ -151,10 +151,10 @@ def _rng(task: Task) -> np.random.Generator:
 def _mbde(target: Target, records: Floats, task: Task) -> _Made:
     dimensions = target.base.dimensions
     cells = CELLS[dimensions]
-    training = boosting.WHOLE if task.maker == WHOLE else boosting.TRAINING[dimensions]
-    learnt = boosting.learn(target.base, cells, records, parse_rational(task.epsilon), task.seed, training)
+    training = methods.WHOLE if task.maker == WHOLE else methods.TRAINING[dimensions]
+    learnt = methods.learn(target.base, cells, records, parse_rational(task.epsilon), task.seed, training)
     masses = target.masses(cells, target.base)
-    theory = check_theory(masses, boosting.base_masses(target.base, cells), learnt.classifiers, learnt.thetas)
+    theory = check_theory(masses, methods.base_masses(target.base, cells), learnt.classifiers, learnt.thetas)
     return _Made(
         (_variant("", target, target.base, learnt.masses),),
         learnt.settings,
@@ -179,7 +179,7 @@ def _on_target(target: Target, masses: Floats) -> Picture:
 @lru_cache(maxsize=1)
 def _bandwidth(domain: str, seed: int) -> float:
     """By cross-validation on the records of a repeat: the same at every epsilon."""
-    return bernstein.choose_bandwidth(_unit(target_of(domain, seed), records_of(domain, seed)))
+    return methods.choose_bandwidth(_unit(target_of(domain, seed), records_of(domain, seed)))
 
 
 def _unit(target: Target, records: Floats) -> Floats:
@@ -207,7 +207,7 @@ def _dpb(target: Target, records: Floats, task: Task) -> _Made:
     rng, unit = _rng(task), _unit(target, records)
     variants, picture = [], None
     for lattice in lattices(dimensions):
-        model = bernstein.release(unit, bandwidth, lattice, epsilon, cells, rng)
+        model = methods.release(unit, bandwidth, lattice, epsilon, cells, rng)
         variants.append(_variant(str(lattice), target, target.box, model))
         if picture is None and dimensions == 2:
             picture = Picture.of(model, target.box)
@@ -219,12 +219,12 @@ def _dpgan(target: Target, records: Floats, task: Task) -> _Made:
     cells = CELLS[target.box.dimensions]
     points = gan_points(target.box, records, float(parse_rational(task.epsilon)), task.seed)
     unit = _unit(target, np.clip(points, target.box.low, target.box.high))
-    bandwidth = bernstein.choose_bandwidth(unit)
+    bandwidth = methods.choose_bandwidth(unit)
     places = np.minimum((unit * cells).astype(np.int64), cells - 1)
     counts = np.zeros((cells,) * target.box.dimensions)
     np.add.at(counts, tuple(places.T), 1.0)
     density = gaussian_filter(counts, bandwidth * cells, mode="nearest").ravel()
-    model = bernstein.as_probabilities(density / density.mean(), cut=True)
+    model = methods.as_probabilities(density / density.mean(), cut=True)
     picture = Picture.of(model, target.box) if target.box.dimensions == 2 else None
     return _Made((_variant("", target, target.box, model),), GAN_SETTINGS, None, picture)
 

@@ -73,7 +73,7 @@ SLACK = 1e-9
 
 
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One iteration of boosting."""
+    """One iteration of methods."""
 
     theta: float  # its leverage
     most: float  # c*, the largest absolute value of the classifier

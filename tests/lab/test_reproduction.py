@@ -20,7 +20,6 @@ from typer.testing import CliRunner
 from at_length import at_length
 from expril.report.provenance import read_provenance
 from lab.__main__ import app
-from lab.names import parse_names
 from lab.problems import PAPER_DATASETS
 from lab.reproduction import experiments, findings
 from lab.reproduction.datasets import Draw
@@ -31,17 +30,17 @@ from lab.reproduction.experiments import (
     Setup,
     curve_epsilon,
     curve_studies,
+    error_ratio_epsilon,
+    loss_at_bins,
+    mass_ratio_epsilon,
     table_studies,
 )
-from lab.reproduction.findings import entries, wilcoxon_tests
+from lab.reproduction.findings import ACCURACIES, COLUMNS, entries, wilcoxon_tests
 from lab.reproduction.laboratory import Laboratory, StudySettings
-from lab.reproduction.lockstep import Lockstep, StoppedError, run_together
-from lab.reproduction.model import ACCURACIES, COLUMNS
-from lab.reproduction.printed_privacy import error_ratio_epsilon, loss_at_bins, mass_ratio_epsilon
-from lab.reproduction.runs import Chunk, Finished, chunks, compute, task_of
+from lab.reproduction.runs import Chunk, Finished, Lockstep, StoppedError, chunks, compute, run_together, task_of
 from lab.reproduction.study import STUDY, part_of
 from lab.splits import split_of
-from lab.study import FINDINGS, Order
+from lab.study import FINDINGS, Order, parse_names
 from learner_node.models.networks import TrainingSet, train_network
 from learner_node.models.training_options import TrainingOptions
 from learner_node.strategies.base import train_alone
@@ -107,7 +106,7 @@ def test_an_interrupt_stops_every_study_at_its_next_network(monkeypatch):
         begun.append(len(sets))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lab.reproduction.lockstep.train_networks", interrupted)
+    monkeypatch.setattr("lab.reproduction.runs.train_networks", interrupted)
     meeting = Lockstep(1)
     with pytest.raises(KeyboardInterrupt), meeting.turn():
         meeting.trainer(0)(training_set(0), SMALL)
@@ -135,7 +134,7 @@ def test_networks_are_trained_together_whichever_thread_comes_first(monkeypatch)
         sizes.append([data.seed for data in sets])
         return [real(data, options) for data in sets]
 
-    monkeypatch.setattr("lab.reproduction.lockstep.train_networks", counting)
+    monkeypatch.setattr("lab.reproduction.runs.train_networks", counting)
 
     def work(item, train):
         train(training_set(item), SMALL)

@@ -22,8 +22,19 @@ from expril.report.page import as_page
 from expril.report.provenance import Provenance
 from expril.report.terminal import as_terminal
 from lab.reproduction import study
-from lab.reproduction.findings import gaps, setting_counts, table_counts
-from lab.reproduction.model import COLUMNS, NOT_SIGNIFICANT, TABLE_2, Curve, Entry, Point, Reproduction, Wilcoxon
+from lab.reproduction.findings import (
+    COLUMNS,
+    NOT_SIGNIFICANT,
+    TABLE_2,
+    Curve,
+    Entry,
+    Point,
+    Reproduction,
+    Wilcoxon,
+    gaps,
+    setting_counts,
+    table_counts,
+)
 from lab.reproduction.study import STUDY, document
 from page_outline import Outline
 

@@ -25,16 +25,13 @@ from expril.report.page import as_page
 from expril.report.svg import as_files
 from lab.__main__ import app
 from lab.peers.task import PeerUnavailableError
-from lab.sample import bernstein, boosting
 from lab.sample import cells as study_cells
-from lab.sample.bernstein import Lattice
-from lab.sample.boosting import Training
+from lab.sample import methods
 from lab.sample.cells import Picture, Sampled, Variant, gan_points, lattices
-from lab.sample.claims import claims_of
 from lab.sample.domains import Box, target_of
-from lab.sample.figures import picture_uri
-from lab.sample.findings import BEST, Check, Findings, findings
-from lab.sample.study import STUDY, document, results, tasks
+from lab.sample.findings import BEST, Check, Findings, claims_of, findings
+from lab.sample.methods import Lattice, Training
+from lab.sample.study import STUDY, document, picture_uri, results, tasks
 from lab.sample.theory import (
     HIGH,
     MOST_OUTPUT,
@@ -145,19 +142,19 @@ def by_definition(values, cells):
 
 def test_the_polynomial_is_bernstein_s_and_iterates_as_defined():
     values = np.array([0.3, 2.0, -1.0, 0.7])
-    assert bernstein.polynomial(values, 1, 9) == pytest.approx(by_definition(values, 9))
+    assert methods.polynomial(values, 1, 9) == pytest.approx(by_definition(values, 9))
 
     points = np.arange(4) / 3
     again = np.array(
         [sum(values[n] * math.comb(3, n) * x**n * (1 - x) ** (3 - n) for n in range(4)) for x in points]
     )  # 1 - (1 - B)^2 = 2 B - B^2
     expected = 2 * by_definition(values, 9) - by_definition(again, 9)
-    assert bernstein.polynomial(values, 2, 9) == pytest.approx(expected)
+    assert methods.polynomial(values, 2, 9) == pytest.approx(expected)
 
 
 def test_in_the_plane_it_is_the_product_of_both_sides():
     left, right = np.array([1.0, 0.5, 3.0]), np.array([2.0, -1.0, 0.0])
-    found = bernstein.polynomial(np.outer(left, right), 1, 5).reshape(5, 5)
+    found = methods.polynomial(np.outer(left, right), 1, 5).reshape(5, 5)
 
     assert found == pytest.approx(np.outer(by_definition(left, 5), by_definition(right, 5)))
 
@@ -170,7 +167,7 @@ def test_lattice_values_are_the_kernel_density_estimate(dimensions):
     lattice = np.stack(np.meshgrid(*sides, indexing="ij"), -1).reshape(-1, dimensions)
     expected = np.mean([np.prod(norm.pdf(lattice, record, 0.2), axis=1) for record in records], axis=0)
 
-    assert bernstein.lattice_values(records, 0.2, 3).ravel() == pytest.approx(expected)
+    assert methods.lattice_values(records, 0.2, 3).ravel() == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("dimensions", [1, 2])
@@ -179,10 +176,10 @@ def test_a_replaced_record_moves_a_value_by_the_sensitivity_at_most_and_nearly_s
     before = rng.uniform(size=(20, dimensions))
     after = before.copy()
     before[0], after[0] = 0.5, 0.0  # from a point of the lattice to where its kernel there is next to nothing
-    moved = np.abs(bernstein.lattice_values(before, 0.05, 4) - bernstein.lattice_values(after, 0.05, 4)).max()
+    moved = np.abs(methods.lattice_values(before, 0.05, 4) - methods.lattice_values(after, 0.05, 4)).max()
 
-    assert moved <= bernstein.sensitivity(0.05, 20, dimensions) * (1 + 1e-12)
-    assert moved == pytest.approx(bernstein.sensitivity(0.05, 20, dimensions), rel=1e-6)
+    assert moved <= methods.sensitivity(0.05, 20, dimensions) * (1 + 1e-12)
+    assert moved == pytest.approx(methods.sensitivity(0.05, 20, dimensions), rel=1e-6)
 
 
 def test_noise_has_the_scale_of_all_coefficients_together():
@@ -193,7 +190,7 @@ def test_noise_has_the_scale_of_all_coefficients_together():
 
     rng = Recorded()
     records = np.full((10, 2), 0.5)
-    found = bernstein.release(records, 0.1, Lattice(4), 0.5, 6, rng)
+    found = methods.release(records, 0.1, Lattice(4), 0.5, 6, rng)
 
     assert rng.asked == (pytest.approx((2 * math.pi * 0.01) ** -1 / 10 * 25 / 0.5), (5, 5))
     assert found.sum() == pytest.approx(1)
@@ -203,8 +200,8 @@ def test_noise_has_the_scale_of_all_coefficients_together():
 def test_a_density_is_made_positive_by_a_shift_or_a_cut():
     density = np.array([-1.0, 0.0, 3.0])
 
-    assert bernstein.as_probabilities(density, cut=False) == pytest.approx(np.array([0.001, 1.001, 4.001]) / 5.003)
-    assert bernstein.as_probabilities(density, cut=True) == pytest.approx(np.array([0.001, 0.001, 3.0]) / 3.002)
+    assert methods.as_probabilities(density, cut=False) == pytest.approx(np.array([0.001, 1.001, 4.001]) / 5.003)
+    assert methods.as_probabilities(density, cut=True) == pytest.approx(np.array([0.001, 0.001, 3.0]) / 3.002)
 
 
 @pytest.mark.parametrize("dimensions", [1, 2])
@@ -221,7 +218,7 @@ def test_cross_validation_chooses_as_the_exact_one_does(dimensions):
             total += np.log(np.maximum(kernels.mean(axis=1), np.finfo(float).tiny)).sum()
         return total
 
-    assert bernstein.choose_bandwidth(records, 5, candidates) == max(candidates, key=likelihood)
+    assert methods.choose_bandwidth(records, 5, candidates) == max(candidates, key=likelihood)
 
 
 def test_the_usual_lattice_is_tried_first_and_each_once():
@@ -298,8 +295,8 @@ def test_what_is_proved_holds_for_all_laws_and_classifiers(target, base, classif
 def test_what_is_learnt_is_in_the_mollifier_and_nearer_to_the_target():
     target = target_of("random-1d-1", 2)
     records = target.draw(500, np.random.default_rng(3))
-    learnt = boosting.learn(target.base, 100, records, Fraction(2), 1, Training(300, None))
-    base = boosting.base_masses(target.base, 100)
+    learnt = methods.learn(target.base, 100, records, Fraction(2), 1, Training(300, None))
+    base = methods.base_masses(target.base, 100)
     theory = check_theory(target.masses(100, target.base), base, learnt.classifiers, learnt.thetas)
 
     assert learnt.masses.sum() == pytest.approx(1)
@@ -310,7 +307,7 @@ def test_what_is_learnt_is_in_the_mollifier_and_nearer_to_the_target():
 
 
 def test_equal_cells_are_trained_on_at_once_with_the_same_result():
-    law = boosting.base_law(Box((-4.0,), (4.0,)), 20)
+    law = methods.base_law(Box((-4.0,), (4.0,)), 20)
     rng = np.random.default_rng(8)
     real, drawn = rng.integers(10, 14, size=(300, 1)), rng.integers(0, 20, size=(200, 1))
     found = [
@@ -350,7 +347,7 @@ def test_dpgan_is_measured_by_its_points(monkeypatch):
 
     monkeypatch.setattr(study_cells, "points_in_environment", points)
     monkeypatch.setitem(study_cells.CELLS, 2, 80)
-    monkeypatch.setitem(bernstein.BINS, 2, 64)
+    monkeypatch.setitem(methods.BINS, 2, 64)
     cell = study_cells.compute_cell(study_cells.Task("ring", "dpgan", "10", 1))
     (found,) = cell.variants
 
@@ -593,11 +590,11 @@ def test_the_docs_hold_what_their_cells_say(tmp_path):
 def tiny(monkeypatch):
     monkeypatch.setattr(study_cells, "RECORDS", 200)
     monkeypatch.setattr(study_cells, "CELLS", {1: 40, 2: 16})
-    monkeypatch.setattr(bernstein, "BINS", {1: 64, 2: 32})
+    monkeypatch.setattr(methods, "BINS", {1: 64, 2: 32})
     monkeypatch.setattr(study_cells, "LATTICES", {1: (5,), 2: (4,)})
-    monkeypatch.setattr(boosting, "TRAINING", dict.fromkeys((1, 2), boosting.Training(3, None)))
-    monkeypatch.setattr(boosting, "WHOLE", boosting.Training(2, None))
-    monkeypatch.setattr(boosting, "EXAMPLES", 100)
+    monkeypatch.setattr(methods, "TRAINING", dict.fromkeys((1, 2), methods.Training(3, None)))
+    monkeypatch.setattr(methods, "WHOLE", methods.Training(2, None))
+    monkeypatch.setattr(methods, "EXAMPLES", 100)
     monkeypatch.setattr("lab.sample.study.BEYOND_EPSILONS", ("1", "20"))
     monkeypatch.setattr("expril.report.provenance.cores", lambda: 1)
     study_cells.records_of.cache_clear()

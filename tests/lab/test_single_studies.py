@@ -17,11 +17,10 @@ from lab import additive, perspectives, quotes, recalibrations, validations, wid
 from lab.__main__ import app
 from lab.averages import Mean, averages, covers, marked, mean, plain
 from lab.cells import Run
-from lab.names import parse_names, typable
 from lab.quotes import BOTH, NOTHING
 from lab.risks import study as risks
 from lab.studies import load_study
-from lab.study import FINDINGS, PAGE, Order
+from lab.study import FINDINGS, PAGE, Order, parse_names, typable
 from protocol.errors import ConfigurationError
 from simulations.campaign.store import Task
 

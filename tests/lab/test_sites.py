@@ -26,9 +26,8 @@ from lab.comparison.studies import make_study, run_study
 from lab.problems import PROBLEMS
 from lab.sites import accuracy, study
 from lab.sites.accuracy import Question, Studied, compute, spread_over, task_of
-from lab.sites.findings import findings
 from lab.sites.rounds import Ask, Round, exact_counts, one_noise, open_curators, take_round
-from lab.sites.study import STUDY, document, losses
+from lab.sites.study import STUDY, document, findings, losses
 from lab.splits import Units
 from lab.study import FINDINGS, MARKDOWN, PAGE, Order, Size
 from page_outline import Outline

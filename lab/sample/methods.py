@@ -1,16 +1,15 @@
-"""DPB: a kernel density estimate under the Bernstein mechanism (Alda and Rubinstein, AAAI 2017).
+"""The methods that are compared: MBDE, as curators learn it, and DPB, a kernel estimate under the Bernstein mechanism.
 
-The estimate f is taken at the (k + 1)^d points of a lattice of the unit cube, Laplace noise of scale S (k + 1)^d /
-epsilon
-is added to each, and the noisy values are the coefficients of a Bernstein polynomial: the density that is released is
-that polynomial, which anybody may evaluate anywhere. With the iterated operator of order h, 1 - (1 - B)^h, it bends
-faster, and so does the noise.
+DPB (Alda and Rubinstein, AAAI 2017) takes the estimate f at the (k + 1)^d points of a lattice of the unit cube, and
+adds Laplace noise of scale S (k + 1)^d / epsilon to each. The noisy values are the coefficients of a Bernstein
+polynomial: the density that is released is that polynomial, which anybody may evaluate anywhere. With the iterated
+operator of order h, 1 - (1 - B)^h, it bends faster, and so does the noise.
 
 S is the most that one record can move f at a point. A Gaussian kernel of deviation s has values between 0 and
 (2 pi s^2)^(-d/2), so replacing one of n records moves the mean of n kernels by at most (2 pi s^2)^(-d/2) / n.
 Neighbours replace a record, and n is public, as in Alda and Rubinstein's paper. The deviation s is chosen by 10-fold
-cross-validation
-on the same records, which is not paid for: this is what the MBDE paper does, and it is to the contender's advantage.
+cross-validation on the same records, which is not paid for: this is what the MBDE paper does, and it is to the
+contender's advantage.
 
 A polynomial may be negative. The MBDE paper shifts and scales it. What is shifted here is the released polynomial
 alone, so that this costs no privacy. Cutting it off below instead keeps more of its shape.
@@ -19,12 +18,18 @@ alone, so that this costs no privacy. Cutting it off below instead keeps more of
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from fractions import Fraction
+from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 from scipy.stats import binom
+
+from curator_node.exact_draws import RandomBytes
+from curator_node.kinds.samples.learning import NetworkLearner, clipped, learn_density
+from lab.sample.domains import Box
+from protocol.grids import BaseLaw, NumberAxis
 
 Floats = NDArray[np.float64]
 
@@ -149,3 +154,81 @@ def release(
     scale = noise_scale(lattice, bandwidth, len(records), records.shape[1], epsilon)
     noisy = values + rng.laplace(scale=scale, size=values.shape)
     return as_probabilities(polynomial(noisy, lattice.order, cells), cut=lattice.cut)
+
+
+ROUNDS, EXAMPLES = 3, 10_000
+"""T, and records and draws of each classifier, as in the paper."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """Passes over all examples, and examples of a step; None takes all of them."""
+
+    epochs: int
+    batch: int | None
+
+    def __str__(self) -> str:
+        """For tables."""
+        return f"{self.epochs} epochs in {'one batch' if self.batch is None else f'batches of {self.batch}'}"
+
+
+WHOLE = Training(750, None)
+"""The paper's number of epochs; it names no batch."""
+TRAINING = {1: WHOLE, 2: Training(75, 250)}
+"""By dimensions. In the plane 750 steps with all examples hardly leave the first weights; a tenth of the epochs in
+small batches costs half and has 8 times as many steps."""
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """A density that MBDE learnt, on the grid of its base."""
+
+    masses: Floats  # (n,) probabilities of the cells, the last coordinate fastest
+    classifiers: tuple[Floats, ...]  # c_t at each cell, clipped
+    thetas: tuple[float, ...]  # the leverage of each
+    settings: str  # of the training, in words
+
+
+@lru_cache(maxsize=4)
+def base_law(box: Box, cells: int) -> BaseLaw:
+    """A standard Gaussian on a box of as many cells in each coordinate."""
+    axes = [
+        NumberAxis(f"x{place}", low, high, cells, 0.0, 1.0)
+        for place, (low, high) in enumerate(zip(box.low, box.high, strict=True))
+    ]
+    return BaseLaw.of(axes)
+
+
+def base_masses(box: Box, cells: int) -> Floats:
+    """(n,) probabilities of the cells under Q_0."""
+    law = base_law(box, cells)
+    found: Floats = np.exp(law.log_masses(_every(law)))
+    return found
+
+
+def learn(box: Box, cells: int, records: Floats, epsilon: Fraction, seed: int, training: Training) -> Learnt:
+    """Learn a density, and evaluate it and its classifiers on the whole grid.
+
+    `box` is of Q_0, `records` are (n, d); the seed is of the learner's draws and first weights.
+    """
+    law = base_law(box, cells)
+    learner = NetworkLearner(epochs=training.epochs, batch=training.batch)
+    density = learn_density(
+        records, law, epsilon, ROUNDS, learner=learner, examples=EXAMPLES, random_bytes=_seeded(seed)
+    )
+    every = _every(law)
+    return Learnt(
+        density.masses().ravel(),
+        tuple(clipped(each.log_odds(every)) for each in density.classifiers),
+        density.thetas,
+        f"T = {ROUNDS}, {EXAMPLES:,} records and draws, {training}",
+    )
+
+
+def _every(law: BaseLaw) -> NDArray[np.int64]:
+    """(n, d) all cells, the last coordinate fastest."""
+    return np.column_stack(np.unravel_index(np.arange(math.prod(law.sizes)), law.sizes)).astype(np.int64)
+
+
+def _seeded(seed: int) -> RandomBytes:
+    return np.random.default_rng(seed).bytes
