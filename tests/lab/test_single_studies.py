@@ -13,12 +13,11 @@ from typer.testing import CliRunner
 from expril.report.document import tables
 from expril.report.markdown import table
 from expril.report.terminal import as_terminal
-from lab import additive, perspectives, quotes, recalibrations, validations, wide
+from lab import additive, perspectives, quotes, recalibrations, risks, validations, wide
 from lab.__main__ import app
 from lab.averages import Mean, averages, covers, marked, mean, plain
 from lab.cells import Run
 from lab.quotes import BOTH, NOTHING
-from lab.risks import study as risks
 from lab.studies import load_study
 from lab.study import FINDINGS, PAGE, Order, parse_names, typable
 from protocol.errors import ConfigurationError
