@@ -3,8 +3,7 @@
 import typer
 
 from expril.commands.terminal import Shell
-from lab.command import study
-from lab.peers.command import audit_peers
+from lab.command import audit_peers, study
 
 app = typer.Typer(
     cls=Shell,

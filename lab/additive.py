@@ -17,8 +17,8 @@ from expril.report.table import Table
 from lab.averages import RUNS, Averages, averages, mean, names, number, plain
 from lab.cells import Run, epsilon_order
 from lab.comparison.contestants import LACE_OR_HOSPITAL, OF_READMISSION
-from lab.comparison.measures import scores
-from lab.comparison.studies import make_study
+from lab.learning import make_study
+from lab.measures import scores
 from lab.problems import PROBLEMS, load_split
 from lab.splits import Options, Split
 from lab.studies import document_of

@@ -22,8 +22,8 @@ from expril.report.provenance import Provenance
 from expril.report.table import Cell, Column, Group, Table, Written, attributes, text_table
 from lab.averages import Mean
 from lab.cells import INFINITE, differences, grouped, shortest
-from lab.comparison.bars import least
-from lab.comparison.studies import network
+from lab.comparison.findings import least
+from lab.learning import network
 from lab.problems import PAPER_DATASETS, draw, load_split
 from lab.reproduction.datasets import Draw, draw_a, draw_b, draw_c, draw_d, draw_e
 from lab.splits import split_of

@@ -29,8 +29,8 @@ from lab.averages import (
     plain,
 )
 from lab.cells import Run, epsilon_order
-from lab.comparison.measures import measure
 from lab.curators import NOISE, learn_from_counts
+from lab.measures import measure
 from lab.problems import PROBLEMS, load_halves, scenario_split
 from lab.splits import Split
 from lab.studies import document_of

@@ -22,7 +22,7 @@ from expril.report.table import Column, Table
 from lab.averages import Interval
 from lab.cells import by_seed, grouped
 from lab.comparison.contestants import paper_options
-from lab.comparison.studies import SILENT_EPSILON, make_study
+from lab.learning import SILENT_EPSILON, make_study
 from lab.problems import PAPER_DATASETS, PROBLEMS, load_split
 from lab.reproduction.experiments import MOST_BINS
 from lab.splits import Split

@@ -22,8 +22,8 @@ from expril.report.provenance import Provenance
 from expril.report.table import Cell, Column, Group, Table, attributes
 from lab.averages import Interval, log_chart, mean_columns, mean_place, mean_text
 from lab.cells import INFINITE, TaskCell, by_seed, differences, epsilon_number, epsilon_order, grouped
-from lab.comparison.measures import scores
-from lab.comparison.studies import WrongCostError, federated, run_study, train_peer
+from lab.learning import WrongCostError, federated, run_study, train_peer
+from lab.measures import scores
 from lab.problems import PROBLEMS, check_problems, load_split
 from lab.splits import Options, Split
 from lab.studies import document_of

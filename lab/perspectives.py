@@ -15,7 +15,7 @@ from expril.report.provenance import Provenance
 from expril.report.table import Column, Table
 from lab.averages import Average, Averages, Summary, averages, mean, number
 from lab.cells import Run, epsilon_order
-from lab.comparison.studies import run_study
+from lab.learning import run_study
 from lab.problems import PAPER_DATASETS, load_split
 from lab.studies import document_of
 from lab.study import Part, Size, Study

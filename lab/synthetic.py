@@ -23,11 +23,11 @@ from expril.report.numbers import points
 from expril.report.provenance import Provenance
 from expril.report.table import Column, Table, attributes
 from lab.cells import INFINITE, TaskCell, by_seed, epsilon_order, grouped, shortest
-from lab.comparison.measures import scores
-from lab.comparison.studies import make_study, peer_task
-from lab.peers import discrete, graphical, marginals, peer_versions
-from lab.peers.discrete import Attribute, attributes_of, discretise
+from lab.learning import make_study, peer_task
+from lab.measures import scores
+from lab.peers import marginals, peer_versions
 from lab.peers.environment import generate_in_environment, peers_python
+from lab.peers.marginals import Attribute, attributes_of, discretise
 from lab.problems import PROBLEMS, check_problems, load_split
 from lab.splits import Split
 from lab.studies import document_of
@@ -419,8 +419,8 @@ def settings(order: Order) -> Mapping[str, object]:
     return {
         "seed": order.seed,
         "delta": DELTA,
-        "bins": [discrete.BINS, BINS],
-        "fit_steps": graphical.FIT_STEPS,
+        "bins": [marginals.BINS, BINS],
+        "fit_steps": marginals.FIT_STEPS,
         "aim": [marginals.MOST_ROUNDS, marginals.MOST_MEGABYTES, marginals.MOST_CANDIDATE_CELLS],
     }
 

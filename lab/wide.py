@@ -25,7 +25,7 @@ from expril.report.table import Table
 from lab.averages import RUNS, Averages, averages, mean, names, number, plain
 from lab.cells import Run, epsilon_order
 from lab.comparison.contestants import SELECTING
-from lab.comparison.studies import make_study
+from lab.learning import make_study
 from lab.splits import BOUND, CLASSES, LABEL_COLUMN, Site, Split
 from lab.studies import document_of
 from lab.study import Order, Part, Size, Study

@@ -14,8 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from lab.cells import INFINITE, TaskCell, shortest
-from lab.comparison.measures import Measures, measure
-from lab.comparison.studies import (
+from lab.learning import (
     SILENT_EPSILON,
     Answer,
     Claims,
@@ -26,6 +25,7 @@ from lab.comparison.studies import (
     run_study,
     train_peer,
 )
+from lab.measures import Measures, measure
 from lab.peers import PEERS, PeerKind
 from lab.problems import PROBLEMS, load_split
 from lab.reproduction.experiments import MOST_BINS

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from expril.audit.attack.game import Game, breaks
 from expril.audit.results import Attack
-from lab.peers.environment import outcomes_in_environment
+from lab.peers.environment import rows_in_environment
 from lab.peers.task import Matrix, PeerFailedError, PeerTask, PeerUnavailableError
 from protocol.errors import ConfigurationError
 
@@ -129,7 +129,7 @@ def drawn(release: str, most: float, held: Held, draws: int) -> NDArray[np.float
         source=values,
         columns=("x",),
     )
-    return outcomes_in_environment(task)
+    return rows_in_environment("games", task)
 
 
 def audit_peer(name: str, *, draws: int = DRAWS, error_rate: float = 0.001) -> Audited:

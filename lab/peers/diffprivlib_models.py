@@ -9,7 +9,6 @@ of a record is in `upper`. The library draws from the operating system's randomn
 
 import warnings
 from collections.abc import Callable
-from importlib.metadata import version
 
 import numpy as np
 from diffprivlib.models import GaussianNB, LogisticRegression, RandomForestClassifier
@@ -17,7 +16,7 @@ from diffprivlib.models import GaussianNB, LogisticRegression, RandomForestClass
 from lab.peers.preparation import ranks, standardise
 from lab.peers.task import Matrix, PeerTask, Vector
 
-LIBRARIES = {name: version(name) for name in ("diffprivlib", "scikit-learn", "numpy", "scipy")}
+LIBRARIES = ("diffprivlib", "scikit-learn", "numpy", "scipy")
 
 INVERSE_PENALTY = 0.03
 """scikit-learn's C at epsilon 1; it falls with the square root of epsilon."""

@@ -20,19 +20,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.peers.task import (
-    ARRAYS,
-    GENERATED,
-    OUTCOMES,
-    POINTS,
-    PROBABILITY,
-    Matrix,
-    PeerFailedError,
-    PeerResult,
-    PeerTask,
-    PeerUnavailableError,
-    Vector,
-)
+from lab.peers.task import ARRAYS, Matrix, PeerFailedError, PeerResult, PeerTask, PeerUnavailableError, Vector
 
 PYTHON_VARIABLE = "EXPRIL_PEERS"
 FOLDER = ".venv-peers"
@@ -89,16 +77,16 @@ class Worker:
         return self._process.poll() is None
 
     def run(self, family: str, task: PeerTask) -> PeerResult:
-        """Train one peer.
+        """Train one peer; raises as `arrays`, and PeerFailedError where it gives no probabilities."""
+        (probability,), seconds = self.arrays(family, task)
+        return PeerResult(checked(probability, len(task.test), task.peer), seconds)
+
+    def arrays(self, family: str, task: PeerTask, count: int = 1) -> tuple[list[NDArray[np.float64]], float]:
+        """So many arrays of a peer's answer, unchecked, and the seconds that it took.
 
         Raises PeerUnavailableError: a library is missing; PeerFailedError: the peer failed, or its process ended or
         took too long; then it cannot be asked again.
         """
-        (probability,), seconds = self.arrays(family, task, (PROBABILITY,))
-        return PeerResult(checked(probability, len(task.test), task.peer), seconds)
-
-    def arrays(self, family: str, task: PeerTask, names: Sequence[str]) -> tuple[list[NDArray[np.float64]], float]:
-        """The named arrays of a peer's answer, unchecked, and the seconds that it took; else as `run`."""
         self._tasks += 1
         arrays, answer = (Path(self._folder.name) / f"{name}-{self._tasks}.npz" for name in ("task", "answer"))
         np.savez(arrays, **{name: getattr(task, name) for name in ARRAYS})
@@ -106,11 +94,10 @@ class Worker:
         request = {"family": family, "task": scalars, "arrays": str(arrays), "answer": str(answer)}
         try:
             reply = self._ask(request, task.peer)
-            found = _read(answer, names, task.peer)
+            return _read(answer, count, task.peer), float(reply["seconds"])
         finally:
             arrays.unlink(missing_ok=True)
             answer.unlink(missing_ok=True)
-        return found, float(reply["seconds"])
 
     def versions(self) -> dict[str, str]:
         """Library -> its version in the peers' environment."""
@@ -156,8 +143,8 @@ class Worker:
     def _line(self, stdout: IO[bytes], peer: str) -> bytes:
         deadline, line = time.monotonic() + self._timeout_seconds, b""
         while not line.endswith(b"\n"):
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([stdout], [], [], left)[0]:
+            seconds = deadline - time.monotonic()
+            if seconds <= 0 or not select.select([stdout], [], [], seconds)[0]:
                 self._process.kill()
                 self._process.wait()
                 raise PeerFailedError(f"{peer}: no answer in {self._timeout_seconds:g} s; its process was ended")
@@ -185,28 +172,17 @@ def run_in_environment(family: str, task: PeerTask) -> PeerResult:
 
 
 def generate_in_environment(task: PeerTask) -> tuple[Matrix, Vector]:
-    """Synthetic records of one generator, "aim" or "mst"; else as `run_in_environment`.
-
-    Returns:
-        (m, p) records and (m,) labels, 0 or 1.
-    """
+    """Synthetic records of "aim" or "mst": (m, p), and their labels, (m,), 0 or 1; else as `run_in_environment`."""
     with _LOCK:
-        (matrix, labels), _ = _worker().arrays("generators", task, GENERATED)
+        (matrix, labels), _ = _worker().arrays("generators", task, 2)
     return matrix, labels
 
 
-def points_in_environment(task: PeerTask) -> Matrix:
-    """(m, p) points of a generator without labels, "dpgan", one for each test record; else as `run_in_environment`."""
+def rows_in_environment(family: str, task: PeerTask) -> Matrix:
+    """Points of a generator without labels ("gans"), or a library's releases ("games"): a row for each of `test`."""
     with _LOCK:
-        (points,), _ = _worker().arrays("gans", task, (POINTS,))
-    return points
-
-
-def outcomes_in_environment(task: PeerTask) -> Matrix:
-    """A library's releases on a task's records, one for each row of `test`: (draws, k); see `run_in_environment`."""
-    with _LOCK:
-        (outcomes,), _ = _worker().arrays("games", task, (OUTCOMES,))
-    return outcomes
+        (rows,), _ = _worker().arrays(family, task)
+    return rows
 
 
 def environment_versions() -> dict[str, str]:
@@ -231,10 +207,10 @@ def _close_all() -> None:
             worker.close()
 
 
-def _read(path: Path, names: Sequence[str], peer: str) -> list[NDArray[np.float64]]:
+def _read(path: Path, count: int, peer: str) -> list[NDArray[np.float64]]:
     try:
         with np.load(path, allow_pickle=False) as arrays:
-            return [np.asarray(arrays[name], dtype=np.float64) for name in names]
+            return [np.asarray(arrays[f"arr_{place}"], dtype=np.float64) for place in range(count)]
     except (OSError, ValueError, KeyError, zipfile.BadZipFile):
         raise PeerFailedError(f"{peer}: its answer cannot be read") from None
 

@@ -1,20 +1,19 @@
 """AIM and MST: differentially private synthetic records from noisy low-order marginals and a graphical model.
 
 MST is McKenna, Miklau and Sheldon, "Winning the NIST contest" (2021); AIM is McKenna, Mullins, Sheldon and Miklau
-(2022), Algorithm 1. The inference is that of their authors' library `mbi`; the noise is OpenDP's exact discrete
-Gaussian (delta > 0, accounted by zero-concentrated differential privacy, "zCDP") or Laplace (delta = 0), over
-neighbours that differ by one added or removed record.
+(2022), Algorithm 1. The inference is that of their authors' library `mbi`, which only the peers' environment has. Noise
+for marginals and choices is OpenDP's exact discrete Gaussian (delta > 0, accounted by zero-concentrated differential
+privacy, "zCDP") or Laplace (delta = 0), over neighbours that differ by one added or removed record; what it cost so far
+is accounted by OpenDP's own maps.
 
 OpenDP ships both mechanisms, too, but 0.16 searches every scale numerically, and its MST is refused by its own budget
 through a rounding error at 10 attributes; here scales are closed forms whose cost OpenDP's own maps confirm.
-
-Noise for marginals and choices, and what it cost so far, are OpenDP's exact mechanisms, accounted by its own maps.
 """
 
 import math
+import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from importlib.metadata import version
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
@@ -22,10 +21,192 @@ import numpy as np
 import opendp.prelude as dp
 from numpy.typing import NDArray
 
-from lab.peers.discrete import Attribute, Clique, Codes, attributes_of, discretise, marginal, restore
-from lab.peers.graphical import Measured, Model, components, fits
-from lab.peers.preparation import logistic_regression
+from lab.peers.preparation import attribute_columns, logistic_regression
 from lab.peers.task import Labels, Matrix, PeerTask, Vector
+
+Codes = NDArray[np.int64]
+Clique = tuple[int, ...]
+"""Places of attributes that are counted together."""
+
+BINS = 8
+"""Even bins of a numeric attribute over its public range."""
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A discrete attribute and the matrix columns that it stands for."""
+
+    columns: tuple[int, ...]  # one column of numbers, or one 0/1 column a level
+    edges: tuple[float, ...] = ()  # (k + 1,) ascending bounds of a numeric attribute's bins; empty for levels
+
+    @property
+    def size(self) -> int:
+        """Number of codes; levels have one more, for records with none of them."""
+        return len(self.edges) - 1 if self.edges else len(self.columns) + 1
+
+
+def attributes_of(columns: Sequence[str], lower: Vector, upper: Vector, bins: int = BINS) -> list[Attribute]:
+    """Even bins for numbers; columns named "attribute=level" become one attribute again.
+
+    `columns` (p,) names; `lower` (p,) public lower bounds; `upper` (p,) public upper bounds, above `lower`; `bins`:
+    per numeric attribute, at least 2.
+
+    Raises ValueError: bounds that are not in order.
+    """
+    if not np.all(lower < upper):
+        raise ValueError("every lower bound must be below its upper bound")
+
+    def edges(place: int) -> tuple[float, ...]:
+        return () if "=" in columns[place] else tuple(np.linspace(lower[place], upper[place], bins + 1).tolist())
+
+    return [Attribute(places, edges(places[0])) for places in attribute_columns(columns)]
+
+
+def discretise(matrix: Matrix, attributes: Sequence[Attribute]) -> Codes:
+    """(n, p) numbers as (n, a) codes; values outside the bounds go to the end bins."""
+    codes = []
+    for attribute in attributes:
+        held = matrix[:, attribute.columns]
+        if attribute.edges:
+            codes.append(np.searchsorted(np.array(attribute.edges[1:-1]), held[:, 0], side="right"))
+        else:
+            codes.append(np.where(held.any(axis=1), held.argmax(axis=1), len(attribute.columns)))
+    return np.stack(codes, axis=1).astype(np.int64)
+
+
+def restore(codes: Codes, attributes: Sequence[Attribute], rng: np.random.Generator) -> Matrix:
+    """(n, a) codes as (n, p) numbers: uniform within a bin; 0/1 columns for levels."""
+    matrix = np.zeros((len(codes), sum(len(attribute.columns) for attribute in attributes)))
+    for code, attribute in zip(codes.T, attributes, strict=True):
+        if attribute.edges:
+            edges = np.array(attribute.edges)
+            matrix[:, attribute.columns[0]] = edges[code] + rng.random(len(code)) * (edges[code + 1] - edges[code])
+        else:
+            known = code < len(attribute.columns)
+            matrix[np.flatnonzero(known), np.array(attribute.columns)[code[known]]] = 1.0
+    return matrix
+
+
+def marginal(codes: Codes, sizes: Sequence[int], clique: Clique) -> NDArray[np.int64]:
+    """Counts of a marginal, row-major over the clique's attributes."""
+    shape = tuple(sizes[place] for place in clique)
+    cells = np.ravel_multi_index(tuple(codes[:, place] for place in clique), shape)
+    return np.bincount(cells, minlength=math.prod(shape))
+
+
+FIT_STEPS = 300
+"""Of mirror descent, per fit."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Noisy counts of a marginal, row-major over the clique's attributes."""
+
+    clique: Clique
+    counts: Vector
+    deviation: float
+
+
+@dataclass
+class Model:
+    """A distribution over codes that fits noisy marginals: independent components, each a graphical model of `mbi`.
+
+    Attributes that no measured marginal connects are independent given the fixed total, so each component is fitted
+    alone, and only again when a marginal of its own is added.
+    """
+
+    sizes: Sequence[int]  # (a,) codes per attribute
+    total: float  # records, estimated
+    rng: np.random.Generator  # of the drawn rows
+    _drawn: dict[tuple[int, ...], tuple[int, dict[int, Codes]]] = field(default_factory=dict)
+
+    def draw(self, measured: Sequence[Measured], rows: int) -> Codes:
+        """Rows of the model that fits the measurements best: (rows, a) codes."""
+        drawn = {}
+        fresh = {}
+        for members in components(len(self.sizes), [each.clique for each in measured]):
+            own = [each for each in measured if set(each.clique) <= set(members)]
+            version, columns = self._drawn.get(members, (-1, {}))
+            if version != len(own) or len(columns[members[0]]) != rows:
+                columns = self._alone(members[0], own, rows) if len(members) == 1 else self._joint(members, own, rows)
+            fresh[members] = (len(own), columns)
+            drawn.update(columns)
+        self._drawn = fresh
+        return np.stack([drawn[place] for place in range(len(self.sizes))], axis=1)
+
+    def _alone(self, place: int, measured: Sequence[Measured], rows: int) -> dict[int, Codes]:
+        """One attribute: the nearest counts that are not negative and add up to the total."""
+        size = self.sizes[place]
+        counts = np.full(size, self.total / size)
+        if measured:
+            weights = [each.deviation**-2 for each in measured]
+            counts = onto_simplex(np.average([each.counts for each in measured], axis=0, weights=weights), self.total)
+        return {place: self.rng.choice(size, rows, p=counts / counts.sum())}
+
+    def _joint(self, members: Clique, measured: Sequence[Measured], rows: int) -> dict[int, Codes]:
+        mbi = _mbi()
+        from mbi.estimation import mirror_descent  # noqa: PLC0415
+        from mbi.marginal_oracles import message_passing_stable  # noqa: PLC0415
+
+        found = mirror_descent(
+            _domain(self.sizes, members),
+            [
+                mbi.LinearMeasurement(each.counts, tuple(map(str, each.clique)), stddev=each.deviation)
+                for each in measured
+            ],
+            known_total=self.total,
+            iters=FIT_STEPS,
+            marginal_oracle=message_passing_stable,
+        )
+        # mbi draws from numpy's global generator, and row i of one component must not meet row i of another.
+        np.random.seed(self.rng.integers(2**32))  # noqa: NPY002
+        columns = found.synthetic_data(rows).to_dict()
+        order = self.rng.permutation(rows)
+        return {place: np.asarray(columns[str(place)], np.int64)[order] for place in members}
+
+
+def components(attributes: int, cliques: Sequence[Clique]) -> list[tuple[int, ...]]:
+    """Attributes that cliques connect, each group ascending, in the order of their first members."""
+    group = list(range(attributes))
+    for clique in cliques:
+        joined = {group[place] for place in clique}
+        group = [min(joined) if each in joined else each for each in group]
+    return [tuple(np.flatnonzero(np.array(group) == first).tolist()) for first in sorted(set(group))]
+
+
+def onto_simplex(values: Vector, total: float) -> Vector:
+    """The nearest vector (L2) that is not negative and adds up to `total` > 0."""
+    ordered = np.sort(values)[::-1]
+    excess = (np.cumsum(ordered) - total) / np.arange(1, len(values) + 1)
+    kept = np.flatnonzero(ordered - excess > 0)[-1]
+    nearest: Vector = np.maximum(values - excess[kept], 0.0)
+    return nearest
+
+
+def fits(known: Sequence[Clique], clique: Clique, sizes: Sequence[int], megabytes: float) -> bool:
+    """Whether the component that a marginal makes stays small; what adds no edge always fits."""
+    if any(set(clique) <= set(each) for each in known):
+        return True
+    mbi = _mbi()
+    members = next(group for group in components(len(sizes), [*known, clique]) if clique[0] in group)
+    cliques = [each for each in [*known, clique] if set(each) <= set(members)]
+    names = [tuple(map(str, each)) for each in cliques]
+    return bool(mbi.junction_tree.hypothetical_model_size(_domain(sizes, members), names) <= megabytes)
+
+
+def _domain(sizes: Sequence[int], members: Clique) -> Any:
+    mbi = _mbi()
+    return mbi.Domain([str(place) for place in members], [sizes[place] for place in members])
+
+
+def _mbi() -> Any:
+    # Read when jax loads: a model is compiled anew for every set of marginals, and runs for less time than that takes.
+    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    import mbi  # noqa: PLC0415 - only the peers' environment has it
+
+    return mbi
+
 
 dp.enable_features("contrib")
 
@@ -220,9 +401,9 @@ def predict(task: PeerTask) -> Vector:
     return logistic_regression(replace(task, train=matrix, labels=classes))
 
 
-def versions() -> dict[str, str]:
-    """Of the libraries; ImportError where one is missing."""
-    return {name: version(name) for name in ("jax", "mbi", "opendp")}
+MODELS = dict.fromkeys(ALGORITHMS, predict)
+GENERATORS = dict.fromkeys(ALGORITHMS, generate)
+LIBRARIES = ("jax", "mbi", "opendp")
 
 
 def _measure(codes: Codes, sizes: Sequence[int], clique: Clique, cost: float, odometer: Odometer) -> Measured:

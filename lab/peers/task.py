@@ -18,14 +18,6 @@ Labels = NDArray[np.int64]
 
 ARRAYS = ("train", "labels", "test", "lower", "upper", "source")
 """The fields of a task that travel as arrays; the others travel as JSON."""
-PROBABILITY = "probability"
-"""The array that a peer answers with."""
-GENERATED = ("matrix", "labels")
-"""The arrays that a generator answers with: (m, p) records, and (m,) 0 or 1."""
-POINTS = "points"
-"""The array that a generator without labels answers with: (m, p)."""
-OUTCOMES = "outcomes"
-"""The array that a game answers with: (draws, k)."""
 
 
 class PeerUnavailableError(UnavailableError):

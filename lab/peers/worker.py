@@ -10,71 +10,33 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from functools import partial
+from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lab.peers.task import ARRAYS, GENERATED, OUTCOMES, POINTS, PROBABILITY, PeerTask
+from lab.peers.task import ARRAYS, PeerTask
 
-Arrays = Mapping[str, NDArray[np.generic]]
-Models = Mapping[str, Callable[[PeerTask], NDArray[np.generic] | Arrays]]
-"""A task -> probabilities of class 1, or arrays by name."""
+Models = Mapping[str, Callable[[PeerTask], Any]]
+"""Name of a peer -> what makes one array of a task, such as probabilities of class 1, or several."""
 
 
-def _diffprivlib() -> tuple[Models, dict[str, str]]:
-    from lab.peers import diffprivlib_models  # noqa: PLC0415 - a family's libraries load when it is asked for
-
-    return diffprivlib_models.MODELS, diffprivlib_models.LIBRARIES
-
-
-def _opacus() -> tuple[Models, dict[str, str]]:
-    from lab.peers import opacus_models  # noqa: PLC0415 - as above
-
-    return opacus_models.MODELS, opacus_models.LIBRARIES
-
-
-def _marginals() -> tuple[Models, dict[str, str]]:
-    from lab.peers import marginals  # noqa: PLC0415 - as above
-
-    return dict.fromkeys(marginals.ALGORITHMS, marginals.predict), marginals.versions()
-
-
-def _generators() -> tuple[Models, dict[str, str]]:
-    from lab.peers import marginals  # noqa: PLC0415 - as above
-
-    def generate(task: PeerTask) -> Arrays:
-        return dict(zip(GENERATED, marginals.generate(task), strict=True))
-
-    return dict.fromkeys(marginals.ALGORITHMS, generate), marginals.versions()
-
-
-def _gans() -> tuple[Models, dict[str, str]]:
-    from lab.peers import gan_models  # noqa: PLC0415 - as above
-
-    def points(task: PeerTask) -> Arrays:
-        return {POINTS: gan_models.MODELS[task.peer](task)}
-
-    return dict.fromkeys(gan_models.MODELS, points), gan_models.LIBRARIES
-
-
-def _games() -> tuple[Models, dict[str, str]]:
-    from lab.peers import diffprivlib_models  # noqa: PLC0415 - as above
-
-    def play(task: PeerTask) -> Arrays:
-        return {OUTCOMES: diffprivlib_models.GAMES[task.peer](task)}
-
-    return dict.fromkeys(diffprivlib_models.GAMES, play), {}
+def _load(module: str, models: str) -> tuple[Models, dict[str, str]]:
+    """The libraries of a family load when it is asked for."""
+    family = import_module(f"lab.peers.{module}")
+    return getattr(family, models), {name: version(name) for name in family.LIBRARIES}
 
 
 FAMILIES: dict[str, Callable[[], tuple[Models, dict[str, str]]]] = {
-    "diffprivlib": _diffprivlib,
-    "opacus": _opacus,
-    "marginals": _marginals,
-    "generators": _generators,
-    "games": _games,
-    "gans": _gans,
+    "diffprivlib": partial(_load, "diffprivlib_models", "MODELS"),
+    "opacus": partial(_load, "opacus_models", "MODELS"),
+    "marginals": partial(_load, "marginals", "MODELS"),
+    "generators": partial(_load, "marginals", "GENERATORS"),
+    "games": partial(_load, "diffprivlib_models", "GAMES"),
+    "gans": partial(_load, "opacus_models", "GANS"),
 }
 """Family of peers -> loads its models, by name of the peer, and the versions of its libraries, by theirs."""
 
@@ -91,11 +53,10 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
                 **{name: arrays[name] for name in ARRAYS},
             )
         start = time.perf_counter()
-        found = models[task.peer](task)
+        made = models[task.peer](task)
         seconds = time.perf_counter() - start
-        named: Arrays = found if isinstance(found, Mapping) else {PROBABILITY: found}
-        as_floats: dict[str, Any] = {name: np.asarray(each, np.float64) for name, each in named.items()}
-        np.savez(Path(request["answer"]), **as_floats)
+        outputs = made if isinstance(made, tuple) else (made,)
+        np.savez(Path(request["answer"]), *(np.asarray(array, np.float64) for array in outputs))
     except ImportError as error:
         return {"missing": str(error.name)}
     except Exception as error:  # noqa: BLE001 - whatever a library raises is the peer's failure, not the worker's
@@ -117,13 +78,13 @@ def main() -> None:
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": sys.version.split()[0]}
+    versions = {"python": sys.version.split()[0]}
     for load in FAMILIES.values():
         try:
-            found |= load()[1]
+            versions |= load()[1]
         except ImportError:
             continue
-    return found
+    return versions
 
 
 def _place(error: BaseException) -> str:

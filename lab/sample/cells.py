@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
 from lab.cells import TaskCell
-from lab.peers.environment import points_in_environment
+from lab.peers.environment import rows_in_environment
 from lab.peers.task import PeerTask
 from lab.sample import methods
 from lab.sample.domains import Box, Target, target_of
@@ -248,7 +248,7 @@ def gan_points(box: Box, records: Floats, epsilon: float, seed: int) -> Floats:
         source=low[None, :],
         columns=tuple(f"x{place}" for place in range(box.dimensions)),
     )
-    return points_in_environment(task)
+    return rows_in_environment("gans", task)
 
 
 def _rebinned(cells: Floats, count: int) -> Floats:

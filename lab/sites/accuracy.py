@@ -7,8 +7,8 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from lab.comparison.measures import measure
-from lab.comparison.studies import run_study
+from lab.learning import run_study
+from lab.measures import measure
 from lab.problems import load_split
 from lab.splits import Options, Site, Split
 from learner_node.study.pooling import PoolingName

@@ -37,7 +37,7 @@ from lab.bounds import (
     noisy_counts,
     tasks,
 )
-from lab.comparison.bars import LEAST, standings
+from lab.comparison.findings import LEAST, standings
 from lab.comparison.findings import findings as comparison_of
 from lab.comparison.study import STUDY as COMPARISON
 from lab.problems import draw

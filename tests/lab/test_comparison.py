@@ -23,7 +23,6 @@ from expril.report.provenance import read_provenance
 from lab import problems as problems_module
 from lab.__main__ import app
 from lab.cells import epsilon_text, shortest
-from lab.comparison.bars import LEAST, REFERENCE, standings
 from lab.comparison.contestants import (
     CONTESTANTS,
     DEFAULT,
@@ -35,15 +34,13 @@ from lab.comparison.contestants import (
     runs_of,
     tasks,
 )
-from lab.comparison.findings import averages, findings, holds
-from lab.comparison.matrices import make_matrices
-from lab.comparison.measures import measure
-from lab.comparison.studies import Answer, WrongCostError, run_study
-from lab.comparison.study import STUDY, document
-from lab.comparison.tables import DETAILS
+from lab.comparison.findings import LEAST, REFERENCE, averages, findings, holds, standings
+from lab.comparison.study import DETAILS, STUDY, document
+from lab.learning import Answer, WrongCostError, run_study
+from lab.measures import measure
 from lab.peers import PEERS, PeerFailedError, PeerUnavailableError
 from lab.problems import PROBLEMS, draw, load_split
-from lab.splits import Problem
+from lab.splits import Problem, make_matrices
 from lab.study import Order, Size
 from learner_node.strategies import STRATEGIES
 from learner_node.strategies.cells import CellsStrategy

@@ -19,8 +19,20 @@ from expril.report.provenance import Provenance
 from expril.report.terminal import as_terminal
 from lab.comparison.contestants import GROUP_TITLES
 from lab.comparison.findings import averages, by_share, findings
-from lab.comparison.study import STUDY, claim_charts, curve_charts, document, reliability_charts, strategy_keys
-from lab.comparison.tables import accuracy, auc, best_private, leaders, measure_tables, secure_gain
+from lab.comparison.study import (
+    STUDY,
+    accuracy,
+    auc,
+    best_private,
+    claim_charts,
+    curve_charts,
+    document,
+    leaders,
+    measure_tables,
+    reliability_charts,
+    secure_gain,
+    strategy_keys,
+)
 from lab.peers import PEERS
 from page_outline import Outline
 

@@ -7,9 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.peers.discrete import attributes_of, discretise, marginal, restore
-from lab.peers.graphical import components, onto_simplex
-from lab.peers.marginals import Odometer, rho_for, synthesise
+from lab.peers.marginals import (
+    Odometer,
+    attributes_of,
+    components,
+    discretise,
+    marginal,
+    onto_simplex,
+    restore,
+    rho_for,
+    synthesise,
+)
 
 NAMES = ("age", "sex=f", "sex=m", "bmi")
 ATTRIBUTES = attributes_of(NAMES, np.array([0.0, 0, 0, 10]), np.array([80.0, 1, 1, 50]), bins=4)

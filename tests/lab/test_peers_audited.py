@@ -24,12 +24,12 @@ def test_without_the_peers_environment_nothing_is_played(monkeypatch, tmp_path):
 
 
 def test_a_release_that_tells_the_number_of_records_is_broken(monkeypatch):
-    def counts(task):
+    def counts(_family, task):
         rng = np.random.default_rng(len(task.train))
         first = rng.integers(0, len(task.train) + 1, len(task.test))
         return np.stack([np.full(len(first), len(task.train)), first], axis=1).astype(float)
 
-    monkeypatch.setattr(audited, "outcomes_in_environment", counts)
+    monkeypatch.setattr(audited, "rows_in_environment", counts)
     assert audit_peer("naive-bayes-counts", draws=400).broken
     found = audit_peer("logistic-n", draws=400)
     assert found.broken

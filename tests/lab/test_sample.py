@@ -341,11 +341,11 @@ def test_dpgan_is_measured_by_its_points(monkeypatch):
     target = target_of("ring", 1)
     asked = []
 
-    def points(task):
+    def points(_family, task):
         asked.append(task)
         return target.draw(4000, np.random.default_rng(9))
 
-    monkeypatch.setattr(study_cells, "points_in_environment", points)
+    monkeypatch.setattr(study_cells, "rows_in_environment", points)
     monkeypatch.setitem(study_cells.CELLS, 2, 80)
     monkeypatch.setitem(methods.BINS, 2, 64)
     cell = study_cells.compute_cell(study_cells.Task("ring", "dpgan", "10", 1))

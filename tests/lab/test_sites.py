@@ -22,7 +22,7 @@ from lab.__main__ import app
 from lab.averages import Interval, mean_text
 from lab.comparison import contestants
 from lab.comparison.contestants import CONTESTANTS, SEVERAL_SITES, file_settings
-from lab.comparison.studies import make_study, run_study
+from lab.learning import make_study, run_study
 from lab.problems import PROBLEMS
 from lab.sites import accuracy, study
 from lab.sites.accuracy import Question, Studied, compute, spread_over, task_of

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.comparison.measures import scores
+from lab.measures import scores
 from lab.synthetic import (
     MEASURES,
     Columns,

@@ -6,8 +6,8 @@ import polars as pl
 from curator_node.records.schema_file import StewardFile
 from lab.comparison import contestants
 from lab.comparison.contestants import Contestant, Outcome
-from lab.comparison.measures import measure
-from lab.comparison.studies import Answer
+from lab.learning import Answer
+from lab.measures import measure
 from lab.problems import PROBLEMS
 from lab.splits import Site, Split
 from protocol.record_frames import encode_frame

@@ -52,10 +52,9 @@ PINNED = {
     "torch": {
         "learner_node/models/label_model/cell_networks.py",
         "learner_node/models/networks.py",
-        "lab/peers/gan_models.py",
         "lab/peers/opacus_models.py",
     },
-    "opacus": {"lab/peers/gan_models.py", "lab/peers/opacus_models.py"},
+    "opacus": {"lab/peers/opacus_models.py"},
     "diffprivlib": {"lab/peers/diffprivlib_models.py"},
     "cryptography": {
         "protocol/envelopes.py",
@@ -78,7 +77,7 @@ PINNED = {
     "pooch": {"simulations/datasets/files.py"},
     "fastexcel": {"simulations/datasets/ctg.py"},
     "safetensors": {"protocol/hypotheses.py", "learner_node/models/files.py"},
-    "mbi": {"lab/peers/graphical.py"},
+    "mbi": {"lab/peers/marginals.py"},
     "ray": {"simulations/carriers/ray_engine.py"},
     "jinja2": {"expril/report/templates.py"},
     "jsonschema": {"expril/audit/package/deployment.py"},
