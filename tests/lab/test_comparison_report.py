@@ -198,7 +198,7 @@ def test_the_first_table_names_the_best_peer_and_counts_the_bars(found):
     assert line.default.strategy.name == "cells"
     assert [len(each.bars) for each in leaders(found)] == [3, 3]
     assert line.gain is None
-    table = next(tables(document(found).sections[0].shown))
+    table = next(tables(document(found).sections[0].present))
     shown = [column.text(line).text for column in table.columns]
     assert shown[2:4] == [best, f"{peers[best]:.1f}"]
     assert re.fullmatch(r"\d of 3", shown[5])

@@ -367,7 +367,7 @@ def test_a_document_says_what_was_found_in_every_form_and_loads_nothing():
     words = " ".join(ET.fromstring(drawings["curves.svg"]).itertext())
     assert "what the learner believes" in words
     assert "58.0 % with 2 variables" not in words  # the first and the last step are told, and every fifth is marked
-    terminal = [table.caption for part in shown.in_medium("terminal") for table in tables(part.shown)]
+    terminal = [table.caption for part in shown.in_medium("terminal") for table in tables(part.present)]
     assert len(terminal) == 5
 
 
