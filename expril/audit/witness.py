@@ -41,7 +41,7 @@ _SUFFIX = ".checkpoint"
 _DIGITS = 15
 
 
-class Kept(Protocol):
+class WitnessStore(Protocol):
     """What a witness needs of its state."""
 
     def sizes(self, curator: bytes) -> list[int]:
@@ -53,7 +53,7 @@ class Kept(Protocol):
     def keep(self, signed: SignedCheckpoint) -> None:
         """Durably keep a checkpoint, which this witness has co-signed."""
 
-    def accuse(self, one: SignedCheckpoint, other: SignedCheckpoint) -> Path:
+    def accuse(self, first: SignedCheckpoint, second: SignedCheckpoint) -> Path:
         """Keep two checkpoints that cannot both be of one ledger, in a file that proves it; where it is."""
 
 
@@ -69,20 +69,20 @@ class MemoryState:
         self._kept: dict[tuple[bytes, int], SignedCheckpoint] = {}
 
     def sizes(self, curator: bytes) -> list[int]:
-        """See `Kept`."""
-        return sorted(size for known, size in self._kept if known == curator)
+        """See `WitnessStore`."""
+        return sorted(size for owner, size in self._kept if owner == curator)
 
     def checkpoint(self, curator: bytes, size: int) -> tuple[SignedCheckpoint, Signature, int]:
-        """See `Kept`."""
+        """See `WitnessStore`."""
         return _co_signed(self._kept[curator, size], self._key, f"the checkpoint of {size} entries")
 
     def keep(self, signed: SignedCheckpoint) -> None:
-        """See `Kept`."""
+        """See `WitnessStore`."""
         self._kept[signed.checkpoint.first, signed.checkpoint.size] = signed
 
-    def accuse(self, one: SignedCheckpoint, other: SignedCheckpoint) -> Path:
-        """See `Kept`; nothing is written."""
-        return Path(f"equivocation-{one.checkpoint.size}-{other.checkpoint.root.hex()[:16]}.json")
+    def accuse(self, first: SignedCheckpoint, second: SignedCheckpoint) -> Path:
+        """See `WitnessStore`; nothing is written."""
+        return Path(f"equivocation-{first.checkpoint.size}-{second.checkpoint.root.hex()[:16]}.json")
 
 
 class WitnessState:
@@ -98,12 +98,12 @@ class WitnessState:
         self._key = key
 
     def sizes(self, curator: bytes) -> list[int]:
-        """See `Kept`."""
+        """See `WitnessStore`."""
         names = [path.name.removesuffix(_SUFFIX) for path in self._place(curator).glob(f"*{_SUFFIX}")]
         return sorted(int(name) for name in names if name.isascii() and name.isdigit())
 
     def checkpoint(self, curator: bytes, size: int) -> tuple[SignedCheckpoint, Signature, int]:
-        """See `Kept`.
+        """See `WitnessStore`.
 
         Raises:
             ConfigurationError: the file was changed, or another witness's key co-signed it.
@@ -115,7 +115,7 @@ class WitnessState:
         return _co_signed(signed, self._key, str(path))
 
     def keep(self, signed: SignedCheckpoint) -> None:
-        """See `Kept`.
+        """See `WitnessStore`.
 
         Raises:
             ConfigurationError: it cannot be written.
@@ -125,19 +125,19 @@ class WitnessState:
         if not place.exists():
             place.mkdir(mode=0o755)
             sync_folder(self._folder)
-        for left in place.glob(".*.new"):  # of a process that was killed
-            left.unlink()
+        for leftover in place.glob(".*.new"):  # of a process that was killed
+            leftover.unlink()
         content = str(signed.note).encode()
         write_new(
             self._file(checkpoint.first, checkpoint.size), content, rule="a witness signs one of a size", public=True
         )
 
-    def accuse(self, one: SignedCheckpoint, other: SignedCheckpoint) -> Path:
-        """See `Kept`."""
-        root = other.checkpoint.root.hex()[:16]
-        path = self._place(one.checkpoint.first) / f"equivocation-{one.checkpoint.size}-{root}.json"
+    def accuse(self, first: SignedCheckpoint, second: SignedCheckpoint) -> Path:
+        """See `WitnessStore`."""
+        root = second.checkpoint.root.hex()[:16]
+        path = self._place(first.checkpoint.first) / f"equivocation-{first.checkpoint.size}-{root}.json"
         if not path.exists():
-            evidence = Equivocation((str(one.note), str(other.note)))
+            evidence = Equivocation((str(first.note), str(second.note)))
             write_new(path, msgspec.json.encode(evidence), rule="evidence is never overwritten", public=True)
         return path
 
@@ -190,7 +190,7 @@ class EquivocationError(CheckpointError):
 
 
 def witness(
-    submission: Submission, key: SigningKey, state: Kept, *, now: int, trusted: bytes | None = None
+    submission: Submission, key: SigningKey, state: WitnessStore, *, now: int, trusted: bytes | None = None
 ) -> SignedCheckpoint:
     """Co-sign a checkpoint, if it fits all that were co-signed before; it is kept before this returns.
 
@@ -228,34 +228,36 @@ def witness(
     signature = cosign(signed, key, now)
     # Lines of others are not kept: whoever sends a checkpoint could add any number
     identity = key_id(checkpoint.origin, PLAIN, signed.curator)
-    own = tuple(line for line in signed.note.signatures if (line.name, line.key) == (checkpoint.origin, identity))
-    state.keep(signed._replace(note=signed.note._replace(signatures=(own[0], signature))))
+    curator_lines = tuple(
+        line for line in signed.note.signatures if (line.name, line.key) == (checkpoint.origin, identity)
+    )
+    state.keep(signed._replace(note=signed.note._replace(signatures=(curator_lines[0], signature))))
     return with_signature(signed, signature)
 
 
-def _again(signed: SignedCheckpoint, state: Kept) -> SignedCheckpoint:
+def _again(signed: SignedCheckpoint, state: WitnessStore) -> SignedCheckpoint:
     """What was co-signed before of this size."""
     checkpoint = signed.checkpoint
-    kept, signature, _ = state.checkpoint(checkpoint.first, checkpoint.size)
-    if equivocate(kept.checkpoint, checkpoint):
-        path = state.accuse(kept, signed)
+    earlier, signature, _ = state.checkpoint(checkpoint.first, checkpoint.size)
+    if equivocate(earlier.checkpoint, checkpoint):
+        path = state.accuse(earlier, signed)
         raise EquivocationError(
             f"the curator {checkpoint.first.hex()} signed two different ledgers of {checkpoint.size} entries: this "
             f"checkpoint is not co-signed, and {path} proves it to anybody",
             path,
         )
-    if kept.note.text != signed.note.text:
+    if earlier.note.text != signed.note.text:
         raise CheckpointError(
             f"a checkpoint of {checkpoint.size} entries was co-signed whose text names other keys; this one is not"
         )
     return with_signature(signed, signature)
 
 
-def _check_goes_on(submission: Submission, state: Kept, newest: int, now: int) -> None:
+def _check_goes_on(submission: Submission, state: WitnessStore, newest: int, now: int) -> None:
     """Raise unless a checkpoint goes on from the newest that was co-signed."""
     signed = submission.signed
     checkpoint = signed.checkpoint
-    kept, _, at = state.checkpoint(checkpoint.first, newest)
+    earlier, _, at = state.checkpoint(checkpoint.first, newest)
     if checkpoint.size < newest:
         raise CheckpointError(
             f"{newest} entries of this ledger were co-signed already, and this checkpoint is of {checkpoint.size}: it "
@@ -266,14 +268,14 @@ def _check_goes_on(submission: Submission, state: Kept, newest: int, now: int) -
             f"the checkpoint proves to go on from {submission.old} entries, and {newest} were co-signed here; make it "
             f"anew: expril ledger checkpoint --since {newest}"
         )
-    old_root = kept.checkpoint.root
+    old_root = earlier.checkpoint.root
     if not check_consistency(newest, old_root, checkpoint.size, checkpoint.root, submission.proof):
         raise CheckpointError(
             f"the proof does not show that the ledger still holds the {newest} entries that were co-signed: it was "
             "rolled back or edited, or the proof was changed on its way"
         )
-    before = len(kept.curators)
-    if signed.curators[:before] != kept.curators or any(start < newest for start, _ in signed.curators[before:]):
+    before = len(earlier.curators)
+    if signed.curators[:before] != earlier.curators or any(start < newest for start, _ in signed.curators[before:]):
         raise CheckpointError(
             f"the checkpoint names other keys for the {newest} entries that were co-signed: only the key that signed "
             "them can hand the ledger over"

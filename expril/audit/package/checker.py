@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class Checked:
+class PackageCheck:
     """What was found."""
 
     folder: Path
@@ -71,7 +71,7 @@ def check_package(
     key: str = "",
     pins: Pins | None = None,
     tick: Tick = quiet,
-) -> Checked:
+) -> PackageCheck:
     """Check everything in a package that can be checked.
 
     `key`: public key of the packager, from elsewhere, hexadecimal; "" takes the one in the package, and says so;
@@ -80,59 +80,59 @@ def check_package(
     Raises:
         ConfigurationError: the folder holds no package.
     """
-    found = Checked(folder)
+    check = PackageCheck(folder)
     manifest, wrong = check_folder(folder, key=key)
-    found.wrong += wrong
+    check.wrong += wrong
     if manifest is None:
-        return _told(found)
-    found.key = manifest.key
+        return _printable(check)
+    check.key = manifest.key
     if not wrong:
-        found.holds.append(f"{len(manifest.files)} files are as {manifest.key[:16]} signed them on {manifest.created}")
+        check.holds.append(f"{len(manifest.files)} files are as {manifest.key[:16]} signed them on {manifest.created}")
     if foreign := foreign_files(folder):
-        found.wrong.append(f"{foreign[0]} is no plain file: nothing more was looked at")
-        return _told(found)
+        check.wrong.append(f"{foreign[0]} is no plain file: nothing more was looked at")
+        return _printable(check)
     same = manifest.expril == versions()["expril"]
-    proof = _guarded(found, "evidence", lambda: _replayed(found, pins, tick, same_version=same))
-    audit = _guarded(found, AUDIT, lambda: _read_audit(folder))
+    proof = _guarded(check, "evidence", lambda: _check_evidence(check, pins, tick, same_version=same))
+    audit = _guarded(check, AUDIT, lambda: _read_audit(folder))
     if proof is not None:
-        _guarded(found, "claim", lambda: _check_claim(found, proof, manifest, audit, same_version=same))
-        _guarded(found, EXACT, lambda: _check_exact(found, proof))
+        _guarded(check, "claim", lambda: _check_claim(check, proof, manifest, audit, same_version=same))
+        _guarded(check, EXACT, lambda: _check_exact(check, proof))
     if audit is not None:
-        _guarded(found, AUDIT, lambda: _judge_attack(found, audit, proof, same_version=same))
+        _guarded(check, AUDIT, lambda: _judge_attack(check, audit, proof, same_version=same))
     if not key:
-        found.rests.append(f"whose key {manifest.key} is: give the packager's, from elsewhere, by --key")
+        check.rests.append(f"whose key {manifest.key} is: give the packager's, from elsewhere, by --key")
     if proof is not None:
-        found.rests += open_points(proof)
-    found.rests.append(
+        check.rests += open_points(proof)
+    check.rests.append(
         "that records, units and declared bounds are true, and that each curator drew its noise as it should"
     )
-    return _told(found)
+    return _printable(check)
 
 
 def _read_audit(folder: Path) -> tuple[AuditResult, str]:
     read_json(folder, AUDIT)  # in its one form: no key is there twice
     result, played = decode_result(read_bytes(folder, AUDIT))
-    attacks = [*(one.attack for one in result.kinds), *(one.attack for one in result.controls)]
-    for one in attacks:
-        if re.fullmatch(r"[0-9]{1,300}([./][0-9]{1,300})?", one.claimed) is None:  # such as 1e999999999
+    attacks = [part.attack for part in (*result.kinds, *result.controls)]
+    for attack in attacks:
+        if re.fullmatch(r"[0-9]{1,300}([./][0-9]{1,300})?", attack.claimed) is None:  # such as 1e999999999
             raise ConfigurationError(f"{AUDIT}: a claim is no number; it is written as 1, 0.5 or 1/30")
     return result, played
 
 
-def _told(found: Checked) -> Checked:
+def _printable(check: PackageCheck) -> PackageCheck:
     """What was found, fit for a terminal: names in a package are its author's."""
-    for texts in (found.holds, found.wrong, found.rests):
+    for texts in (check.holds, check.wrong, check.rests):
         texts[:] = [printable(text, 2000) for text in texts]
-    return found
+    return check
 
 
-def _guarded(found: Checked, what: str, check: Callable[[], T]) -> T | None:
+def _guarded(result: PackageCheck, file: str, check: Callable[[], T]) -> T | None:
     """Do a part of the check; what cannot be read is wrong, and the other parts go on."""
     try:
         return check()
     except ConfigurationError as error:
         text = str(error)
-        found.wrong.append(text if text.startswith(what) else f"{what}: {text}")
+        result.wrong.append(text if text.startswith(file) else f"{file}: {text}")
     except (
         ExprilError,
         ArithmeticError,
@@ -143,105 +143,107 @@ def _guarded(found: Checked, what: str, check: Callable[[], T]) -> T | None:
         TypeError,
         ValueError,
     ) as e:
-        found.wrong.append(f"{what} cannot be checked ({type(e).__name__})")
+        result.wrong.append(f"{file} cannot be checked ({type(e).__name__})")
     return None
 
 
-def _replayed(found: Checked, pins: Pins | None, tick: Tick, *, same_version: bool) -> Replay:
+def _check_evidence(check: PackageCheck, pins: Pins | None, tick: Tick, *, same_version: bool) -> Replay:
     """Replay the evidence, and hold `ledger.json` against it."""
-    proof = replay(found.folder, pins=pins, tick=tick)
-    found.wrong += [f"evidence: {text}" for text in proof.wrong]
-    told = _guarded(found, LEDGER, lambda: read_json(found.folder, LEDGER))
+    proof = replay(check.folder, pins=pins, tick=tick)
+    check.wrong += [f"evidence: {text}" for text in proof.wrong]
+    ledger_file = _guarded(check, LEDGER, lambda: read_json(check.folder, LEDGER))
     skip = frozenset() if same_version and pins is None else frozenset({"wrong", "unproven", "why", "findings"})
-    if told is not None and not alike(told, msgspec.json.decode(as_json(proof.as_object())), skip):
-        found.wrong.append(f"{LEDGER} says otherwise than the evidence")
+    if ledger_file is not None and not alike(ledger_file, msgspec.json.decode(as_json(proof.as_object())), skip):
+        check.wrong.append(f"{LEDGER} says otherwise than the evidence")
     elif not proof.wrong:
         runs, ledgers = len(proof.result.runs), len(proof.result.ledgers)
-        found.holds.append(
+        check.holds.append(
             f"{count(runs, 'run')} and {count(ledgers, 'ledger')} were replayed: every entry and signed sum fits"
         )
     return proof
 
 
 def _check_claim(
-    found: Checked, proof: Replay, manifest: Manifest, audit: tuple[AuditResult, str] | None, *, same_version: bool
+    check: PackageCheck, proof: Replay, manifest: Manifest, audit: tuple[AuditResult, str] | None, *, same_version: bool
 ) -> None:
     """What people told, what the evidence proves, and all that is written from both."""
-    folder = found.folder
+    folder = check.folder
     facts: Facts = read_json(folder, FACTS, Facts)
     check_facts(facts, FACTS)
     curators = spent_by_curators(proof, one_curator_each=facts.one_curator_each)
     now = Claim.of(curators, one_curator_each=facts.one_curator_each)
-    found.epsilon = Fraction(now.epsilon)
-    claim: Claim | None = _guarded(found, CLAIM, lambda: read_json(folder, CLAIM, Claim))
+    check.epsilon = Fraction(now.epsilon)
+    claim: Claim | None = _guarded(check, CLAIM, lambda: read_json(folder, CLAIM, Claim))
     if claim is not None and now != claim:
-        found.wrong.append(f"{CLAIM} claims an epsilon of {claim.epsilon[:60]}, the evidence proves {now.epsilon}")
-    found.rests += [text for text in (SIMULATED, REPEATED) if any(text in one.note for one in curators)]
+        check.wrong.append(f"{CLAIM} claims an epsilon of {claim.epsilon[:60]}, the evidence proves {now.epsilon}")
+    check.rests += [text for text in (SIMULATED, REPEATED) if any(text in curator.note for curator in curators)]
     word = "the largest at one curator" if facts.one_curator_each else "the sum over curators"
-    found.rests.append(f"epsilon of one unit is {word}: whether units are at one curator each, its author says")
-    found.rests.append(f"what only people know is their word: {FACTS}")
+    check.rests.append(f"epsilon of one unit is {word}: whether units are at one curator each, its author says")
+    check.rests.append(f"what only people know is their word: {FACTS}")
     if audit is None:
         return
     entry = changed_entry(folder, facts, curators, audit[0], same_version=same_version)
-    found.wrong += entry
+    check.wrong += entry
     if not entry:
-        found.holds.append(f"epsilon is {now.epsilon}, recomputed, and {DEPLOYMENT} says so")
+        check.holds.append(f"epsilon is {now.epsilon}, recomputed, and {DEPLOYMENT} says so")
     if not same_version:
-        found.rests.append(
+        check.rests.append(
             "what is on pages and in descriptions was not compared: written by version "
             f"{printable(manifest.expril, 40)}, and {versions()['expril']} is installed"
         )
         return
     changed = changed_pages(folder, pages(manifest.key, audit, curators))
     alarms = changed_alarms(folder)
-    found.wrong += [*changed, *([alarms] if alarms else [])]
+    check.wrong += [*changed, *([alarms] if alarms else [])]
     if not changed:
-        found.holds.append("pages for people are what this version writes from that")
+        check.holds.append("pages for people are what this version writes from that")
 
 
-def _check_exact(found: Checked, proof: Replay) -> None:
+def _check_exact(check: PackageCheck, proof: Replay) -> None:
     """The enumerated losses against what was charged."""
-    told: tuple[ExactLoss, ...] = read_json(found.folder, EXACT, tuple[ExactLoss, ...])
+    written: tuple[ExactLoss, ...] = read_json(check.folder, EXACT, tuple[ExactLoss, ...])
     now = exact_losses(proof.plans)
-    if len(told) != len(now) or not all(_same_loss(*pair) for pair in zip(told, now, strict=True)):
-        found.wrong.append(f"{EXACT} says otherwise than the enumeration here")
-    for one in now:
-        if one.holds is False:
-            found.wrong.append(f"{EXACT}: {one.asks} loses {one.exact:.12g}, {one.claimed} was charged")
-    if now and not found.wrong:
-        counted = [one for one in now if one.holds and not one.how]
-        found.holds.append(
+    if len(written) != len(now) or not all(_same_loss(*pair) for pair in zip(written, now, strict=True)):
+        check.wrong.append(f"{EXACT} says otherwise than the enumeration here")
+    for loss in now:
+        if loss.holds is False:
+            check.wrong.append(f"{EXACT}: {loss.asks} loses {loss.exact:.12g}, {loss.claimed} was charged")
+    if now and not check.wrong:
+        counted = [loss for loss in now if loss.holds and not loss.how]
+        check.holds.append(
             f"{len(counted)} of {len(now)} different questions were enumerated: each loses what was charged, to 1e-9"
         )
-        wide = sum(one.how == FORMULA for one in now)
+        wide = sum(loss.how == FORMULA for loss in now)
         open_ = len(now) - len(counted) - wide
         if wide:
-            found.rests.append(f"the loss of {count(wide, 'question')} with wide noise is by formula, not enumerated")
+            check.rests.append(f"the loss of {count(wide, 'question')} with wide noise is by formula, not enumerated")
         if open_:
-            found.rests.append(f"the loss of {count(open_, 'question')} was not computed: {EXACT} says why")
+            check.rests.append(f"the loss of {count(open_, 'question')} was not computed: {EXACT} says why")
 
 
-def _same_loss(one: ExactLoss, other: ExactLoss) -> bool:
-    if one.exact is None or other.exact is None:
-        return one == other
-    same = math.isclose(one.exact, other.exact, rel_tol=1e-9, abs_tol=1e-12)
-    return same and msgspec.structs.replace(one, exact=0.0) == msgspec.structs.replace(other, exact=0.0)
+def _same_loss(loss: ExactLoss, other: ExactLoss) -> bool:
+    if loss.exact is None or other.exact is None:
+        return loss == other
+    same = math.isclose(loss.exact, other.exact, rel_tol=1e-9, abs_tol=1e-12)
+    return same and msgspec.structs.replace(loss, exact=0.0) == msgspec.structs.replace(other, exact=0.0)
 
 
-def _judge_attack(found: Checked, audit: tuple[AuditResult, str], proof: Replay | None, *, same_version: bool) -> None:
+def _judge_attack(
+    check: PackageCheck, audit: tuple[AuditResult, str], proof: Replay | None, *, same_version: bool
+) -> None:
     result, played = audit
     wrong, missing = judge(result, [] if proof is None else [plan for plan, _ in proof.plans])
-    found.wrong += [f"{AUDIT}: {text}" for text in wrong]
+    check.wrong += [f"{AUDIT}: {text}" for text in wrong]
     if not result.passed:
-        found.wrong.append(f"{AUDIT}: the audit in it did not pass")
+        check.wrong.append(f"{AUDIT}: the audit in it did not pass")
     if missing:
         text = f"{AUDIT}: {count(len(missing), 'broken mechanism')} of this version were not attacked: {missing[0]}"
-        (found.wrong if same_version else found.rests).append(text)
+        (check.wrong if same_version else check.rests).append(text)
     if result.quick:
-        found.rests.append(QUICK)
+        check.rests.append(QUICK)
     when = f" on {played}" if played else ""
     software = ", ".join(f"{name} {version}" for name, version in result.versions.items()) or "unknown software"
-    found.rests.append(
+    check.rests.append(
         f"that the attack was played{when} on {software} as {AUDIT} says is the packager's word: play it again, "
         "expril audit all"
     )

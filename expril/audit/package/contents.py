@@ -54,8 +54,8 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return cls(
             epsilon=str(total_epsilon(curators, one_curator_each=one_curator_each)),
             one_curator_each=one_curator_each,
-            curators={one.name: str(one.spent) for one in curators},
-            unit="; ".join(dict.fromkeys(one.unit for one in curators)),
+            curators={curator.name: str(curator.spent) for curator in curators},
+            unit="; ".join(dict.fromkeys(curator.unit for curator in curators)),
         )
 
 
@@ -63,19 +63,19 @@ def spent_rows(curators: Sequence[CuratorSpent]) -> list[SpentRow]:
     """What the report's page says of spending."""
     return [
         SpentRow(
-            who=one.name,
-            unit=one.unit,
-            claimed=str(one.claimed),
-            recomputed=str(one.spent),
+            who=curator.name,
+            unit=curator.unit,
+            claimed=str(curator.claimed),
+            recomputed=str(curator.spent),
             verdict="Every signed message and every entry adds up to this. "
             + (
-                f"By learner: {', '.join(f'{name} {spent}' for name, spent in one.learners.items())}."
-                if one.learners
+                f"By learner: {', '.join(f'{name} {spent}' for name, spent in curator.learners.items())}."
+                if curator.learners
                 else ""
             ),
             wrong=False,
         )
-        for one in curators
+        for curator in curators
     ]
 
 
@@ -101,10 +101,12 @@ def measured_false_alarms(stored: Path = STORED) -> dict[str, Any]:
     `stored`: results of the benchmark.
     """
     try:
-        told = msgspec.json.decode(stored.read_bytes(), type=list[dict[str, Any]])
+        results = msgspec.json.decode(stored.read_bytes(), type=list[dict[str, Any]])
     except (OSError, msgspec.DecodeError):
-        told = []
-    rows = [{name: row[name] for name in KEPT if name in row} for row in told if str(row.get("name")).startswith(ROW)]
+        results = []
+    rows = [
+        {name: row[name] for name in KEPT if name in row} for row in results if str(row.get("name")).startswith(ROW)
+    ]
     return {"measured": rows, "measure_again": COMMAND}
 
 
@@ -130,10 +132,10 @@ def pages(key: str, audit: tuple[AuditResult, str], curators: Sequence[CuratorSp
     }
 
 
-def changed_pages(folder: Path, wanted: Mapping[str, bytes]) -> list[str]:
+def changed_pages(folder: Path, expected: Mapping[str, bytes]) -> list[str]:
     """What is wrong with pages that the version which is installed here wrote."""
     wrong = []
-    for name, data in wanted.items():
+    for name, data in expected.items():
         try:
             if read_bytes(folder, name) != data:
                 wrong.append(f"{name} is not what this version writes from what the package proves")
@@ -148,36 +150,38 @@ def changed_alarms(folder: Path) -> str:
         data = read_bytes(folder, FALSE_ALARMS)
     except ConfigurationError as error:
         return str(error)
-    own = measured_false_alarms()
+    measured = measured_false_alarms()
     none = as_json({"measured": [], "measure_again": COMMAND})
-    known = bool(own["measured"])
-    return f"{FALSE_ALARMS} is not what was measured" if known and data not in (as_json(own), none) else ""
+    is_measured = bool(measured["measured"])
+    return f"{FALSE_ALARMS} is not what was measured" if is_measured and data not in (as_json(measured), none) else ""
 
 
 def changed_entry(
     folder: Path, facts: Facts, curators: Sequence[CuratorSpent], result: AuditResult, *, same_version: bool
 ) -> list[str]:
     """What is wrong with `deployment.yaml`."""
-    wanted = build_entry(facts, curators, versions=dict(result.versions))
+    expected = build_entry(facts, curators, versions=dict(result.versions))
     try:
         text = read_bytes(folder, DEPLOYMENT).decode()
-        if text == as_yaml(wanted):
+        if text == as_yaml(expected):
             return []
         entry = read_entry(text)
     except UnicodeDecodeError:
         return [f"{DEPLOYMENT} cannot be read"]
     except ConfigurationError as error:
         return [str(error)]
-    told, due = _flat(entry), _flat(wanted)
+    written, due = _flat(entry), _flat(expected)
     prose = {".".join(path) for path in _PROSE} if not same_version else set()
     wrong = [
         f"{DEPLOYMENT}: its {name} is not what the evidence proves"
         for name, value in due.items()
-        if name not in prose and told.get(name) != value
+        if name not in prose and written.get(name) != value
     ]
     if len(wrong) > MOST_FIELDS:
         return [f"{DEPLOYMENT} is another entry than the evidence proves: {len(wrong)} fields differ"]
-    wrong += [f"{DEPLOYMENT}: its {name} is of no entry that this software writes" for name in told if name not in due]
+    wrong += [
+        f"{DEPLOYMENT}: its {name} is of no entry that this software writes" for name in written if name not in due
+    ]
     if same_version and not wrong:
         wrong.append(f"{DEPLOYMENT} is not in the form that this software writes")
     return wrong
@@ -186,24 +190,24 @@ def changed_entry(
 def _flat(value: Any, path: str = "") -> dict[str, str]:
     """Field -> its value as JSON, so that true is not 1."""
     if isinstance(value, dict) and value:
-        found: dict[str, str] = {}
-        for name, each in value.items():
-            found |= _flat(each, f"{path}.{name}" if path else str(name))
-        return found
+        fields: dict[str, str] = {}
+        for name, item in value.items():
+            fields |= _flat(item, f"{path}.{name}" if path else str(name))
+        return fields
     try:
         return {path: msgspec.json.encode(value).decode()}
     except (TypeError, ValueError, msgspec.MsgspecError, RecursionError, OverflowError):
         return {path: f"unreadable {type(value).__name__}"}
 
 
-def alike(told: Any, now: Any, skip: frozenset[str] = frozenset()) -> bool:
+def alike(first: Any, second: Any, skip: frozenset[str] = frozenset()) -> bool:
     """Whether two plain values are the same, floats to 1e-9, but for the values of some keys."""
-    if isinstance(told, dict) and isinstance(now, dict):
-        return told.keys() == now.keys() and all(
-            name in skip or alike(value, now[name], skip) for name, value in told.items()
+    if isinstance(first, dict) and isinstance(second, dict):
+        return first.keys() == second.keys() and all(
+            name in skip or alike(value, second[name], skip) for name, value in first.items()
         )
-    if isinstance(told, list) and isinstance(now, list):
-        return len(told) == len(now) and all(alike(*pair, skip) for pair in zip(told, now, strict=True))
-    if isinstance(told, float) and isinstance(now, float):
-        return math.isclose(told, now, rel_tol=1e-9, abs_tol=1e-12)
-    return type(told) is type(now) and bool(told == now)
+    if isinstance(first, list) and isinstance(second, list):
+        return len(first) == len(second) and all(alike(*pair, skip) for pair in zip(first, second, strict=True))
+    if isinstance(first, float) and isinstance(second, float):
+        return math.isclose(first, second, rel_tol=1e-9, abs_tol=1e-12)
+    return type(first) is type(second) and bool(first == second)

@@ -55,12 +55,12 @@ def build_entry(facts: Facts, curators: Sequence[CuratorSpent], *, versions: dic
     software = ", ".join(f"{name} {version}" for name, version in versions.items())
     basic = {
         "name": facts.name,
-        "data_curators": [one.name for one in curators],
+        "data_curators": [curator.name for curator in curators],
         "intended_use": facts.intended_use,
         "data_product_type": facts.product,
         "data_product_region": facts.region,
         "description": (
-            f"{f'{SIMULATED} ' if any(SIMULATED in one.note for one in curators) else ''}"
+            f"{f'{SIMULATED} ' if any(SIMULATED in curator.note for curator in curators) else ''}"
             f"Learnt from differentially private counts of {count(len(curators), 'curator')}, by ExPriL. No record, "
             "gradient or exact number left a curator."
         ),
@@ -79,9 +79,9 @@ def build_entry(facts: Facts, curators: Sequence[CuratorSpent], *, versions: dic
                 "unprotected_quantities": _UNPROTECTED,
             },
             "privacy_loss": {
-                "privacy_unit": _joined(one.unit for one in curators),
+                "privacy_unit": _joined(curator.unit for curator in curators),
                 "privacy_unit_details": "Adjacent: two sets of records, one of which has one unit more (add or "
-                "remove). " + _joined(one.unit_details for one in curators),
+                "remove). " + _joined(curator.unit_details for curator in curators),
                 "privacy_parameters": {"epsilon": round_up(total), "delta": 0},
                 "privacy_parameters_details": _parameters(facts, curators, total),
             },
@@ -127,8 +127,8 @@ def build_entry(facts: Facts, curators: Sequence[CuratorSpent], *, versions: dic
 def total_epsilon(curators: Sequence[CuratorSpent], *, one_curator_each: bool) -> Fraction:
     """Epsilon of one unit over all curators: the largest where each unit is at one, else the sum; exact."""
     if one_curator_each:
-        return max(one.spent + one.elsewhere for one in curators)
-    return sum((one.spent for one in curators), start=Fraction(0))
+        return max(curator.spent + curator.elsewhere for curator in curators)
+    return sum((curator.spent for curator in curators), start=Fraction(0))
 
 
 def round_up(value: Fraction) -> float:
@@ -138,12 +138,12 @@ def round_up(value: Fraction) -> float:
 
 
 def _parameters(facts: Facts, curators: Sequence[CuratorSpent], total: Fraction) -> str:
-    each = "; ".join(f"{one.name}: {one.spent}" for one in curators)
+    by_curator = "; ".join(f"{curator.name}: {curator.spent}" for curator in curators)
     how = "the largest, as every person's records are at one curator" if facts.one_curator_each else "their sum"
-    more = " ".join(dict.fromkeys(one.note for one in curators if one.note))
-    known = "Of anything else about a person who is known to be there: twice that, or less."
-    spent = f"Exact epsilon spent, over all learners together: {each}. For one person: {total}, {how}."
-    return f"{spent} {known} {more}".strip()
+    more = " ".join(dict.fromkeys(curator.note for curator in curators if curator.note))
+    attribute_note = "Of anything else about a person who is known to be there: twice that, or less."
+    spent = f"Exact epsilon spent, over all learners together: {by_curator}. For one person: {total}, {how}."
+    return f"{spent} {attribute_note} {more}".strip()
 
 
 def _joined(texts: Any) -> str:
@@ -166,10 +166,10 @@ class _Strict(yaml.SafeLoader):
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         """As there, each key once."""
-        found: dict[Any, Any] = super().construct_mapping(node, deep=deep)
-        if len(found) != len(node.value):
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep=deep)
+        if len(mapping) != len(node.value):
             raise yaml.YAMLError
-        return found
+        return mapping
 
 
 def read_entry(text: str) -> dict[str, Any]:
@@ -204,7 +204,7 @@ def check_entry(entry: dict[str, Any], schema: Path) -> None:
     except (yaml.YAMLError, jsonschema.SchemaError, AttributeError, TypeError):
         raise ConfigurationError(f"{schema} is no JSON Schema in YAML") from None
     errors = sorted(
-        kind(rules, format_checker=kind.FORMAT_CHECKER).iter_errors(entry), key=lambda one: list(map(str, one.path))
+        kind(rules, format_checker=kind.FORMAT_CHECKER).iter_errors(entry), key=lambda error: list(map(str, error.path))
     )
     if errors:
         first = errors[0]

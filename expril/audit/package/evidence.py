@@ -56,9 +56,9 @@ class Replay:
         """Every accepted plan, with the bound c of its curator where it is known."""
         return [
             (study.shape.plan, bound)
-            for one in self.result.sums
-            if not one.learner and not one.version
-            for study, bound in one.members
+            for row in self.result.sums
+            if not row.learner and not row.version
+            for study, bound in row.members
         ]
 
 
@@ -84,10 +84,10 @@ def collect(paths: Sequence[Path], folder: Path, *, receipts: Sequence[Path], wi
         for run in epsilon_runs(path).values() or [path]:
             name = f"runs/{len(runs)}-{_plain(run.resolve().name)}"
             runs[name] = _take_run(run, base / name)
-    kept = {
-        what: tuple(_copied(files, base, what)) for what, files in (("receipts", receipts), ("witnessed", witnessed))
+    copies = {
+        role: tuple(_copied(files, base, role)) for role, files in (("receipts", receipts), ("witnessed", witnessed))
     }
-    inventory = Inventory(runs=runs, ledgers=tuple(ledgers), **kept)
+    inventory = Inventory(runs=runs, ledgers=tuple(ledgers), **copies)
     (base / INVENTORY).write_bytes(as_json(inventory))
     return inventory
 
@@ -117,7 +117,7 @@ def replay(
         "receipts": inventory.receipts,
         "witnessed": inventory.witnessed,
     }
-    if not all(_is_inside(name, what) for what, each in names.items() for name in each):
+    if not all(_is_inside(name, role) for role, listed in names.items() for name in listed):
         raise ConfigurationError(
             f"{EVIDENCE}/{INVENTORY} names a file outside of the package, or one that no package has"
         )
@@ -145,9 +145,9 @@ def replay(
     return Replay(base, result, wrong, left_out)
 
 
-def _is_inside(name: str, what: str) -> bool:
+def _is_inside(name: str, role: str) -> bool:
     """Whether a name is as `collect` makes them: two parts, plain letters."""
-    return re.fullmatch(rf"{what}/[A-Za-z0-9_-][A-Za-z0-9._-]{{0,250}}", name) is not None
+    return re.fullmatch(rf"{role}/[A-Za-z0-9_-][A-Za-z0-9._-]{{0,250}}", name) is not None
 
 
 def _unnamed(base: Path, inventory: Inventory, result: Recomputed) -> list[str]:
@@ -165,12 +165,12 @@ def _take_run(run: Path, target: Path) -> tuple[str, ...]:
     """Copy a run's list and what it names of transcripts and ledgers; the names that stay out."""
     try:
         index = decode_index(read_plain(run / TRANSCRIPTS / INDEX), run)
-        taken = [name for name in index.files if _is_taken(name)]
-        for name in (f"{TRANSCRIPTS}/{INDEX}", f"{TRANSCRIPTS}/{SIGNATURES}", *taken):
+        evidence = [name for name in index.files if _is_taken(name)]
+        for name in (f"{TRANSCRIPTS}/{INDEX}", f"{TRANSCRIPTS}/{SIGNATURES}", *evidence):
             _write(target / name, read_plain(run / name))
     except OSError as error:
         raise ConfigurationError(f"{run} is not the folder of a run, or lacks a file of its list: {error}") from None
-    return tuple(sorted(set(index.files) - set(taken)))
+    return tuple(sorted(set(index.files) - set(evidence)))
 
 
 def _is_taken(name: str) -> bool:
@@ -189,10 +189,10 @@ def _exported(path: Path) -> bytes:
         return export_ledger(store)
 
 
-def _copied(files: Sequence[Path], base: Path, what: str) -> list[str]:
+def _copied(files: Sequence[Path], base: Path, role: str) -> list[str]:
     names = []
     for number, path in enumerate(files):
-        name = f"{what}/{number}-{_plain(path.name)}"
+        name = f"{role}/{number}-{_plain(path.name)}"
         try:
             _write(base / name, path.read_bytes())
         except OSError as error:

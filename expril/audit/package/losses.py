@@ -54,17 +54,17 @@ def judge(result: AuditResult, plans: Iterable[Plan]) -> tuple[list[str], list[s
         if control.caught and not above:
             wrong.append(f"the control {name} is said to be caught, and its bound is not above the claim")
     wrong += [
-        f"a sum over {one.sites} sites of which {one.colluders} collude does not lose what it should"
-        for one in result.colluders
-        if not one.holds
+        f"a sum over {sum_attack.sites} sites of which {sum_attack.colluders} collude does not lose what it should"
+        for sum_attack in result.colluders
+        if not sum_attack.holds
     ]
     attacked = {kind.kind for kind in result.kinds}
-    asked = {name: None for plan in plans for name in _asked(plan)}
-    whole = {name for name, answerer in ANSWERERS.items() if names_of(answerer) == (name,)}
+    planned_kinds = {name: None for plan in plans for name in _kind_names(plan)}
+    attacked_whole = {name for name, answerer in ANSWERERS.items() if names_of(answerer) == (name,)}
     wrong += [
         f"{printable(name)} was asked for, and never attacked"
-        for name in asked
-        if name not in attacked and name.partition("/")[0] not in whole & attacked
+        for name in planned_kinds
+        if name not in attacked and name.partition("/")[0] not in attacked_whole & attacked
     ]
     if not 0 < result.false_alarm <= MOST_ALARMS:
         wrong.append(f"its false alarms are not at most {MOST_ALARMS}")
@@ -94,14 +94,14 @@ def _above(attack: Attack, exact: float | None, *, least: int) -> tuple[bool, st
     return above, ""
 
 
-def _asked(plan: Plan) -> list[str]:
+def _kind_names(plan: Plan) -> list[str]:
     if QUERY_KINDS.missing(plan):
         return []
-    found = []
-    for one in QUERY_KINDS.queries(plan):
-        release = getattr(one, "release", "")
-        found.append(f"{one.kind}/{release}" if release else one.kind)
-    return found
+    names = []
+    for planned in QUERY_KINDS.queries(plan):
+        release = getattr(planned, "release", "")
+        names.append(f"{planned.kind}/{release}" if release else planned.kind)
+    return names
 
 
 WIDEST = 2000
@@ -131,16 +131,16 @@ def exact_losses(plans: Iterable[tuple[Plan, int | None]]) -> tuple[ExactLoss, .
 
     `plans`: with the bound c of the curator that accepted it; None where it is not known, and then it is left out.
     """
-    asked = {(one, bound): None for plan, bound in plans if bound is not None for one in _queries(plan)}
-    found: dict[ExactLoss, None] = {}
+    questions = {(planned, bound): None for plan, bound in plans if bound is not None for planned in _queries(plan)}
+    losses: dict[ExactLoss, None] = {}
     places, counted = 0, set()
-    for one, bound in sorted(asked, key=lambda each: _scale(each[0])):
-        scale = _scale(one)
+    for planned, bound in sorted(questions, key=lambda question: _scale(question[0])):
+        scale = _scale(planned)
         if scale <= WIDEST and scale not in counted:
             places += ceil(scale)
             counted.add(scale)
-        found[_of(one, bound, by_formula=scale > WIDEST or places > MOST_SCALES)] = None
-    return tuple(sorted(found, key=lambda loss: (loss.asks, loss.partitions, Fraction(loss.scale or 0), loss.records)))
+        losses[_loss_of(planned, bound, by_formula=scale > WIDEST or places > MOST_SCALES)] = None
+    return tuple(sorted(losses, key=lambda loss: (loss.asks, loss.partitions, Fraction(loss.scale or 0), loss.records)))
 
 
 def _queries(plan: Plan) -> tuple[Planned, ...]:
@@ -154,13 +154,13 @@ def _scale(planned: Planned) -> Fraction:
     return planned.scale.fraction if isinstance(planned, PlannedCounts) else Fraction(0)
 
 
-def _of(planned: Planned, bound: int, *, by_formula: bool) -> ExactLoss:
+def _loss_of(planned: Planned, bound: int, *, by_formula: bool) -> ExactLoss:
     name = str(planned.__struct_config__.tag)
     try:
         claimed = QUERY_KINDS.cost(planned, bound)
     except RemoteProtocolError as error:
         raise ConfigurationError(f"what {name} costs is out of range: {printable(str(error))}") from None
-    told = ExactLoss(
+    loss_row = ExactLoss(
         asks=name,
         partitions=0,
         scale="",
@@ -172,10 +172,10 @@ def _of(planned: Planned, bound: int, *, by_formula: bool) -> ExactLoss:
         holds=None,
     )
     if not isinstance(planned, PlannedCounts):
-        return told
+        return loss_row
     scale = planned.scale.fraction
-    told = msgspec.structs.replace(
-        told,
+    loss_row = msgspec.structs.replace(
+        loss_row,
         asks=f"{name}/{planned.release}",
         partitions=planned.partitions,
         scale=str(scale),
@@ -183,20 +183,20 @@ def _of(planned: Planned, bound: int, *, by_formula: bool) -> ExactLoss:
         why_not="",
     )
     if not QUERY_KINDS.private_planned(planned):
-        return msgspec.structs.replace(told, why_not="what it releases is not private as claimed")
+        return msgspec.structs.replace(loss_row, why_not="what it releases is not private as claimed")
     shift = bound * planned.steps
     loss: float | None
     try:
-        drawn = Fraction(float_not_below(scale))
+        sampled_scale = Fraction(float_not_below(scale))
         if by_formula:
-            loss = float(planned.partitions * shift / drawn)
-            told = msgspec.structs.replace(told, how=FORMULA)
+            loss = float(planned.partitions * shift / sampled_scale)
+            loss_row = msgspec.structs.replace(loss_row, how=FORMULA)
         else:
             zero, moved = np.zeros(1, dtype=np.int64), np.full(1, shift, dtype=np.int64)
-            each = loss_of_vectors(zero, moved, [scale]).loss
-            loss = None if each is None else planned.partitions * each
+            one_loss = loss_of_vectors(zero, moved, [scale]).loss
+            loss = None if one_loss is None else planned.partitions * one_loss
     except (ConfigurationError, ValueError, ArithmeticError) as error:
         why = str(error) if isinstance(error, ConfigurationError) else "its numbers are too large to be enumerated"
-        return msgspec.structs.replace(told, why_not=why)
+        return msgspec.structs.replace(loss_row, why_not=why)
     holds = loss is not None and abs(loss - float(claimed)) <= AGREEMENT * max(1.0, float(claimed))
-    return msgspec.structs.replace(told, exact=loss, holds=holds)
+    return msgspec.structs.replace(loss_row, exact=loss, holds=holds)

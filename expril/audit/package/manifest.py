@@ -142,13 +142,13 @@ def check_folder(folder: Path, *, key: str = "") -> tuple[Manifest | None, list[
     if key and manifest.key != key:
         wrong.append(f"{MANIFEST} is signed by {manifest.key}, not by the key that you gave")
     there = _there(folder)
-    for name, told in manifest.files.items():
+    for name, listed in manifest.files.items():
         path = there.pop(name, None)
         if path is None:
             wrong.append(f"{printable(name)} is missing")
         elif not is_plain(path):
             wrong.append(f"{printable(name)} is no plain file")
-        elif path.stat().st_size != told.size or packed(path) != told:
+        elif path.stat().st_size != listed.size or packed(path) != listed:
             wrong.append(f"{printable(name)} was changed: its hash is not the one in the signed list")
     wrong += [f"{printable(name)} is not in the signed list" for name in there if name not in (MANIFEST, SIGNATURE)]
     return manifest, wrong
@@ -157,8 +157,8 @@ def check_folder(folder: Path, *, key: str = "") -> tuple[Manifest | None, list[
 def packed(path: Path) -> Packed:
     """Hash and length of a file."""
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-        return Packed(found, file.tell())
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        return Packed(sha256, file.tell())
 
 
 def foreign_files(folder: Path) -> list[str]:
@@ -172,17 +172,17 @@ def _there(folder: Path, *, all_files: bool = False) -> dict[str, Path]:
     Raises:
         ConfigurationError: folders are nested too deep.
     """
-    found = {}
+    files_found = {}
     try:
         for base, folders, files in os.walk(folder):
-            for each in (*(name for name in folders if Path(base, name).is_symlink()), *files):
-                path = Path(base, each)
+            for entry in (*(name for name in folders if Path(base, name).is_symlink()), *files):
+                path = Path(base, entry)
                 name = path.relative_to(folder).as_posix()
                 if all_files or name not in (MANIFEST, SIGNATURE) or path.is_symlink():
-                    found[name] = path
+                    files_found[name] = path
     except RecursionError:
         raise ConfigurationError(f"{folder} is no claim package: its folders are nested too deep") from None
-    return dict(sorted(found.items()))
+    return dict(sorted(files_found.items()))
 
 
 def _signature(signed: Signed) -> bytes:

@@ -42,14 +42,14 @@ class CuratorSpent(NamedTuple):
 class _Part:
     """What was spent at one curator in one world."""
 
-    told: Sum  # over all learners and versions
+    row: Sum  # over all learners and versions
     run: str  # of the world; "" for ledgers given by themselves
     ties: frozenset[str]  # keys of the curator and names of its records: parts that share one are of one curator
 
     @property
     def name(self) -> str:
         """Of the curator, whatever the repeat."""
-        return self.told.curator.rpartition(", repeat ")[0] or self.told.curator
+        return self.row.curator.rpartition(", repeat ")[0] or self.row.curator
 
 
 def spent_by_curators(proof: Replay, *, one_curator_each: bool) -> tuple[CuratorSpent, ...]:
@@ -65,7 +65,7 @@ def spent_by_curators(proof: Replay, *, one_curator_each: bool) -> tuple[Curator
     """
     check_private(proof)
     parts = _parts(proof.result)
-    if not any(part.told.at_most for part in parts):
+    if not any(part.row.at_most for part in parts):
         raise ConfigurationError("nothing was spent there: there is no claim to hand over")
     repeated = {run for run in {part.run for part in parts} if run and len(_repeats(parts, run)) > 1}
     curators = _joined(
@@ -73,17 +73,17 @@ def spent_by_curators(proof: Replay, *, one_curator_each: bool) -> tuple[Curator
     )
     simulated = {str(run.folder) for run in proof.result.runs if run.index and not is_deployed(run.index)}
     names: set[str] = set()
-    found = []
-    for each in curators:
-        runs = sorted({part.run for part in each} & repeated)
-        notes = (SIMULATED if simulated & {part.run for part in each} else "", REPEATED if runs else "")
-        one = _curator(each, proof.result, " ".join(filter(None, notes)), names)
+    spendings = []
+    for group in curators:
+        runs = sorted({part.run for part in group} & repeated)
+        notes = (SIMULATED if simulated & {part.run for part in group} else "", REPEATED if runs else "")
+        spending = _curator(group, proof.result, " ".join(filter(None, notes)), names)
         if one_curator_each and runs:
             most = sum((_largest(world) for run in runs for world in _repeats(parts, run)), Fraction(0))
-            own = sum((part.told.at_most for part in each if part.run in runs), Fraction(0))
-            one = one._replace(elsewhere=most - own)
-        found.append(one)
-    return tuple(found)
+            spent_in_runs = sum((part.row.at_most for part in group if part.run in runs), Fraction(0))
+            spending = spending._replace(elsewhere=most - spent_in_runs)
+        spendings.append(spending)
+    return tuple(spendings)
 
 
 def _repeats(parts: Sequence[_Part], run: str) -> list[list[_Part]]:
@@ -91,13 +91,13 @@ def _repeats(parts: Sequence[_Part], run: str) -> list[list[_Part]]:
     worlds: dict[str, list[_Part]] = {}
     for part in parts:
         if part.run == run:
-            worlds.setdefault(part.told.world, []).append(part)
+            worlds.setdefault(part.row.world, []).append(part)
     return list(worlds.values())
 
 
 def _largest(parts: Sequence[_Part]) -> Fraction:
     """The most that one curator spent in a world."""
-    return max(sum((part.told.at_most for part in each), Fraction(0)) for each in _joined(parts, lambda p: p.ties))
+    return max(sum((part.row.at_most for part in group), Fraction(0)) for group in _joined(parts, lambda p: p.ties))
 
 
 def check_private(proof: Replay) -> None:
@@ -108,7 +108,7 @@ def check_private(proof: Replay) -> None:
     """
     result = proof.result
     labels = {entry.label for run in result.runs if run.index for entry in run.index.transcripts}
-    labels |= {one.audit.replayed.label for one in result.ledgers if one.audit.replayed.label}
+    labels |= {ledger.audit.replayed.label for ledger in result.ledgers if ledger.audit.replayed.label}
     if labels - {LABEL}:
         raise ConfigurationError(
             "this was signed as not private (noise from a seed, or a release that is not private as claimed): there is "
@@ -128,38 +128,38 @@ def not_private(plan: Plan) -> str:
         queries = QUERY_KINDS.queries(plan)
     except RemoteProtocolError as error:
         return f"a plan cannot be read ({printable(str(error))})"
-    bad = next((one for one in queries if not QUERY_KINDS.private_planned(one)), None)
+    bad = next((query for query in queries if not QUERY_KINDS.private_planned(query)), None)
     if bad is None:
         return ""
-    return f"a plan asks for {printable(_asked(bad))}, which is not private as claimed"
+    return f"a plan asks for {printable(_kind_name(bad))}, which is not private as claimed"
 
 
-def _asked(planned: object) -> str:
+def _kind_name(planned: object) -> str:
     kind = str(getattr(planned, "kind", ""))
     release = getattr(planned, "release", "")
     return f"{kind}/{release}" if release else kind
 
 
 def _parts(result: Recomputed) -> list[_Part]:
-    known: dict[int, set[str]] = {}
+    ties_of_sum: dict[int, set[str]] = {}
     for ledger in result.ledgers:
         ties = {key.hex() for key in ledger.audit.curators}
         ties |= {f"records {version}" for _, version in ledger.audit.replayed.data if version}
-        known |= {id(one): ties for one in ledger.sums}
+        ties_of_sum |= {id(item): ties for item in ledger.sums}
     keys: dict[tuple[str, str], str] = {}
     runs: dict[str, str] = {}
     for run in result.runs:
-        for one in run.index.participants if run.index else ():
-            runs[run.world(one.repeat)] = str(run.folder)
-            if one.role == "curator":
-                keys[run.world(one.repeat), run.curator_name(one.name, one.repeat)] = one.key
-    found = []
-    for told in result.sums:
-        if not told.learner and not told.version:
-            key = keys.get((told.world, told.curator))
-            ties = known.get(id(told), set()) | ({key} if key else set())
-            found.append(_Part(told, runs.get(told.world, ""), frozenset(ties)))
-    return found
+        for item in run.index.participants if run.index else ():
+            runs[run.world(item.repeat)] = str(run.folder)
+            if item.role == "curator":
+                keys[run.world(item.repeat), run.curator_name(item.name, item.repeat)] = item.key
+    parts = []
+    for row in result.sums:
+        if not row.learner and not row.version:
+            key = keys.get((row.world, row.curator))
+            ties = ties_of_sum.get(id(row), set()) | ({key} if key else set())
+            parts.append(_Part(row, runs.get(row.world, ""), frozenset(ties)))
+    return parts
 
 
 def _joined(parts: Sequence[_Part], ties_of: Callable[[_Part], Iterable[str]]) -> list[list[_Part]]:
@@ -187,19 +187,19 @@ def _curator(parts: Sequence[_Part], result: Recomputed, note: str, names: set[s
     names.add(name)
     learners: dict[str, Fraction] = {}
     for part in parts:
-        for one in result.sums:
-            if one.world == part.told.world and one.curator == part.told.curator and one.learner and not one.version:
-                learners[one.learner] = learners.get(one.learner, Fraction(0)) + one.at_most
-    bounds = {(one.world, one.curator): one.audit.bounds.bound for one in result.ledgers}
+        for item in result.sums:
+            if item.world == part.row.world and item.curator == part.row.curator and item.learner and not item.version:
+                learners[item.learner] = learners.get(item.learner, Fraction(0)) + item.at_most
+    bounds = {(item.world, item.curator): item.audit.bounds.bound for item in result.ledgers}
     return CuratorSpent(
         name=name,
-        claimed=sum((part.told.claimed for part in parts), Fraction(0)),
-        spent=sum((part.told.at_most for part in parts), Fraction(0)),
+        claimed=sum((part.row.claimed for part in parts), Fraction(0)),
+        spent=sum((part.row.at_most for part in parts), Fraction(0)),
         learners=learners,
-        unit="; ".join(dict.fromkeys(part.told.unit for part in parts)),
+        unit="; ".join(dict.fromkeys(part.row.unit for part in parts)),
         unit_details=" ".join(
             dict.fromkeys(
-                _bounded(part.told.unit, bounds.get((part.told.world, part.told.curator)) or _bound_of(part.told))
+                _bounded(part.row.unit, bounds.get((part.row.world, part.row.curator)) or _bound_of(part.row))
                 for part in parts
             )
         ),
@@ -210,13 +210,13 @@ def _curator(parts: Sequence[_Part], result: Recomputed, note: str, names: set[s
 def _conditions(parts: Sequence[_Part]) -> Iterator[str]:
     """What of it holds on a condition."""
     for part in parts:
-        for proviso, amount in part.told.provisos.items():
+        for proviso, amount in part.row.provisos.items():
             yield f"Of what {part.name} spent, {amount} was {proviso}."
 
 
-def _bound_of(one: Sum) -> int | None:
-    known = {bound for _, bound in one.members}
-    return known.pop() if len(known) == 1 else None
+def _bound_of(row: Sum) -> int | None:
+    bounds = {bound for _, bound in row.members}
+    return bounds.pop() if len(bounds) == 1 else None
 
 
 def _bounded(unit: str, bound: int | None) -> str:

@@ -37,7 +37,7 @@ from protocol.run_index import LOCAL, TRANSCRIPTS
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenPackage:
     """What was written."""
 
     folder: Path
@@ -69,7 +69,7 @@ def write_package(
     receipts: Sequence[Path] = (),
     witnessed: Sequence[Path] = (),
     tick: Tick = quiet,
-) -> Written:
+) -> WrittenPackage:
     """Write a package; all of it, or nothing.
 
     `paths`: folders of runs, exports of ledgers, SQLite ledgers; `out`: folder that must not exist; `key`: of the
@@ -109,8 +109,8 @@ def write_package(
             (folder / name).write_bytes(data)
         write_result(result, folder / AUDIT, created=played)
         manifest = seal_folder(folder, key, expril=versions()["expril"], created=created)
-        left = open_points(proof)
-    return Written(out, len(manifest.files) + 2, Fraction(claim.epsilon), schema is not None, left)
+        open_texts = open_points(proof)
+    return WrittenPackage(out, len(manifest.files) + 2, Fraction(claim.epsilon), schema is not None, open_texts)
 
 
 @contextmanager
