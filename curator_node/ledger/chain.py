@@ -83,11 +83,8 @@ def marked_at_end(account: Account) -> Marked:
 class Chain:
     """A stored chain that this process may append to.
 
-    Args:
-        store: its entries and replies.
-        key: the curator's; it signs every entry's hash, and is never in the store.
-        mark: this process's own.
-        entropy: n -> n random bytes, for the entries' nonces.
+    `store`: its entries and replies; `key`: the curator's; it signs every entry's hash, and is never in the store;
+    `mark`: this process's own; `entropy`: n -> n random bytes, for the entries' nonces.
 
     Raises:
         ConfigurationError: there is no ledger, or it is another curator's.

@@ -15,9 +15,8 @@ from protocol.ledger.exports import OLD_START, START, Pair, decode_export, encod
 class ExportedLedger:
     """A ledger that was read from such a file; see `checks.Evidence`.
 
-    Args:
-        pairs: encoded entries with their signatures.
-        replies: digest of a request, or `state_key` -> SHA-256 of what is stored under it.
+    `pairs`: encoded entries with their signatures; `replies`: digest of a request, or `state_key` -> SHA-256 of what is
+    stored under it.
     """
 
     def __init__(self, pairs: list[Pair], replies: dict[bytes, bytes]) -> None:

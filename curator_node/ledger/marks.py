@@ -121,10 +121,8 @@ class MemoryMark:
 class FileMark:
     """A mark in a small file, authenticated by a secret key, held by one process at a time.
 
-    Args:
-        path: of the file; made where there is none. Keep it on another disk than the database, and out of its backups:
-            a mark that is restored with the database proves nothing. It grows by 8 bytes an entry.
-        key: 32 secret bytes.
+    `path`: of the file; made where there is none. Keep it on another disk than the database, and out of its backups: a
+    mark that is restored with the database proves nothing. It grows by 8 bytes an entry. `key`: 32 secret bytes.
 
     Raises:
         ConfigurationError: the file cannot be opened, or another process holds it.

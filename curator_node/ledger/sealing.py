@@ -19,9 +19,7 @@ _NONCE = 12
 class Sealer:
     """Encrypts positions for the curator alone (ChaCha20-Poly1305, RFC 8439); all results have one length.
 
-    Args:
-        key: the curator's; the encryption key is derived from it.
-        entropy: n -> n random bytes.
+    `key`: the curator's; the encryption key is derived from it; `entropy`: n -> n random bytes.
     """
 
     def __init__(self, key: SigningKey, entropy: Callable[[int], bytes]) -> None:
@@ -51,9 +49,8 @@ class StateSealer:
     A state is sealed under the key that signs, and opens under that or any earlier one: a study that is open while its
     curator changes its key goes on, and who has a former key reads nothing that is kept from then on.
 
-    Args:
-        keys: the curator's, the present one in front; an encryption key is derived from each.
-        entropy: n -> n random bytes.
+    `keys`: the curator's, the present one in front; an encryption key is derived from each; `entropy`: n -> n random
+    bytes.
     """
 
     def __init__(self, keys: Iterable[SigningKey], entropy: Callable[[int], bytes]) -> None:

@@ -195,13 +195,11 @@ _RELEASE = HELD.delete().where(HELD.c.request == sa.bindparam("released"))
 class DatabaseStore:
     """Entries and replies in a database.
 
-    Args:
-        url: a SQLAlchemy URL; `sqlite_url` makes one from a path. SQLite runs with a write-ahead log and full
-            synchronisation: a committed charge survives a power cut. So it does in PostgreSQL, whose commits wait for
-            the disk.
-        create: make the tables of a new ledger; otherwise they must be there, since a ledger that is absent is a
-            ledger that was lost.
-        read_only: nothing is written, and tables of an older version are read, too; so it is with `read_only_url`.
+    `url`: a SQLAlchemy URL; `sqlite_url` makes one from a path. SQLite runs with a write-ahead log and full
+    synchronisation: a committed charge survives a power cut. So it does in PostgreSQL, whose commits wait for the disk.
+    `create`: make the tables of a new ledger; otherwise they must be there, since a ledger that is absent is a ledger
+    that was lost; `read_only`: nothing is written, and tables of an older version are read, too; so it is with
+    `read_only_url`.
 
     Raises:
         ConfigurationError: the database cannot be opened, holds no ledger, one of ExPriL 0.1, one whose tables have

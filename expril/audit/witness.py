@@ -42,7 +42,7 @@ _DIGITS = 15
 
 
 class WitnessStore(Protocol):
-    """What a witness needs of its state."""
+    """Where a witness keeps the checkpoints that it has co-signed."""
 
     def sizes(self, curator: bytes) -> list[int]:
         """Of the checkpoints that were co-signed for a curator, rising; empty where there is none."""
@@ -58,10 +58,9 @@ class WitnessStore(Protocol):
 
 
 class MemoryState:
-    """For simulations: gone with the process.
+    """A store in memory, for simulations.
 
-    Args:
-        key: the witness's public key.
+    `key`: the witness's public key.
     """
 
     def __init__(self, key: bytes) -> None:
@@ -88,9 +87,7 @@ class MemoryState:
 class WitnessState:
     """The folder of a witness; made by `open_state`.
 
-    Args:
-        folder: which is there, and locked.
-        key: the witness's public key; a state belongs to one.
+    `folder`: which is there, and locked; `key`: the witness's public key; a state belongs to one.
     """
 
     def __init__(self, folder: Path, key: bytes) -> None:
@@ -236,7 +233,7 @@ def witness(
 
 
 def _again(signed: SignedCheckpoint, state: WitnessStore) -> SignedCheckpoint:
-    """What was co-signed before of this size."""
+    """The co-signature that was given before to a checkpoint of this size."""
     checkpoint = signed.checkpoint
     earlier, signature, _ = state.checkpoint(checkpoint.first, checkpoint.size)
     if equivocate(earlier.checkpoint, checkpoint):

@@ -23,8 +23,7 @@ EMPTY_ROOT = digest(b"")
 class Tree:
     """A tree that grows at its end. All complete subtrees are kept: two hashes a leaf.
 
-    Args:
-        leaves: what there is already, in order: entry hashes.
+    `leaves`: what there is already, in order: entry hashes.
     """
 
     def __init__(self, leaves: Iterable[bytes] = ()) -> None:

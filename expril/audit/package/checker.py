@@ -1,4 +1,4 @@
-"""A claim package is checked by who trusts nobody: offline, without data, from the bytes in the folder alone."""
+"""Checks a claim package for somebody who trusts nobody: offline, without data, from the folder's bytes alone."""
 
 import math
 import re
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 @dataclass
 class PackageCheck:
-    """What was found."""
+    """What was found in a package."""
 
     folder: Path
     key: str = ""  # that signed it, hexadecimal; "" where that cannot be read
@@ -120,14 +120,14 @@ def _read_audit(folder: Path) -> tuple[AuditResult, str]:
 
 
 def _printable(check: PackageCheck) -> PackageCheck:
-    """What was found, fit for a terminal: names in a package are its author's."""
+    """Make the findings fit for a terminal: a package's author chose the names in them."""
     for texts in (check.holds, check.wrong, check.rests):
         texts[:] = [printable(text, 2000) for text in texts]
     return check
 
 
 def _guarded(result: PackageCheck, file: str, check: Callable[[], T]) -> T | None:
-    """Do a part of the check; what cannot be read is wrong, and the other parts go on."""
+    """Do a part of the check. What cannot be read is a finding, and the other parts go on."""
     try:
         return check()
     except ConfigurationError as error:
@@ -148,7 +148,7 @@ def _guarded(result: PackageCheck, file: str, check: Callable[[], T]) -> T | Non
 
 
 def _check_evidence(check: PackageCheck, pins: Pins | None, tick: Tick, *, same_version: bool) -> Replay:
-    """Replay the evidence, and hold `ledger.json` against it."""
+    """Replay the evidence, and compare `ledger.json` with it."""
     proof = replay(check.folder, pins=pins, tick=tick)
     check.wrong += [f"evidence: {text}" for text in proof.wrong]
     ledger_file = _guarded(check, LEDGER, lambda: read_json(check.folder, LEDGER))
@@ -166,7 +166,7 @@ def _check_evidence(check: PackageCheck, pins: Pins | None, tick: Tick, *, same_
 def _check_claim(
     check: PackageCheck, proof: Replay, manifest: Manifest, audit: tuple[AuditResult, str] | None, *, same_version: bool
 ) -> None:
-    """What people told, what the evidence proves, and all that is written from both."""
+    """Check the claim, and what is written from the facts and the evidence."""
     folder = check.folder
     facts: Facts = read_json(folder, FACTS, Facts)
     check_facts(facts, FACTS)
@@ -200,7 +200,7 @@ def _check_claim(
 
 
 def _check_exact(check: PackageCheck, proof: Replay) -> None:
-    """The enumerated losses against what was charged."""
+    """Compare the enumerated losses with what was charged."""
     written: tuple[ExactLoss, ...] = read_json(check.folder, EXACT, tuple[ExactLoss, ...])
     now = exact_losses(proof.plans)
     if len(written) != len(now) or not all(_same_loss(*pair) for pair in zip(written, now, strict=True)):

@@ -1,8 +1,8 @@
 """What an evaluator asks of a claim of differential privacy, and where the answer is proven.
 
-The rows go up the pyramid of NIST SP 800-226, "Guidelines for Evaluating Differential Privacy Guarantees" (2025), whose
-upper blocks are worth no more than those below them. A row leads to a test of this repository, to a section of a
-document, or it is outside: software cannot answer it, and the package does not pretend to.
+The rows follow the pyramid of NIST SP 800-226, "Guidelines for Evaluating Differential Privacy Guarantees" (2025), from
+the ground up: an upper block is worth no more than those below it. A row names a test of this repository or a section
+of a document. Or it is outside: software cannot answer it, and the package does not pretend to.
 """
 
 from itertools import groupby

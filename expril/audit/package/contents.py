@@ -1,6 +1,6 @@
-"""Names of a package's files, and what they say: for people it is written anew from the proof, and compared.
+"""Names of a package's files and what they say; files for people are regenerated from the evidence and compared.
 
-How often whole audits accuse correct mechanisms was measured and is stored with the source.
+How often whole audits accuse correct mechanisms was measured, and is stored with the source.
 """
 
 import math
@@ -60,7 +60,7 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def spent_rows(curators: Sequence[CuratorSpent]) -> list[SpentRow]:
-    """What the report's page says of spending."""
+    """What the audit's page says of spending."""
     return [
         SpentRow(
             who=curator.name,
@@ -80,7 +80,7 @@ def spent_rows(curators: Sequence[CuratorSpent]) -> list[SpentRow]:
 
 
 def open_points(proof: Replay) -> tuple[str, ...]:
-    """What evidence leaves open although nothing contradicts."""
+    """What the evidence leaves open, although nothing is wrong."""
     texts = [*proof.result.unproven, *(f"unwitnessed: {text}" for text in proof.result.unwitnessed)]
     plain = [text.replace(f"{proof.base}/", "") for text in texts if not text.startswith(f"{LOCAL}/")]
     if proof.left_out:
@@ -89,17 +89,14 @@ def open_points(proof: Replay) -> tuple[str, ...]:
 
 
 STORED = Path(__file__).resolve().parents[3] / "benchmarks" / "results" / "audit_game.json"
-"""Of a checkout; an installed wheel has no measurements."""
+"""In a checkout; an installed wheel has no measurements."""
 COMMAND = "python -m benchmarks audit_game"
 ROW = "audits of eleven correct stand-ins flagged"
 KEPT = ("name", "value", "unit", "target", "met", "note", "command", "versions")
 
 
 def measured_false_alarms(stored: Path = STORED) -> dict[str, Any]:
-    """The measured rate with its command; nothing but the command where none is stored.
-
-    `stored`: results of the benchmark.
-    """
+    """The measured rate with its command; the command alone if no results of the benchmark are stored."""
     try:
         results = msgspec.json.decode(stored.read_bytes(), type=list[dict[str, Any]])
     except (OSError, msgspec.DecodeError):
@@ -118,11 +115,11 @@ _PROSE = (
     ("deployment", "implementation", "justification"),
     ("deployment", "deployment_model", "actors"),
 )
-"""Of an entry: words of a version of this software."""
+"""Fields of an entry whose words differ between versions of this software."""
 
 
 def pages(key: str, audit: tuple[AuditResult, str], curators: Sequence[CuratorSpent]) -> dict[str, bytes]:
-    """File -> what this version writes there."""
+    """File -> the bytes that this version writes there."""
     result, played = audit
     return {
         CHECKLIST: as_json(as_objects()),
@@ -133,7 +130,7 @@ def pages(key: str, audit: tuple[AuditResult, str], curators: Sequence[CuratorSp
 
 
 def changed_pages(folder: Path, expected: Mapping[str, bytes]) -> list[str]:
-    """What is wrong with pages that the version which is installed here wrote."""
+    """Pages that are not what the installed version writes."""
     wrong = []
     for name, data in expected.items():
         try:
@@ -145,7 +142,7 @@ def changed_pages(folder: Path, expected: Mapping[str, bytes]) -> list[str]:
 
 
 def changed_alarms(folder: Path) -> str:
-    """What is wrong with the measured false alarms; "" for nothing, or where nothing here tells."""
+    """What is wrong with the measured false alarms; "" for nothing, or if no measurement is installed here."""
     try:
         data = read_bytes(folder, FALSE_ALARMS)
     except ConfigurationError as error:
@@ -188,7 +185,7 @@ def changed_entry(
 
 
 def _flat(value: Any, path: str = "") -> dict[str, str]:
-    """Field -> its value as JSON, so that true is not 1."""
+    """Field's path -> its value as JSON, so that true is not 1."""
     if isinstance(value, dict) and value:
         fields: dict[str, str] = {}
         for name, item in value.items():
@@ -201,7 +198,7 @@ def _flat(value: Any, path: str = "") -> dict[str, str]:
 
 
 def alike(first: Any, second: Any, skip: frozenset[str] = frozenset()) -> bool:
-    """Whether two plain values are the same, floats to 1e-9, but for the values of some keys."""
+    """Whether two plain values are the same, floats to 1e-9, apart from the values of keys in `skip`."""
     if isinstance(first, dict) and isinstance(second, dict):
         return first.keys() == second.keys() and all(
             name in skip or alike(value, second[name], skip) for name, value in first.items()

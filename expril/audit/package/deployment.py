@@ -1,6 +1,6 @@
 """A study as an entry of OpenDP's deployments registry, tier 3, filled from evidence and from what people know.
 
-The registry's schema is a third party's file: it is read from where the user has it, and no part of it is here.
+The registry's schema is a third party's file. It is read from the user's copy; no part of it is here.
 """
 
 import math
@@ -159,13 +159,13 @@ class _Strict(yaml.SafeLoader):
     """Reads no key twice and no alias."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """As there, without aliases."""
+        """As `SafeLoader`, without aliases."""
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        """As there, each key once."""
+        """As `SafeLoader`, each key once."""
         mapping: dict[Any, Any] = super().construct_mapping(node, deep=deep)
         if len(mapping) != len(node.value):
             raise yaml.YAMLError
@@ -190,7 +190,7 @@ def read_entry(text: str) -> dict[str, Any]:
 
 
 def check_entry(entry: dict[str, Any], schema: Path) -> None:
-    """Hold an entry against the registry's schema.
+    """Check an entry against the registry's schema.
 
     Raises:
         ConfigurationError: the schema cannot be read, or the entry does not fit it: the field is named.

@@ -1,8 +1,7 @@
-"""What of runs and ledgers goes into a package, and what it proves there.
+"""The evidence in a package: what of runs and ledgers is copied into it, and what that proves.
 
-Of a run: its signed list, the signatures, its transcripts and ledgers. Scores, models and what else the list names stay
-out: they are not needed for epsilon, and a simulation's scores are computed from test records. Of `local/` nothing is
-taken.
+A run's signed list, its signatures, transcripts and ledgers are copied. Scores, models and whatever else the list names
+are not: epsilon does not need them, and a simulation's scores are computed from test records. Nothing of `local/` is.
 """
 
 import re
@@ -38,7 +37,7 @@ class Inventory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 @dataclass
 class Replay:
-    """What evidence proves."""
+    """What a package's evidence proves."""
 
     base: Path  # folder of the evidence
     result: Recomputed  # of the recomputation
@@ -53,7 +52,7 @@ class Replay:
 
     @property
     def plans(self) -> list[tuple[Plan, int | None]]:
-        """Every accepted plan, with the bound c of its curator where it is known."""
+        """Every accepted plan, with its curator's bound c if that is known."""
         return [
             (study.shape.plan, bound)
             for row in self.result.sums
@@ -146,12 +145,12 @@ def replay(
 
 
 def _is_inside(name: str, role: str) -> bool:
-    """Whether a name is as `collect` makes them: two parts, plain letters."""
+    """Whether a name is one that `collect` makes: two parts of plain letters."""
     return re.fullmatch(rf"{role}/[A-Za-z0-9_-][A-Za-z0-9._-]{{0,250}}", name) is not None
 
 
 def _unnamed(base: Path, inventory: Inventory, result: Recomputed) -> list[str]:
-    """Files that lie in the evidence although nothing there names them, so that nobody replays them."""
+    """Files in the evidence that nothing there names, so that nobody replays them."""
     named = {INVENTORY, *inventory.ledgers, *inventory.receipts, *inventory.witnessed}
     for run in result.runs:
         here = run.folder.relative_to(base).as_posix()
@@ -162,7 +161,7 @@ def _unnamed(base: Path, inventory: Inventory, result: Recomputed) -> list[str]:
 
 
 def _take_run(run: Path, target: Path) -> tuple[str, ...]:
-    """Copy a run's list and what it names of transcripts and ledgers; the names that stay out."""
+    """Copy a run's list, and the transcripts and ledgers that it names; returns the names that are left out."""
     try:
         index = decode_index(read_plain(run / TRANSCRIPTS / INDEX), run)
         evidence = [name for name in index.files if _is_taken(name)]
@@ -182,7 +181,7 @@ def _is_taken(name: str) -> bool:
 
 
 def _exported(path: Path) -> bytes:
-    """An export as it is; of a SQLite ledger, its export, which holds no reply."""
+    """The bytes of an export; a SQLite ledger is exported, without replies."""
     if not is_sqlite(path):
         return path.read_bytes()
     with read_ledger_file(path) as store, store.snapshot():

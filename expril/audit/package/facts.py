@@ -1,4 +1,4 @@
-"""What only people know of a deployment, as a small TOML: why, where, for whom, and by whom it is written down."""
+"""The facts of a deployment that only people know, as a small TOML: why, where, for whom, and who wrote them down."""
 
 import re
 from datetime import date
@@ -74,7 +74,7 @@ def read_facts(path: Path) -> Facts:
 
 
 def check_facts(facts: Facts, where: str) -> None:
-    """Whether all is there that only people know.
+    """Check that no needed fact is missing.
 
     Raises:
         ConfigurationError: something is missing, or publication_date is no date.

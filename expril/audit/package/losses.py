@@ -28,14 +28,14 @@ from protocol.kinds.counts import PlannedCounts
 from protocol.plans import Plan, Planned
 
 LEAST_DRAWS = 10_000
-"""From each of two inputs: those of expril audit all --quick. A kind whose answers take long is attacked with fewer."""
+"""From each of two inputs, as expril audit all --quick takes. A kind that answers slowly is attacked with fewer."""
 MOST_ALARMS = 0.05
 
 
 def judge(result: AuditResult, plans: Iterable[Plan]) -> tuple[list[str], list[str]]:
-    """What an audit says that its own numbers contradict, and what it lacks.
+    """Claims in an audit that its own numbers contradict, and controls that it did not run.
 
-    `result`: as it was read; `plans`: that were accepted: what they ask for must have been attacked.
+    Whatever the accepted `plans` ask for must have been attacked.
 
     Returns:
         (what is wrong in any version, controls of this version that it lacks).
@@ -75,9 +75,9 @@ def judge(result: AuditResult, plans: Iterable[Plan]) -> tuple[list[str], list[s
 
 
 def _above(attack: Attack, exact: float | None, *, least: int) -> tuple[bool, str]:
-    """Whether an attack proves more than is claimed, in exact rationals; and why it proves nothing.
+    """Whether an attack proves a larger loss than is claimed, in exact rationals; and why it proves nothing, or "".
 
-    A control that is caught by few draws is caught: its bound counts them.
+    A control that is caught by few draws is caught: its bound takes their number into account.
     """
     try:
         claimed = Fraction(claimed_epsilon(attack.claimed[:2000]))
@@ -107,7 +107,7 @@ def _kind_names(plan: Plan) -> list[str]:
 WIDEST = 2000
 """The widest scale that is enumerated: above, tables take minutes."""
 MOST_SCALES = 5_000
-"""The different scales that are enumerated add up to no more, narrow ones first: it takes seconds."""
+"""The sum of the different scales that are enumerated, narrow ones first: it takes seconds."""
 FORMULA = "not enumerated, as its noise is too wide: m c S / scale, with the scale that the noise library gets"
 
 
@@ -127,9 +127,9 @@ class ExactLoss(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 def exact_losses(plans: Iterable[tuple[Plan, int | None]]) -> tuple[ExactLoss, ...]:
-    """The losses of all questions of some plans, each different question once.
+    """The losses of all different questions of some plans.
 
-    `plans`: with the bound c of the curator that accepted it; None where it is not known, and then it is left out.
+    Each plan comes with the bound c of the curator that accepted it. A plan whose c is None, not known, is left out.
     """
     questions = {(planned, bound): None for plan, bound in plans if bound is not None for planned in _queries(plan)}
     losses: dict[ExactLoss, None] = {}

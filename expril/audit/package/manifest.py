@@ -1,6 +1,6 @@
-"""The hashes of all files of a folder, signed: whoever changes one byte is found, and the file is named.
+"""The signed list of the hashes of all files of a folder: a changed byte is found, and its file is named.
 
-Files of a package are read as what they are: plain, of a bounded size, and JSON in its one form.
+Files of a package must be plain files of a bounded size; JSON must be in its one form.
 """
 
 import hashlib
@@ -95,7 +95,7 @@ class Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def seal_folder(folder: Path, key: SigningKey, *, expril: str, created: str) -> Manifest:
     """List and sign every file of a folder.
 
-    `folder`: with plain files alone; `key`: of the packager; `expril`: version; `created`: when, as ISO 8601.
+    `key`: of the packager; `expril`: its version; `created`: when, as ISO 8601.
 
     Raises:
         ConfigurationError: something in it is no plain file.
@@ -115,7 +115,7 @@ def seal_folder(folder: Path, key: SigningKey, *, expril: str, created: str) -> 
 
 
 def check_folder(folder: Path, *, key: str = "") -> tuple[Manifest | None, list[str]]:
-    """Hold a folder against its signed list.
+    """Compare a folder with its signed list.
 
     `key`: public key that must have signed it, hexadecimal; "" takes the one that it names.
 
@@ -162,12 +162,12 @@ def packed(path: Path) -> Packed:
 
 
 def foreign_files(folder: Path) -> list[str]:
-    """What in a folder is no plain file; nothing is opened."""
+    """Names in a folder that are no plain files; nothing is opened."""
     return [name for name, path in _there(folder, all_files=True).items() if not is_plain(path)]
 
 
 def _there(folder: Path, *, all_files: bool = False) -> dict[str, Path]:
-    """Everything in a folder that is no folder, by its path inside; links are not followed.
+    """Path inside a folder -> path, of everything there that is no folder; links are not followed.
 
     Raises:
         ConfigurationError: folders are nested too deep.
@@ -190,7 +190,7 @@ def _signature(signed: Signed) -> bytes:
 
 
 def _read_signature(folder: Path) -> Signed | None:
-    """The signature; None for any bytes but those of `_signature`."""
+    """The signature; None if the file is not exactly what `_signature` writes."""
     try:
         data = read_bytes(folder, SIGNATURE)
         signed = msgspec.json.decode(data, type=Signed)

@@ -21,7 +21,7 @@ REPEATED = (
 )
 SIMULATED = "This was a simulation: whoever ran it held all records and all keys, and no hospital was asked."
 EACH = ledger_terms(None, LABEL).partition(":")[2].partition(";")[0].strip()
-"""What a ledger says where each record is a unit."""
+"""A ledger's words for the unit if each record is one."""
 
 
 class CuratorSpent(NamedTuple):
@@ -40,25 +40,25 @@ class CuratorSpent(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """What was spent at one curator in one world."""
+    """What was spent at one curator in one repeat of a run, or by a ledger that was given by itself."""
 
     row: Sum  # over all learners and versions
-    run: str  # of the world; "" for ledgers given by themselves
+    run: str  # its folder; "" for ledgers given by themselves
     ties: frozenset[str]  # keys of the curator and names of its records: parts that share one are of one curator
 
     @property
     def name(self) -> str:
-        """Of the curator, whatever the repeat."""
+        """The curator's name, without its repeat."""
         return self.row.curator.rpartition(", repeat ")[0] or self.row.curator
 
 
 def spent_by_curators(proof: Replay, *, one_curator_each: bool) -> tuple[CuratorSpent, ...]:
     """What each curator spent, over all runs and ledgers.
 
-    Parts of one curator, by its key or by its records' name, add up. So do the repeats of one simulation, curator by
-    curator: each deals the same people anew, as far as anybody sees.
+    What one curator spent in several parts of the evidence is added up; it is known by a key or by its records' name.
+    Repeats of one simulation are added up, too, curator by curator: nothing shows that they had different people.
 
-    `proof`: the evidence, replayed; `one_curator_each`: whether every unit is at one curator.
+    `one_curator_each`: whether every unit is at one curator only.
 
     Raises:
         ConfigurationError: nothing was spent anywhere, or something is not private as claimed, or not installed.
@@ -87,7 +87,7 @@ def spent_by_curators(proof: Replay, *, one_curator_each: bool) -> tuple[Curator
 
 
 def _repeats(parts: Sequence[_Part], run: str) -> list[list[_Part]]:
-    """The parts of a run, world by world."""
+    """The parts of a run, repeat by repeat."""
     worlds: dict[str, list[_Part]] = {}
     for part in parts:
         if part.run == run:
@@ -96,7 +96,7 @@ def _repeats(parts: Sequence[_Part], run: str) -> list[list[_Part]]:
 
 
 def _largest(parts: Sequence[_Part]) -> Fraction:
-    """The most that one curator spent in a world."""
+    """The most that one curator spent in a repeat."""
     return max(sum((part.row.at_most for part in group), Fraction(0)) for group in _joined(parts, lambda p: p.ties))
 
 
@@ -104,7 +104,7 @@ def check_private(proof: Replay) -> None:
     """Refuse what was signed as not private, and plans whose releases are not private, or are of unknown kinds.
 
     Raises:
-        ConfigurationError: as said.
+        ConfigurationError: there is such a signature or plan.
     """
     result = proof.result
     labels = {entry.label for run in result.runs if run.index for entry in run.index.transcripts}
@@ -163,7 +163,7 @@ def _parts(result: Recomputed) -> list[_Part]:
 
 
 def _joined(parts: Sequence[_Part], ties_of: Callable[[_Part], Iterable[str]]) -> list[list[_Part]]:
-    """Parts that share a tie, directly or over others, together; in their order."""
+    """Groups of parts that share a tie, directly or through others, in order."""
     groups: list[tuple[set[str], list[_Part]]] = []
     for part in parts:
         ties, members = set(ties_of(part)), [part]
@@ -208,7 +208,7 @@ def _curator(parts: Sequence[_Part], result: Recomputed, note: str, names: set[s
 
 
 def _conditions(parts: Sequence[_Part]) -> Iterator[str]:
-    """What of it holds on a condition."""
+    """Sentences on what of the spending holds on a condition."""
     for part in parts:
         for proviso, amount in part.row.provisos.items():
             yield f"Of what {part.name} spent, {amount} was {proviso}."

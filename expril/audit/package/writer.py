@@ -1,4 +1,4 @@
-"""A claim package is written: evidence first, and everything else from the evidence as it lies in the package."""
+"""Writes a claim package: the evidence first, and everything else from the evidence as it lies in the package."""
 
 import shutil
 import tempfile
@@ -73,9 +73,8 @@ def write_package(
     """Write a package; all of it, or nothing.
 
     `paths`: folders of runs, exports of ledgers, SQLite ledgers; `out`: folder that must not exist; `key`: of the
-    packager; `facts`: what only people know; `audit`: result of a whole audit, and when it was made; `schema`: the
-    registry's; None leaves the entry unchecked; `created`: now, as ISO 8601; `receipts`: files that learners hold;
-    `witnessed`: files that witnesses hold.
+    packager; `audit`: result of a whole audit, and when it was made; `schema`: the registry's; None leaves the entry
+    unchecked; `created`: now, as ISO 8601; `receipts`, `witnessed`: files that learners and witnesses hold.
 
     Raises:
         ConfigurationError: the folder exists, the evidence does not prove its sums, or the entry does not fit.
@@ -115,7 +114,7 @@ def write_package(
 
 @contextmanager
 def _draft(out: Path) -> Iterator[Path]:
-    """A folder beside the one that is wanted, which takes its place when all of it is written."""
+    """A temporary folder beside `out`, which is renamed to `out` when all is written."""
     out.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
@@ -129,7 +128,7 @@ def _draft(out: Path) -> Iterator[Path]:
 def _proof(
     paths: Sequence[Path], folder: Path, *, receipts: Sequence[Path], witnessed: Sequence[Path], tick: Tick
 ) -> Replay:
-    """Copy the evidence, which must prove its sums where it was and where it lies now; raises as `write_package`."""
+    """Copy the evidence; it must prove its sums both where it came from and in the package."""
     source = recompute(*paths, receipts=receipts, witnessed=witnessed, delta=None, tick=tick)
     if source.unread:
         raise ConfigurationError(source.unread[0])

@@ -1,6 +1,7 @@
-"""All that is given together: runs, exports, receipts, witnessed heads. One result for terminal, JSON and page.
+"""The audit of everything that is given together: runs, ledgers, receipts, witnessed checkpoints.
 
-All that was spent is summed by curator, learner, version and unit, of ledgers and of transcripts without one.
+Its one result is shown on the terminal, as JSON and as a page. What was spent is summed by curator, learner, version of
+the records and privacy unit, from ledgers, and from transcripts of curators whose ledger is missing.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -77,7 +78,7 @@ def recompute(
 
 
 def _read_all(paths: Iterable[Path], pins: Pins | None, kinds: Kinds, tick: Tick, result: Recomputed) -> list[Path]:
-    """Read all runs; the paths that are ledgers."""
+    """Read all runs; returns the paths that are ledgers."""
     lone_paths = []
     for path in paths:
         try:
@@ -102,7 +103,7 @@ def _audit_lone_ledger(
     every: bool,
     tick: Tick,
 ) -> None:
-    """Audit a ledger that was given by itself."""
+    """Audit a ledger that was given by itself, and add it to the result."""
     try:
         audit = audit_ledger(
             path,
@@ -146,7 +147,7 @@ def _cross_check(
     checkpoints: dict[str, str],
     witnesses: Collection[bytes] | None,
 ) -> None:
-    """Hold all receipts and heads against all ledgers, and ledgers of one curator against each other."""
+    """Compare all receipts and checkpoints with all ledgers, and ledgers of one curator with each other."""
     used: set[str] = set()
     for ledger in result.ledgers:
         audit = ledger.audit
@@ -180,7 +181,7 @@ def _two_histories(ledger: AuditedLedger, other: AuditedLedger) -> Iterator[str]
 
 
 def _unlike_notes(ledgers: Sequence[AuditedLedger]) -> Iterator[str]:
-    """What several ledgers note of one and the same thing, and not alike."""
+    """Joint actions that several ledgers note, and not alike."""
     first: dict[str, tuple[AuditedLedger, InCommon]] = {}
     for ledger in ledgers:
         for joint in ledger.audit.replayed.remarks.in_common():
@@ -201,10 +202,10 @@ def _receipts_of(run: RunProof, *, proven: bool = False) -> Iterator[HeldReceipt
 
 
 def _read_checkpoints(paths: Sequence[Path], result: Recomputed) -> dict[str, str]:
-    """File -> text of the witnessed heads whose signatures fit; what is wrong with others is a complaint.
+    """File -> text of the checkpoints whose signatures fit; what is wrong with others is a complaint.
 
     Raises:
-        ConfigurationError: one is none.
+        ConfigurationError: a file is no checkpoint.
     """
     texts = {}
     for path in paths:
@@ -223,7 +224,7 @@ NO_LIBRARY = '(epsilon, delta) is not computed: a part is not installed (dp_acco
 
 
 def add_sums(result: Recomputed, kinds: Kinds) -> None:
-    """By curator, learner, version and unit; and (epsilon, delta), where the library is there."""
+    """Sum by curator, learner, version and unit, and compute (epsilon, delta) if dp-accounting is installed."""
     names = {
         bytes.fromhex(one.key): one.name
         for run in result.runs
@@ -250,7 +251,7 @@ def add_sums(result: Recomputed, kinds: Kinds) -> None:
 
 
 def _goes_on_from(other: AuditedLedger, ledger: AuditedLedger, ledgers: Sequence[AuditedLedger]) -> bool:
-    """Whether one ledger is the beginning of another that was given, or the same once more: it is not counted twice."""
+    """Whether `other` begins with all of `ledger`, or is the same given earlier: then `ledger` is not counted again."""
     long, short = other.audit.replayed, ledger.audit.replayed
     if other is ledger or not short.hashes or len(long) < len(short):
         return False
@@ -259,7 +260,7 @@ def _goes_on_from(other: AuditedLedger, ledger: AuditedLedger, ledgers: Sequence
 
 
 def _transcript_sums(run: RunProof, there: set[bytes], kinds: Kinds) -> list[Sum]:
-    """By repeat, curator and learner, then all learners, where no ledger is given: what receipts prove."""
+    """What receipts prove of curators without a ledger: by repeat, curator and learner, then over all learners."""
     places: dict[bytes, tuple[int, int]] = {}
     rows: dict[tuple[bytes, str], Sum] = {}
     bounds = Bounds(kinds)
@@ -287,7 +288,7 @@ def _transcript_sums(run: RunProof, there: set[bytes], kinds: Kinds) -> list[Sum
 
 
 def _on_conditions(exchange: TranscriptVerdict, bounds: Bounds) -> Iterator[tuple[str, Fraction]]:
-    """(condition, amount) of each charge that receipts show and that holds on a condition only."""
+    """(condition, amount) of each charge in a receipt that holds on a condition only."""
     proof = exchange.proof
     if proof is None or proof.plan is None:
         return
@@ -301,7 +302,7 @@ def _on_conditions(exchange: TranscriptVerdict, bounds: Bounds) -> Iterator[tupl
 
 
 def _integrals(exchange: TranscriptVerdict, bounds: Bounds) -> Iterator[Fraction | None]:
-    """What queries cost under integral privacy that receipts show as charged; all of the plan, where some may be."""
+    """Cost under integral privacy of the queries that receipts show as charged; of the whole plan if more may be."""
     proof = exchange.proof
     if proof is None or proof.plan is None:
         return

@@ -1,8 +1,8 @@
 """What a query costs, computed anew from the plan; and the bound c that a lone ledger's costs imply.
 
-No entry of a ledger names c, the most records that one privacy unit contributes. A card does; without one, c is the
-whole number that makes every recomputed cost the reserved one. A curator that reserved the same share of every cost,
-always, could only be found by a card.
+No entry of a ledger names c, the most records that one privacy unit contributes. A card does. Without a card, c is the
+whole number that makes every recomputed cost the reserved one: a curator that always reserved the same share of every
+cost can be found by a card alone.
 """
 
 from bisect import bisect_left
@@ -20,13 +20,13 @@ from protocol.query_kind import Kinds
 MOST_BOUND = 2**20
 """Largest c of a card."""
 _ANY, _NONE = -1, 0
-"""Implied by a query that costs the same whatever c is, and by a cost that no c gives."""
+"""_ANY: the query costs the same whatever c is. _NONE: no c gives this cost."""
 Cards = dict[tuple[bytes, bytes], int]
 """(learner, study) -> bound c of the signed card."""
 
 
 def not_private(plan: Plan, kinds: Kinds) -> tuple[int, ...]:
-    """Numbers of a plan's queries, from 1, that are not as private as their costs say; of installed kinds only."""
+    """Numbers, from 1, of a plan's queries of installed kinds that are not as private as their costs say."""
     return tuple(number for number in range(1, len(plan.queries) + 1) if not _is_private(plan, number - 1, kinds))
 
 
@@ -40,7 +40,7 @@ def _is_private(plan: Plan, query: int, kinds: Kinds) -> bool:
 
 
 def _proviso(plan: Plan, query: int, kinds: Kinds) -> str:
-    """On what condition the cost of a query of a plan holds; "" where on none, and where that is not known."""
+    """The condition under which the cost of a planned query holds; "" if it needs none, or none is known."""
     if plan.head(query).kind not in kinds:
         return ""
     try:
@@ -52,9 +52,8 @@ def _proviso(plan: Plan, query: int, kinds: Kinds) -> str:
 class Bounds:
     """The bound c of each study, from cards or implied.
 
-    Args:
-        kinds: installed; of others' queries nothing is computed. Kept as an attribute.
-        cards_of: curator's public key -> (learner, study) -> c of its signed card, where a transcript has one.
+    `kinds`: installed; of others' queries nothing is computed. Kept as an attribute. `cards_of`: curator's public key
+    -> (learner, study) -> c of its signed card, where a transcript has one.
     """
 
     def __init__(self, kinds: Kinds, cards_of: Callable[[bytes], Cards] = lambda curator: {}) -> None:  # noqa: ARG005
@@ -69,11 +68,11 @@ class Bounds:
         self._of_costs = lru_cache(maxsize=16_384)(self._read)
 
     def know(self, curator: bytes) -> None:
-        """The ledger is this key's, from some entry on."""
+        """Take the cards of a key that signs this ledger, from some entry on."""
         self.cards |= self._cards_of(curator)
 
     def shape(self, plan: Plan) -> Shape:
-        """What is kept of a plan, once for all studies that have it."""
+        """The shape of a plan, made once for all studies that have it."""
         queries = tuple(map(bytes, plan.queries))
         shape = self._shapes.get(queries)
         if shape is None:
@@ -92,7 +91,7 @@ class Bounds:
         return shape
 
     def learn(self, study: Study) -> str:
-        """Compare a study's reserved costs with its plan's; what is wrong with them, "" where nothing is."""
+        """Compare a study's reserved costs with its plan's; returns what is wrong with them, or ""."""
         try:
             card = self.cards.get((study.learner, study.study))
             implied, complaint = self._of_costs(study.shape, study.price, card)
@@ -106,7 +105,7 @@ class Bounds:
 
     @cached_property
     def bound(self) -> int | None:
-        """c, once all is replayed: of the cards, or what most costs imply; None where cards differ, or none do."""
+        """c, once all is replayed: the cards', else what most costs imply; None if cards differ or nothing tells."""
         if self.cards:
             bounds = set(self.cards.values())
             return bounds.pop() if len(bounds) == 1 else None
@@ -114,7 +113,7 @@ class Bounds:
         return counted.most_common(1)[0][0] if counted else None
 
     def contradictions(self, studies: Iterator[Study]) -> Iterator[tuple[Study, str]]:
-        """Studies whose costs fit a whole bound by themselves, and another one than the rest of the ledger."""
+        """Studies whose costs imply a whole number c, but another one than the rest of the ledger."""
         bounds = set(self.cards.values()) or set(filter(None, [self.bound]))
         others = " or ".join(str(bound) for bound in sorted(bounds))
         whose = "on cards" if self.cards else "elsewhere in this ledger"
@@ -130,7 +129,7 @@ class Bounds:
             yield study, text
 
     def shortfall(self, study: Study) -> Fraction:
-        """What the charged queries of a study cost beyond what was reserved for them; 0 where c is not known."""
+        """What the charged queries of a study cost beyond what was reserved for them; 0 if c is not known."""
         bound = self.cards.get((study.learner, study.study), self.bound)
         if bound is None:
             return ZERO
@@ -143,7 +142,7 @@ class Bounds:
         return missing
 
     def _due(self, shape: Shape, query: int, bound: int) -> Fraction:
-        """KeyError where the kind is not installed."""
+        """What a query costs; KeyError if its kind is not installed."""
         if shape.kinds[query] not in self._kinds:
             raise KeyError
         return self._kinds.cost(self._kinds.query(shape.plan, query), bound)
@@ -171,7 +170,7 @@ class Bounds:
         return implied, ""
 
     def _bound(self, planned: Any, cost: Fraction) -> int:
-        """The c at which a query costs this; costs never fall as c grows."""
+        """The c at which a query has this cost. Costs never fall as c grows."""
         unit_cost = self._kinds.cost(planned, 1)
         if self._cost(planned, MOST_BOUND) == unit_cost:
             return _ANY if cost == unit_cost else _NONE
@@ -182,7 +181,7 @@ class Bounds:
         return place if place <= MOST_BOUND and self._cost(planned, place) == cost else _NONE
 
     def _cost(self, planned: Any, bound: int) -> Fraction:
-        """As `Kinds.cost`; one that is too long to be written is larger than any that is."""
+        """As `Kinds.cost`; a cost too long to be written counts as larger than any other."""
         try:
             return self._kinds.cost(planned, bound)
         except RemoteProtocolError:

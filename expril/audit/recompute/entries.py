@@ -28,11 +28,11 @@ from protocol.rationals import AMOUNT_PATTERN, LONGEST_DENOMINATOR, plus, shorte
 from protocol.transcript import Replay
 
 MOST = 200
-"""Findings of a ledger that are told one by one; a file that is wrong everywhere would tell no more by the next."""
+"""Findings of a ledger that are listed; further ones are only counted."""
 
 
 def as_text(amount: Fraction) -> str:
-    """An amount as text: exact, or rounded up where it is too long to be written down."""
+    """An amount as text: exact, or rounded up if it is too long."""
     return str(shorten(amount, math.ceil))
 
 
@@ -45,7 +45,7 @@ class Finding:
 
 
 class Findings(list[Finding]):
-    """Findings in the order in which they were made; beyond `MOST` they are only counted."""
+    """Findings in the order in which they were made; the first `MOST` are listed, the others counted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ OPEN, ASKED, ENDED = "open", "asked", "ended"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shape:
-    """What all studies with one and the same plan share; told apart by identity."""
+    """What all studies with one and the same plan share; compared by identity."""
 
     plan: Plan
     kinds: tuple[str, ...]  # name of each query's kind
@@ -86,7 +86,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Price:
-    """What a plan's queries may be charged; told apart by identity."""
+    """What a plan's queries may be charged; compared by identity."""
 
     costs: tuple[Fraction, ...]  # of each query, as the RESERVE entry says
     sums: tuple[Fraction, ...]  # of the first 0, 1, 2, ... queries
@@ -188,7 +188,7 @@ class Charge(NamedTuple):
 
 
 class Running:
-    """Amounts in the order of entries; their sums are taken when they are asked for."""
+    """Amounts in the order of entries; sums are computed when needed."""
 
     __slots__ = ("_amounts", "_places", "_sums")
 
@@ -227,7 +227,7 @@ class Purses:
     spent: dict[bytes, Running] = field(default_factory=dict)  # by key
 
     def spend(self, key: bytes, amount: Fraction, index: int) -> None:
-        """Add what a key spent at an entry; nothing for nobody."""
+        """Add what a key spent at an entry; `NOBODY`'s spending is not kept."""
         if key == NOBODY:
             return
         purse = self.spent.get(key)
@@ -236,7 +236,7 @@ class Purses:
         purse.add(index, amount)
 
     def name_of(self, key: bytes) -> str:
-        """To whom a key is bound; "" for nobody."""
+        """The name to which a key is bound; "" if it is bound to none."""
         return self.bound[key][1] if key in self.bound else ""
 
     def keys_of(self, key: bytes) -> tuple[bytes, ...]:
@@ -244,7 +244,7 @@ class Purses:
         return tuple(self.keys.get(self.name_of(key), ())) or (key,)
 
     def by_learner(self, key: bytes, index: int) -> Fraction:
-        """What a learner had spent after an entry, over all keys that were bound to it by then."""
+        """What a learner had spent after an entry, over all keys bound to it by then."""
         at, name = self.bound.get(key, (index + 1, ""))
         bound_keys = [other for other in self.keys[name] if self.bound[other][0] <= index] if at <= index else []
         return total_of(self.spent[own_key].at(index) for own_key in {key, *bound_keys} if own_key in self.spent)
@@ -256,7 +256,7 @@ _Size = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 
 
 class ReadEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """As `protocol.ledger.entries.Entry`, field by field; amounts are texts of any form here, and checked apart."""
+    """As `protocol.ledger.entries.Entry`, field by field, but amounts are any texts: `read_entry` checks them."""
 
     index: Index
     previous: Digest
@@ -326,9 +326,9 @@ def _decoded(body: bytes) -> ReadEntry:
 
 @lru_cache(maxsize=65_536)
 def amount_of(text: str) -> Fraction:
-    """An amount; equal texts mostly give one and the same object. ValueError where it is none.
+    """The amount that a text states; ValueError if it states none. Equal texts mostly give one and the same object.
 
-    It is exact, or rounded up where its denominator is longer than any that is summed: `protocol.rationals.shorten`.
+    It is exact, or rounded up if its denominator is longer than any that is summed: `protocol.rationals.shorten`.
     """
     if len(text) > _LONGEST or not _AMOUNT.match(text):
         raise ValueError(text)
@@ -352,7 +352,7 @@ def price_of(costs: tuple[str, ...]) -> Price:
 
 
 class InCommon(NamedTuple):
-    """What a ledger notes of something that several curators did together."""
+    """What a ledger notes of an action that several curators took together."""
 
     entry: int  # index of the last entry that tells of it
     what: str  # it is
@@ -360,7 +360,7 @@ class InCommon(NamedTuple):
 
 
 class _ReadQuery(NamedTuple):
-    """A query, read."""
+    """A query's kind, its turn and its body."""
 
     kind: QueryKind
     turn: Turn
@@ -370,8 +370,7 @@ class _ReadQuery(NamedTuple):
 class Remarks:
     """The notes of one ledger's charges and answers.
 
-    Args:
-        kinds: installed; of others' queries nothing is said.
+    `kinds`: installed; of others' queries nothing is said.
     """
 
     def __init__(self, kinds: Kinds) -> None:
@@ -382,7 +381,7 @@ class Remarks:
         self._by_query: dict[tuple[Study, int], list[tuple[int, str]]] = {}
 
     def take(self, entry: ReadEntry, study: Study, keys: Collection[bytes]) -> str:
-        """Note what a charge's entry says; what is wrong with it, "" where nothing is."""
+        """Keep the note of a charge; returns what is wrong with it, or ""."""
         query, number = study.shape.places[entry.sequence - 1]
         kind = self._kinds.get(study.shape.kinds[query])
         if entry.note:
@@ -399,12 +398,12 @@ class Remarks:
         return kind.check_remark(entry.note, turn, keys)
 
     def hear(self, entry: ReadEntry) -> None:
-        """Note what the entry of an answer says."""
+        """Keep the note of an answer."""
         if entry.note:
             self.by_answer[entry.request] = entry.note
 
     def in_common(self) -> Iterator[InCommon]:
-        """What this ledger tells of things that several curators did together."""
+        """What this ledger notes of actions that several curators took together."""
         for (study, query), notes in self._by_query.items():
             kind = self._kinds[study.shape.kinds[query]]
             try:
@@ -416,7 +415,7 @@ class Remarks:
                 yield InCommon(notes[-1][0], *joint_action)
 
     def differing(self, request: bytes, query: Query, proof: Replay) -> str:
-        """What a note should have said by the very request that was charged; "" where it says that."""
+        """What a charge's note should say by the request that was charged; "" if it says that."""
         read_query = self._read_query(query, proof, lambda kind: kind.check_remark is not None)
         if read_query is None:
             return ""
@@ -424,7 +423,7 @@ class Remarks:
         return "" if should == self.by_request.get(request, "") else should or "nothing"
 
     def unlike_release(self, request: bytes, query: Query, release: bytes, proof: Replay) -> str:
-        """What the note of an answer should have said by the very bytes that were released; "" where it says that."""
+        """What an answer's note should say by the bytes that were released; "" if it says that."""
         read_query = self._read_query(query, proof, lambda kind: kind.noted is not None)
         should = ""
         if read_query is not None and read_query.kind.noted is not None:
@@ -432,7 +431,7 @@ class Remarks:
         return "" if should == self.by_answer.get(request, "") else should or "nothing"
 
     def _read_query(self, query: Query, proof: Replay, notes: Callable[[QueryKind], bool]) -> _ReadQuery | None:
-        """What a query asks; None where its kind notes nothing, or it was refused, or its transcript is."""
+        """A query, read; None if its kind notes nothing, or the query or its transcript cannot be read."""
         if proof.card is None or proof.plan is None or not 1 <= query.sequence <= len(proof.plan.places):
             return None
         place = proof.plan.places[query.sequence - 1]

@@ -45,12 +45,12 @@ _FIRST_VERSION = (
 
 
 class UnreadableError(ConfigurationError):
-    """A file that is a ledger by its first bytes, and of which nothing more can be read."""
+    """A file that begins as a ledger does, of which nothing more can be read."""
 
 
 @dataclass
 class Evidence:
-    """What there is of a ledger."""
+    """A ledger as its file has it."""
 
     parts: Iterator[list[Pair]]  # entries with their signatures, in order, a part of the file at a time
     replies: dict[bytes, bytes]  # digest of a request, or `state_key` -> SHA-256 of what is stored under it
@@ -78,7 +78,7 @@ def is_ledger(path: Path) -> bool:
 
 
 def open_evidence(path: Path) -> Evidence:
-    """A ledger's file.
+    """Open a ledger's file.
 
     Raises:
         ConfigurationError: it is none.
@@ -166,7 +166,7 @@ def _sqlite(path: Path) -> Evidence:
 
 
 def _rows(connection: sqlite3.Connection, query: str, room: int) -> list[tuple[Any, ...]]:
-    """All rows; OverflowError where they hold more than the file can, as rows that share their pages do."""
+    """All rows; OverflowError if they hold more bytes than the file, as rows that share their pages would."""
     rows = []
     for row in connection.execute(query):
         room -= sum(len(value) for value in row if isinstance(value, bytes | str))
@@ -177,7 +177,7 @@ def _rows(connection: sqlite3.Connection, query: str, room: int) -> list[tuple[A
 
 
 def read_plain(path: Path) -> bytes:
-    """Content of a plain file; OSError for anything else, which might never end, and for names that none can have."""
+    """Content of a plain file; OSError for anything else (a device might never end) and for impossible names."""
     try:
         if path.is_file():
             return path.read_bytes()
@@ -187,13 +187,13 @@ def read_plain(path: Path) -> bytes:
 
 
 def listed_files(folder: Path) -> dict[str, Path]:
-    """Path inside a run's folder -> path, of every file that its list should have."""
+    """Path inside a run's folder -> path, of every file that the run's list should have."""
     there = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*"))}
     return {name: path for name, path in there.items() if is_listed(name) and (path.is_symlink() or not path.is_dir())}
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal; "" where it cannot be read."""
+    """SHA-256 of a file, in hexadecimal; "" if it cannot be read."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -232,7 +232,7 @@ class LedgerAudit:
 
     @property
     def curators(self) -> set[bytes]:
-        """All keys that signed an entry; one to which it was only handed over said nothing."""
+        """All keys that signed an entry; a key that was only handed the ledger has signed none."""
         return {key for start, key in self.replayed.keys if start < len(self.replayed)}
 
 
@@ -291,7 +291,7 @@ def audit_ledger(
 
 
 def _feed(replayed: Replayed, evidence: Evidence, tick: Tick) -> tuple[int, Pair | None]:
-    """Replay all entries; how many the file holds, and the first that does not belong to the chain."""
+    """Replay all entries; returns how many the file holds, and the first that does not belong to the chain."""
     entries = 0
     odd: Pair | None = None
     for part in evidence.parts:
@@ -304,7 +304,7 @@ def _feed(replayed: Replayed, evidence: Evidence, tick: Tick) -> tuple[int, Pair
 
 
 def _broken(replayed: Replayed, odd: Pair, *, changed: bool) -> str:
-    """Why the chain ends: the entry before the one that does not fit may be the one that was changed."""
+    """Why the chain ends. If an entry does not fit, the one before it may have been changed."""
     place = len(replayed)
     body, signature = odd
     head = entry_hash(body)
@@ -320,7 +320,7 @@ def _broken(replayed: Replayed, odd: Pair, *, changed: bool) -> str:
 
 
 def _stands_elsewhere(replayed: Replayed, body: bytes, signature: bytes, head: bytes) -> bool:
-    """Whether this is a whole entry of another place: what belongs here was dropped or moved."""
+    """Whether this is a signed entry of another place: the one that belongs here was dropped or moved."""
     try:
         index = decode_entry(body).index
     except LedgerCorruptError:
@@ -329,7 +329,7 @@ def _stands_elsewhere(replayed: Replayed, body: bytes, signature: bytes, head: b
 
 
 def _check_replies(audit: LedgerAudit) -> None:
-    """Hold the digests of stored replies, and of what answerers keep, against the chain."""
+    """Compare the digests of stored replies, and of what answerers keep, with the chain."""
     expected: dict[bytes, tuple[int, bytes, str]] = {
         request: (effect.answered, effect.reply, "the reply of")
         for request, effect in audit.replayed.requests.items()
@@ -350,7 +350,7 @@ def _check_replies(audit: LedgerAudit) -> None:
 
 
 def _tell(audit: LedgerAudit) -> None:
-    """What rests on the curator's word."""
+    """List what rests on the curator's word."""
     replayed = audit.replayed
     for entry in replayed.resumes:
         restored = "" if entry.learner == NOBODY else f", of it {entry.own} of learner {entry.learner.hex()[:16]}"
@@ -401,9 +401,9 @@ def to_check(replayed: Replayed, named: Iterable[int], damaged: Iterable[tuple[i
 
 
 def unsigned(replayed: Replayed, indices: Collection[int], signer: bytes = b"") -> list[int]:
-    """Of these entries, those whose signature is not their key's.
+    """Those of these entries whose signature does not fit their key.
 
-    `signer`: that must have signed all; empty takes the key that the ledger names at each place.
+    The key is `signer`, or if that is empty, the one that the ledger names at each place.
     """
     spans = [*replayed.keys, (len(replayed), b"")]
     tasks: list[tuple[bytes, list[int]]] = []
@@ -428,10 +428,7 @@ SIMULATED = "its signatures are those of a simulation: NOT PRIVATE, whatever it 
 
 
 def check_meaning(replayed: Replayed) -> None:
-    """Findings on a ledger's terms and plans go to the ledger.
-
-    `replayed`: the ledger; its findings are changed.
-    """
+    """Add what is wrong with a ledger's terms and plans to its findings."""
     if replayed.unexplained >= 0:
         replayed.findings.add(
             replayed.unexplained,

@@ -1,13 +1,12 @@
 """(epsilon, delta) of accepted plans by privacy-loss distributions (Sommer, Meiser and Mohammadi 2019).
 
-Within one accepted plan the scales were fixed before the first answer, so the losses of its queries compose, whatever
-was asked with them. It is always the whole plan that counts, also where it was closed early: when to stop was chosen by
-what had been answered. Across plans only sums are given, since a later plan's scales may depend on earlier answers.
+The scales of an accepted plan are fixed before its first answer, so the losses of its queries compose, whatever they
+ask. The whole plan counts even if it was closed early, since answers decided when to stop. Across plans only sums are
+given: the scales of a later plan may depend on earlier answers.
 
-A query whose kind tells its law is that many discrete Laplace releases, each moved by its shift:
-docs/counts.md has the lemma. One whose kind tells none is taken as randomised response at its pure epsilon,
-which dominates every mechanism of that epsilon (Kairouz, Oh and Viswanath 2015). Losses are rounded up on a grid of at
-most 1e-5.
+A query whose kind names its noise laws counts as that many discrete Laplace releases, each moved by its shift:
+docs/counts.md has the lemma. Any other query counts as randomised response at its pure epsilon, which dominates every
+mechanism of that epsilon (Kairouz, Oh and Viswanath 2015). Losses are rounded up on a grid of at most 1e-5.
 """
 
 import math
@@ -28,7 +27,7 @@ from protocol.query_kind import Kinds
 from protocol.rationals import plus
 
 INTERVAL = 1e-5
-"""Of the grid of losses; it decides no claim, and rounds up."""
+"""Step of the grid of losses, which are rounded up to it."""
 MOST_EPSILON = 20
 """Plans of a larger pure epsilon are not computed: they protect nothing, and their grids are long."""
 MOST_PLANS = 200
@@ -40,7 +39,7 @@ Part = Moved | Fraction
 
 
 def rounded_up(exact: Fraction) -> float:
-    """The least float that is not below; infinite where none is."""
+    """The least float that is not below a number; infinite if none is."""
     try:
         nearest = exact.numerator / exact.denominator
     except OverflowError:
@@ -51,9 +50,7 @@ def rounded_up(exact: Fraction) -> float:
 class Losses:
     """Losses of plans at one delta.
 
-    Args:
-        kinds: installed.
-        delta: of each plan.
+    `delta`: of each plan.
     """
 
     def __init__(self, kinds: Kinds, delta: float) -> None:
@@ -64,7 +61,7 @@ class Losses:
         self._of_shape = lru_cache(maxsize=65_536)(self._parts)
 
     def summed(self, plans: Iterable[tuple[Study, int | None]], beyond: Fraction = ZERO) -> Loss:
-        """The sum over accepted plans, each with its bound c; `beyond` has no plan, and counts as it is."""
+        """The sum over accepted plans, each with its bound c, and of `beyond`, which belongs to no plan."""
         epsilon, pure, count = beyond, 0, 0
         counted = Counter((study.shape, study.price.total, bound) for study, bound in plans)
         for (shape, cost, bound), times in counted.items():
@@ -75,7 +72,7 @@ class Losses:
         return Loss(rounded_up(epsilon), rounded_up(Fraction(self._delta) * (count - pure)), count, pure)
 
     def _parts(self, shape: Shape, bound: int) -> float | None:
-        """Epsilon of one plan at delta; None where only its pure epsilon is known."""
+        """Epsilon of one plan at delta; None if only its pure epsilon is known."""
         parts: Counter[Part] = Counter()
         cost = ZERO
         try:

@@ -1,10 +1,11 @@
-"""What a ledger that was rolled back must enter as spent: the replay's own reading of its HALT entries.
+"""What a ledger that was rolled back must enter as spent: the auditor's own reading of HALT entries.
 
-A HALT entry names an entry that the ledger lacks, by a position: its hash, the total up to it, and the first bytes of
-hashes of older entries (of those 1, 2, 4, ... before it, and of those just before it). Where the process that halted
-had kept them, the first bytes of all lost entries stand beside. The branch that the position ends shares the ledger's
-entries up to some last common one. What it spent after that, the ledger does not show. And what had been charged by
-then and not ended may have been answered on both. Two positions are of one branch only where a hash proves it.
+A HALT entry names an entry that the ledger lacks, by a position: the entry's hash, the total up to it, and the first
+bytes of the hashes of older entries (those 1, 2, 4, ... before it, and those just before it). It also holds the first
+bytes of all lost entries' hashes, if the process that halted had kept them. The lost branch that ends with the position
+shares the ledger's entries up to a last common one. The ledger does not show what the branch spent after that. What was
+charged by then and had not ended may have been answered on both. Two positions are of one branch only if a hash proves
+it.
 """
 
 from collections import defaultdict
@@ -48,24 +49,24 @@ class BranchTrace:
 
     @property
     def index(self) -> int:
-        """Of the entry that the position names; -1 where there is none."""
+        """Index of the entry that the position names; -1 if there is no position."""
         return -1 if self.suspect.position is None else self.suspect.position.index
 
     def lost_stubs(self) -> list[bytes]:
-        """First bytes of the hashes of the entries that it says were lost."""
+        """First bytes of the hashes of the entries that were lost, as it says."""
         position = self.suspect.position
         last = [] if position is None else [position.head[:STUB]]
         return [self.stubs[at : at + STUB] for at in range(0, len(self.stubs), STUB)] or last
 
     def spent_by(self, keys: Collection[bytes]) -> Fraction:
-        """What it says that the learner with these keys had spent; 0 where it says nothing of that."""
+        """What the learner with these keys had spent, as it says; 0 if it does not say."""
         if self.suspect.learner in keys:
             return parse_amount(self.suspect.spent)
         return total_of(self.spent.get(key, ZERO) for key in keys)
 
     @cached_property
     def hashes(self) -> dict[int, bytes]:
-        """By index, all that is known of the branch's hashes: their first bytes."""
+        """Index -> first bytes of the hash, of every entry of the branch whose hash is known."""
         position = self.suspect.position
         if position is None:
             return {}
@@ -90,7 +91,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class LostSpending:
-    """What one suspect proves."""
+    """What a lost branch spent, as one suspect proves."""
 
     total: Fraction  # over all learners
     by_key: Mapping[bytes, Fraction]  # by learner's key, as far as it is known
@@ -107,10 +108,9 @@ class Branch:
 
 
 def lost_by(chain: Chain, suspects: Sequence[BranchTrace], branches: list[Branch]) -> list[LostSpending]:
-    """What each suspect's branch spent beyond the ledger, and beyond what was entered for it before.
+    """For each suspect: the epsilon its branch charged that neither this ledger nor an earlier suspect accounts for.
 
-    `suspects`: of the halt; one without a position proves nothing; `branches`: of earlier halts; the suspects are put
-    among them.
+    A suspect without a position proves nothing. `branches` are those of earlier halts; the suspects are added to them.
     """
     spendings = []
     for trace in sorted(suspects, key=lambda candidate: candidate.index):
@@ -126,7 +126,7 @@ def lost_by(chain: Chain, suspects: Sequence[BranchTrace], branches: list[Branch
 
 
 def last_shared(trace: BranchTrace, chain: Chain) -> int:
-    """Index of the newest entry that is proven to be on both branches; -1 where none is."""
+    """Index of the newest entry that is proven to be on the branch and on the ledger; -1 if none is."""
     length = len(chain.hashes)
     if _is_on_chain(chain, trace):
         return trace.index
@@ -135,11 +135,11 @@ def last_shared(trace: BranchTrace, chain: Chain) -> int:
 
 
 def running_at(chain: Chain, index: int) -> Iterator[tuple[bytes, Fraction]]:
-    """(learner's key, charge) of what was charged up to an entry and had not ended with it.
+    """(learner's key, amount) of every charge that was made up to an entry and had not ended with it.
 
-    A question ends with its answer; where its kind keeps something of the study, with the answer that leaves nothing
-    kept. What was charged before a query ends with the charge for that query. All of a study ends with it, but for a
-    question that is open then. Everything ends where the curator halts for lost entries.
+    A charge ends with its query's answer; if the query's kind keeps something of the study, with the answer after which
+    it keeps nothing. The charge for a query ends all charges for earlier ones. The end of a study ends all its charges,
+    but for the query that waits for its answer then. A halt for lost entries ends every charge.
     """
     events: defaultdict[int, list[tuple[int, str, Effect | None]]] = defaultdict(list)
     charged = [
@@ -164,7 +164,7 @@ def running_at(chain: Chain, index: int) -> Iterator[tuple[bytes, Fraction]]:
 
 
 def _still_running(study: Study, events: Sequence[tuple[int, str, Effect | None]]) -> list[Fraction]:
-    """Charges of a study under which something may be drawn after these events."""
+    """The charges of a study that have not ended after these events."""
     running: list[tuple[int, Fraction]] = []
     state_sizes: dict[str, int] = {}
     open_query, over = -1, False
@@ -188,7 +188,7 @@ def _still_running(study: Study, events: Sequence[tuple[int, str, Effect | None]
 
 
 def _continues(chain: Chain, trace: BranchTrace, branch: Branch) -> bool:
-    """Whether a hash proves that this is of a branch: after the newest that is known of it, or before one of it."""
+    """Whether a hash proves that a trace is of a branch: it follows the branch's newest trace, or precedes one."""
     newest = max(reversed(branch.traces), key=lambda other: other.index)
     here = last_shared(trace, chain)
     for other in branch.traces:
@@ -200,7 +200,7 @@ def _continues(chain: Chain, trace: BranchTrace, branch: Branch) -> bool:
         if effect is None or other.receipt == NO_DIGEST or not _is_on_chain(chain, other):
             continue
         if 0 <= effect.answered <= max(here, branch.shared):
-            return False  # the answer that both share is another one
+            return False  # both share another answer to this request
     before = _is_on_chain(chain, trace) and trace.index <= branch.shared
     after = _is_on_chain(chain, newest) and newest.index <= here
     return before or after or _names(trace, newest) or any(_names(other, trace) for other in branch.traces)
@@ -239,7 +239,7 @@ def _total(trace: BranchTrace) -> Fraction:
 
 
 def _learners(chain: Chain, named: Iterable[bytes]) -> Iterator[bytes]:
-    """Of the keys that are named, one of each learner."""
+    """One key of each learner whose keys are among these."""
     keys_met: set[bytes] = set()
     for key in named:
         if key not in {NOBODY, *keys_met}:

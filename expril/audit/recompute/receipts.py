@@ -33,7 +33,7 @@ from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY, Receipt
 from protocol.rationals import parse_amount, plus, shorten, total_of
 
 MOST_BYTES = 65_536
-"""Of a receipt's file."""
+"""A receipt's file is no longer."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,7 @@ def places_of(replayed: Replayed, receipts: Sequence[HeldReceipt]) -> dict[bytes
 
 
 def hold_receipts(audit: LedgerAudit, receipts: Sequence[HeldReceipt]) -> None:
-    """Hold receipts of this ledger's curator against it; what is found goes to `audit`.
-
-    `audit`: of the ledger; changed; `receipts`: of any curators.
-    """
+    """Compare the receipts of this ledger's curator with it; findings are added to `audit`."""
     own_receipts = [held_receipt for held_receipt in receipts if held_receipt.receipt.curator in audit.curators]
     replayed = audit.replayed
     places = places_of(replayed, own_receipts)
@@ -117,10 +114,9 @@ def hold_receipts(audit: LedgerAudit, receipts: Sequence[HeldReceipt]) -> None:
 def hold_witnessed(
     audit: LedgerAudit, checkpoints: Mapping[str, str], witnesses: Collection[bytes] | None = None
 ) -> set[str]:
-    """Hold witnessed heads against a ledger; what is found goes to `audit`.
+    """Compare witnessed checkpoints (file -> its text) with a ledger; findings are added to `audit`.
 
-    `audit`: of the ledger; changed; `checkpoints`: file -> its text; `witnesses`: public keys that are known from
-    elsewhere; None takes all, and says so.
+    `witnesses`: public keys that are known from elsewhere; None takes all, and says so.
 
     Returns:
         Files that are of this ledger.
@@ -153,7 +149,7 @@ def _witnesses(names: str) -> str:
 
 
 def differing(effect: Effect, receipt: Receipt, replayed: Replayed) -> list[str]:
-    """In what a receipt and the entry that its request made differ."""
+    """The facts in which a receipt and the entry of its request differ."""
     study = effect.study
     charged = effect.amount if effect.kind is EntryKind.CHARGE else ZERO
     by_learner = shorten(replayed.purses.by_learner(study.learner, effect.index), math.ceil)
@@ -202,7 +198,7 @@ def _lacks(held_receipt: HeldReceipt, replayed: Replayed) -> str:
 
 
 def _cover(audit: LedgerAudit, index: int, by: str) -> bool:
-    """Note that an entry, and all before it, are as somebody else knows them; whether that was not known before."""
+    """Note that somebody else knows an entry and all before it; returns whether this covers more than before."""
     last = len(audit.replayed) - 1
     first = 0 if audit.unwitnessed is None and not audit.covered_by else (audit.unwitnessed or (last + 1, 0))[0]
     more = index + 1 > first
@@ -213,11 +209,7 @@ def _cover(audit: LedgerAudit, index: int, by: str) -> bool:
 
 
 class AdmittedLosses:
-    """Lost receipts of one ledger, held against its HALT and RESUME entries.
-
-    Args:
-        replayed: the ledger.
-    """
+    """What a ledger admits to have lost, in its HALT and RESUME entries, compared with receipts of lost entries."""
 
     def __init__(self, replayed: Replayed) -> None:
         self._replayed = replayed
@@ -231,17 +223,17 @@ class AdmittedLosses:
         self._charged: dict[bytes, tuple[bytes, Fraction]] = {}
 
     def names(self, receipt: Receipt) -> bool:
-        """Whether the ledger says that it lost this receipt's entry."""
+        """Whether the ledger admits that it lost this receipt's entry."""
         return bool(self._naming(receipt))
 
     def complaint(self, receipt: Receipt) -> str:
-        """In what the ledger says less than the receipt; "" where it says as much. Notes what it shows as lost."""
+        """Keep what a receipt shows as lost; returns where the ledger admits less than that, or ""."""
         self._charged[receipt.ledger_head] = receipt.learner, parse_amount(receipt.charged)
         wrong = [self._less(receipt, trace, index) for trace, index in self._naming(receipt)]
         return "" if "" in wrong else wrong[0]
 
     def uncovered(self) -> Iterator[str]:
-        """What the noted receipts charged, beyond what was restored: of each learner, and over all."""
+        """What the kept receipts charged beyond what was restored: of each learner, and over all."""
         purses, restored = self._replayed.purses, self._replayed.restored
         charged_by: defaultdict[tuple[bytes, ...], Fraction] = defaultdict(Fraction)
         for learner, charged in self._charged.values():
@@ -388,12 +380,12 @@ def _agrees(signed: SignedCheckpoint, tree: Tree, curators: Sequence[tuple[int, 
 
 
 def _keys_agree(signed: SignedCheckpoint, curators: Sequence[tuple[int, bytes]]) -> bool:
-    """Whether the key that signed is the one of its time: none that had handed the ledger over."""
+    """Whether the checkpoint names the ledger's keys: none that had handed the ledger over signed it."""
     return signed.curators == tuple(span for span in curators if span[0] < signed.checkpoint.size)
 
 
 def _common(name: str, agreeing: Mapping[str, int], co_signers: Mapping[str, Collection[bytes]]) -> Collection[int]:
-    """Sizes of the agreeing checkpoints that begin another one, by the word of a witness who co-signed both."""
+    """Sizes of the agreeing checkpoints that some witness co-signed together with this one: they begin it."""
     signers = set(co_signers[name])
     return [size for other, size in agreeing.items() if signers & set(co_signers[other])]
 

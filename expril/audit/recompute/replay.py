@@ -1,8 +1,8 @@
 """A ledger replayed from its bytes alone, by the rules of docs/ledger.md and `protocol.ledger.entries`.
 
-Written for the auditor, and from the format: no code of the curator that kept the ledger runs here. An entry that
-breaks a rule is named; where it still says what was spent, it is counted. Where the chain itself breaks, the replay
-ends: what follows belongs to no known history.
+This is the auditor's own code: none of the curator that kept the ledger runs here. An entry that breaks a rule is
+reported; it is counted if it still says what was spent. The replay ends at an entry that does not belong to the chain:
+what follows is of no known history.
 """
 
 from collections import defaultdict
@@ -52,8 +52,7 @@ Cell = tuple[bytes, str]
 class Replayed:
     """The sum of all entries so far; `feed` takes the next one.
 
-    Args:
-        bounds: what is known of the bound c, and what the costs imply.
+    `bounds`: what is known of the bound c, and what the costs imply.
     """
 
     def __init__(self, bounds: Bounds) -> None:
@@ -80,7 +79,7 @@ class Replayed:
         # by cell, what was charged on a condition, by that condition
         self.provisos: defaultdict[Cell, dict[str, Fraction]] = defaultdict(dict)
         self.remarks = Remarks(bounds.kinds)  # what the notes of charges say
-        # of it, what stewards entered after a halt; by key, `NOBODY` for nobody in particular
+        # epsilon that stewards added by RESUME entries, by learner's key; `NOBODY`: over all
         self.restored: dict[bytes, Fraction] = {}
         self.resumes: list[ReadEntry] = []  # entries that entered it
         self.halted = False  # whether the curator has stopped
@@ -122,13 +121,13 @@ class Replayed:
 
     @property
     def label(self) -> str:
-        """Under which receipts are signed, by the terms; "" where they name none."""
+        """The label under which receipts are signed, by the terms; "" if they name none."""
         read = read_terms(self.terms)
         return read[1] if read else ""
 
     @property
     def unit(self) -> str:
-        """The privacy unit, in the words of the terms; "" where they name none."""
+        """The privacy unit, in the words of the terms; "" if they name none."""
         if read_terms(self.terms) is None:
             return ""
         return self.terms.rpartition("; signatures: ")[0].removeprefix("privacy unit: ")
@@ -139,11 +138,11 @@ class Replayed:
         return self.totals.total
 
     def signer_of(self, index: int) -> bytes:
-        """The public key that signs an entry; empty where no entry names one."""
+        """The public key that signs an entry; empty if no entry names one."""
         return next((key for start, key in reversed(self.keys) if start <= index), b"")
 
     def feed(self, body: bytes, signature: bytes) -> bool:
-        """Take the next entry; whether it belongs to the chain. One that only breaks a rule does, and is named."""
+        """Take the next entry; returns whether it belongs to the chain. One that only breaks a rule is a finding."""
         place = len(self.hashes)
         try:
             entry = read_entry(body)

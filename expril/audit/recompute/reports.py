@@ -1,9 +1,7 @@
-"""The report, the policies and a deployed study's `cost.json`, held against what transcripts and ledgers prove.
+"""A run's report, its policies and a deployed study's `cost.json`, compared with what transcripts and ledgers prove.
 
-Scores, notes and metrics are computed from records, which no auditor has: of them the list's digests are all there is.
-
-Of a policy an auditor reads caps, limits, and who may ask; what else it says is passed over. What a policy file must be
-to be served from is for its curator to check; here it is held against cards and ledgers.
+Scores, notes and metrics are computed from records, which no auditor has: only their digests are checked, by the run's
+list. Of a policy an auditor reads caps, limits and who may ask, and compares them with cards and ledgers.
 """
 
 import tomllib
@@ -46,7 +44,7 @@ class _Key(msgspec.Struct, frozen=True):
 
 
 class _Learner(msgspec.Struct, frozen=True):
-    """One that may ask, with one key or several."""
+    """A learner who may ask, with one key or several."""
 
     name: str
     cap: Written
@@ -59,7 +57,7 @@ class _Learner(msgspec.Struct, frozen=True):
 
 
 class AuditedPolicy(msgspec.Struct, frozen=True):
-    """What of a policy is checked."""
+    """What is checked of a policy."""
 
     name: str
     cap: Written  # most epsilon over all learners
@@ -105,7 +103,7 @@ def read_audited_policy(data: bytes, *, where: str) -> AuditedPolicy:
 
 
 class _Curator(msgspec.Struct, frozen=True):
-    """What of a curator is checked; what else is told of it is for people."""
+    """What is checked of a curator's costs."""
 
     spent: str
     at_most: str
@@ -116,10 +114,7 @@ class _Cost(msgspec.Struct, frozen=True):
 
 
 def check_cost(folder: Path, verdicts: Sequence[TranscriptVerdict]) -> list[str]:
-    """Where the totals told are not those that the transcripts prove.
-
-    `verdicts`: on its transcripts.
-    """
+    """Where the totals of a deployed study's `cost.json` are not those that its transcripts prove."""
     try:
         costs = msgspec.json.decode(read_plain(folder / COST), type=_Cost).curators
         sums = {name: (Fraction(cost.spent), Fraction(cost.at_most)) for name, cost in costs.items()}
@@ -144,7 +139,7 @@ Ledgers = Mapping[str, Replayed]
 
 
 def check_report(folder: Path, index: Index, exchanges: Sequence[TranscriptVerdict], ledgers: Ledgers) -> list[str]:
-    """What the report says otherwise than the run's list, its transcripts and its ledgers."""
+    """Where the report differs from the run's list, its transcripts and its ledgers."""
     try:
         report = decode_report(read_plain(folder / REPORT))
         scenario = read_plain(folder / SCENARIO).decode()
@@ -208,7 +203,7 @@ def _check_learner(
 def _check_costs(
     reported: LearnerReport, every: Sequence[TranscriptVerdict], ledgers: Ledgers, epsilons: Mapping[int, Fraction]
 ) -> list[str]:
-    """What a learner's studies claimed and spent, each and together."""
+    """Where the costs that the report gives for a learner's studies, each and together, are not what is proven."""
     who = printable(reported.learner)
     of = {number: [exchange for exchange in every if exchange.entry.study == number] for number in (FIT, VALIDATION)}
     if not reported.studies:  # of an earlier version, which told the model's cost alone
@@ -240,7 +235,7 @@ def _check_cost(
     ledgers: Ledgers,
     epsilon: Fraction | None,
 ) -> list[str]:
-    """What one kind of study claimed, as its plans cost or as its learner was to ask, and spent."""
+    """Where one kind of study claimed neither its plans' cost nor the epsilon asked for; and its spending."""
     wrong = _check_spent(who, spent, exchanges, ledgers)
     planned = max(map(_planned, exchanges), default=ZERO)
     if exact(claimed) not in (planned, *([epsilon] if epsilon is not None and epsilon > planned else [])):
@@ -249,7 +244,7 @@ def _check_cost(
 
 
 def _check_spent(who: str, reported: str, exchanges: Sequence[TranscriptVerdict], ledgers: Ledgers) -> list[str]:
-    """The most that studies spent at one curator, against transcripts, and ledgers where these were kept."""
+    """Where the most that studies spent at one curator is not what transcripts and kept ledgers prove."""
     least, most = dict[tuple[int, str], Fraction](), dict[tuple[int, str], Fraction]()
     for exchange in exchanges:
         proof, entry = exchange.proof, exchange.entry
@@ -296,7 +291,7 @@ def _check_curator(
 
 
 def _planned(exchange: TranscriptVerdict) -> Fraction:
-    """Cost of what was proposed, whether it was accepted or not."""
+    """Cost of the proposed plan, accepted or not."""
     proof = exchange.proof
     if proof is None or proof.plan is None or proof.card is None:
         return ZERO
@@ -309,7 +304,7 @@ def _planned(exchange: TranscriptVerdict) -> Fraction:
 
 
 def _changed_epsilon(folder: Path) -> str | None:
-    """The epsilon that the command gave every learner instead of the scenario's; None where it gave none."""
+    """The epsilon that the command set for every learner instead of the scenario's; None if it set none."""
     try:
         return str(msgspec.json.decode(read_plain(folder / AGAIN))["changes"]["epsilon"])
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError, LookupError, TypeError):
@@ -350,7 +345,7 @@ def _policies(folder: Path, index: Index) -> tuple[dict[str, AuditedPolicy], lis
 def _check_policies(
     policies: Mapping[str, AuditedPolicy], index: Index, exchanges: Sequence[TranscriptVerdict], ledgers: Ledgers
 ) -> list[str]:
-    """Caps against what was spent, and what learners were told (the signed cards) against the policies."""
+    """Where spending exceeds a policy's caps, or a signed card differs from its policy."""
     complaints = []
     names = {
         bytes.fromhex(participant.key): participant.name
@@ -381,7 +376,7 @@ def _check_policies(
 
 
 def _limits_fit(on_card: Limits, written: Limits) -> bool:
-    """Whether a card shows what a policy says, as far as the installed kinds tell their defaults."""
+    """Whether a card shows the limits of a policy; defaults are known of installed kinds only."""
     try:
         return on_card == QUERY_KINDS.settle(written, where=POLICY_SUFFIX)
     except ConfigurationError:
@@ -407,9 +402,9 @@ def _spent_on(replayed: Replayed, exchange: TranscriptVerdict) -> Fraction:
 
 
 def _spent_by_round(charges: Sequence[Charge], names: Mapping[bytes, str]) -> list[BudgetPoint]:
-    """What each learner had spent after each query; those of a later study are counted on from the ones before.
+    """What each learner had spent after each query, by one ledger's charges; query numbers go on from study to study.
 
-    `charges`: of one ledger, in order; `names`: of the learners, by public key; others are "".
+    `names`: of the learners, by public key; others are "".
     """
     totals: dict[str, Fraction] = {}
     numbers: dict[str, int] = {}
@@ -425,7 +420,7 @@ def _spent_by_round(charges: Sequence[Charge], names: Mapping[bytes, str]) -> li
 
 
 def _seeded_fits(report: RunReport, index: Index, policies: Mapping[str, AuditedPolicy]) -> bool:
-    """Noise from a seed is signed as not private; what is signed so has such noise, or a policy that is not private."""
+    """Whether exactly what has noise from a seed, or a policy that is not private, is signed as not private."""
     signed = {entry.curator for entry in index.transcripts if entry.label != LABEL}
     if report.seeded_noise:
         return signed == {entry.curator for entry in index.transcripts}

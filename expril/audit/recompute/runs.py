@@ -109,8 +109,8 @@ def read_exchange(
 
 
 Keys = str | list[str]
-"""Hexadecimal. The pattern is not in the type: msgspec 0.22 frees a union of a text with a pattern and a list in the
-wrong order, and the process may die when it ends."""
+"""Hexadecimal. The pattern is not in the type: msgspec 0.22 may crash at exit for a union of a text with a pattern and
+a list."""
 _KEY = re.compile(r"[0-9a-f]{64}")
 NOT_PINNED = "keys not pinned: they are the run's own, and say nothing of who held them (--keys FILE)"
 
@@ -169,7 +169,7 @@ def read_witnesses(keys: Iterable[str]) -> set[bytes]:
 
 
 def check_keys(index: Index, pins: Pins | None) -> tuple[list[str], list[str]]:
-    """What of the run's keys is not as pinned, and which names were not pinned."""
+    """The run's keys that are not the pinned ones; and a remark on names that were not pinned."""
     if pins is None:
         return [], [NOT_PINNED]
     complaints, free = [], []
@@ -189,7 +189,7 @@ def check_keys(index: Index, pins: Pins | None) -> tuple[list[str], list[str]]:
 
 
 def check_first_key(first: bytes, pins: Pins | None) -> tuple[str, str]:
-    """What is wrong with the first key of a ledger that was given by itself, and what is not known of it."""
+    """For a ledger that was given by itself: what is wrong with its first key, and what nobody checked of it."""
     pinned = {} if pins is None else pins.of("curator")
     if not pinned:
         return (
@@ -202,7 +202,7 @@ def check_first_key(first: bytes, pins: Pins | None) -> tuple[str, str]:
 
 
 def check_files(folder: Path, index: Index) -> tuple[list[str], list[str]]:
-    """Files that are missing, changed, or not in the list; those outside transcripts and ledgers are only a remark."""
+    """Files that are missing, changed, or not in the list. An unlisted file of another kind is a remark."""
     complaints, remarks = [], []
     there = listed_files(folder)
     for name, listed in index.files.items():
@@ -222,7 +222,7 @@ def check_files(folder: Path, index: Index) -> tuple[list[str], list[str]]:
 
 
 def remarks_on_local_files(folder: Path, index: Index) -> list[str]:
-    """What is said of the files that no list has, because they are about single records or this machine."""
+    """Remarks on files that belong in no list, because they are about single records or this machine."""
     if (folder / LOCAL / PREDICTIONS).is_dir():
         text = f"{LOCAL}/{PREDICTIONS} tells of single records"
         return [f"{text}: it is in no list, and was not looked at; hand it on to nobody"]
@@ -232,12 +232,12 @@ def remarks_on_local_files(folder: Path, index: Index) -> list[str]:
 
 
 def is_deployed(index: Index) -> bool:
-    """Whether a learner's own folder is listed, of a study with deployed curators, and no simulation's run."""
+    """Whether this is a learner's folder of a study with deployed curators, and not a simulation's run."""
     return STUDY in index.files and SCENARIO not in index.files
 
 
 def check_list(index: Index) -> list[str]:
-    """What a run's list must hold by its nature and does not, or holds twice."""
+    """What a run's list must hold and lacks, or holds twice."""
     complaints = []
     by_nature = [STUDY, COST] if is_deployed(index) else [SCENARIO, METRICS, REPORT]
     needed = [*by_nature, *(f"{TRANSCRIPTS}/{entry.file}" for entry in index.transcripts)]
@@ -278,7 +278,7 @@ def check_list(index: Index) -> list[str]:
 
 
 def doubled_studies(exchanges: Iterable[TranscriptVerdict]) -> list[str]:
-    """Studies that two transcripts tell: one of them would be counted twice."""
+    """Studies of which there are two transcripts: they would be counted twice."""
     met: dict[tuple[bytes, bytes, bytes], str] = {}
     complaints = []
     for exchange in exchanges:
@@ -346,7 +346,7 @@ def read_run(folder: Path, pins: Pins | None, kinds: Kinds, tick: Tick) -> RunPr
 
 
 def cards_of(proof: RunProof, curator: bytes) -> Cards:
-    """The bound c that a curator's cards show, for each study whose transcript was proven."""
+    """The bound c that a curator's cards show, of each study whose transcript is proven."""
     return {
         (exchange.learner, exchange.study): exchange.proof.card.most_records_per_unit
         for exchange in proof.transcripts
@@ -369,9 +369,8 @@ def read_ledger(
 ) -> LedgerVerdict:
     """Audit one ledger by itself: places, contents, costs, signatures, stored replies, and the head in the run's list.
 
-    It is read without a log that might lie beside it: nothing is ever written, and what is read is one file.
-
-    `run`: to which it belongs; `cards_of`: curator's public key -> (learner, study) -> bound c of its signed card.
+    A write-ahead log beside it is not read. `cards_of`: curator's public key -> (learner, study) -> bound c of its
+    signed card.
     """
     verdict = run.ledger(entry)
     path, curator = run.folder / LEDGERS / entry.file, bytes.fromhex(entry.key)
@@ -391,10 +390,9 @@ def read_ledger(
 
 
 def hold_ledger(verdict: LedgerVerdict, exchanges: Sequence[TranscriptVerdict], index: Index) -> None:
-    """Hold a ledger and its curator's transcripts against each other, entry by entry; what is found goes to `verdict`.
+    """Compare a ledger with its curator's transcripts, entry by entry in both directions.
 
-    `verdict`: on the ledger; changed; `exchanges`: all of the run; verdicts on those with this ledger's curator are
-    changed; `index`: the run's list, for names.
+    Findings are added to the verdicts on the ledger and on those of the run's `exchanges` that are with its curator.
     """
     curator = bytes.fromhex(verdict.entry.key)
     of_curator = [exchange for exchange in exchanges if exchange.curator == curator]
@@ -433,7 +431,7 @@ def hold_ledger(verdict: LedgerVerdict, exchanges: Sequence[TranscriptVerdict], 
 
 
 def _check_receipts(exchange: TranscriptVerdict, replayed: Replayed) -> None:
-    """Every receipt must be of exactly one entry, and say what the ledger says there."""
+    """Each receipt must belong to an entry, and say what the ledger says there."""
     for identity, answer in exchange.answers.items():
         effect = replayed.requests.get(identity)
         request = exchange.requests.get(identity)
@@ -456,7 +454,7 @@ def _check_receipts(exchange: TranscriptVerdict, replayed: Replayed) -> None:
 
 
 def _check_total(exchange: TranscriptVerdict, replayed: Replayed) -> None:
-    """The ledger's charges to the study against the receipts': equal, or no more than what is said to be unproven."""
+    """The ledger's charges to the study must lie between what receipts prove and the most that they allow."""
     proof = exchange.proof
     if proof is None:
         return
@@ -474,7 +472,7 @@ def _check_total(exchange: TranscriptVerdict, replayed: Replayed) -> None:
 def _check_effect(
     request: bytes, effect: Effect, exchange: TranscriptVerdict, verdict: LedgerVerdict, remarks: Remarks
 ) -> None:
-    """Every entry that a request made must have its request, and its receipt where it was answered, in a transcript."""
+    """An entry's request, and its receipt if it was answered, must be in the transcript."""
     file = exchange.entry.file
     amount = f" of {as_text(effect.amount)}" if effect.kind is EntryKind.CHARGE else ""
     origin = f"its entry {effect.index} ({effect.kind}{amount})"
@@ -503,7 +501,7 @@ def _check_effect(
 
 
 def _check_terms(verdict: LedgerVerdict, there: str, exchanges: Sequence[TranscriptVerdict]) -> None:
-    """What the charges mean: the unit of the cards, and the kind of signatures."""
+    """The ledger's terms must be those of the cards' unit and of the kind of signatures."""
     for exchange in exchanges:
         proof = exchange.proof
         if proof is None or proof.card is None:
@@ -522,10 +520,10 @@ def _request_text(request: Message | None, answer: Answer) -> str:
 
 
 def hold_run(proof: RunProof, all_cards: Callable[[bytes], Cards], kinds: Kinds, tick: Tick) -> None:
-    """Check a run's ledgers, each by itself and against the transcripts, and its report; `proof` is changed.
+    """Check a run's ledgers, each by itself and against the transcripts, and its report.
 
-    `proof`: of `read_run`; `all_cards`: curator's public key -> what its cards show, in all runs that are audited
-    together.
+    Findings are added to `proof`, which `read_run` made. `all_cards`: curator's public key -> what its cards show, in
+    all runs that are audited together.
     """
     index, folder = proof.index, proof.folder
     if index is None:

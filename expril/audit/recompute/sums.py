@@ -1,8 +1,8 @@
 """What was spent, in exact rationals: by curator, learner, version of the records and privacy unit.
 
-And under integral privacy, between any two sets of records: docs/integral-privacy.md. It is read off plans and charges:
-a query counts whole with its first charge, at what its kind says. Of a kind that says nothing it is infinite, as is
-what a steward entered after a halt, since nobody knows what that was charged for.
+The same under integral privacy, between any two sets of records (docs/integral-privacy.md): a query counts whole with
+its first charge, at the cost that its kind gives. That is infinite for a kind that gives none, and for what a steward
+entered after a halt, since nobody knows what was charged for.
 """
 
 from bisect import bisect_right
@@ -69,13 +69,13 @@ class Sum:
     members: list[tuple[Study, int | None]] = field(default_factory=list, repr=False)
 
     def accept(self, study: Study, bound: int | None) -> None:
-        """Add an accepted plan, with its bound c where it is known; not what was charged for it."""
+        """Add an accepted plan, with its bound c if it is known; its charges are added by `spend`."""
         self.claimed = plus(self.claimed, study.price.total)
         self.plans += 1
         self.members.append((study, bound))
 
     def spend(self, amount: Fraction, *, more: Fraction = ZERO, beyond: bool = False) -> None:
-        """Add what was charged, and what more may have been; `beyond` all plans where it was entered after a halt."""
+        """Add what was charged, and `more` that may have been. `beyond`: of no plan, entered after a halt."""
         self.spent = plus(self.spent, amount)
         self.at_most = plus(self.at_most, plus(amount, more))
         self.beyond = plus(self.beyond, amount if beyond else ZERO)
@@ -86,7 +86,7 @@ class Sum:
         self.integral = add(self.integral, amount)
 
     def provide(self, proviso: str, amount: Fraction) -> None:
-        """Say that so much of it holds on a condition."""
+        """Add an amount that holds on a condition."""
         self.provisos[proviso] = plus(self.provisos.get(proviso, ZERO), amount)
 
     def as_object(self) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class UnitSum:
 
 
 def ledger_sums(curator: str, world: str, replayed: Replayed, bounds: Bounds, names: Mapping[bytes, str]) -> list[Sum]:
-    """By learner and version, then all versions of each learner, then all learners: the last one is all that was spent.
+    """Sums by learner and version, then of each learner, then of all learners: the last one is all that was spent.
 
     `replayed`: its ledger; `bounds`: of its studies; `names`: public key -> name of learners that the ledger binds to
     none.
@@ -181,7 +181,7 @@ def ledger_sums(curator: str, world: str, replayed: Replayed, bounds: Bounds, na
 
 
 def _integrate(replayed: Replayed, name: Callable[[bytes], str], of: Callable[[str, str], Sum]) -> None:
-    """Say of each row what its queries cost under integral privacy."""
+    """Add to each row what its queries cost under integral privacy."""
     for query in spent_on_queries(replayed.charges, replayed.data):
         for who in ("", name(query.learner)):
             of(who, "").integrate(query.amount)
@@ -190,7 +190,7 @@ def _integrate(replayed: Replayed, name: Callable[[bytes], str], of: Callable[[s
 
 
 def _provide(replayed: Replayed, name: Callable[[bytes], str], of: Callable[[str, str], Sum]) -> None:
-    """Say of each row what of it holds on a condition."""
+    """Add to each row the amounts that hold on a condition."""
     for (learner, version), conditions in replayed.provisos.items():
         for who in ("", name(learner)):
             rows = [of(who, ""), *([of(who, version or UNNAMED)] if replayed.data else [])]
@@ -199,7 +199,7 @@ def _provide(replayed: Replayed, name: Callable[[bytes], str], of: Callable[[str
 
 
 def unit_sums(sums: Iterable[Sum]) -> list[UnitSum]:
-    """By privacy unit, of the rows of all learners and all versions."""
+    """Sums by privacy unit, of the rows over all learners and versions."""
     by_unit: dict[tuple[str, str], list[Sum]] = {}
     for row in sums:
         if not row.learner and not row.version:
@@ -232,7 +232,7 @@ class Spent(NamedTuple):
 
 
 def add(amount: Fraction | None, other: Fraction | None) -> Fraction | None:
-    """The sum; None, for infinite, where either is."""
+    """The sum; None, which is infinite, if either is."""
     return None if amount is None or other is None else plus(amount, other)
 
 
@@ -244,8 +244,7 @@ def as_words(amount: Fraction | None) -> str:
 def spent_on_queries(charges: Iterable[Charge], data: list[tuple[int, str]]) -> Iterator[Spent]:
     """Each query that was charged, or should have been, once.
 
-    `charges`: of a ledger, in order; `data`: (index of the entry, name) of the snapshots of records that were served,
-    in order.
+    `charges` and `data` (index of the entry, name of the records served from there on) are a ledger's, in order.
     """
     starts = [index for index, _ in data]
     begun: set[tuple[int, int]] = set()

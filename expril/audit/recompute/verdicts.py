@@ -1,6 +1,6 @@
 """What an audit finds, from one transcript to all that is given together: one kind of verdict.
 
-Each `Verdict` says what is wrong and what is left open, of itself and of its parts; nothing else decides whether it is
+Each `Verdict` says what is wrong and what is left open, of itself and of its parts. Nothing else decides if it is
 proven.
 """
 
@@ -26,7 +26,7 @@ IN_PART = "proven in part"
 REFUSED = "refused"
 NOT_PROVEN = "NOT PROVEN"
 NOT_PRIVATE = ", NOT PRIVATE"
-"""Added where all is in order but signed as not private."""
+"""Added to a verdict on what is signed as not private."""
 
 HELD = "held"
 """Against the curator's ledger, entry by entry."""
@@ -43,17 +43,17 @@ class Verdict:
     remarks: list[str] = field(default_factory=list)
 
     def parts(self) -> Iterable[tuple[str, "Verdict"]]:
-        """(place, verdict) of all that it is put together from."""
+        """(place, verdict) of each of its parts."""
         return ()
 
     @property
     def wrong(self) -> list[str]:
-        """Everything that is not proven, with its place, the whole first."""
+        """Everything that is wrong, with its place; what is wrong with the whole comes first."""
         return [*self.complaints, *(f"{place}: {text}" for place, part in self.parts() for text in part.wrong)]
 
     @property
     def unproven(self) -> list[str]:
-        """Everything that is left open, with its place, the whole last."""
+        """Everything that is left open, with its place; what the whole leaves open comes last."""
         return [*(f"{place}: {text}" for place, part in self.parts() for text in part.unproven), *self.remarks]
 
     @property
@@ -91,14 +91,14 @@ class TranscriptVerdict(Verdict):
 
     @property
     def verdict(self) -> str:
-        """As of any verdict, or `REFUSED` where no plan was accepted; `NOT_PRIVATE` is added where it was signed so."""
+        """As for any verdict, or `REFUSED` if no plan was accepted; with `NOT_PRIVATE` if it was signed so."""
         word = super().verdict
         if word == PROVEN and self.proof is not None and self.proof.state in (State.NEW, State.REFUSED):
             word = REFUSED  # nothing could be spent
         return word if word == NOT_PROVEN or self.entry.label == LABEL else word + NOT_PRIVATE
 
     def as_object(self) -> dict[str, Any]:
-        """For machines; numbers are null where the replay did not go through."""
+        """For machines; numbers are null if the replay failed."""
         proof = self.proof
         numbers: dict[str, Any] = dict.fromkeys(("claimed", "spent", "at_most", "releases", "refusals", "state"))
         if proof is not None:
@@ -136,7 +136,7 @@ class AuditedLedger(Verdict):
 
     @property
     def audit(self) -> LedgerAudit:
-        """What the bytes of a ledger prove that could be read; raises LookupError of another."""
+        """What the ledger's bytes prove; LookupError if they could not be read."""
         if self.read is None:
             raise LookupError(self.file)
         return self.read
@@ -176,13 +176,13 @@ class LedgerVerdict(AuditedLedger):
 
     @property
     def holds(self) -> bool:
-        """Whether its chain does, under its curator's key: one that merely lacks replies can be held against others."""
+        """Whether its chain is whole and signed by its curator; one that only lacks replies holds, too."""
         read = self.read
         return read is not None and not read.replayed.broken and bytes.fromhex(self.entry.key) in read.curators
 
     @property
     def spent(self) -> Fraction | None:
-        """Over all learners; None where it could not be read."""
+        """Spent over all learners; None if the ledger could not be read."""
         return None if self.read is None else self.read.replayed.total
 
     def as_listed(self) -> dict[str, Any]:
@@ -202,7 +202,7 @@ class LedgerVerdict(AuditedLedger):
 
 @dataclass(eq=False)
 class RunProof(Verdict):
-    """What a whole run folder proves; signatures are complained of first."""
+    """What a whole run folder proves; complaints of signatures come first."""
 
     folder: Path
     index: Index | None = None  # the run's list; None where it could not be read, and then nothing else was looked at
@@ -220,7 +220,7 @@ class RunProof(Verdict):
         return f"{printable(name)}, repeat {repeat}" if several else printable(name)
 
     def ledger(self, entry: LedgerEntry) -> LedgerVerdict:
-        """A verdict on a ledger of its list, before it is read."""
+        """An empty verdict on a ledger of its list."""
         file, name = f"{self.folder}/{LEDGERS}/{entry.file}", self.curator_name(entry.curator, entry.repeat)
         return LedgerVerdict(file, name, self.world(entry.repeat), entry=entry)
 
@@ -257,12 +257,12 @@ class Recomputed(Verdict):
 
     @property
     def ledgers(self) -> list[AuditedLedger]:
-        """Of the runs, where their chain holds, and those that were given by themselves."""
+        """The runs' ledgers whose chain holds, and those that were given by themselves."""
         return [*(ledger for run in self.runs for ledger in run.ledgers if ledger.holds), *self.lone_ledgers]
 
     @property
     def sums(self) -> list[Sum]:
-        """By curator, learner, version; where `learner` or `version` is "", over all."""
+        """Sums by curator, learner and version; "" as `learner` or `version` means all."""
         return [*(row for ledger in self.ledgers for row in ledger.sums), *self.transcript_sums]
 
     def parts(self) -> Iterable[tuple[str, Verdict]]:
@@ -272,7 +272,7 @@ class Recomputed(Verdict):
 
     @property
     def unproven(self) -> list[str]:
-        """As of any verdict, but for the folders of runs."""
+        """As for any verdict, without the folders of runs."""
         texts = [text for run in self.runs for text in run.unproven]
         return [
             *texts,
