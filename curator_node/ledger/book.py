@@ -1,6 +1,6 @@
 """The ledger: a durable privacy filter (it refuses) and odometer (it reports), in exact rationals.
 
-Every decision is taken on the newest sum of a hash-chained list of entries (`chain`): so caps hold across processes and
+Every decision is taken on the newest sum of a hash-chained list of entries (`chain`), so caps hold across processes and
 machines that share a store.
 """
 
@@ -51,7 +51,7 @@ class Caps:
 
 @dataclass(frozen=True)
 class Reservation:
-    """What a proposal wants set aside; `costs` are the most that each planned query may be charged."""
+    """What a proposal asks to reserve; `costs` are the most that each planned query may be charged."""
 
     key: StudyKey
     plan: Plan
@@ -62,7 +62,7 @@ class Reservation:
 
 
 def memory_ledger(key: SigningKey) -> "Ledger":
-    """A new ledger that is gone with the process; for tests and simulations."""
+    """A new ledger in memory, for tests and simulations."""
     store, mark = MemoryStore(), MemoryMark()
     create_ledger(store, key, mark, now=0)
     return Ledger(store, key=key, mark=mark)
@@ -78,7 +78,7 @@ class Ledger(Chain):
     def reserve(self, proposal: Reservation, caps: Caps, now: int) -> StudyAccount:
         """Set a plan's cost aside from the learner's own cap; idempotent by request digest.
 
-        A key that comes for the first time is bound to its learner's name before.
+        A new key is first bound to its learner's name.
 
         Raises:
             HaltedError: the ledger is halted.
@@ -145,8 +145,8 @@ class Ledger(Chain):
     ) -> None:
         """Charge the next query of an open study; idempotent by request digest.
 
-        `caps`: of today; they may be lower than when the plan was accepted. None checks the reservation only. `note`:
-        what the query's kind says of the request, for who reads the ledger.
+        `caps` are those of today, which may be lower than when the plan was accepted; None checks the reservation only.
+        `note` is what the query's kind says of the request to readers of the ledger.
 
         Raises:
             HaltedError: the ledger is halted.
@@ -201,12 +201,10 @@ class Ledger(Chain):
         state: tuple[str, bytes] | None = None,
         note: str = "",
     ) -> bytes:
-        """The one signed reply to a request that took effect: stored together with the entry that holds its digest.
+        """Answer a request that took effect: store its one signed reply together with the entry of the reply's digest.
 
-        Where another process answered first, its reply is returned, and the one made here is dropped.
-
-        `make`: what took effect -> the signed reply; `state`: (query kind, what its answerer keeps of the study from
-        now on), stored with the reply.
+        If another process answered first, its reply is returned, and the one made here is dropped. `make` makes the
+        signed reply. `state` is (query kind, what its answerer keeps of the study from now on), stored with the reply.
 
         Raises:
             AnswerGoneError: it was answered, and the reply is gone.
@@ -247,7 +245,7 @@ class Ledger(Chain):
         return self.account.took_effect(request)
 
     def answered(self, request: bytes) -> bool:
-        """Whether a request has taken effect and is owed no reply: it has one, or it is gone."""
+        """Whether a request has taken effect and awaits no reply: it has one, or its reply is gone."""
         return self.took_effect(request) and request not in self.account.owed
 
     def reply(self, request: bytes) -> bytes:
@@ -276,7 +274,7 @@ class Ledger(Chain):
         return sorted((sequence, self.reply(request)) for request, sequence in charged)
 
     def state(self, key: StudyKey, kind: str) -> bytes:
-        """What the answerer of a query kind last kept of a study; empty where it has kept nothing yet.
+        """What the answerer of a query kind last kept of a study; empty if it has kept nothing yet.
 
         Raises:
             StateGoneError: the store lost or changed it, or a lost branch may have used it.
@@ -290,7 +288,7 @@ class Ledger(Chain):
         return stored
 
     def make_room(self, size: int, most: int, now: int) -> None:
-        """Drop replies of ended studies, the one that ended first in front, until `size` bytes more fit into `most`.
+        """Drop replies of ended studies, oldest end first, until `size` bytes more fit into `most`.
 
         Raises:
             StoreFullError: open studies need all that is kept; nothing more is changed.
@@ -308,7 +306,7 @@ class Ledger(Chain):
             self.append(decide, now)
 
     def expire(self, now: int) -> None:
-        """Refund every reservation whose time has passed, as far as this process has read."""
+        """Refund every reservation that has expired, as far as this process has read."""
         due = [
             key
             for studies in self.account.open_by_learner.values()
@@ -319,7 +317,7 @@ class Ledger(Chain):
             self.append(lambda account, key=key: self._expiry(account, key, now), now)  # type: ignore[misc]
 
     def serve_data(self, version: str, now: int) -> None:
-        """Write which snapshot of the records is served from now on, unless it is the newest that was written."""
+        """Enter which snapshot of the records is served from now on, unless that is the last one entered."""
 
         def decide(account: Account) -> Entry | None:
             served = bool(account.data) and account.data[-1][1] == version
@@ -329,7 +327,7 @@ class Ledger(Chain):
         self.settle()
 
     def enrol(self, key: bytes, name: str, now: int) -> bool:
-        """Bind a key to an enrolled learner, for ever, with what it has spent; whether it was not bound before.
+        """Bind a key, with what it has spent, to an enrolled learner for ever; returns whether it was not bound before.
 
         Raises:
             BoundElsewhereError: it is bound to another name; nothing is changed.
@@ -339,11 +337,10 @@ class Ledger(Chain):
     def decide_on(
         self, key: StudyKey, request: bytes, now: int, *, approve: bool, cost: Fraction, until: int, note: str = ""
     ) -> None:
-        """Enter the steward's word on a proposal that waits; a yes holds for this cost, and for the records of now.
+        """Enter the steward's word on a waiting proposal. An approval holds for this cost and for the present records.
 
-        `key`: its study; `request`: its digest; no other proposal is meant; `approve`: otherwise it is declined, for
-        good; `cost`: the most that the study may be charged, as the steward read it; `until`: when an approved proposal
-        is accepted no more; `note`: why; kept in the ledger, and never sent.
+        `request` is the proposal's digest. Without `approve` it is declined for good. `cost` is the most that the study
+        may be charged, as the steward read it. The approval ends at `until`. `note` says why, and is never sent.
 
         Raises:
             ConfigurationError: it was decided on before, and nothing differs since; or the study is open already; or
@@ -380,14 +377,12 @@ class Ledger(Chain):
     ) -> list[LostSpending]:
         """The steward's act after a halt: epsilon that the ledger lost is entered as spent.
 
-        What the positions prove that it was halted for is entered by itself, see `restoring`. What was charged on a
-        branch after its newest position is not in it.
-
-        `learner`: to whom `restored` belongs; zero for nobody in particular; `restored`: what the steward knows to be
-        lost beyond that; `note`: why it is safe to go on.
+        What the suspects of the halt prove is entered by itself (`lost_spending`). What a branch charged after its
+        newest known position is not in it. `restored` is what the steward knows to be lost beyond that, by `learner`
+        (zero for nobody in particular). `note` says why it is safe to go on.
 
         Returns:
-            What was entered for each suspect; empty where the ledger was not halted.
+            What was entered for each suspect; empty if the ledger was not halted.
         """
         spendings: list[LostSpending] = []
 
@@ -431,7 +426,7 @@ class Ledger(Chain):
         )
 
     def _binding(self, account: Account, key: bytes, name: str, now: int) -> Entry | None:
-        """The entry that binds a key to a name; None where it is bound so, or there is no name."""
+        """The entry that binds a key to a name; None if it is bound to it, or the name is empty."""
         bound_name = account.name_of(key)
         if not name or bound_name == name:
             return None
@@ -443,7 +438,7 @@ class Ledger(Chain):
 def hand_over(store: LedgerStore, old: SigningKey, new: SigningKey, now: int) -> None:
     """Hand a ledger over to its curator's next key: the old key signs that, and the new one signs that it took over.
 
-    Where it was handed over before, only what is missing is written. No process may be serving under the old key.
+    A handover that was broken off is completed. No process may be serving under the old key.
 
     Raises:
         ConfigurationError: the ledger is neither key's.

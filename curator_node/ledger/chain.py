@@ -1,4 +1,4 @@
-"""A ledger's chain: opened, held against this process's mark, and appended to.
+"""A ledger's chain of entries: opened, compared with this process's mark, and appended to.
 
 A decision is taken on the sum of all entries and takes effect by appending the next one, whose hash the curator signs.
 If another process appended first, the decision is taken anew on the longer list.
@@ -37,7 +37,7 @@ from protocol.rationals import GRID, amount, shorten
 _NONCE = 16
 """Bytes of an entry's nonce: nobody guesses 128 bits."""
 MOST_SUSPECTS = 256
-"""Lost branches that halts name; a receipt of one more is refused, and not entered, until the steward has gone on."""
+"""Lost branches that wait for the steward; a receipt of one more is refused and not entered."""
 UNFINISHED = "the ledger was handed to this curator's key, which has not signed in it yet"
 NO_MARK = "this process's mark is missing or damaged: the ledger may have been replaced by an older one"
 
@@ -75,7 +75,7 @@ def create_ledger(
 
 
 def marked_at_end(account: Account) -> Marked:
-    """What a mark says that moves to a chain's newest entry."""
+    """The mark at a chain's newest entry."""
     spent = tuple((key, amount(shorten(spending, longest=GRID))) for key, spending in account.spent.items() if spending)
     return Marked(account.position(account.next_index - 1), spent)
 
@@ -106,11 +106,10 @@ class Chain:
         self.account = self._load()  # the sum of all entries read so far
 
     def begin(self, terms: str, now: int) -> None:
-        """Start serving: hold the chain against this process's mark, and write what the charges mean.
+        """Start serving: compare the chain with this process's mark, and enter what the charges mean.
 
-        Where the chain does not hold what the mark names, or there is no mark, the ledger halts until its steward acts.
-
-        `terms`: the privacy unit and the kind of signatures, unambiguously.
+        If the chain lacks what the mark names, or there is no mark, the ledger halts until its steward acts. `terms`
+        are the privacy unit and the kind of signatures, unambiguously.
 
         Raises:
             ConfigurationError: the ledger was kept under other terms: its epsilons are not comparable; or a change of
@@ -162,10 +161,10 @@ class Chain:
             raise HandedOverError
 
     def settle(self) -> None:
-        """Move this process's mark to the newest entry; before any answer that rests on it leaves.
+        """Move this process's mark to the newest entry, before an answer that rests on it leaves.
 
-        While the steward has not gone on from a lost branch, the mark stays where it is, and names that branch beside:
-        whatever copy is put back next, what was found before is found again.
+        While a lost branch waits for the steward, the mark stays where it is and names that branch, too: whichever copy
+        is put back next, the branch is found again.
         """
         account, marked = self.account, self._mark.read()
         if marked is not None and (marked.position.head, marked.open) == (account.head, ()):
@@ -183,8 +182,8 @@ class Chain:
     def halt(self, now: int, note: str, *, trace: BranchTrace | None = None) -> None:
         """Stop reserving and charging until `resume`.
 
-        With `trace`, the ledger may have lost entries. Then charged requests that have no reply in it may have had one,
-        and are never answered again.
+        With a `trace`, the ledger may have lost entries. Charged requests without a reply may have had one there, so
+        they are never answered.
         """
 
         def decide(account: Account) -> Entry | None:
@@ -216,10 +215,10 @@ class Chain:
         )
 
     def append(self, decide: Callable[[Account], Entry | None], now: int, *, replies: Replies = ()) -> bool:
-        """Decide on the sum of all entries and append; again where another process was first. Whether it appended.
+        """Decide on the sum of all entries and append; returns whether an entry was appended.
 
-        What others have appended is read before each decision: one that appends nothing must not be stale either
-        (a halt that another process has lifted meanwhile, say).
+        If another process appended first, it decides again. Entries of others are read before each decision: a decision
+        to append nothing must not be stale either (another process may have lifted a halt).
         """
         while True:
             self.refresh(now)
@@ -241,7 +240,7 @@ class Chain:
             return True
 
     def _start(self, terms: str, now: int) -> None:
-        """Write a START: first of all, so that what comes is on no branch that may have been lost."""
+        """Append a START first of all, so that no later entry is on a branch that may have been lost."""
         self.append(lambda _: self.entry(EntryKind.START, now, note=terms), now)
 
     def _load(self) -> Account:
@@ -251,9 +250,9 @@ class Chain:
         return account
 
     def _hold_against(self, marked: Marked, log: bytes, now: int) -> None:
-        """Halt where the chain does not hold what this process knows to have been in it.
+        """Halt for each entry that the mark names and the chain lacks.
 
-        `marked`: what it knows; `log`: stubs of all entries up to the position; empty where they are not known.
+        `log`: stubs of all entries up to the mark's position; empty if they are not known.
         """
         for trace in marked.branches(log, self.account.hashes):
             if not self.account.knows(trace) and trace.position is not None:
@@ -264,6 +263,6 @@ class Chain:
 
 
 def _open_of(account: Account) -> tuple[OpenBranch, ...]:
-    """The lost branches of a chain that its steward has not gone on from."""
+    """The lost branches of a chain that wait for its steward."""
     traces = (trace for trace in account.suspects if trace.position is not None)
     return tuple(OpenBranch(trace.suspect, trace.written, trace.receipt) for trace in traces)

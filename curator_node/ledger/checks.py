@@ -1,4 +1,4 @@
-"""Reading a stored chain: what opening it checks, and what `expril ledger verify` checks entry by entry."""
+"""Checks of a stored chain: those of opening it, and those of `expril ledger verify`, entry by entry."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -30,7 +30,7 @@ class CheckedLedger:
 
 
 class Evidence(Protocol):
-    """What is checked of a ledger, wherever it comes from."""
+    """What is checked of a ledger, whatever holds it."""
 
     def rows(self, start: int) -> list[Row]:
         """All entries from `start` on, in order."""
@@ -92,8 +92,7 @@ def check(store: LedgerStore, curator: bytes | None = None) -> CheckedLedger:
 def check_evidence(ledger: Evidence, curator: bytes | None = None) -> CheckedLedger:
     """Check every entry's place, content and signature, and every stored reply against the chain.
 
-    `ledger`: what there is of it; `curator`: public key under which it must be signed, or of which the curator says
-    that it handed the ledger over, or took it over; None takes what the ledger itself names.
+    `curator` is one of the public keys that must have signed it; None takes the keys that the ledger itself names.
 
     Raises:
         ConfigurationError: there is no entry.
@@ -155,7 +154,7 @@ def _decoded(row: Row) -> Entry:
 
 
 def _where(rows: list[Row], account: Account, error: ExprilError) -> str:
-    """The text of a broken chain: the entry before the one that does not fit may be the one that was changed."""
+    """What is wrong with a broken chain. If an entry does not fit, the one before it may have been changed."""
     place = account.next_index
     before, row = rows[place - 1], rows[place]
     if row.index != place:

@@ -1,4 +1,4 @@
-"""Why a ledger says no. Nothing was changed."""
+"""Refusals of a ledger. Nothing was changed."""
 
 from fractions import Fraction
 
@@ -15,7 +15,7 @@ class InsufficientBudgetError(ExprilError):
 
 
 class TooManyStudiesError(ExprilError):
-    """A learner has as many studies as it may; the text says how many."""
+    """A learner has as many studies as it may have."""
 
 
 class BoundElsewhereError(ConfigurationError):
@@ -37,7 +37,7 @@ class NotApprovedError(ExprilError):
 
 
 class HandedOverError(ExprilError):
-    """Another key of the curator has taken the ledger over; whoever serves under the old one must start anew."""
+    """Another key of the curator has taken the ledger over; a process under the old one must start anew."""
 
     kind = "ledger"
 

@@ -1,11 +1,11 @@
 """A process's own mark: the newest entry that it wrote or relied on, kept outside the ledger's database.
 
-A ledger must hold the entry that the mark names; one that does not was rolled back. The mark is written after the
-commit and before the answer leaves, so no answer is out whose entry a later process would not miss. It never moves past
-a lost branch that the steward has not gone on from: until then it stays where it was, and names what else was found.
+A ledger that lacks the entry that the mark names was rolled back. The mark is written after the commit and before the
+answer leaves, so a later process misses the entry of every answer that left. While a lost branch waits for the steward,
+the mark does not move, and names what else was lost.
 
-Beside it the process keeps the first bytes of every entry's hash, its *log*. With it a process can say of any entry of
-a lost branch that it was one.
+Beside the mark the process keeps its *log*: the first bytes of every entry's hash. By it any entry of a lost branch can
+be recognised.
 """
 
 import errno
@@ -27,9 +27,9 @@ from protocol.messages import NO_DIGEST, Digest, Key
 from protocol.rationals import Amount
 
 FIRST_SLOT = 8192
-"""Before it a file that an older program wrote has its two slots; they are emptied with the first write."""
+"""Older programs wrote two slots before it, which the first write empties."""
 SLOT = 2**20
-"""Two slots, written in turn, each far from the other: a torn write leaves the other whole."""
+"""Bytes of a slot. There are two, written in turn: a torn write leaves the other whole."""
 _LOG = FIRST_SLOT + 2 * SLOT
 _OLD_SLOT = 4096
 _TAG = 32
@@ -41,7 +41,7 @@ Spent = tuple[tuple[Key, Amount], ...]
 
 
 class OpenBranch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A lost branch that the steward has not gone on from; the fields are those of `LostEntry`."""
+    """A lost branch that waits for the steward; the fields are those of `LostEntry`."""
 
     suspect: Suspect
     spent: Spent = ()
@@ -49,7 +49,7 @@ class OpenBranch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def trace(self) -> BranchTrace:
-        """What is known of it."""
+        """The branch's trace."""
         return BranchTrace(self.suspect, b"", read_spent(self.spent), self.receipt)
 
 
@@ -62,10 +62,9 @@ class Marked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     logged: Digest = NO_DIGEST  # chain of hashes over the log, up to the position; zero where there is none
 
     def branches(self, log: bytes, hashes: Sequence[bytes]) -> tuple[BranchTrace, ...]:
-        """What a ledger has lost that lacks what the mark names.
+        """Traces of what was lost by a ledger that lacks what the mark names.
 
-        `log`: stubs of all entries up to the position; empty where they are not known; `hashes`: of the ledger's
-        entries, by index.
+        `log`: stubs of all entries up to the position; empty if they are not known. `hashes`: of the ledger's entries.
         """
         newest = BranchTrace(Suspect(self.position), _from_fork(log, hashes), read_spent(self.spent))
         return newest, *(branch.trace for branch in self.open)
@@ -75,17 +74,16 @@ class Mark(Protocol):
     """Where a process keeps its mark."""
 
     def read(self) -> Marked | None:
-        """What was written last; None where there is nothing that can be trusted."""
+        """What was written last; None if nothing there can be trusted."""
 
     def log(self) -> bytes:
-        """Stubs of all entries up to the position, one after the other; empty where they cannot be trusted."""
+        """Stubs of all entries up to the position, one after the other; empty if they cannot be trusted."""
 
     def write(self, marked: Marked, hashes: Sequence[bytes] = (), *, first: int = 0) -> None:
-        """Durably put this in place of what was written before.
+        """Durably replace what was written before.
 
-        `marked`: what the mark is to say; its `logged` is made here; `hashes`: of every entry of the chain up to the
-        position, by index; empty leaves the log as it is; `first`: the log holds the same chain's entries before this
-        one.
+        `marked.logged` is filled in here. `hashes`: of every entry of the chain up to the position; empty leaves the
+        log as it is. `first`: the log already holds the chain's entries before this index.
         """
 
     def close(self) -> None:
@@ -93,7 +91,7 @@ class Mark(Protocol):
 
 
 class MemoryMark:
-    """For tests and simulations: gone with the process."""
+    """A mark in memory, for tests and simulations."""
 
     def __init__(self) -> None:
         self._kept: Marked | None = None
@@ -159,7 +157,7 @@ class FileMark:
         return b""
 
     def write(self, marked: Marked, hashes: Sequence[bytes] = (), *, first: int = 0) -> None:
-        """See `Mark`. Raises OSError where the disk does not take it."""
+        """See `Mark`; OSError if the disk does not take it."""
         logged = self._kept.logged if self._kept else NO_DIGEST
         if hashes:
             begin = first if logged != NO_DIGEST else 0
@@ -184,7 +182,7 @@ class FileMark:
 
 
 def _from_fork(log: bytes, hashes: Sequence[bytes]) -> bytes:
-    """The part of a log from the last entry in common with a chain on, and at most `MOST_LOST` entries of it."""
+    """The part of a log from the last entry in common with a chain on; at most its last `MOST_LOST` entries."""
     count = len(log) // STUB
     shared = min(count, len(hashes))
     fork = next((at for at in range(shared) if log[STUB * at : STUB * (at + 1)] != hashes[at][:STUB]), shared) - 1
@@ -192,7 +190,7 @@ def _from_fork(log: bytes, hashes: Sequence[bytes]) -> bytes:
 
 
 def read_mark(path: Path, key: bytes) -> Marked | None:
-    """What another process's mark says; None where nothing there can be trusted. It may be held, and moved meanwhile.
+    """What another process's mark says; None if nothing there can be trusted. Its process may be running.
 
     Raises:
         ConfigurationError: there is no such file.
@@ -213,14 +211,14 @@ def _newest(file: int, key: bytes) -> tuple[int, Marked | None]:
 
 
 def _write_at(file: int, data: bytes, place: int) -> None:
-    """Write all of it; OSError where the disk takes less."""
+    """Write all of the data; OSError if the disk takes less."""
     while data:
         count = os.pwrite(file, data, place)
         data, place = data[count:], place + count
 
 
 def _slot_of(key: bytes, serial: int, marked: Marked) -> bytes:
-    """A slot's bytes; where it would be too long, without what each learner had spent.
+    """A slot's bytes; if they would be too many, without what each learner had spent.
 
     Raises:
         OSError: it would still be too long.
@@ -251,7 +249,7 @@ def _slot(file: int, key: bytes, number: int) -> tuple[int, Marked | None]:
 
 
 def _old_slot(file: int, key: bytes, number: int) -> tuple[int, Marked | None]:
-    """A slot as programs before version 0.3 wrote it: a position alone."""
+    """A slot as versions before 0.3 wrote it: a position alone."""
     data = os.pread(file, _SERIAL + POSITION_BYTES + _TAG, _OLD_SLOT * number)
     content, tag = data[:-_TAG], data[-_TAG:]
     if len(content) != _SERIAL + POSITION_BYTES or not hmac.compare_digest(tag, _tag(key, b"expril/2 mark", content)):
@@ -267,7 +265,7 @@ def _tag(key: bytes, context: bytes, content: bytes) -> bytes:
 
 
 def _chained(start: bytes, stubs: bytes) -> bytes:
-    """The chain of hashes that goes on over more stubs."""
+    """Continue a chain of hashes over more stubs."""
     for place in range(0, len(stubs), STUB):
         start = digest(start + stubs[place : place + STUB])
     return start

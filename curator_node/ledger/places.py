@@ -1,4 +1,4 @@
-"""Where a ledger is: a SQLite file, an export, or a database's URL; told without a password, and read."""
+"""Where a ledger lies, and how it is made, opened and read there: a SQLite file, an export, or a database's URL."""
 
 import shutil
 import tempfile
@@ -23,7 +23,7 @@ Place = Path | str
 
 
 def ledger_place(text: str) -> Place:
-    """What a person typed; the URL of a SQLite file is that file.
+    """The place that a person typed; the URL of a SQLite file becomes the file's path.
 
     Raises:
         ConfigurationError: the URL of no database that is known here.
@@ -37,13 +37,13 @@ def ledger_place(text: str) -> Place:
 
 
 def place_text(where: Place) -> str:
-    """For people: a path, or a URL without its password and options."""
+    """A place as text for people: a path, or a URL without its password and options."""
     return str(where) if isinstance(where, Path) else shown_url(read_url(where, "the ledger's place"))
 
 
 @contextmanager
 def read_store(where: Place) -> Iterator[DatabaseStore]:
-    """Open a ledger in a database that is only read, and see one state of it.
+    """Open a ledger in a database to read one state of it.
 
     Raises:
         ConfigurationError: there is none.
@@ -65,7 +65,7 @@ def read_store(where: Place) -> Iterator[DatabaseStore]:
 
 @contextmanager
 def read_evidence(where: Place) -> Iterator[Evidence]:
-    """As `read_store`, and exports, too."""
+    """As `read_store`, and also for exports."""
     if isinstance(where, Path) and is_export(where):
         yield read_export(where)
         return
@@ -75,12 +75,11 @@ def read_evidence(where: Place) -> Iterator[Evidence]:
 
 @contextmanager
 def read_ledger_file(path: Path, *, log: bool = True) -> Iterator[DatabaseStore]:
-    """Open a ledger that is only read.
+    """Open a SQLite ledger to read it; nothing is written beside it.
 
-    One that a process serves is read with its write-ahead log, in place. A log that nobody serves any more, as in a
-    copy of a folder, could only be read by writing beside it, so file and log are copied first.
-
-    `log`: whether what stands in the log belongs to the ledger.
+    If a process serves it, it is read in place with its write-ahead log. A log that nobody serves any more, as in a
+    copy of a folder, could only be read by writing beside it: file and log are copied first. Without `log` the log
+    counts as no part of the ledger.
 
     Raises:
         ConfigurationError: not a ledger, or it cannot be copied.
@@ -114,21 +113,21 @@ NEVER_ANEW = "a ledger is never made anew"
 
 
 def mark_path(ledger: Path) -> Path:
-    """Where the mark is kept unless the steward says otherwise: `NAME.mark` beside `NAME.ledger`."""
+    """The default place of the mark: `NAME.mark` beside `NAME.ledger`."""
     return ledger.with_name(ledger.name.removesuffix(".ledger") + ".mark")
 
 
 def create_ledger_file(
     path: Path | str, key: SigningKey, *, now: int, mark: Path | None = None, note: str = ""
 ) -> None:
-    """Make a new ledger, and its mark: both of them whole, or none.
+    """Make a new ledger and its mark: both, or none.
 
     `path`: a SQLite file, or a database's URL; `mark`: None takes the one beside the file; `note`: kept in the ledger.
 
     Raises:
         ConfigurationError: the ledger or its mark exists, or cannot be made, or a URL comes without a mark.
     """
-    url, where = places(path, mark)
+    url, where = url_and_mark(path, mark)
     with ExitStack() as drafts:
         if isinstance(path, Path):
             url = sqlite_url(drafts.enter_context(private_draft(path, rule=NEVER_ANEW)))
@@ -159,7 +158,7 @@ def open_ledger_file(
             without a mark.
         LedgerCorruptError: its chain does not fit together.
     """
-    url, where = places(path, mark)
+    url, where = url_and_mark(path, mark)
     with ExitStack() as opened:
         store = DatabaseStore(url)
         opened.callback(store.close)
@@ -175,8 +174,8 @@ def open_mark(path: Path, key: SigningKey) -> FileMark:
     return FileMark(path, key.derive("ledger mark"))
 
 
-def places(path: Path | str, mark: Path | None) -> tuple[Any, Path]:
-    """URL of a ledger, and where its mark is kept."""
+def url_and_mark(path: Path | str, mark: Path | None) -> tuple[Any, Path]:
+    """URL of a ledger, and the place of its mark."""
     if isinstance(path, Path):
         return sqlite_url(path), mark or mark_path(path)
     if mark is None:

@@ -1,4 +1,4 @@
-"""What a curator's keys do for its ledger beside signing heads: they encrypt positions in receipts, and kept states."""
+"""Encryption with a curator's keys: of positions in receipts, and of states that answerers keep."""
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -46,8 +46,8 @@ class Sealer:
 class StateSealer:
     """Encrypts what answerers keep (ChaCha20-Poly1305, RFC 8439): whoever reads the store learns its length alone.
 
-    A state is sealed under the key that signs, and opens under that or any earlier one: a study that is open while its
-    curator changes its key goes on, and who has a former key reads nothing that is kept from then on.
+    A state is sealed under the present key, and opens under that or any earlier one: an open study goes on when its
+    curator changes its key, and whoever has a former key reads nothing that is kept afterwards.
 
     `keys`: the curator's, the present one in front; an encryption key is derived from each; `entropy`: n -> n random
     bytes.

@@ -1,7 +1,7 @@
-"""Where ledger entries and stored replies live: memory, or any database that SQLAlchemy speaks (SQLite by default).
+"""Stores of ledger entries and replies: in memory, or in a database by SQLAlchemy (SQLite by default).
 
-An append names its index; two processes that append the same index conflict, and exactly one wins. That is the
-only concurrency control that the ledger needs.
+An append names its index. If two processes append the same index, exactly one wins. The ledger needs no other
+concurrency control.
 """
 
 import os
@@ -66,13 +66,13 @@ Replies = Iterable[tuple[bytes, bytes]]
 
 
 class LedgerStore(Protocol):
-    """What a ledger needs of a store."""
+    """A store of entries, replies, refusals and waiting proposals."""
 
     def rows(self, start: int) -> list[Row]:
         """All entries from `start` on, in order; LedgerUnavailableError, LedgerCorruptError."""
 
     def append(self, row: Row, *, replies: Replies = (), evicted: Iterable[bytes] = ()) -> None:
-        """Durably add an entry, keep replies, each in the place of an older one, and drop others, all or nothing.
+        """Durably add an entry, store replies (over older ones of the same key) and drop others: all, or nothing.
 
         Raises:
             AppendConflictError: the index exists.
@@ -86,29 +86,29 @@ class LedgerStore(Protocol):
         """Digests of all requests whose replies are stored."""
 
     def remember(self, request: bytes, learner: bytes, refusal: bytes, expires_at: int, now: int) -> None:
-        """Durably keep a final refusal until its request expires; those that have expired are dropped."""
+        """Durably keep a final refusal until its request expires; drops expired ones."""
 
     def refusal(self, request: bytes) -> bytes | None:
         """The refusal remembered for a request, or None."""
 
     def refusals(self, learner: bytes, now: int) -> int:
-        """How many refusals of a learner's requests are remembered that have not expired."""
+        """How many unexpired refusals of a learner's requests are kept."""
 
     def hold(self, proposal: PendingProposal, now: int) -> bool:
-        """Durably keep a proposal; False where it is kept already. Those that have expired are dropped."""
+        """Durably keep a proposal; False if it is kept already. Drops expired ones."""
 
     def pending(self, now: int) -> list[PendingProposal]:
-        """The proposals kept that have not expired, the first that came in front."""
+        """The unexpired proposals that are kept, in the order in which they came."""
 
     def release(self, request: bytes) -> None:
-        """Drop a proposal that is kept no longer."""
+        """Drop a proposal."""
 
     def close(self) -> None:
         """Release what is held."""
 
 
 class MemoryStore:
-    """For tests and simulations: gone with the process."""
+    """A store in memory, for tests and simulations."""
 
     def __init__(self) -> None:
         self._rows: list[Row] = []
@@ -195,11 +195,10 @@ _RELEASE = HELD.delete().where(HELD.c.request == sa.bindparam("released"))
 class DatabaseStore:
     """Entries and replies in a database.
 
-    `url`: a SQLAlchemy URL; `sqlite_url` makes one from a path. SQLite runs with a write-ahead log and full
-    synchronisation: a committed charge survives a power cut. So it does in PostgreSQL, whose commits wait for the disk.
-    `create`: make the tables of a new ledger; otherwise they must be there, since a ledger that is absent is a ledger
-    that was lost; `read_only`: nothing is written, and tables of an older version are read, too; so it is with
-    `read_only_url`.
+    `url` is a SQLAlchemy URL; `sqlite_url` makes one from a path. A committed charge survives a power cut: SQLite runs
+    with a write-ahead log and full synchronisation, and commits of PostgreSQL wait for the disk. With `create` the
+    tables of a new ledger are made; without it they must be there, since a missing ledger is a lost one. With
+    `read_only`, or a `read_only_url`, nothing is written, and tables of an older version are read, too.
 
     Raises:
         ConfigurationError: the database cannot be opened, holds no ledger, one of ExPriL 0.1, one whose tables have
@@ -229,7 +228,7 @@ class DatabaseStore:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """All that is read within, by one thread, is of one moment, although a curator serves meanwhile."""
+        """All that one thread reads within is of one moment, although a curator may be serving."""
         with self._translate(), self._engine.connect() as connection:
             if self._engine.dialect.name == "sqlite":
                 connection.exec_driver_sql("BEGIN")
@@ -330,7 +329,7 @@ class DatabaseStore:
         return self._reading.connect() if self._snapshot is None else nullcontext(self._snapshot)
 
     def _follow_file(self) -> None:
-        """Connect anew where another file took the place of the one that is open: what is written there is lost."""
+        """Connect anew if another file took the open one's place: what is written to the old one is lost."""
         if self._file is None:
             return
         try:
@@ -442,7 +441,7 @@ def _arrival(proposal: PendingProposal) -> tuple[int, bytes]:
 
 
 def _bytes(value: Any) -> bytes:
-    """A column of bytes; a damaged SQLite file may hold text or a number there."""
+    """A column's bytes; a damaged SQLite file may hold text or a number instead."""
     if not isinstance(value, bytes | memoryview):
         raise LedgerCorruptError("the ledger's database holds something else where bytes were written")
     return bytes(value)

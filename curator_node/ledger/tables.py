@@ -1,6 +1,6 @@
-"""The tables of a ledger in a database, and the versions that they have had.
+"""The tables of a ledger in a database, and their versions.
 
-`migrations` leads from each version to the next; a test holds its result against these tables.
+`migrations` leads from each version to the next; a test compares its result with these tables.
 """
 
 import sqlalchemy as sa
@@ -50,7 +50,7 @@ VERSION = sa.Table(
     sa.Column("version_num", sa.String(32), nullable=False),
     sa.PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
 )
-"""As alembic keeps it; read and first written here, so that nobody who serves needs alembic."""
+"""As alembic keeps it; read and first written here, so that a serving curator needs no alembic."""
 
 
 def make_tables(connection: sa.Connection) -> None:

@@ -1,4 +1,4 @@
-"""A ledger's tables brought to this program's version, by alembic; nobody who serves needs it."""
+"""Upgrades of a ledger's tables to this program's version, by alembic, which a serving curator does not need."""
 
 import sqlite3
 from collections.abc import Iterator

@@ -89,7 +89,7 @@ class LedgerView:
         }
 
     def note_of(self, entry: Entry) -> str:
-        """An entry's note, in words; that of a charge is its query kind's."""
+        """An entry's note in words; the query kind puts that of a charge."""
         study = self.account.studies.get(StudyKey(entry.learner, entry.study))
         if entry.kind is not EntryKind.CHARGE or not entry.note or study is None:
             return entry.note
@@ -127,9 +127,8 @@ class LedgerView:
 def read(where: Place, policy: Path | None = None, *, curator: bytes | None = None) -> LedgerView:
     """Check a ledger entry by entry: places, contents, signatures, and stored replies. Nothing is written.
 
-    `where`: a SQLite ledger, an export, or a database's URL; `policy`: the curator's policy file; None looks for
-    `NAME.policy.toml` beside `NAME.ledger`; `curator`: public key under which it must be signed; None takes the one
-    that the ledger itself names.
+    `policy`: the curator's policy file; None looks for `NAME.policy.toml` beside `NAME.ledger`. `curator`: public key
+    under which it must be signed; None takes the one that the ledger itself names.
 
     Raises:
         ConfigurationError: not a ledger, or not a policy.
@@ -214,7 +213,7 @@ def _written(total: Fraction) -> str:
 
 
 def _rules(path: Path) -> Policy:
-    """A policy file; that of a site's folder with the learners who are enrolled there."""
+    """The policy in a file; if the file is a site's, with the learners who are enrolled there."""
     if path.name == POLICY and (path.parent / LEARNERS).is_dir():
         return read_policy_of(path.parent, kinds=None)
     return read_policy(read_text_file(path, "policy file"), where=f"policy file {path.name}", kinds=None)
@@ -238,13 +237,13 @@ def write_checkpoint(
 ) -> tuple[Submission, bool]:
     """Sign how many entries a ledger has and the root over them, and write that to a file that a witness reads.
 
-    The ledger's curator may be serving. The ledger is held against the mark, as a process that serves does at its
-    start: a mark that the ledger contradicts, or that is damaged, ends it.
+    The curator may be serving. The ledger is compared with the mark, as at a curator's start: nothing is signed if the
+    mark is damaged or the ledger lacks what it names.
 
     `key`: the curator's present one; `out`: the file to make; `since`: a file with an older checkpoint, or its number
-    of entries; the new one proves to go on from there. Empty for a witness that knows none yet. `mark`: of a process
-    that serves; None takes the one beside a SQLite ledger, where there is one; `first`: the curator's first key, where
-    it has had others; the mark's own key is derived from it.
+    of entries, from which the new one proves to go on; empty for a witness that has none. `mark`: of a serving process;
+    None takes the one beside a SQLite ledger, if any. `first`: the curator's first key, if it has had others; the
+    mark's own key is derived from it.
 
     Returns:
         What was written, and whether there was a mark.
@@ -295,7 +294,7 @@ def _hold_against(account: Account, marked: Marked | None, mark: Path, place: st
 
 
 def _older(since: str, tree: Tree, account: Account) -> int:
-    """The older checkpoint's size; the ledger holds it."""
+    """The older checkpoint's size, after checking that the ledger goes on from it."""
     if not since or (since.isascii() and since.isdigit()):
         old = int(since or 0)
         if old > tree.size:

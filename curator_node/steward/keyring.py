@@ -19,7 +19,7 @@ from curator_node.key_files import read_key, write_key
 from curator_node.ledger import Account
 from curator_node.ledger.book import hand_over
 from curator_node.ledger.checks import load
-from curator_node.ledger.places import open_mark, places
+from curator_node.ledger.places import open_mark, url_and_mark
 from curator_node.ledger.store import DatabaseStore
 from curator_node.policy import Instant, PublicKey, instant, written_instant
 from expril.files import read_text_file, replace_text, write_new
@@ -119,7 +119,7 @@ def rotate(
         LedgerCorruptError, LedgerUnavailableError: the ledger cannot be read or written.
     """
     current, rotations = read_key(folder / KEY), _rotations(folder)
-    url, where = places(ledger or folder / LEDGER, mark)
+    url, where = url_and_mark(ledger or folder / LEDGER, mark)
     first = _private(folder, rotations[0].key) if rotations else current
     with ExitStack() as opened:
         opened.callback(open_mark(where, first).close)

@@ -112,7 +112,7 @@ def check_package(
 def _read_audit(folder: Path) -> tuple[AuditResult, str]:
     read_json(folder, AUDIT)  # in its one form: no key is there twice
     result, played = decode_result(read_bytes(folder, AUDIT))
-    attacks = [part.attack for part in (*result.kinds, *result.controls)]
+    attacks = [*(kind.attack for kind in result.kinds), *(control.attack for control in result.controls)]
     for attack in attacks:
         if re.fullmatch(r"[0-9]{1,300}([./][0-9]{1,300})?", attack.claimed) is None:  # such as 1e999999999
             raise ConfigurationError(f"{AUDIT}: a claim is no number; it is written as 1, 0.5 or 1/30")
