@@ -1,4 +1,4 @@
-"""What a reader of a run must be told besides its numbers: one sentence each."""
+"""Notes for the readers of a run, besides its numbers: one sentence each."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ from simulations.scoring import MAJORITY
 
 
 def first_repeat_notes(repeat: Repeat) -> list[str]:
-    """Wrong claims, stewards' warnings, and for each learner who refused, was late, silent or left out, and why."""
+    """Wrong claims and stewards' warnings; for each learner the curators that refused, were late or left out."""
     notes = _claims(repeat)
     for name, curator in repeat.curators.items():
         notes += [f"The steward of {name} is warned: {warning}." for warning in curator.warnings]
@@ -25,24 +25,24 @@ def first_repeat_notes(repeat: Repeat) -> list[str]:
 
 
 def failure_notes(learner: str, failures: Mapping[str, Mapping[int, str]], repeats: int) -> list[str]:
-    """In how many of several repeats a learner's studies brought nothing; why, where the first repeat went well.
+    """In how many of several repeats a learner's studies had no result; the reason where the first repeat went well.
 
     Args:
         learner: whose.
-        failures: study -> repeats in which it brought nothing, and why.
+        failures: study -> repeats in which it had no result -> the reason.
         repeats: all.
     """
     notes = []
-    for what, whys in failures.items() if repeats > 1 else ():
-        brought = f"{learner} learned nothing" if what == STUDIES[FIT] else f"{learner}'s {what} brought nothing"
-        first = min(whys)
-        why = f"; repeat {first}: {whys[first]}" if first else ""
-        notes.append(f"{brought} in {len(whys)} of {repeats} repeats{why}.")
+    for study, reasons in failures.items() if repeats > 1 else ():
+        result = f"{learner} learned nothing" if study == STUDIES[FIT] else f"{learner}'s {study} brought nothing"
+        first = min(reasons)
+        reason = f"; repeat {first}: {reasons[first]}" if first else ""
+        notes.append(f"{result} in {len(reasons)} of {repeats} repeats{reason}.")
     return notes
 
 
 def score_notes(scenario: Scenario, learners: tuple[LearnerReport, ...], constant: str) -> list[str]:
-    """What the scores need beside them."""
+    """Notes on the scores: sites whose model is worse than a constant, and what standard errors are over."""
     notes = []
     for learner in learners:
         below = [
@@ -67,9 +67,10 @@ def how_records_were_split(scenario: Scenario) -> str:
 
 
 def _claims(repeat: Repeat) -> list[str]:
-    """Where the claimed epsilon is not the true one."""
-    found = repeat.curators.items()
-    printed = some_of([name for name, curator in found if not QUERY_KINDS.private(curator.policy.limits)])
+    """Where a claimed epsilon is no guarantee."""
+    printed = some_of(
+        [name for name, curator in repeat.curators.items() if not QUERY_KINDS.private(curator.policy.limits)]
+    )
     if not printed:
         return []
     return [f"The policies of {printed} allow paper_ratio, as printed in the paper: epsilons there are no guarantees."]
@@ -91,12 +92,12 @@ def _learner_notes(outcome: Outcome) -> list[str]:
 
 def _study_notes(start: str, study: Study) -> list[str]:
     notes = []
-    for curator, said in study.outcomes.items():
+    for curator, outcomes in study.outcomes.items():
         accepted = study.sessions[curator].accepted is not None
-        for question, what in enumerate(said, start=1):
-            if what == LEFT_OUT:
+        for question, outcome in enumerate(outcomes, start=1):
+            if outcome == LEFT_OUT:
                 notes.append(f"{start}: {curator} was {study.fate(curator)}.")
-            elif what != "release":
+            elif outcome != "release":
                 where = f"at question {question}" if accepted else "at the plan"
                 summed = curator in study.summed
                 use = "it stays in the sums that were opened" if summed else "its answers are not used"

@@ -1,4 +1,4 @@
-"""Where runs lie: their folders' names, the newest of each title, and the folders of one scenario at several epsilons.
+"""Where runs are: the names of their folders, links to the newest, and folders of one scenario at several epsilons.
 
 A run's folder appears under its name only when it is complete; `run_cells` keeps the repeats of one that is not.
 
@@ -48,9 +48,9 @@ def claim_folder(base: Path, pattern: str, name: str) -> Path:
     """Make a new folder of that name, with a number where it is taken.
 
     Args:
-        base: where.
+        base: its parent.
         pattern: with {} for the name.
-        name: that is wanted.
+        name: the best one.
 
     Raises:
         ConfigurationError: it cannot be made.
@@ -84,7 +84,7 @@ def name_newest(folder: Path) -> None:
 
 
 def of_newest(name: str) -> str:
-    """A path under a run's folder, with the folder's own name where it is reached by a link of `name_newest`."""
+    """A path under a run's folder, with the links of `name_newest` in it resolved."""
     path = Path(name)
     for part in (path, *path.parents):
         if part.parent.name == LATEST and part.is_symlink():
@@ -98,14 +98,14 @@ def epsilon_folder(epsilon: str) -> str:
 
 
 def epsilon_runs(folder: Path) -> dict[str, Path]:
-    """Epsilon -> folder of its run, where a folder is one of several epsilons; else nothing.
+    """Epsilon -> folder of its run; nothing where a folder is not one of several epsilons.
 
     Raises:
         ConfigurationError: its list cannot be read.
     """
     try:
-        told = msgspec.json.decode((folder / EPSILONS).read_bytes())
-        epsilons = [str(epsilon) for epsilon in told["epsilons"]]
+        content = msgspec.json.decode((folder / EPSILONS).read_bytes())
+        epsilons = [str(epsilon) for epsilon in content["epsilons"]]
     except FileNotFoundError:
         return {}
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError, LookupError, TypeError):
@@ -113,17 +113,17 @@ def epsilon_runs(folder: Path) -> dict[str, Path]:
     return {epsilon: folder / epsilon_folder(epsilon) for epsilon in epsilons}
 
 
-def epsilons_folder(out: Path, title: str, wanted: EpsilonList, *, fresh: bool) -> Path:
-    """The folder of an interrupted command of the same order, to go on in, or a new one.
+def epsilons_folder(out: Path, title: str, content: EpsilonList, *, fresh: bool) -> Path:
+    """The folder that an interrupted command of the same content left, or a new one.
 
     Raises:
         ConfigurationError: it cannot be made.
     """
-    for found in sorted(out.glob(f"*/{EPSILONS}")):
-        if not fresh and not (found.parent / PAGE).exists() and _read(found) == wanted:
-            return found.parent
+    for path in sorted(out.glob(f"*/{EPSILONS}")):
+        if not fresh and not (path.parent / PAGE).exists() and _read(path) == content:
+            return path.parent
     folder = claim_folder(out, "{}", stamped(f"{title}-epsilons"))
-    (folder / EPSILONS).write_bytes(msgspec.json.format(msgspec.json.encode(wanted)) + b"\n")
+    (folder / EPSILONS).write_bytes(msgspec.json.format(msgspec.json.encode(content)) + b"\n")
     return folder
 
 

@@ -1,4 +1,7 @@
-"""What a stored run says, or runs at several epsilons: a document, made of their numbers alone, and its page."""
+"""The document and the page of a stored run, or of runs at several epsilons, made of their numbers alone.
+
+Apart from `run`, which loads all that runs a scenario: `expril report` takes a fraction of a second.
+"""
 
 from pathlib import Path
 

@@ -1,7 +1,4 @@
-"""A scenario: one TOML file that says whose records, which curators, which learners, and what goes wrong.
-
-`repeats` runs it, and `run` makes the report.
-"""
+"""A scenario: a TOML file that names the records, the curators, the learners and the faults. `run` runs it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,7 +35,7 @@ TABLES = (".csv", ".parquet", ".pq")
 PARTS = 3
 """Private, source, test: each needs a unit of its own."""
 ANY = "*"
-"""Any site, or any level of the label that is named nowhere else."""
+"""Any site, or any level of the label, that is named nowhere else."""
 
 
 class Sites(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,7 +92,7 @@ class Sites(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Parts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Shares of each site's records: what its curator holds, what is public without labels, what is for testing."""
+    """Shares of each site's records: those of its curator, those that are public without labels, those for tests."""
 
     private: Share = 0.5
     source: Share = 0.25
@@ -103,11 +100,11 @@ class Parts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which records."""
+    """The `[data]` table: whose records, and how they are divided over sites and parts."""
 
     sites: Sites  # how they are split over curators
-    name: str | None = None  # a built-in data set; or
-    path: str | None = None  # a CSV or Parquet file of one's own, relative to the scenario, with
+    name: str | None = None  # a built-in data set; else
+    path: str | None = None  # a CSV or Parquet file, relative to the scenario, with
     schema: str | None = None  # its steward's schema file
     unit: bool = True  # protect whole privacy units (the schema's unit column); False: each row is a unit
     # contribution bound, instead of the schema's; a unit with more records counts with these
@@ -149,7 +146,7 @@ def is_table(source: str) -> bool:
 
 
 def check_one_of(key: str, value: str, allowed: Sequence[str]) -> None:
-    """Raise ValueError where a key's value is none of those that are allowed; suggests the nearest."""
+    """Raise ValueError where a key's value is not allowed; it suggests the nearest that is."""
     if value not in allowed:
         raise ValueError(f"{key} must be one of {', '.join(allowed)}, not {value!r}{did_you_mean(value, allowed)}")
 
@@ -235,10 +232,10 @@ class CuratorScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One learner and its plan."""
 
-    name: Name  # its name
+    name: Name
     epsilon: Written = 1  # to spend at each curator
     strategy: str = DEFAULT_STRATEGY  # a name of `learner_node.strategies`
-    options: dict[str, Any] = {}  # of the strategy
+    options: dict[str, Any] = {}
     # "sum" for one model, "site" for one per curator, "secure" for one model from securely opened sums
     pooling: PoolingName = SUM
     # colluders, dropouts: with "secure", as in `learner_node.study.learn.learn`; None takes the usual ones
@@ -287,9 +284,9 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Something that goes wrong at a curator."""
+    """Something that goes wrong at a curator, on purpose."""
 
-    curator: Name  # where
+    curator: Name
     # "refuse" (its steward halts it), "vanish" (no reply any more) or "late" (one reply misses the timeout; the repeat
     # of the request gets it)
     kind: str
@@ -302,13 +299,12 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A scenario file."""
 
-    # title, description: for the report
     title: Name
-    data: Data  # whose records
+    data: Data
     learners: Annotated[tuple[LearnerScenario, ...], msgspec.Meta(min_length=1)]  # at least one
     description: str = ""
     curators: tuple[CuratorScenario, ...] = ()  # policies; empty: defaults for every site
-    faults: tuple[Fault, ...] = ()  # what goes wrong
+    faults: tuple[Fault, ...] = ()
     # independent repetitions (splits, curators' keys, ledgers and noise are new each time; a learner keeps its key)
     repeats: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1
     seed: Seed = 0  # of splits and the learners' own choices; never of noise
@@ -317,20 +313,20 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     noise_seed: Seed | None = None  # if given, noise comes from this seed, nothing is private, and every report says so
 
     def __post_init__(self) -> None:
-        for what, names in (("learner", self.learners), ("curator", self.curators)):
-            if again := first_repeated(item.name for item in names):
-                raise ValueError(f"two {what}s have the same name, {again!r}; give each a name of its own")
+        for role, items in (("learner", self.learners), ("curator", self.curators)):
+            if again := first_repeated([item.name for item in items]):
+                raise ValueError(f"two {role}s have the same name, {again!r}; give each a name of its own")
         if any(fault.curator == ANY for fault in self.faults):
             raise ValueError("a fault needs the name of one curator, not '*'")
         try:
             read_thresholds(self.thresholds)
         except ConfigurationError as error:
             raise ValueError(f"thresholds: {error}") from None
-        known = {learner.name for learner in self.learners}
+        learners = {learner.name for learner in self.learners}
         for curator in self.curators:
-            for name in curator.learner_caps.keys() - known:
+            for name in curator.learner_caps.keys() - learners:
                 raise ValueError(
-                    f"curator {curator.name}: learner_caps names no learner {name!r}{suggest(name, sorted(known))}"
+                    f"curator {curator.name}: learner_caps names no learner {name!r}{suggest(name, sorted(learners))}"
                 )
 
     def curator(self, site: str) -> CuratorScenario:
@@ -341,7 +337,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class AtEpsilon:
-    """A scenario at another epsilon, and what its user must know of it."""
+    """A scenario at another epsilon, and notes for its user."""
 
     scenario: Scenario
     notes: tuple[str, ...]
@@ -371,9 +367,9 @@ def at_epsilon(scenario: Scenario, epsilon: str) -> AtEpsilon:
     A cap that would refuse it is raised to what the learners may need: `epsilon` and its validation for each, and their
     sum for all. What was raised is in the notes, since a real curator's cap does not follow.
     """
-    each = parse_rational(epsilon)
+    value = parse_rational(epsilon)
     needs = {
-        learner.name: each + (0 if learner.validate is None else parse_rational(learner.validate))
+        learner.name: value + (0 if learner.validate is None else parse_rational(learner.validate))
         for learner in scenario.learners
     }
     total, most = sum(needs.values(), Fraction(0)), max(needs.values())
@@ -396,8 +392,8 @@ def at_epsilon(scenario: Scenario, epsilon: str) -> AtEpsilon:
             raised.append("any other site" if curator.name == "*" else curator.name)
         if changes or curator in scenario.curators:
             curators.append(msgspec.structs.replace(curator, **changes))
-    # Whoever asked for a large one has confirmed it on the command line.
-    large = {"large_epsilon": True} if is_large(each) else {}
+    # A large one was confirmed on the command line.
+    large = {"large_epsilon": True} if is_large(value) else {}
     learners = tuple(msgspec.structs.replace(learner, epsilon=epsilon, **large) for learner in scenario.learners)
     changed = msgspec.structs.replace(scenario, learners=learners, curators=tuple(curators))
     note = (
@@ -423,10 +419,10 @@ def load_scenario(name: str) -> tuple[Scenario, str, Path]:
     Raises:
         ConfigurationError: no such scenario (with a suggestion), or an error in it (which key, what instead).
     """
-    known = builtin_scenarios()
+    builtin = builtin_scenarios()
     path = Path(name)
-    if name in known:
-        text, folder, where = known[name], Path.cwd(), f"scenario {name}"
+    if name in builtin:
+        text, folder, where = builtin[name], Path.cwd(), f"scenario {name}"
     elif is_table(name):
         raise ConfigurationError(
             f"{name} is a table of records, and a scenario is a TOML file that names one: under [data], path = "
@@ -436,5 +432,5 @@ def load_scenario(name: str) -> tuple[Scenario, str, Path]:
     elif path.is_dir() or path.is_file():
         text, folder, where = read_text_file(path, "scenario"), path.resolve().parent, f"scenario {path.name}"
     else:
-        raise ConfigurationError(f"no scenario or file {name!r}{suggest(name, list(known))}")
+        raise ConfigurationError(f"no scenario or file {name!r}{suggest(name, list(builtin))}")
     return read_toml(text, Scenario, where=where), text, folder

@@ -1,1 +1,1 @@
-"""What long experiments share: finished cells on disk, processes that divide the work, curators with records."""
+"""Long experiments: finished cells on disk, and a runner whose processes share the work."""

@@ -20,15 +20,15 @@ except ImportError:  # Windows: nothing keeps two processes apart there
 
 
 class Cell(Protocol):
-    """One finished cell: a msgspec struct that knows which one it is."""
+    """One finished cell: a msgspec struct with a key."""
 
     @property
     def key(self) -> Hashable:
-        """What tells the cell from all others of its file."""
+        """Unique in its file."""
 
 
 class Task(NamedTuple):
-    """One cell that is wanted, and its key."""
+    """A cell to be computed; its key."""
 
     problem: str  # the data set
     maker: str  # the strategy, generator or setting that makes the cell
@@ -71,7 +71,7 @@ class Store(Generic[AnyCell]):
     def _read(self, path: Path, header: str) -> None:
         content = path.read_bytes()
         self._file.truncate(content.rfind(b"\n") + 1)
-        lines = _whole_lines(content)
+        lines = _complete_lines(content)
         if not lines:
             self._append(header)
         elif lines[0] != header:
@@ -94,14 +94,14 @@ class Store(Generic[AnyCell]):
         self.finished[cell.key] = cell
 
     def _append(self, line: str) -> None:
-        left = memoryview(line.encode() + b"\n")
-        while left:  # nothing is buffered: what does not get onto a full disk is not tried again at the end
-            left = left[self._file.write(left) :]
+        rest = memoryview(line.encode() + b"\n")
+        while rest:  # nothing is buffered: what does not get onto a full disk is not tried again at the end
+            rest = rest[self._file.write(rest) :]
         os.fsync(self._file.fileno())
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """The settings that a file was begun with; none where it does not say."""
+    """The settings that a file begins with; none where it has no such line."""
     with path.open("rb") as file:
         first = file.readline()
     try:
@@ -117,27 +117,27 @@ def read_cells(path: Path, kind: type[AnyCell]) -> list[AnyCell]:
     Raises:
         ConfigurationError: a line is no finished cell.
     """
-    return list(_decode(path, _whole_lines(path.read_bytes()), kind).values())
+    return list(_decode(path, _complete_lines(path.read_bytes()), kind).values())
 
 
-def _whole_lines(content: bytes) -> list[str]:
-    """The lines that end; what follows them is one that a killed run was writing."""
+def _complete_lines(content: bytes) -> list[str]:
+    """The lines that end; a killed run may have left a part of one behind them."""
     return content[: content.rfind(b"\n") + 1].decode("utf-8").split("\n")[:-1]
 
 
 def _decode(path: Path, lines: list[str], kind: type[AnyCell]) -> dict[Hashable, AnyCell]:
-    found = {}
+    cells = {}
     for number, line in enumerate(lines[1:], 2):
         try:
             cell = msgspec.json.decode(line, type=kind, dec_hook=_typed)
         except (msgspec.MsgspecError, RecursionError) as error:
             raise ConfigurationError(f"line {number} of {path} is no finished cell: {error}") from None
-        found[cell.key] = cell
-    return found
+        cells[cell.key] = cell
+    return cells
 
 
 def _plain(value: Any) -> Any:
-    """What JSON lacks, to the last bit."""
+    """Values that JSON lacks, exactly."""
     if isinstance(value, Fraction):
         return str(value)
     if isinstance(value, np.generic | np.ndarray):
@@ -154,7 +154,7 @@ def _typed(kind: Any, value: Any) -> Any:
 
 
 def take_alone(file: IO[bytes] | FileIO) -> bool:
-    """Lock an open file until it is closed, which the system does however the process ends; False: another has it."""
+    """Lock an open file until it is closed, as it is when the process ends; False where another process has it."""
     if fcntl is not None:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,8 +1,8 @@
-"""How a simulation carries envelopes between learners and curators; `stages` names the ways.
+"""The ways to carry envelopes between a simulation's learners and curators; `stages` chooses among them.
 
-A `Carry` takes handles and lends a carrier over them for as long as some work takes: `direct.carry` and
-`in_process.carry`. A `Serve` takes the folders of sites, and lends a carrier to curators that other processes open
-there. Faults wrap a handle and fit under all of them.
+A `Carry` calls some work with a carrier to curators of this process: `direct.carry`, `in_process.carry`. A `Serve`
+calls it with a carrier to curators that other processes open from their folders: `ray_engine.serve`, and that of
+`superlink.Deployment`.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,26 +18,26 @@ CARRIERS = {
     RAY: "Flower's simulation engine (Ray)",
     DEPLOY: "a SuperLink with TLS, and a daemon for each curator",
 }
-"""Name -> what it is, for people. Names load nothing: whoever reads them waits for no carrier."""
+"""Name -> description. This module loads no carrier."""
 
 Handle = Callable[[bytes], bytes]
-"""A curator: envelope -> envelope; a ConnectionError means that nothing came back."""
+"""A curator: envelope -> envelope; ConnectionError where nothing comes back."""
 
 
 class Carry(Protocol):
     """A way to carry envelopes to curators of this process."""
 
     def __call__(self, handles: Mapping[bytes, Handle], work: "Callable[[Carrier], None]") -> None:
-        """Do `work` with a carrier to `handles`, which are told by their curators' public keys."""
+        """Call `work` with a carrier to `handles`, by their curators' public keys."""
 
 
 class Serve(Protocol):
-    """A way to have curators served from their folders by other processes, and to carry envelopes to them."""
+    """A way to carry envelopes to curators that other processes serve from their folders."""
 
     def __call__(self, folders: Mapping[bytes, Path], work: "Callable[[Carrier], None]") -> None:
-        """Do `work` with a carrier to the curators; their processes have ended when this returns.
+        """Call `work` with a carrier to the curators; their processes have ended when this returns.
 
         Args:
             folders: curator's public key -> its folder, made by `simulations.carriers.sites.make_folder`.
-            work: what to do.
+            work: is called once.
         """

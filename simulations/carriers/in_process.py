@@ -83,17 +83,17 @@ class InProcessGrid(Grid):
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
         """Replies that are there, once each."""
-        done = [key for key in message_ids if key in self._pending and self._pending[key].done()]
-        return [self._pending.pop(key).result() for key in done]
+        ready = [key for key in message_ids if key in self._pending and self._pending[key].done()]
+        return [self._pending.pop(key).result() for key in ready]
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
         """Push and wait; replies that miss the timeout are left out, as in Flower."""
         end = None if timeout is None else time.monotonic() + timeout
         replies = []
         for key in self.push_messages(messages):
-            left = None if end is None else max(0.0, end - time.monotonic())
+            seconds = None if end is None else max(0.0, end - time.monotonic())
             try:
-                replies.append(self._pending[key].result(left))
+                replies.append(self._pending[key].result(seconds))
             except TimeoutError:
                 continue
             finally:

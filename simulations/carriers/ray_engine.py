@@ -1,7 +1,7 @@
 """Flower's simulation engine, which is always Ray: real ServerApp and ClientApps, in the engine's own processes.
 
 A ClientApp is stateless there, whichever process it is called in. So curators are open in further processes of the
-cluster, each in one of them for as long as the simulation takes, and the ClientApp of a node hands them its bytes.
+cluster, each in one of them for the whole simulation, and the ClientApp of a node hands them its bytes.
 """
 
 import logging
@@ -137,8 +137,8 @@ class _Interruptible:
         """Curator's public key -> its node, once all nodes are there; they say it themselves."""
         while len(nodes := list(self._grid.get_node_ids())) < number:
             self._look_later()
-        asked = [Message(RecordDict(), node, f"query.{WHO}") for node in nodes]
-        replies = self.send_and_receive(asked, timeout=START_SECONDS)
+        questions = [Message(RecordDict(), node, f"query.{WHO}") for node in nodes]
+        replies = self.send_and_receive(questions, timeout=START_SECONDS)
         return {bytes(reply.content[RECORD][FIELD]): reply.metadata.src_node_id for reply in replies}
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float) -> list[Message]:
@@ -147,10 +147,10 @@ class _Interruptible:
         end = time.monotonic() + timeout
         replies: list[Message] = []
         while waiting and time.monotonic() < end:
-            came = list(self._grid.pull_messages(waiting))
-            waiting -= {reply.metadata.reply_to_message_id for reply in came}
-            replies += came
-            if not came:
+            arrived = list(self._grid.pull_messages(waiting))
+            waiting -= {reply.metadata.reply_to_message_id for reply in arrived}
+            replies += arrived
+            if not arrived:
                 self._look_later()
         return replies
 

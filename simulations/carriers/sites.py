@@ -1,7 +1,7 @@
-"""A simulation's curators: what each is made of, and the two ways to open one, in this process or from a folder.
+"""A simulation's curators: their parts, their faults, and two ways to open one, in this process or from a folder.
 
-Carriers to other processes put a curator in a folder as a steward would, and what only a simulation may add, noise from
-a seed and faults, in a file of its own there, which nothing but `open_simulated` reads.
+For carriers to other processes, a curator is put in a folder as by a steward. Noise from a seed and faults, which only
+a simulation may add, are in a file of their own there, which nothing but `open_simulated` reads.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -38,12 +38,12 @@ class NoReplyError(ConnectionError):
 
 
 class FaultyCurator:
-    """A curator's `handle` that follows a script.
+    """A curator's `handle` where faults happen.
 
     Args:
         handle: the curator's.
-        faults: those of this curator.
-        halt: its steward's stop, with a note, where the script says "refuse".
+        faults: of this curator.
+        halt: its steward's stop, with a note, for a fault of kind "refuse".
     """
 
     def __init__(self, handle: Handle, faults: list[Fault], halt: Callable[[str], None]) -> None:
@@ -53,7 +53,7 @@ class FaultyCurator:
         self._late: set[tuple[bytes, int]] = set()
 
     def handle(self, data: bytes) -> bytes:
-        """The reply; NoReplyError where the script says that none arrives."""
+        """The reply; NoReplyError where a fault keeps it back."""
         _, message = open_envelope(data)
         if isinstance(message, CardRequest):
             return self._handle(data)
@@ -78,8 +78,8 @@ SIMULATED = "simulated.json"
 class Simulated(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a simulation adds to a site."""
 
-    noise_seed: int | None = None  # of its noise; None draws real noise
-    faults: tuple[Fault, ...] = ()  # what goes wrong there
+    noise_seed: int | None = None  # None draws real noise
+    faults: tuple[Fault, ...] = ()
 
     def noise(self, name: str) -> SeededNoise | None:
         """Its source of noise; None is the real one."""
@@ -94,7 +94,7 @@ class Simulated(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class FaultySite(Site):
     """A site where something goes wrong on purpose."""
 
-    faulty: Handle  # its handle, with the faults
+    faulty: Handle
 
     def handle(self, data: bytes) -> bytes:
         """See `Site.handle`; NoReplyError where no reply arrives."""
@@ -103,12 +103,12 @@ class FaultySite(Site):
 
 @dataclass(frozen=True)
 class SiteOrder:
-    """What one site's curator is made of."""
+    """The parts of one site's curator."""
 
-    private: pl.DataFrame  # its records
-    steward: StewardFile  # its schema file
-    policy: Policy  # its policy file
-    simulated: Simulated  # noise and faults
+    private: pl.DataFrame
+    steward: StewardFile
+    policy: Policy
+    simulated: Simulated
     note: str  # kept in its ledger
     key: SigningKey = field(default_factory=SigningKey.generate)  # its signing key, which others' policies may name
 
@@ -120,9 +120,9 @@ class SiteOrder:
 
 @dataclass(frozen=True)
 class CuratorFacts:
-    """What is known of a curator from outside."""
+    """The public facts of a curator."""
 
-    identity: bytes  # its public key
+    identity: bytes  # public key
     label: str  # under which it signs
     policy: Policy  # as the scenario wrote it
     warnings: tuple[str, ...] = ()  # what its steward was warned of; a real curator's learners never hear it
@@ -131,7 +131,7 @@ class CuratorFacts:
 def order_sites(
     scenario: Scenario, parts: Iterable[SiteRecords], repeat: int, learners: Mapping[str, SigningKey]
 ) -> list[SiteOrder]:
-    """What the curators of all sites are made of.
+    """The parts of the curators of all sites.
 
     Where a learner pools securely, each curator's policy lists all of them as members of secure sums.
 
@@ -205,7 +205,7 @@ def open_here(order: SiteOrder, ledgers: Path | None = None) -> Site:
     """Open the curator of a site in this process, with a new ledger.
 
     Args:
-        order: what it is made of.
+        order: its parts.
         ledgers: folder for SQLite ledgers; None keeps it in memory.
     """
     key = order.key
@@ -220,7 +220,7 @@ def open_here(order: SiteOrder, ledgers: Path | None = None) -> Site:
 
 
 def facts_of(site: Site) -> CuratorFacts:
-    """What is known of an open curator from outside."""
+    """The public facts of an open curator."""
     return CuratorFacts(site.identity, site.label, site.policy, site.warnings)
 
 
@@ -228,11 +228,11 @@ def make_folder(order: SiteOrder, folder: Path) -> CuratorFacts:
     """Put a site's curator in a folder, with a new ledger, where another process opens it.
 
     Args:
-        order: what it is made of.
+        order: its parts.
         folder: for it; made.
 
     Raises:
-        ConfigurationError: what is wrong with the records or the policy: it was opened here once.
+        ConfigurationError: the records or the policy are wrong; the curator is opened here once to see.
     """
     folder.mkdir(parents=True)
     create_site(
@@ -270,7 +270,7 @@ def with_handle(site: Site, handle: Handle) -> Site:
 
 
 def simulated_of(folder: Path) -> Simulated:
-    """What the simulation adds to the site of a folder.
+    """A simulation's additions to the site of a folder.
 
     Raises:
         ConfigurationError: no simulation made it.
@@ -291,19 +291,19 @@ def export_folder(folder: Path, ledgers: Path | None, facts: CuratorFacts) -> Ch
     """
     path = folder / LEDGER
     if ledgers is not None:
-        kept = ledgers / f"{facts.policy.name}.ledger"
-        backup(path, kept)  # whatever the process left beside it when it ended is in the copy
-        path = kept
+        copy = ledgers / f"{facts.policy.name}.ledger"
+        backup(path, copy)  # with what the process left beside it when it ended
+        path = copy
     with read_ledger_file(path) as store:
         return check(store, facts.identity)
 
 
 def as_toml(file: msgspec.Struct) -> str:
-    """As a steward writes it: what is not said is left out."""
-    return msgspec.toml.encode(_said(msgspec.to_builtins(file))).decode()
+    """As a steward writes it: without fields of None."""
+    return msgspec.toml.encode(_without_none(msgspec.to_builtins(file))).decode()
 
 
-def _said(value: Any) -> Any:
+def _without_none(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _said(one) for key, one in value.items() if one is not None}
-    return [_said(one) for one in value] if isinstance(value, list | tuple) else value
+        return {key: _without_none(item) for key, item in value.items() if item is not None}
+    return [_without_none(item) for item in value] if isinstance(value, list | tuple) else value

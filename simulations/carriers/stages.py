@@ -1,4 +1,4 @@
-"""The carriers of a simulation, and how a repeat is staged with each: sites, carrier, ledgers in the end."""
+"""The stage of a repeat by each carrier: it opens the curators, carries envelopes, and exports the ledgers."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -24,7 +24,7 @@ class Stage(Protocol):
 
         Args:
             orders: what the curators are made of.
-            ask: called once, with what is known of the curators by name, and the carrier.
+            ask: called once, with the curators' public facts by name, and the carrier.
             ledgers: folder for their SQLite ledgers; None keeps none.
 
         Returns:
@@ -50,24 +50,24 @@ IN_PROCESS = here(in_process.carry)
 
 
 def elsewhere(serve: Serve) -> Stage:
-    """Curators in other processes, each in a folder of its own that is gone in the end."""
+    """Curators in other processes, each in a temporary folder of its own."""
 
     def stage(orders: Sequence[SiteOrder], ask: Ask, ledgers: Path | None = None) -> dict[str, CheckedLedger]:
         with TemporaryDirectory(prefix="expril-") as base:
             folders = {order.name: Path(base) / str(number) for number, order in enumerate(orders)}
             facts = {order.name: make_folder(order, folders[order.name]) for order in orders}
             serve(
-                {known.identity: folders[name] for name, known in facts.items()},
+                {fact.identity: folders[name] for name, fact in facts.items()},
                 lambda carrier: ask(facts, carrier),
             )
-            return {name: export_folder(folders[name], ledgers, known) for name, known in facts.items()}
+            return {name: export_folder(folders[name], ledgers, fact) for name, fact in facts.items()}
 
     return stage
 
 
 @contextmanager
 def stage_of(name: str) -> Iterator[Stage]:
-    """The stage of a carrier, ready for any number of repeats; what it started ends with the context.
+    """The stage of a carrier, for any number of repeats; its processes end with the context.
 
     Args:
         name: key of `simulations.carriers.CARRIERS`.

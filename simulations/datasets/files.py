@@ -78,9 +78,9 @@ class DataFile:
             OSError: The file cannot be read.
             ValueError: It holds something else.
         """
-        found = self.digest(path.read_bytes())
-        if found != self.sha256:
-            raise ValueError(f"checksum mismatch: the content's sha256 is {found}, expected {self.sha256}")
+        digest = self.digest(path.read_bytes())
+        if digest != self.sha256:
+            raise ValueError(f"checksum mismatch: the content's sha256 is {digest}, expected {self.sha256}")
 
 
 def data_file(file: DataFile, *, cache: Path | None = None, download: Downloader = http_download) -> Path:
@@ -100,14 +100,14 @@ def data_file(file: DataFile, *, cache: Path | None = None, download: Downloader
     attempts = []
     directory = os.environ.get(DATA_DIRECTORY_VARIABLE)
     if directory:
-        given = Path(directory) / file.name
-        if given.exists():
+        local = Path(directory) / file.name
+        if local.exists():
             try:
-                file.check(given)
+                file.check(local)
             except (OSError, ValueError) as error:
-                raise DataUnavailableError(file.name, file.url, [f"{given}: {error}"]) from error
-            return given
-        attempts.append(f"{given} ({DATA_DIRECTORY_VARIABLE}): no such file")
+                raise DataUnavailableError(file.name, file.url, [f"{local}: {error}"]) from error
+            return local
+        attempts.append(f"{local} ({DATA_DIRECTORY_VARIABLE}): no such file")
     else:
         attempts.append(f"{DATA_DIRECTORY_VARIABLE} is not set")
 

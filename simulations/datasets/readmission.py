@@ -160,8 +160,8 @@ def diagnosis_group(column: str) -> pl.Expr:
 
 def _or_other(column: str, levels: tuple[str, ...]) -> pl.Expr:
     value = pl.col(column)
-    known = pl.when(value.is_in(levels)).then(value).otherwise(pl.lit("other"))
-    return pl.when(~value.is_in(MISSING)).then(known).alias(column)
+    level = pl.when(value.is_in(levels)).then(value).otherwise(pl.lit("other"))
+    return pl.when(~value.is_in(MISSING)).then(level).alias(column)
 
 
 def _dataset(name: str, label: str, positive: pl.Expr) -> Dataset:
