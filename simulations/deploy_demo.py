@@ -2,8 +2,8 @@
 
 A SuperLink with TLS and node authentication, three hospitals with a daemon each, and two learners who run their studies
 at the same time. All of them are separate processes, and every step is the command that a person would type. In the end
-this harness, which owns all records, says how good the learners' models are. The records come with scikit-learn, so no
-data file and no network is needed.
+the demonstration, which owns all records, scores the learners' models. The records come with scikit-learn, so no data
+file and no network is needed.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from learner_node.models.files import load_model
 from protocol.errors import ConfigurationError, ExprilError
 from simulations.carriers.processes import Processes, environment, guarded
 from simulations.carriers.sites import as_toml
-from simulations.carriers.superlink import SuperLink, online
+from simulations.carriers.superlink import SuperLink
 from simulations.records import SiteRecords, load_records, split_records
 from simulations.references import Answers, labelled, references
 from simulations.run_folder import claim_folder, stamped
@@ -39,7 +39,7 @@ from simulations.scenario import load_scenario
 from simulations.scoring import score
 
 SCENARIO, HOSPITALS, NEWCOMER = "wdbc-faults", ("north", "east", "south"), "west"
-"""Only who holds which records is taken from the scenario."""
+"""Of the scenario only the split of the records is used."""
 CAP, TEMPLATE_CAP = "cap = 2\n", "cap = 1\n"
 STUDY_SECONDS = 900.0
 """Both studies take a minute; a machine that is busy longer."""
@@ -51,7 +51,7 @@ PURPOSE = "Tell malignant from benign aspirates."
 
 @dataclass(frozen=True)
 class Learner:
-    """Who asks, and what."""
+    """A learner of the demonstration, and its study."""
 
     name: str
     epsilon: Fraction  # of the study
@@ -83,8 +83,8 @@ class Demo:
     """The demonstration in a folder.
 
     Args:
-        folder: of everything that it leaves; it is there, and empty.
-        say: is told each line.
+        folder: for everything that it leaves; empty.
+        say: called with each line.
         join: whether it then waits for a fourth hospital, which a person sets up.
     """
 
@@ -99,10 +99,10 @@ class Demo:
         self._newcomer = parts[NEWCOMER]
 
     def run(self) -> None:
-        """From the first command to the last word; everything that was started is stopped, whatever happens.
+        """Run all steps; every process that was started is stopped, whatever happens.
 
         Raises:
-            ConfigurationError: a step failed; the text says what it said.
+            ConfigurationError: a step failed; the text is its error.
         """
         self._head(f"A SuperLink with TLS and node authentication; everything is in {self._folder}")
         with SuperLink(self._folder / "superlink") as link, Processes(self._folder) as daemons:
@@ -120,7 +120,7 @@ class Demo:
             for name in HOSPITALS:
                 self._show("curator", "serve", f"curators/{name}")
                 daemons.start(f"curator-{name}", "expril", "curator", "serve", str(self._folder / "curators" / name))
-            daemons.wait(lambda: online(link) >= nodes, "to start the daemons")
+            daemons.wait(lambda: link.online() >= nodes, "to start the daemons")
             self._say("all of them are connected; what they log is in curator-*.log")
             self._head("Both studies at once; this is all that the learners can know")
             self._study(daemons, LEARNERS)
@@ -130,14 +130,14 @@ class Demo:
                 self._let_join(link, daemons)
         self._head("The SuperLink and the daemons are stopped. What each learner holds proves what it cost")
         for learner in LEARNERS:
-            told = self._expril("audit", "run", f"learners/{learner.name}/result")
-            self._say(next((line.strip() for line in told.splitlines() if "transcripts:" in line), told))
+            output = self._expril("audit", "run", f"learners/{learner.name}/result")
+            self._say(next((line.strip() for line in output.splitlines() if "transcripts:" in line), output))
         self._head("What no learner can know: the models on records that were held out, by this harness")
         self._score()
         self._head(f"Done; remove it all by: rm -r {self._folder}")
 
     def _prepare_site(self, name: str, link: SuperLink) -> int:
-        """Flower's number of its node."""
+        """Make a hospital's folder; Flower's number of its node."""
         folder, site = self._folder / "curators" / name, self._sites[name]
         schema = self._folder / f"{name}.schema.toml"
         schema.write_text(as_toml(site.steward), encoding="utf-8")
@@ -153,12 +153,12 @@ class Demo:
         return node
 
     def _prepare_learner(self, learner: Learner, link: SuperLink, cards: Mapping[str, str]) -> str:
-        """Its key's fingerprint."""
+        """Make a learner's folder; the fingerprint of its key."""
         folder = self._folder / "learners" / learner.name
         self._expril("learner", "init", f"learners/{learner.name}")
         card = ("--name", learner.name, "--out", f"{learner.name}.card")
-        told = self._expril("learner", "card", f"learners/{learner.name}/learner.pem", *card)
-        fingerprint = told.split("fingerprint", 1)[1].split("\n\n")[0].strip()
+        output = self._expril("learner", "card", f"learners/{learner.name}/learner.pem", *card)
+        fingerprint = output.split("fingerprint", 1)[1].split("\n\n")[0].strip()
         label = self._sites[HOSPITALS[0]].steward.label
         source = pl.concat([site.source for site in self._sites.values()]).drop(label)
         source.write_csv(folder / "source.csv")
@@ -199,12 +199,12 @@ class Demo:
         node = link.register(public)
         self._say(f"{public.name} is there: the SuperLink lets the node in")
         join(card.is_file)
-        join(lambda: node in online(link))
+        join(lambda: node in link.online())
         self._say(f"{card.name} is there, and the daemon is connected")
         self._study(daemons, (KIM,))
 
     def _study(self, daemons: Processes, learners: Sequence[Learner]) -> None:
-        """Run the learners' processes, and say what they say."""
+        """Run the learners' processes, and relay their lines."""
         running = {learner.name: self._start_learner(learner) for learner in learners}
         try:
             end = time.monotonic() + STUDY_SECONDS
@@ -242,16 +242,16 @@ class Demo:
             self._say(f"{name:<6}| {line.rstrip()}")
 
     def _score(self) -> None:
-        own, pooled = references(self._sites)
+        by_site, pooled = references(self._sites)
         rows = []
         for learner in LEARNERS:
             answers = self._answers(self._folder / "learners" / learner.name / "result" / "models")
             rows.append((f"{learner.name}, epsilon {learner.epsilon}", *_scores(answers, answers)))
-        for what in ("majority", "ceiling"):
-            of_all, of_each = (
-                {name: getattr(reference, what) for name, reference in found.items()} for found in (pooled, own)
+        for kind in ("majority", "ceiling"):
+            answers, site_answers = (
+                {name: getattr(reference, kind) for name, reference in group.items()} for group in (pooled, by_site)
             )
-            rows.append((what, *_scores(of_all, of_each)))
+            rows.append((kind, *_scores(answers, site_answers)))
         note = "accuracy; ceiling: logistic regression, no privacy"
         table = text_table("", ("", "all three", *HOSPITALS), rows, numbers=True, note=note)
         console = Console(width=100)
@@ -262,17 +262,17 @@ class Demo:
     def _answers(self, models: Path) -> dict[str, Answers]:
         (path,) = models.iterdir()
         model = load_model(path)
-        found = {}
+        answers = {}
         for name, site in self._sites.items():
             test = labelled(site.test, site)
             chances = model.predict_proba(site.test.drop(site.steward.label))
-            found[name] = Answers(test.labels, np.argmax(chances, axis=1).astype(test.labels.dtype), chances)
-        return found
+            answers[name] = Answers(test.labels, np.argmax(chances, axis=1).astype(test.labels.dtype), chances)
+        return answers
 
     def _expril(self, *arguments: str) -> str:
-        """Run a command to its end; what it said."""
+        """Run a command to its end; its output."""
         self._show(*arguments)
-        done = subprocess.run(  # noqa: S603 - our own arguments
+        process = subprocess.run(  # noqa: S603 - our own arguments
             guarded(sys.executable, "-m", "expril", *arguments),
             cwd=self._folder,
             env=environment(),
@@ -281,9 +281,9 @@ class Demo:
             text=True,
             check=False,
         )
-        if done.returncode:
-            raise ConfigurationError(f"expril {shlex.join(arguments)}: {done.stderr.strip()}")
-        return done.stdout + done.stderr
+        if process.returncode:
+            raise ConfigurationError(f"expril {shlex.join(arguments)}: {process.stderr.strip()}")
+        return process.stdout + process.stderr
 
     def _show(self, *arguments: str) -> None:
         self._say(f"$ expril {shlex.join(arguments)}")
@@ -292,8 +292,8 @@ class Demo:
         self._say(f"\n[{time.monotonic() - self._began:5.0f} s] {text}")
 
 
-def _scores(together: Mapping[str, Answers], each: Mapping[str, Answers]) -> list[str]:
-    values = [score(together), *(score({name: each[name]}) for name in HOSPITALS)]
+def _scores(pooled: Mapping[str, Answers], by_site: Mapping[str, Answers]) -> list[str]:
+    values = [score(pooled), *(score({name: by_site[name]}) for name in HOSPITALS)]
     return ["-" if value is None else f"{value:.3f}" for value in values]
 
 
@@ -302,7 +302,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m simulations.deploy_demo", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("runs"), help="where its folder is made")
     parser.add_argument("--join", action="store_true", help="then wait for a fourth hospital, which you set up")
-    chosen = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     lock = threading.Lock()
 
     def say(line: str) -> None:
@@ -311,7 +311,7 @@ def main(arguments: Sequence[str]) -> int:
             sys.stdout.flush()
 
     try:
-        Demo(claim_folder(chosen.out.resolve(), "{}", stamped("deploy-demo")), say, join=chosen.join).run()
+        Demo(claim_folder(options.out.resolve(), "{}", stamped("deploy-demo")), say, join=options.join).run()
     except ExprilError as error:
         say(f"error {error}")
         return 2

@@ -1,4 +1,4 @@
-"""A SuperLink on loopback with TLS and node authentication, for demonstrations and tests: start, stop, start again.
+"""A SuperLink on loopback with TLS and node authentication, and a deployment of curators' daemons at it.
 
 A site of a real federation runs `flower-superlink` by itself, as docs/daemon.md says. Everything here lies in one
 folder: the certificates, the secret under which learners fetch their runs, Flower's own files and the log.
@@ -182,6 +182,10 @@ class SuperLink:
         with self.control() as client:
             return {node.node_id: node.status for node in client.ListNodes(ListNodesRequest()).nodes_info}
 
+    def online(self) -> set[int]:
+        """The nodes that are connected."""
+        return {node for node, status in self.nodes().items() if status == ONLINE}
+
     def __enter__(self) -> Self:
         self.start()
         return self
@@ -251,11 +255,6 @@ def _write_secret(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-def online(link: SuperLink) -> set[int]:
-    """The nodes that are connected to a SuperLink."""
-    return {node for node, status in link.nodes().items() if status == ONLINE}
-
-
 class Deployment:
     """A SuperLink that serves any number of simulations; a context manager.
 
@@ -271,7 +270,7 @@ class Deployment:
         """See `simulations.carriers.Serve`."""
         with Processes(self._folder) as processes:
             nodes = {self._start(processes, folder) for folder in folders.values()}
-            processes.wait(lambda: online(self._link) >= nodes, "to start the curators' daemons")
+            processes.wait(lambda: self._link.online() >= nodes, "to start the curators' daemons")
             silence = any(simulated_of(folder).faults for folder in folders.values())
             with SuperLinkCarrier(
                 SuperLinkAddress(self._link.address, self._link.ca.read_bytes(), self._link.secret.read_bytes()),
