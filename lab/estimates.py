@@ -40,7 +40,7 @@ from learner_node.scores.estimates import AccuracyEstimate
 from learner_node.strategies.base import Problem, SourceEstimate
 from learner_node.strategies.cells import CellsModel, CellsStrategy
 from simulations.campaign.store import Task
-from simulations.expectations import within
+from simulations.scoring import within
 
 Floats = NDArray[np.float64]
 

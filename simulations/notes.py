@@ -8,8 +8,8 @@ from protocol.kinds import QUERY_KINDS
 from protocol.run_index import FIT
 from simulations.repeats import Outcome, Repeat
 from simulations.report.budget import STUDIES
-from simulations.report.folding import some_of
 from simulations.report.model import LearnerReport
+from simulations.report.words import some_of
 from simulations.scenario import Scenario
 from simulations.scoring import MAJORITY
 
@@ -48,7 +48,7 @@ def score_notes(scenario: Scenario, learners: tuple[LearnerReport, ...], constan
         below = [
             site.curator
             for site in learner.sites
-            if site.accuracy is not None and site.accuracy + 2 * (site.accuracy_se or 0) < site.majority
+            if site.value is not None and site.value + 2 * (site.value_se or 0) < site.constant
         ]
         if below:
             notes.append(f"{learner.learner}'s model stays below {constant} of {some_of(below)}.")

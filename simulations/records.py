@@ -31,7 +31,7 @@ from protocol.strict_toml import suggest
 from simulations.datasets import load_dataset
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.splits import split_by_site, split_parts, split_sites, split_units_over_sites
-from simulations.report.folding import some_of
+from simulations.report.words import some_of
 from simulations.scenario import (
     ANY,
     Data,

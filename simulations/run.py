@@ -22,9 +22,17 @@ from simulations.carriers.stages import stage_of
 from simulations.notes import failure_notes, how_records_were_split, score_notes
 from simulations.repeats import ALL, Cost, Tick, evidence_of, run_repeat
 from simulations.report.budget import StudyReport
-from simulations.report.folding import some_of
-from simulations.report.model import CurvePoint, LearnerReport, RunReport, Score, SiteAnswers, SiteScore, save_report
-from simulations.report.validated import joined
+from simulations.report.model import (
+    CurvePoint,
+    LearnerReport,
+    RunReport,
+    Score,
+    SiteAnswers,
+    SiteScore,
+    joined_validations,
+    save_report,
+)
+from simulations.report.words import some_of
 from simulations.run_cells import LearnerCell, RepeatCell, UnfinishedRun, finish, leftovers
 from simulations.run_folder import FORMAT as LIST_FORMAT
 from simulations.run_folder import EpsilonList, epsilon_folder, epsilons_folder
@@ -265,8 +273,8 @@ def _rounds(learner: LearnerCell) -> Iterator[dict[str, Any]]:
             yield {
                 "round": number + 1,
                 "curator": key,
-                "accuracy": current.accuracy,
-                "majority": score.last.majority,
+                "accuracy": current.value,
+                "majority": score.last.constant,
                 "ceiling": score.last.ceiling,
                 "further": current.further,
                 "auc": current.auc,
@@ -315,7 +323,7 @@ def _learner_report(learner: LearnerScenario, repeats: Sequence[LearnerCell]) ->
         ),
         left_out=answered.left_out,
         parts=repeats[0].parts,
-        validation=joined(_present(repeat.validation for repeat in repeats)),
+        validation=joined_validations(_present(repeat.validation for repeat in repeats)),
     )
 
 
@@ -333,9 +341,9 @@ def _curve(repeats: Sequence[RepeatScore]) -> Iterator[CurvePoint]:
     """Accuracy and AUC after each round that some repeat has, with their standard errors."""
     for number, scores in enumerate(zip_longest(*(repeat.rounds for repeat in repeats)), 1):
         points = [
-            CurvePoint(number, accuracy, None, score.auc)
+            CurvePoint(number, value, None, score.auc)
             for score in scores
-            if score is not None and (accuracy := bounded(score.accuracy)) is not None
+            if score is not None and (value := bounded(score.value)) is not None
         ]
         if points:
             yield msgspec.structs.replace(mean_of(points), round=number)

@@ -44,18 +44,16 @@ from protocol.run_index import (
     file_name,
 )
 from simulations.campaign.store import Store, is_held, read_cells, read_settings
-from simulations.clinical import positive_class, record_counts
 from simulations.notes import first_repeat_notes
 from simulations.records import Records, population_notes, sites_of
 from simulations.references import Answers
 from simulations.repeats import Cost, Evidence, Outcome, Repeat, costs_of, spent_by_round
 from simulations.report.budget import CuratorReport
-from simulations.report.clinical_model import Part, PartBin, RecordCounts
-from simulations.report.validated import ValidationReport
+from simulations.report.model import Part, PartBin, RecordCounts, ValidationReport
 from simulations.run_folder import PARTIAL, claim_folder, stamped
 from simulations.run_order import ALL, ONLY_FIRST, Order
 from simulations.scenario import Scenario
-from simulations.scoring import RepeatScore, measure_of, score_repeat
+from simulations.scoring import RepeatScore, measure_of, positive_class, record_counts, score_repeat
 from simulations.validating import validation_report
 
 CELLS, KEYS = f"{PROGRESS}/repeats.jsonl", f"{PROGRESS}/learner-keys.json"

@@ -11,14 +11,20 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
 from learner_node.models.synthetic import pooled_estimate
-from learner_node.scores.clinical import ClinicalScores
+from learner_node.scores.clinical import ClinicalScores, binomial_error, clinical_scores
+from learner_node.scores.estimates import LEVEL, AccuracyEstimate
+from learner_node.scores.performance import Interval
+from learner_node.scores.prevalence import Prevalence
 from learner_node.scores.thresholds import DEFAULT_THRESHOLDS, Threshold
+from learner_node.scores.values import LEAST_SCORE
 from learner_node.strategies.base import (
     AnyModel,
     ClassesEstimate,
+    ErrorEstimate,
     NumberModel,
     SourceEstimate,
     class_probabilities,
@@ -26,38 +32,29 @@ from learner_node.strategies.base import (
 from learner_node.study.learn import Learned
 from learner_node.study.pooling import POOLED
 from protocol.record_frames import encode_labels
-from simulations.clinical import binomial_error, clinical_fields, ranked
-from simulations.expectations import class_recall, class_share, expected, expected_of_number
 from simulations.records import SiteRecords, sites_of
 from simulations.references import Answers, LabelledRecords, Reference, labelled, references
 from simulations.repeats import Outcome, Repeat
-from simulations.report.checks import LEAST_SCORE
-from simulations.report.expected import ClassRecall, ClassShare, Expected
-from simulations.report.model import Score
+from simulations.report.model import GRID, ClassRecall, ClassShare, Expected, RecordCounts, RocCurve, Score
 
+Floats = NDArray[np.float64]
 Labels = NDArray[Any]
 """(n,) class indices (uint8), or numbers (float64) within the label's bounds."""
 
 
 @dataclass(frozen=True)
 class Measure:
-    """How a kind of label is scored.
-
-    Attributes:
-        name: of the score.
-        constant: what the best constant is called in a sentence.
-        further: a second score that is told beside it.
-    """
+    """How a kind of label is scored."""
 
     name: Literal["accuracy", "R²"]
-    constant: str
-    further: str
+    constant: str  # what the best constant is called in a sentence
+    further: str  # a second score beside it
 
 
 class RoundScore(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the model of a round scored; None where there is none, or no such score."""
 
-    accuracy: float | None = None
+    value: float | None = msgspec.field(default=None, name="accuracy")  # in the label's `Measure`
     further: float | None = None
     auc: float | None = None
     average_precision: float | None = None
@@ -65,16 +62,10 @@ class RoundScore(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RepeatScore(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a learner's models scored in a repeat on the test records of one site, or of all.
+    """What a learner's models scored in a repeat on the test records of one site, or of all."""
 
-    Attributes:
-        last: the score of the last model, and what the learner expected; with curves of all sites together.
-        tested: records; 0 where there is no such model.
-        rounds: of each round's model.
-    """
-
-    last: Score
-    tested: int = 0
+    last: Score  # of the last model, and what the learner expected; with curves of all sites together
+    tested: int = 0  # records; 0 where there is no such model
     rounds: tuple[RoundScore, ...] = ()
 
 
@@ -98,13 +89,13 @@ def answers_by_round(learned: Learned, sites: Mapping[str, SiteRecords]) -> list
     rounds: list[dict[str, Answers]] = []
     tests = {name: labelled(site.test, site) for name, site in sites.items()}
     for number in range(max((len(models) for models in learned.models.values()), default=0)):
-        found = {}
+        answers = {}
         for name, test in tests.items():
             models = learned.models.get(POOLED) or learned.models.get(name) or []
             model = models[number] if number < len(models) else None
             if model is not None:
-                found[name] = _answers(model, test)
-        rounds.append(found)
+                answers[name] = _answers(model, test)
+        rounds.append(answers)
     return rounds
 
 
@@ -134,16 +125,16 @@ def score_repeat(
         Its outcome; the scores by site, those of all sites together, "", first; and what its last model says of each
         site's test records.
     """
-    own, pooled = references(repeat.sites)
+    local, pooled = references(repeat.sites)
     for outcome in repeat.outcomes:
         rounds = answers_by_round(outcome.learned, repeat.sites) if outcome.learned else []
         names, _ = sites_of(outcome.learner, repeat.sites)
-        scores = {POOLED: _scored(POOLED, names, outcome, repeat, rounds, pooled, thresholds)}
-        scores |= {name: _scored(name, [name], outcome, repeat, rounds, own, thresholds) for name in names}
+        scores = {POOLED: _repeat_score(POOLED, names, outcome, repeat, rounds, pooled, thresholds)}
+        scores |= {name: _repeat_score(name, [name], outcome, repeat, rounds, local, thresholds) for name in names}
         yield outcome, scores, rounds[-1] if rounds else {}
 
 
-def _scored(
+def _repeat_score(
     key: str,
     names: Sequence[str],
     outcome: Outcome,
@@ -156,23 +147,23 @@ def _scored(
     by_round = [{name: answers[name] for name in names if name in answers} for answers in rounds]
     answered = by_round[-1] if by_round else {}
     ceiling = {name: reference[name].ceiling for name in names}
-    whole, best = _joined(answered), _joined({name: ceiling[name] for name in answered})
-    accuracy, tested = bounded(score(answered)), 0 if whole is None else len(whole.labels)
-    found = ranked(whole, thresholds, _known_prevalence(outcome.learned, key))
-    is_share = whole is not None and whole.labels.dtype.kind != "f"
+    answers, best = _joined(answered), _joined({name: ceiling[name] for name in answered})
+    value, tested = bounded(score(answered)), 0 if answers is None else len(answers.labels)
+    clinical = ranked(answers, thresholds, _known_prevalence(outcome.learned, key))
+    is_share = answers is not None and answers.labels.dtype.kind != "f"
     last = Score(
-        accuracy=accuracy,
-        accuracy_se=binomial_error(accuracy, tested) if accuracy is not None and is_share else None,
-        majority=bounded(score({name: reference[name].majority for name in names})) or 0.0,
+        value=value,
+        value_se=binomial_error(value, tested) if value is not None and is_share else None,
+        constant=bounded(score({name: reference[name].majority for name in names})) or 0.0,
         ceiling=bounded(score(ceiling)) or 0.0,
-        expected=_expected(key, outcome.learned, whole, accuracy, found),
+        expected=_expected(key, outcome.learned, answers, value, clinical),
         further=further_score(answered),
         further_ceiling=further_score(ceiling),
         absolute=_over(answered, _absolute),
         absolute_ceiling=_over(ceiling, _absolute),
-        recalls=_recalls(outcome.learned, whole, best) if key == POOLED else (),
+        recalls=_recalls(outcome.learned, answers, best) if key == POOLED else (),
         shares=_shares(key, outcome, repeat.sites),
-        **clinical_fields(found, ranked(best), curves=key == POOLED),
+        **clinical_fields(clinical, ranked(best), curves=key == POOLED),
     )
     return RepeatScore(last, tested, tuple(map(_round_score, by_round)))
 
@@ -183,61 +174,62 @@ def bounded(value: float | None) -> float | None:
 
 
 def _round_score(answered: Mapping[str, Answers]) -> RoundScore:
-    found = ranked(_joined(answered))
-    ranking = (found.auc, found.average_precision, found.brier) if found else ()
+    clinical = ranked(_joined(answered))
+    ranking = (clinical.auc, clinical.average_precision, clinical.brier) if clinical else ()
     return RoundScore(score(answered), further_score(answered), *ranking)
 
 
 def _known_prevalence(learned: Learned | None, key: str) -> float | None:
     """The share of the positive class at a site as the learner knows it, or else at all of its sites."""
     estimates = learned.estimates if learned else {}
-    own = estimates.get(key, estimates.get(POOLED))
-    known = own or (pooled_estimate(list(estimates.values())) if estimates else None)
-    return known.prevalence if isinstance(known, SourceEstimate) else None
+    estimate = estimates.get(key, estimates.get(POOLED))
+    if estimate is None and estimates:
+        estimate = pooled_estimate(list(estimates.values()))
+    return estimate.prevalence if isinstance(estimate, SourceEstimate) else None
 
 
 def _expected(
-    key: str, learned: Learned | None, whole: Answers | None, accuracy: float | None, found: ClinicalScores | None
+    key: str, learned: Learned | None, answers: Answers | None, value: float | None, clinical: ClinicalScores | None
 ) -> Expected | None:
     """What the learner expected of its last model, beside what that scored; None where its answers cannot tell."""
-    if learned is None or whole is None:
+    if learned is None or answers is None:
         return None
-    told, models = learned.estimates.get(key), learned.models.get(key, [])
-    if isinstance(told, SourceEstimate) and told.accuracy is not None and accuracy is not None:
-        return expected(told.accuracy, accuracy, len(whole.labels), found)
-    if whole.labels.dtype.kind == "f" and models and isinstance(models[-1], NumberModel) and models[-1].error:
-        return expected_of_number(models[-1].error, whole.labels, whole.predicted)
+    estimate, models = learned.estimates.get(key), learned.models.get(key, [])
+    if isinstance(estimate, SourceEstimate) and estimate.accuracy is not None and value is not None:
+        return expected(estimate.accuracy, value, len(answers.labels), clinical)
+    if answers.labels.dtype.kind == "f" and models and isinstance(models[-1], NumberModel) and models[-1].error:
+        return expected_of_number(models[-1].error, answers.labels, answers.predicted)
     return None
 
 
-def _recalls(learned: Learned | None, whole: Answers | None, best: Answers | None) -> tuple[ClassRecall, ...]:
+def _recalls(learned: Learned | None, answers: Answers | None, best: Answers | None) -> tuple[ClassRecall, ...]:
     """Each class's recall, where there are more than two, and what the learner expected of it."""
-    if learned is None or whole is None or best is None or len(learned.schema.classes) <= 2:
+    if learned is None or answers is None or best is None or len(learned.schema.classes) <= 2:
         return ()
     estimate = learned.estimates.get(POOLED)
-    told = (isinstance(estimate, ClassesEstimate) and estimate.recalls) or [None] * len(learned.schema.classes)
-    said = np.stack([whole.predicted, best.predicted])
+    recalls = (isinstance(estimate, ClassesEstimate) and estimate.recalls) or [None] * len(learned.schema.classes)
+    predicted = np.stack([answers.predicted, best.predicted])
     return tuple(
-        class_recall(name, whole.labels == number, said == number, own)
-        for number, (name, own) in enumerate(zip(learned.schema.classes, told, strict=True))
+        class_recall(name, answers.labels == number, predicted == number, recall)
+        for number, (name, recall) in enumerate(zip(learned.schema.classes, recalls, strict=True))
     )
 
 
 def _shares(key: str, outcome: Outcome, sites: Mapping[str, SiteRecords]) -> tuple[ClassShare, ...]:
     """What the answers told of each class's share, beside the share at the curators whose answers are in it."""
-    told = outcome.learned.shares(key) if outcome.learned else {}
-    if not told or outcome.learned is None or outcome.study is None:
+    prevalences = outcome.learned.shares(key) if outcome.learned else {}
+    if not prevalences or outcome.learned is None or outcome.study is None:
         return ()
-    heard = [key] if key != POOLED else outcome.study.rounds[-1].took_part or outcome.study.survivors
+    answering = [key] if key != POOLED else outcome.study.rounds[-1].took_part or outcome.study.survivors
     schema = outcome.learned.schema
-    labels = np.concatenate([encode_labels(sites[name].counted[schema.label], schema.classes) for name in heard])
-    exact = {name: float(np.mean(labels == schema.classes.index(name))) for name in told}
-    return tuple(class_share(name, own, exact[name]) for name, own in told.items())
+    labels = np.concatenate([encode_labels(sites[name].counted[schema.label], schema.classes) for name in answering])
+    exact = {name: float(np.mean(labels == schema.classes.index(name))) for name in prevalences}
+    return tuple(class_share(name, prevalence, exact[name]) for name, prevalence in prevalences.items())
 
 
 def _over(answers: Mapping[str, Answers], rule: Callable[[Answers], float | None]) -> float | None:
-    whole = _joined(answers)
-    return None if whole is None else rule(whole)
+    joined = _joined(answers)
+    return None if joined is None else rule(joined)
 
 
 def _joined(answers: Mapping[str, Answers]) -> Answers | None:
@@ -283,3 +275,187 @@ def _answers(model: AnyModel, test: LabelledRecords) -> Answers:
         return Answers(test.labels, model.predict_number(test.records))
     probabilities = class_probabilities(model, test.records)
     return Answers(test.labels, probabilities.argmax(axis=1), probabilities)
+
+
+def ranked(
+    answers: Answers | None, thresholds: Sequence[Threshold] = (), prevalence: float | None = None
+) -> ClinicalScores | None:
+    """Score what a predictor says of records.
+
+    Args:
+        answers: of classes; None is of no record.
+        thresholds: of the operating points.
+        prevalence: as the learner knows it.
+
+    Returns:
+        None where there is no record, are not two classes, or no probabilities.
+    """
+    if answers is None or answers.probabilities is None or answers.probabilities.shape[1] != 2:
+        return None
+    risk = np.clip(answers.probabilities[:, 1], 0.0, 1.0)
+    return clinical_scores(answers.labels == 1, risk, thresholds, prevalence=prevalence)
+
+
+def clinical_fields(scores: ClinicalScores | None, ceiling: ClinicalScores | None, *, curves: bool) -> dict[str, Any]:
+    """The fields of `Score` that are clinical scores.
+
+    Args:
+        scores: of a learner's last model, at one site or all.
+        ceiling: of the non-private model on the same records.
+        curves: whether calibration, ROC and operating points are wanted, too.
+    """
+    if scores is None:
+        return {}
+    fields: dict[str, Any] = {
+        f"{name}{end}": getattr(source, name, None)
+        for name in ("auc", "average_precision", "brier")
+        for end, source in (("", scores), ("_ceiling", ceiling))
+    }
+    fields |= {"auc_se": scores.auc_error, "prevalence": scores.prevalence}
+    if curves:
+        fields |= {"calibration": scores.calibration, "operating_points": scores.operating_points}
+        fields |= {"roc": _roc(scores), "roc_ceiling": _roc(ceiling)}
+    return fields
+
+
+def record_counts(sites: Mapping[str, SiteRecords]) -> tuple[RecordCounts, ...]:
+    """How many records each site has, and the share of the positive class. Simulations only: a curator never counts."""
+    return tuple(_record_counts(site) for site in sites.values())
+
+
+def positive_class(sites: Mapping[str, SiteRecords]) -> str:
+    """The second of two classes; "" where there are not two."""
+    classes = next(iter(sites.values())).steward.schema.classes
+    return classes[1] if len(classes) == 2 else ""
+
+
+def _record_counts(site: SiteRecords) -> RecordCounts:
+    classes = site.steward.schema.classes
+    parts = (site.counted, site.source, site.test)
+    total = sum(part.height for part in parts)
+    ones = 0
+    if len(classes) == 2:
+        ones = sum(int(encode_labels(part[site.steward.label], classes).sum()) for part in parts)
+    return RecordCounts(
+        curator=site.name,
+        private=site.counted.height,
+        held=site.private.height,
+        source=site.source.height,
+        test=site.test.height,
+        positive=ones / total if len(classes) == 2 and total else None,
+    )
+
+
+def _roc(scores: ClinicalScores | None) -> RocCurve | None:
+    if scores is None or scores.roc is None:
+        return None
+    # Rounding does not put a share outside of 0 to 1.
+    return RocCurve(sensitivity=tuple(np.clip(scores.roc.at(np.asarray(GRID)), 0.0, 1.0).tolist()))
+
+
+def agrees(estimated: float, low: float, high: float, accuracy: float, tested: int) -> bool:
+    """Whether an interval agrees with an accuracy on some test records.
+
+    The interval is for the population; a share of `tested` records differs from it by chance, too. Each side of the
+    interval is widened by that binomial error, in quadrature.
+
+    Args:
+        estimated: accuracy that the learner expects, in [0, 1].
+        low: of its interval.
+        high: of its interval.
+        accuracy: share of correctly classified test records, in [0, 1].
+        tested: their number, at least 1.
+    """
+    return within(estimated, low, high, accuracy, np.sqrt(accuracy * (1.0 - accuracy) / tested))
+
+
+def within(estimated: float, low: float, high: float, score: float, error: float) -> bool:
+    """As `agrees`, for any score with a standard error."""
+    chance = float(norm.ppf(1.0 - LEVEL)) * error
+    below, above = np.hypot(estimated - low, chance), np.hypot(high - estimated, chance)
+    return bool(estimated - below <= score <= estimated + above)
+
+
+def expected(
+    estimate: AccuracyEstimate, accuracy: float, tested: int, scores: ClinicalScores | None = None
+) -> Expected:
+    """What a learner expected in a repeat, of a model of two classes.
+
+    Args:
+        estimate: from its answers.
+        accuracy: on the test records.
+        tested: their number.
+        scores: on the same records, where there are any.
+    """
+    area, error = (scores.auc, scores.auc_error) if scores else (None, None)
+    auc = (estimate.auc, estimate.auc_low, estimate.auc_high)
+    return Expected(
+        value=estimate.accuracy,
+        low=estimate.low,
+        high=estimate.high,
+        beats_majority=float(estimate.beats_majority),
+        coverage=float(agrees(estimate.accuracy, estimate.low, estimate.high, accuracy, tested)),
+        auc=estimate.auc,
+        auc_low=estimate.auc_low,
+        auc_high=estimate.auc_high,
+        ranks=float(estimate.ranks),
+        auc_coverage=None if area is None or error is None else float(within(*auc, area, error)),
+    )
+
+
+def expected_of_number(estimate: ErrorEstimate, labels: Floats, predicted: Floats) -> Expected | None:
+    """What a learner of a number expected in a repeat; None where it cannot tell R^2, or the n labels are all equal.
+
+    The error of R^2 = 1 - e / v is that of the mean of (e_i - (1 - R^2) v_i) / v.
+    """
+    off, about_mean = labels - predicted, labels - labels.mean()
+    variance = float(np.mean(about_mean**2))
+    if estimate.r2 is None or estimate.r2_low is None or estimate.r2_high is None or variance == 0.0:
+        return None
+    unexplained = float(np.mean(off**2)) / variance
+    parts = ((off**2 - unexplained * about_mean**2) / variance, np.abs(off))
+    r2_error, absolute_error = (float(np.std(part)) / np.sqrt(len(labels)) for part in parts)
+    absolute, low, high = estimate.absolute, estimate.absolute_low, estimate.absolute_high
+    coverage = None
+    if absolute is not None and low is not None and high is not None:
+        coverage = float(within(absolute, low, high, float(np.mean(np.abs(off))), absolute_error))
+    # Below -1 an interval says no more.
+    agreement = within(estimate.r2, estimate.r2_low, estimate.r2_high, max(1.0 - unexplained, -1.0), r2_error)
+    return Expected(
+        value=estimate.r2,
+        low=estimate.r2_low,
+        high=estimate.r2_high,
+        beats_majority=float(estimate.r2_low > 0.0),
+        coverage=float(agreement),
+        absolute=absolute,
+        absolute_low=low,
+        absolute_high=high,
+        absolute_coverage=coverage,
+    )
+
+
+def class_recall(
+    name: str, members: NDArray[np.bool_], called: NDArray[np.bool_], estimate: Interval | None
+) -> ClassRecall:
+    """A class's recall in a repeat.
+
+    Args:
+        name: of the class.
+        members: (n,) which test records are of it.
+        called: (2, n) which are called so by the model, and by the ceiling.
+        estimate: by the learner; None where its answers cannot tell.
+    """
+    tested = int(members.sum())
+    recall, ceiling = (float(np.mean(row[members])) if tested else None for row in called)
+    if estimate is None:
+        return ClassRecall(name=name, recall=recall, ceiling=ceiling)
+    value, low, high = estimate.value, estimate.low, estimate.high
+    coverage = None if recall is None else float(agrees(value, low, high, recall, tested))
+    return ClassRecall(name=name, recall=recall, ceiling=ceiling, expected=value, low=low, high=high, coverage=coverage)
+
+
+def class_share(name: str, estimate: Prevalence, exact: float) -> ClassShare:
+    """What the answers told of a class's share in a repeat, and what it is."""
+    low, high = estimate.low, estimate.high
+    coverage = float(low <= exact <= high)
+    return ClassShare(name=name, share=exact, expected=estimate.share, low=low, high=high, coverage=coverage, repeats=1)

@@ -16,9 +16,9 @@ from simulations.records import SiteRecords, sites_of
 from simulations.references import labelled
 from simulations.repeats import Outcome, Repeat, costs_of
 from simulations.report.budget import STUDIES
-from simulations.report.validated import (
+from simulations.report.model import (
+    JudgedInterval,
     Recalibrated,
-    Told,
     ValidatedBin,
     ValidatedPoint,
     ValidatedSite,
@@ -29,51 +29,49 @@ Counts = NDArray[np.float64]
 
 
 def validation_report(outcome: Outcome, repeat: Repeat) -> ValidationReport | None:
-    """What a learner's validation told, beside what is so; None where it has none."""
-    found = outcome.validation
-    if found is None:
+    """What a learner's validation estimates, beside the exact figures; None where it has none."""
+    validation = outcome.validation
+    if validation is None:
         return None
-    exact = {name: _Exact(found, repeat.sites[name]) for name in found.curators}
-    every = list(exact.values())
-    area = _area(np.concatenate([one.labels for one in every]), np.concatenate([one.logits for one in every]))
-    counts = np.sum([one.counts for one in every], axis=0)
-    points = _points(found.pooled, counts)
+    private = {name: _PrivateRecords(validation, repeat.sites[name]) for name in validation.curators}
+    labels, logits = (
+        np.concatenate([getattr(records, name) for records in private.values()]) for name in ("labels", "logits")
+    )
+    counts = np.sum([records.counts for records in private.values()], axis=0)
     return ValidationReport(
-        epsilon_claimed=str(found.epsilon_claimed),
+        epsilon_claimed=str(validation.epsilon_claimed),
         epsilon_spent=str(costs_of(outcome, repeat)[STUDIES[VALIDATION]].spent),
-        records=found.pooled.records.value,
-        prevalence=_told(found.prevalence, _share(counts[:, 1].sum(), counts[:, 0].sum())),
-        points=points,
+        records=validation.pooled.records.value,
+        prevalence=_judged(validation.prevalence, _prevalence(counts)),
+        points=_points(validation.pooled, counts),
         calibration=tuple(
-            ValidatedBin(predicted=own.predicted, observed=_told(own.observed, _share(ones, zeros)))
-            for own, (zeros, ones) in zip(found.calibration, counts, strict=True)
+            ValidatedBin(predicted=bin_.predicted, observed=_judged(bin_.observed, _share(ones, zeros)))
+            for bin_, (zeros, ones) in zip(validation.calibration, counts, strict=True)
         ),
         sites=tuple(
             ValidatedSite(
                 curator=name,
-                area=_told(own.area, _area(exact[name].labels, exact[name].logits)),
-                prevalence=_told(
-                    own.prevalence, _share(exact[name].counts[:, 1].sum(), exact[name].counts[:, 0].sum())
-                ),
+                area=_judged(site.area, _area(private[name].labels, private[name].logits)),
+                prevalence=_judged(site.prevalence, _prevalence(private[name].counts)),
             )
-            for name, own in found.by_site.items()
+            for name, site in validation.by_site.items()
         ),
-        areas=(_told(found.pooled.area, area),),
-        rank_correlation=_known(found.agreement.rank_correlation) if found.agreement else None,
-        same_class=found.agreement.same_class if found.agreement else None,
-        recalibrated=_recalibrated(found, outcome, repeat),
+        areas=(_judged(validation.pooled.area, _area(labels, logits)),),
+        rank_correlation=_number(validation.agreement.rank_correlation) if validation.agreement else None,
+        same_class=validation.agreement.same_class if validation.agreement else None,
+        recalibrated=_recalibrated(validation, outcome, repeat),
     )
 
 
-def _recalibrated(found: Validation, outcome: Outcome, repeat: Repeat) -> Recalibrated | None:
+def _recalibrated(validation: Validation, outcome: Outcome, repeat: Repeat) -> Recalibrated | None:
     """The map, what it makes of the risks in each bin of the source, and what that is worth on test records."""
-    fitted, learned = found.recalibration, outcome.learned
+    fitted, learned = validation.recalibration, outcome.learned
     if fitted is None or learned is None:
         return None
-    cells, said = found.bins.cells(learned.source), fitted.probability(_risks(learned.whole, learned.source))
-    at = [said[cells == number] for number in range(len(found.calibration))]
-    asked, _ = sites_of(outcome.learner, repeat.sites)
-    tests = [labelled(repeat.sites[name].test, repeat.sites[name]) for name in asked]
+    cells, risks = validation.bins.cells(learned.source), fitted.probability(_risks(learned.whole, learned.source))
+    by_bin = [risks[cells == number] for number in range(len(validation.calibration))]
+    names, _ = sites_of(outcome.learner, repeat.sites)
+    tests = [labelled(repeat.sites[name].test, repeat.sites[name]) for name in names]
     truth = np.concatenate([test.labels for test in tests])
     raw = np.concatenate([_risks(learned.whole, test.records) for test in tests])
     brier, brier_raw = (
@@ -85,8 +83,8 @@ def _recalibrated(found: Validation, outcome: Outcome, repeat: Repeat) -> Recali
         intercept=astuple(fitted.intercept),
         slope=astuple(fitted.slope),
         fitted=tuple(
-            float(own.mean()) if len(own) else float(fitted.probability(np.array(bin_.predicted)))
-            for own, bin_ in zip(at, found.calibration, strict=True)
+            float(values.mean()) if len(values) else float(fitted.probability(np.array(bin_.predicted)))
+            for values, bin_ in zip(by_bin, validation.calibration, strict=True)
         ),
         brier=brier,
         brier_raw=brier_raw,
@@ -98,7 +96,7 @@ def _risks(model: AnyModel, records: Records) -> Counts:
     return risks
 
 
-class _Exact:
+class _PrivateRecords:
     """The private records of a site, as its curator counts them, under what was validated."""
 
     def __init__(self, validation: Validation, site: SiteRecords) -> None:
@@ -111,11 +109,11 @@ class _Exact:
         self.counts = np.bincount(cells, minlength=2 * bins).reshape(bins, 2).astype(np.float64)
 
 
-def _points(found: Performance, counts: Counts) -> tuple[ValidatedPoint, ...]:
+def _points(performance: Performance, counts: Counts) -> tuple[ValidatedPoint, ...]:
     below = np.cumsum(counts, axis=0)
     above = counts.sum(axis=0) - below
     points = []
-    for point, (negative, missed), (false, hit) in zip(found.points, below, above, strict=False):
+    for point, (negative, missed), (false, hit) in zip(performance.points, below, above, strict=False):
         exact = {
             "flagged": _share(hit + false, missed + negative),
             "sensitivity": _share(hit, missed),
@@ -123,13 +121,17 @@ def _points(found: Performance, counts: Counts) -> tuple[ValidatedPoint, ...]:
             "ppv": _share(hit, false),
             "npv": _share(negative, missed),
         }
-        told = {name: _told(getattr(point, name), share) for name, share in exact.items()}
-        points.append(ValidatedPoint(rule=point.rule, threshold=point.threshold, **told))
+        judged = {name: _judged(getattr(point, name), share) for name, share in exact.items()}
+        points.append(ValidatedPoint(rule=point.rule, threshold=point.threshold, **judged))
     return tuple(points)
 
 
-def _told(interval: Interval, exact: float | None) -> Told:
-    return Told(**vars(interval), exact=exact)
+def _judged(interval: Interval, exact: float | None) -> JudgedInterval:
+    return JudgedInterval(interval.value, interval.low, interval.high, exact)
+
+
+def _prevalence(counts: Counts) -> float | None:
+    return _share(counts[:, 1].sum(), counts[:, 0].sum())
 
 
 def _share(part: float, rest: float) -> float | None:
@@ -140,5 +142,5 @@ def _area(labels: NDArray[np.bool_], logits: NDArray[np.float64]) -> float | Non
     return None if labels.all() or not labels.any() else float(roc_auc_score(labels, logits))
 
 
-def _known(value: float) -> float | None:
+def _number(value: float) -> float | None:
     return None if np.isnan(value) else value

@@ -14,7 +14,7 @@ from lab.cells import INFINITE, by_seed, differences, epsilon_order, grouped, pl
 from lab.comparison.contestants import CONTESTANTS, DEFAULT, Group, Outcome
 from lab.measures import Reliability
 from lab.problems import PROBLEMS
-from simulations.expectations import agrees
+from simulations.scoring import agrees
 
 CLAIMED = ("estimated_accuracy", "interval_low", "interval_high")
 SHARE_BINS = 10

@@ -128,7 +128,7 @@ class Validation:
         """See `Performance`."""
         return self.pooled.calibration
 
-    def at(self, threshold: Threshold) -> OperatingPoint:
+    def at(self, threshold: Threshold) -> OperatingPoint[Interval]:
         """See `Performance.at`."""
         return self.pooled.at(threshold)
 

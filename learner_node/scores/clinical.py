@@ -13,6 +13,7 @@ from sklearn.metrics import average_precision_score, brier_score_loss, roc_auc_s
 
 from learner_node.scores.auc import auc_error
 from learner_node.scores.thresholds import DEFAULT_THRESHOLDS, Rule, Threshold, read_thresholds
+from learner_node.scores.values import Checked, ErrorValue, Share
 from protocol.errors import ConfigurationError
 
 Floats = NDArray[np.float64]
@@ -21,52 +22,48 @@ BINS = 10
 """Bins of a calibration curve, where there are as many records."""
 
 
-@dataclass(frozen=True)
-class Calibration:
-    """Predicted against observed frequency, in bins of equal mass: records sorted by their probability.
+class CalibrationCurve(Checked, frozen=True, kw_only=True):
+    """Predicted against observed frequency of class 1, in b bins of equal mass: records sorted by their probability.
 
-    Attributes:
-        counts: (b,) records of each bin, at least 1.
-        predicted: (b,) mean probability of class 1, in [0, 1], not decreasing.
-        observed: (b,) share of class 1, in [0, 1]. Records of one probability each count as their common share, since
-            their order says nothing.
+    Of several repeats, the counts are over all of them, the frequencies their means, the errors those of the means.
     """
 
-    counts: tuple[int, ...]
-    predicted: tuple[float, ...]
-    observed: tuple[float, ...]
+    counts: tuple[int, ...]  # records of each bin, at least 1
+    predicted: tuple[Share, ...]  # mean probability of class 1, not decreasing
+    observed: tuple[Share, ...]  # share of class 1; records of one probability each count as their common share
+    observed_se: tuple[ErrorValue | None, ...]  # binomial, or over repeats
+
+    def __post_init__(self) -> None:
+        """Refuse bins that do not fit each other."""
+        if not len(self.counts) == len(self.predicted) == len(self.observed) == len(self.observed_se):
+            raise ValueError("a calibration curve has one count, prediction, observation and error a bin")
+        super().__post_init__()
 
 
-@dataclass(frozen=True)
-class OperatingPoint:
-    """What follows from flagging every record whose probability lies above a threshold; shares, in [0, 1].
+class ThresholdScore(Checked, frozen=True, kw_only=True):
+    """What follows from flagging every record whose probability lies above a threshold.
 
-    Attributes:
-        rule: how the threshold was chosen, in words.
-        threshold: probability above which a record is flagged.
-        flagged: share of records that are.
-        sensitivity: share of class 1 that is flagged; None without a record of class 1.
-        specificity: share of class 0 that is not; None without a record of class 0.
-        ppv: positive predictive value, share of class 1 among the flagged; None where none is.
-        npv: negative predictive value, share of class 0 among the others; None where there are none.
+    A share is None where there is no record that it is a share of. Standard errors are over repeats, None of one.
     """
 
-    rule: str
-    threshold: float
-    flagged: float
-    sensitivity: float | None
-    specificity: float | None
-    ppv: float | None
-    npv: float | None
+    rule: str  # how the threshold was chosen, in words
+    threshold: Share
+    flagged: Share
+    sensitivity: Share | None  # share of class 1 that is flagged
+    specificity: Share | None  # share of class 0 that is not
+    ppv: Share | None  # share of class 1 among the flagged
+    npv: Share | None  # share of class 0 among the others
+    sensitivity_se: ErrorValue | None = None
+    specificity_se: ErrorValue | None = None
+    ppv_se: ErrorValue | None = None
+    npv_se: ErrorValue | None = None
 
 
 @dataclass(frozen=True)
 class Roc:
     """Corners of a receiver operating characteristic, from (0, 0) to (1, 1).
 
-    Attributes:
-        false_positive_rate: (k,) share of class 0 that is flagged, not decreasing.
-        sensitivity: (k,) share of class 1 that is flagged, not decreasing.
+    (k,) each, not decreasing: the share of class 0 that is flagged, and of class 1.
     """
 
     false_positive_rate: Floats
@@ -75,36 +72,28 @@ class Roc:
     def at(self, rates: Floats) -> Floats:
         """Sensitivity at (m,) false positive rates in [0, 1], float64 (m,); at a step its upper end."""
         x, y = self.false_positive_rate, self.sensitivity
-        left = np.minimum(np.searchsorted(x, rates, side="right") - 1, len(x) - 2)
-        width = np.where(x[left + 1] > x[left], x[left + 1] - x[left], 1.0)
-        found: Floats = np.where(rates >= 1, 1.0, y[left] + (y[left + 1] - y[left]) * (rates - x[left]) / width)
-        return found
+        start = np.minimum(np.searchsorted(x, rates, side="right") - 1, len(x) - 2)
+        width = np.where(x[start + 1] > x[start], x[start + 1] - x[start], 1.0)
+        rise = (y[start + 1] - y[start]) * (rates - x[start]) / width
+        sensitivity: Floats = np.where(rates >= 1, 1.0, y[start] + rise)
+        return sensitivity
 
 
 @dataclass(frozen=True)
 class ClinicalScores:
-    """Scores of n records.
+    """Scores of n records; None where they need both classes and only one occurs.
 
-    Attributes:
-        records: n.
-        positives: how many are of class 1.
-        auc: area under the ROC curve: the probability that a record of class 1 has the higher probability than one of
-            class 0, ties counted as one half. None where only one class occurs.
-        average_precision: mean precision over the records of class 1, each at its own rank (`average_precision_score`
-            of scikit-learn); a ranking by chance has about the share of class 1. None where only one class occurs.
-        brier: mean squared difference of probability and label, in [0, 1]; smaller is better.
-        calibration: in bins of equal mass.
-        operating_points: one for each threshold, in their order.
-        roc: None where only one class occurs.
+    Average precision is the mean precision over the records of class 1, each at its own rank (`average_precision_score`
+    of scikit-learn); a ranking by chance has about the share of class 1.
     """
 
     records: int
-    positives: int
-    auc: float | None
+    positives: int  # records of class 1
+    auc: float | None  # P(a record of class 1 has the higher probability than one of class 0), ties count one half
     average_precision: float | None
-    brier: float
-    calibration: Calibration
-    operating_points: tuple[OperatingPoint, ...]
+    brier: float  # mean squared difference of probability and label, in [0, 1]; smaller is better
+    calibration: CalibrationCurve
+    operating_points: tuple[ThresholdScore, ...]  # one for each threshold, in their order
     roc: Roc | None
 
     @property
@@ -136,8 +125,8 @@ def positive_of(y: ArrayLike, classes: NDArray[np.generic], records: int) -> NDA
     truth = np.asarray(y)
     positive = truth == classes[1]
     if truth.ndim != 1 or not np.all(positive | (truth == classes[0])):
-        known = " or ".join(map(repr, classes.tolist()))
-        raise ConfigurationError(f"y must be one column in which each value is {known}")
+        names = " or ".join(map(repr, classes.tolist()))
+        raise ConfigurationError(f"y must be one column in which each value is {names}")
     if records != len(truth) or not records:
         raise ConfigurationError(f"X has {records} records and y has {len(truth)}; give the same, at least 1")
     return np.asarray(positive, dtype=bool)
@@ -174,25 +163,25 @@ def clinical_scores(
     ones = truth.astype(np.bool_)
     expected = float(risk.mean()) if prevalence is None else prevalence
     points = tuple(_operating_point(ones, risk, rule, expected) for rule in read_thresholds(thresholds))
-    both = bool(ones.any() and not ones.all())
+    mixed = bool(ones.any() and not ones.all())
     return ClinicalScores(
         records=len(ones),
         positives=int(ones.sum()),
-        auc=float(roc_auc_score(ones, risk)) if both else None,
-        average_precision=min(1.0, float(average_precision_score(ones, risk))) if both else None,
+        auc=float(roc_auc_score(ones, risk)) if mixed else None,
+        average_precision=min(1.0, float(average_precision_score(ones, risk))) if mixed else None,
         brier=float(brier_score_loss(ones, risk, pos_label=True)),
         calibration=calibration(ones, risk),
         operating_points=points,
-        roc=Roc(*roc_curve(ones, risk)[:2]) if both else None,
+        roc=Roc(*roc_curve(ones, risk)[:2]) if mixed else None,
     )
 
 
-def _operating_point(ones: NDArray[np.bool_], risk: Floats, rule: Rule, prevalence: float) -> OperatingPoint:
+def _operating_point(ones: NDArray[np.bool_], risk: Floats, rule: Rule, prevalence: float) -> ThresholdScore:
     fixed = {"probability": rule.value, "prevalence": prevalence}
     threshold = fixed[rule.kind] if rule.kind in fixed else _separating(risk, rule.value)
     flagged = risk > threshold
     no_no, no_yes, yes_no, yes_yes = np.bincount(2 * ones + flagged, minlength=4).tolist()
-    return OperatingPoint(
+    return ThresholdScore(
         rule=rule.name,
         threshold=threshold,
         flagged=float(flagged.mean()),
@@ -215,7 +204,12 @@ def _share(part: int, rest: int) -> float | None:
     return part / (part + rest) if part + rest else None
 
 
-def calibration(ones: NDArray[np.bool_], risk: Floats, bins: int = BINS) -> Calibration:
+def binomial_error(share: float, records: int) -> float:
+    """Standard error of a share of so many records."""
+    return float(np.sqrt(share * (1 - share) / records))
+
+
+def calibration(ones: NDArray[np.bool_], risk: Floats, bins: int = BINS) -> CalibrationCurve:
     """Predicted against observed frequency in so many bins of equal mass, or fewer where there are fewer records.
 
     Args:
@@ -226,8 +220,14 @@ def calibration(ones: NDArray[np.bool_], risk: Floats, bins: int = BINS) -> Cali
     _, group, size = np.unique(risk, return_inverse=True, return_counts=True)
     share = (np.bincount(group, weights=ones) / size)[group]
     parts = np.array_split(np.argsort(risk, kind="stable"), min(bins, len(risk)))
-    return Calibration(
-        counts=tuple(len(part) for part in parts),
-        predicted=tuple(float(risk[part].mean()) for part in parts),
-        observed=tuple(float(share[part].mean()) for part in parts),
+    counts = tuple(len(part) for part in parts)
+    # Rounding does not put a mean outside of 0 to 1.
+    predicted, observed = (
+        np.clip([column[part].mean() for part in parts], 0.0, 1.0).tolist() for column in (risk, share)
+    )
+    return CalibrationCurve(
+        counts=counts,
+        predicted=tuple(predicted),
+        observed=tuple(observed),
+        observed_se=tuple(map(binomial_error, observed, counts)),
     )

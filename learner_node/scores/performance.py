@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Generic, TypeVar
 
 import numpy as np
 import polars as pl
@@ -54,69 +55,51 @@ class Interval:
         the modified Jeffreys interval (Brown, Cai and DasGupta 2001, section 4.1.1). Ends are rounded outward. An area
         is such a share of the rarer class.
         """
-        found = cls.of(part / (part + rest))
+        share = cls.of(part / (part + rest))
         none, all_ = (float(np.quantile(side, (1 - LEVEL) / 2)) < HALF_A_RECORD for side in (part, rest))
-        low = 0.0 if none else float(np.floor(found.low * RESOLUTION)) / RESOLUTION
-        high = 1.0 if all_ else float(np.ceil(found.high * RESOLUTION)) / RESOLUTION
-        return cls(found.value, max(low, 0.0), min(high, 1.0))
+        low = 0.0 if none else float(np.floor(share.low * RESOLUTION)) / RESOLUTION
+        high = 1.0 if all_ else float(np.ceil(share.high * RESOLUTION)) / RESOLUTION
+        return cls(share.value, max(low, 0.0), min(high, 1.0))
+
+
+Estimate = TypeVar("Estimate", bound=Interval)
+SHARES = ("flagged", "sensitivity", "specificity", "ppv", "npv")
+"""Of an operating point."""
 
 
 @dataclass(frozen=True)
-class OperatingPoint:
-    """What calling a record positive does where its probability is at or above a threshold; shares, 0 to 1.
+class OperatingPoint(Generic[Estimate]):
+    """What calling a record positive does where its probability is at or above a threshold; shares, 0 to 1."""
 
-    Attributes:
-        threshold: probability. At exactly 1/2 it is the class that the hypothesis predicts: above one half.
-        rule: that asked for it, in words; "" for any other edge between bins.
-        flagged: share of the records that are called positive.
-        sensitivity, specificity: share of class 1 that is, and of class 0 that is not.
-        ppv, npv: share of class 1 among those that are, and of class 0 among those that are not.
-    """
-
-    threshold: float
-    rule: str
-    flagged: Interval
-    sensitivity: Interval
-    specificity: Interval
-    ppv: Interval
-    npv: Interval
+    rule: str  # that asked for it, in words; "" for any other edge between bins
+    threshold: float  # probability; at exactly 1/2 it is the class that the hypothesis predicts: above one half
+    flagged: Estimate  # share of the records that are called positive
+    sensitivity: Estimate  # share of class 1 that is
+    specificity: Estimate  # share of class 0 that is not
+    ppv: Estimate  # share of class 1 among those that are
+    npv: Estimate  # share of class 0 among those that are not
 
 
 @dataclass(frozen=True)
 class CalibrationBin:
-    """What was foretold and what is so in one bin of the score; shares, 0 to 1.
+    """Predicted and observed shares of class 1 in one bin of the score; shares, 0 to 1."""
 
-    Attributes:
-        lower, upper: probabilities that the bin holds, the upper end excluded.
-        predicted: mean probability of the source's records in the bin; the middle of the bin where it has none.
-        records: share of the private records that lie in it.
-        observed: share of class 1 among these.
-    """
-
-    lower: float
+    lower: float  # probabilities that the bin holds, the upper end excluded
     upper: float
-    predicted: float
-    records: Interval
-    observed: Interval
+    predicted: float  # mean probability of the source's records in the bin; the middle of the bin where it has none
+    records: Interval  # share of the private records that lie in it
+    observed: Interval  # share of class 1 among these
 
 
 @dataclass(frozen=True)
 class Performance:
-    """How a score performs on the population behind some records.
+    """How a score performs on the population behind some records."""
 
-    Attributes:
-        records: estimated number of records that were counted.
-        prevalence: share of class 1.
-        area: under the ROC curve.
-        points: one for each edge between bins, by rising threshold.
-        calibration: the bins, by rising score.
-    """
-
-    records: Interval
-    prevalence: Interval
-    area: Interval
-    points: tuple[OperatingPoint, ...]
-    calibration: tuple[CalibrationBin, ...]
+    records: Interval  # estimated number of records that were counted
+    prevalence: Interval  # share of class 1
+    area: Interval  # under the ROC curve
+    points: tuple[OperatingPoint[Interval], ...]  # one for each edge between bins, by rising threshold
+    calibration: tuple[CalibrationBin, ...]  # the bins, by rising score
 
     @property
     def auc(self) -> float:
@@ -137,7 +120,7 @@ class Performance:
         inner = [(1.0 - point.specificity.value, point.sensitivity.value) for point in reversed(self.points)]
         return np.array([(0.0, 0.0), *inner, (1.0, 1.0)])
 
-    def at(self, threshold: Threshold) -> OperatingPoint:
+    def at(self, threshold: Threshold) -> OperatingPoint[Interval]:
         """The operating point of a threshold that was asked for, or of any edge.
 
         Args:
@@ -151,13 +134,13 @@ class Performance:
             near = rule.kind == "probability" and abs(point.threshold - rule.value) < _SAME
             if near or rule.name in point.rule.split(RULES):
                 return point
-        known = ", ".join(f"{point.threshold:.4g}" for point in self.points)
+        edges = ", ".join(f"{point.threshold:.4g}" for point in self.points)
         raise ConfigurationError(
-            f"no bin ends at the threshold {threshold}: name it in thresholds when you ask. Known: {known or 'none'}"
+            f"no bin ends at the threshold {threshold}: name it in thresholds when you ask. Known: {edges or 'none'}"
         )
 
     @property
-    def asked(self) -> tuple[OperatingPoint, ...]:
+    def chosen_points(self) -> tuple[OperatingPoint[Interval], ...]:
         """The points that were asked for."""
         return tuple(point for point in self.points if point.rule)
 
@@ -183,15 +166,15 @@ def performance(
     named = rules or [""] * len(thresholds)
     points = []
     for index, threshold in enumerate(thresholds):
-        (negative, missed), (false, found) = below[:, index].T, above[:, index + 1].T
+        (negative, missed), (false, hit) = below[:, index].T, above[:, index + 1].T
         points.append(
             OperatingPoint(
                 threshold=float(threshold),
                 rule=named[index],
-                flagged=Interval.of_share(found + false, missed + negative),
-                sensitivity=Interval.of_share(found, missed),
+                flagged=Interval.of_share(hit + false, missed + negative),
+                sensitivity=Interval.of_share(hit, missed),
                 specificity=Interval.of_share(negative, false),
-                ppv=Interval.of_share(found, false),
+                ppv=Interval.of_share(hit, false),
                 npv=Interval.of_share(negative, missed),
             )
         )
@@ -214,53 +197,53 @@ def performance(
     )
 
 
-def point_rows(name: str, found: Performance) -> list[dict[str, float | str]]:
+def point_rows(site: str, performance: Performance) -> list[dict[str, float | str]]:
     """One row for each operating point, for a data frame."""
     rows = []
-    for point in found.points:
-        row: dict[str, float | str] = {"site": name, "rule": point.rule, "threshold": point.threshold}
-        for what in ("flagged", "sensitivity", "specificity", "ppv", "npv"):
-            interval: Interval = getattr(point, what)
-            row |= {what: interval.value, f"{what}_low": interval.low, f"{what}_high": interval.high}
+    for point in performance.points:
+        row: dict[str, float | str] = {"site": site, "rule": point.rule, "threshold": point.threshold}
+        for name in SHARES:
+            interval: Interval = getattr(point, name)
+            row |= {name: interval.value, f"{name}_low": interval.low, f"{name}_high": interval.high}
         rows.append(row)
     return rows
 
 
-def calibration_rows(name: str, found: Performance) -> list[dict[str, float | str]]:
+def calibration_rows(site: str, performance: Performance) -> list[dict[str, float | str]]:
     """One row for each bin, for a data frame."""
     return [
         {
-            "site": name,
-            "lower": own.lower,
-            "upper": own.upper,
-            "predicted": own.predicted,
-            "records": own.records.value,
-            "observed": own.observed.value,
-            "observed_low": own.observed.low,
-            "observed_high": own.observed.high,
+            "site": site,
+            "lower": bin_.lower,
+            "upper": bin_.upper,
+            "predicted": bin_.predicted,
+            "records": bin_.records.value,
+            "observed": bin_.observed.value,
+            "observed_low": bin_.observed.low,
+            "observed_high": bin_.observed.high,
         }
-        for own in found.calibration
+        for bin_ in performance.calibration
     ]
 
 
-def points_table(found: Performance) -> list[str]:
+def points_table(performance: Performance) -> list[str]:
     """Lines of a table of the operating points that were asked for."""
-    names = ("flagged", "sensitivity", "specificity", "ppv", "npv")
-    points = found.asked or found.points
+    points = performance.chosen_points or performance.points
     width = max((len(point.rule) for point in points), default=0)
-    heads = "".join(f"{name.upper() if len(name) == 3 else name:>18}" for name in names)
+    heads = "".join(f"{name.upper() if len(name) == 3 else name:>18}" for name in SHARES)
     lines = [f"  {'':{width}}  threshold{heads}"]
     for point in points:
-        told = (getattr(point, name) for name in names)
-        lines.append(f"  {point.rule:{width}}{point.threshold:>11.3f}" + "".join(f"{_cell(one):>18}" for one in told))
+        shares = "".join(f"{_cell(getattr(point, name)):>18}" for name in SHARES)
+        lines.append(f"  {point.rule:{width}}{point.threshold:>11.3f}{shares}")
     return lines
 
 
-def calibration_table(found: Performance) -> list[str]:
+def calibration_table(performance: Performance) -> list[str]:
     """Lines of a table of the bins."""
     lines = ["  predicted              observed   share of records"]
     lines += [
-        f"  {own.predicted:>9.3f}{_cell(own.observed):>22}{own.records.value:>19.3f}" for own in found.calibration
+        f"  {bin_.predicted:>9.3f}{_cell(bin_.observed):>22}{bin_.records.value:>19.3f}"
+        for bin_ in performance.calibration
     ]
     return lines
 

@@ -13,14 +13,23 @@ from expril.report.chart import Figure, Key, Level, Place, Series, Stage, Strip,
 from expril.report.document import PAGE, Block, Charts, Grid, Heading, Medium, Section, Text
 from expril.report.numbers import count, decimal, signed
 from expril.report.table import Cell, Column, Group, Table, attributes
+from learner_node.scores.clinical import ThresholdScore
 from protocol.rationals import written
-from simulations.report.clinical_model import GRID, PartBin, RecordCounts, ThresholdScore
-from simulations.report.expected import ClassRecall
-from simulations.report.folding import FEW
-from simulations.report.model import LearnerReport, RunReport
+from simulations.report.model import (
+    GRID,
+    ClassRecall,
+    JudgedInterval,
+    LearnerReport,
+    PartBin,
+    Recalibrated,
+    RecordCounts,
+    RunReport,
+    ValidatedBin,
+    ValidatedPoint,
+    ValidationReport,
+)
 from simulations.report.scores import STEPS, bold, ends
-from simulations.report.validated import Recalibrated, Told, ValidatedBin, ValidatedPoint, ValidationReport
-from simulations.report.words import digits, interval, percent, rarity
+from simulations.report.words import FEW, digits, interval, percent, rarity
 
 BOTH: frozenset[Medium] = frozenset({"page", "terminal"})
 FEW_PARTS = 12
@@ -157,7 +166,7 @@ def _number(heading: str, show: Callable[[Any], object]) -> Column[Entry]:
     return Column(heading, lambda entry: show(entry.item), number=True)
 
 
-def _told(one: Told) -> str:
+def _told(one: JudgedInterval) -> str:
     return interval(one.value, one.low, one.high)
 
 
@@ -269,7 +278,7 @@ def share_table(report: RunReport) -> Table[Entry]:
         Column[Entry]("class", lambda entry: entry.item.name, names=True),
         _number("told", lambda own: interval(own.expected, own.low, own.high)),
         _number("exact", lambda own: digits(own.share)),
-        _number("held", lambda own: own.held),
+        _number("held", lambda own: own.hits),
     ]
     note = (
         "Told: by the answers' totals, with a 95 % interval.\nExact: of these records, by the harness.\n"
@@ -371,7 +380,7 @@ def validation_sections(report: RunReport) -> Iterator[Section]:
             Key(index, False, "told by the answers", text="95 % intervals"),
             Key(index + 1, True, "exact, by the harness"),
         ]
-        asked = Table.of("What a threshold does, validated", _POINTS, told.asked)
+        asked = Table.of("What a threshold does, validated", _POINTS, told.chosen_points)
         blocks += [
             Heading(name, Key(index, False, name)) if len(report.learners) > 1 else None,
             Charts([_validated_roc(keys, told), _validated_calibration(keys, told, report.positive)], keys, columns=2),
@@ -407,7 +416,7 @@ def _validations(report: RunReport) -> Table[Entry]:
         bold("site", lambda entry: entry.site or "all", False, names=True),
         bold("AUC", lambda entry: _told(entry.item.area)),
         bold("exact", lambda entry: digits(entry.item.area.exact)),
-        bold("held", lambda entry: "" if entry.site else entry.item.held),
+        bold("held", lambda entry: "" if entry.site else entry.item.hits),
         bold(f"share of\n“{report.positive}”", lambda entry: _told(entry.item.prevalence)),
         bold("exact", lambda entry: digits(entry.item.prevalence.exact)),
         bold("epsilon", lambda entry: "" if entry.site else written(entry.item.epsilon_claimed)),
@@ -431,7 +440,7 @@ def _fitted(fitted: Recalibrated) -> str:
 
 def _held(name: str) -> Callable[[ValidatedPoint], Cell]:
     def show(point: ValidatedPoint) -> Cell:
-        one: Told = getattr(point, name)
+        one: JudgedInterval = getattr(point, name)
         return Cell(f"{digits(one.value)}\n{digits(one.low)} to {digits(one.high)}", under=f"exact {digits(one.exact)}")
 
     return show

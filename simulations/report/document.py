@@ -39,9 +39,16 @@ from simulations.report.clinical import (
     record_table,
     validation_sections,
 )
-from simulations.report.folding import FEW, fold_notes, some_of
-from simulations.report.lead import led
-from simulations.report.model import LEFT_OUT, RELEASE, RunReport, SiteAnswers
+from simulations.report.model import (
+    LEFT_OUT,
+    RELEASE,
+    Headline,
+    LearnerReport,
+    MeasureName,
+    RunReport,
+    Score,
+    SiteAnswers,
+)
 from simulations.report.scores import (
     Row,
     bold,
@@ -55,17 +62,20 @@ from simulations.report.scores import (
     yardsticks,
 )
 from simulations.report.words import (
+    FEW,
     WORDS,
     Words,
     answered,
     digits,
+    expectations,
+    fold_notes,
     headline,
     plain,
     rarity,
     runs,
+    some_of,
     spent_parts,
     summary,
-    told,
     verdict,
 )
 
@@ -124,12 +134,12 @@ _CROWD_HEIGHT, _CURVE_HEIGHT = 300, 340
 
 def run_document(report: RunReport) -> Document:
     """All that is said of a run; the same report gives the same document."""
-    shown, rows = led(report), score_rows(report)
+    rows = score_rows(report)
     warnings = Notes([*_alarms(report), *fold_notes(report.notes, [curator.name for curator in report.curators])])
-    curve, budget = _curve(shown), _budgets(report)
+    curve, budget = _curve(report), _budgets(report)
     sections = [
         Section("", [warnings if warnings.items else None], PAGE),
-        Section("", [_cards(shown, rows), None if curve else _no_curve(shown)], PAGE),
+        Section("", [_cards(report, rows), None if curve else _no_curve(report)], PAGE),
         Section(f"{WORDS[report.lead].score_title} by curator", list(_sites(report, rows)), PAGE),
         Section("", [_results(report, rows)], TERMINAL),
         *clinical_sections(report),
@@ -157,29 +167,32 @@ def run_document(report: RunReport) -> Document:
 
 def _alarms(report: RunReport) -> list[Note]:
     """A note for each learner and curator that spent more than it may."""
-    spent = [(one.learner, exact(one.epsilon_spent), one.epsilon_claimed) for one in report.learners]
-    over = [(name, sum_, f"the {written(most)} that it claimed") for name, sum_, most in spent if sum_ > exact(most)]
-    over += [
+    excesses = [
+        (learner.learner, exact(learner.epsilon_spent), f"the {written(learner.epsilon_claimed)} that it claimed")
+        for learner in report.learners
+        if exact(learner.epsilon_spent) > exact(learner.epsilon_claimed)
+    ]
+    excesses += [
         (curator.name, total, f"its cap of {written(curator.cap)}")
         for curator in report.curators
         if (total := _total(curator)) > exact(curator.cap)
     ]
     words = "{} spent epsilon {}, more than {}."
-    return [Note(words.format(name, written(total), most), alarm="Budget exceeded.") for name, total, most in over]
+    return [Note(words.format(name, written(total), most), alarm="Budget exceeded.") for name, total, most in excesses]
 
 
-def _cards(shown: RunReport, rows: Sequence[Sequence[Row]]) -> Cards:
+def _cards(report: RunReport, rows: Sequence[Sequence[Row]]) -> Cards:
     """A card for each learner; labels stand where they differ from the first's."""
-    words = WORDS[shown.measure]
-    axis = score_axis(score for learner in shown.learners for score in (learner.pooled, *learner.sites))
-    first = rows[0][0].shown
+    words = WORDS[report.lead]
+    axis = score_axis(row.headline for learner in rows for row in learner)
+    first = rows[0][0].headline
     cards = []
     for row, *_ in rows:
-        score, learner = row.shown, row.learner
-        labels = [(score.majority, f"{words.constant} {digits(score.majority)}")]
+        score, learner = row.headline, row.learner
+        labels = [(score.constant or 0.0, f"{words.constant} {digits(score.constant)}")]
         if score.ceiling is not None:
             labels.append((score.ceiling, f"in-site ceiling {digits(score.ceiling)}"))
-        same = (score.majority, score.ceiling) == (first.majority, first.ceiling)
+        same = (score.constant, score.ceiling) == (first.constant, first.ceiling)
         facts = [
             ("ε claimed", written(learner.epsilon_claimed)),
             ("ε spent", spent_parts(learner)),
@@ -189,34 +202,33 @@ def _cards(shown: RunReport, rows: Sequence[Sequence[Row]]) -> Cards:
             Card(
                 row.key,
                 f"{learner.strategy}, {POOLING[learner.pooling]}",
-                digits(score.accuracy) if score.accuracy is not None else "none",
-                "" if score.accuracy_se is None else f"± {digits(score.accuracy_se)}",
+                digits(score.value) if score.value is not None else "none",
+                "" if score.error is None else f"± {digits(score.error)}",
                 score_strip(row.index, score, axis),
                 () if same and row.index else labels,
                 f"Pooled {words.score} {plain(score)}; {'; '.join(label for _, label in labels)}. "
-                f"The learner {verdict(row.score, words)}.",
-                [*facts, ("repeats", str(shown.repeats))] if len(rows) == 1 else facts,
-                list(_beside(row, shown)),
+                f"The learner {verdict(row.score, report.lead)}.",
+                [*facts, ("repeats", str(report.repeats))] if len(rows) == 1 else facts,
+                list(_further_facts(row.score, report)),
             )
         )
     return Cards(cards, "Learners")
 
 
-def _beside(row: Row, shown: RunReport) -> Iterator[tuple[str, str]]:
+def _further_facts(score: Score, report: RunReport) -> Iterator[tuple[str, str]]:
     """Further facts of a learner."""
-    score = row.score
     if score.absolute is not None:
         yield "mean absolute error", f"{digits(score.absolute)} (ceiling {digits(score.absolute_ceiling)})"
     if score.auc is not None:
-        if shown.measure == "AUC":
-            yield "accuracy", f"{digits(score.accuracy)} (majority {digits(score.majority)})"
+        if report.lead == "AUC":
+            yield "accuracy", f"{digits(score.value)} (majority {digits(score.constant)})"
         else:
             yield "AUC", f"{digits(score.auc)} (ceiling {digits(score.auc_ceiling)})"
         yield "average precision", f"{digits(score.average_precision)} (chance {digits(score.prevalence)})"
         yield "Brier", f"{digits(score.brier)} (ceiling {digits(score.brier_ceiling)})"
     if score.expected is not None:
         measure = "R²" if score.absolute is not None else "accuracy"
-        yield "it expected", "; ".join(told(score.expected, measure))
+        yield "it expected", "; ".join(expectations(score.expected, measure))
 
 
 def _results(report: RunReport, rows: Sequence[Sequence[Row]]) -> Table[Row]:
@@ -244,10 +256,14 @@ def _explained(report: RunReport) -> Iterator[str]:
         about = " about its errors" if report.measure == "R²" else " alone"
         yield f"expected: by the learner, from the noisy answers{about}, with a 95 % interval"
     yield "epsilon spent: the most at any one curator"
-    yield from (f"{one.learner} spent epsilon {spent_parts(one)}" for one in report.learners if len(one.studies) > 1)
+    yield from (
+        f"{learner.learner} spent epsilon {spent_parts(learner)}"
+        for learner in report.learners
+        if len(learner.studies) > 1
+    )
     if summed := _summed(report):
         yield f"{summed}: {SUMMED}"
-    if any(answers.trouble for one in report.learners for answers in one.rounds_answered):
+    if any(answers.trouble for learner in report.learners for answers in learner.rounds_answered):
         but = ", but for sums that were opened before" if summed else ""
         yield f"* did not answer everything, or was left out; its answers are not in the model{but}"
 
@@ -259,104 +275,117 @@ def _summed(report: RunReport) -> str:
 
 def _sites(report: RunReport, rows: Sequence[Sequence[Row]]) -> Iterator[Block]:
     """Scores by curator: of a few curators all in one table, of many each learner's sorted, and their ends."""
-    sites = [row for _, *own in rows for row in own]
+    sites = [row for _, *site_rows in rows for row in site_rows]
     if not sites:
         return
     words = WORDS[report.lead]
-    axis = score_axis(row.shown for learner in rows for row in learner)
+    axis = score_axis(row.headline for learner in rows for row in learner)
     marks = [("dashes", words.constant_named.removeprefix("the ")), ("solid", "in-site ceiling")]
     bars = [("bar c0", "± 1 standard error")] if report.repeats > 1 else []
     yield Legend(marks=[*marks, ("track", "room to learn"), *bars])
     names = list(dict.fromkeys(row.site for row in sites))
     several = len(rows) > 1
     caption = f"{words.score_title} and its yardsticks by curator"
-    drawn = Column[Row](
-        f"{words.score_title}, plotted", lambda row: score_strip(row.index, row.shown, axis), drawn=True, axis=axis
+    strip = Column[Row](
+        f"{words.score_title}, plotted", lambda row: score_strip(row.index, row.headline, axis), drawn=True, axis=axis
     )
     curator = Column[Row]("curator", lambda row: row.site, names=True)
     learner = Column[Row]("learner", lambda row: Cell(row.learner.learner, key=row.key), names=True)
-    columns = [drawn, *filled(score_columns(report)[0], sites)]
+    columns = [strip, *filled(score_columns(report)[0], sites)]
     if len(names) <= FEW:
         groups = [Group([row for row in sites if row.site == name], name) for name in names] if several else []
         yield Table(caption, [learner if several else curator, *columns], groups or [Group(sites)], "rows")
         return
-    for pooled, *own in rows:
-        scored = [row for row in own if row.shown.accuracy is not None]
-        scored.sort(key=lambda row: (row.shown.accuracy, row.site))
+    for pooled, *site_rows in rows:
+        ordered = [row for row in site_rows if row.headline.value is not None]
+        ordered.sort(key=lambda row: (row.headline.value, row.site))
         if several:
             yield Heading(pooled.learner.learner, pooled.key)
-        if scored:
-            yield _crowd(pooled, scored, axis, words)
-        yield Text(f"{count(len(scored), 'curator')}, from the worst to the best. {_spread(scored, len(own))}", "fine")
-        if len(scored) >= 2 * _EXTREMES:
-            extremes = [Group(scored[:_EXTREMES]), Group(scored[-_EXTREMES:])]
+        if ordered:
+            yield _crowd(pooled, ordered, axis, words)
+        spread = _spread(ordered, len(site_rows))
+        yield Text(f"{count(len(ordered), 'curator')}, from the worst to the best. {spread}", "fine")
+        if len(ordered) >= 2 * _EXTREMES:
+            extremes = [Group(ordered[:_EXTREMES]), Group(ordered[-_EXTREMES:])]
             yield Table("The worst and the best curators", [curator, *columns], extremes, "rows")
     yield Text(f"All {len(names)} curators are listed under “All numbers”.", "fine")
 
 
-def _crowd(pooled: Row, scored: Sequence[Row], axis: Axis, words: Words) -> Charts:
+def _crowd(pooled: Row, ordered: Sequence[Row], axis: Axis, words: Words) -> Charts:
     """The scores of many curators in their order."""
-    places = [place_of(n, row.shown, f", {row.site}") for n, row in enumerate(scored, 1)]
+    places = [place_of(n, row.headline, f", {row.site}") for n, row in enumerate(ordered, 1)]
     figure = line_chart(
         words.score_title,
         [Series(pooled.key, places, pinched=True)],
-        count_axis(range(1, len(scored) + 1), left=7.0, right=99.0),
+        count_axis(range(1, len(ordered) + 1), left=7.0, right=99.0),
         (),
-        levels=yardsticks(words, [pooled.shown]),
+        levels=yardsticks(words, [pooled.headline]),
         stage=Stage(axis, _CROWD_HEIGHT),
         across="curators, from the worst to the best",
-        text=f"{words.score_title} of {count(len(scored), 'curator')}, sorted. {_spread(scored, len(scored))}",
+        text=f"{words.score_title} of {count(len(ordered), 'curator')}, sorted. {_spread(ordered, len(ordered))}",
     )
     return Charts([figure], columns=1, size=0.5)
 
 
-def _spread(scored: Sequence[Row], every: int) -> str:
+def _spread(ordered: Sequence[Row], curators: int) -> str:
     """Between which scores the middle half of the curators lies, and how many have none."""
-    values, parts = [row.shown.accuracy or 0.0 for row in scored], []
+    values, parts = [row.headline.value or 0.0 for row in ordered], []
     if len(values) > 1:
         low, _, high = quantiles(values, n=4, method="inclusive")
         middle = digits(median(values))
         parts.append(f"Half of the curators lie between {digits(low)} and {digits(high)}; the median is {middle}.")
-    if len(scored) < every:
-        parts.append(f"{count(every - len(scored), 'curator')} without a score.")
+    if len(ordered) < curators:
+        parts.append(f"{count(curators - len(ordered), 'curator')} without a score.")
     return " ".join(parts)
 
 
 def _no_curve(report: RunReport) -> Text | None:
-    if not any(learner.curve for learner in report.learners):
+    if not any(_points(learner, report.lead) for learner in report.learners):
         return None
     who = "The model took one question" if len(report.learners) == 1 else "No model took more than one question"
     return Text(f"{who}, so there is no learning curve.", "fine")
 
 
-def _curve(shown: RunReport) -> Charts | None:
+def _points(learner: LearnerReport, lead: MeasureName) -> list[tuple[int, Headline]]:
+    """The rounds of a learner's curve that have a score, and these."""
+    points = [(point.round, point.headline(lead)) for point in learner.curve]
+    return [(number, score) for number, score in points if score.value is not None]
+
+
+def _curve(report: RunReport) -> Charts | None:
     """Pooled scores by round; None where no learner has two points: a point alone is no curve."""
-    drawn = [(n, learner) for n, learner in enumerate(shown.learners) if learner.curve]
-    if all(len(learner.curve) < 2 for _, learner in drawn):
+    curves = {
+        Key(n, False, learner.learner): points
+        for n, learner in enumerate(report.learners)
+        if (points := _points(learner, report.lead))
+    }
+    if all(len(points) < 2 for points in curves.values()):
         return None
-    words, pooled = WORDS[shown.measure], [learner.pooled for _, learner in drawn]
-    points = [point for _, learner in drawn for point in learner.curve]
-    keys = [Key(n, False, learner.learner, text=plain(learner.curve[-1])) for n, learner in drawn]
+    words = WORDS[report.lead]
+    pooled = [report.learners[key.index].pooled.headline(report.lead) for key in curves]
+    keys = [replace(key, text=plain(points[-1][1])) for key, points in curves.items()]
     series = [
-        Series(key, [place_of(point.round, point, f", round {point.round}") for point in learner.curve], pinched=True)
-        for key, (_, learner) in zip(keys, drawn, strict=True)
+        Series(key, [place_of(number, score, f", round {number}") for number, score in points], pinched=True)
+        for key, points in zip(keys, curves.values(), strict=True)
     ]
-    alone = [one for one in series if len(one.places) == 1]
-    guides = [Level(f"alone c{one.key.index % COLOURS}", one.places[0].value, one.key.name) for one in alone]
+    singles = [line for line in series if len(line.places) == 1]
+    guides = [Level(f"alone c{line.key.index % COLOURS}", line.places[0].value, line.key.name) for line in singles]
+    numbers = [number for points in curves.values() for number, _ in points]
+    scores = [score for points in curves.values() for _, score in points]
     figure = line_chart(
         f"Pooled {words.score} by round",
         series,
-        count_axis((point.round for point in points), left=9.0, right=97.0),
+        count_axis(numbers, left=9.0, right=97.0),
         (),
         levels=[*yardsticks(words, pooled), *guides],
-        stage=Stage(score_axis([*points, *pooled]), _CURVE_HEIGHT),
+        stage=Stage(score_axis([*scores, *pooled]), _CURVE_HEIGHT),
         across="round",
-        text=" ".join(f"{learner.learner} ends at {plain(learner.curve[-1])}." for _, learner in drawn),
+        text=" ".join(f"{key.name} ends at {key.text}." for key in keys),
     )
     note = "Pooled over all curators."
-    if shown.repeats > 1:
-        note += f" Bands and bars: ± 1 standard error over {shown.repeats} repeats."
-    if alone:
+    if report.repeats > 1:
+        note += f" Bands and bars: ± 1 standard error over {report.repeats} repeats."
+    if singles:
         note += " A learner that asks one question has one point; its dotted line only carries the eye."
     return Charts([figure], keys, columns=1, note=note, size=1.0)
 
@@ -369,7 +398,7 @@ def _total(curator: CuratorReport) -> Fraction:
 
 def budget_axis(curators: Sequence[CuratorReport]) -> Axis:
     """One axis for the budgets of all curators, from nothing to the largest cap."""
-    high = max((float(max(exact(one.cap), _total(one))) for one in curators), default=1.0) or 1.0
+    high = max((float(max(exact(curator.cap), _total(curator))) for curator in curators), default=1.0) or 1.0
     scale = 10.0 ** math.floor(math.log10(high))
     return make_axis(0.0, high, [scale * step for step in (0.2, 0.5, 1.0, 2.0)])
 
@@ -448,7 +477,7 @@ def _squares(site: SiteAnswers) -> Squares:
 
 
 def _in_words(site: SiteAnswers) -> str:
-    parts = [f"{site.outcomes.count(RELEASE)} of {site.asked} released"] if site.asked else []
+    parts = [f"{site.outcomes.count(RELEASE)} of {site.questions} released"] if site.questions else []
     for outcome, many in Counter(site.outcomes).items():
         if outcome != RELEASE:
             parts.append(outcome.replace("refusal:", "refused: ") + (f" ×{many}" if many > 1 else ""))
@@ -463,18 +492,18 @@ def _answers(report: RunReport) -> list[Block | None]:
         for site in learner.rounds_answered
     ]
     sites = [site for _, site in rows]
-    asked = sum(site.asked for site in sites)
+    questions = sum(site.questions for site in sites)
     if not any(site.outcomes for site in sites):
         return []
     troubled = sorted((row for row in rows if row[1].trouble), key=lambda row: -row[1].trouble)
     if not troubled:
-        return [Text(f"Every curator answered every question: {count(asked, 'release')}.")]
-    shown = rows if len(rows) <= FEW and len(report.learners) == 1 else troubled[:FEW]
+        return [Text(f"Every curator answered every question: {count(questions, 'release')}.")]
+    visible = rows if len(rows) <= FEW and len(report.learners) == 1 else troubled[:FEW]
     bad = {site.curator for site in sites if set(site.kinds) - {RELEASE, LEFT_OUT}}
     released = sum(site.outcomes.count(RELEASE) for site in sites)
     everyone = count(len({site.curator for site in sites}), "curator")
     sentence = (
-        f"{released:,} of {count(asked, 'question')} {'was' if released == 1 else 'were'} answered with a release. "
+        f"{released:,} of {count(questions, 'question')} {'was' if released == 1 else 'were'} answered with a release. "
         f"{len(bad)} of {everyone} refused, came late or vanished at least once."
     )
     if left_out := sorted({site.curator for site in sites if LEFT_OUT in site.outcomes}):
@@ -485,8 +514,8 @@ def _answers(report: RunReport) -> list[Block | None]:
         Column("one square a round", lambda row: _squares(row[1]), drawn=True),
         Column("in words", lambda row: _in_words(row[1])),
     ]
-    table = Table.of("What became of each question", columns, shown)
-    hidden, present = len(rows) - len(shown), {kind for _, site in shown for kind in site.kinds}
+    table = Table.of("What became of each question", columns, visible)
+    hidden, present = len(rows) - len(visible), {kind for _, site in visible for kind in site.kinds}
     return [
         Text(sentence),
         Legend(marks=[(f"square-{square}", kind) for kind, square in SQUARES.items() if kind in present]),
@@ -531,26 +560,34 @@ def _numbers(report: RunReport, rows: Sequence[Sequence[Row]]) -> Iterator[Block
     """Every number of a run, in tables that can be sorted."""
     learner = Column[Row]("learner", lambda row: row.learner.learner)
     curator = Column[Row]("curator", lambda row: row.site or "all (pooled)", names=True)
-    every = [row for own in rows for row in own]
-    yield from _sortable(Table.of("Scores", [learner, curator, *score_columns(report)[1]], every))
+    scores = [row for learner_rows in rows for row in learner_rows]
+    yield from _sortable(Table.of("Scores", [learner, curator, *score_columns(report)[1]], scores))
     points = [
-        (own.learner, point.round, plain(point), digits(point.auc), digits(point.auc_se))
-        for own in report.learners
-        for point in own.curve
+        (
+            account.learner,
+            point.round,
+            plain(point.headline(report.measure)),
+            digits(point.auc),
+            digits(point.auc_se),
+        )
+        for account in report.learners
+        for point in account.curve
     ]
     headings = ["learner", "round", f"{report.measure} ± se", "AUC", "se"][: 5 if report.ranks else 3]
     yield from _sortable(text_table("Pooled scores by round", headings, points, numbers=True))
     if len(report.records) > FEW:
         yield from _sortable(record_table(report, report.records))
     spent = [
-        (curator.name, curator.private_unit, curator.cap, name, ", ".join(own) or "0")
-        for curator in report.curators
-        for name, own in _spent_by_learner(curator).items()
+        (ledger.name, ledger.private_unit, ledger.cap, name, ", ".join(amounts) or "0")
+        for ledger in report.curators
+        for name, amounts in _spent_by_learner(ledger).items()
     ]
     headings = ["curator", "unit", "cap", "learner", "after each round"]
     yield from _sortable(text_table("Budget: cumulative epsilon spent, exact", headings, spent))
     answers = [
-        (own.learner, site.curator, runs(site.outcomes)) for own in report.learners for site in own.rounds_answered
+        (account.learner, site.curator, runs(site.outcomes))
+        for account in report.learners
+        for site in account.rounds_answered
     ]
     headings = ["learner", "curator", "outcomes"]
     yield from _sortable(text_table("Answers in the order of the rounds", headings, answers))

@@ -9,11 +9,9 @@ from expril.report.numbers import count
 from expril.report.table import Cell, Column, Group, Table
 from protocol.rationals import parse_rational
 from simulations.report.document import SEEDED
-from simulations.report.folding import fold_notes
-from simulations.report.lead import by_ranking
-from simulations.report.model import RunReport, Score
+from simulations.report.model import Headline, MeasureName, RunReport, Score
 from simulations.report.scores import Row, place_of, score_columns, score_rows, yardsticks
-from simulations.report.words import WORDS, digits, ranks, spent_parts
+from simulations.report.words import WORDS, digits, fold_notes, ranks, spent_parts
 
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 _BOTH: frozenset[Medium] = frozenset({"page", "terminal"})
@@ -21,16 +19,10 @@ _BOTH: frozenset[Medium] = frozenset({"page", "terminal"})
 
 @dataclass(frozen=True)
 class EpsilonRun:
-    """A scenario's run at one of several epsilons.
+    """A scenario's run at one of several epsilons."""
 
-    Attributes:
-        epsilon: of every learner, as written.
-        folder: name of the run's folder.
-        report: of the run.
-    """
-
-    epsilon: str
-    folder: str
+    epsilon: str  # of every learner, as written
+    folder: str  # name of the run's folder
     report: RunReport
 
 
@@ -76,9 +68,9 @@ def headline(runs: Sequence[EpsilonRun]) -> str:
     lead = _lead(runs)
     ends = []
     for run in (runs[0], runs[-1]):
-        report = by_ranking(run.report) if lead == "AUC" else run.report
-        scores = [learner.pooled.accuracy for learner in report.learners if learner.pooled.accuracy is not None]
-        ends.append(f"{digits(max(scores)) if scores else 'nothing'} at epsilon {run.epsilon}")
+        values = [learner.pooled.headline(lead).value for learner in run.report.learners]
+        best = max((value for value in values if value is not None), default=None)
+        ends.append(f"{'nothing' if best is None else digits(best)} at epsilon {run.epsilon}")
     return f"Pooled {WORDS[lead].score} {', '.join(dict.fromkeys(ends))}"
 
 
@@ -86,48 +78,50 @@ def summary(runs: Sequence[EpsilonRun]) -> tuple[str, ...]:
     """Return the sentences under the headline: from which epsilon on it is worth asking."""
     report = runs[-1].report
     words = WORDS[report.measure]
-    asked: list[tuple[str, Callable[[Score], bool]]] = [(f"its {words.score} beats {words.constant_named}", _beats)]
+    claims: list[tuple[str, Callable[[Score], bool]]] = [(f"its {words.score} beats {words.constant_named}", _beats)]
     if report.ranks:
-        asked.insert(0, ("a learner ranks records better than chance", ranks))
+        claims.insert(0, ("a learner ranks records better than chance", ranks))
     sentences = []
-    for what, holds in asked:
+    for claim, holds in claims:
         least = _least(runs, holds)
         where = "At no epsilon is it shown that" if least is None else f"From epsilon {least} on,"
-        sentences.append(f"{where} {what} by two standard errors.")
+        sentences.append(f"{where} {claim} by two standard errors.")
     return (*sentences, f"{count(report.repeats, 'repeat')} at each of {count(len(runs), 'epsilon')}, split alike.")
 
 
 def figures(runs: Sequence[EpsilonRun]) -> list[Figure]:
     """Return the score that leads against epsilon, then the other; a line a learner, the yardsticks as levels."""
-    reports = [run.report for run in runs]
-    drawn = [reports]
-    if any(report.ranks for report in reports):
-        drawn.append([by_ranking(report) for report in reports])
+    measures: list[MeasureName] = [runs[-1].report.measure]
+    if any(run.report.ranks for run in runs):
+        measures.append("AUC")
     if _lead(runs) == "AUC":
-        drawn.reverse()
-    return [_figure([run.epsilon for run in runs], shown) for shown in drawn]
+        measures.reverse()
+    return [_figure(runs, measure) for measure in measures]
 
 
-def _figure(epsilons: Sequence[str], reports: Sequence[RunReport]) -> Figure:
-    values = [float(parse_rational(epsilon)) for epsilon in epsilons]
+def _figure(runs: Sequence[EpsilonRun], measure: MeasureName) -> Figure:
+    values = [float(parse_rational(run.epsilon)) for run in runs]
     series = []
-    for index, learner in enumerate(reports[-1].learners):
+    for index, learner in enumerate(runs[-1].report.learners):
+        scores = [
+            (value, run.epsilon, account.pooled.headline(measure))
+            for value, run in zip(values, runs, strict=True)
+            for account in run.report.learners
+            if account.learner == learner.learner
+        ]
         places = [
-            place_of(value, one.pooled, f" at epsilon {epsilon}")
-            for value, epsilon, report in zip(values, epsilons, reports, strict=True)
-            for one in report.learners
-            if one.learner == learner.learner and one.pooled.accuracy is not None
+            place_of(value, score, f" at epsilon {epsilon}")
+            for value, epsilon, score in scores
+            if score.value is not None
         ]
         series.append(Series(Key(index, False, learner.learner), places, pinched=True))
-    pooled = [learner.pooled for report in reports for learner in report.learners]
-    ceilings = [score.ceiling for score in pooled if score.ceiling is not None]
-    mean = Score(
-        accuracy=None,
-        accuracy_se=None,
-        majority=sum(score.majority for score in pooled) / len(pooled),
-        ceiling=sum(ceilings) / len(ceilings) if ceilings else None,
+    pooled = [learner.pooled.headline(measure) for run in runs for learner in run.report.learners]
+    constants, ceilings = (
+        [value for value in column if value is not None]
+        for column in zip(*((score.constant, score.ceiling) for score in pooled), strict=True)
     )
-    words = WORDS[reports[-1].measure]
+    mean = Headline(None, None, sum(constants) / len(constants), sum(ceilings) / len(ceilings) if ceilings else None)
+    words, epsilons = WORDS[measure], [run.epsilon for run in runs]
     axis, levels = log_axis(values, epsilons, left=13.0), yardsticks(words, [mean])
     title = f"{words.score_title} against epsilon"
     return line_chart(title, series, axis, _STEPS, levels=levels, height=340, across="epsilon, logarithmic")
@@ -154,12 +148,12 @@ def _results(runs: Sequence[EpsilonRun]) -> Table[Row]:
     return Table(title, columns, groups, note=note)
 
 
-def _lead(runs: Sequence[EpsilonRun]) -> str:
+def _lead(runs: Sequence[EpsilonRun]) -> MeasureName:
     return "AUC" if any(run.report.lead == "AUC" for run in runs) else runs[-1].report.measure
 
 
 def _beats(score: Score) -> bool:
-    return score.accuracy is not None and score.accuracy - 2 * (score.accuracy_se or 0.0) > score.majority
+    return score.value is not None and score.value - 2 * (score.value_se or 0.0) > score.constant
 
 
 def _least(runs: Sequence[EpsilonRun], holds: Callable[[Score], bool]) -> str | None:

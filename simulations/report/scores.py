@@ -7,10 +7,8 @@ from typing import Any
 from expril.report.chart import Axis, Key, Level, Place, Strip, make_axis
 from expril.report.numbers import with_error
 from expril.report.table import Cell, Column
-from simulations.report.folding import few_of
-from simulations.report.lead import led
-from simulations.report.model import CurvePoint, LearnerReport, RunReport, Score, SiteScore
-from simulations.report.words import WORDS, Words, digits, plain
+from simulations.report.model import Headline, LearnerReport, RunReport, Score
+from simulations.report.words import FEW, WORDS, Words, digits, plain
 
 STEPS = (0.01, 0.02, 0.05, 0.1, 0.2)
 NONE = digits(None)
@@ -19,22 +17,14 @@ _LEAST_SPAN = 0.1
 
 @dataclass(frozen=True)
 class Row:
-    """A learner's score on all test records, or on those of one site.
+    """A learner's score on all test records, or on those of one site."""
 
-    Attributes:
-        index, learner: whose; the index is of colour and shape.
-        score: as it is stored.
-        shown: in terms of what leads (`lead.led`).
-        site: "" for all.
-        rank: among many sites, in words; or the epsilon, of several.
-    """
-
-    index: int
+    index: int  # the learner's, of colour and shape
     learner: LearnerReport
     score: Score
-    shown: Score
-    site: str = ""
-    rank: str = ""
+    headline: Headline  # of the score, in the measure that leads
+    site: str = ""  # "" for all
+    rank: str = ""  # among many sites, in words; or the epsilon, of several
 
     @property
     def key(self) -> Key:
@@ -53,39 +43,50 @@ class Row:
 
 
 def few_rows(sites: Sequence[Row]) -> list[Row]:
-    """Rows of sites for a table, as `folding.few_of` takes them."""
-    rows = {row.site: row for row in sites}
-    shown = [row.shown for row in sites if isinstance(row.shown, SiteScore)]
-    return [replace(rows[site.curator], rank=rank) for rank, site in few_of(shown)]
+    """Rows of a learner's sites for a table: all of them, or of more than `FEW` the best, the middle and the worst.
+
+    Of three, the rank says "best of 50" and so on; sites without a score are none of them.
+    """
+    if len(sites) <= FEW:
+        return list(sites)
+    ordered = sorted(
+        (row for row in sites if row.headline.value is not None), key=lambda row: -(row.headline.value or 0.0)
+    )
+    if not ordered:
+        return []
+    places = {"best": 0, "median": (len(ordered) - 1) // 2, "worst": len(ordered) - 1}
+    return [replace(ordered[place], rank=f"{name} of {len(ordered)}") for name, place in places.items()]
 
 
 def score_rows(report: RunReport) -> list[list[Row]]:
     """Of each learner: its score on all test records, then on those of each site."""
-    every = []
-    for index, (learner, shown) in enumerate(zip(report.learners, led(report).learners, strict=True)):
-        pairs = zip(learner.sites, shown.sites, strict=True)
-        rows = [Row(index, learner, site, own, site.curator) for site, own in pairs]
-        every.append([Row(index, learner, learner.pooled, shown.pooled), *rows])
-    return every
+    lead = report.lead
+    return [
+        [
+            Row(index, learner, learner.pooled, learner.pooled.headline(lead)),
+            *(Row(index, learner, site, site.headline(lead), site.curator) for site in learner.sites),
+        ]
+        for index, learner in enumerate(report.learners)
+    ]
 
 
 def score_columns(report: RunReport) -> tuple[list[Column[Row]], list[Column[Row]]]:
     """Columns of scores: those of a short table, led by what leads, and all; those that hold nothing are left out."""
     words = WORDS[report.measure]
-    own = _column(f"{report.measure} ± se", lambda score: with_error(digits(score.accuracy), score.accuracy_se, 3))
-    expected = _column("expected", _expected("accuracy", "low", "high"))
-    constant = _column(words.constant, lambda score: digits(score.majority))
+    value = _column(f"{report.measure} ± se", lambda score: with_error(digits(score.value), score.value_se, 3))
+    expected = _column("expected", _expected("value", "low", "high"))
+    constant = _column(words.constant, lambda score: digits(score.constant))
     ceiling = _column("ceiling", lambda score: digits(score.ceiling))
     auc = _column("AUC ± se", lambda score: with_error(digits(score.auc), score.auc_se, 3))
     auc_expected = _column("AUC\nexpected", _expected("auc", "auc_low", "auc_high"))
     auc_ceiling = _column("AUC of\nceiling", lambda score: digits(score.auc_ceiling))
     second = _column("AUC\n(ceiling)", _pair("auc"))
     further = _column(f"{report.further}\n(ceiling)", _pair("further"))
-    leading = [own, expected, constant, ceiling, further if report.further else second]
+    leading = [value, expected, constant, ceiling, further if report.further else second]
     if report.lead == "AUC":
-        leading = [auc, auc_expected, auc_ceiling, own, constant]
+        leading = [auc, auc_expected, auc_ceiling, value, constant]
     every = [
-        *(own, expected, constant, ceiling, further),
+        *(value, expected, constant, ceiling, further),
         _column("MAE\n(ceiling)", _pair("absolute")),
         _column("MAE\nexpected", _expected("absolute", "absolute_low", "absolute_high")),
         *(auc, auc_expected, auc_ceiling),
@@ -129,17 +130,16 @@ def _expected(name: str, low: str, high: str) -> Callable[[Score], str]:
 
 def filled(columns: Sequence[Column[Any]], rows: Sequence[Any]) -> list[Column[Any]]:
     """The columns in which some row has something, and the first."""
-    return [one for one in columns if one is columns[0] or any(one.text(row).text != NONE for row in rows)]
+    return [column for column in columns if column is columns[0] or any(column.text(row).text != NONE for row in rows)]
 
 
-def score_axis(scores: Iterable[Score | CurvePoint]) -> Axis:
-    """The axis that holds these scores (at least one) with their errors, majorities and ceilings."""
+def score_axis(scores: Iterable[Headline]) -> Axis:
+    """The axis that holds these scores (at least one) with their errors, constants and ceilings."""
     values: list[float] = []
     for score in scores:
-        if score.accuracy is not None:
-            values += ends(score.accuracy, score.accuracy_se)
-        if isinstance(score, Score):
-            values += [value for value in (score.majority, score.ceiling) if value is not None]
+        if score.value is not None:
+            values += ends(score.value, score.error)
+        values += [value for value in (score.constant, score.ceiling) if value is not None]
     low, high = min(values), max(values)
     if high - low < _LEAST_SPAN:
         low, high = max(min(low, 0.0), high - _LEAST_SPAN), max(high, _LEAST_SPAN)
@@ -152,30 +152,30 @@ def ends(value: float, error: float | None) -> tuple[float, float]:
     return low if value < 0 else max(0.0, low), min(1.0, value + (error or 0.0))
 
 
-def score_strip(index: int, score: Score, axis: Axis) -> Strip:
+def score_strip(index: int, score: Headline, axis: Axis) -> Strip:
     """A score with its error, and the room that there is to learn: from the constant to the ceiling."""
-    strip = Strip(axis, marks=[(score.majority, "majority")])
+    constant = score.constant or 0.0
+    strip = Strip(axis, marks=[(constant, "majority")])
     if score.ceiling is not None:
-        track = (score.majority, score.ceiling, "track", "")
+        track = (constant, score.ceiling, "track", "")
         strip = replace(strip, spans=[track], marks=[*strip.marks, (score.ceiling, "ceiling")])
-    if score.accuracy is not None:
-        strip = replace(strip, dots=[(index, score.accuracy, ends(score.accuracy, score.accuracy_se), plain(score))])
+    if score.value is not None:
+        strip = replace(strip, dots=[(index, score.value, ends(score.value, score.error), plain(score))])
     return strip
 
 
-def place_of(x: float, score: Score | CurvePoint, where: str) -> Place:
+def place_of(x: float, score: Headline, where: str) -> Place:
     """A score that there is, as a point of a line, with words on where it is."""
-    value = score.accuracy or 0.0
-    return Place(x, value, ends(value, score.accuracy_se), f"{plain(score)}{where}")
+    value = score.value or 0.0
+    return Place(x, value, ends(value, score.error), f"{plain(score)}{where}")
 
 
-def yardsticks(words: Words, scores: Sequence[Score]) -> list[Level]:
+def yardsticks(words: Words, scores: Sequence[Headline]) -> list[Level]:
     """The constants and ceilings of some scores as levels of a chart."""
-    named = (("dashes", words.constant, "majority"), ("solid", "ceiling", "ceiling"))
     levels = {
         (style, title, round(value, 3))
-        for style, title, name in named
         for score in scores
-        if (value := getattr(score, name)) is not None
+        for style, title, value in (("dashes", words.constant, score.constant), ("solid", "ceiling", score.ceiling))
+        if value is not None
     }
     return [Level(style, value, f"{title} {digits(value)}", named=True) for style, title, value in sorted(levels)]

@@ -1,15 +1,56 @@
 """Words and forms of a run's numbers: what its page and the terminal say of them."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from expril.report.document import Note
 from expril.report.numbers import count, decimal, with_error
 from protocol.rationals import named_parts, written
 from simulations.report.budget import exact
-from simulations.report.expected import Expected
-from simulations.report.lead import CHANCE, led
-from simulations.report.model import RELEASE, CurvePoint, LearnerReport, RunReport, Score
+from simulations.report.model import CHANCE, RELEASE, Expected, Headline, LearnerReport, MeasureName, RunReport, Score
+
+FEW = 20
+"""With more curators than this, tables keep to the ends and the middle."""
+MOST_ALIKE = 3
+"""So many notes that are alike are told one by one."""
+NAMED = 8
+"""So many names are told in a sentence."""
+
+
+def fold_notes(notes: Sequence[str], names: Iterable[str]) -> list[Note]:
+    """Notes; many that are alike but for numbers and curators' names become one, in the place of the first.
+
+    Args:
+        notes: sentences.
+        names: of the curators.
+    """
+    longest_first = sorted(set(names), key=len, reverse=True)
+    name = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)") if longest_first else None
+    groups: dict[str, list[str]] = {}
+    for note in notes:
+        groups.setdefault(_pattern(note, name), []).append(note)
+    folded: list[Note] = []
+    for alike in groups.values():
+        if len(alike) <= MOST_ALIKE:
+            folded += map(Note, alike)
+            continue
+        curators = [match[0] for text in alike[1:] if name is not None and (match := name.search(text))]
+        more = f"{len(alike) - 1} more like this{': ' if curators else ''}{some_of(curators)}"
+        folded.append(Note(alike[0], f"({more})"))
+    return folded
+
+
+def some_of(names: Sequence[str]) -> str:
+    """Names in a sentence: all of them, or the first few and how many more."""
+    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+
+
+def _pattern(note: str, name: re.Pattern[str] | None) -> str:
+    """What notes that are alike have in common."""
+    text = name.sub("\0", note) if name is not None else note
+    return re.sub(r"\d+(?:[.,/]\d+)*", "\1", text)
 
 
 @dataclass(frozen=True)
@@ -33,7 +74,7 @@ class Words:
         return self.constant[0].upper() + self.constant[1:]
 
 
-WORDS = {
+WORDS: dict[MeasureName, Words] = {
     "accuracy": Words(
         "accuracy",
         "majority",
@@ -67,9 +108,9 @@ def percent(value: float | None) -> str:
     return decimal(None) if value is None else f"{100 * value:.1f} %"
 
 
-def plain(score: Score | CurvePoint) -> str:
+def plain(score: Headline) -> str:
     """A score with its standard error."""
-    return "no score" if score.accuracy is None else with_error(digits(score.accuracy), score.accuracy_se, 3)
+    return "no score" if score.value is None else with_error(digits(score.value), score.error, 3)
 
 
 def interval(value: float | None, low: float | None, high: float | None) -> str:
@@ -78,28 +119,22 @@ def interval(value: float | None, low: float | None, high: float | None) -> str:
 
 
 def share_learned(score: Score) -> float | None:
-    """Return how far accuracy came from majority (0) to ceiling (1); None where that has no meaning."""
-    if score.accuracy is None or score.ceiling is None or score.ceiling - score.majority < 0.005:
+    """How far the score came from the constant (0) to the ceiling (1); None where that has no meaning."""
+    if score.value is None or score.ceiling is None or score.ceiling - score.constant < 0.005:
         return None
-    return (score.accuracy - score.majority) / (score.ceiling - score.majority)
+    return (score.value - score.constant) / (score.ceiling - score.constant)
 
 
-def verdict(score: Score, words: Words = WORDS["accuracy"]) -> str:
-    """Return what the score amounts to, as the rest of a sentence whose subject is the learner.
-
-    Args:
-        score: as it is stored: its `accuracy` is one, whatever leads.
-        words: of what leads.
-    """
-    if score.accuracy is None:
+def verdict(score: Score, measure: MeasureName = "accuracy") -> str:
+    """What the score amounts to, as the rest of a sentence whose subject is the learner; `measure` leads."""
+    if score.value is None:
         return "learned nothing"
-    if words.score == "AUC":
+    if measure == "AUC":
         return _ranking_verdict(score)
-    above = side(score.accuracy, score.accuracy_se, score.majority)
+    words, above = WORDS[measure], side(score.value, score.value_se, score.constant)
     if above <= 0:
-        open_ = (
-            f"is not shown to be better than {words.constant_named} ({plain(score)} against {digits(score.majority)})"
-        )
+        against = f"{plain(score.headline(measure))} against {digits(score.constant)}"
+        open_ = f"is not shown to be better than {words.constant_named} ({against})"
         if ranks(score):
             return f"ranks records (AUC {digits(score.auc)}), though it {open_}"
         return open_ if above == 0 else f"did no better than {words.constant_named}"
@@ -124,27 +159,26 @@ def ranks(score: Score) -> bool:
 
 def _ranking_verdict(score: Score) -> str:
     """Of a rare outcome: does the model rank, how well, and is calling each record worth anything?"""
-    if score.auc is None or score.accuracy is None:
+    if score.auc is None or score.value is None:
         return "cannot be judged: its test records hold one class only"
     auc = f"AUC {digits(score.auc)}"
     if not ranks(score):
-        shown = "is not shown to rank" if side(score.auc, score.auc_se, CHANCE) == 0 else "does not rank"
-        return f"{shown} records better than chance ({with_error(auc, score.auc_se, 3)})"
-    told = auc
+        verb = "is not shown to rank" if side(score.auc, score.auc_se, CHANCE) == 0 else "does not rank"
+        return f"{verb} records better than chance ({with_error(auc, score.auc_se, 3)})"
     if score.auc_ceiling is not None and score.auc_ceiling - CHANCE >= 0.005:
         share = (score.auc - CHANCE) / (score.auc_ceiling - CHANCE)
         way = "at" if share >= 1 else f"{100 * share:.0f} % of the way from chance to"
-        told = f"{auc}, {way} the ceiling of {digits(score.auc_ceiling)}"
-    against = f"accuracy {digits(score.accuracy)} against {digits(score.majority)}"
-    above = side(score.accuracy, score.accuracy_se, score.majority)
+        auc = f"{auc}, {way} the ceiling of {digits(score.auc_ceiling)}"
+    against = f"accuracy {digits(score.value)} against {digits(score.constant)}"
+    above = side(score.value, score.value_se, score.constant)
     if above > 0:
-        return f"ranks records ({told}) and calls them better than the majority class ({against})"
+        return f"ranks records ({auc}) and calls them better than the majority class ({against})"
     calls = "is not shown to call them" if above == 0 else "calls them no"
-    return f"ranks records ({told}), though it {calls} better than the majority class ({against})"
+    return f"ranks records ({auc}), though it {calls} better than the majority class ({against})"
 
 
 def rarity(report: RunReport) -> str:
-    """Return the sentence on how frequent the positive class is; "" where there are not two classes."""
+    """The sentence on how frequent the positive class is; "" where there are not two classes."""
     share = report.prevalence
     if share is None or not report.positive:
         return ""
@@ -152,28 +186,31 @@ def rarity(report: RunReport) -> str:
 
 
 def pairs(score: Score) -> str:
-    """Return what the AUC says of two records; "" where there is none."""
+    """What the AUC says of two records; "" where there is none."""
     if score.auc is None:
         return ""
     return f"Of two records, one of each class, it puts the right one first in {100 * score.auc:.0f} of 100 pairs."
 
 
-def told(expected: Expected, score: str = "accuracy") -> list[str]:
-    """Return what a learner expected: of the score of this name, and of AUC or mean absolute error if it told one."""
+def expectations(expected: Expected, measure: str = "accuracy") -> list[str]:
+    """What a learner expected of its score, and of AUC or mean absolute error if it has an estimate of them."""
     parts = (
-        (score, expected.accuracy, expected.low, expected.high),
+        (measure, expected.value, expected.low, expected.high),
         ("AUC", expected.auc, expected.auc_low, expected.auc_high),
         ("mean absolute error", expected.absolute, expected.absolute_low, expected.absolute_high),
     )
-    return [f"{name} {interval(*found)}" for name, *found in parts if found[0] is not None]
+    return [f"{name} {interval(value, low, high)}" for name, value, low, high in parts if value is not None]
 
 
 def _epsilons(learners: Sequence[LearnerReport]) -> str:
     """What was spent; where that is nothing, what was claimed."""
-    told = {spent_parts(one) if exact(one.epsilon_spent) else written(one.epsilon_claimed) for one in learners}
-    if len(told) == 1:
-        return told.pop()
-    costs = sorted(exact(one.epsilon_spent) or exact(one.epsilon_claimed) for one in learners)
+    texts = {
+        spent_parts(learner) if exact(learner.epsilon_spent) else written(learner.epsilon_claimed)
+        for learner in learners
+    }
+    if len(texts) == 1:
+        return texts.pop()
+    costs = sorted(exact(learner.epsilon_spent) or exact(learner.epsilon_claimed) for learner in learners)
     return " to ".join(dict.fromkeys(map(written, (costs[0], costs[-1]))))
 
 
@@ -183,58 +220,57 @@ def spent_parts(learner: LearnerReport) -> str:
 
 
 def headline(report: RunReport) -> str:
-    """Return the answer of the run in one line."""
-    learners = led(report).learners
+    """The answer of the run in one line."""
+    learners = report.learners
     epsilon = _epsilons(learners)
     name = WORDS[report.lead].score
-    scored = [learner.pooled for learner in learners if learner.pooled.accuracy is not None]
-    if not scored and not any(map(released, learners)):
+    headlines = [learner.pooled.headline(report.lead) for learner in learners]
+    scores = [score for score in headlines if score.value is not None]
+    if not scores and not any(map(released, learners)):
         return f"Nothing learned at epsilon {epsilon}: no curator released an answer"
     if all(learner.failed == report.repeats for learner in learners):
         return f"Nothing learned at epsilon {epsilon}: the notes say why"
-    if not scored:
+    if not scores:
         return f"No {name} to report at epsilon {epsilon}"
     if len(learners) == 1:
-        return f"Pooled {name} {plain(scored[0])} at epsilon {epsilon}"
-    accuracies = sorted(score.accuracy or 0.0 for score in scored)
-    low, high = digits(accuracies[0]), digits(accuracies[-1])
+        return f"Pooled {name} {plain(scores[0])} at epsilon {epsilon}"
+    values = sorted(score.value or 0.0 for score in scores)
+    low, high = digits(values[0]), digits(values[-1])
     reached = low if low == high else f"{low} to {high}"
     return f"{count(len(learners), 'learner')}: pooled {name} {reached} at epsilon {epsilon}"
 
 
 def summary(report: RunReport) -> tuple[str, ...]:
-    """Return the sentences under the headline: the yardsticks, and how the accuracy compares."""
+    """The sentences under the headline: the yardsticks, and how the score compares."""
     sentences = []
-    words = WORDS[report.lead]
-    shown = led(report)
-    majorities = {digits(learner.pooled.majority) for learner in shown.learners}
-    ceilings = {digits(x.pooled.ceiling) for x in shown.learners if x.pooled.ceiling is not None}
-    if report.lead == "AUC":
+    lead, words = report.lead, WORDS[report.lead]
+    headlines = {learner.learner: learner.pooled.headline(lead) for learner in report.learners}
+    constants = {digits(score.constant) for score in headlines.values()}
+    ceilings = {digits(score.ceiling) for score in headlines.values() if score.ceiling is not None}
+    if lead == "AUC":
         sentences.append(rarity(report))
-    if len(majorities) == 1 and len(ceilings) <= 1:
-        yardstick = f"{words.constant_title} {majorities.pop()}"
+    if len(constants) == 1 and len(ceilings) <= 1:
+        yardstick = f"{words.constant_title} {constants.pop()}"
         sentences.append(yardstick + (f"; in-site ceiling {ceilings.pop()}." if ceilings else "."))
-    scored = [learner for learner in report.learners if learner.pooled.accuracy is not None]
-    if not scored:
+    successful = [learner for learner in report.learners if learner.pooled.value is not None]
+    if not successful:
         pass  # the headline says it
     elif len(report.learners) == 1:
-        sentences.append(f"The learner {verdict(scored[0].pooled, words)}.")
-        if report.lead == "AUC" and ranks(scored[0].pooled):
-            sentences.append(pairs(scored[0].pooled))
-        elif scored[0].pooled.auc is not None and report.lead != "AUC":
-            best = scored[0].pooled.auc_ceiling
-            sentences.append(
-                f"AUC {digits(scored[0].pooled.auc)}" + (f"; the ceiling has {digits(best)}." if best else ".")
-            )
+        score = successful[0].pooled
+        sentences.append(f"The learner {verdict(score, lead)}.")
+        if lead == "AUC" and ranks(score):
+            sentences.append(pairs(score))
+        elif score.auc is not None and lead != "AUC":
+            best = score.auc_ceiling
+            sentences.append(f"AUC {digits(score.auc)}" + (f"; the ceiling has {digits(best)}." if best else "."))
     else:
-        first = max(
-            zip(shown.learners, report.learners, strict=True), key=lambda pair: pair[0].pooled.accuracy or -9e9
-        )[1]
-        scored = [first]
-        sentences.append(f"The best, {first.learner}, {verdict(first.pooled, words)}.")
-    if scored and (expected := scored[0].pooled.expected) is not None:
+        best_learner = max(report.learners, key=lambda learner: headlines[learner.learner].value or -9e9)
+        successful = [best_learner]
+        sentences.append(f"The best, {best_learner.learner}, {verdict(best_learner.pooled, lead)}.")
+    if successful and (expected := successful[0].pooled.expected) is not None:
         source = "From answers about its errors" if report.measure == "R²" else "From the answers alone"
-        sentences.append(f"{source} it expected {' and '.join(told(expected, report.measure))} (95 % intervals).")
+        estimates = " and ".join(expectations(expected, report.measure))
+        sentences.append(f"{source} it expected {estimates} (95 % intervals).")
     several = [learner for learner in report.learners if len(learner.studies) > 1]
     if len(report.learners) == 1:
         sentences += [f"It spent epsilon {spent_parts(learner)}." for learner in several]
@@ -245,18 +281,18 @@ def summary(report: RunReport) -> tuple[str, ...]:
 
 
 def answered(learner: LearnerReport) -> str:
-    """Return how many of the questions that were asked were answered with a release."""
-    asked = sum(site.asked for site in learner.rounds_answered)
-    return f"{released(learner):,} of {asked:,}" if asked else "–"
+    """How many of the questions that were asked were answered with a release."""
+    questions = sum(site.questions for site in learner.rounds_answered)
+    return f"{released(learner):,} of {questions:,}" if questions else "–"
 
 
 def released(learner: LearnerReport) -> int:
-    """Return how many of a learner's questions were answered with a release."""
+    """How many of a learner's questions were answered with a release."""
     return sum(site.outcomes.count(RELEASE) for site in learner.rounds_answered)
 
 
 def runs(outcomes: Sequence[str]) -> str:
-    """Return the outcomes with repetitions counted: "release x3, late"."""
+    """The outcomes with repetitions counted: "release x3, late"."""
     parts = []
     for outcome, same in groupby(outcomes):
         many = len(list(same))

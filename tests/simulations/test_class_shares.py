@@ -12,17 +12,16 @@ from learner_node.study.pooling import POOLED
 from page_outline import Outline
 from protocol.strict_toml import read_toml
 from secure_scenario import FAULTS, SECURE
-from simulations.expectations import class_share
 from simulations.records import load_records
 from simulations.repeats import run_repeat
 from simulations.report.clinical import share_table
 from simulations.report.document import run_document
-from simulations.report.expected import ClassShare
-from simulations.report.model import decode_report, encode_report
+from simulations.report.model import ClassShare, decode_report, encode_report
 from simulations.run import mean_of, report_of, summary
 from simulations.run_cells import finish
 from simulations.run_order import ChosenScenario, Order
 from simulations.scenario import Scenario, load_scenario
+from simulations.scoring import class_share
 
 CLASSES = ("well", "ill", "worse")
 SCHEMA = """
@@ -150,7 +149,7 @@ def test_means_are_those_of_the_repeats_and_intervals_that_held_are_counted():
         class_share("ill", told(0.6, 0.0, 1.0), 0.35),
     ]
     found = mean_of(scores)
-    assert (found.name, found.held, found.repeats) == ("ill", "2 of 3", 3)
+    assert (found.name, found.hits, found.repeats) == ("ill", "2 of 3", 3)
     assert (found.share, found.expected, found.low, found.high, found.coverage) == pytest.approx(
         (0.33, 0.4, 0.15, 0.6, 2 / 3)
     )

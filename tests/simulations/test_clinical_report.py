@@ -9,31 +9,36 @@ import pytest
 
 from expril.report.document import Document, tables
 from expril.report.page import as_page
-from learner_node.scores.clinical import clinical_scores
+from learner_node.scores.clinical import CalibrationCurve, ThresholdScore, clinical_scores
 from learner_node.scores.estimates import AccuracyEstimate
 from page_outline import Outline
 from protocol.errors import ConfigurationError
-from simulations.clinical import clinical_fields, ranked
-from simulations.expectations import expected, within
 from simulations.references import Answers
 from simulations.report import words
-from simulations.report.clinical_model import GRID, CalibrationCurve, RecordCounts, RocCurve, ThresholdScore
 from simulations.report.document import run_document
 from simulations.report.epsilons import EpsilonRun, epsilon_document, headline, summary
-from simulations.report.expected import Expected
-from simulations.report.lead import by_ranking, led
 from simulations.report.model import (
+    GRID,
     CurvePoint,
+    Expected,
+    Headline,
+    JudgedInterval,
     LearnerReport,
+    Recalibrated,
+    RecordCounts,
+    RocCurve,
     RunReport,
     Score,
     SiteScore,
+    ValidatedBin,
+    ValidationReport,
     decode_report,
     encode_report,
 )
-from simulations.report.validated import Recalibrated, Told, ValidatedBin, ValidationReport
+from simulations.report.scores import score_rows
 from simulations.run import mean_of
 from simulations.scenario import at_epsilon, load_scenario, read_epsilons
+from simulations.scoring import clinical_fields, expected, ranked, within
 
 
 def build_page(found):
@@ -66,7 +71,7 @@ def scored(labels, probabilities):
     best = Answers(labels, labels, np.column_stack([1 - labels, labels]).astype(float))
     found = ranked(Answers(labels, labels, probabilities), [0.5, "10%"], 0.2)
     fields = clinical_fields(found, ranked(best), curves=True)
-    return Score(accuracy=0.81, accuracy_se=0.03, majority=0.8, ceiling=0.9, **fields)
+    return Score(value=0.81, value_se=0.03, constant=0.8, ceiling=0.9, **fields)
 
 
 @cache
@@ -76,7 +81,7 @@ def five():
 
 
 def pooled(**options):
-    return msgspec.structs.replace(five(), **{"accuracy_se": 0.004} | options)
+    return msgspec.structs.replace(five(), **{"value_se": 0.004} | options)
 
 
 def report(score=None, **options):
@@ -118,7 +123,7 @@ def test_means_and_errors_are_those_of_the_repeats():
     assert found.auc_se == pytest.approx(np.std(aucs, ddof=1) / np.sqrt(5))
     assert found.brier == pytest.approx(np.mean([one.brier for one in each]))
     assert found.average_precision == pytest.approx(np.mean([one.average_precision for one in each]))
-    assert (found.accuracy, found.accuracy_se) == pytest.approx((0.81, 0))
+    assert (found.value, found.value_se) == pytest.approx((0.81, 0))
     assert (found.prevalence, found.auc_ceiling, found.brier_ceiling) == (0.2, 1.0, 0.0)
     half, tenth = found.operating_points
     assert half.sensitivity == pytest.approx(np.mean([one.operating_points[0].sensitivity for one in each]))
@@ -169,12 +174,11 @@ def test_auc_leads_where_the_smaller_class_is_rare():
     assert report(pooled(prevalence=0.8)).lead == "AUC"
     assert report(pooled(prevalence=0.35)).lead == "accuracy"
     assert report(pooled(auc=None, prevalence=None)).lead == "accuracy"
-    assert led(report(pooled(prevalence=0.35))) == report(pooled(prevalence=0.35))
-    shown = by_ranking(report())
-    (learner,) = shown.learners
-    auc, ceiling = pooled().auc, pooled().auc_ceiling
-    assert (learner.pooled.accuracy, learner.pooled.majority, learner.pooled.ceiling) == (auc, 0.5, ceiling)
-    assert (learner.sites[0].accuracy, learner.curve[0].accuracy, shown.measure) == (auc, auc, "AUC")
+    score, (learner,) = pooled(), report().learners
+    assert learner.pooled.headline("AUC") == Headline(score.auc, score.auc_se, 0.5, score.auc_ceiling)
+    assert learner.pooled.headline("accuracy") == Headline(score.value, score.value_se, score.constant, score.ceiling)
+    assert learner.curve[0].headline("AUC") == Headline(score.auc, score.auc_se)
+    assert [row.headline.value for row in score_rows(report())[0]] == [score.auc] * 2
 
 
 @pytest.mark.parametrize(
@@ -184,33 +188,32 @@ def test_auc_leads_where_the_smaller_class_is_rare():
             {},
             "ranks records (AUC {auc:.3f}, {way:.0f} % of the way from chance to the ceiling of 1.000) and calls them",
         ),
-        ({"accuracy": 0.7}, "though it calls them no better than the majority class"),
+        ({"value": 0.7}, "though it calls them no better than the majority class"),
         ({"auc": 0.52, "auc_se": 0.02}, "is not shown to rank records better than chance (AUC 0.520 ± 0.020)"),
         ({"auc": 0.42, "auc_se": 0.02}, "does not rank records better than chance (AUC 0.420 ± 0.020)"),
         ({"auc": None}, "cannot be judged"),
-        ({"accuracy": None}, "learned nothing"),
+        ({"value": None}, "learned nothing"),
     ],
 )
 def test_the_verdict_on_a_rare_outcome_is_about_ranking(changes, said):
     score = pooled(**changes)
-    told = words.verdict(score, words.WORDS["AUC"])
+    told = words.verdict(score, "AUC")
     assert said.format(auc=score.auc or 0, way=200 * ((score.auc or 0) - 0.5)) in told
 
 
 def test_a_frequent_outcome_that_is_ranked_but_not_called_says_both():
-    score = Score(accuracy=0.6, accuracy_se=0.01, majority=0.6, ceiling=0.7, auc=0.64, auc_se=0.01)
+    score = Score(value=0.6, value_se=0.01, constant=0.6, ceiling=0.7, auc=0.64, auc_se=0.01)
     shown = "is not shown to be better than the majority class (0.600 ± 0.010 against 0.600)"
     assert words.verdict(score) == f"ranks records (AUC 0.640), though it {shown}"
     assert words.verdict(msgspec.structs.replace(score, auc=0.51)) == shown
     assert (
-        words.verdict(msgspec.structs.replace(score, auc=0.51, accuracy=0.57))
-        == "did no better than the majority class"
+        words.verdict(msgspec.structs.replace(score, auc=0.51, value=0.57)) == "did no better than the majority class"
     )
 
 
 def test_the_page_of_a_rare_outcome_leads_with_auc_and_shows_what_was_expected():
     told = Expected(
-        accuracy=0.83,
+        value=0.83,
         low=0.8,
         high=0.86,
         beats_majority=0.0,
@@ -313,7 +316,7 @@ def test_the_expected_auc_is_held_against_the_one_on_test_records():
             rule="", threshold=0.5, flagged=2.0, sensitivity=None, specificity=None, ppv=None, npv=None
         ),
         lambda: RecordCounts(curator="north", private=1, source=1, test=1, held=1, positive=-0.1),
-        lambda: Score(accuracy=0.5, accuracy_se=None, majority=0.5, ceiling=None, auc=1.1),
+        lambda: Score(value=0.5, value_se=None, constant=0.5, ceiling=None, auc=1.1),
     ],
 )
 def test_what_is_no_clinical_result_is_refused(make):
@@ -348,7 +351,7 @@ def test_a_hostile_name_is_inert_on_the_page_of_epsilons():
 
 
 def test_a_recalibration_says_whether_it_is_on_and_why():
-    share = Told(value=0.2, low=0.1, high=0.3, exact=0.2)
+    share = JudgedInterval(value=0.2, low=0.1, high=0.3, exact=0.2)
     found = ValidationReport(
         epsilon_claimed="1/2",
         epsilon_spent="1/2",

@@ -12,11 +12,10 @@ from sklearn.metrics import roc_auc_score
 from lab.estimates import auc_error, share_error
 from learner_node.study.pooling import POOLED
 from simulations.datasets.files import DataUnavailableError
-from simulations.expectations import within
 from simulations.records import load_records
 from simulations.repeats import run_repeat
 from simulations.scenario import load_scenario
-from simulations.scoring import answers_by_round
+from simulations.scoring import answers_by_round, within
 
 REPEATS = 40
 PATIENTS = 14_000

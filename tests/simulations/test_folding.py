@@ -1,17 +1,21 @@
 """Much of one kind is told briefly, and nothing of another kind with it."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from expril.report.document import Note
-from simulations.report.folding import FEW, MOST_ALIKE, few_of, fold_notes, some_of
 from simulations.report.model import SiteScore
+from simulations.report.scores import Row, few_rows
+from simulations.report.words import FEW, MOST_ALIKE, fold_notes, some_of
 
 WARDS = [f"ward {number:02d}" for number in range(1, 91)]
 
 
 def site(name, accuracy):
-    return SiteScore(curator=name, accuracy=accuracy, accuracy_se=None, majority=0.5, ceiling=None)
+    score = SiteScore(curator=name, value=accuracy, value_se=None, constant=0.5, ceiling=None)
+    return Row(0, None, score, score.headline("accuracy"), name)
 
 
 def test_notes_that_differ_in_a_name_or_a_number_are_told_once():
@@ -48,15 +52,15 @@ def test_nothing_is_lost_and_the_order_is_that_of_the_first(drawn):
 
 def test_of_many_sites_a_table_keeps_the_best_the_middle_and_the_worst():
     sites = [site(name, 1 - number / 100) for number, name in enumerate(WARDS)]
-    assert [(what, one.curator) for what, one in few_of(sites[::-1])] == [
+    assert [(row.rank, row.site) for row in few_rows(sites[::-1])] == [
         ("best of 90", "ward 01"),
         ("median of 90", "ward 45"),
         ("worst of 90", "ward 90"),
     ]
-    assert few_of(sites[:FEW]) == [("", one) for one in sites[:FEW]]
+    assert few_rows(sites[:FEW]) == sites[:FEW]
     silent = [site(name, None) for name in WARDS]
-    assert few_of(silent) == []
-    assert few_of([*silent, sites[0]])[0] == ("best of 1", sites[0])
+    assert few_rows(silent) == []
+    assert few_rows([*silent, sites[0]])[0] == replace(sites[0], rank="best of 1")
 
 
 def test_names_in_a_sentence():

@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from simulations.report.clinical import FEW_PARTS, part_sections
-from simulations.report.clinical_model import Part, PartBin
-from simulations.report.model import LearnerReport, RunReport, Score
+from simulations.report.model import LearnerReport, Part, PartBin, RunReport, Score
 
 
 def part(name, *values):
@@ -21,7 +20,7 @@ def part(name, *values):
 
 def blocks(*parts):
     """What a page shows of a model that adds these up."""
-    score = Score(accuracy=0.9, accuracy_se=None, majority=0.5, ceiling=None)
+    score = Score(value=0.9, value_se=None, constant=0.5, ceiling=None)
     names = dict.fromkeys(("learner", "strategy"), "ada")
     ada = LearnerReport(**names, pooling="sum", epsilon_claimed="1", epsilon_spent="1", pooled=score, parts=parts)
     words = dict.fromkeys(("title", "description", "created", "version", "command", "config_toml"), "")

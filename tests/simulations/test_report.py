@@ -19,9 +19,10 @@ from protocol.run_index import PAGE, REPORT
 from simulations.report import words
 from simulations.report.budget import BudgetPoint, CuratorReport, StudyReport, exact
 from simulations.report.document import budget_axis, budget_strip, run_document
-from simulations.report.expected import Expected
 from simulations.report.model import (
     CurvePoint,
+    Expected,
+    Headline,
     LearnerReport,
     RunReport,
     Score,
@@ -63,13 +64,13 @@ def make_learner(name="cells", *, curators=("basel", "geneva", "zurich"), rounds
         "pooling": "sum",
         "epsilon_claimed": "1",
         "epsilon_spent": "1" if accuracy else "0",
-        "pooled": Score(accuracy=accuracy, accuracy_se=accuracy and 0.004, majority=0.63, ceiling=0.978),
+        "pooled": Score(value=accuracy, value_se=accuracy and 0.004, constant=0.63, ceiling=0.978),
         "sites": tuple(
             SiteScore(
                 curator=curator,
-                accuracy=accuracy and 0.9 + (n % 40) / 1000,
-                accuracy_se=accuracy and 0.011,
-                majority=0.6 + (n % 40) / 1000,
+                value=accuracy and 0.9 + (n % 40) / 1000,
+                value_se=accuracy and 0.011,
+                constant=0.6 + (n % 40) / 1000,
                 ceiling=None if n == 1 else 0.97,
             )
             for n, curator in enumerate(curators)
@@ -257,7 +258,7 @@ def test_headline_and_summary():
     ],
 )
 def test_verdict(accuracy, ceiling, said):
-    score = Score(accuracy=accuracy, accuracy_se=None, majority=0.5, ceiling=ceiling)
+    score = Score(value=accuracy, value_se=None, constant=0.5, ceiling=ceiling)
     assert words.verdict(score) == said
 
 
@@ -351,7 +352,7 @@ def test_many_different_ledgers_show_the_fullest_and_say_so():
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (0.5, 0.978), (0.93, 0.931), (0.0, 0.0), (1.0, 1.0)])
 def test_accuracy_axis_covers_its_values_with_few_ticks(low, high):
-    axis = score_axis([Score(accuracy=high, accuracy_se=None, majority=low, ceiling=None)])
+    axis = score_axis([Headline(high, None, low)])
     assert 0 <= axis.low <= low + 1e-9
     assert high - 1e-9 <= axis.high <= 1 + 1e-9
     assert 2 <= len(axis.ticks) <= 6
@@ -378,19 +379,19 @@ def test_unlawful_budgets_are_refused(text):
 
 @pytest.mark.parametrize("value", [-1e7, 1e7, float("nan"), float("inf")])
 def test_unlawful_accuracies_are_refused(value):
-    for name in ("accuracy", "accuracy_se", "majority", "ceiling"):
-        fields = {"accuracy": 0.5, "accuracy_se": None, "majority": 0.5, "ceiling": None, name: value}
+    for name in ("value", "value_se", "constant", "ceiling"):
+        fields = {"value": 0.5, "value_se": None, "constant": 0.5, "ceiling": None, name: value}
         with pytest.raises(ValueError, match=f"{name} must lie between"):
             Score(**fields)
         with pytest.raises(ValueError, match=f"{name} must lie between"):
             SiteScore(curator="basel", **fields)
-    with pytest.raises(ValueError, match="accuracy must lie between"):
+    with pytest.raises(ValueError, match="value must lie between"):
         CurvePoint(1, value, None)
 
 
 def test_an_accuracy_is_no_less_than_nothing_but_an_explained_share_of_variance_may_be():
-    fields = {"accuracy": 0.5, "accuracy_se": None, "majority": 0.5, "ceiling": None}
-    for name in ("accuracy", "majority", "ceiling"):
+    fields = {"value": 0.5, "value_se": None, "constant": 0.5, "ceiling": None}
+    for name in ("value", "constant", "ceiling"):
         report = make_report(learners=(make_learner(pooled=Score(**fields | {name: -0.25})),), measure="R²")
         assert getattr(decode_report(encode_report(report)).learners[0].pooled, name) == -0.25
         with pytest.raises(ValueError, match=f"{name} must lie between 0 and 1"):
@@ -506,11 +507,11 @@ def test_policy_stops_a_script_that_slipped_in(browser, tmp_path):
 
 
 def test_what_the_learner_expected_and_the_further_score_stand_beside_each_other():
-    expected = Expected(accuracy=0.921, low=0.874, high=0.953, beats_majority=1.0, coverage=1.0)
+    expected = Expected(value=0.921, low=0.874, high=0.953, beats_majority=1.0, coverage=1.0)
     score = Score(
-        accuracy=0.937,
-        accuracy_se=0.004,
-        majority=0.63,
+        value=0.937,
+        value_se=0.004,
+        constant=0.63,
         ceiling=0.978,
         expected=expected,
         further=0.945,
@@ -564,10 +565,10 @@ def first_row(report):
 
 
 def test_a_regression_is_worded_as_one():
-    score = Score(accuracy=-0.2, accuracy_se=0.03, majority=0.0, ceiling=0.5, further=14.1, further_ceiling=12.5)
+    score = Score(value=-0.2, value_se=0.03, constant=0.0, ceiling=0.5, further=14.1, further_ceiling=12.5)
     report = make_report(make_learner(pooled=score), measure="R²", further="RMSE")
     assert words.headline(report) == "Pooled R² −0.200 ± 0.030 at epsilon 1"
-    assert words.verdict(score, words.WORDS["R²"]) == "did no better than the mean"
+    assert words.verdict(score, "R²") == "did no better than the mean"
     text = Outline(build_page(report)).text
     for phrase in ("R² by curator", "RMSE (ceiling)", "14.100 (12.500)", "always answering the mean"):
         assert phrase in text

@@ -21,8 +21,7 @@ from simulations.campaign.store import Store, read_cells
 from simulations.records import load_records
 from simulations.repeats import spent_by_round
 from simulations.report.document import run_document
-from simulations.report.model import decode_report, encode_report
-from simulations.report.validated import Told, joined
+from simulations.report.model import JudgedInterval, decode_report, encode_report, joined_validations
 from simulations.run import run_scenario, summary
 from simulations.run_cells import RepeatCell
 from simulations.run_order import ChosenScenario, Order
@@ -57,8 +56,8 @@ def test_what_is_told_stands_beside_what_is_so(finished):
     assert {site.curator for site in told.sites} <= {"north", "east", "south", "west"}
     exact = [point.sensitivity.exact for point in told.points]
     assert exact == sorted(exact, reverse=True)
-    assert any(point.rule == "above 0.5" for point in told.asked)
-    assert told.held in ("0 of 1", "1 of 1")
+    assert any(point.rule == "above 0.5" for point in told.chosen_points)
+    assert told.hits in ("0 of 1", "1 of 1")
 
 
 @pytest.mark.slow
@@ -215,13 +214,15 @@ def test_rounds_of_a_later_study_are_counted_on():
 def test_repeats_are_joined_and_coverage_is_counted(finished):
     _, run = finished
     told = run.report.learners[0].validation
-    missed = msgspec.structs.replace(told, areas=(Told(value=0.5, low=0.4, high=0.6, exact=0.9),))
-    both = joined([msgspec.structs.replace(told, areas=(Told(value=0.5, low=0.4, high=0.6, exact=0.55),)), missed])
-    assert both.held == "1 of 2"
+    missed = msgspec.structs.replace(told, areas=(JudgedInterval(value=0.5, low=0.4, high=0.6, exact=0.9),))
+    both = joined_validations(
+        [msgspec.structs.replace(told, areas=(JudgedInterval(value=0.5, low=0.4, high=0.6, exact=0.55),)), missed]
+    )
+    assert both.hits == "1 of 2"
     assert len(both.areas) == 2
-    assert joined([]) is None
+    assert joined_validations([]) is None
     with pytest.raises(ValueError, match="does not lie between"):
-        Told(value=0.5, low=0.6, high=0.7, exact=None)
+        JudgedInterval(value=0.5, low=0.6, high=0.7, exact=None)
 
 
 @pytest.mark.slow

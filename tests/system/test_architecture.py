@@ -93,8 +93,6 @@ PATH = (
     "carriers",
     "repeats",
     "references",
-    "clinical",
-    "expectations",
     "scoring",
     "notes",
     "run_folder",
@@ -157,7 +155,7 @@ def test_a_scenario_s_way_to_its_report_never_turns_back():
 def test_what_is_reported_comes_from_outside_of_curators():
     """Deployed curators can run a scenario: its repeats import nothing that is inside of a curator, or opens one."""
     inside = {f"curator_node.{name}" for name in ("curator", "dataset", "site", "ledger.Ledger", "ledger.book")}
-    outside = ("repeats", "scoring", "clinical", "expectations", "notes", "run", "run_folder", "run_cells")
+    outside = ("repeats", "scoring", "notes", "run", "run_folder", "run_cells")
     for name in outside:
         assert not modules(ROOT / "simulations" / f"{name}.py") & inside, name
 

@@ -1,5 +1,9 @@
-"""What the numbers of a report must be: their fields' types say it, and a value is checked when it is made, too."""
+"""Scores, shares and errors with bounds: a field's type states them, and a value is checked when it is made.
 
+The scores of a learner and the reports of a simulation are made of them.
+"""
+
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Annotated, Any, get_args, get_type_hints
@@ -25,7 +29,7 @@ class Checked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @cache
 def _bounds(kind: type) -> dict[str, msgspec.Meta]:
     hints = get_type_hints(kind, include_extras=True)
-    return {name: found for name, hint in hints.items() if (found := next(_metas(hint), None))}
+    return {name: bounds for name, hint in hints.items() if (bounds := next(_metas(hint), None))}
 
 
 def _metas(hint: Any) -> Iterator[msgspec.Meta]:
@@ -38,9 +42,9 @@ def check_bounds(bounds: msgspec.Meta, **values: Any) -> None:
     """Refuse what lies beyond them."""
     low, high = bounds.ge or 0, bounds.le or 0
     for name, value in values.items():
-        for one in value if isinstance(value, tuple) else (value,):
-            if one is not None and not low <= one <= high:
-                raise ValueError(f"{name} must lie between {low:g} and {high:g}, not {one!r}")
+        for number in value if isinstance(value, tuple) else (value,):
+            if number is not None and not low <= number <= high:
+                raise ValueError(f"{name} must lie between {low:g} and {high:g}, not {number!r}")
 
 
 def check_shares(**shares: float | None) -> None:
@@ -54,10 +58,8 @@ def check_interval(value: float | None, low: float | None, high: float | None) -
         raise ValueError(f"{value} does not lie between {low} and {high}")
 
 
-def check_distinct(what: str, names: Iterable[str]) -> None:
+def check_distinct(noun: str, names: Iterable[str]) -> None:
     """Refuse a name that is there twice."""
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise ValueError(f"{what} named twice: {name!r}")
-        seen.add(name)
+    name, count = next(iter(Counter(names).most_common(1)), ("", 0))
+    if count > 1:
+        raise ValueError(f"{noun} named twice: {name!r}")
