@@ -35,8 +35,7 @@ from protocol.ledger.checkpoints import (
     read_submission,
     sign_checkpoint,
 )
-from protocol.ledger.entries import GENESIS, Entry, EntryKind, decode_entry, encode_entry, entry_hash
-from protocol.ledger.heads import sign_head
+from protocol.ledger.entries import GENESIS, Entry, EntryKind, decode_entry, encode_entry, entry_hash, sign_head
 from protocol.ledger.merkle import Tree
 from protocol.messages import NO_DIGEST, NO_STUDY, Receipt
 from protocol.plans import Plan

@@ -19,10 +19,8 @@ from benchmarks.common import NOW, Result, at_most
 from expril.audit.recompute import recompute
 from protocol.envelopes import SigningKey, digest
 from protocol.kinds.counts import PlannedCounts
-from protocol.ledger.entries import GENESIS, Entry, EntryKind, encode_entry, entry_hash
+from protocol.ledger.entries import GENESIS, Entry, EntryKind, encode_entry, entry_hash, ledger_terms, sign_head
 from protocol.ledger.exports import encode_export
-from protocol.ledger.heads import sign_head
-from protocol.ledger.terms import ledger_terms
 from protocol.plans import Plan
 from protocol.rationals import Rational
 

@@ -59,8 +59,7 @@ from protocol.envelopes import (
     verify,
 )
 from protocol.errors import ConfigurationError, LocalProtocolError, RemoteProtocolError
-from protocol.ledger.entries import STATE_SEAL_BYTES
-from protocol.ledger.terms import ledger_terms
+from protocol.ledger.entries import STATE_SEAL_BYTES, ledger_terms
 from protocol.messages import (
     Card,
     CardRequest,

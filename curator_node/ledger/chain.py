@@ -29,8 +29,9 @@ from protocol.ledger.entries import (
     decode_entry,
     encode_entry,
     entry_hash,
+    head_is_signed,
+    sign_head,
 )
-from protocol.ledger.heads import head_is_signed, sign_head
 from protocol.messages import NO_DIGEST
 from protocol.rationals import GRID, amount, shorten
 

@@ -8,8 +8,7 @@ from curator_node.ledger.store import LedgerStore, Row
 from curator_node.ledger.studies import state_key
 from protocol.envelopes import digest
 from protocol.errors import ConfigurationError, ExprilError
-from protocol.ledger.entries import Entry, LedgerCorruptError, decode_entry, entry_hash
-from protocol.ledger.heads import head_is_signed
+from protocol.ledger.entries import Entry, LedgerCorruptError, decode_entry, entry_hash, head_is_signed
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ from protocol.hypotheses import Constant
 from protocol.kinds import QUERY_KINDS
 from protocol.kinds.counts import CountsBody, PlannedCounts
 from protocol.kinds.secure_counts import SECURE_COUNTS, SecureCountsLimits
-from protocol.ledger.terms import ledger_terms
+from protocol.ledger.entries import ledger_terms
 from protocol.messages import NOBODY
 from protocol.partitions import NearestCentre
 from protocol.query_kind import Kinds, Turn

@@ -1,10 +1,8 @@
-"""What a ledger is to everybody who reads one: entries and their hash chain, signed heads, terms, exports.
+"""What a ledger is to everybody who reads one.
 
-* `entries`: what an entry is; the hash chain
-* `heads`: what the curator's key signs of each
+* `entries`: what an entry is, the hash chain, what the curator signs of each, and what the charges mean
 * `merkle`: the tree over their hashes, and its proofs
-* `notes`, `checkpoints`: where a ledger stands, signed by its curator and co-signed by witnesses
-* `terms`: what the charges mean
+* `notes`, `checkpoints`: how far a ledger goes, signed by its curator and co-signed by witnesses
 * `exports`: a ledger as one portable file
 
 Nothing is stored or decided here; that is `curator_node/ledger`.

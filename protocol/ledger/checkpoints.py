@@ -21,8 +21,7 @@ import msgspec
 
 from protocol.envelopes import SigningKey, check_public_key, is_signed
 from protocol.errors import ConfigurationError, ExprilError
-from protocol.ledger.entries import EntryKind, LedgerCorruptError, decode_entry, entry_hash
-from protocol.ledger.heads import head_is_signed
+from protocol.ledger.entries import EntryKind, LedgerCorruptError, decode_entry, entry_hash, head_is_signed
 from protocol.ledger.merkle import HASH_BYTES, MOST_PROOF, Tree, check_inclusion
 from protocol.ledger.notes import (
     COSIGNATURE,

@@ -1,14 +1,16 @@
-"""The ledger's entries and their hash chain. No storage and no sums here."""
+"""The ledger's entries, their hash chain, its signed heads, and the terms that say what charges mean. No sums here."""
 
+import json
 import re
 from contextlib import suppress
 from enum import StrEnum
+from functools import lru_cache
 from typing import Annotated
 
 import msgspec
 
 from protocol.codec import decode, encode
-from protocol.envelopes import digest
+from protocol.envelopes import SigningKey, digest, is_signed
 from protocol.errors import ExprilError, RemoteProtocolError
 from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY, Digest, Key, Seconds, Sequence, StudyId
 from protocol.plans import Plan
@@ -141,3 +143,41 @@ def decode_entry(body: bytes) -> Entry:
         with suppress(RemoteProtocolError):
             return decode(body, kind)
     raise LedgerCorruptError("a ledger entry cannot be read")
+
+
+def head_bytes(index: int, head: bytes) -> bytes:
+    """What is signed: the entry's place and its hash, which covers all entries before it."""
+    return b"expril/2 ledger head" + index.to_bytes(8, "big") + head
+
+
+def sign_head(key: SigningKey, index: int, head: bytes) -> bytes:
+    """Signature over an entry's place and hash; 64 bytes."""
+    return key.sign(head_bytes(index, head))
+
+
+def head_is_signed(curator: bytes, signature: bytes, index: int, head: bytes) -> bool:
+    """Whether a curator's public key signed this head."""
+    return is_signed(curator, signature, head_bytes(index, head))
+
+
+_MARK, _UNIT, _EACH, _COLUMN = "; signatures: ", "privacy unit: ", "each record", "column "
+
+
+def ledger_terms(unit: str | None, label: str) -> str:
+    """What a ledger's charges mean; a unit column is quoted, so that none can be taken for "each record"."""
+    protected = _EACH if unit is None else f"{_COLUMN}{json.dumps(unit, ensure_ascii=False)}"
+    return f"{_UNIT}{protected}{_MARK}{json.dumps(label)}"
+
+
+@lru_cache(maxsize=256)
+def read_terms(terms: str) -> tuple[str | None, str] | None:
+    """Inverse of `ledger_terms`: (unit column or None, label); None where these are no terms."""
+    before, _, quoted = terms.rpartition(_MARK)
+    unit_text = before.removeprefix(_UNIT)
+    try:
+        label = json.loads(quoted)
+        unit = None if unit_text == _EACH else json.loads(unit_text.removeprefix(_COLUMN))
+        is_exact = isinstance(label, str) and isinstance(unit, str | None) and ledger_terms(unit, label) == terms
+    except (ValueError, RecursionError):
+        return None
+    return (unit, label) if is_exact else None

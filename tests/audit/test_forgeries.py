@@ -17,9 +17,8 @@ from forged_ledger import ADA, BOB, HOSPITAL, MALLORY, TERMS, Forged, counts
 from protocol.envelopes import NOT_PRIVATE_LABEL, SigningKey
 from protocol.kinds import QUERY_KINDS
 from protocol.ledger.checkpoints import cosign, make_checkpoint, sign_checkpoint, with_signature
-from protocol.ledger.entries import EntryKind, Position, Suspect
+from protocol.ledger.entries import EntryKind, Position, Suspect, ledger_terms, read_terms
 from protocol.ledger.merkle import Tree
-from protocol.ledger.terms import ledger_terms, read_terms
 
 PINS = Pins(curators={"north": HOSPITAL.public.hex()})
 

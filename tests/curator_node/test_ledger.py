@@ -42,8 +42,7 @@ from curator_node.ledger.store import (
     sqlite_url,
 )
 from protocol.errors import ConfigurationError, LocalProtocolError
-from protocol.ledger.entries import LedgerCorruptError, decode_entry, entry_hash
-from protocol.ledger.heads import sign_head
+from protocol.ledger.entries import LedgerCorruptError, decode_entry, entry_hash, sign_head
 from protocol.messages import Refusal, Release, StudyAccepted
 from protocol.refusals import RefusalCode
 

@@ -17,7 +17,7 @@ from learner_node.study.session import Session
 from protocol.codec import decode, encode
 from protocol.envelopes import LABEL, Envelope, is_signed, open_envelope, open_receipt, seal, verify
 from protocol.errors import ConfigurationError, RemoteProtocolError
-from protocol.ledger.heads import head_is_signed
+from protocol.ledger.entries import head_is_signed
 from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY, CardRequest, Refusal, Release
 from protocol.refusals import RefusalCode
 

@@ -44,7 +44,7 @@ from protocol.envelopes import LABEL
 from protocol.hypotheses import Constant
 from protocol.kinds import QUERY_KINDS
 from protocol.kinds.holdout import HoldoutBody, HoldoutRelease, PlannedHoldout, instance_cost
-from protocol.ledger.terms import ledger_terms
+from protocol.ledger.entries import ledger_terms
 from protocol.limits import Limits
 from protocol.messages import Refusal
 from protocol.plans import Plan

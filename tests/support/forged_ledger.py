@@ -5,10 +5,8 @@ from pathlib import Path
 
 from protocol.envelopes import LABEL, SigningKey, digest, seal_receipt
 from protocol.kinds.counts import PlannedCounts
-from protocol.ledger.entries import GENESIS, Entry, EntryKind, encode_entry, entry_hash
+from protocol.ledger.entries import GENESIS, Entry, EntryKind, encode_entry, entry_hash, ledger_terms, sign_head
 from protocol.ledger.exports import encode_export
-from protocol.ledger.heads import sign_head
-from protocol.ledger.terms import ledger_terms
 from protocol.messages import NO_DIGEST, SEALED_BYTES, Receipt
 from protocol.plans import Plan
 from protocol.rationals import Rational

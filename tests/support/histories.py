@@ -25,10 +25,8 @@ from protocol.envelopes import LABEL, SigningKey, digest
 from protocol.errors import ConfigurationError, LocalProtocolError
 from protocol.kinds import QUERY_KINDS
 from protocol.kinds.counts import PlannedCounts
-from protocol.ledger.entries import Entry, Suspect, decode_entry, encode_entry, entry_hash
+from protocol.ledger.entries import Entry, Suspect, decode_entry, encode_entry, entry_hash, ledger_terms, sign_head
 from protocol.ledger.exports import Pair, encode_export
-from protocol.ledger.heads import sign_head
-from protocol.ledger.terms import ledger_terms
 from protocol.plans import Plan
 from protocol.rationals import Rational
 

@@ -20,8 +20,7 @@ from protocol.errors import LocalProtocolError
 from protocol.kinds import QUERY_KINDS
 from protocol.kinds.counts import PlannedCounts
 from protocol.kinds.holdout import PlannedHoldout
-from protocol.ledger.entries import STATE_SEAL_BYTES, Suspect
-from protocol.ledger.terms import ledger_terms
+from protocol.ledger.entries import STATE_SEAL_BYTES, Suspect, ledger_terms
 from protocol.plans import Plan
 from protocol.rationals import Rational, amount
 

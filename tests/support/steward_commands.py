@@ -8,7 +8,7 @@ from curator_node.key_files import read_key
 from curator_node.ledger.places import open_ledger_file
 from expril.commands.app import app
 from protocol.envelopes import LABEL
-from protocol.ledger.terms import ledger_terms
+from protocol.ledger.entries import ledger_terms
 
 TERMS = ledger_terms(None, LABEL)
 

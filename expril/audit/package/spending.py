@@ -12,7 +12,7 @@ from expril.audit.recompute.sums import Sum
 from protocol.envelopes import LABEL
 from protocol.errors import ConfigurationError, RemoteProtocolError, printable
 from protocol.kinds import QUERY_KINDS
-from protocol.ledger.terms import ledger_terms
+from protocol.ledger.entries import ledger_terms
 from protocol.plans import Plan
 
 REPEATED = (

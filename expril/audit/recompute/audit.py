@@ -20,7 +20,7 @@ from expril.audit.recompute.receipts import (
 )
 from expril.audit.recompute.runs import Pins, cards_of, check_first_key, hold_run, read_run
 from expril.audit.recompute.sums import NO_ZCDP, Sum, ledger_sums, unit_sums
-from expril.audit.recompute.verdicts import DELTA, AuditedLedger, Recomputed, RunProof, TranscriptVerdict
+from expril.audit.recompute.verdicts import DELTA, AuditedLedger, Recomputed, RunProof, TranscriptVerdict, learner_names
 from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL
 from protocol.errors import ConfigurationError, printable
 from protocol.kinds import QUERY_KINDS
@@ -185,10 +185,10 @@ def _unlike_notes(ledgers: Sequence[AuditedLedger]) -> Iterator[str]:
     first: dict[str, tuple[AuditedLedger, InCommon]] = {}
     for ledger in ledgers:
         for joint in ledger.audit.replayed.remarks.in_common():
-            other, earlier = first.setdefault(joint.what, (ledger, joint))
+            other, earlier = first.setdefault(joint.action, (ledger, joint))
             if earlier.how != joint.how:
                 yield (
-                    f"{joint.what} was {earlier.how} by {other.file} (entry {earlier.entry}), and {joint.how} by "
+                    f"{joint.action} was {earlier.how} by {other.file} (entry {earlier.entry}), and {joint.how} by "
                     f"{ledger.file} (entry {joint.entry}): whoever led it had two of them "
                     "signed, or one of these curators lies"
                 )
@@ -225,17 +225,13 @@ NO_LIBRARY = '(epsilon, delta) is not computed: a part is not installed (dp_acco
 
 def add_sums(result: Recomputed, kinds: Kinds) -> None:
     """Sum by curator, learner, version and unit, and compute (epsilon, delta) if dp-accounting is installed."""
-    names = {
-        bytes.fromhex(one.key): one.name
-        for run in result.runs
-        for one in (run.index.participants if run.index else ())
-        if one.role == "learner"
-    }
+    names = {key: name for run in result.runs if run.index for key, name in learner_names(run.index).items()}
     there: set[bytes] = set()
-    for one in result.ledgers:
-        there |= one.audit.curators
-        if not any(_goes_on_from(other, one, result.ledgers) for other in result.ledgers):
-            one.sums = ledger_sums(one.curator, one.world, one.audit.replayed, one.audit.bounds, names)
+    for ledger in result.ledgers:
+        audit = ledger.audit
+        there |= audit.curators
+        if not any(_goes_on_from(other, ledger, result.ledgers) for other in result.ledgers):
+            ledger.sums = ledger_sums(ledger.curator, ledger.world, audit.replayed, audit.bounds, names)
     for run in result.runs:
         result.transcript_sums += _transcript_sums(run, there, kinds)
     result.units = unit_sums(result.sums)

@@ -115,7 +115,7 @@ class Bounds:
     def contradictions(self, studies: Iterator[Study]) -> Iterator[tuple[Study, str]]:
         """Studies whose costs imply a whole number c, but another one than the rest of the ledger."""
         bounds = set(self.cards.values()) or set(filter(None, [self.bound]))
-        others = " or ".join(str(bound) for bound in sorted(bounds))
+        elsewhere = " or ".join(str(bound) for bound in sorted(bounds))
         whose = "on cards" if self.cards else "elsewhere in this ledger"
         for study in studies:
             bound = self.implied.get(study.index)
@@ -123,7 +123,7 @@ class Bounds:
                 continue
             self.wrong.append(study)
             text = (
-                f"ledger entry {study.index} (reserve) counts with c = {bound}, and c is {others} {whose}: what one "
+                f"ledger entry {study.index} (reserve) counts with c = {bound}, and c is {elsewhere} {whose}: what one "
                 "of them reserves is not its cost, unless the steward changed c; a transcript's card shows it"
             )
             yield study, text

@@ -355,7 +355,7 @@ class InCommon(NamedTuple):
     """What a ledger notes of an action that several curators took together."""
 
     entry: int  # index of the last entry that tells of it
-    what: str  # it is
+    action: str  # which
     how: str  # all of them must have noted it so
 
 

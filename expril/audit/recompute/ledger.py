@@ -29,9 +29,8 @@ from expril.audit.recompute.replay import Replayed
 from protocol.codec import encode
 from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL, digest
 from protocol.errors import ConfigurationError, RemoteProtocolError, printable
-from protocol.ledger.entries import LedgerCorruptError, decode_entry, entry_hash
+from protocol.ledger.entries import LedgerCorruptError, decode_entry, entry_hash, head_is_signed
 from protocol.ledger.exports import BLOCK, OLD_START, START, LedgerExport, Pair, decode_export, read_block, state_key
-from protocol.ledger.heads import head_is_signed
 from protocol.messages import NOBODY
 from protocol.query_kind import Kinds
 from protocol.rationals import plus

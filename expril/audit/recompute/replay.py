@@ -37,8 +37,8 @@ from protocol.ledger.entries import (
     EntryKind,
     LedgerCorruptError,
     entry_hash,
+    read_terms,
 )
-from protocol.ledger.terms import read_terms
 from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY
 from protocol.rationals import plus, total_of
 

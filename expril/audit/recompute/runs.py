@@ -30,8 +30,7 @@ from expril.audit.recompute.verdicts import (
 )
 from protocol.envelopes import LABEL, LEARNER_TYPES, digest, open_envelope, open_receipt, request_digest
 from protocol.errors import ConfigurationError, ExprilError, printable
-from protocol.ledger.entries import EntryKind
-from protocol.ledger.terms import ledger_terms
+from protocol.ledger.entries import EntryKind, ledger_terms
 from protocol.messages import Message, Query, Release, StudyAccepted, StudyClosed, StudyProposal
 from protocol.query_kind import Kinds
 from protocol.rationals import plus

@@ -154,8 +154,8 @@ def ledger_sums(curator: str, world: str, replayed: Replayed, bounds: Bounds, na
             of(name(learner), version or UNNAMED).accept(study, bound)
             of("", version or UNNAMED).accept(study, bound)
     charged = {cell: amounts.total for cell, amounts in replayed.cells.items()}
-    for found in (charged, replayed.under):
-        for (learner, version), amount in found.items():
+    for amounts_by_cell in (charged, replayed.under):
+        for (learner, version), amount in amounts_by_cell.items():
             for who in ("", name(learner)):
                 of(who, "").spend(amount)
                 if replayed.data:

@@ -34,6 +34,11 @@ NO_LEDGER = "none kept"
 LEDGER_NOT_PROVEN = NOT_PROVEN
 
 
+def learner_names(index: Index) -> dict[bytes, str]:
+    """Public key -> name of the learners in a run's list."""
+    return {bytes.fromhex(entry.key): entry.name for entry in index.participants if entry.role == "learner"}
+
+
 @dataclass(kw_only=True, eq=False)
 class Verdict:
     """What something proves."""
