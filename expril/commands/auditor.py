@@ -31,6 +31,15 @@ if TYPE_CHECKING:
 audit_app = typer.Typer(no_args_is_help=True, help="Check claims about privacy: by proof, by attack, by enumeration.")
 transcript_app = typer.Typer(no_args_is_help=True, help="A transcript: every message of a learner with a curator.")
 
+RunsOrExports = typer.Argument(
+    help="Folders of runs, exports of ledgers, SQLite ledgers.", metavar="RUN_OR_EXPORT...", show_default=False
+)
+Pins = Annotated[
+    Path | None, typer.Option(help="TOML with public keys from elsewhere: [curators] and [learners], name = key.")
+]
+Receipts = Annotated[list[Path] | None, typer.Option(help="A receipt that a learner holds; repeatable.")]
+Witnessed = Annotated[list[Path] | None, typer.Option(help="A ledger's head that a witness co-signed; repeatable.")]
+
 DRAWS, ERROR_RATE = 100_000, 0.05
 OF_A_KIND = (
     *("kind", "attack.claimed", "attack.lower_bound", "exact", "violation", "searched"),
@@ -38,7 +47,7 @@ OF_A_KIND = (
 )
 OF_A_CONTROL = ("name", "caught", "attack.claimed", "attack.lower_bound", "truth", "fault")
 OF_A_CHECK = ("name", "passed", "found", "false_alarm")
-"""What machines are told of each."""
+"""Fields of each that `audit mechanism --json` prints."""
 
 
 # what is installed, whole studies and any mechanism, attacked
@@ -47,22 +56,20 @@ OF_A_CHECK = ("name", "passed", "found", "false_alarm")
 @audit_app.command("all")
 def audit_all(
     draws: Annotated[
-        int, typer.Option(min=2000, max=10_000_000, help="From each of two inputs, of every mechanism.")
+        int, typer.Option(min=2000, max=10_000_000, help="Draws of each of two inputs, for every mechanism.")
     ] = DRAWS,
     out: Annotated[Path, typer.Option(help="Folder for audit.html and audit.json.")] = Path("audit"),
     runs: Annotated[
         list[Path] | None,
-        typer.Option("--run", help="A run or an export, to recompute what it spent; may be repeated."),
+        typer.Option("--run", help="A run or an export, to recompute what it spent; repeatable."),
     ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Few draws and trials: to try it out, not to rely on.")
-    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Few draws and games: to try it out, not to rely on.")] = False,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Processes.")] = 2,
     json_: Json = False,
 ) -> None:
-    """Attack every release that is installed, and mechanisms that are broken on purpose; check noise and studies.
+    """Attack every installed release, whole studies, and mechanisms that are broken on purpose; check the noise.
 
-    Needs no data and no network. Of correct software, one audit in twenty raises a false alarm at most.
+    The audit needs no data and no network. On correct software at most one audit in twenty raises a false alarm.
 
     Exit status: 0 all is in order; 1 a release gives away more than claimed, a broken mechanism was not caught, a check
     failed, an attack gained more than its bound, or a run does not add up; 2 wrong use.
@@ -105,17 +112,17 @@ def audit_all(
 @audit_app.command("mechanism")
 def audit_mechanism(
     kind: Annotated[str, typer.Argument(help='"all", a query kind, or one of its releases.', metavar="KIND|all")],
-    draws: Annotated[int, typer.Option(min=1_000, max=10_000_000, help="Draws from either set of records.")] = DRAWS,
-    controls: Annotated[bool, typer.Option(help="Attack what is broken on purpose, too.")] = True,
+    draws: Annotated[int, typer.Option(min=1_000, max=10_000_000, help="Draws of each of two data sets.")] = DRAWS,
+    controls: Annotated[bool, typer.Option(help="Attack curators that are broken on purpose, too.")] = True,
     json_: Json = False,
 ) -> None:
     """Attack the installed query kinds with real noise, and compute their exact loss on the worst records found.
 
-    Every registered kind gives its own questions. Whether a curator's answers come from what was attacked is checked,
-    the installed noise is held to its law, and mechanisms that are broken on purpose must be caught.
+    Every registered kind brings its own questions. Checks say whether a curator's answers come from the attacked
+    answerer, and whether the noise has its law. Curators that are broken on purpose must be caught.
 
-    Exit status: 0 all in order; 1 a kind breaks its claim or cannot be audited, a check fails, or a broken mechanism
-    was not caught; 2 there is no such kind.
+    Exit status: 0 all is in order; 1 a kind breaks its claim or cannot be audited, a check failed, or a broken
+    mechanism was not caught; 2 there is no such kind.
     """
     with plain_errors(part="simulations"):
         from expril.audit.attack.calibration import calibrate
@@ -167,17 +174,20 @@ def _selected(result: "KindResult | ControlResult | Check", *names: str) -> dict
 @audit_app.command("studies")
 def studies(
     names: Annotated[list[str] | None, typer.Argument(help="Attacks, or all.", show_default="all")] = None,
-    epsilon: Annotated[str, typer.Option(help="Budgets of the curators under attack.")] = "0.1,1,10",
+    epsilon: Annotated[
+        str, typer.Option(help="Comma-separated budgets of the attacked curators, each a decimal or a/b.")
+    ] = "0.1,1,10",
     trials: Annotated[int | None, typer.Option(min=2, help="Games of each attack. [each attack's own]")] = None,
-    records: Annotated[str, typer.Option(help="Invented ones, or a data set: wdbc, heart.")] = "invented",
+    records: Annotated[str, typer.Option(help='"invented", or a data set: wdbc, heart.')] = "invented",
     json_: Json = False,
 ) -> None:
     """Attack whole studies: is somebody's record among a curator's or not?
 
-    Real curators with real noise answer real envelopes. The gain of an attack is the share of right guesses "in" less
-    the share of false ones. Exit status: 1 where a gain is proven to be above what epsilon allows, or below what theory
-    gives the attack, such as on a service of rounded counts, which must leak; correct curators bring that about in one
-    bench of 20 at most.
+    Real curators with real noise answer real envelopes. The gain of an attack is its true positive rate less its false
+    positive rate. On correct curators at most one run of all attacks in twenty raises a false alarm.
+
+    Exit status: 0 all is in order; 1 a gain is proven to be above what epsilon allows, or below what theory gives the
+    attack, also on a service of rounded counts, which must leak; 2 wrong use.
     """
     with plain_errors(part="simulations"):
         import msgspec
@@ -211,18 +221,18 @@ def game(
     where: Annotated[
         str, typer.Argument(help="A function without arguments that returns a Game.", metavar="MODULE:FUNCTION")
     ],
-    claimed: Annotated[str | None, typer.Option(help="Epsilon to hold it to, in place of the game's own.")] = None,
-    draws: Annotated[int, typer.Option(min=400, max=10**8, help="Outcomes from either input.")] = DRAWS,
+    claimed: Annotated[str | None, typer.Option(help="The claimed epsilon. [the game's own]")] = None,
+    draws: Annotated[int, typer.Option(min=400, max=10**8, help="Draws of each of two inputs.")] = DRAWS,
     error_rate: Annotated[
-        float, typer.Option(help="Chance that a correct mechanism is called broken, at most.")
+        float, typer.Option(help="Greatest probability that a correct mechanism is called broken.")
     ] = ERROR_RATE,
     json_: Json = False,
 ) -> None:
-    """Play the distinguishing game on any Python mechanism; docs/game.md tells how to state one.
+    """Play the distinguishing game on any Python mechanism; docs/game.md shows how to state one.
 
-    The module is imported and run: use it on code that you would run anyway. It is looked for in this folder first.
+    The module is imported and run, so use it on code that you would run anyway. This folder is searched first.
 
-    Exit status: 0 not broken by this game, 1 the claim is broken, 2 the game cannot be played.
+    Exit status: 0 not broken by this game; 1 the claim is broken; 2 the game cannot be played.
     """
     with plain_errors(part="simulations"):
         from contextlib import redirect_stdout
@@ -231,7 +241,7 @@ def game(
 
         from expril.audit.attack.game import breaks, verdict_of
 
-        with redirect_stdout(sys.stderr):  # what theirs prints is no result of ours
+        with redirect_stdout(sys.stderr):  # the module's prints are no result of ours
             attack = _find(where).play(draws=draws, error_rate=error_rate, claimed=claimed)
         broken = breaks(attack)
         if json_:
@@ -246,7 +256,7 @@ def game(
                 "inputs": attack.neighbours,
                 "event": attack.event,
                 "its share": f"{more:.3%} of draws on which it was not chosen, and {fewer:.3%} under the other input",
-                "error rate": f"{attack.error_rate:g}: so often, at most, is the lower bound above the true epsilon",
+                "error rate": f"{attack.error_rate:g}: greatest probability that the bound is above the true epsilon",
             }
             for name, text in rows.items():
                 console.print(f"{name:12}{escape(text)}", highlight=False, soft_wrap=True)
@@ -254,7 +264,7 @@ def game(
 
 
 def _find(where: str) -> "Game":
-    """The game that a function of a module gives; ConfigurationError where there is none."""
+    """The game that a module's function returns; ConfigurationError if there is none."""
     import importlib
 
     from expril.audit.attack.game import Game
@@ -299,36 +309,29 @@ def _find(where: str) -> "Game":
 
 @audit_app.command("run")
 def audit_run(
-    paths: Annotated[
-        list[Path],
-        typer.Argument(help="Folders of runs, exports of ledgers, SQLite ledgers.", metavar="RUN_OR_EXPORT..."),
-    ],
-    keys: Annotated[
-        Path | None, typer.Option(help="TOML with public keys from elsewhere: [curators] and [learners], name = key.")
-    ] = None,
-    receipt: Annotated[list[Path] | None, typer.Option(help="A receipt that a learner holds; may be repeated.")] = None,
-    witnessed: Annotated[
-        list[Path] | None, typer.Option(help="A ledger's head that a witness co-signed; may be repeated.")
-    ] = None,
+    paths: Annotated[list[Path], RunsOrExports],
+    keys: Pins = None,
+    receipt: Receipts = None,
+    witnessed: Witnessed = None,
     witness: Annotated[
         list[str] | None,
         typer.Option(
-            help="Public key of a witness, known from elsewhere: 64 digits; may be repeated. Others count not."
+            help="Public key of a witness from elsewhere, 64 digits; repeatable. Other witnesses then do not count."
         ),
     ] = None,
-    delta: Annotated[float, typer.Option(help="For (epsilon, delta), of each accepted plan.")] = 1e-6,
+    delta: Annotated[float, typer.Option(help="For the (epsilon, delta) of each accepted plan.")] = 1e-6,
     every_signature: Annotated[
         bool,
-        typer.Option("--every-signature", help="Check all signatures of ledgers of more than 50,000 entries, too."),
+        typer.Option("--every-signature", help="Check every signature of ledgers of more than 50,000 entries, too."),
     ] = False,
     json_: Json = False,
 ) -> None:
-    """Recompute what was spent, from transcripts, receipts and ledgers alone: no records, no curator's code, no belief.
+    """Recompute what was spent from signed transcripts, receipts and ledgers alone, without records or curator's code.
 
-    Nothing is written. What is left open although nothing is wrong is said, line by line.
+    Nothing is written. Each line "unproven" names something that these files leave open, although nothing is wrong.
 
-    Exit status: 0 all proven, but for what is said to be unproven; 1 something is not proven; 2 nothing could be read
-    (no run, no ledger, one of ExPriL 0.1, or a wrong file in an option).
+    Exit status: 0 all is proven, but for the unproven lines; 1 something is not proven; 2 nothing could be read (no
+    run, no ledger, one of ExPriL 0.1, or a wrong file in an option).
     """
     with plain_errors():
         from expril.audit.recompute import read_pins, read_witnesses, recompute
@@ -363,17 +366,18 @@ def audit_run(
 
 @transcript_app.command("show")
 def transcript_show(
-    path: Annotated[Path, typer.Argument(help="A transcript (.msgpack), or a run's folder with the options below.")],
-    learner: Annotated[str, typer.Option(help="Of a run's folder: whose. [the first]")] = "",
-    curator: Annotated[str, typer.Option(help="Of a run's folder: with whom. [the first]")] = "",
-    repeat: Annotated[int, typer.Option(min=0, help="Of a run's folder: in which repeat.")] = 0,
+    path: Annotated[Path, typer.Argument(help="A transcript (.msgpack), or a run's folder.")],
+    learner: Annotated[str, typer.Option(help="Learner, in a run's folder. [the first]")] = "",
+    curator: Annotated[str, typer.Option(help="Curator, in a run's folder. [the first]")] = "",
+    repeat: Annotated[int, typer.Option(min=0, help="Repeat, in a run's folder.")] = 0,
     values: Annotated[bool, typer.Option("--values", help="Print the noisy numbers of releases, too.")] = False,
     json_: Json = False,
 ) -> None:
     """Print every message: who, what, when; bounds, plans with c m S / scale = cost, charges, totals, refusals.
 
-    Signatures and order are not checked here: that is what expril audit run does. Exit status: 0, or 2 where the file
-    cannot be read.
+    Signatures and order are not checked here; expril audit run checks them.
+
+    Exit status: 0 printed; 2 the file cannot be read.
     """
     with plain_errors():
         from expril.audit.kinds.shown import as_lines, find_transcript, read_transcript_view
@@ -389,17 +393,17 @@ def transcript_show(
 @audit_app.command("witness")
 def audit_witness(
     checkpoint: Annotated[Path, typer.Argument(help="A curator's checkpoint: expril ledger checkpoint makes it.")],
-    key: Annotated[Path, typer.Option(help="The witness's private key (PEM): expril keys makes one.")],
-    state: Annotated[Path, typer.Option(help="Folder of what was co-signed; made at the first time.")],
+    key: Annotated[Path, typer.Option(help="The witness's private key (PEM); expril keys makes one.")],
+    state: Annotated[Path, typer.Option(help="The witness's folder of co-signed checkpoints; made the first time.")],
     curator: Annotated[
-        str, typer.Option(help="At the first time: the curator's public key, as it told you by another way.")
+        str, typer.Option(help="The first time: the curator's public key, from elsewhere than the checkpoint.")
     ] = "",
-    out: Annotated[Path | None, typer.Option(help="Where to write the co-signed checkpoint. [standard output]")] = None,
+    out: Annotated[Path | None, typer.Option(help="The file to make. [standard output]")] = None,
     json_: Json = False,
 ) -> None:
-    """Co-sign a ledger's checkpoint, if it goes on from the newest one that was co-signed. No entry is needed.
+    """Co-sign a ledger's checkpoint if it extends the newest one that was co-signed; no entry is needed.
 
-    Exit status: 0 co-signed; 1 refused, since something does not fit; 2 a file, a key or an option is wrong.
+    Exit status: 0 co-signed; 1 refused, as something does not fit; 2 a file, a key or an option is wrong.
     """
     with plain_errors():
         import time
@@ -445,11 +449,11 @@ def audit_witness(
 
 @audit_app.command("evidence")
 def audit_evidence(
-    file: Annotated[Path, typer.Argument(help="What a witness kept: equivocation-*.json.")], json_: Json = False
+    file: Annotated[Path, typer.Argument(help="A witness's file equivocation-*.json.")], json_: Json = False
 ) -> None:
-    """Check the evidence that a curator signed two different ledgers, believing nobody.
+    """Check the evidence that a curator signed two different ledgers, from signatures alone.
 
-    Exit status: 0 it is proven; 1 it is not; 2 the file cannot be read.
+    Exit status: 0 it is proven; 1 it is not proven; 2 the file cannot be read.
     """
     with plain_errors():
         from expril.files import read_text_file
@@ -474,28 +478,27 @@ def audit_evidence(
 
 @audit_app.command("package")
 def audit_package(
-    paths: Annotated[
-        list[Path] | None,
-        typer.Argument(help="Folders of runs, exports of ledgers, SQLite ledgers.", metavar="RUN_OR_EXPORT..."),
-    ] = None,
+    paths: Annotated[list[Path] | None, RunsOrExports] = None,
     out: Annotated[Path, typer.Option(help="The folder to make.")] = Path("claim"),
     key: Annotated[Path | None, typer.Option(help="Your private key (PEM), which signs the package.")] = None,
-    facts: Annotated[Path | None, typer.Option(help="TOML of what only people know; --template writes one.")] = None,
+    facts: Annotated[Path | None, typer.Option(help="TOML of facts that only people know; see --template.")] = None,
     audit: Annotated[
-        Path | None, typer.Option(help="audit.json of expril audit all. [played now, two minutes]")
+        Path | None, typer.Option(help="audit.json of expril audit all. [made now, in two minutes]")
     ] = None,
     schema: Annotated[
-        Path | None, typer.Option(help="The registry's deployments-schema.yaml, to hold the entry against.")
+        Path | None, typer.Option(help="The registry's deployments-schema.yaml, to validate the entry.")
     ] = None,
-    receipt: Annotated[list[Path] | None, typer.Option(help="A receipt to put in; may be repeated.")] = None,
-    witnessed: Annotated[list[Path] | None, typer.Option(help="A head that a witness co-signed; likewise.")] = None,
-    template: Annotated[Path | None, typer.Option(help="Write a template of the facts file there, and end.")] = None,
+    receipt: Receipts = None,
+    witnessed: Witnessed = None,
+    template: Annotated[Path | None, typer.Option(help="Only write a template of the facts file there.")] = None,
     json_: Json = False,
 ) -> None:
     """Put a claim into one signed folder, with all that proves it: registry entry, checklist, attack, losses, evidence.
 
-    No record enters it, and nothing of a run's local/. Exit status: 0; 1 the audit in it did not pass; 2 the evidence
-    does not prove its sums, a fact is missing, or a file is wrong: then nothing is written.
+    No record enters it, and nothing of a run's local/.
+
+    Exit status: 0 all is in order; 1 the audit in it did not pass; 2 the evidence does not prove its sums, a fact is
+    missing, or a file is wrong, and nothing is written.
     """
     with plain_errors(part="simulations"):
         from protocol.errors import ConfigurationError
@@ -548,10 +551,10 @@ def audit_package(
                 f"{written.folder}: epsilon {written.epsilon}, {written.files} files, signed by {signer}\n"
             )
             if not written.validated:
-                say("note", "deployment.yaml was not held against the registry's schema; --schema names it")
+                say("note", "deployment.yaml was not validated; --schema names the registry's schema")
             say("unproven", *written.open)
         if not result[0].passed:
-            say("note", "the audit in this package did not pass, and who checks it will see that")
+            say("note", "the audit in this package did not pass, and everybody who checks it will see that")
         exit_unless(result[0].passed)
 
 
@@ -559,17 +562,15 @@ def audit_package(
 def audit_check_package(
     folder: Annotated[Path, typer.Argument(help="A claim package.")],
     key: Annotated[str, typer.Option(help="The packager's public key, from elsewhere than the package.")] = "",
-    keys: Annotated[
-        Path | None, typer.Option(help="TOML with public keys from elsewhere: [curators] and [learners], name = key.")
-    ] = None,
+    keys: Pins = None,
     json_: Json = False,
 ) -> None:
-    """Check a claim package: offline, without data, without trust. Nothing is written.
+    """Check a claim package offline, without data and without trust. Nothing is written.
 
-    Every file is hashed, the signature checked, the evidence replayed, epsilon recomputed and held against
-    deployment.yaml, the losses enumerated anew; and it is said what rests on whose word.
+    Every file is hashed, the signature checked, the evidence replayed, epsilon recomputed and compared with
+    deployment.yaml, and the losses enumerated anew. Lines "rests" say what rests on whose word.
 
-    Exit status: 0 all that can be checked fits; 1 something does not, and it is named; 2 there is no package.
+    Exit status: 0 all that can be checked fits; 1 something does not fit, and is named; 2 there is no package.
     """
     with plain_errors(part="simulations"):
         from curator_node.ledger.view import public_key

@@ -1,4 +1,4 @@
-"""The commands that make cards, by which two sides are known to each other: of a learner, and of a curator."""
+"""The commands that make identity cards, by which a learner and a curator know each other."""
 
 import sys
 import time
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from protocol.identity import IdentityCard, Role
 
 DAY = 86_400
-Out = Annotated[Path | None, typer.Option("--out", "-o", help="File to write. [standard output]")]
-Name = Annotated[str, typer.Option(help="Of the holder, as the other side will read it.")]
-Organisation = Annotated[str, typer.Option(help="Of the holder.")]
+Out = Annotated[Path | None, typer.Option("--out", "-o", help="The file to make. [standard output]")]
+Name = Annotated[str, typer.Option(help="The holder's name, as the other side will read it.")]
+Organisation = Annotated[str, typer.Option(help="The holder's organisation.")]
 Contact = Annotated[str, typer.Option(help="How to reach the holder.")]
-Days = Annotated[int, typer.Option(help="Days for which the card is valid; 0: without an end.", min=0, max=36_600)]
+Days = Annotated[int, typer.Option(help="Days for which the card is valid; 0 for no end.", min=0, max=36_600)]
 
 
 @learner_app.command("card")
 def learner_card(
-    key: Annotated[Path, typer.Argument(help="The learner's private key (PEM): expril keys FILE.")],
+    key: Annotated[Path, typer.Argument(help="The learner's private key (PEM); expril keys makes one.")],
     name: Name,
     organisation: Organisation = "",
     contact: Contact = "",
     valid_days: Days = 0,
     out: Out = None,
 ) -> None:
-    """Make the card that a curator enrols: a text, signed by the key, to mail; and the fingerprint to read out."""
+    """Make the card that a curator enrols, a signed text to mail, and print the fingerprint to read out."""
     with plain_errors():
         from curator_node.key_files import read_key
         from protocol.identity import write_identity
@@ -44,13 +44,13 @@ def learner_card(
 
 @learner_app.command("rotate")
 def learner_rotate(
-    key: Annotated[Path, typer.Argument(help="The private key that gives way (PEM); it stays where it is.")],
-    new: Annotated[Path, typer.Argument(help="Where to write the new private key.")],
-    card: Annotated[Path, typer.Option(help="The card of the key that gives way.")],
+    key: Annotated[Path, typer.Argument(help="The old private key (PEM); the file stays as it is.")],
+    new: Annotated[Path, typer.Argument(help="Where to write the new private key (PEM).")],
+    card: Annotated[Path, typer.Option(help="The card of the old key.")],
     valid_days: Days = 0,
     out: Out = None,
 ) -> None:
-    """Make a new key, and its card with the old key's word that the new one takes its place. Not after a leak."""
+    """Make a new key, and a card in which the old key vouches for it. Not after the old key leaked."""
     with plain_errors(on_interrupt="a new key that was written stays; remove it before you try again"):
         import msgspec
 
@@ -71,13 +71,13 @@ def learner_rotate(
 @curator_app.command("card")
 def curator_card(
     folder: Folder,
-    name: Annotated[str, typer.Option(help="Of the curator. [the policy's]")] = "",
+    name: Annotated[str, typer.Option(help="The curator's name. [the policy's]")] = "",
     organisation: Organisation = "",
     contact: Contact = "",
     valid_days: Days = 0,
     out: Out = None,
 ) -> None:
-    """Make the card that learners pin, with the word of former keys; and the fingerprint to read out."""
+    """Make the card that learners pin, for which former keys vouch, and print the fingerprint to read out."""
     with plain_errors():
         from curator_node.steward import keyring
         from curator_node.steward.enrolment import read_policy_of
@@ -90,7 +90,7 @@ def curator_card(
 
 
 def drafted(role: "Role", name: str, organisation: str, contact: str, key: bytes, valid_days: int) -> "IdentityCard":
-    """A card as its holder wants it; ConfigurationError says which of its words it cannot hold."""
+    """A card of these texts; ConfigurationError names the option whose text a card cannot hold."""
     from protocol.identity import MOST_NAME, IdentityCard, check_said
 
     check_said("--name", name, least=1, most=MOST_NAME)
@@ -109,7 +109,7 @@ def drafted(role: "Role", name: str, organisation: str, contact: str, key: bytes
 
 
 def read_card(path: Path) -> "IdentityCard":
-    """The card in a file; ConfigurationError where it is none."""
+    """The card in a file; ConfigurationError if the file holds none."""
     from expril.files import read_text_file
     from protocol.identity import read_identity
 
@@ -117,7 +117,7 @@ def read_card(path: Path) -> "IdentityCard":
 
 
 def hand_out(card: "IdentityCard", text: str, out: Path | None) -> None:
-    """The text to a file or to standard output; what is for the holder's eyes, to standard error."""
+    """Write the card to a file or to standard output, and its fingerprint to standard error."""
     if out is None:
         sys.stdout.write(text)
     else:

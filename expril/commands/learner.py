@@ -35,18 +35,22 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
         str, typer.Argument(help="Unlabelled records (.csv, .parquet, .pq), or a scenario: its name or TOML file.")
     ] = "wdbc",
     schema: Annotated[Path | None, typer.Option(help="The steward's schema file; needed with records.")] = None,
-    learner: Annotated[str, typer.Option(help="Which learner of the scenario. [its first]")] = "",
+    learner: Annotated[str, typer.Option(help="A learner of the scenario. [its first]")] = "",
     epsilons: Annotated[str, typer.Option(help="Comma-separated, each a decimal or a/b.")] = "1,0.3,0.1",
     sites: Annotated[
         int | None, typer.Option(min=1, help="Curators whose answers are summed. [1, or the scenario's]")
     ] = None,
-    size: Annotated[int | None, typer.Option(min=1, help="Private records at all of them. [as declared]")] = None,
-    contribution: Annotated[int | None, typer.Option(min=1, help="Bound c. [as declared]")] = None,
+    size: Annotated[int | None, typer.Option(min=1, help="Private records at all curators. [as declared]")] = None,
+    contribution: Annotated[
+        int | None, typer.Option(min=1, help="Bound c on the records of a unit. [as declared]")
+    ] = None,
     pooling: Annotated[str, typer.Option(help="sum, site or secure. [sum, or the learner's]")] = "",
-    colluders: Annotated[int | None, typer.Option(min=1, help="Of a secure sum. [see docs/learner.md]")] = None,
-    dropouts: Annotated[int | None, typer.Option(min=0, help="Of a secure sum. [see docs/learner.md]")] = None,
+    colluders: Annotated[
+        int | None, typer.Option(min=1, help="Colluders of a secure sum. [see docs/learner.md]")
+    ] = None,
+    dropouts: Annotated[int | None, typer.Option(min=0, help="Dropouts of a secure sum. [see docs/learner.md]")] = None,
     strategy: Annotated[str, typer.Option(help="A strategy. [cells, or the learner's]")] = "",
-    option: Annotated[list[str] | None, typer.Option(help="Of the strategy, as name=value; repeatable.")] = None,
+    option: Annotated[list[str] | None, typer.Option(help="Option of the strategy, as name=value; repeatable.")] = None,
     prevalence: Annotated[
         str, typer.Option(help="Share of the second class, if known: 0.4 or 0.35-0.45. Narrows the quote.")
     ] = "",
@@ -54,13 +58,15 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
         str, typer.Option(help="AUC that a good model has without privacy, if known, as 0.7-0.8. Narrows the quote.")
     ] = "",
     problems: Annotated[
-        int | None, typer.Option(min=3, help="Simulated problems per row. [300, or 4 to 12 where each takes long]")
+        int | None, typer.Option(min=3, help="Simulated problems per row. [300, or 4 to 12 if each takes long]")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Of the simulated problems and their noise.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=MOST_SEED, help="Seed of the simulated problems and their noise.")
+    ] = 0,
     large_epsilon: LargeEpsilon = False,
     json_: Json = False,
 ) -> None:
-    """Say what a study would cost and bring, before anything is asked: noise, cells, accuracy and AUC."""
+    """Estimate what a study would cost and bring before anything is asked: noise, cells, accuracy and AUC."""
     with plain_errors(part="learner"):
         from learner_node.study.doubts import doubts_about, require_confirmed
         from protocol.rationals import parse_rational
@@ -72,7 +78,7 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
             tick("reading records", 0, 1)
             from simulations.scenario import is_table, load_scenario, read_schema
 
-            # What is wrong in a file is told before the libraries of tables, and then those of models, are loaded.
+            # Faults in a file are reported before the libraries of tables, and then those of models, are loaded.
             if not is_table(source):
                 load_scenario(source)
             elif schema is not None:
@@ -109,7 +115,7 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
 
 
 @learner_app.command("init")
-def learner_init(folder: Annotated[Path, typer.Argument(help="Where to make it.")]) -> None:
+def learner_init(folder: Annotated[Path, typer.Argument(help="The folder to make.")]) -> None:
     """Make a learner's folder: a signing key and a STUDY.toml to fill in. Never overwrites anything."""
     with plain_errors(part="learner", on_interrupt="what was made so far is kept; remove it before you try again"):
         from curator_node.key_files import write_key
@@ -128,7 +134,7 @@ def learner_init(folder: Annotated[Path, typer.Argument(help="Where to make it."
 
 @dataclass(frozen=True)
 class _How:
-    """What the command line says of the carrier."""
+    """The command line's options of the carrier."""
 
     superlink: str
     ca: Path | None
@@ -142,23 +148,25 @@ class _How:
 def learner_run(
     path: Annotated[Path, typer.Argument(help="The study's file.", metavar="STUDY.toml")] = Path(STUDY_FILE),
     superlink: Annotated[str, typer.Option(help='The SuperLink, "host:port". [as the file says]')] = "",
-    ca: Annotated[Path | None, typer.Option(help="Certificate of its authority (PEM). [as the file says]")] = None,
-    secret: Annotated[Path | None, typer.Option(help="Its SuperExec secret. [as the file says]")] = None,
+    ca: Annotated[
+        Path | None, typer.Option(help="Certificate of the authority that certifies it (PEM). [as the file says]")
+    ] = None,
+    secret: Annotated[Path | None, typer.Option(help="The SuperLink's SuperExec secret. [as the file says]")] = None,
     folder: Annotated[
-        Path | None, typer.Option(help="Instead of a SuperLink, a folder of requests and replies.")
+        Path | None, typer.Option(help="A folder of requests and replies, instead of a SuperLink.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the result. [result, beside the file]")] = None,
     without: Annotated[list[str] | None, typer.Option(help="A curator to go on without; repeatable.")] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for stewards and replies as long as it takes.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for stewards and replies without limit.")] = False,
     again: Annotated[
-        bool, typer.Option("--again", help="Ask anew what was asked before: another study, which costs again.")
+        bool, typer.Option("--again", help="Ask all questions anew, in another study, which costs again.")
     ] = False,
     json_: Json = False,
 ) -> None:
-    """Run a study with deployed curators, or go on with it: the same command does both, and pays for nothing twice.
+    """Run a study with deployed curators, or go on with it; the same command does both and pays for nothing twice.
 
-    Exit status: 0 done; 2 not done, or nothing was learned; 3 a reply or a steward's word is awaited: the same command
-    goes on.
+    Exit status: 0 finished; 2 not finished, or nothing was learned; 3 a reply or a steward's decision is awaited, and
+    the same command goes on.
     """
     with plain_errors(part="learner", on_interrupt=GOES_ON):
         how = _How(superlink, ca, secret, folder, wait, tuple(without or ()))
@@ -231,7 +239,7 @@ def _run(path: Path, target: Path, how: _How, *, again: bool, quiet: bool) -> di
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The study's file and what it names, read before anything else is loaded: fields of `Kept`."""
+    """The study's file and the files that it names, read before heavy libraries are loaded: fields of `Kept`."""
     from curator_node.key_files import read_key
     from learner_node.study_file import curator_keys, read_study
     from protocol.errors import ConfigurationError

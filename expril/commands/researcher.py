@@ -46,9 +46,9 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
         int | None, typer.Option(min=0, max=MOST_SEED, help="Seed of splits and learners, never of noise.")
     ] = None,
     epsilon: Annotated[
-        str, typer.Option(help="Of every learner, instead of its own; several, such as 0.1,0.3,1, make a curve.")
+        str, typer.Option(help="Every learner's epsilon, instead of its own; several, as 0.1,0.3,1, make a curve.")
     ] = "",
-    models: Annotated[KeptModels, typer.Option(help="Of which repeats the models are kept.")] = KeptModels.first,
+    models: Annotated[KeptModels, typer.Option(help="Repeats whose models are kept.")] = KeptModels.first,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Begin anew, although an interrupted run could go on.")
     ] = False,
@@ -62,12 +62,12 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
     large_epsilon: LargeEpsilon = False,
     json_: Json = False,
 ) -> None:
-    """Run a scenario: curators, learners, signed rounds, real noise; print a table and leave a report.
+    """Run a scenario with curators, learners, signed rounds and real noise; print a table and write a report.
 
-    Repeats that are done survive an interrupt, a full disk and a kill: the same command goes on after them. The folder
-    of a run is a scenario, too: it is run again from there.
+    Finished repeats survive an interrupt, a full disk and a kill; the same command goes on after them. A run's folder
+    is a scenario, too, and can be run again.
 
-    Exit status: 0; 2 nothing could be run, or a learner learned nothing in any repeat (docs/errors.md).
+    Exit status: 0 finished; 2 nothing could be run, or a learner learned nothing in any repeat (docs/errors.md).
     """
     making: list[UnfinishedRun] = []
     with (
@@ -126,7 +126,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
 
 
 def _show_runs(reports: "Sequence[RunReport]", folder: Path, epsilons: Sequence[str], *, silent: bool) -> None:
-    """Print what one run gave, or several of different epsilons."""
+    """Print the result of one run, or of several with different epsilons."""
     from expril.report.terminal import LEAST_WIDTH, as_terminal
     from protocol.run_index import PAGE
     from simulations.run import nothing_learned, summary_of_all
@@ -145,7 +145,9 @@ def _show_runs(reports: "Sequence[RunReport]", folder: Path, epsilons: Sequence[
 
 
 def scenarios(
-    name: Annotated[str | None, typer.Argument(help="Print this scenario's TOML, to start one's own from.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="A scenario whose TOML is printed, to start your own from.")
+    ] = None,
 ) -> None:
     """List the built-in scenarios, or print one."""
     with plain_errors():
@@ -202,7 +204,7 @@ def _flag(large_epsilon: bool) -> str:
 
 
 def _typed(options: Mapping[str, object]) -> str:
-    """The options that were given, as they are typed."""
+    """The options as they are typed, without those that are empty."""
     return "".join(f" --{name} {value}" for name, value in options.items() if value not in ("", None))
 
 

@@ -20,7 +20,7 @@ import click
 import typer
 from rich.console import Console
 from rich.markup import escape
-from typer.core import TyperGroup
+from typer.core import TyperArgument, TyperGroup, TyperOption
 
 from expril.report.table import Table
 from expril.report.terminal import rich_table
@@ -316,8 +316,21 @@ def work_bar(silent: bool) -> Iterator[WorkTick]:
         yield tick
 
 
+def _escape_help(command: click.Command) -> None:
+    """Escape the help texts of a command and of those in it: rich would take "[one per core]" for a style."""
+    for parameter in command.params:
+        if isinstance(parameter, TyperArgument | TyperOption) and parameter.help:
+            parameter.help = escape(parameter.help)
+    for subcommand in command.commands.values() if isinstance(command, click.Group) else ():
+        _escape_help(subcommand)
+
+
 class Shell(TyperGroup):
     """The group of all commands: whatever happens, the user gets one sentence and an exit status."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        _escape_help(self)
 
     def main(
         self,

@@ -356,7 +356,7 @@ def test_the_commands_write_and_check(run, tmp_path):
     assert told["epsilon"] == "13/3"  # the sum: nobody said that everybody is at one curator
     assert told["validated"] is False
     assert (
-        "not held against the registry's schema"
+        "deployment.yaml was not validated"
         not in call("check-package", tmp_path / "claim", "--key", key, code=0).output
     )
     (tmp_path / "claim" / "exact.json").write_text("[]")

@@ -381,3 +381,9 @@ def test_an_auditor_needs_no_extra(finished):
             assert 'pip install "expril[audit]"' in err
         else:
             assert (code, out, err) == (0, done.stdout, done.stderr)
+
+
+def test_help_shows_defaults_in_brackets(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    assert "[standard output]" in run("audit", "witness", "--help").output
+    assert "[curators] and [learners]" in run("audit", "run", "--help").output

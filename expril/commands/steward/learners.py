@@ -1,4 +1,4 @@
-"""The commands of a steward about learners: enrolment, rotation of keys, approval of studies."""
+"""The commands of a steward about learners: enrolment of keys, and approval of studies; and rotation of its own key."""
 
 import sys
 import time
@@ -28,9 +28,9 @@ _FACTORS = (
     "protected: whether it is among the records; of one that is known to be, its label; anything else about it."
 )
 screen = Console()
-LedgerOption = Annotated[str, typer.Option("--ledger", help="A file or a database's URL. [the site's own]")]
+LedgerOption = Annotated[str, typer.Option("--ledger", help="A SQLite ledger, or a database's URL. [the site's own]")]
 Overlap = Annotated[int, typer.Option(help="Days for which the old key is answered, too.", min=0, max=366)]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 Study = Annotated[str, typer.Argument(help="First digits of the study's identity.")]
 
 
@@ -39,15 +39,15 @@ def curator_enrol(
     folder: Folder,
     card: Annotated[Path, typer.Argument(help="The learner's card.")],
     cap: Annotated[str, typer.Option(help="Most epsilon that it may ever spend here, such as 1 or 3/10.")] = "",
-    name: Annotated[str, typer.Option(help="Under which it is enrolled, for ever. [the one on the card]")] = "",
-    fingerprint: Annotated[str, typer.Option(help="As the holder read it out; then nothing is asked.")] = "",
+    name: Annotated[str, typer.Option(help="The learner's name here, for ever. [the one on the card]")] = "",
+    fingerprint: Annotated[str, typer.Option(help="The fingerprint as the holder read it out. [asked for]")] = "",
     overlap: Overlap = 30,
     add: Annotated[
-        bool, typer.Option("--add", help="The same learner with a key that no old one vouches for.")
+        bool, typer.Option("--add", help="Add a key to an enrolled learner, for which no old key vouches.")
     ] = False,
     ledger: LedgerOption = "",
 ) -> None:
-    """Let a learner ask, once its fingerprint was compared; its budget belongs to its name, whatever key it has."""
+    """Let a learner ask, once its fingerprint is compared. Its budget belongs to its name, whatever its keys."""
     with plain_errors():
         from curator_node.steward.desk import open_desk
         from curator_node.steward.enrolment import plan_enrolment
@@ -79,10 +79,10 @@ def curator_enrol(
 @curator_app.command("revoke")
 def curator_revoke(
     folder: Folder,
-    name: Annotated[str, typer.Argument(help="Of the enrolled learner.")],
-    key: Annotated[str, typer.Option(help="First digits of one public key. [all of its keys]")] = "",
+    name: Annotated[str, typer.Argument(help="The learner's name.")],
+    key: Annotated[str, typer.Option(help="First digits of a public key. [all of its keys]")] = "",
 ) -> None:
-    """Take a learner's keys back: whoever signs with them is a stranger. What was spent stays spent."""
+    """Revoke a learner's keys: messages signed with them are a stranger's. What was spent stays spent."""
     with plain_errors():
         from curator_node.steward.enrolment import revoke
 
@@ -95,12 +95,15 @@ def curator_rotate(
     folder: Folder,
     overlap: Overlap = 30,
     leaked: Annotated[
-        bool, typer.Option("--leaked", help="Somebody else may have the old key: it is answered no more.")
+        bool, typer.Option("--leaked", help="Somebody else may have the old key; it is answered no more.")
     ] = False,
     ledger: LedgerOption = "",
-    mark: Annotated[Path | None, typer.Option(help="Of the process that serves. [the site's own]")] = None,
+    mark: Annotated[Path | None, typer.Option(help="The mark of the serving process. [the site's own]")] = None,
 ) -> None:
-    """Give the curator a new key; its ledger goes over to it. Stop what serves first; the same command ends a crash."""
+    """Give the curator a new key, under which its ledger goes on. Stop the serving process first.
+
+    After a crash the same command finishes the work.
+    """
     with plain_errors(on_interrupt="what was begun is ended by the same command"):
         from curator_node.steward.desk import places_of
         from curator_node.steward.keyring import rotate
@@ -113,7 +116,7 @@ def curator_rotate(
 
 @curator_app.command("learners")
 def curator_learners(folder: Folder, ledger: LedgerOption = "") -> None:
-    """Who may ask: caps, what is spent and left, and every key with its fingerprint."""
+    """Show who may ask: caps, what is spent and left, and every key with its fingerprint."""
     with plain_errors():
         from curator_node.budgets import standing_of
         from curator_node.policy import EnrolledLearner
@@ -148,7 +151,7 @@ def _may_sign(entry: "EnrolledKey | None", now: int) -> str:
 
 @curator_app.command("studies")
 def curator_studies(folder: Folder, ledger: LedgerOption = "", json_: Json = False) -> None:
-    """What waits for the steward's word, where the policy says approval = "manual"."""
+    """Show the studies that wait for the steward's decision, if the policy has approval = "manual"."""
     with plain_errors():
         from curator_node.steward.approval import as_object, readable, waiting
         from curator_node.steward.desk import open_desk
@@ -195,7 +198,7 @@ def curator_approve(
     note: Annotated[str, typer.Option(help="Kept in the ledger, never sent.")] = "",
     ledger: LedgerOption = "",
 ) -> None:
-    """Say yes to a study, after reading in plain words who asks, why, what, and at what cost."""
+    """Approve a study, after reading in plain words who asks, why, what, and at what cost."""
     with plain_errors():
         _decide(folder, study, approve=True, yes=yes, note=note, ledger=ledger)
 
@@ -208,7 +211,7 @@ def curator_decline(
     yes: Yes = False,
     ledger: LedgerOption = "",
 ) -> None:
-    """Say no to a study, for good; its learner may propose another."""
+    """Decline a study for good; its learner may propose another."""
     with plain_errors():
         _decide(folder, study, approve=False, yes=yes, note=reason, ledger=ledger)
 
@@ -254,7 +257,7 @@ def _terms(desk: "Desk") -> "tuple[Kinds, StewardFile]":
 
 
 def _may_learn(desk: "Desk", cap: object) -> str:
-    """What a learner's whole budget may change, in words; "" where the schema is not written yet."""
+    """The odds that a learner's whole budget may change, in words; "" if the schema is not written yet."""
     from curator_node.steward.exposure import most
     from protocol.odds import at_most
     from protocol.rationals import parse_rational

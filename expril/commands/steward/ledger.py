@@ -17,13 +17,11 @@ Ledgers = Annotated[list[str], typer.Argument(help="SQLite ledgers, exports, or 
 OneLedger = Annotated[str, typer.Argument(help="A SQLite ledger, or a database's URL.", metavar="LEDGER")]
 CuratorKey = Annotated[Path, typer.Option(help="The curator's private key (PEM).")]
 
-ledger_app = typer.Typer(
-    no_args_is_help=True, help="A curator's ledger: make, look at, check, copy, resume after a halt."
-)
+ledger_app = typer.Typer(no_args_is_help=True, help="A curator's ledger: make, show, check, copy, resume after a halt.")
 
 
 def keys(path: Annotated[Path, typer.Argument(help="Where to write the private key (PEM).")]) -> None:
-    """Make a signing key; print the public key that goes into a curator's policy."""
+    """Make a signing key, and print its public key, which goes into a curator's policy."""
     with plain_errors():
         from curator_node.key_files import write_key
 
@@ -32,14 +30,14 @@ def keys(path: Annotated[Path, typer.Argument(help="Where to write the private k
 
 @ledger_app.command("create")
 def ledger_create(
-    ledger: Annotated[str, typer.Argument(help="Where to make it: a SQLite file, or a database's URL.")],
+    ledger: Annotated[str, typer.Argument(help="The SQLite file to make, or a database's URL.")],
     key: CuratorKey,
     mark: Annotated[
-        Path | None, typer.Option(help="Where the process keeps its mark; best on another disk. [NAME.mark beside it]")
+        Path | None, typer.Option(help="The serving process's mark; best on another disk. [NAME.mark beside it]")
     ] = None,
     note: Annotated[str, typer.Option(help="Kept in the ledger.")] = "",
 ) -> None:
-    """Make a new ledger. Only this makes one: a ledger that is absent later was lost."""
+    """Make a new ledger. Only this command makes one, so a ledger that is missing later was lost."""
     with plain_errors():
         from curator_node.key_files import read_key
         from curator_node.ledger import view as ledger_view
@@ -58,7 +56,10 @@ def ledger_show(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Check a ledger; show what each learner reserved, spent and has left, and every entry. Exit 1: not in order."""
+    """Check a ledger; show what each learner reserved, spent and has left, and every entry.
+
+    Exit status: 0 in order; 1 not in order; 2 it cannot be read.
+    """
     with plain_errors():
         from curator_node.ledger import view as ledger_view
         from curator_node.ledger.places import ledger_place, place_text
@@ -80,11 +81,14 @@ def ledger_verify(
     ledgers: Ledgers,
     curator: Annotated[str, typer.Option(help="Public key that must have signed it. [the one it names]")] = "",
     receipt: Annotated[
-        list[Path] | None, typer.Option(help="A receipt whose entry the ledger must hold; may be repeated.")
+        list[Path] | None, typer.Option(help="A receipt whose entry the ledger must hold; repeatable.")
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Check every entry's place, content and signature, and every stored reply. Exit 1: not in order."""
+    """Check every entry's place, content and signature, and every stored reply.
+
+    Exit status: 0 in order; 1 not in order; 2 it cannot be read.
+    """
     with plain_errors():
         from curator_node.ledger import view as ledger_view
         from curator_node.ledger.places import ledger_place, place_text
@@ -112,7 +116,7 @@ def ledger_verify(
 @ledger_app.command("backup")
 def ledger_backup(
     ledger: Annotated[str, typer.Argument(help="A SQLite ledger; its curator may be serving.", metavar="LEDGER")],
-    copy: Annotated[Path, typer.Argument(help="The copy to make.")],
+    copy: Annotated[Path, typer.Argument(help="The file to make.")],
 ) -> None:
     """Copy a ledger, its write-ahead log included. Never copy the file alone while a curator serves."""
     with plain_errors():
@@ -135,10 +139,12 @@ def ledger_resume(
     ledger: OneLedger,
     key: CuratorKey,
     note: Annotated[str, typer.Option(help="Why it is safe to go on; kept in the ledger.")],
-    learner: Annotated[str, typer.Option(help="Public key of one who is known to have spent more.")] = "",
-    restored: Annotated[str, typer.Option(help="How much more, such as 1/3.")] = "",
+    learner: Annotated[
+        str, typer.Option(help="Public key of a learner who is known to have spent more than the ledger says.")
+    ] = "",
+    restored: Annotated[str, typer.Option(help="How much more, such as 1/3; it is entered as spent.")] = "",
 ) -> None:
-    """The steward's act after a halt: go on, with what the ledger is known to have lost entered as spent."""
+    """Let a curator go on after a halt, with the spending that its ledger is known to have lost entered as spent."""
     with plain_errors():
         from curator_node.key_files import read_key
         from curator_node.ledger import view as ledger_view
@@ -155,7 +161,7 @@ def ledger_export(
     ledger: OneLedger,
     out: Annotated[Path | None, typer.Option(help="The file to make. [NAME.export beside a SQLite ledger]")] = None,
 ) -> None:
-    """Write entries, signatures and the digests of stored replies to a file that `verify` and `show` read."""
+    """Write entries, signatures and digests of stored replies to a file, which `verify` and `show` can read."""
     with plain_errors():
         from curator_node.ledger.places import ledger_place
         from curator_node.steward.desk import write_export
@@ -170,10 +176,12 @@ def ledger_receipt(
     ledger: OneLedger,
     key: CuratorKey,
     study: Annotated[str, typer.Option(help="Identity of the study, 32 hexadecimal digits.")] = "",
-    learner: Annotated[str, typer.Option(help="Public key of the learner; alone, all of its studies are meant.")] = "",
+    learner: Annotated[
+        str, typer.Option(help="Public key of the learner; without --study, for all of its studies.")
+    ] = "",
     out: Annotated[Path | None, typer.Option(help="The file to make. [NAME.receipt beside a SQLite ledger]")] = None,
 ) -> None:
-    """Sign where the ledger stands, for a study or a learner: what was spent, at which entry."""
+    """Sign a receipt of the ledger's state for a study or a learner: what was spent, up to which entry."""
     with plain_errors():
         import time
 
@@ -200,13 +208,13 @@ def ledger_mark(
     key: CuratorKey,
     mark: Annotated[Path, typer.Option(help="The mark to make; best on another disk than the ledger.")],
     beside: Annotated[
-        Path | None, typer.Option(help="Another process's mark: the ledger must hold what it names.")
+        Path | None, typer.Option(help="Another process's mark; the ledger must hold the entry that it names.")
     ] = None,
     confirm: Annotated[
-        bool, typer.Option("--confirm", help="Say yes to what would be asked where no other mark is at hand.")
+        bool, typer.Option("--confirm", help="Confirm that no copy was restored, if there is no other mark.")
     ] = False,
 ) -> None:
-    """Make the mark of a further process, which will serve from a ledger that others serve from."""
+    """Make the mark of a further process that will serve from the same ledger as others."""
     with plain_errors():
         from curator_node.key_files import read_key
         from curator_node.ledger.places import ledger_place
@@ -225,7 +233,7 @@ def ledger_mark(
 
 @ledger_app.command("upgrade")
 def ledger_upgrade(ledger: OneLedger) -> None:
-    """Bring a ledger's tables to this program's version; of a SQLite file a copy is kept."""
+    """Bring a ledger's tables to this program's version; a copy of a SQLite file is kept."""
     with plain_errors():
         from curator_node.ledger.places import ledger_place, place_text
         from curator_node.ledger.tables import VERSIONS
@@ -247,11 +255,14 @@ def ledger_checkpoint(
         str, typer.Option(help="An older checkpoint that the witness has co-signed, or its number of entries.")
     ] = "",
     mark: Annotated[
-        Path | None, typer.Option(help="Of a process that serves: the ledger must hold what it names. [the one beside]")
+        Path | None, typer.Option(help="A serving process's mark; the ledger must hold its entry. [the one beside]")
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Sign how many entries a ledger has and the root over them, for a witness. Exit 1: halted, rolled back, edited."""
+    """Sign the number of a ledger's entries and the root over them, for a witness.
+
+    Exit status: 0 signed; 1 refused, as the ledger is halted, rolled back or edited; 2 wrong use.
+    """
     with plain_errors():
         from curator_node.key_files import read_key
         from curator_node.ledger.places import ledger_place
@@ -299,7 +310,7 @@ def _complain(wrong: Sequence[tuple[str, str]]) -> None:
 
 
 def _learners(view: "LedgerView") -> Written:
-    """What each learner reserved, spent and has left."""
+    """Reserved, spent and remaining budget of each learner."""
     from fractions import Fraction
 
     from protocol.errors import printable

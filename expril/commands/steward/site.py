@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 Folder = Annotated[Path, typer.Argument(help="The site's folder.")]
 
-curator_app = typer.Typer(no_args_is_help=True, help="A curator's daemon: prepare, check, serve, look at.")
+curator_app = typer.Typer(no_args_is_help=True, help="A curator's daemon: prepare, check, serve, show.")
 
 
 @curator_app.command("init")
 def curator_init(
     folder: Folder,
-    name: Annotated[str, typer.Option(help="The curator's name, as its card shows it.")],
+    name: Annotated[str, typer.Option(help="The curator's name, as its card will show it.")],
     superlink: Annotated[str, typer.Option(help='The SuperLink, "host:port".')] = "",
     ca: Annotated[Path | None, typer.Option(help="Certificate of the authority that certifies it (PEM).")] = None,
-    schema: Annotated[Path | None, typer.Option(help="A schema file; without one, a template is written.")] = None,
+    schema: Annotated[Path | None, typer.Option(help="The schema file. [a template to fill in]")] = None,
 ) -> None:
     """Make a site's folder: keys, ledger, mark, and the steward's files. Never overwrites anything."""
     with plain_errors(on_interrupt="what was made so far is kept; remove it before you try again"):
@@ -46,11 +46,15 @@ def curator_init(
 @curator_app.command("serve")
 def curator_serve(
     folder: Folder,
-    superlink: Annotated[str | None, typer.Option(help='Another SuperLink than in daemon.toml, "host:port".')] = None,
-    ca: Annotated[Path | None, typer.Option(help="Certificate of its authority (PEM).")] = None,
-    health_port: Annotated[int | None, typer.Option(help="Port of the health page, on this machine alone.")] = None,
+    superlink: Annotated[str | None, typer.Option(help='The SuperLink, "host:port". [as daemon.toml says]')] = None,
+    ca: Annotated[
+        Path | None, typer.Option(help="Certificate of the authority that certifies it (PEM). [as daemon.toml says]")
+    ] = None,
+    health_port: Annotated[
+        int | None, typer.Option(help="Port of the health page, on this machine alone. [as daemon.toml says]")
+    ] = None,
 ) -> None:
-    """Serve until SIGTERM; SIGHUP reads policy and learners anew. One line of JSON an event on standard error."""
+    """Serve until SIGTERM; SIGHUP reads policy and learners anew. Each event is a line of JSON on standard error."""
     with plain_errors(on_interrupt="the ledger holds what was answered"):
         from curator_node.daemon.settings import read_settings
         from curator_node.steward.enrolment import check_written
@@ -67,8 +71,10 @@ def curator_serve(
 def curator_check(folder: Folder, json_: Json = False) -> None:
     """Say what would stop the curator, and what its steward should look at. For the steward's eyes only.
 
-    Nothing is written, and nothing leaves, but for a call to the SuperLink that asks whether it answers. Numbers of
-    records may be shown, which no learner is ever told. Exit 1: something would stop it.
+    Nothing is written, and nothing leaves this machine, but for a call that asks whether the SuperLink answers. Numbers
+    of records may be shown, which no learner is ever told.
+
+    Exit status: 0 nothing would stop the curator; 1 something would stop it; 2 wrong use.
     """
     with plain_errors():
         import msgspec
@@ -90,7 +96,10 @@ def curator_check(folder: Folder, json_: Json = False) -> None:
 
 @curator_app.command("status")
 def curator_status(folder: Folder, json_: Json = False) -> None:
-    """Ask the daemon how it is; where none runs, read the ledger. Exit 1: it is not answering learners."""
+    """Ask the daemon for its state; if none runs, read the ledger.
+
+    Exit status: 0 it is answering learners; 1 it is not; 2 wrong use.
+    """
     with plain_errors():
         from curator_node.steward.desk import read_status
 
@@ -104,17 +113,19 @@ def curator_status(folder: Folder, json_: Json = False) -> None:
 
 @curator_app.command("answer")
 def curator_answer(
-    folder: Annotated[Path, typer.Argument(help="The folder that requests came in.")],
+    folder: Annotated[Path, typer.Argument(help="The folder of requests.")],
     site: Annotated[Path, typer.Option(help="The site's folder.")],
     mark: Annotated[
-        Path | None, typer.Option(help="This command's own mark, where a daemon serves from the same ledger.")
+        Path | None, typer.Option(help="A mark of this command, if a daemon serves from the same ledger.")
     ] = None,
     json_: Json = False,
 ) -> None:
     """Answer every request in a folder that has no reply yet; replies lie beside the requests, to be brought back.
 
-    A request is answered once; a steward's refusal that may pass is looked at anew. What is no request is named and
-    left alone. Exit status: 0, or 2 where the site cannot be opened or the folder holds nothing for it.
+    A request is answered once, but one whose refusal is not final is answered again. Other files are named and left
+    alone.
+
+    Exit status: 0 answered; 2 the site cannot be opened, or the folder holds nothing for it.
     """
     with plain_errors(on_interrupt="the ledger and the folder hold what was answered; the same command goes on"):
         from dataclasses import asdict
