@@ -39,9 +39,11 @@ def game_of_32(seed: int) -> float:
     generator = np.random.default_rng(seed)
     halves = [generator.laplace(0, 1, (2, DRAWS // 2, 32)) for _ in range(2)]
     halves[1][:, :, 5] += 1
-    given = [iter(both) for both in halves]
+    streams = [iter(half) for half in halves]
     start = time.process_time()
-    play(lambda _: next(given[0]), lambda _: next(given[1]), claimed="1", error_rate=0.05, neighbours="", draws=DRAWS)
+    play(
+        lambda _: next(streams[0]), lambda _: next(streams[1]), claimed="1", error_rate=0.05, neighbours="", draws=DRAWS
+    )
     return time.process_time() - start
 
 
@@ -49,17 +51,17 @@ def run() -> list[Result]:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with ProcessPoolExecutor(WORKERS) as pool:
         names = [name for name in CONTROLS for _ in range(REPEATS)]
-        found = list(pool.map(caught, names, [*range(REPEATS)] * len(CONTROLS)))
+        games = list(pool.map(caught, names, [*range(REPEATS)] * len(CONTROLS)))
         audits = list(pool.map(flagged, range(AUDITS), chunksize=5))
     missed = {
-        name: sum(not one for each, (one, _) in zip(names, found, strict=True) if each == name) for name in CONTROLS
+        name: sum(not hit for game, (hit, _) in zip(names, games, strict=True) if game == name) for name in CONTROLS
     }
     margins = {
-        name: min(above for each, (_, above) in zip(names, found, strict=True) if each == name) for name in CONTROLS
+        name: min(above for game, (_, above) in zip(names, games, strict=True) if game == name) for name in CONTROLS
     }
     closest = min(margins, key=lambda name: margins[name])
     alarms = [name for audit in audits for name in audit]
-    told = ", ".join(alarms) or "none"
+    names_of_alarms = ", ".join(alarms) or "none"
     seconds = [game_of_32(seed) for seed in range(5)]
     canaries = partial(one_run, error_rate=0.001)
     passed = sum(canaries(seed=seed).passed for seed in range(20))
@@ -77,7 +79,7 @@ def run() -> list[Result]:
             sum(map(bool, audits)),
             MOST_FLAGGED,
             "audits",
-            note=f"{len(CLEAN)} mechanisms an audit, {AUDIT_DRAWS:,} draws each; flagged: {told}",
+            note=f"{len(CLEAN)} mechanisms an audit, {AUDIT_DRAWS:,} draws each; flagged: {names_of_alarms}",
         ),
         at_most(
             "one game, 100,000 outcomes of 32 floats from either input, processor time",

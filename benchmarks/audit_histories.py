@@ -98,13 +98,13 @@ class _Branch:
 
     def submission(self, old: int, proof_of: "_Branch") -> str:
         """What the curator hands to a witness; the proof may be of another branch."""
-        hashes, curators = self.hashes, [each for each in self.curators if each[0] < len(self.rows)]
+        hashes, curators = self.hashes, [curator for curator in self.curators if curator[0] < len(self.rows)]
         rows = [(row.index, row.body, row.signature) for row in (self.rows[start - 1] for start, _ in curators[1:])]
         checkpoint = make_checkpoint(Tree(hashes), hashes[-1], curators[0][1], rows)
         signed = sign_checkpoint(checkpoint, self.keys[curators[-1][1]])
-        others = Tree(proof_of.hashes)
-        size = min(len(hashes), others.size)
-        return str(Submission(old, others.consistency_proof(min(old, size), size), signed))
+        tree = Tree(proof_of.hashes)
+        size = min(len(hashes), tree.size)
+        return str(Submission(old, tree.consistency_proof(min(old, size), size), signed))
 
 
 class _Witness:
@@ -148,8 +148,8 @@ def play(seed: int, lie: str) -> Outcome:
     for _ in range(rng.integers(0, 6)):
         _grow(branches[int(rng.integers(len(branches)))], rng)
         _look(branches, witnesses, receipts, rng, tally)
-    shown = branches[int(rng.integers(len(branches)))]
-    return _audited(lie, shown, witnesses, receipts, tally)
+    branch = branches[int(rng.integers(len(branches)))]
+    return _audited(lie, branch, witnesses, receipts, tally)
 
 
 def _ledger(rng: np.random.Generator, first: SigningKey) -> _Branch:
@@ -233,28 +233,28 @@ def _look(
     if rng.random() < 1 / 3:
         receipts.append((_receipt(branch), branch.bodies))
         return
-    one = witnesses[int(rng.integers(len(witnesses)))]
-    old = max(one.seen, default=0)
+    witness_of = witnesses[int(rng.integers(len(witnesses)))]
+    old = max(witness_of.seen, default=0)
     proof_of = branches[int(rng.integers(len(branches)))] if rng.random() < 1 / 4 else branch
     bodies = branch.bodies
     old = old if old <= len(bodies) else 0
     honest_proof = proof_of is branch or proof_of.bodies[: len(bodies)] == bodies
-    fits = one.fits(bodies, old)
+    fits = witness_of.fits(bodies, old)
     written = branch.submission(old, proof_of)
     tally["shown"] += 1
     try:
         submission = read_submission(written, where="the checkpoint")
         trusted = submission.signed.checkpoint.first
-        signed = witness(submission, one.key, one.state, now=_START + tally["shown"], trusted=trusted)
+        signed = witness(submission, witness_of.key, witness_of.state, now=_START + tally["shown"], trusted=trusted)
     except EquivocationError:
         tally["equivocations"] += 1
         tally["refused_wrongly"] += fits
     except (CheckpointError, ConfigurationError):
-        tally["refused_wrongly"] += fits and (honest_proof or len(bodies) in one.seen)
+        tally["refused_wrongly"] += fits and (honest_proof or len(bodies) in witness_of.seen)
     else:
         tally["signed_wrongly"] += not fits
-        one.seen[len(bodies)] = bodies
-        one.signed[len(bodies)] = str(signed.note)
+        witness_of.seen[len(bodies)] = bodies
+        witness_of.signed[len(bodies)] = str(signed.note)
 
 
 def _receipt(branch: _Branch) -> bytes:
@@ -280,24 +280,28 @@ def _receipt(branch: _Branch) -> bytes:
 
 def _audited(
     lie: str,
-    shown: _Branch,
+    branch: _Branch,
     witnesses: Sequence[_Witness],
     receipts: Sequence[tuple[bytes, list[bytes]]],
     tally: dict[str, int],
 ) -> Outcome:
-    hashes, bodies, curators = shown.hashes, shown.bodies, shown.curators
-    seen = {f"{place}/{size}": held for place, one in enumerate(witnesses) for size, held in one.seen.items()}
-    signed = {f"{place}/{size}": text for place, one in enumerate(witnesses) for size, text in one.signed.items()}
-    findings = hold_checkpoints(hashes, curators, signed, witnesses=[one.key.public for one in witnesses])
+    hashes, bodies, curators = branch.hashes, branch.bodies, branch.curators
+    seen = {
+        f"{place}/{size}": known_bodies
+        for place, member in enumerate(witnesses)
+        for size, known_bodies in member.seen.items()
+    }
+    signed = {f"{place}/{size}": text for place, member in enumerate(witnesses) for size, text in member.signed.items()}
+    findings = hold_checkpoints(hashes, curators, signed, witnesses=[member.key.public for member in witnesses])
     strangers = [receipt for receipt, _ in receipts if not _in_ledger(receipt, hashes, curators)]
-    truth = [*seen.values(), *(held for _, held in receipts)]
+    truth = [*seen.values(), *(known_bodies for _, known_bodies in receipts)]
     return Outcome(
         lie=lie,
         entries=len(bodies),
-        contradicted=any(bodies[: len(held)] != held for held in truth),
+        contradicted=any(bodies[: len(known_bodies)] != known_bodies for known_bodies in truth),
         found=bool(not findings.in_order or strangers or findings.unverified),
         misplaced=sum(
-            not each.first <= _first_difference(seen[each.name], bodies) <= each.last for each in findings.contradicted
+            not gap.first <= _first_difference(seen[gap.name], bodies) <= gap.last for gap in findings.contradicted
         ),
         **tally,
     )
@@ -312,10 +316,10 @@ def _in_ledger(receipt: bytes, hashes: Sequence[bytes], curators: Sequence[tuple
     return False
 
 
-def _first_difference(one: Sequence[bytes], other: Sequence[bytes]) -> int:
+def _first_difference(first: Sequence[bytes], other: Sequence[bytes]) -> int:
     """Index of the first entry that two ledgers do not share."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
+    pairs = enumerate(zip(first, other, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(first), len(other)))
 
 
 HISTORIES = 10_000
@@ -344,7 +348,7 @@ def run() -> list[Result]:
         counts["refused wrongly"] += outcome.refused_wrongly
         counts["equivocations"] += outcome.equivocations
         counts["misplaced"] += outcome.misplaced
-    taken = time.process_time() - start
+    seconds = time.process_time() - start
     kinds = ", ".join(f"{lie} {by_lie[lie]} of {played[lie]}" for lie in LIES)
     return [
         at_least("histories", HISTORIES, 10_000, "histories", note=f"{counts['dishonest']} of them dishonest"),
@@ -356,7 +360,7 @@ def run() -> list[Result]:
         at_most("of them co-signed although they contradict", counts["signed wrongly"], 0, "checkpoints"),
         at_most("of them refused although they go on", counts["refused wrongly"], 0, "checkpoints"),
         Result("of them refused with evidence of an equivocation", counts["equivocations"], "checkpoints"),
-        Result("a history", taken / HISTORIES * 1e3, "ms", note="of processor time"),
+        Result("a history", seconds / HISTORIES * 1e3, "ms", note="of processor time"),
         *_of_a_large_ledger(),
     ]
 
@@ -369,11 +373,11 @@ def _of_a_large_ledger() -> list[Result]:
     tree.append(head)
     built = time.process_time()
     checkpoint = make_checkpoint(tree, head, key.public)
-    made = str(Submission(ENTRIES // 3, tree.consistency_proof(ENTRIES // 3), sign_checkpoint(checkpoint, key)))
-    read_submission(made, where="the checkpoint")
-    done = time.process_time()
+    submission = str(Submission(ENTRIES // 3, tree.consistency_proof(ENTRIES // 3), sign_checkpoint(checkpoint, key)))
+    read_submission(submission, where="the checkpoint")
+    end = time.process_time()
     return [
         Result("tree over 10^6 entries", built - start, "s"),
-        Result("checkpoint of 10^6 entries: proofs, signature, reading it", (done - built) * 1e3, "ms"),
-        Result("what a witness gets of 10^6 entries", len(made.encode()), "bytes"),
+        Result("checkpoint of 10^6 entries: proofs, signature, reading it", (end - built) * 1e3, "ms"),
+        Result("what a witness gets of 10^6 entries", len(submission.encode()), "bytes"),
     ]

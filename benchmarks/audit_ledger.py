@@ -77,13 +77,13 @@ class _Maker:
 def make_export(entries: int) -> tuple[bytes, Fraction]:
     """The bytes of an export of at least so many entries, and what is spent in it."""
     keys = SigningKey.generate(), SigningKey.generate()
-    made = _Maker()
-    made.add(EntryKind.OPEN, learner=keys[0].public)
+    ledger = _Maker()
+    ledger.add(EntryKind.OPEN, learner=keys[0].public)
     terms = ledger_terms("patient", "expril/2")
-    made.add(EntryKind.START, note=terms)
+    ledger.add(EntryKind.START, note=terms)
     learners = [digest(b"learner" + bytes([number])) for number in range(LEARNERS)]
     for number, learner in enumerate(learners):
-        made.add(EntryKind.ENROL, learner=learner, note=f"learner {number // 2}")
+        ledger.add(EntryKind.ENROL, learner=learner, note=f"learner {number // 2}")
     scales = [Fraction(300 * (number + 10)) for number in range(PLANS)]
     plans = [
         Plan.of([PlannedCounts(release="mass", partitions=PARTITIONS, scale=Rational.of(scale))] * QUERIES)
@@ -93,23 +93,23 @@ def make_export(entries: int) -> tuple[bytes, Fraction]:
     count = entries // (2 * QUERIES + 4)
     for number in range(count):
         if number in (0, count // 3, 2 * count // 3):
-            made.add(EntryKind.DATA, note=secrets.token_hex(16))
+            ledger.add(EntryKind.DATA, note=secrets.token_hex(16))
         if number == count // 2:
-            handover = len(made.bodies)
-            made.add(EntryKind.HANDOVER, learner=keys[1].public)
-            made.add(EntryKind.START, note=terms)
+            handover = len(ledger.bodies)
+            ledger.add(EntryKind.HANDOVER, learner=keys[1].public)
+            ledger.add(EntryKind.START, note=terms)
         place = number % PLANS
-        made.study(learners[number % LEARNERS], plans[place], Fraction(2 * PARTITIONS) / scales[place])
-    while len(made.bodies) < entries:
-        made.add(EntryKind.START, note=terms)
+        ledger.study(learners[number % LEARNERS], plans[place], Fraction(2 * PARTITIONS) / scales[place])
+    while len(ledger.bodies) < entries:
+        ledger.add(EntryKind.START, note=terms)
 
     def sign(part: range) -> list[bytes]:
-        return [sign_head(keys[place > handover], place, made.heads[place + 1]) for place in part]
+        return [sign_head(keys[place > handover], place, ledger.heads[place + 1]) for place in part]
 
-    parts = [range(first, min(first + 4096, len(made.bodies))) for first in range(0, len(made.bodies), 4096)]
+    parts = [range(first, min(first + 4096, len(ledger.bodies))) for first in range(0, len(ledger.bodies), 4096)]
     with ThreadPoolExecutor(2) as pool:
         signatures = [signature for part in pool.map(sign, parts) for signature in part]
-    return encode_export(zip(made.bodies, signatures, strict=True), made.replies), made.spent
+    return encode_export(zip(ledger.bodies, signatures, strict=True), ledger.replies), ledger.spent
 
 
 def run() -> list[Result]:
@@ -122,18 +122,18 @@ def run() -> list[Result]:
         total.write_text(str(spent))
         del content
     start, processor = time.perf_counter(), time.process_time()
-    found = recompute(path)
-    taken, processor = time.perf_counter() - start, time.process_time() - processor
-    (ledger,) = found.ledgers
-    assert found.proven, found.wrong[:3]
+    recomputed = recompute(path)
+    wall, processor = time.perf_counter() - start, time.process_time() - processor
+    (ledger,) = recomputed.ledgers
+    assert recomputed.proven, recomputed.wrong[:3]
     assert ledger.audit.replayed.total == Fraction(total.read_text())
-    return list(_results(path, ledger.audit.entries, ledger.audit.checked, taken, processor))
+    return list(_results(path, ledger.audit.entries, ledger.audit.checked, wall, processor))
 
 
-def _results(path: Path, entries: int, checked: int, taken: float, processor: float) -> Iterator[Result]:
+def _results(path: Path, entries: int, checked: int, wall: float, processor: float) -> Iterator[Result]:
     size = path.stat().st_size / 2**20
     note = f"{entries} entries, {size:.0f} MiB; {checked} signatures checked, {PLANS} different plans"
-    yield at_most("audit of an export of 10^6 entries", taken, 60, "s", note=note)
+    yield at_most("audit of an export of 10^6 entries", wall, 60, "s", note=note)
     yield Result("the same, of the processor", processor, "s", note="the clock also counts who else uses the machine")
     yield Result("the same, of the processor, by entry", processor / entries * 1e6, "us")
     yield Result("most memory", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, "GiB")

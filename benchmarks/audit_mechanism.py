@@ -28,13 +28,13 @@ def run() -> list[Result]:
     kinds, attacking = timed(lambda: [audit_kind(name, draws=DRAWS) for name in names])
     checks, checking = timed(lambda: [check for name in names for check in path_checks(name)] + [*calibrate()])
     controls, controlling = timed(lambda: [audit_path_control(name, draws=DRAWS) for name in PATH_CONTROLS])
-    attacks = [one.attack for one in kinds]
-    shares = {one.kind: one.attack.lower_bound / float(Fraction(one.attack.claimed)) for one in kinds}
+    attacks = [entry.attack for entry in kinds]
+    shares = {entry.kind: entry.attack.lower_bound / float(Fraction(entry.attack.claimed)) for entry in kinds}
     weakest = min(shares, key=lambda name: shares[name])
-    margins = {one.name: one.attack.lower_bound - float(Fraction(one.attack.claimed)) for one in controls}
+    margins = {entry.name: entry.attack.lower_bound - float(Fraction(entry.attack.claimed)) for entry in controls}
     closest = min(margins, key=lambda name: margins[name])
-    off = max(abs((one.exact or 0.0) - float(Fraction(one.attack.claimed))) for one in kinds)
-    tried = sum(one.searched for one in kinds)
+    off = max(abs((entry.exact or 0.0) - float(Fraction(entry.attack.claimed))) for entry in kinds)
+    tried = sum(entry.searched for entry in kinds)
     return [
         at_most(
             "all kinds attacked", attacking, 90, "s", note=f"of one core; {DRAWS} draws from either set of records"
@@ -44,9 +44,11 @@ def run() -> list[Result]:
         Result("pairs of neighbours searched", tried, "pairs"),
         at_least("least share of a claim that draws prove", shares[weakest], 0.85, "", note=weakest),
         at_most("furthest exact loss from its claim", off, 1e-9, ""),
-        at_most("kinds flagged", sum(one.violation for one in kinds), 0, ""),
-        at_most("checks failed", sum(not one.passed for one in checks), 0, ""),
-        at_least("broken curators caught", sum(one.caught for one in controls), len(controls), ""),
+        at_most("kinds flagged", sum(entry.violation for entry in kinds), 0, ""),
+        at_most("checks failed", sum(not entry.passed for entry in checks), 0, ""),
+        at_least("broken curators caught", sum(entry.caught for entry in controls), len(controls), ""),
         at_least("least margin above a control's claim", margins[closest], 0, "", note=closest),
-        Result("draws in all", sum(2 * each.draws for each in (*attacks, *(one.attack for one in controls))), "draws"),
+        Result(
+            "draws in all", sum(2 * game.draws for game in (*attacks, *(entry.attack for entry in controls))), "draws"
+        ),
     ]

@@ -31,9 +31,9 @@ def run() -> list[Result]:
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as workers:
         longer = list(workers.map(_longer, calls))
         default = sum(workers.map(_default, calls))
-    found = sorted((one for results in longer for one in results), key=lambda one: one.target)
+    attacks = sorted((attack for results in longer for attack in results), key=lambda attack: attack.target)
     took = at_most("the default bench", default, DEFAULT_SECONDS, "s", note="processor time, imports among it")
-    return [*map(_result, found), took]
+    return [*map(_result, attacks), took]
 
 
 def _longer(call: tuple[str, str]) -> tuple[StudyAttack, ...]:
@@ -47,16 +47,16 @@ def _default(call: tuple[str, str]) -> float:
     return time.process_time() - start
 
 
-def _result(found: StudyAttack) -> Result:
-    theory = "" if found.expected is None else f"theory {found.expected:.4f}; "
+def _result(attack: StudyAttack) -> Result:
+    theory = "" if attack.expected is None else f"theory {attack.expected:.4f}; "
     return Result(
-        name=f"{found.attack} on {found.target}, epsilon {found.epsilon}",
-        value=found.gain,
+        name=f"{attack.attack} on {attack.target}, epsilon {attack.epsilon}",
+        value=attack.gain,
         unit="gain",
-        target=f"<= {found.bound:.4f}",
-        met=found.holds and found.reaches,
-        spread=found.interval,
-        note=f"{theory}{found.trials} games, 95 % interval",
+        target=f"<= {attack.bound:.4f}",
+        met=attack.holds and attack.reaches,
+        spread=attack.interval,
+        note=f"{theory}{attack.trials} games, 95 % interval",
     )
 
 

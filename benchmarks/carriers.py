@@ -77,21 +77,21 @@ def run() -> list[Result]:
 
     carry(handles_of(sites), work)
     names = ("counting and noise alone", "direct carrier", "Flower in process")
-    found = [
+    results = [
         Result(
             f"a round, {name}",
-            median(taken) / ROUNDS * 1e3,
+            median(durations) / ROUNDS * 1e3,
             "ms",
-            spread=spread(taken, 1e3 / ROUNDS),
-            note=f"{median(taken) / ROUNDS * MANY / 60:.0f} minutes for 1e5 rounds; card, plan, close shared out",
+            spread=spread(durations, 1e3 / ROUNDS),
+            note=f"{median(durations) / ROUNDS * MANY / 60:.0f} minutes for 1e5 rounds; card, plan and close included",
         )
-        for name, taken in zip(names, times, strict=True)
+        for name, durations in zip(names, times, strict=True)
     ]
-    bare, plain, flower = (median(taken) for taken in times)
+    bare, plain, flower = (median(durations) for durations in times)
     share = plain / ROUNDS * TABLE_ROUNDS / 2 / TABLE_SECONDS
     note = f"Table 2 has {TABLE_ROUNDS} rounds; {TABLE_SECONDS} seconds on two cores"
     return [
-        *found,
+        *results,
         Result("Flower over direct calls", flower / plain, "times"),
         Result("direct calls over counting and noise", plain / bare, "times"),
         at_most("share of Table 2's time, direct calls", share, 0.05, "", note=note),

@@ -80,8 +80,8 @@ def interleaved(tasks: Sequence[Callable[[], object]], repeats: int, *, warm_up:
     times: list[list[float]] = [[] for _ in tasks]
     gc.collect()
     for _ in range(repeats):
-        for task, taken in zip(tasks, times, strict=True):
-            taken.append(seconds(task))
+        for task, durations in zip(tasks, times, strict=True):
+            durations.append(seconds(task))
     return times
 
 

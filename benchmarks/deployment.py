@@ -103,7 +103,7 @@ def our_rounds(serve: Serve, place: Path, rounds: int) -> tuple[float, list[floa
         policy = Policy(name=f"site{number}", cap="1000000", learners=(learner,))
         order = SiteOrder(frame, steward_of(schema_of(ATTRIBUTES), RECORDS), policy, Simulated(), "a benchmark")
         folders[make_folder(order, place / policy.name).identity] = place / policy.name
-    taken: list[float] = []
+    durations: list[float] = []
     began: list[float] = []
 
     def work(carrier: Carrier) -> None:
@@ -116,13 +116,13 @@ def our_rounds(serve: Serve, place: Path, rounds: int) -> tuple[float, list[floa
         for _ in range(rounds):
             start = time.perf_counter()
             study.ask(dict.fromkeys(study.survivors, body))
-            taken.append(time.perf_counter() - start)
+            durations.append(time.perf_counter() - start)
         study.close()
         assert len(study.survivors) == CURATORS
 
     start = time.perf_counter()
     serve(folders, work)
-    return began[0] - start, taken
+    return began[0] - start, durations
 
 
 def stock_rounds(folder: Path) -> list[float]:
@@ -176,9 +176,9 @@ def stock_rounds(folder: Path) -> list[float]:
         )
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
-            taken = json.loads(out.read_text() or "[]") if out.exists() else []
-            if len(taken) == STOCK_ROUNDS:
-                return taken
+            durations = json.loads(out.read_text() or "[]") if out.exists() else []
+            if len(durations) == STOCK_ROUNDS:
+                return durations
             time.sleep(0.5)
     sys.exit("stock Flower did not finish")
 

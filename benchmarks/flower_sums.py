@@ -43,8 +43,8 @@ def mean_of(vectors: NDArray[np.float64], threshold: int) -> NDArray[np.float64]
         {FIRST_NODE + place: _client(FIRST_NODE + place, vector) for place, vector in enumerate(vectors)}
     )
     SecAggPlusWorkflow(1.0, threshold, max_weight=1.0)(grid, context)
-    found = compat.arrayrecord_to_parameters(context.state.array_records[MAIN_PARAMS_RECORD], keep_input=True)
-    return parameters_to_ndarrays(found)[0]
+    record = compat.arrayrecord_to_parameters(context.state.array_records[MAIN_PARAMS_RECORD], keep_input=True)
+    return parameters_to_ndarrays(record)[0]
 
 
 class _Strategy:
@@ -75,7 +75,7 @@ class _DirectGrid(Grid):
         self._clients = clients
 
     def send_and_receive(self, messages: Iterable[Message], **_: object) -> list[Message]:
-        return [_carried(self._clients[each.metadata.dst_node_id](_carried(each))) for each in messages]
+        return [_carried(self._clients[request.metadata.dst_node_id](_carried(request))) for request in messages]
 
     run = None
     set_run = create_message = get_node_ids = get_nodes = push_messages = pull_messages = lambda *_: None

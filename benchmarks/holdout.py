@@ -40,9 +40,9 @@ def run() -> list[Result]:
         learners=(LearnerPolicy(name="learner", key=key.public.hex(), cap="1000000"),),
         limits=Limits(kinds={"holdout": {}}, multiply_adds=10**12),
     )
-    own = SigningKey.generate()
+    site_key = SigningKey.generate()
     site = assemble_site(
-        bench.dataset, policy, key=own, ledger=memory_ledger(own), clock=lambda: NOW, noise=bench.noise
+        bench.dataset, policy, key=site_key, ledger=memory_ledger(site_key), clock=lambda: NOW, noise=bench.noise
     )
 
     def times(turns: int, threshold: int, last: int) -> list[float]:
@@ -51,13 +51,13 @@ def run() -> list[Result]:
         session.receive(site.handle(session.pending))
         session.propose(Plan.of([_planned(turns, threshold)]), "benchmark", NOW)
         session.receive(site.handle(session.pending))
-        found = []
+        spans = []
         for _ in range(turns):
             session.query("holdout", encode(HoldoutBody(Constant(1), RESOLUTION // 2)), NOW)
             replies: list[bytes] = []
-            found.append(_processor(lambda into=replies: into.append(site.handle(session.pending))))  # type: ignore[misc]
+            spans.append(_processor(lambda into=replies: into.append(site.handle(session.pending))))  # type: ignore[misc]
             assert isinstance(session.receive(replies[0]), Release)
-        return [1e3 * each for each in found[-last:]]
+        return [1e3 * spent for spent in spans[-last:]]
 
     return [
         _result("close or with counts", times(ASKED, 0, ASKED - 1)),

@@ -175,10 +175,10 @@ def _study(source: int, private: int, *, networks: bool = False) -> float:
     names = [f"x{index}" for index in range(ATTRIBUTES)]
     attributes = tuple(NumericAttribute(name=name, lower=-6, upper=6) for name in names)
     steward = StewardFile(label="y", classes=("0", "1"), attributes=attributes, round_size=private)
-    drawn = rng.normal(size=(private, ATTRIBUTES))
-    labels = (drawn[:, 0] + 0.5 * drawn[:, 1] ** 2 > 0.3).astype(np.int64)
-    frame = pl.DataFrame(drawn, schema=names).with_columns(pl.Series("y", labels).cast(pl.String))
-    known = encode_frame(pl.DataFrame(rng.normal(size=(source, ATTRIBUTES)), schema=names), steward.schema)
+    values = rng.normal(size=(private, ATTRIBUTES))
+    labels = (values[:, 0] + 0.5 * values[:, 1] ** 2 > 0.3).astype(np.int64)
+    frame = pl.DataFrame(values, schema=names).with_columns(pl.Series("y", labels).cast(pl.String))
+    source_records = encode_frame(pl.DataFrame(rng.normal(size=(source, ATTRIBUTES)), schema=names), steward.schema)
     key = SigningKey.generate()
     policy = Policy(
         name="site",
@@ -189,7 +189,7 @@ def _study(source: int, private: int, *, networks: bool = False) -> float:
     federation = direct_federation({"site": temporary_site(frame, steward, policy)}, key)
     options = {"networks": networks}
     return _processor_seconds(
-        lambda: learn(federation, lambda _: known, Budget(Fraction(1)), strategy="cells", options=options)
+        lambda: learn(federation, lambda _: source_records, Budget(Fraction(1)), strategy="cells", options=options)
     )
 
 
@@ -212,8 +212,8 @@ def _scaling() -> list[Result]:
         ("source records", [(size, SOURCE) for size in SIZES]),
         ("private records", [(SOURCE, size) for size in SIZES]),
     ):
-        taken = [_study(*shape) for shape in shapes]
-        slope = float(np.log(taken[-1] / taken[-2]) / np.log(SIZES[-1] / SIZES[-2]))
-        note = ", ".join(f"{size}: {seconds:.3g} s" for size, seconds in zip(SIZES, taken, strict=True))
+        durations = [_study(*shape) for shape in shapes]
+        slope = float(np.log(durations[-1] / durations[-2]) / np.log(SIZES[-1] / SIZES[-2]))
+        note = ", ".join(f"{size}: {seconds:.3g} s" for size, seconds in zip(SIZES, durations, strict=True))
         results.append(at_most(f"cells end to end, exponent of the time in {axis}", slope, SLOPE, "", note=note))
     return results

@@ -46,15 +46,15 @@ def _seconds(task: Callable[[], object]) -> float:
 def _interleaved(tasks: Sequence[Callable[[], object]], repeats: int) -> list[list[float]]:
     """Processor times of several tasks, run in turn; the first run of each does not count."""
     rounds = [[_seconds(task) for task in tasks] for _ in range(repeats + 1)]
-    return [list(taken) for taken in zip(*rounds[1:], strict=True)]
+    return [list(durations) for durations in zip(*rounds[1:], strict=True)]
 
 
 def _shares() -> list[Result]:
-    each = {}
+    times_of = {}
     for scale in SCALES:
         times = _interleaved([_drawing(scale, parts) for parts in PARTS], REPEATS)
-        each[scale] = [median(taken) * 1e6 / SIZE for taken in times]
-    slowest = max(max(found) for found in each.values())
+        times_of[scale] = [median(durations) * 1e6 / SIZE for durations in times]
+    slowest = max(max(durations) for durations in times_of.values())
     rows = [
         at_most(
             "a share, at the slowest scale and number of parts",
@@ -64,10 +64,10 @@ def _shares() -> list[Result]:
             note=f"vectors of {SIZE}; scales 2^-32 to 2^32, 1 to 1000 parts",
         )
     ]
-    for scale, found in each.items():
+    for scale, durations in times_of.items():
         text = "2^-32" if scale < Fraction(1, 100) else "2^32" if scale == 2**32 else str(scale)
         note = f"median over 1, 2, 8, 50 and 1000 parts; {REPEATS} repeats each"
-        rows.append(Result(f"a share, scale {text}", median(found), "us", spread=spread(found), note=note))
+        rows.append(Result(f"a share, scale {text}", median(durations), "us", spread=spread(durations), note=note))
     return rows
 
 
@@ -116,10 +116,10 @@ def _beside_whole_noise() -> list[Result]:
     for scale in (Fraction(1, 7), Fraction(30), Fraction(10**6)):
         law = DiscreteLaplace(scale)
 
-        def whole(law: DiscreteLaplace = law) -> object:
+        def opendp(law: DiscreteLaplace = law) -> object:
             return OpenDPNoise().discrete_laplace(zeros, 1, law, STAMP)
 
-        ours, theirs = _interleaved([_drawing(scale, 8), whole], REPEATS)
+        ours, theirs = _interleaved([_drawing(scale, 8), opendp], REPEATS)
         rows.append(
             Result(
                 f"a share of 8, over OpenDP's whole noise, scale {scale}",
@@ -137,9 +137,9 @@ def _what_time_tells() -> list[Result]:
         sizes, times = [], []
         for _ in range(draws):
             start = time.perf_counter()
-            drawn = draw_shares(size, Fraction(30), 8)
+            values = draw_shares(size, Fraction(30), 8)
             times.append(time.perf_counter() - start)
-            sizes.append(int(np.abs(drawn).sum()))
+            sizes.append(int(np.abs(values).sum()))
         rows.append(
             Result(
                 f"rank correlation of the time and the size of {size} shares",

@@ -43,7 +43,7 @@ def run() -> list[Result]:
     """See the module."""
     base, points = BaseLaw.of(AXES), ring(RECORDS)
     results = []
-    for name, (learner, told) in LEARNERS.items():
+    for name, (learner, keywords) in LEARNERS.items():
         start = time.process_time()
         density = learn_density(points, base, EPSILON, ROUNDS, learner=learner)
         learnt = time.process_time() - start
@@ -55,7 +55,7 @@ def run() -> list[Result]:
                 f"its gain in log-likelihood over the base law, of 1/2 at most: {name}", _gain(density, points), "nats"
             ),
         ]
-        planned = PlannedSample(records=DRAWN, epsilon=Rational(1, 1), axes=AXES, rounds=ROUNDS, **told)
+        planned = PlannedSample(records=DRAWN, epsilon=Rational(1, 1), axes=AXES, rounds=ROUNDS, **keywords)
         stated = UNIT * work(SampleBody(), Turn(planned), SCHEMA, RECORDS)
         note = "stated work must not be less than what is done"
         results.append(at_most(f"time over stated work: {name}", (learnt + drawing) / stated, 1, "", note=note))

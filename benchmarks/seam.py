@@ -35,7 +35,7 @@ HELPED = ("learner_node.strategies", "lab")
 
 
 @dataclass(frozen=True)
-class Taken:
+class Footprint:
     """What a kind takes."""
 
     files: Mapping[str, tuple[str, ...]]  # searched room -> its files, relative to the repository
@@ -50,12 +50,12 @@ class Taken:
 def _modules() -> dict[str, Path]:
     """Full name -> file, of everything that is written in Python here."""
     folders = ("protocol", "curator_node", "learner_node", "simulations", "expril", "lab", "benchmarks", "tests")
-    found = {}
+    rows = {}
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*.py")):
             parts = path.relative_to(ROOT).with_suffix("").parts
-            found[".".join(parts).removesuffix(".__init__")] = path
-    return found
+            rows[".".join(parts).removesuffix(".__init__")] = path
+    return rows
 
 
 @cache
@@ -66,21 +66,21 @@ def _text(module: str) -> str:
 @cache
 def _names(module: str) -> tuple[tuple[str, str], ...]:
     """(module, name) of each `from module import name`, wherever in the file."""
-    found = []
+    rows = []
     for origin, names in IMPORT.findall(_text(module)):
         listed = re.sub(r"#.*", "", names).strip("()").replace("\n", ",").split(",")
-        found += [(origin, name.split()[0]) for name in listed if name.strip()]
-    return tuple(found)
+        rows += [(origin, name.split()[0]) for name in listed if name.strip()]
+    return tuple(rows)
 
 
 @cache
 def _imported(module: str) -> frozenset[str]:
     """Modules of ours that a module imports; of `from a import b` the module a.b, where it is one."""
-    found = set(re.findall(r"^\s*import ([\w.]+)", _text(module), re.MULTILINE))
+    rows = set(re.findall(r"^\s*import ([\w.]+)", _text(module), re.MULTILINE))
     for origin, name in _names(module):
         inner = f"{origin}.{name}"
-        found.add(inner if inner in _modules() else origin)
-    return frozenset(found & _modules().keys())
+        rows.add(inner if inner in _modules() else origin)
+    return frozenset(rows & _modules().keys())
 
 
 def _is_in(module: str, packages: Iterable[str]) -> bool:
@@ -89,11 +89,11 @@ def _is_in(module: str, packages: Iterable[str]) -> bool:
 
 @cache
 def _importers() -> dict[str, frozenset[str]]:
-    found: dict[str, set[str]] = {module: set() for module in _modules()}
+    rows: dict[str, set[str]] = {module: set() for module in _modules()}
     for module in _modules():
         for name in _imported(module):
-            found[name].add(module)
-    return {module: frozenset(names) for module, names in found.items()}
+            rows[name].add(module)
+    return {module: frozenset(names) for module, names in rows.items()}
 
 
 @cache
@@ -102,13 +102,13 @@ def _users() -> frozenset[str]:
     users = {module for module in _modules() if _is_in(module, USERS)}
     helped = {module for module in users if _is_in(module, HELPED)}
     tests = {module for module in users if _is_in(module, ("tests", "benchmarks"))}
-    told = {module: _importers()[module] - tests for module in _modules() if _is_in(module, SEARCHED)}
+    importers_of = {module: _importers()[module] - tests for module in _modules() if _is_in(module, SEARCHED)}
     # The greatest set of which every module is imported, and by these alone.
-    inner = {module for module, names in told.items() if names} - users
-    while wrong := {module for module in inner if not told[module] <= helped | inner}:
+    inner = {module for module, names in importers_of.items() if names} - users
+    while wrong := {module for module in inner if not importers_of[module] <= helped | inner}:
         inner -= wrong
     reached = set(helped)
-    while new := {module for module in inner - reached if told[module] & reached}:
+    while new := {module for module in inner - reached if importers_of[module] & reached}:
         reached |= new
     return frozenset(users | (inner & reached))
 
@@ -137,11 +137,11 @@ def own_modules(kind: str) -> frozenset[str]:
     while new:
         new = {name for module in new for name in _imported(module) if _is_in(name, SEARCHED)} - reached
         reached |= new
-    own = reached - set(TABLES) - _users()
-    others = {module for module in _modules() if module in _users() or _is_in(module, CONTROLS)}
-    while foreign := {module for module in own - seeds if not _importers()[module] - others <= own}:
-        own -= foreign
-    return frozenset(own)
+    own_files = reached - set(TABLES) - _users()
+    other_files = {module for module in _modules() if module in _users() or _is_in(module, CONTROLS)}
+    while foreign := {module for module in own_files - seeds if not _importers()[module] - other_files <= own_files}:
+        own_files -= foreign
+    return frozenset(own_files)
 
 
 def _with_packages(modules: frozenset[str]) -> set[str]:
@@ -156,17 +156,17 @@ def _with_packages(modules: frozenset[str]) -> set[str]:
 
 def tests_of(kind: str) -> tuple[str, ...]:
     """Files of tests that import a file of this kind's own, and none of another's, or begin with its name."""
-    own = own_modules(kind)
-    others = frozenset().union(*(own_modules(name) for name in QUERY_KINDS if name != kind))
-    found = []
+    own_files = own_modules(kind)
+    other_files = frozenset().union(*(own_modules(name) for name in QUERY_KINDS if name != kind))
+    rows = []
     for module, path in _modules().items():
         if _is_in(module, ("tests",)):
             stem = path.stem.removeprefix("test_").removeprefix("generators_")
             imported = _imported(module)
             named = stem == kind or stem.startswith(f"{kind}_")
-            if imported & own and (named or not imported & others):
-                found.append(str(path.relative_to(ROOT)))
-    return tuple(found)
+            if imported & own_files and (named or not imported & other_files):
+                rows.append(str(path.relative_to(ROOT)))
+    return tuple(rows)
 
 
 def _table_lines(kind: str) -> int:
@@ -184,24 +184,24 @@ def _table_lines(kind: str) -> int:
 
 
 def _named_elsewhere(kind: str) -> tuple[str, ...]:
-    others = frozenset().union(*(own_modules(name) for name in QUERY_KINDS))
-    own, found = own_modules(kind), []
+    other_files = frozenset().union(*(own_modules(name) for name in QUERY_KINDS))
+    own_files, rows = own_modules(kind), []
     for module, path in _modules().items():
-        if not _is_in(module, SEARCHED) or module in _users() | others | set(TABLES):
+        if not _is_in(module, SEARCHED) or module in _users() | other_files | set(TABLES):
             continue
-        if _imported(module) & own or f'"{kind}"' in _text(module):
-            found.append(str(path.relative_to(ROOT)))
-    return tuple(found)
+        if _imported(module) & own_files or f'"{kind}"' in _text(module):
+            rows.append(str(path.relative_to(ROOT)))
+    return tuple(rows)
 
 
 @cache
-def taken(kind: str) -> Taken:
+def footprint_of(kind: str) -> Footprint:
     """What one registered kind takes."""
     files: dict[str, list[Path]] = {room: [] for room in SEARCHED}
     for module in sorted(_with_packages(own_modules(kind))):
         files[next(room for room in SEARCHED if _is_in(module, (room,)))].append(_modules()[module])
     files["tests"] = [ROOT / name for name in tests_of(kind)]
-    return Taken(
+    return Footprint(
         files={room: tuple(str(path.relative_to(ROOT)) for path in paths) for room, paths in files.items()},
         lines={
             room: sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
@@ -214,16 +214,16 @@ def taken(kind: str) -> Taken:
 
 def run() -> list[Result]:
     """Files and lines of every registered kind, by room."""
-    found = []
+    rows = []
     for kind in QUERY_KINDS:
-        one = taken(kind)
-        for room, files in one.files.items():
+        footprint = footprint_of(kind)
+        for room, files in footprint.files.items():
             note = f"{len(files)} files: {', '.join(files)}" if files else "no file"
-            found.append(Result(f"{kind}: {room}", one.lines[room], "lines", note=note))
-        found.append(Result(f"{kind}: tables", one.table_lines, "lines", note=", ".join(TABLES)))
-        elsewhere = ", ".join(one.named_elsewhere) or "nowhere"
-        found.append(Result(f"{kind}: named elsewhere", len(one.named_elsewhere), "files", note=elsewhere))
-    return found
+            rows.append(Result(f"{kind}: {room}", footprint.lines[room], "lines", note=note))
+        rows.append(Result(f"{kind}: tables", footprint.table_lines, "lines", note=", ".join(TABLES)))
+        elsewhere = ", ".join(footprint.named_elsewhere) or "nowhere"
+        rows.append(Result(f"{kind}: named elsewhere", len(footprint.named_elsewhere), "files", note=elsewhere))
+    return rows
 
 
 def table() -> str:
@@ -232,9 +232,9 @@ def table() -> str:
     head = ["kind", *(f"`{room}`" for room in rooms), "tables", "named elsewhere"]
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for kind in QUERY_KINDS:
-        one = taken(kind)
-        cells = [f"{len(one.files[room])}: {one.lines[room]}" for room in rooms]
-        lines.append(f"| `{kind}` | {' | '.join(cells)} | {one.table_lines} | {len(one.named_elsewhere)} |")
+        footprint = footprint_of(kind)
+        cells = [f"{len(footprint.files[room])}: {footprint.lines[room]}" for room in rooms]
+        lines.append(f"| `{kind}` | {' | '.join(cells)} | {footprint.table_lines} | {len(footprint.named_elsewhere)} |")
     return "\n".join(lines)
 
 

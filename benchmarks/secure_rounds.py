@@ -92,8 +92,8 @@ class Spread:
         self._workers = []
         for part in range(processes):
             ours, theirs = context.Pipe()
-            own = {index: key for index, key in keys.items() if index % processes == part}
-            worker = context.Process(target=_serve, args=(theirs, group, own, length), daemon=True)
+            own_keys = {index: key for index, key in keys.items() if index % processes == part}
+            worker = context.Process(target=_serve, args=(theirs, group, own_keys, length), daemon=True)
             worker.start()
             self._workers.append((ours, worker))
 
@@ -115,8 +115,8 @@ class Spread:
 
 def _serve(pipe: Any, group: Group, keys: Mapping[int, bytes], length: int) -> None:
     curators = Curators(group, keys, length, cache(is_signed))
-    while (asked := pipe.recv()) is not None:
-        pipe.send(curators.step(*asked))
+    while (request := pipe.recv()) is not None:
+        pipe.send(curators.step(*request))
 
 
 def group_of(sites: int, colluders: int, dropouts: int) -> tuple[Group, dict[int, bytes]]:
@@ -157,15 +157,17 @@ def run_round(
         return answers
 
     everybody: Sequence[int] = range(group.sites)
-    came = ask(0, dict.fromkeys(everybody, b""))
-    cards = machine.take_cards({index: decode(data, KeyCard) for index, data in came.items()})
-    came = ask(1, dict.fromkeys(came, encode(RelayCards(cards))))
-    dealt = machine.take_shares({index: decode(data, SealedShares).shares for index, data in came.items()})
+    replies = ask(0, dict.fromkeys(everybody, b""))
+    cards = machine.take_cards({index: decode(data, KeyCard) for index, data in replies.items()})
+    replies = ask(1, dict.fromkeys(replies, encode(RelayCards(cards))))
+    dealt = machine.take_shares({index: decode(data, SealedShares).shares for index, data in replies.items()})
     bodies = {index: encode(RelayShares(*dealt[index], b"", NONCE)) for index in dealt if index not in set(silent)}
-    came = ask(2, bodies)
-    survivors = machine.take_masked({index: as_words(decode(data, MaskedCounts).words) for index, data in came.items()})
-    came = ask(3, dict.fromkeys(survivors, encode(ProposeSurvivors(survivors))))
-    agreements = machine.take_agreements({index: decode(data, Agreement).signature for index, data in came.items()})
-    came = ask(4, dict.fromkeys(came, encode(OpenSum(survivors, agreements))))
-    opened = machine.take_revealed({index: decode(data, Revealed).shares for index, data in came.items()})
+    replies = ask(2, bodies)
+    survivors = machine.take_masked(
+        {index: as_words(decode(data, MaskedCounts).words) for index, data in replies.items()}
+    )
+    replies = ask(3, dict.fromkeys(survivors, encode(ProposeSurvivors(survivors))))
+    agreements = machine.take_agreements({index: decode(data, Agreement).signature for index, data in replies.items()})
+    replies = ask(4, dict.fromkeys(replies, encode(OpenSum(survivors, agreements))))
+    opened = machine.take_revealed({index: decode(data, Revealed).shares for index, data in replies.items()})
     return opened.values, opened.survivors, traffic

@@ -46,11 +46,11 @@ def run() -> list[Result]:
         results += _beside(sites, repeats, times)
     group, keys = group_of(MANY, *_tolerated(MANY))
     before = _processor()
-    taken = _many(group, keys)
+    wall = _many(group, keys)
     results += [
         at_most(
             f"{MANY} sites x {VALUES} values, {PROCESSES} processes",
-            taken,
+            wall,
             MOST_SECONDS,
             "s",
             note="a tenth may collude, a tenth fall silent; curators of one process check each signature once",
@@ -66,8 +66,8 @@ def _beside(sites: int, repeats: int, times: float) -> list[Result]:
     vectors = np.random.default_rng(sites).uniform(-1, 1, (sites, VALUES))
 
     def ours() -> None:
-        found, survivors, traffic = run_round(group, Curators(group, keys, VALUES), VALUES)
-        assert (found == sum(survivors)).all()
+        total, survivors, traffic = run_round(group, Curators(group, keys, VALUES), VALUES)
+        assert (total == sum(survivors)).all()
         assert traffic.most == traffic_of(group, round_graph(group, bytes(32), range(sites)), VALUES)
 
     def theirs() -> None:
@@ -96,10 +96,10 @@ def traffic_of(group: Group, graph: Graph, length: int) -> int:
     The question itself and the envelopes are not counted: any query has them.
     """
     everybody = tuple(range(group.sites))
-    others = max((graph.neighbours(node) for node in everybody), key=len)
+    peers = max((graph.neighbours(node) for node in everybody), key=len)
     card = KeyCard(bytes(32), bytes(32), bytes(32), bytes(64))
-    sealed = tuple((index, bytes(SEALED_SHARES)) for index in others)
-    signers = everybody if len(others) < group.sites - 1 else everybody[: group.signatures]
+    sealed = tuple((index, bytes(SEALED_SHARES)) for index in peers)
+    signers = everybody if len(peers) < group.sites - 1 else everybody[: group.signatures]
     messages = (
         card,
         RelayCards(tuple((index, card) for index in everybody)),
@@ -109,7 +109,7 @@ def traffic_of(group: Group, graph: Graph, length: int) -> int:
         ProposeSurvivors(everybody),
         Agreement(bytes(64)),
         OpenSum(everybody, tuple((index, bytes(64)) for index in signers)),
-        Revealed(tuple((index, bytes(SHARE)) for index in sorted((*others, everybody[-1])))),
+        Revealed(tuple((index, bytes(SHARE)) for index in sorted((*peers, everybody[-1])))),
     )
     return sum(len(encode(message)) for message in messages)
 
@@ -129,11 +129,11 @@ def _many(group: Group, keys: Mapping[int, bytes]) -> float:
     """Seconds of a round of which a part falls silent after it has dealt."""
     curators, silent = Spread(group, keys, VALUES, PROCESSES), range(0, group.sites, int(1 / TOLERATED))
 
-    def whole() -> None:
-        found, survivors, _ = run_round(group, curators, VALUES, silent=silent)
+    def round_of_all() -> None:
+        total, survivors, _ = run_round(group, curators, VALUES, silent=silent)
         assert len(survivors) == group.sites - len(silent)
-        assert (found == sum(survivors)).all()
+        assert (total == sum(survivors)).all()
 
-    taken = seconds(whole)
+    wall = seconds(round_of_all)
     curators.close()
-    return taken
+    return wall

@@ -22,7 +22,7 @@ def run() -> list[Result]:
         key, ledger = folder / "curator.pem", folder / "ward.ledger"
         _timed(["keys", str(key)])
         _timed(["ledger", "create", str(ledger), "--key", str(key)])
-        told = {
+        programs = {
             "--help": [],
             "--version": [],
             "simulate --help": [],
@@ -35,7 +35,7 @@ def run() -> list[Result]:
             "ledger backup": [str(ledger), "{new}.ledger"],
         }
         results = []
-        for name, rest in told.items():
+        for name, rest in programs.items():
             pairs = []
             for number in range(REPEATS):
                 new = folder / f"{name}-{number}".replace(" ", "-")

@@ -53,12 +53,12 @@ def run() -> list[Result]:
     dataset = _records()
     rows = []
     for name, method, item, limit in ASKED:
-        taken = [_milliseconds(dataset, method, item) for _ in range(REPEATS + 1)][1:]
+        durations = [_milliseconds(dataset, method, item) for _ in range(REPEATS + 1)][1:]
         note = f"{RECORDS:,} records; median of {REPEATS}"
         if limit is None:
-            rows.append(Result(name, median(taken), "ms", spread=spread(taken), note=note))
+            rows.append(Result(name, median(durations), "ms", spread=spread(durations), note=note))
         else:
-            rows.append(at_most(name, median(taken), limit, "ms", spread=spread(taken), note=note))
+            rows.append(at_most(name, median(durations), limit, "ms", spread=spread(durations), note=note))
     for name, method, item in BLOCKS:
         note = f"{RECORDS:,} records, each a unit of its own: nearly all of it is the keyed hash of each record; once"
         rows.append(Result(name, _milliseconds(dataset, method, item) / 1000, "s", note=note))

@@ -53,7 +53,7 @@ class Asker:
         )
         self._body, self._sequence, self._last = encode(body), 0, NO_DIGEST
         plan = Plan.of((planned,) * MOST_QUERIES)
-        self._taken(StudyProposal(**self._header(), plan=plan, purpose="", newest_receipt=b""))
+        self._accept(StudyProposal(**self._header(), plan=plan, purpose="", newest_receipt=b""))
 
     def prepare(self, body: CountsBody | None = None) -> Callable[[], None]:
         """The next query, signed; calling it has it answered."""
@@ -72,7 +72,7 @@ class Asker:
             raise TypeError("the query was refused")
         self._last = digest(self._reply)
 
-    def _taken(self, message: StudyProposal) -> None:
+    def _accept(self, message: StudyProposal) -> None:
         self._last = digest(self._curator.handle(seal(message, self._key)))
 
     def _header(self) -> dict[str, Any]:
@@ -131,18 +131,18 @@ def _by_scale() -> list[Result]:
 
 
 def _by_content() -> list[Result]:
-    whole = _frame(RECORDS)
-    others = {
-        "without one record": whole[1:],
-        "with all records equal": pl.concat([whole[:1]] * RECORDS),
-        "with twice the records": pl.concat([whole, whole]),
+    full = _frame(RECORDS)
+    variants = {
+        "without one record": full[1:],
+        "with all records equal": pl.concat([full[:1]] * RECORDS),
+        "with twice the records": pl.concat([full, full]),
     }
     results = []
-    for name, other in others.items():
+    for name, other in variants.items():
         repeats = MANY if name == "without one record" else FEW * 3
-        first, second = _answers([_asker(_open(frame)) for frame in (whole, other)], repeats)
+        first, second = _answers([_asker(_open(frame)) for frame in (full, other)], repeats)
         # Answers are taken in turn: what drifts as the ledger grows drops out of the pairs' differences.
-        pairs = [two - one for one, two in zip(first, second, strict=True)]
+        pairs = [two - former for former, two in zip(first, second, strict=True)]
         apart, deviation = median(pairs), _deviation(pairs) / math.sqrt(2)
         error = 1.2533 * deviation * math.sqrt(2 / repeats)
         clear = abs(apart) > 2 * error
@@ -172,18 +172,18 @@ def _by_cache() -> list[Result]:
     for number in range(FEW):
         body = _body(shift=number * 1e-3)
         for asker, name in zip(askers, times, strict=True):
-            taken = _processor(asker.prepare(body))
+            durations = _processor(asker.prepare(body))
             asker.settle()
-            times[name].append(taken)
+            times[name].append(durations)
     return [
         Result(
             f"the {name} learner to ask with a partition, 10,000 records",
-            median(taken) * 1e3,
+            median(durations) * 1e3,
             "ms",
-            spread=_quartiles(taken, 1e3),
+            spread=_quartiles(durations, 1e3),
             note="the spread is between the quartiles",
         )
-        for name, taken in times.items()
+        for name, durations in times.items()
     ]
 
 
@@ -191,11 +191,11 @@ def _answers(askers: list[Asker], repeats: int) -> list[list[float]]:
     """Times of every asker's answers, in turn; the first of each is not counted."""
     times: list[list[float]] = [[] for _ in askers]
     for number in range(repeats + 1):
-        for asker, taken in zip(askers, times, strict=True):
+        for asker, durations in zip(askers, times, strict=True):
             spent = _processor(asker.prepare())
             asker.settle()
             if number:
-                taken.append(spent)
+                durations.append(spent)
     return times
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from benchmarks.seam import ROOMS, ROOT, own_modules, taken
+from benchmarks.seam import ROOMS, ROOT, footprint_of, own_modules
 from protocol.kinds import QUERY_KINDS
 
 FIRST = {"counts", "secure_counts"}
@@ -13,7 +13,7 @@ FIRST = {"counts", "secure_counts"}
 
 @pytest.mark.parametrize("kind", QUERY_KINDS)
 def test_a_kind_has_a_file_in_every_room_and_lines_in_every_table(kind):
-    told = taken(kind)
+    told = footprint_of(kind)
     assert all(told.files[room] for room in ROOMS)
     assert all(told.lines[room] > 10 for room in ROOMS)
     assert told.table_lines == 8  # an import and an entry in each of four
@@ -21,7 +21,7 @@ def test_a_kind_has_a_file_in_every_room_and_lines_in_every_table(kind):
 
 @pytest.mark.parametrize("kind", [kind for kind in QUERY_KINDS if kind not in FIRST])
 def test_neither_protocol_nor_curator_names_a_kind_outside_of_its_own_files(kind):
-    elsewhere = taken(kind).named_elsewhere
+    elsewhere = footprint_of(kind).named_elsewhere
     assert not [name for name in elsewhere if name.startswith(("protocol/", "curator_node/"))]
 
 
@@ -32,8 +32,8 @@ def test_no_file_belongs_to_two_kinds():
 
 def test_a_file_that_names_a_kind_is_noticed():
     """Power: the first two kinds are named outside of their files, by import and by name."""
-    assert "curator_node/records/dataset.py" in taken("counts").named_elsewhere
-    assert "curator_node/steward/check.py" in taken("secure_counts").named_elsewhere
+    assert "curator_node/records/dataset.py" in footprint_of("counts").named_elsewhere
+    assert "curator_node/steward/check.py" in footprint_of("secure_counts").named_elsewhere
 
 
 def test_the_worked_example_of_contributing_is_there():
