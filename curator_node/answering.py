@@ -15,21 +15,14 @@ from protocol.schema import Schema
 
 @dataclass(frozen=True)
 class Seat:
-    """As whom a curator answers, where its answer is meant for other curators, too.
+    """As whom a curator answers, where its answer is meant for other curators, too."""
 
-    Attributes:
-        identity: the public key that the question is addressed to.
-        label: under which the curator signs.
-        learner: public key of who asks.
-        sign: (name of what is said, its bytes) -> the curator's signature over `statement_bytes` of both; 64 bytes.
-        entropy: n -> n random bytes, for keys and nonces; never for noise.
-    """
-
-    identity: bytes
-    label: str
-    learner: bytes
+    identity: bytes  # the public key that the question is addressed to
+    label: str  # under which the curator signs
+    learner: bytes  # public key of who asks
+    # (name of what is said, its bytes) -> the curator's signature over `statement_bytes` of both; 64 bytes
     sign: Callable[[str, bytes], bytes] = field(repr=False)
-    entropy: Callable[[int], bytes] = field(repr=False)
+    entropy: Callable[[int], bytes] = field(repr=False)  # n -> n random bytes, for keys and nonces; never for noise
 
     @classmethod
     def of(cls, key: SigningKey, label: str, learner: bytes, entropy: Callable[[int], bytes]) -> "Seat":
@@ -43,38 +36,25 @@ class Seat:
 
 @dataclass(frozen=True)
 class Question:
-    """A checked question: its answerer checks it once more, then it is charged, then answered.
+    """A checked question: its answerer checks it once more, then it is charged, then answered."""
 
-    Attributes:
-        body: as the kind read it.
-        turn: of the plan.
-        past: the study's answered turns of this kind, in order; empty unless what the kind charges depends on them.
-        state: what the answerer last kept of this study; empty at first.
-        stamp: which answer its noise is for.
-        seat: as whom the curator answers.
-        schema: the curator's own, of today; its steward may have changed it since the turn before.
-    """
-
-    body: Any
-    turn: Turn
+    body: Any  # as the kind read it
+    turn: Turn  # of the plan
+    # the study's answered turns of this kind, in order; empty unless what the kind charges depends on them
     past: tuple[Past, ...]
-    state: bytes = field(repr=False)
-    stamp: Stamp
-    seat: Seat
-    schema: Schema
+    state: bytes = field(repr=False)  # what the answerer last kept of this study; empty at first
+    stamp: Stamp  # which answer its noise is for
+    seat: Seat  # as whom the curator answers
+    schema: Schema  # the curator's own, of today; its steward may have changed it since the turn before
 
 
 @dataclass(frozen=True)
 class Answered:
-    """An answer.
+    """An answer."""
 
-    Attributes:
-        release: the encoded release body.
-        state: what to keep of this study for its next turns, stored together with the reply, and encrypted for the
-            curator alone; None keeps what is there.
-    """
-
-    release: bytes
+    release: bytes  # the encoded release body
+    # what to keep of this study for its next turns, stored together with the reply, and encrypted for the curator
+    # alone; None keeps what is there
     state: bytes | None = field(default=None, repr=False)
 
 
@@ -89,23 +69,19 @@ def _nothing_bounded(limits: Any) -> Mapping[str, int]:  # noqa: ARG001
 
 @dataclass(frozen=True)
 class Answerer:
-    """How a curator answers a query kind.
+    """How a curator answers a query kind."""
 
-    Attributes:
-        kind: which.
-        answer: must not fail, nor take another path, because of a record. It may raise RemoteProtocolError for what
-            was changed here between charge and answer: the charge stays, and ANSWER_GONE is told.
-        check: raises RemoteProtocolError for a question that `answer` could not answer, by what was asked and what was
-            kept. It is called before the question is charged, with the very one that `answer` gets; a request that was
-            charged before is not checked again. It runs under the ledger's lock, and draws nothing.
-        bounded: limits of the kind -> what they allow that is private up to so many records of one curator only: its
-            place in a policy -> that number. It is for the steward, when a curator starts: how many records there are
-            is private, and no request is ever refused because of it.
-    """
-
-    kind: QueryKind
+    kind: QueryKind  # which
+    # must not fail, nor take another path, because of a record. It may raise RemoteProtocolError for what was changed
+    # here between charge and answer: the charge stays, and ANSWER_GONE is told.
     answer: Callable[[Question, PrivateDataset, NoiseSource], Answered]
+    # raises RemoteProtocolError for a question that `answer` could not answer, by what was asked and what was kept.
+    # It is called before the question is charged, with the very one that `answer` gets; a request that was charged
+    # before is not checked again. It runs under the ledger's lock, and draws nothing.
     check: Callable[[Question], None] = _nothing_more
+    # limits of the kind -> what they allow that is private up to so many records of one curator only: its place in a
+    # policy -> that number. It is for the steward, when a curator starts: how many records there are is private, and
+    # no request is ever refused because of it.
     bounded: Callable[[Any], Mapping[str, int]] = _nothing_bounded
 
 

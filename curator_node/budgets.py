@@ -17,43 +17,29 @@ INFINITE = "infinite"
 
 
 class LearnerStanding(msgspec.Struct, frozen=True):
-    """One learner's budget over all its keys, in epsilon, as rationals.
+    """One learner's budget over all its keys, in epsilon, as rationals."""
 
-    Attributes:
-        cap: most that it may ever spend.
-        spent: charged so far, rounded up where it is long.
-        reserved: set aside for its open studies.
-        left: what it may still reserve: of its own cap, and of the one over all.
-        integral: what it spent costs under integral privacy, between any two sets of records; "infinite" after a query
-            of a kind that has no such cost.
-    """
-
-    cap: str
-    spent: str
-    reserved: str
-    left: str
+    cap: str  # most that it may ever spend
+    spent: str  # charged so far, rounded up where it is long
+    reserved: str  # set aside for its open studies
+    left: str  # what it may still reserve: of its own cap, and of the one over all
+    # what it spent costs under integral privacy, between any two sets of records; "infinite" after a query of a kind
+    # that has no such cost
     integral: str
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """A curator's budget and ledger.
+    """A curator's budget and ledger."""
 
-    Attributes:
-        entry: index of the ledger's newest entry.
-        head: its hash.
-        halted: whether nothing is charged until the steward acts.
-        cap, spent, left, integral: epsilon over all learners.
-        learners: of the policy, by name.
-    """
-
-    entry: int
-    head: str
-    halted: bool
+    entry: int  # index of the ledger's newest entry
+    head: str  # its hash
+    halted: bool  # whether nothing is charged until the steward acts
+    # cap, spent, left, integral: epsilon over all learners
     cap: str
     spent: str
     left: str
     integral: str
-    learners: dict[str, LearnerStanding]
+    learners: dict[str, LearnerStanding]  # of the policy, by name
 
 
 def standing_of(account: Account, policy: Policy, kinds: Kinds = QUERY_KINDS) -> Standing:

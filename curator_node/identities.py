@@ -159,30 +159,19 @@ def _is_kept(data: bytes, receipt: Receipt, ledger: Ledger) -> bool:
 
 @dataclass(frozen=True)
 class FormerKey:
-    """A key that a curator had before.
+    """A key that a curator had before."""
 
-    Attributes:
-        key: the private key.
-        until: when requests to it are answered no more.
-        leaked: whether somebody else may have it: then a receipt under it proves nothing any more.
-    """
-
-    key: SigningKey
-    until: int
-    leaked: bool = False
+    key: SigningKey  # the private key
+    until: int  # when requests to it are answered no more
+    leaked: bool = False  # whether somebody else may have it: then a receipt under it proves nothing any more
 
 
 @dataclass(frozen=True)
 class Keys:
-    """All keys of a curator.
+    """All keys of a curator."""
 
-    Attributes:
-        current: signs the ledger's entries, and whatever is not addressed to an earlier one.
-        former: the oldest first.
-    """
-
-    current: SigningKey
-    former: tuple[FormerKey, ...] = ()
+    current: SigningKey  # signs the ledger's entries, and whatever is not addressed to an earlier one
+    former: tuple[FormerKey, ...] = ()  # the oldest first
 
     @property
     def newest_first(self) -> tuple[SigningKey, ...]:

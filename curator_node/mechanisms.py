@@ -28,19 +28,12 @@ enable_features("contrib")
 
 @dataclass(frozen=True)
 class Stamp:
-    """Which answer the noise is for; OpenDP ignores it, a seeded source must not.
+    """Which answer the noise is for; OpenDP ignores it, a seeded source must not."""
 
-    Attributes:
-        learner: its name in the policy.
-        study: ordinal of the learner's study at this curator, from 0.
-        sequence: of the query.
-        part: of the answer, from 0, where it draws noise more than once.
-    """
-
-    learner: str
-    study: int
-    sequence: int
-    part: int = 0
+    learner: str  # its name in the policy
+    study: int  # ordinal of the learner's study at this curator, from 0
+    sequence: int  # of the query
+    part: int = 0  # of the answer, from 0, where it draws noise more than once
 
 
 class NoiseSource(Protocol):

@@ -25,19 +25,12 @@ Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class EnrolledKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A key of an enrolled learner.
+    """A key of an enrolled learner."""
 
-    Attributes:
-        key: 64 hexadecimal digits.
-        start: from when on it may sign; None: always.
-        until: when it may sign no more; None: it may for ever.
-        revoked: when its steward took it back: it may sign no more, whatever the clock says.
-    """
-
-    key: PublicKey
-    start: Instant | None = msgspec.field(default=None, name="from")
-    until: Instant | None = None
-    revoked: Instant | None = None
+    key: PublicKey  # 64 hexadecimal digits
+    start: Instant | None = msgspec.field(default=None, name="from")  # from when on it may sign; None: always
+    until: Instant | None = None  # when it may sign no more; None: it may for ever
+    revoked: Instant | None = None  # when its steward took it back: it may sign no more, whatever the clock says
 
     def valid(self, now: int) -> bool:
         """Whether it may sign at a time, in seconds since 1970."""
@@ -46,21 +39,13 @@ class EnrolledKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EnrolledLearner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A learner that may ask, with all keys that it ever had.
+    """A learner that may ask, with all keys that it ever had."""
 
-    Attributes:
-        name: to which the ledger binds its keys, for ever.
-        cap: most epsilon that it may ever spend here, over all its keys.
-        keys: the oldest first.
-        organisation: for people.
-        contact: for people.
-    """
-
-    name: Text
-    cap: Written
-    keys: Annotated[tuple[EnrolledKey, ...], msgspec.Meta(min_length=1, max_length=1000)]
-    organisation: Annotated[str, msgspec.Meta(max_length=200)] = ""
-    contact: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    name: Text  # to which the ledger binds its keys, for ever
+    cap: Written  # most epsilon that it may ever spend here, over all its keys
+    keys: Annotated[tuple[EnrolledKey, ...], msgspec.Meta(min_length=1, max_length=1000)]  # the oldest first
+    organisation: Annotated[str, msgspec.Meta(max_length=200)] = ""  # for people
+    contact: Annotated[str, msgspec.Meta(max_length=200)] = ""  # for people
 
     def __post_init__(self) -> None:
         check_rational(self.cap, "cap")
@@ -103,73 +88,55 @@ LARGE_CAP = 100
 
 
 class LearnerPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One learner that may ask, with one key.
+    """One learner that may ask, with one key."""
 
-    Attributes:
-        name: to which the ledger binds its key, for ever.
-        key: its public key, 64 hexadecimal digits.
-        cap: most epsilon it may ever spend here.
-    """
-
-    name: Text
-    key: PublicKey
-    cap: Written
+    name: Text  # to which the ledger binds its key, for ever
+    key: PublicKey  # its public key, 64 hexadecimal digits
+    cap: Written  # most epsilon it may ever spend here
 
 
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A policy file.
+    """A policy file."""
 
-    Attributes:
-        name: the curator's, as its card shows it.
-        cap: most epsilon over all learners together; they may collude.
-        learners: who may ask, with one key each.
-        enrolled: who may ask, with several keys; the files in a site's folder `learners` are added.
-        approval: whether a steward reads each proposal before it is accepted ("manual").
-        approval_seconds: how long a proposal waits for its steward, and an approved one for its learner.
-        held_studies: most proposals of one learner that wait for the steward.
-        limits: of one query; they are on the card.
-        open_studies: most studies that one learner may have open.
-        studies: most studies that one learner may ever propose; a study closed unused costs nothing, so without
-            this the ledger could be made to grow for ever.
-        reservation_seconds: how long a study's reservation lasts.
-        message_seconds: how far ahead a message's expiry may lie.
-        least_cost: smallest cost of a plan.
-        least_query_cost: smallest cost of each of its queries. The three bound what a learner can make the ledger
-            keep, and the curator compute: at most its cap over this many queries.
-        requests_per_day: most requests of one learner a day that are looked at, answered or refused; each counts once,
-            on the day in which it expires.
-        refusals_per_day: most requests of one learner a day that are refused for good; each is remembered until it
-            expires, so this bounds what is remembered, and the work of checking what is refused.
-        refusals_per_study: the same, of one study in all.
-        stray_messages_per_day: most messages a day, of anybody, that are late, were seen before, are not signed or are
-            for somebody else. They count on no learner. Beyond, a card request that is repeated is refused; the rest is
-            refused for what it is, or may still take effect.
-        reply_bytes: most bytes of stored replies; those of ended studies are dropped first.
-        cache_bytes: most memory for encoded workloads.
-        simulation: True only inside a simulation: allows `paper_ratio` and noise from a seed.
-    """
-
-    name: Text
-    cap: Written
-    learners: tuple[LearnerPolicy, ...] = ()
+    name: Text  # the curator's, as its card shows it
+    cap: Written  # most epsilon over all learners together; they may collude
+    learners: tuple[LearnerPolicy, ...] = ()  # who may ask, with one key each
+    # who may ask, with several keys; the files in a site's folder `learners` are added
     enrolled: tuple[EnrolledLearner, ...] = ()
+    # whether a steward reads each proposal before it is accepted ("manual")
     approval: Literal["automatic", "manual"] = "automatic"
+    # how long a proposal waits for its steward, and an approved one for its learner
     approval_seconds: Annotated[int, msgspec.Meta(ge=1, le=366 * 86_400)] = 30 * 86_400
+    # most proposals of one learner that wait for the steward
     held_studies: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 4
-    limits: Limits = Limits()
-    open_studies: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 4
+    limits: Limits = Limits()  # of one query; they are on the card
+    open_studies: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 4  # most studies that one learner may have open
+    # most studies that one learner may ever propose; a study closed unused costs nothing, so without this the ledger
+    # could be made to grow for ever
     studies: Annotated[int, msgspec.Meta(ge=1, le=10**6)] = 1_000
+    # how long a study's reservation lasts
     reservation_seconds: Annotated[int, msgspec.Meta(ge=1, le=366 * 86_400)] = 86_400
+    # how far ahead a message's expiry may lie
     message_seconds: Annotated[int, msgspec.Meta(ge=1, le=366 * 86_400)] = 3_600
-    least_cost: Written = "1/1000"
+    least_cost: Written = "1/1000"  # smallest cost of a plan
+    # smallest cost of each of its queries. The three bound what a learner can make the ledger keep, and the curator
+    # compute: at most its cap over this many queries.
     least_query_cost: Written = "1/10000"
+    # most requests of one learner a day that are looked at, answered or refused; each counts once, on the day in
+    # which it expires
     requests_per_day: Annotated[int, msgspec.Meta(ge=1, le=10**9)] = 100_000
+    # most requests of one learner a day that are refused for good; each is remembered until it expires, so this
+    # bounds what is remembered, and the work of checking what is refused
     refusals_per_day: Annotated[int, msgspec.Meta(ge=1, le=10**6)] = 1_000
-    refusals_per_study: Annotated[int, msgspec.Meta(ge=1, le=10**6)] = 100
+    refusals_per_study: Annotated[int, msgspec.Meta(ge=1, le=10**6)] = 100  # the same, of one study in all
+    # most messages a day, of anybody, that are late, were seen before, are not signed or are for somebody else. They
+    # count on no learner. Beyond, a card request that is repeated is refused; the rest is refused for what it is, or
+    # may still take effect.
     stray_messages_per_day: Annotated[int, msgspec.Meta(ge=1, le=10**9)] = 100_000
+    # most bytes of stored replies; those of ended studies are dropped first
     reply_bytes: Annotated[int, msgspec.Meta(ge=2**20, le=2**50)] = 2**30
-    cache_bytes: Annotated[int, msgspec.Meta(ge=0)] = 256 * 1024 * 1024
-    simulation: bool = False
+    cache_bytes: Annotated[int, msgspec.Meta(ge=0)] = 256 * 1024 * 1024  # most memory for encoded workloads
+    simulation: bool = False  # True only inside a simulation: allows `paper_ratio` and noise from a seed
 
     def __post_init__(self) -> None:
         for key in ("cap", "least_cost", "least_query_cost"):

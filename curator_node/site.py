@@ -110,19 +110,12 @@ def now() -> int:
 
 @dataclass(frozen=True)
 class Site:
-    """A curator that serves, and what its steward may do with it.
+    """A curator that serves, and what its steward may do with it."""
 
-    Attributes:
-        curator: it answers.
-        ledger: its budget.
-        warnings: what the steward should check about the records; for nobody else.
-        data_version: the random name of these records on the ledger; empty where none was kept.
-    """
-
-    curator: Curator
-    ledger: Ledger = field(repr=False)
-    warnings: tuple[str, ...] = ()
-    data_version: str = ""
+    curator: Curator  # it answers
+    ledger: Ledger = field(repr=False)  # its budget
+    warnings: tuple[str, ...] = ()  # what the steward should check about the records; for nobody else
+    data_version: str = ""  # the random name of these records on the ledger; empty where none was kept
     _clock: Callable[[], int] = field(default=now, repr=False)
 
     @property

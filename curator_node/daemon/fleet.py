@@ -62,21 +62,13 @@ ROOM = 64 * 1024
 
 @dataclass
 class Parcel:
-    """A message on its way in.
+    """A message on its way in."""
 
-    Attributes:
-        tree: of its objects' names.
-        message: without content until all objects are there.
-        until: after which nobody waits for the reply, by `time.time`.
-        objects: those that are there.
-        size: bytes of these.
-    """
-
-    tree: Any
-    message: Any
-    until: float
-    objects: dict[str, bytes] = field(default_factory=dict)
-    size: int = 0
+    tree: Any  # of its objects' names
+    message: Any  # without content until all objects are there
+    until: float  # after which nobody waits for the reply, by `time.time`
+    objects: dict[str, bytes] = field(default_factory=dict)  # those that are there
+    size: int = 0  # bytes of these
 
     @property
     def name(self) -> str:
@@ -98,17 +90,11 @@ class Parcel:
 
 
 class Link(NamedTuple):
-    """How a SuperLink is reached.
+    """How a SuperLink is reached."""
 
-    Attributes:
-        address: "host:port".
-        ca: file of the authority that certifies it; None speaks without TLS, on this machine only.
-        key: file of this node's private key.
-    """
-
-    address: str
-    ca: Path | None
-    key: Path
+    address: str  # "host:port"
+    ca: Path | None  # file of the authority that certifies it; None speaks without TLS, on this machine only
+    key: Path  # file of this node's private key
 
 
 class Fleet:

@@ -29,19 +29,12 @@ ANSWERED, REFUSED, IGNORED = "answered", "refused", "ignored"
 
 @dataclass(frozen=True)
 class Handled:
-    """What became of a file.
+    """What became of a file."""
 
-    Attributes:
-        file: its name.
-        what: `ANSWERED`, `REFUSED` or `IGNORED`.
-        why: type of the answer, code of the refusal, or why it was ignored.
-        limit: of a refusal, what would be accepted.
-    """
-
-    file: str
-    what: str
-    why: str
-    limit: str = ""
+    file: str  # its name
+    what: str  # `ANSWERED`, `REFUSED` or `IGNORED`
+    why: str  # type of the answer, code of the refusal, or why it was ignored
+    limit: str = ""  # of a refusal, what would be accepted
 
 
 def answer_folder(folder: Path, site: Site) -> Iterator[Handled]:

@@ -139,41 +139,23 @@ READ_SECONDS = 10
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """What `/status` says. Times are seconds since 1970.
+    """What `/status` says. Times are seconds since 1970."""
 
-    Attributes:
-        curator: its public key.
-        name: as its policy says.
-        superlink: "host:port".
-        node: Flower's number of it.
-        serving_since: when the process opened the curator.
-        connected_since: 0 while nothing can be fetched.
-        requests: answered, by type.
-        releases: replies that held one, repeats among them.
-        refusals: by code.
-        unserved: Flower messages that were no requests of ours, by reason.
-        in_hand: messages that are being fetched or answered.
-        ledger_available: whether the ledger can be read.
-        waiting: studies that wait for the steward's word; None while the ledger cannot be read.
-        data_version: the random name of the records' snapshot on the ledger; empty where none is kept.
-        budget: policy and ledger; None while the ledger cannot be read.
-    """
-
-    curator: str
-    name: str
-    superlink: str
-    node: int
-    serving_since: int
-    connected_since: int
-    requests: dict[str, int]
-    releases: int
-    refusals: dict[str, int]
-    unserved: dict[str, int]
-    in_hand: int
-    ledger_available: bool
-    waiting: int | None
-    data_version: str
-    budget: Standing | None
+    curator: str  # its public key
+    name: str  # as its policy says
+    superlink: str  # "host:port"
+    node: int  # Flower's number of it
+    serving_since: int  # when the process opened the curator
+    connected_since: int  # 0 while nothing can be fetched
+    requests: dict[str, int]  # answered, by type
+    releases: int  # replies that held one, repeats among them
+    refusals: dict[str, int]  # by code
+    unserved: dict[str, int]  # Flower messages that were no requests of ours, by reason
+    in_hand: int  # messages that are being fetched or answered
+    ledger_available: bool  # whether the ledger can be read
+    waiting: int | None  # studies that wait for the steward's word; None while the ledger cannot be read
+    data_version: str  # the random name of the records' snapshot on the ledger; empty where none is kept
+    budget: Standing | None  # policy and ledger; None while the ledger cannot be read
 
     @property
     def healthy(self) -> bool:

@@ -21,108 +21,66 @@ OURS = ("curator_node", "protocol")
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
-    """Something that happened.
+    """Something that happened."""
 
-    Attributes:
-        time: when, to the second, UTC.
-    """
-
-    time: str = ""
+    time: str = ""  # when, to the second, UTC
 
 
 class Started(Event, frozen=True, tag="started"):
-    """The curator is open, and serves once it is connected.
+    """The curator is open, and serves once it is connected."""
 
-    Attributes:
-        curator: its public key.
-        name: as its policy says.
-        superlink: "host:port".
-        health_port: of the loopback.
-        entry: of the ledger, the newest.
-    """
-
-    curator: str
-    name: str
-    superlink: str
-    health_port: int
-    entry: int
+    curator: str  # its public key
+    name: str  # as its policy says
+    superlink: str  # "host:port"
+    health_port: int  # of the loopback
+    entry: int  # of the ledger, the newest
 
 
 class Warned(Event, frozen=True, tag="warned"):
-    """There is something about records or policy that the steward should check: `expril curator check` says what.
+    """There is something about records or policy that the steward should check: `expril curator check` says what."""
 
-    Attributes:
-        warnings: how many.
-    """
-
-    warnings: int
+    warnings: int  # how many
 
 
 class Connected(Event, frozen=True, tag="connected"):
-    """The SuperLink has let this node in.
+    """The SuperLink has let this node in."""
 
-    Attributes:
-        node: Flower's number of it.
-    """
-
-    node: int
+    node: int  # Flower's number of it
 
 
 class Disconnected(Event, frozen=True, tag="disconnected"):
-    """Nothing can be fetched; the daemon tries again, at most every half minute.
+    """Nothing can be fetched; the daemon tries again, at most every half minute."""
 
-    Attributes:
-        reason: "unreachable": no answer, or a fault of the SuperLink's; "not_let_in": it does not know this node's key,
-            or takes the node's last connection, whose process was killed, for alive: that passes within a minute;
-            "unexpected": this side's own fault.
-        status: of HTTP; 0 without an answer.
-        kind: name of the error's type.
-    """
-
+    # "unreachable": no answer, or a fault of the SuperLink's; "not_let_in": it does not know this node's key, or
+    # takes the node's last connection, whose process was killed, for alive: that passes within a minute;
+    # "unexpected": this side's own fault
     reason: Literal["unreachable", "not_let_in", "unexpected"]
-    status: int
-    kind: str
+    status: int  # of HTTP; 0 without an answer
+    kind: str  # name of the error's type
 
 
 class Request(Event, frozen=True, tag="request"):
-    """A request was answered, stamped with the second in which it came.
+    """A request was answered, stamped with the second in which it came."""
 
-    Attributes:
-        type: of the request; "unreadable" where it is no envelope.
-        reply: type of the reply.
-        learner: its name in the policy; empty for a sender that was not verified.
-        key: the learner's public key; empty likewise.
-        study: its identity; empty outside a study.
-        sequence: of the request within its study.
-        digest: of the request; a repeat has the same.
-        code: why it was refused; empty where it was not.
-        epsilon: charged by a release, reserved for a study, or given back at its end; as a rational.
-    """
-
-    type: str
-    reply: str
-    learner: str = ""
-    key: str = ""
-    study: str = ""
-    sequence: int = 0
-    digest: str = ""
-    code: RefusalCode | Literal[""] = ""
-    epsilon: str = ""
+    type: str  # of the request; "unreadable" where it is no envelope
+    reply: str  # type of the reply
+    learner: str = ""  # its name in the policy; empty for a sender that was not verified
+    key: str = ""  # the learner's public key; empty likewise
+    study: str = ""  # its identity; empty outside a study
+    sequence: int = 0  # of the request within its study
+    digest: str = ""  # of the request; a repeat has the same
+    code: RefusalCode | Literal[""] = ""  # why it was refused; empty where it was not
+    epsilon: str = ""  # charged by a release, reserved for a study, or given back at its end; as a rational
 
 
 class Unserved(Event, frozen=True, tag="unserved"):
-    """A Flower message that is no request of ours; it was answered by an error without text, or dropped.
+    """A Flower message that is no request of ours; it was answered by an error without text, or dropped."""
 
-    Attributes:
-        reason: "too_large": larger than the policy reads, noticed before it was held in memory; "not_ours": of another
-            type, or without an envelope; "incomplete": parts of it never came; "gone": its run has ended, or the
-            SuperLink has lost it; "undelivered": the reply could not be sent, and waits for the learner to ask again;
-            "fault": this side's own.
-        kind: name of an error's type; empty where there is none.
-    """
-
+    # "too_large": larger than the policy reads, noticed before it was held in memory; "not_ours": of another type, or
+    # without an envelope; "incomplete": parts of it never came; "gone": its run has ended, or the SuperLink has lost
+    # it; "undelivered": the reply could not be sent, and waits for the learner to ask again; "fault": this side's own
     reason: Literal["too_large", "not_ours", "incomplete", "gone", "undelivered", "fault"]
-    kind: str = ""
+    kind: str = ""  # name of an error's type; empty where there is none
 
 
 Outcome = Literal["told", "failed", "too_long", "not_run", "dropped"]
@@ -130,98 +88,60 @@ Outcome = Literal["told", "failed", "too_long", "not_run", "dropped"]
 
 
 class StewardTold(Event, frozen=True, tag="steward_told"):
-    """A study began to wait for the steward's word, and what became of the steward's own command about it.
+    """A study began to wait for the steward's word, and what became of the steward's own command about it."""
 
-    Attributes:
-        study: its identity.
-        outcome: "told": the command ended with status 0; "failed": with another; "too_long": it was stopped; "not_run":
-            it could not be started; "dropped": too many studies began to wait at once, or the daemon was told to stop.
-        status: of the command; negative where a signal ended it, 0 where there is none.
-    """
-
-    study: str
+    study: str  # its identity
+    # "told": the command ended with status 0; "failed": with another; "too_long": it was stopped; "not_run": it could
+    # not be started; "dropped": too many studies began to wait at once, or the daemon was told to stop
     outcome: Outcome
-    status: int = 0
+    status: int = 0  # of the command; negative where a signal ended it, 0 where there is none
 
 
 class PolicyAdopted(Event, frozen=True, tag="policy_adopted"):
-    """The steward's changed files are served from now on.
+    """The steward's changed files are served from now on."""
 
-    Attributes:
-        learners: how many may ask.
-    """
-
-    learners: int
+    learners: int  # how many may ask
 
 
 class PolicyRefused(Event, frozen=True, tag="policy_refused"):
-    """The steward's changed files cannot be served; the last ones that could be are.
+    """The steward's changed files cannot be served; the last ones that could be are."""
 
-    Attributes:
-        reason: the sentence of the error, about those files alone.
-    """
-
-    reason: str
+    reason: str  # the sentence of the error, about those files alone
 
 
 class LedgerState(Event, frozen=True, tag="ledger"):
-    """The ledger was halted or resumed, or its database went or came back.
+    """The ledger was halted or resumed, or its database went or came back."""
 
-    Attributes:
-        halted: until the steward acts.
-        available: whether it can be read.
-        entry: the newest that is known.
-    """
-
-    halted: bool
-    available: bool
-    entry: int
+    halted: bool  # until the steward acts
+    available: bool  # whether it can be read
+    entry: int  # the newest that is known
 
 
 class Stopping(Event, frozen=True, tag="stopping"):
-    """Told to stop: nothing more is fetched.
+    """Told to stop: nothing more is fetched."""
 
-    Attributes:
-        signal: its number; 0 without one.
-        in_hand: messages that are finished first.
-    """
-
-    signal: int
-    in_hand: int
+    signal: int  # its number; 0 without one
+    in_hand: int  # messages that are finished first
 
 
 class Stopped(Event, frozen=True, tag="stopped"):
-    """The end.
+    """The end."""
 
-    Attributes:
-        unfinished: messages that took too long; learners ask for them again.
-    """
-
-    unfinished: int
+    unfinished: int  # messages that took too long; learners ask for them again
 
 
 class Note(Event, frozen=True, tag="note"):
-    """A line of the curator's own code.
+    """A line of the curator's own code."""
 
-    Attributes:
-        logger: which.
-        text: constant, but for numbers and names of types.
-    """
-
-    logger: str
-    text: str
+    logger: str  # which
+    text: str  # constant, but for numbers and names of types
 
 
 class Fault(Event, frozen=True, tag="fault"):
-    """Something of ours failed that should not; its text, which could hold a value, is not kept.
+    """Something of ours failed that should not; its text, which could hold a value, is not kept."""
 
-    Attributes:
-        kind: name of the error's type.
-        thread: name of the thread.
-    """
-
-    kind: str
-    thread: str
+    kind: str  # name of the error's type
+    thread: str  # name of the thread
 
 
 def utc_now() -> int:

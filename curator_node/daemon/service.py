@@ -86,18 +86,12 @@ Unread = Literal["too_large", "not_ours", "incomplete", "gone", "undelivered", "
 
 @dataclass(frozen=True)
 class _Aside:
-    """A message whose parts are not all there.
-
-    Attributes:
-        due: when to look again, by the monotonic clock; so is
-        end: when to give up.
-        wait: until the next look.
-    """
+    """A message whose parts are not all there."""
 
     parcel: Parcel
-    due: float
-    end: float
-    wait: float
+    due: float  # when to look again, by the monotonic clock; so is
+    end: float  # when to give up
+    wait: float  # until the next look
 
 
 class Service:

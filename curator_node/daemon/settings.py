@@ -26,35 +26,23 @@ Wait = Annotated[float, msgspec.Meta(ge=0.001, le=60)]
 
 
 class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A daemon file. Paths that are not absolute are in the site's folder.
+    """A daemon file. Paths that are not absolute are in the site's folder."""
 
-    Attributes:
-        superlink: "host:port".
-        ca: file of the authority that certifies the SuperLink.
-        insecure: True speaks HTTP without TLS; only to a SuperLink on this machine.
-        health_port: of the loopback.
-        ledger: a database's URL; none takes the folder's file.
-        ledger_env: the environment variable that holds that URL.
-        mark: this process's mark; none takes the one beside the ledger's file.
-        busy_seconds: wait between two looks for messages while there is work.
-        idle_seconds: the same, after a while without any.
-        workers: messages that are fetched and answered at once; counts are made one at a time.
-        waiting_command: a program, by its absolute path, and its arguments: run when a study begins to wait for the
-            steward, with the study's identity as one more argument. None is run where it is empty.
-        stop_seconds: how long what is in hand may take once the daemon is told to stop.
-    """
-
-    superlink: str
-    ca: str | None = None
-    insecure: bool = False
-    health_port: Port = 9090
-    ledger: str | None = None
-    ledger_env: str | None = None
-    mark: str | None = None
-    busy_seconds: Wait = 0.05
-    idle_seconds: Wait = 0.25
+    superlink: str  # "host:port"
+    ca: str | None = None  # file of the authority that certifies the SuperLink
+    insecure: bool = False  # True speaks HTTP without TLS; only to a SuperLink on this machine
+    health_port: Port = 9090  # of the loopback
+    ledger: str | None = None  # a database's URL; none takes the folder's file
+    ledger_env: str | None = None  # the environment variable that holds that URL
+    mark: str | None = None  # this process's mark; none takes the one beside the ledger's file
+    busy_seconds: Wait = 0.05  # wait between two looks for messages while there is work
+    idle_seconds: Wait = 0.25  # the same, after a while without any
+    # messages that are fetched and answered at once; counts are made one at a time
     workers: Annotated[int, msgspec.Meta(ge=1, le=64)] = 4
+    # how long what is in hand may take once the daemon is told to stop
     stop_seconds: Annotated[float, msgspec.Meta(ge=0, le=600)] = 20.0
+    # a program, by its absolute path, and its arguments: run when a study begins to wait for the steward, with the
+    # study's identity as one more argument. None is run where it is empty.
     waiting_command: tuple[Argument, ...] = ()
 
     def __post_init__(self) -> None:

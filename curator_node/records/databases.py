@@ -37,21 +37,13 @@ _TEMPORAL = (pl.Date, pl.Datetime, pl.Time)
 
 
 class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A source file: where a site's records are, if not in a file.
+    """A source file: where a site's records are, if not in a file."""
 
-    Attributes:
-        url: of the database, for SQLAlchemy, without a password. Or
-        url_env: name of the environment variable that holds it.
-        query: one SELECT. Or
-        query_file: a file that holds it, beside this one.
-        fetch_rows: how many rows are in hand at a time.
-    """
-
-    url: str = ""
-    url_env: str = ""
-    query: str = ""
-    query_file: str = ""
-    fetch_rows: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 10_000
+    url: str = ""  # of the database, for SQLAlchemy, without a password. Or
+    url_env: str = ""  # name of the environment variable that holds it
+    query: str = ""  # one SELECT. Or
+    query_file: str = ""  # a file that holds it, beside this one
+    fetch_rows: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 10_000  # how many rows are in hand at a time
 
     def __post_init__(self) -> None:
         if bool(self.url) == bool(self.url_env):

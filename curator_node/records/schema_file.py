@@ -12,27 +12,19 @@ from protocol.strict_toml import read_toml
 
 
 class StewardFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A schema file.
+    """A schema file."""
 
-    Attributes:
-        label: label column.
-        attributes: in order.
-        classes: 2 to 256 class names; of two, the second is the positive one. Or
-        label_bounds: [lower, upper] of a label that is a number.
-        unit: column that names the privacy unit (patient, exam); None: the unit is the record.
-        most_records_per_unit: contribution bound c; where a unit has more records, c of them are kept.
-        round_size: declared approximate number of records; public, a round figure.
-        description: for people.
-    """
-
-    label: Name
-    attributes: Annotated[tuple[Attribute, ...], msgspec.Meta(min_length=1, max_length=10_000)]
+    label: Name  # label column
+    attributes: Annotated[tuple[Attribute, ...], msgspec.Meta(min_length=1, max_length=10_000)]  # in order
+    # 2 to 256 class names; of two, the second is the positive one. Or
     classes: Annotated[tuple[Name, ...], msgspec.Meta(max_length=MOST_CLASSES)] = ()
-    label_bounds: tuple[float, float] | None = None
-    unit: Name | None = None
+    label_bounds: tuple[float, float] | None = None  # [lower, upper] of a label that is a number
+    unit: Name | None = None  # column that names the privacy unit (patient, exam); None: the unit is the record
+    # contribution bound c; where a unit has more records, c of them are kept
     most_records_per_unit: Annotated[int, msgspec.Meta(ge=1, le=2**20)] = 1
+    # declared approximate number of records; public, a round figure
     round_size: Annotated[int, msgspec.Meta(ge=1, le=2**40)] | None = None
-    description: Annotated[str, msgspec.Meta(max_length=10_000)] = ""
+    description: Annotated[str, msgspec.Meta(max_length=10_000)] = ""  # for people
 
     def __post_init__(self) -> None:
         if self.unit is None and self.most_records_per_unit != 1:

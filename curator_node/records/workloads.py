@@ -87,15 +87,10 @@ class Workload(Protocol):
 
 @dataclass(frozen=True)
 class EncodedWorkload:
-    """A workload applied to all records, kept for the next hypothesis.
+    """A workload applied to all records, kept for the next hypothesis."""
 
-    Attributes:
-        groups: joint cell of each record, doubled; shape (n,), the smallest unsigned type that fits.
-        sizes: cell counts of the partitions of each group.
-    """
-
-    groups: tuple[Codes, ...]
-    sizes: tuple[tuple[int, ...], ...]
+    groups: tuple[Codes, ...]  # joint cell of each record, doubled; shape (n,), the smallest unsigned type that fits
+    sizes: tuple[tuple[int, ...], ...]  # cell counts of the partitions of each group
 
     @property
     def nbytes(self) -> int:

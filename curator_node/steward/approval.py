@@ -29,23 +29,14 @@ _ENDED = (State.CLOSED, State.EXPIRED)
 
 @dataclass(frozen=True)
 class Announced:
-    """What one proposal announces.
+    """What one proposal announces."""
 
-    Attributes:
-        notice: as its learner wrote it.
-        cost: of the proposal itself, at most.
-        left: what its learner may still reserve, before it.
-        known: whether the study that it names is one of this learner's on this ledger.
-        most: what that study announced for its validation; None where it announced none.
-        before: what other validations of that study have cost here, or may still.
-    """
-
-    notice: Notice
-    cost: Fraction
-    left: Fraction
-    known: bool = False
-    most: Fraction | None = None
-    before: Fraction = Fraction(0)
+    notice: Notice  # as its learner wrote it
+    cost: Fraction  # of the proposal itself, at most
+    left: Fraction  # what its learner may still reserve, before it
+    known: bool = False  # whether the study that it names is one of this learner's on this ledger
+    most: Fraction | None = None  # what that study announced for its validation; None where it announced none
+    before: Fraction = Fraction(0)  # what other validations of that study have cost here, or may still
 
     def rows(self) -> list[tuple[str, str]]:
         """(what, in plain words) for the steward; empty where nothing is announced."""
@@ -145,17 +136,11 @@ _MOST_TOLD = 12
 
 @dataclass(frozen=True)
 class Waiting:
-    """A proposal that waits, read again from its own bytes.
+    """A proposal that waits, read again from its own bytes."""
 
-    Attributes:
-        held: as it is kept.
-        message: the proposal.
-        name: the enrolled learner's; "" where its key is in the policy no more.
-    """
-
-    held: PendingProposal
-    message: StudyProposal
-    name: str
+    held: PendingProposal  # as it is kept
+    message: StudyProposal  # the proposal
+    name: str  # the enrolled learner's; "" where its key is in the policy no more
 
     @property
     def key(self) -> StudyKey:

@@ -60,26 +60,22 @@ SECONDS = 1e-10
 
 
 class Typical(NamedTuple):
-    """One question.
+    """One question."""
 
-    Attributes:
-        release: what is counted in its cells.
-        cells: how many.
-        seconds: that its work is stated as, of one core.
-        size: of its message, in bytes.
-        refused: why it would be, in words; empty where it would not.
-    """
-
-    release: str
-    cells: int
-    seconds: float
-    size: int
-    refused: str
+    release: str  # what is counted in its cells
+    cells: int  # how many
+    seconds: float  # that its work is stated as, of one core
+    size: int  # of its message, in bytes
+    refused: str  # why it would be, in words; empty where it would not
 
 
 def typical_questions(steward: StewardFile, policy: Policy, kinds: Kinds = QUERY_KINDS) -> list[Typical]:
     """The questions of the default strategy, by number of cells, at a cost of the whole cap."""
-    return [_asked(release, cells, steward, policy, kinds) for release in _releases(steward.schema) for cells in CELLS]
+    return [
+        _typical_question(release, cells, steward, policy, kinds)
+        for release in _releases(steward.schema)
+        for cells in CELLS
+    ]
 
 
 def _releases(schema: Schema) -> tuple[str, ...]:
@@ -88,12 +84,12 @@ def _releases(schema: Schema) -> tuple[str, ...]:
     return ("error_correct",) if len(schema.classes) == 2 else ("class_counts",)
 
 
-def _asked(release: str, cells: int, steward: StewardFile, policy: Policy, kinds: Kinds) -> Typical:
+def _typical_question(release: str, cells: int, steward: StewardFile, policy: Policy, kinds: Kinds) -> Typical:
     schema = steward.schema
     features = FeatureMap(tuple(_feature(attribute) for attribute in schema.attributes))
     partition = NearestCentre(features=features, centres=bytes(4 * features.width * cells))
-    wanted = RELEASE_KINDS[release].wants_hypothesis
-    body = CountsBody(partitions=(partition,), hypothesis=Constant(predicted=1) if wanted else None)
+    needs_hypothesis = RELEASE_KINDS[release].wants_hypothesis
+    body = CountsBody(partitions=(partition,), hypothesis=Constant(predicted=1) if needs_hypothesis else None)
     data = encode(body)
     scale = Fraction(steward.most_records_per_unit) / (policy.total_cap or 1)
     planned = PlannedCounts(release=release, partitions=1, scale=Rational.of(scale.limit_denominator(2**31)))
@@ -101,8 +97,8 @@ def _asked(release: str, cells: int, steward: StewardFile, policy: Policy, kinds
     try:
         check_planned(planned, 1, kinds, policy, steward, "plan")
         kind = kinds.kind(planned.kind)
-        read = kind.read_body(data, Turn(planned, 0, 0), schema, kinds.limits(policy.limits, planned.kind))
-        work = kind.work(read, Turn(planned, 0, 0), schema, steward.round_size)
+        checked = kind.read_body(data, Turn(planned, 0, 0), schema, kinds.limits(policy.limits, planned.kind))
+        work = kind.work(checked, Turn(planned, 0, 0), schema, steward.round_size)
         if work > policy.limits.multiply_adds:
             refused = "more work than limits.multiply_adds allows; declare round_size in the schema, or raise the limit"
     except RemoteProtocolError as error:
@@ -125,32 +121,21 @@ Level = Literal["stop", "look", "fine"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was checked.
+    """One thing that was checked."""
 
-    Attributes:
-        level: "stop" where the curator would not start or answer, "look" for the steward to think about, else "fine".
-        about: policy, schema, records, keys, ledger, approval, superlink.
-        text: a sentence.
-    """
-
+    # "stop" where the curator would not start or answer, "look" for the steward to think about, else "fine"
     level: Level
-    about: str
-    text: str
+    about: str  # policy, schema, records, keys, ledger, approval, superlink
+    text: str  # a sentence
 
 
 @dataclass
 class SiteCheck:
-    """What was found.
+    """What was found."""
 
-    Attributes:
-        findings: in the order in which things were checked.
-        questions: what the default strategy would ask.
-        standing: of ledger and policy; None where one of them cannot be read.
-    """
-
-    findings: list[Finding] = field(default_factory=list)
-    questions: list[Typical] = field(default_factory=list)
-    standing: Standing | None = None
+    findings: list[Finding] = field(default_factory=list)  # in the order in which things were checked
+    questions: list[Typical] = field(default_factory=list)  # what the default strategy would ask
+    standing: Standing | None = None  # of ledger and policy; None where one of them cannot be read
 
     @property
     def stopped(self) -> bool:
@@ -167,18 +152,18 @@ class SiteCheck:
         try:
             yield
         except ExprilError as error:
-            self.say("stop", about, _told(error))
+            self.say("stop", about, error_text(error))
 
     def of(self, about: str, make: Callable[[], T]) -> T | None:
         """What `make` gives; None where it would stop the curator."""
         try:
             return make()
         except ExprilError as error:
-            self.say("stop", about, _told(error))
+            self.say("stop", about, error_text(error))
             return None
 
 
-def _told(error: ExprilError) -> str:
+def error_text(error: ExprilError) -> str:
     """The error, with what the steward alone may know of a record."""
     return f"{error}{error.likeness}" if isinstance(error, UnknownClassError) else str(error)
 
@@ -190,132 +175,132 @@ def check_site(folder: Path, probe: Callable[[DaemonSettings], str] | None = Non
         folder: the site's.
         probe: asks the SuperLink of these settings whether it answers: "" or why not; None asks nobody.
     """
-    found = SiteCheck()
-    policy = found.of("policy", lambda: policy_of(folder))
-    steward = found.of("schema", lambda: steward_of(folder))
-    keys = found.of("keys", lambda: _keys(found, folder))
-    settings = found.of("superlink", lambda: read_settings(folder))
+    report = SiteCheck()
+    policy = report.of("policy", lambda: policy_of(folder))
+    steward = report.of("schema", lambda: steward_of(folder))
+    keys = report.of("keys", lambda: _keys(report, folder))
+    settings = report.of("superlink", lambda: read_settings(folder))
     if policy is not None:
-        _policy(found, policy)
+        _policy(report, policy)
     if policy is not None and keys is not None:
-        _members(found, policy, keys)
-    with found.stops("records"):
+        _members(report, policy, keys)
+    with report.stops("records"):
         path = records_of(folder)
         if policy is not None and steward is not None and keys is not None:
-            _records(found, path, steward, policy, keys)
+            _records(report, path, steward, policy, keys)
     if policy is not None and steward is not None:
-        found.questions = typical_questions(steward, policy)
-        _questions(found, policy)
+        report.questions = typical_questions(steward, policy)
+        _questions(report, policy)
     if keys is not None:
-        with found.stops("ledger"):
-            _ledger(found, folder, settings, keys, policy, steward)
+        with report.stops("ledger"):
+            _ledger(report, folder, settings, keys, policy, steward)
     if settings is not None and policy is not None:
-        _waiting(found, settings, policy)
+        _waiting(report, settings, policy)
     if settings is not None:
-        _superlink(found, folder, settings, probe)
-    return found
+        _superlink(report, folder, settings, probe)
+    return report
 
 
-def _keys(found: SiteCheck, folder: Path) -> Keys:
+def _keys(report: SiteCheck, folder: Path) -> Keys:
     keys = read_keys(folder)
     for path in (folder / KEY, folder / NODE_KEY):
         if path.is_file() and path.stat().st_mode & 0o077:
-            found.say("look", "keys", f"others on this machine may read {path}; chmod 600 {path}")
+            report.say("look", "keys", f"others on this machine may read {path}; chmod 600 {path}")
     if folder.stat().st_mode & 0o007:
-        found.say("look", "keys", f"everybody on this machine may look into {folder}; chmod 700 {folder}")
-    found.say("fine", "keys", f"the curator signs as {keys.current.public.hex()}")
+        report.say("look", "keys", f"everybody on this machine may look into {folder}; chmod 700 {folder}")
+    report.say("fine", "keys", f"the curator signs as {keys.current.public.hex()}")
     return keys
 
 
-def _policy(found: SiteCheck, policy: Policy) -> None:
+def _policy(report: SiteCheck, policy: Policy) -> None:
     for doubt in doubts_about(policy):
-        found.say("look", "policy", doubt)
+        report.say("look", "policy", doubt)
     if policy.simulation:
-        found.say("look", "policy", "simulation = true is for simulations: what is answered need not be private")
+        report.say("look", "policy", "simulation = true is for simulations: what is answered need not be private")
     today = now()
-    caps_of = {each.name: policy.cap_of(key) for key, each in policy.keys.items() if policy.admits(key, today)}
+    caps_of = {learner.name: policy.cap_of(key) for key, learner in policy.keys.items() if policy.admits(key, today)}
     remedy = "let a learner in by its card, with expril curator enrol"
     if not policy.keys:  # a new site
-        found.say("fine", "policy", f"nobody may ask yet: {remedy}")
+        report.say("fine", "policy", f"nobody may ask yet: {remedy}")
         return
     if not caps_of:
-        found.say("look", "policy", f"nobody may ask any more: every key has ended, or was revoked; {remedy}")
+        report.say("look", "policy", f"nobody may ask any more: every key has ended, or was revoked; {remedy}")
         return
     caps = sum(caps_of.values(), Fraction(0))
     shared = "" if caps <= policy.total_cap else ": first come, first served, and a study may be cut off midway"
-    found.say(
+    report.say(
         "look" if shared else "fine",
         "policy",
         f"{len(caps_of)} may ask; their caps add up to {caps}, and the cap over all is {policy.total_cap}{shared}",
     )
 
 
-def _members(found: SiteCheck, policy: Policy, keys: Keys) -> None:
+def _members(report: SiteCheck, policy: Policy, keys: Keys) -> None:
     """With whom the curator sums, by the policy."""
     name = SECURE_COUNTS.name
     if name not in QUERY_KINDS.allowed(policy.limits):
         return
     limits: SecureCountsLimits = QUERY_KINDS.limits(policy.limits, name)
-    own, place = keys.current.public.hex(), f"limits.kinds.{name}.members"
-    others = [key for key in limits.members if key != own]
+    own_key, place = keys.current.public.hex(), f"limits.kinds.{name}.members"
+    other_keys = [key for key in limits.members if key != own_key]
     if not limits.members:
         text = "is empty, so no secure sum is accepted; write every curator's public key there, this one's among them"
-        found.say("look", "policy", f"{place} {text}")
+        report.say("look", "policy", f"{place} {text}")
         return
-    if own not in limits.members:
-        text = f"lacks this curator's own key {own}, so no secure sum with it is accepted; add it"
-        found.say("look", "policy", f"{place} {text}")
-    former = {each.key.public.hex() for each in keys.former} & set(others)
-    if former and own in limits.members:
+    if own_key not in limits.members:
+        text = f"lacks this curator's own key {own_key}, so no secure sum with it is accepted; add it"
+        report.say("look", "policy", f"{place} {text}")
+    former = {former_key.key.public.hex() for former_key in keys.former} & set(other_keys)
+    if former and own_key in limits.members:
         text = (
             f"holds a former key of this curator beside its own ({min(former)[:16]}): one would pass for two; remove it"
         )
-        found.say("look", "policy", f"{place} {text}")
-    told = ", ".join(key[:16] for key in others)
-    found.say(
+        report.say("look", "policy", f"{place} {text}")
+    names = ", ".join(key[:16] for key in other_keys)
+    report.say(
         "fine",
         "policy",
-        f"secure sums with {len(others)} other curators ({told}), of whom a plan assumes at least "
+        f"secure sums with {len(other_keys)} other curators ({names}), of whom a plan assumes at least "
         f"{limits.least_colluders} to collude with the learner",
     )
 
 
-def _records(found: SiteCheck, path: Path, steward: StewardFile, policy: Policy, keys: Keys) -> None:
+def _records(report: SiteCheck, path: Path, steward: StewardFile, policy: Policy, keys: Keys) -> None:
     frame = read_records(path)
     dataset = hold_records(frame, steward, policy, keys.first)
-    read = kept = len(frame)
+    total = counted = len(frame)
     if steward.unit is None:
-        found.say("fine", "records", f"{path}: {read} records; each is a privacy unit by itself")
+        report.say("fine", "records", f"{path}: {total} records; each is a privacy unit by itself")
     else:
         sizes = Counter(unit_names(frame[steward.unit]))
         units, bound = len(sizes), steward.most_records_per_unit
-        kept = sum(min(size, bound) for size in sizes.values())
-        lost = read - kept
-        found.say(
-            "look" if lost * 10 > read else "fine",
+        counted = sum(min(size, bound) for size in sizes.values())
+        dropped = total - counted
+        report.say(
+            "look" if dropped * 10 > total else "fine",
             "records",
-            f"{path}: {read} records of {units} units of {steward.unit!r}; at most {bound} of a unit count, so {kept} "
-            f"are kept and {lost} ({lost / read:.1%}) are not",
+            f"{path}: {total} records of {units} units of {steward.unit!r}; at most {bound} of a unit count, so {counted} "
+            f"are kept and {dropped} ({dropped / total:.1%}) are not",
         )
-    if steward.round_size == kept and kept % 10:
+    if steward.round_size == counted and counted % 10:
         text = "round_size is the exact number of records that count, and every learner reads it; round it"
-        found.say("look", "records", text)
+        report.say("look", "records", text)
     check_size(QUERY_KINDS.settle(policy.limits, where="policy"), ANSWERERS, len(dataset.records))
     for warning in dataset.warnings:
-        found.say("look", "records", warning)
+        report.say("look", "records", warning)
 
 
-def _questions(found: SiteCheck, policy: Policy) -> None:
-    refused = [each for each in found.questions if each.refused]
-    if len(refused) == len(found.questions):
-        found.say("look", "policy", "every question of the default strategy would be refused; see the table")
-    longest = max(each.size for each in found.questions)
+def _questions(report: SiteCheck, policy: Policy) -> None:
+    refused = [question for question in report.questions if question.refused]
+    if len(refused) == len(report.questions):
+        report.say("look", "policy", "every question of the default strategy would be refused; see the table")
+    longest = max(question.size for question in report.questions)
     if longest > policy.limits.message_bytes:
-        found.say("look", "policy", f"limits.message_bytes is below the {longest} bytes of the longest of them")
+        report.say("look", "policy", f"limits.message_bytes is below the {longest} bytes of the longest of them")
 
 
 def _ledger(
-    found: SiteCheck,
+    report: SiteCheck,
     folder: Path,
     settings: DaemonSettings | None,
     keys: Keys,
@@ -323,67 +308,73 @@ def _ledger(
     steward: StewardFile | None,
 ) -> None:
     url = None if settings is None else ledger_of(settings)
-    told = None if settings is None else inside(folder, settings.mark)
+    mark_setting = None if settings is None else inside(folder, settings.mark)
     where = url or folder / LEDGER
     with read_store(where) as store:
         checked = check_ledger(store)
     account, name = checked.account, place_text(where)
     check_keys_of(account, keys)
     for finding in checked.findings:
-        found.say("stop", "ledger", f"{name}: {finding.text}")
+        report.say("stop", "ledger", f"{name}: {finding.text}")
     if account.halted:
-        found.say("stop", "ledger", f"{name} is halted; expril ledger resume, once you know why")
+        report.say("stop", "ledger", f"{name} is halted; expril ledger resume, once you know why")
     if steward is not None and policy is not None and not policy.simulation:
         terms = ledger_terms(steward.unit, LABEL)
         if account.terms not in ("", terms):
-            found.say("stop", "ledger", f"{name} was kept for other terms ({account.terms}); now: {terms}")
-    mark = told or mark_path(folder / LEDGER)
+            report.say("stop", "ledger", f"{name} was kept for other terms ({account.terms}); now: {terms}")
+    mark = mark_setting or mark_path(folder / LEDGER)
     marked = read_mark(mark, keys.first.derive("ledger mark")) if mark.is_file() else None
     if marked is None:
-        found.say("stop", "ledger", f"the mark {mark} is missing or damaged: the curator would halt until you resume")
-    elif not all(account.knows(lost) for lost in marked.branches(b"", account.hashes)):
-        found.say("stop", "ledger", f"{name} lacks the entry that {mark} names: it was rolled back, or replaced")
+        report.say("stop", "ledger", f"the mark {mark} is missing or damaged: the curator would halt until you resume")
+    elif not all(account.knows(branch) for branch in marked.branches(b"", account.hashes)):
+        report.say("stop", "ledger", f"{name} lacks the entry that {mark} names: it was rolled back, or replaced")
     if policy is None:
         return
-    found.standing = standing_of(account, policy)
-    named = {each.name for each in policy.keys.values()}
+    report.standing = standing_of(account, policy)
+    names = {entry.name for entry in policy.keys.values()}
     strangers = [learner for learner in account.spent if learner not in policy.keys and learner != NOBODY]
-    gone = [learner for learner in strangers if account.name_of(learner) not in named]
+    gone = [learner for learner in strangers if account.name_of(learner) not in names]
     if gone:
-        found.say("look", "ledger", f"{len(gone)} learners of the ledger are in no policy; what they spent stays spent")
-    left = f"spent {found.standing.spent} of {found.standing.cap}, left {found.standing.left}"
-    found.say("fine", "ledger", f"{name}: entries to {found.standing.entry}, {left}")
-    for learner, own in found.standing.learners.items():
-        if own.left == "0":
-            found.say("look", "ledger", f"{learner} has nothing left to ask for")
+        report.say(
+            "look", "ledger", f"{len(gone)} learners of the ledger are in no policy; what they spent stays spent"
+        )
+    budget = f"spent {report.standing.spent} of {report.standing.cap}, left {report.standing.left}"
+    report.say("fine", "ledger", f"{name}: entries to {report.standing.entry}, {budget}")
+    for learner, standing in report.standing.learners.items():
+        if standing.left == "0":
+            report.say("look", "ledger", f"{learner} has nothing left to ask for")
 
 
-def _waiting(found: SiteCheck, settings: DaemonSettings, policy: Policy) -> None:
+def _waiting(report: SiteCheck, settings: DaemonSettings, policy: Policy) -> None:
     """Whether somebody is told where each proposal is read."""
     if policy.approval != "manual":
         return
     if not settings.waiting_command:
         text = f"approval is manual and {DAEMON} has no waiting_command: look at `expril curator studies` yourself"
-        found.say("look", "approval", text)
+        report.say("look", "approval", text)
     elif not os.access(settings.waiting_command[0], os.X_OK) or Path(settings.waiting_command[0]).is_dir():
-        found.say("look", "approval", f"waiting_command of {DAEMON}: no program {settings.waiting_command[0]}")
+        report.say("look", "approval", f"waiting_command of {DAEMON}: no program {settings.waiting_command[0]}")
     else:
-        found.say("fine", "approval", f"{settings.waiting_command[0]} is run when a study begins to wait")
+        report.say("fine", "approval", f"{settings.waiting_command[0]} is run when a study begins to wait")
 
 
 def _superlink(
-    found: SiteCheck, folder: Path, settings: DaemonSettings, probe: Callable[[DaemonSettings], str] | None
+    report: SiteCheck, folder: Path, settings: DaemonSettings, probe: Callable[[DaemonSettings], str] | None
 ) -> None:
-    with found.stops("keys"):
+    with report.stops("keys"):
         read_node_key(folder / NODE_KEY)
     if settings.insecure:
-        found.say("look", "superlink", f"{DAEMON} says insecure = true: nothing between daemon and SuperLink is hidden")
+        report.say(
+            "look", "superlink", f"{DAEMON} says insecure = true: nothing between daemon and SuperLink is hidden"
+        )
     if probe is None:
         return
-    with found.stops("superlink"):
-        why = probe(settings)
-        if why:
+    with report.stops("superlink"):
+        reason = probe(settings)
+        if reason:
             remedy = f"or send {folder / NODE_PUBLIC} to who keeps it"
-            found.say("look", "superlink", f"{settings.superlink}: {why}; the daemon tries again for ever, {remedy}")
+            report.say(
+                "look", "superlink", f"{settings.superlink}: {reason}; the daemon tries again for ever, {remedy}"
+            )
         else:
-            found.say("fine", "superlink", f"{settings.superlink} answers")
+            report.say("fine", "superlink", f"{settings.superlink} answers")

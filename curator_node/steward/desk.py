@@ -235,17 +235,11 @@ def asked(port: int, page: str) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class Desk:
-    """What a steward acts on.
+    """What a steward acts on."""
 
-    Attributes:
-        folder: the site's.
-        policy: with the enrolled learners.
-        ledger: it may be appended to, whoever else serves from it.
-    """
-
-    folder: Path
-    policy: Policy
-    ledger: Ledger
+    folder: Path  # the site's
+    policy: Policy  # with the enrolled learners
+    ledger: Ledger  # it may be appended to, whoever else serves from it
 
 
 def places_of(folder: Path, ledger: str = "", mark: Path | None = None) -> tuple[Path | str, Path | None]:

@@ -64,19 +64,12 @@ def check_written(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Enrolment:
-    """What enrolling a card changes; nothing is written yet.
+    """What enrolling a card changes; nothing is written yet."""
 
-    Attributes:
-        folder: the site's.
-        learner: as its file will say.
-        before: as its file says; None for a new one.
-        ends: the key that gives way, and until when it may sign; None where none does.
-    """
-
-    folder: Path
-    learner: EnrolledLearner
-    before: EnrolledLearner | None
-    ends: EnrolledKey | None
+    folder: Path  # the site's
+    learner: EnrolledLearner  # as its file will say
+    before: EnrolledLearner | None  # as its file says; None for a new one
+    ends: EnrolledKey | None  # the key that gives way, and until when it may sign; None where none does
 
     def write(self) -> Path:
         """Write the learner's file; OSError names it where that fails."""

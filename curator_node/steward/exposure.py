@@ -24,18 +24,12 @@ NOT_COVERED = (
 
 @dataclass(frozen=True)
 class Exposure:
-    """Exponents of what answers may change; None of each is without limit.
+    """Exponents of what answers may change; None of each is without limit."""
 
-    Attributes:
-        study: by the plan alone.
-        learner: with all that its learner was answered before.
-        everybody: with all that all learners were answered before.
-        ever: at most, once the cap over all learners is spent on the worst that the policy and open studies allow.
-    """
-
-    study: Odds | None
-    learner: Odds | None
-    everybody: Odds | None
+    study: Odds | None  # by the plan alone
+    learner: Odds | None  # with all that its learner was answered before
+    everybody: Odds | None  # with all that all learners were answered before
+    # at most, once the cap over all learners is spent on the worst that the policy and open studies allow
     ever: Odds | None
 
 
@@ -64,11 +58,11 @@ def exposure(
         RemoteProtocolError: the plan cannot be read.
     """
     study = NOTHING if plan is None else kinds.plan_odds(plan, unit)
-    own, others = spent(account, kinds, unit, account.keys_of(learner, name)), spent(account, kinds, unit)
+    of_learner, of_everybody = spent(account, kinds, unit, account.keys_of(learner, name)), spent(account, kinds, unit)
     worst = _worst(account, policy, unit, kinds, plan)
-    left = max(policy.total_cap - account.total_spent, _ZERO)
-    ever = None if others is None or worst is None else others + worst * left
-    return Exposure(study, _sum(study, own), _sum(study, others), ever)
+    remaining = max(policy.total_cap - account.total_spent, _ZERO)
+    ever = None if of_everybody is None or worst is None else of_everybody + worst * remaining
+    return Exposure(study, _sum(study, of_learner), _sum(study, of_everybody), ever)
 
 
 def spent(account: Account, kinds: Kinds, unit: PrivacyUnit, keys: Collection[bytes] | None = None) -> Odds | None:
@@ -88,12 +82,12 @@ def spent(account: Account, kinds: Kinds, unit: PrivacyUnit, keys: Collection[by
         if keys is not None and study.key.learner not in keys:
             continue
         for query, amount in study.spent_on.items():
-            each = _per_epsilon(kinds, unit, study.plan, query, study.costs[query])
-            if each is None:
+            per_epsilon = _per_epsilon(kinds, unit, study.plan, query, study.costs[query])
+            if per_epsilon is None:
                 return None
-            total, charged = total + each * amount, charged + amount
-    whole = account.total_spent if keys is None else sum((account.spent.get(key, _ZERO) for key in keys), _ZERO)
-    return total + WORST * max(whole - charged, _ZERO)
+            total, charged = total + per_epsilon * amount, charged + amount
+    total_spent = account.total_spent if keys is None else sum((account.spent.get(key, _ZERO) for key in keys), _ZERO)
+    return total + WORST * max(total_spent - charged, _ZERO)
 
 
 def most(policy: Policy, unit: PrivacyUnit, kinds: Kinds) -> Odds | None:
@@ -104,22 +98,22 @@ def most(policy: Policy, unit: PrivacyUnit, kinds: Kinds) -> Odds | None:
         return WORST
 
 
-def rows(found: Exposure, unit: PrivacyUnit) -> list[tuple[str, str]]:
+def rows(exposures: Exposure, unit: PrivacyUnit) -> list[tuple[str, str]]:
     """(what, in words) for a steward: of each of the three, the four factors, and what is in none of them."""
-    one = printable(unit.name) or "record"
-    known = f"of a {one} that is known to be there"
-    held = f"records of the same {one}" if unit.name else "the same record"
-    beyond = (
-        f". Of a {one} with more than {unit.records} records, labels also help to choose those that count: then its "
+    unit_name = printable(unit.name) or "record"
+    subject = f"of a {unit_name} that is known to be there"
+    other_records = f"records of the same {unit_name}" if unit.name else "the same record"
+    label_caveat = (
+        f". Of a {unit_name} with more than {unit.records} records, labels also help to choose those that count: then its "
         "label is part of the rest"
         if unit.name
         else ""
     )
     return [
-        ("is it there", f"whether a {one} is among the records: {_factors(found, 'presence')}"),
-        ("its label", f"{known}, its label {printable(unit.label)}: {_factors(found, 'label')}{beyond}"),
-        ("the rest", f"{known}, anything else about it: {_factors(found, 'attribute')}"),
-        ("not in it", NOT_COVERED.format(held=held)),
+        ("is it there", f"whether a {unit_name} is among the records: {_factors(exposures, 'presence')}"),
+        ("its label", f"{subject}, its label {printable(unit.label)}: {_factors(exposures, 'label')}{label_caveat}"),
+        ("the rest", f"{subject}, anything else about it: {_factors(exposures, 'attribute')}"),
+        ("not in it", NOT_COVERED.format(held=other_records)),
     ]
 
 
@@ -144,34 +138,36 @@ def _per_epsilon(kinds: Kinds, unit: PrivacyUnit, plan: Plan, query: int, cost: 
 
 def _worst(account: Account, policy: Policy, unit: PrivacyUnit, kinds: Kinds, plan: Plan | None) -> Odds | None:
     """What each epsilon that is left may change: of what may be asked, and of what was accepted and goes on."""
-    found = [most(policy, unit, kinds)]
+    candidates = [most(policy, unit, kinds)]
     accepted = [study for study in account.studies.values() if not study.ended]
-    found += [one for study in accepted for one in _each(study, unit, kinds)]
+    candidates += [odds for study in accepted for odds in _of_study(study, unit, kinds)]
     if plan is not None:
         costs = kinds.costs(plan, unit.records)
-        found += [_per_epsilon(kinds, unit, plan, query, cost) for query, cost in enumerate(costs)]
+        candidates += [_per_epsilon(kinds, unit, plan, query, cost) for query, cost in enumerate(costs)]
     worst = NOTHING
-    for one in found:
-        if one is None:
+    for odds in candidates:
+        if odds is None:
             return None
-        worst = worst.or_more(one)
+        worst = worst.or_more(odds)
     return worst
 
 
-def _each(study: StudyAccount, unit: PrivacyUnit, kinds: Kinds) -> list[Odds | None]:
+def _of_study(study: StudyAccount, unit: PrivacyUnit, kinds: Kinds) -> list[Odds | None]:
     return [_per_epsilon(kinds, unit, study.plan, query, cost) for query, cost in enumerate(study.costs)]
 
 
-def _sum(one: Odds | None, other: Odds | None) -> Odds | None:
-    return None if one is None or other is None else one + other
+def _sum(first: Odds | None, second: Odds | None) -> Odds | None:
+    return None if first is None or second is None else first + second
 
 
-def _factors(found: Exposure, what: str) -> str:
+def _factors(exposures: Exposure, field: str) -> str:
     """Of this study, and of all that goes with it."""
-    told = (
-        (found.study, "by this study"),
-        (found.learner, "with all that this learner was answered before"),
-        (found.everybody, "with all that all learners were"),
-        (found.ever, "at most ever, by the budget over all learners and what they may ask today"),
+    exponents = (
+        (exposures.study, "by this study"),
+        (exposures.learner, "with all that this learner was answered before"),
+        (exposures.everybody, "with all that all learners were"),
+        (exposures.ever, "at most ever, by the budget over all learners and what they may ask today"),
     )
-    return "; ".join(f"{UNLIMITED if odds is None else written(getattr(odds, what))} {how}" for odds, how in told)
+    return "; ".join(
+        f"{UNLIMITED if odds is None else written(getattr(odds, field))} {words}" for odds, words in exponents
+    )

@@ -35,19 +35,12 @@ MOST_ROTATIONS = 1000
 
 
 class Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A key that gave way to the next one.
+    """A key that gave way to the next one."""
 
-    Attributes:
-        key: the former public key.
-        at: when it gave way.
-        until: when requests to it are answered no more.
-        leaked: whether somebody else may have it.
-    """
-
-    key: PublicKey
-    at: Instant
-    until: Instant
-    leaked: bool = False
+    key: PublicKey  # the former public key
+    at: Instant  # when it gave way
+    until: Instant  # when requests to it are answered no more
+    leaked: bool = False  # whether somebody else may have it
 
 
 class Rotations(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

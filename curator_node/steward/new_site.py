@@ -132,17 +132,11 @@ RULE = "a site is made once; nothing is overwritten"
 
 
 class NewSite(NamedTuple):
-    """What was made.
+    """What was made."""
 
-    Attributes:
-        identity: the curator's public key.
-        node: file of the node's public key.
-        todo: what its steward does next, in sentences.
-    """
-
-    identity: bytes
-    node: Path
-    todo: tuple[str, ...]
+    identity: bytes  # the curator's public key
+    node: Path  # file of the node's public key
+    todo: tuple[str, ...]  # what its steward does next, in sentences
 
 
 def init_site(
