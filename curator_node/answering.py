@@ -1,4 +1,4 @@
-"""What an answerer of a query kind is told, and what it gives back. No kind is named here."""
+"""The interface between a curator and its answerers: `Question`, `Answered` and `Answerer`. No kind is named here."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -71,15 +71,15 @@ def _nothing_bounded(limits: Any) -> Mapping[str, int]:  # noqa: ARG001
 class Answerer:
     """How a curator answers a query kind."""
 
-    kind: QueryKind  # which
-    # must not fail, nor take another path, because of a record. It may raise RemoteProtocolError for what was changed
+    kind: QueryKind
+    # Must not fail, nor take another path, because of a record. It may raise RemoteProtocolError for what was changed
     # here between charge and answer: the charge stays, and ANSWER_GONE is told.
     answer: Callable[[Question, PrivateDataset, NoiseSource], Answered]
-    # raises RemoteProtocolError for a question that `answer` could not answer, by what was asked and what was kept.
+    # Raises RemoteProtocolError for a question that `answer` could not answer, by what was asked and what was kept.
     # It is called before the question is charged, with the very one that `answer` gets; a request that was charged
     # before is not checked again. It runs under the ledger's lock, and draws nothing.
     check: Callable[[Question], None] = _nothing_more
-    # limits of the kind -> what they allow that is private up to so many records of one curator only: its place in a
+    # Limits of the kind -> what they allow that is private up to so many records of one curator only: its place in a
     # policy -> that number. It is for the steward, when a curator starts: how many records there are is private, and
     # no request is ever refused because of it.
     bounded: Callable[[Any], Mapping[str, int]] = _nothing_bounded
@@ -88,10 +88,10 @@ class Answerer:
 def bounded_in(limits: Limits, answerers: Mapping[str, Answerer]) -> dict[str, int]:
     """What a policy's limits allow that is private up to so many records of one curator only; see `Answerer`."""
     kinds = Kinds(*(answerer.kind for answerer in answerers.values()))
-    found: dict[str, int] = {}
+    bounds: dict[str, int] = {}
     for name in kinds.allowed(limits):
-        found |= answerers[name].bounded(kinds.limits(limits, name))
-    return found
+        bounds |= answerers[name].bounded(kinds.limits(limits, name))
+    return bounds
 
 
 def check_size(limits: Limits, answerers: Mapping[str, Answerer], records: int) -> None:

@@ -60,7 +60,7 @@ def standing_of(account: Account, policy: Policy, kinds: Kinds = QUERY_KINDS) ->
                 spent=_up(account.spent_by(key, learner.name)),
                 reserved=_up(account.reserved_by(key, learner.name)),
                 left=_down(account.remaining(key, cap, policy.total_cap, learner.name)),
-                integral=_told(integral_spent(account, kinds, account.keys_of(key, learner.name))),
+                integral=_integral_text(integral_spent(account, kinds, account.keys_of(key, learner.name))),
             ),
         )
     return Standing(
@@ -70,7 +70,7 @@ def standing_of(account: Account, policy: Policy, kinds: Kinds = QUERY_KINDS) ->
         cap=amount(policy.total_cap),
         spent=_up(account.total_spent),
         left=_down(max(_ZERO, policy.total_cap - account.total_spent)),
-        integral=_told(integral_spent(account, kinds)),
+        integral=_integral_text(integral_spent(account, kinds)),
         learners=learners,
     )
 
@@ -100,7 +100,7 @@ def integral_spent(account: Account, kinds: Kinds, keys: Collection[bytes] | Non
     return total if spent == charged else None
 
 
-def _told(value: Fraction | None) -> str:
+def _integral_text(value: Fraction | None) -> str:
     return INFINITE if value is None else _up(value)
 
 

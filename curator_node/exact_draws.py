@@ -27,10 +27,10 @@ class RandomWords:
 
     def words(self, size: int) -> Words:
         """(size,) uniform on 0 .. 2^64 - 1."""
-        given = self.random_bytes(8 * size)
-        if len(given) != 8 * size:
-            raise ArithmeticError(f"{8 * size} random bytes were asked for, and {len(given)} came")
-        return np.frombuffer(given, "<u8").astype(np.uint64, copy=False)
+        data = self.random_bytes(8 * size)
+        if len(data) != 8 * size:
+            raise ArithmeticError(f"{8 * size} random bytes were asked for, and {len(data)} came")
+        return np.frombuffer(data, "<u8").astype(np.uint64, copy=False)
 
     def below(self, limits: Words) -> Words:
         """(n,) uniform on 0 .. limit - 1 each, for (n,) limits of 1 to 2^63: the word modulo the limit.
@@ -45,8 +45,8 @@ class RandomWords:
         for _ in range(MOST_ROUNDS):
             small = small[words[small] < -limits[small] % limits[small]]
             if not small.size:
-                drawn: Words = words % limits
-                return drawn
+                remainders: Words = words % limits
+                return remainders
             words[small] = self.words(small.size)
         raise not_random()
 
@@ -77,7 +77,7 @@ def not_random() -> ArithmeticError:
 MOST_TERM = 2**32
 """Largest numerator and denominator of a scale."""
 MOST_PARTS = 2**15
-LEAST_DRAWN = 64
+LEAST_SHARES = 64
 """A shorter vector is drawn among so many, and the others are thrown away: the time is that of all of them."""
 
 
@@ -99,9 +99,9 @@ def draw_shares(size: int, scale: Fraction, parts: int, random_bytes: RandomByte
     """
     if size < 0:
         raise ValueError("a number of shares is at least 0")
-    drawn = max(size, LEAST_DRAWN)
-    both = draw_negative_binomials(2 * drawn, scale, parts, random_bytes).astype(np.int64)
-    return (both[:drawn] - both[drawn:])[:size]
+    count = max(size, LEAST_SHARES)
+    binomials = draw_negative_binomials(2 * count, scale, parts, random_bytes).astype(np.int64)
+    return (binomials[:count] - binomials[count:])[:size]
 
 
 def draw_negative_binomials(
@@ -151,12 +151,12 @@ def _steps(size: int, source: RandomWords) -> Words:
     """(size,) with P(v) proportional to exp(-v)."""
     steps = np.zeros(size, np.uint64)
     open_ = np.arange(size)
-    one = np.uint64(1)
+    unit = np.uint64(1)
     for _ in range(MOST_ROUNDS):
         if not open_.size:
             return steps
-        open_ = open_[source.exponential_coins(np.ones(open_.size, np.uint64), one)]
-        steps[open_] += one
+        open_ = open_[source.exponential_coins(np.ones(open_.size, np.uint64), unit)]
+        steps[open_] += unit
     raise not_random()
 
 
@@ -166,18 +166,18 @@ def _thinned(totals: Words, parts: int, source: RandomWords) -> Words:
     The cycle of any one place of a uniform permutation of r places is uniform on 1 .. r long, and the rest is uniform
     again (Shepp and Lloyd 1966). Length and coin are read off one number below r h.
     """
-    kept = np.zeros(totals.size, np.uint64)
+    sums = np.zeros(totals.size, np.uint64)
     open_ = np.flatnonzero(totals)
     rest = totals[open_]
-    each, one = np.uint64(parts), np.uint64(1)
+    cycle_share, unit = np.uint64(parts), np.uint64(1)
     for _ in range(MOST_ROUNDS):
         if not open_.size:
-            return kept
-        lengths, coins = np.divmod(source.below(rest * each), each)
-        lengths += one
+            return sums
+        lengths, coins = np.divmod(source.below(rest * cycle_share), cycle_share)
+        lengths += unit
         stays = coins == 0
-        kept[open_[stays]] += lengths[stays]
+        sums[open_[stays]] += lengths[stays]
         rest = rest - lengths
-        left = np.flatnonzero(rest)
-        open_, rest = open_[left], rest[left]
+        unfinished = np.flatnonzero(rest)
+        open_, rest = open_[unfinished], rest[unfinished]
     raise not_random()

@@ -86,15 +86,15 @@ class Receipts:
         if not data:
             return
         try:
-            lost = self.lost(data, ledger)
+            branch = self.lost_branch(data, ledger)
         except RemoteProtocolError as error:
             raise RemoteProtocolError(error.code, "newest_receipt") from None
-        if lost is not None:
-            learner = lost.suspect.learner.hex()
+        if branch is not None:
+            learner = branch.suspect.learner.hex()
             note = (
                 f"the ledger lacks the entry, or the answer, of a receipt of learner {learner}: rolled back or edited"
             )
-            ledger.halt(now, note, trace=lost)
+            ledger.halt(now, note, trace=branch)
             ledger.settle()
             raise RemoteProtocolError(RefusalCode.LEDGER_ROLLED_BACK)
 
@@ -126,7 +126,7 @@ class Receipts:
         )
         return seal_receipt(receipt, self._key, label=self._label)
 
-    def lost(self, data: bytes, ledger: Ledger) -> BranchTrace | None:
+    def lost_branch(self, data: bytes, ledger: Ledger) -> BranchTrace | None:
         """What a receipt proves the ledger to have lost: its entry, or its answer; None where neither, or acknowledged.
 
         A receipt leaves inside a stored reply. So where its request has no reply, or another one, the reply was lost.
@@ -141,9 +141,9 @@ class Receipts:
             return None  # the steward's, of where the ledger stands, has no reply
         spent = amount(parse_amount(receipt.spent_by_learner))
         suspect = Suspect(position, receipt.learner, spent, receipt.request)
-        lost = BranchTrace(suspect, receipt=digest(data))
-        waits = any(lost.is_same(each) for each in account.suspects)
-        return lost if waits or not account.knows(lost) else None
+        branch = BranchTrace(suspect, receipt=digest(data))
+        waits = any(branch.is_same(suspect) for suspect in account.suspects)
+        return branch if waits or not account.knows(branch) else None
 
 
 def _is_kept(data: bytes, receipt: Receipt, ledger: Ledger) -> bool:

@@ -100,7 +100,7 @@ class OpenDPNoise:
         return np.array(checked_mechanism(l1, law)([int(value) for value in exact]), np.int64)
 
     def laplace_shares(self, size: int, law: DiscreteLaplace, parts: int, stamp: Stamp) -> NDArray[np.int64]:  # noqa: ARG002
-        """See `NoiseSource`. OpenDP has no such noise: it is drawn by `noise_shares`, just as exactly."""
+        """See `NoiseSource`. OpenDP has no such noise: it is drawn by `exact_draws`, just as exactly."""
         return draw_shares(size, law.scale, parts)
 
     def laplace(self, size: int, scale: Fraction, stamp: Stamp) -> NDArray[np.float64]:  # noqa: ARG002

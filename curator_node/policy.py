@@ -54,15 +54,15 @@ class EnrolledLearner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def check_keys(keys: Iterable[str]) -> None:
     """Raise ValueError for a key that nobody could hold, or that comes twice."""
-    seen = set()
+    earlier = set()
     for key in keys:
         try:
             check_public_key(bytes.fromhex(key))
         except ConfigurationError as error:
             raise ValueError(str(error)) from None
-        if key in seen:
+        if key in earlier:
             raise ValueError("two learners have the same key")
-        seen.add(key)
+        earlier.add(key)
 
 
 def check_rational(value: Written, key: str) -> None:

@@ -72,7 +72,7 @@ def version_of_data(path: Path, fingerprint: bytes) -> str:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
-            return _looked_up(file, path, fingerprint)
+            return _version_in(file, path, fingerprint)
         finally:
             os.close(file)
     except OSError as error:
@@ -82,19 +82,19 @@ def version_of_data(path: Path, fingerprint: bytes) -> str:
         ) from None
 
 
-def _looked_up(file: int, path: Path, fingerprint: bytes) -> str:
+def _version_in(file: int, path: Path, fingerprint: bytes) -> str:
     content = os.pread(file, os.fstat(file).st_size, 0)
-    whole = content[: content.rfind(b"\n") + 1]  # what follows is a line that a crash cut short
-    known: dict[bytes, bytes] = dict(_LINE.findall(whole))
-    if b"".join(b"%s %s\n" % pair for pair in _LINE.findall(whole)) != whole:
+    complete = content[: content.rfind(b"\n") + 1]  # what follows is a line that a crash cut short
+    names: dict[bytes, bytes] = dict(_LINE.findall(complete))
+    if b"".join(b"%s %s\n" % pair for pair in _LINE.findall(complete)) != complete:
         raise ConfigurationError(f"{path} is no file of names of records; move it away, and the records get a new name")
-    wanted = fingerprint.hex().encode()
-    if wanted not in known:
-        known[wanted] = secrets.token_hex(16).encode()
-        os.ftruncate(file, len(whole))
-        os.pwrite(file, b"%s %s\n" % (wanted, known[wanted]), len(whole))
+    digest = fingerprint.hex().encode()
+    if digest not in names:
+        names[digest] = secrets.token_hex(16).encode()
+        os.ftruncate(file, len(complete))
+        os.pwrite(file, b"%s %s\n" % (digest, names[digest]), len(complete))
         os.fsync(file)
-    return known[wanted].decode()
+    return names[digest].decode()
 
 
 POLICY, KEY, LEDGER = enrolment.POLICY, keyring.KEY, keyring.LEDGER
@@ -389,10 +389,16 @@ def temporary_site(
     Raises:
         ConfigurationError: as `hold_records` and `assemble_site`.
     """
-    own = SigningKey.generate() if key is None else key
-    dataset = hold_records(frame, steward, policy, own)
+    signing_key = SigningKey.generate() if key is None else key
+    dataset = hold_records(frame, steward, policy, signing_key)
     return assemble_site(
-        dataset, policy, key=own, ledger=memory_ledger(own), clock=clock, noise=noise, answerers=answerers
+        dataset,
+        policy,
+        key=signing_key,
+        ledger=memory_ledger(signing_key),
+        clock=clock,
+        noise=noise,
+        answerers=answerers,
     )
 
 

@@ -163,12 +163,12 @@ class Fleet:
             NotLetInError, SuperLinkDownError: not now.
             TooLargeError: it has very many parts; it will not come again.
         """
-        found = called(self._client.PullMessages, PullMessagesRequest(node=Node(node_id=self.node)))
-        if not found.messages_list or not found.message_object_trees:
+        response = called(self._client.PullMessages, PullMessagesRequest(node=Node(node_id=self.node)))
+        if not response.messages_list or not response.message_object_trees:
             return None
-        message = message_from_proto(found.messages_list[0])
+        message = message_from_proto(response.messages_list[0])
         until = message.metadata.created_at + message.metadata.ttl
-        return Parcel(found.message_object_trees[0], message, until)
+        return Parcel(response.message_object_trees[0], message, until)
 
     def fetch(self, parcel: Parcel) -> bool:
         """Fetch what a message still lacks; whether all of it is there.
@@ -189,9 +189,9 @@ class Fleet:
                 self._confirm(parcel)
             raise
         self._confirm(parcel)
-        whole = inflate_object_from_contents(parcel.name, parcel.objects)
-        if whole.has_content():
-            parcel.message.content = whole.content
+        content = inflate_object_from_contents(parcel.name, parcel.objects)
+        if content.has_content():
+            parcel.message.content = content.content
         return True
 
     def answered(self, parcel: Parcel) -> Any:
@@ -228,17 +228,17 @@ class Fleet:
                 message_object_trees=[tree],
                 clientapp_runtime_list=[0.0],
             )
-            asked = until_taken(lambda: about(self._client.PushMessages, push), patience)
-            wanted = set(asked.objects_to_push)
-            for name, each in objects.items():
-                if name not in wanted:
+            response = until_taken(lambda: about(self._client.PushMessages, push), patience)
+            lacking = set(response.objects_to_push)
+            for name, content in objects.items():
+                if name not in lacking:
                     continue
                 request = PushObjectRequest(
                     node=node,
                     run_id=parcel.run,
                     object_id=name,
-                    object_content=each.deflate(),
-                    session_id=asked.session_id,
+                    object_content=content.deflate(),
+                    session_id=response.session_id,
                 )
                 if not until_taken(lambda request=request: about(self._client.PushObject, request), patience).stored:  # type: ignore[misc]
                     raise GoneError("session")
@@ -261,13 +261,13 @@ class Fleet:
         if name in parcel.objects:
             return True
         request = PullObjectRequest(node=Node(node_id=self.node), run_id=parcel.run, object_id=name)
-        found = about(self._client.PullObject, request)
-        if not found.object_found:
+        response = about(self._client.PullObject, request)
+        if not response.object_found:
             raise GoneError("object")
-        if not found.object_available:
+        if not response.object_available:
             return False
-        parcel.objects[name] = found.object_content
-        parcel.size += len(found.object_content)
+        parcel.objects[name] = response.object_content
+        parcel.size += len(response.object_content)
         if parcel.size > self.most_bytes + ROOM:
             raise TooLargeError
         return True

@@ -50,13 +50,13 @@ def answer_folder(folder: Path, site: Site) -> Iterator[Handled]:
     Raises:
         ConfigurationError: no such folder, or nothing for this curator in it, or a reply cannot be written.
     """
-    there = [each for each in site.curator.identities if (folder / each.hex()).is_dir()]
-    for identity in there or [site.identity]:
+    addressed = [identity for identity in site.curator.identities if (folder / identity.hex()).is_dir()]
+    for identity in addressed or [site.identity]:
         with _open_folders(folder, identity) as (requests, replies):
             for name in sorted(os.listdir(requests)):  # noqa: PTH208 - a handle, no path
-                found = _handled(requests, replies, name, site, identity)
-                if found is not None:
-                    yield found
+                handled = _handled(requests, replies, name, site, identity)
+                if handled is not None:
+                    yield handled
 
 
 def _handled(requests: int, replies: int, name: str, site: Site, identity: bytes) -> Handled | None:
@@ -68,8 +68,8 @@ def _handled(requests: int, replies: int, name: str, site: Site, identity: bytes
         return Handled(name, IGNORED, request)
     if hashlib.sha256(request).hexdigest() != name.removesuffix(SUFFIX):
         return Handled(name, IGNORED, "its name is not its digest: it was changed on its way, or is not whole yet")
-    kept = _read(replies, name, MOST_ENVELOPE_BYTES)
-    if isinstance(kept, bytes) and _settled(kept, identity):
+    earlier_reply = _read(replies, name, MOST_ENVELOPE_BYTES)
+    if isinstance(earlier_reply, bytes) and _settled(earlier_reply, identity):
         return None
     reply = site.handle(request)
     _write(replies, name, reply)
@@ -96,11 +96,11 @@ def _read(folder: int, name: str, most: int) -> bytes | str:
     except OSError:
         return "not a plain file, or not readable"
     try:
-        told = os.fstat(handle)
-        if not stat.S_ISREG(told.st_mode):
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
             return "not a plain file"
-        if told.st_size > most:
-            return f"{told.st_size} bytes; this curator reads at most {most}"
+        if status.st_size > most:
+            return f"{status.st_size} bytes; this curator reads at most {most}"
         with os.fdopen(handle, "rb", closefd=False) as file:
             content = file.read(most + 1)
     finally:
@@ -144,17 +144,17 @@ def _open_folders(folder: Path, curator: bytes) -> Iterator[tuple[int, int]]:
                 f"no folder {folder} ({error.strerror}); name the one that requests came in"
             ) from None
         try:
-            own = opened(lambda: os.open(curator.hex(), _FOLDER, dir_fd=base))
-            requests = opened(lambda: os.open(REQUESTS, _FOLDER, dir_fd=own))
+            of_curator = opened(lambda: os.open(curator.hex(), _FOLDER, dir_fd=base))
+            requests = opened(lambda: os.open(REQUESTS, _FOLDER, dir_fd=of_curator))
         except OSError:
             raise ConfigurationError(
                 f"{folder} holds no requests for this curator: no folder {curator.hex()}/{REQUESTS}; does the learner "
                 "know its key?"
             ) from None
         try:
-            if REPLIES not in os.listdir(own):  # noqa: PTH208 - a handle, no path
-                os.mkdir(REPLIES, dir_fd=own)
-            replies = opened(lambda: os.open(REPLIES, _FOLDER, dir_fd=own))
+            if REPLIES not in os.listdir(of_curator):  # noqa: PTH208 - a handle, no path
+                os.mkdir(REPLIES, dir_fd=of_curator)
+            replies = opened(lambda: os.open(REPLIES, _FOLDER, dir_fd=of_curator))
         except OSError as error:
             raise ConfigurationError(
                 f"{folder}: no folder {curator.hex()}/{REPLIES} can be made for the replies ({error.strerror})"

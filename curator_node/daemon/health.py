@@ -1,5 +1,6 @@
-"""The health page of a daemon: on the loopback only, policy and ledger only, nothing of the records.
+"""What a daemon counts and logs of the requests that it answers, and the health page that shows it.
 
+The page is on the loopback only, and shows policy and ledger only, nothing of the records.
 `/health` is 200 while the daemon is connected and its ledger serves, else 503; `/status` is one JSON object.
 """
 
@@ -25,27 +26,16 @@ UNREADABLE = "unreadable"
 
 
 class Watch:
-    """Counts and tells; several threads may call it.
-
-    Args:
-        log: where events go.
-        clock: seconds since 1970.
-
-    Attributes:
-        requests: by type.
-        releases: replies that held one, repeats among them.
-        refusals: by code.
-        unserved: messages that were no requests, by reason.
-    """
+    """Counts requests and replies, and logs them; several threads may call it."""
 
     def __init__(self, log: Log, clock: Callable[[], int]) -> None:
         self._log = log
         self._clock = clock
         self._lock = threading.Lock()
-        self.requests: Counter[str] = Counter()
-        self.refusals: Counter[str] = Counter()
-        self.unserved: Counter[str] = Counter()
-        self.releases = 0
+        self.requests: Counter[str] = Counter()  # by type
+        self.refusals: Counter[str] = Counter()  # by code
+        self.unserved: Counter[str] = Counter()  # messages that were no requests, by reason
+        self.releases = 0  # replies that held one, repeats among them
 
     def tell(self, event: Event) -> None:
         """An event of the daemon's own."""
@@ -66,7 +56,7 @@ class Watch:
         """
 
         def answer(data: bytes) -> bytes:
-            came = self._clock()
+            received_at = self._clock()
             reply = handle(data)
             try:
                 event = describe(data, reply, policy(), label)
@@ -75,7 +65,7 @@ class Watch:
                     self.releases += event.reply == TYPE_NAMES[Release]
                     if event.code:
                         self.refusals[event.code] += 1
-                self._log.write(event, at=came)
+                self._log.write(event, at=received_at)
             except Exception as error:  # noqa: BLE001 - a reply that was signed leaves, whatever is said of it
                 self._log.write(Fault(kind=type(error).__name__, thread="watch"))
             return reply
@@ -96,18 +86,18 @@ def request_type(data: object) -> str:
 def describe(data: bytes, reply: bytes, policy: Policy, label: str) -> Request:
     """The event of an answered request; what it says of the sender is what the curator verified."""
     envelope, message = open_envelope(reply)
-    asked = _readable(data)
-    known = message.recipient != NOBODY
-    learner = policy.learner(message.recipient) if known else None
+    request = _readable(data)
+    is_verified = message.recipient != NOBODY
+    learner = policy.learner(message.recipient) if is_verified else None
     return Request(
-        type=UNREADABLE if asked is None else asked.type,
+        type=UNREADABLE if request is None else request.type,
         reply=envelope.type,
         learner="" if learner is None else learner.name,
-        key=message.recipient.hex() if known else "",
+        key=message.recipient.hex() if is_verified else "",
         study="" if message.study == NO_STUDY else message.study.hex(),
         sequence=message.sequence,
-        digest=request_digest(message.recipient, asked.type, asked.payload).hex()
-        if asked is not None and known
+        digest=request_digest(message.recipient, request.type, request.payload).hex()
+        if request is not None and is_verified
         else "",
         code=RefusalCode(message.code) if isinstance(message, Refusal) else "",
         epsilon=_epsilon(message, label),
@@ -214,8 +204,8 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
         """Looks at one's own health are no events."""
 
-    def _say(self, code: int, what: object) -> None:
-        body = json.dumps(what).encode()
+    def _say(self, code: int, content: object) -> None:
+        body = json.dumps(content).encode()
         self.send_response(code)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))

@@ -31,8 +31,8 @@ def write_node_key(private: Path, public: Path) -> None:
     if public.exists():
         raise ConfigurationError(f"{public} exists; {RULE}")
     write_new(private, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()), rule=RULE)
-    told = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH) + b"\n"
-    write_new(public, told, rule=RULE, public=True)
+    public_text = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH) + b"\n"
+    write_new(public, public_text, rule=RULE, public=True)
 
 
 def read_node_key(path: Path) -> ec.EllipticCurvePrivateKey:

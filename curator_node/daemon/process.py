@@ -101,9 +101,9 @@ class Bell:
             stopping = self._stopping.wait(max(0.0, due - time.monotonic()))
             due = time.monotonic() + self._apart
             if study:
-                self._tell(StewardTold(study=study, outcome="dropped") if stopping else self._told(study))
+                self._tell(StewardTold(study=study, outcome="dropped") if stopping else self._run_for(study))
 
-    def _told(self, study: str) -> StewardTold:
+    def _run_for(self, study: str) -> StewardTold:
         """Run the command for one study; what became of it."""
         environment = {name: os.environ[name] for name in KEPT if name in os.environ}
         try:
@@ -257,20 +257,20 @@ class Signals:
 
     def hung_up(self) -> bool:
         """Whether SIGHUP came since the last look."""
-        seen, self._hung_up = self._hung_up, False
-        return seen
+        hung_up, self._hung_up = self._hung_up, False
+        return hung_up
 
     def __enter__(self) -> Self:
         self._read, self._write = socket.socketpair()
         self._write.setblocking(False)
         self._before = signal.set_wakeup_fd(self._write.fileno(), warn_on_full_buffer=False)
-        self._handlers = {each: signal.signal(each, _nothing) for each in (*self._STOP, signal.SIGHUP)}
+        self._handlers = {number: signal.signal(number, _nothing) for number in (*self._STOP, signal.SIGHUP)}
         return self
 
     def __exit__(self, *_: object) -> None:
         signal.set_wakeup_fd(self._before)
-        for each, handler in self._handlers.items():
-            signal.signal(each, handler)
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
         self._read.close()
         self._write.close()
 

@@ -35,20 +35,19 @@ from protocol.messages import TYPE_NAMES, Query
 
 
 class PolicyFiles:
-    """Of one site's folder.
+    """A site's policy and learners' files, which may change while a daemon serves: read together, as a whole.
 
-    Args:
-        folder: the site's.
+    A change is noticed by name, time, size and place.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._seen = self._stamp()
+        self._last_stamp = self._stamp()
 
     def changed(self) -> bool:
         """Whether a file has changed, come or gone since the last look; a file that is being changed counts, too."""
-        seen, self._seen = self._seen, self._stamp()
-        return seen != self._seen
+        earlier, self._last_stamp = self._last_stamp, self._stamp()
+        return earlier != self._last_stamp
 
     def read(self) -> Policy:
         """The policy as it stands there now.
@@ -56,18 +55,18 @@ class PolicyFiles:
         Raises:
             ConfigurationError: a file is absent or wrong.
         """
-        self._seen = self._stamp()
+        self._last_stamp = self._stamp()
         return policy_of(self._folder)
 
     def _stamp(self) -> tuple[tuple[str, int, int, int], ...]:
-        found = []
+        stamps = []
         for path in sorted([self._folder / POLICY, *(self._folder / "learners").glob("*.toml")]):
             try:
-                told = path.stat()
+                status = path.stat()
             except OSError:
                 continue
-            found.append((path.name, told.st_mtime_ns, told.st_size, told.st_ino))
-        return tuple(found)
+            stamps.append((path.name, status.st_mtime_ns, status.st_size, status.st_ino))
+        return tuple(stamps)
 
 
 COUNTERS = 2
@@ -120,8 +119,8 @@ class Service:
         self._parcels: dict[int, int] = {}
         self._aside: list[_Aside] = []
         self._looking = self._stale = self._again = False
-        self._ledger_seen = (False, True)
-        self._told = self._refused = ""
+        self._ledger_state = (False, True)
+        self._told_reason = self._refused = ""
         self._busy_until = self._beat_due = self._files_due = self._ledger_due = 0.0
         self._give_up = float("inf")
         self.connected_since = 0
@@ -145,7 +144,7 @@ class Service:
                 pause = self._turn()
                 tries = 0
             except Exception as error:  # noqa: BLE001 - the loop outlives whatever it meets
-                pause = self._lost(error, tries)
+                pause = self._disconnected(error, tries)
                 tries += 1
             if wait(pause):
                 return
@@ -181,7 +180,7 @@ class Service:
         self._resume(now)
         if self._full():
             return self._settings.busy_seconds
-        asked = time.monotonic()
+        look_began = time.monotonic()
         try:
             parcel = self._fleet.pull()
         except TooLargeError as error:
@@ -193,7 +192,7 @@ class Service:
             return 0.0
         if self._parcels or self._aside or now < self._busy_until:
             # A SuperLink that is slow to say "nothing" has much to do: looks must not take all its time.
-            return max(self._settings.busy_seconds, min(time.monotonic() - asked, self._settings.idle_seconds))
+            return max(self._settings.busy_seconds, min(time.monotonic() - look_began, self._settings.idle_seconds))
         return self._settings.idle_seconds
 
     def _enter(self) -> None:
@@ -203,7 +202,7 @@ class Service:
             last = 0
         node = self._fleet.enter(self._fleet.node or last)
         self.connected_since = utc_now()
-        self._beat_due, self._told = time.monotonic() + HEARTBEAT_SECONDS * 0.8, ""
+        self._beat_due, self._told_reason = time.monotonic() + HEARTBEAT_SECONDS * 0.8, ""
         self._watch.tell(Connected(node=node))
         if node != last:
             try:
@@ -211,16 +210,18 @@ class Service:
             except OSError:
                 return  # then a process that follows a kill waits until the SuperLink has noticed it
 
-    def _lost(self, error: Exception, tries: int) -> float:
+    def _disconnected(self, error: Exception, tries: int) -> float:
         """Tell it once; seconds until the next try."""
         self.connected_since = 0
         outside = isinstance(error, NotLetInError)
-        told = Disconnected(reason="unexpected", status=0, kind=type(error).__name__)
+        event = Disconnected(reason="unexpected", status=0, kind=type(error).__name__)
         if isinstance(error, SuperLinkDownError):
-            told = Disconnected(reason="not_let_in" if outside else "unreachable", status=error.status, kind=str(error))
-        if self._told != told.reason:
-            self._told = told.reason
-            self._watch.tell(told)
+            event = Disconnected(
+                reason="not_let_in" if outside else "unreachable", status=error.status, kind=str(error)
+            )
+        if self._told_reason != event.reason:
+            self._told_reason = event.reason
+            self._watch.tell(event)
         longest = LONGEST_OUTSIDE if outside else LONGEST_BACK_OFF
         return float(min(longest, 0.1 * 2 ** min(tries, 16)) * (0.5 + secrets.randbelow(500) / 1000))
 
@@ -245,22 +246,22 @@ class Service:
         entry = self._site.ledger.account.next_index - 1
         try:
             standing = self._site.standing()
-            seen, entry = (standing.halted, True), standing.entry
+            state, entry = (standing.halted, True), standing.entry
         except (ExprilError, OSError):
-            seen = (self._ledger_seen[0], False)
+            state = (self._ledger_state[0], False)
         finally:
             self._looking = False
-        if seen != self._ledger_seen:
-            self._ledger_seen = seen
-            self._watch.tell(LedgerState(halted=seen[0], available=seen[1], entry=entry))
+        if state != self._ledger_state:
+            self._ledger_state = state
+            self._watch.tell(LedgerState(halted=state[0], available=state[1], entry=entry))
 
     def _resume(self, now: float) -> None:
         """Look again for the parts of messages that were set aside."""
         with self._lock:
-            due = [each for each in self._aside if each.due <= now]
-            self._aside = [each for each in self._aside if each.due > now]
-        for each in due:
-            self._start(each.parcel, each)
+            due = [aside for aside in self._aside if aside.due <= now]
+            self._aside = [aside for aside in self._aside if aside.due > now]
+        for aside in due:
+            self._start(aside.parcel, aside)
 
     def _full(self) -> bool:
         """Whether no more may be fetched until something that is in hand ends.
@@ -276,7 +277,7 @@ class Service:
             self._parcels[id(parcel)] = self._fleet.most_bytes
         self._takers.submit(self._take, parcel, aside)
 
-    def _done(self, parcel: Parcel) -> None:
+    def _finish_parcel(self, parcel: Parcel) -> None:
         with self._lock:
             self._parcels.pop(id(parcel), None)
             self._lock.notify_all()
@@ -285,7 +286,7 @@ class Service:
         """Fetch a message and have it answered, here or, where it will be counted, by other threads."""
         try:
             if not self._fetched(parcel, aside):
-                self._done(parcel)
+                self._finish_parcel(parcel)
                 return
             with self._lock:
                 self._parcels[id(parcel)] = parcel.size
@@ -295,7 +296,7 @@ class Service:
                 self._answer(parcel)
         except Exception as error:  # noqa: BLE001 - a thread that ends by an error would leave the message in hand
             self._unserved("fault", error)
-            self._done(parcel)
+            self._finish_parcel(parcel)
 
     def _fetched(self, parcel: Parcel, aside: _Aside) -> bool:
         """Whether a message is whole now; one that cannot become so is answered by an error, or dropped."""
@@ -334,7 +335,7 @@ class Service:
                 return
             self._send(parcel, reply)
         finally:
-            self._done(parcel)
+            self._finish_parcel(parcel)
 
     def _decline(self, parcel: Parcel, reason: Unread, error: Exception | None = None) -> None:
         """Answer by an error without text."""

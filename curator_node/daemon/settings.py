@@ -68,10 +68,10 @@ class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def host_of(address: str) -> str:
     """The host of "host:port"; ValueError says what is wrong."""
-    found = _ADDRESS.fullmatch(address)
-    if found is None or not 1 <= int(found["port"]) <= 65_535:
+    match = _ADDRESS.fullmatch(address)
+    if match is None or not 1 <= int(match["port"]) <= 65_535:
         raise ValueError(f'superlink is "host:port", as "superlink.example.org:8000", and not {address!r}')
-    return found["host"].strip("[]")
+    return match["host"].strip("[]")
 
 
 def read_settings(folder: Path, changes: Mapping[str, object] | None = None) -> DaemonSettings:
@@ -83,11 +83,11 @@ def read_settings(folder: Path, changes: Mapping[str, object] | None = None) -> 
     path = folder / DAEMON
     text = read_text_file(path, "daemon file", remedy="docs/daemon.md says what it holds")
     settings = read_toml(text, DaemonSettings, where=str(path))
-    given = {name: value for name, value in (changes or {}).items() if value is not None}
-    if given.get("ca") and settings.insecure:
-        given["insecure"] = False
+    options = {name: value for name, value in (changes or {}).items() if value is not None}
+    if options.get("ca") and settings.insecure:
+        options["insecure"] = False
     where = f"{path}, with the options of this command"
-    return convert({**msgspec.to_builtins(settings), **given}, DaemonSettings, where=where)
+    return convert({**msgspec.to_builtins(settings), **options}, DaemonSettings, where=where)
 
 
 def ledger_of(settings: DaemonSettings, environment: Mapping[str, str] = os.environ) -> str | None:

@@ -189,17 +189,17 @@ def _joined(name: str, parts: list[pl.Series]) -> pl.Series:
         return pl.Series(name, [], pl.String)
     kinds: set[Any] = {part.dtype for part in parts} - {pl.Null}
     if kinds == {pl.Int64, pl.Float64}:
-        whole = [part for part in parts if part.dtype == pl.Int64]
-        large = any((part.abs() > _MOST_WHOLE).any() or (part == -(2**63)).any() for part in whole)
+        integers = [part for part in parts if part.dtype == pl.Int64]
+        large = any((part.abs() > _MOST_WHOLE).any() or (part == -(2**63)).any() for part in integers)
         kinds = {pl.String} if large else {pl.Float64}
-    wanted = next(iter(kinds)) if len(kinds) == 1 else pl.String if kinds else pl.Null
-    return pl.concat([part if part.dtype == wanted else _cast(part, wanted) for part in parts], rechunk=True)
+    dtype = next(iter(kinds)) if len(kinds) == 1 else pl.String if kinds else pl.Null
+    return pl.concat([part if part.dtype == dtype else _cast(part, dtype) for part in parts], rechunk=True)
 
 
-def _cast(part: pl.Series, wanted: Any) -> pl.Series:
-    if wanted == pl.String and part.dtype.is_numeric():
+def _cast(part: pl.Series, dtype: Any) -> pl.Series:
+    if dtype == pl.String and part.dtype.is_numeric():
         return column_texts(part)
-    return part.cast(wanted)
+    return part.cast(dtype)
 
 
 def _text(value: Any) -> str:

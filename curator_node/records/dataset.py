@@ -80,9 +80,9 @@ class PrivateDataset:
         units: list[bytes] | None = None
         if steward.unit is not None:
             names = unit_names(frame[steward.unit])
-            kept = bounded_rows(names, records, labels, steward.most_records_per_unit, unit_key)
-            records, labels = records.take(kept), labels[kept]
-            units = [names[row].encode() for row in kept]
+            rows = bounded_rows(names, records, labels, steward.most_records_per_unit, unit_key)
+            records, labels = records.take(rows), labels[rows]
+            units = [names[row].encode() for row in rows]
         doubts += _complaints_about_labels(frame[steward.label], labels, steward) + _complaints_about_size(
             len(records), steward
         )
@@ -132,12 +132,12 @@ class PrivateDataset:
         Descriptions, other columns, and records beyond a unit's bound do not count. Without the key it tells nothing;
         nobody but the steward's machine may have either.
         """
-        attributes = tuple(msgspec.structs.replace(each, description="") for each in self.schema.attributes)
+        attributes = tuple(msgspec.structs.replace(attribute, description="") for attribute in self.schema.attributes)
         schema = encode(msgspec.structs.replace(self.schema, attributes=attributes))
-        made = hmac.new(key, b"expril/2 data version", "sha256")
+        mac = hmac.new(key, b"expril/2 data version", "sha256")
         for part in (schema, b"".join(sorted(self._record_digests()))):
-            made.update(len(part).to_bytes(8, "big") + part)
-        return made.digest()
+            mac.update(len(part).to_bytes(8, "big") + part)
+        return mac.digest()
 
     def exact(self, body: CountsBody, planned: PlannedCounts) -> NDArray[np.int64]:
         """Exact numbers of a counted release kind; private, for an answerer's eyes only.
@@ -228,17 +228,17 @@ def complaints_about(records: Records, moved: Mapping[str, int]) -> list[str]:
 
 def _complaints_about_labels(column: pl.Series, labels: NDArray[np.unsignedinteger], steward: StewardFile) -> list[str]:
     """As `complaints_about`, of the labels; the texts name no class."""
-    there = len(np.unique(labels))
+    classes_present = len(np.unique(labels))
     if steward.label_bounds is not None:
         if count_moved_labels(column, steward.label_bounds) * WORTH_A_WARNING > len(column):
-            beyond = (
+            outside = (
                 f"more than a tenth of the labels {steward.label!r} lie outside label_bounds and count as the nearer"
             )
-            return [f"{beyond} one; check the bounds and the measuring unit"]
-        return ["all records have one label; the curator serves normally"] if there == 1 else []
-    if there == 1:
+            return [f"{outside} one; check the bounds and the measuring unit"]
+        return ["all records have one label; the curator serves normally"] if classes_present == 1 else []
+    if classes_present == 1:
         return ["all records have one class; the curator serves normally"]
-    if there < len(steward.classes):
+    if classes_present < len(steward.classes):
         return ["a declared class does not occur; check the spelling of the classes"]
     return []
 
@@ -281,10 +281,10 @@ def bounded_rows(
     by_unit: dict[str, list[int]] = {}
     for row, unit in enumerate(units):
         by_unit.setdefault(unit, []).append(row)
-    kept: list[int] = []
+    chosen: list[int] = []
     for unit, rows in by_unit.items():
         if len(rows) <= most:
-            kept += rows
+            chosen += rows
             continue
         name = unit.encode()
         head = len(name).to_bytes(8, "big") + name
@@ -292,5 +292,5 @@ def bounded_rows(
         for row in rows:
             content = records.numeric[row].tobytes() + records.categorical[row].tobytes() + labels[row].tobytes()
             ranks[row] = (hmac.digest(key, head + content, "sha256"), row)
-        kept += sorted(rows, key=ranks.__getitem__)[:most]
-    return np.sort(np.array(kept, np.intp))
+        chosen += sorted(rows, key=ranks.__getitem__)[:most]
+    return np.sort(np.array(chosen, np.intp))

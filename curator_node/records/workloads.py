@@ -194,8 +194,8 @@ def _code_type(sizes: Sequence[int]) -> np.dtype[np.unsignedinteger]:
 
 def _memory(groups: tuple[tuple[int, ...], ...], records: int) -> int:
     """Bytes that an encoded workload of such groups keeps. Each of its two tuples has a pointer to every group."""
-    held = sum(_code_type(sizes).itemsize * records + ARRAY_BYTES + sys.getsizeof(sizes) for sizes in groups)
-    return held + 2 * sys.getsizeof(groups)
+    code_bytes = sum(_code_type(sizes).itemsize * records + ARRAY_BYTES + sys.getsizeof(sizes) for sizes in groups)
+    return code_bytes + 2 * sys.getsizeof(groups)
 
 
 def _encoded_groups(partitions: Sequence[Partition], records: Records) -> Iterator[tuple[Codes, tuple[int, ...]]]:
@@ -281,9 +281,9 @@ def _marginals(joint: NDArray[np.int64], sizes: tuple[int, ...]) -> list[NDArray
     """Joint cells (prod(sizes), columns) to one (columns, k) per partition."""
     columns = joint.shape[1]
     rest = np.ascontiguousarray(joint.T)
-    found = []
+    marginals = []
     for k in sizes:
         rest = rest.reshape(columns, k, -1)
-        found.append(rest.sum(axis=2))
+        marginals.append(rest.sum(axis=2))
         rest = rest.sum(axis=1)
-    return found
+    return marginals

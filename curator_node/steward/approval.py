@@ -28,13 +28,13 @@ _ENDED = (State.CLOSED, State.EXPIRED)
 
 
 @dataclass(frozen=True)
-class Announced:
+class Announcement:
     """What one proposal announces."""
 
     notice: Notice  # as its learner wrote it
     cost: Fraction  # of the proposal itself, at most
-    left: Fraction  # what its learner may still reserve, before it
-    known: bool = False  # whether the study that it names is one of this learner's on this ledger
+    remaining: Fraction  # what its learner may still reserve, before it
+    is_known: bool = False  # whether the study that it names is one of this learner's on this ledger
     most: Fraction | None = None  # what that study announced for its validation; None where it announced none
     before: Fraction = Fraction(0)  # what other validations of that study have cost here, or may still
 
@@ -53,7 +53,7 @@ class Announced:
         if self.notice.study != NO_STUDY:
             after = {
                 "study": self.notice.study.hex(),
-                "known": self.known,
+                "known": self.is_known,
                 "announced": None if self.most is None else amount(self.most),
                 "before": _up(self.before),
                 "more": self.more,
@@ -66,7 +66,11 @@ class Announced:
         return self.before + self.cost > (self.most or 0)
 
     def _then(self, most: Fraction) -> str:
-        short = "" if self.cost + most <= self.left else f", which is more than the {written(self.left)} that is left"
+        short = (
+            ""
+            if self.cost + most <= self.remaining
+            else f", which is more than the {written(self.remaining)} that is left"
+        )
         return (
             f"a validation of the model, proposed apart, at most {written(most)} of epsilon; both together at most "
             f"{written(self.cost + most)}{short}. The learner says so, and it binds nobody"
@@ -74,17 +78,17 @@ class Announced:
 
     def _after(self) -> str:
         named = f"it validates the model of study {self.notice.study.hex()[:8]}"
-        if not self.known:
+        if not self.is_known:
             return f"{named}, as its learner says; this ledger holds no such study of that learner"
-        others = f", {written(self.before + self.cost)} with other validations of it" if self.before else ""
-        costs = f"it costs at most {written(self.cost)}{others}"
+        with_others = f", {written(self.before + self.cost)} with other validations of it" if self.before else ""
+        costs = f"it costs at most {written(self.cost)}{with_others}"
         if self.most is None:
             return f"{named}, which announced no validation; {costs}"
         verdict = "MORE than that" if self.more else "no more than that"
         return f"{named}, which announced one of at most {written(self.most)}; {costs}: {verdict}"
 
 
-def announced(message: StudyProposal, cost: Fraction, ledger: Ledger, policy: Policy) -> Announced:
+def announcement_of(message: StudyProposal, cost: Fraction, ledger: Ledger, policy: Policy) -> Announcement:
     """What a proposal announces, and what the ledger knows of it.
 
     Args:
@@ -98,21 +102,21 @@ def announced(message: StudyProposal, cost: Fraction, ledger: Ledger, policy: Po
     """
     notice, learner = read_notice(message.purpose), policy.learner(message.sender)
     cap, name = policy.cap_of(message.sender), "" if learner is None else learner.name
-    left = ledger.account.remaining(message.sender, cap, policy.total_cap, name)
+    remaining = ledger.account.remaining(message.sender, cap, policy.total_cap, name)
     if notice.study == NO_STUDY:
-        return Announced(notice, cost, left)
+        return Announcement(notice, cost, remaining)
     keys = ledger.account.keys_of(message.sender, name)
     entries = [decode_entry(row.body) for row in ledger.store.rows(0)]
     opened = [entry for entry in entries if entry.kind is EntryKind.RESERVE and entry.learner in keys]
     first = next((entry for entry in opened if entry.study == notice.study), None)
-    others = [entry for entry in opened if read_notice(entry.note).study == notice.study]
-    return Announced(
+    validations = [entry for entry in opened if read_notice(entry.note).study == notice.study]
+    return Announcement(
         notice,
         cost,
-        left,
-        known=first is not None,
+        remaining,
+        is_known=first is not None,
         most=None if first is None else read_notice(first.note).most,
-        before=sum((_costs(entry, ledger) for entry in others if entry.study != message.study), Fraction(0)),
+        before=sum((_costs(entry, ledger) for entry in validations if entry.study != message.study), Fraction(0)),
     )
 
 
@@ -126,19 +130,15 @@ def _up(value: Fraction) -> str:
     return amount(shorten(value, math.ceil))
 
 
-def _down(value: Fraction) -> str:
-    return amount(shorten(value, math.floor))
-
-
-_MOST_TOLD = 12
+_MOST_SORTS = 12
 """So many sorts of questions are written out."""
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitingProposal:
     """A proposal that waits, read again from its own bytes."""
 
-    held: PendingProposal  # as it is kept
+    pending: PendingProposal  # as it is kept
     message: StudyProposal  # the proposal
     name: str  # the enrolled learner's; "" where its key is in the policy no more
 
@@ -155,16 +155,16 @@ class Waiting:
             raise ConfigurationError(f"the plan cannot be read any more ({error}); decline it") from None
 
 
-def waiting(ledger: Ledger, policy: Policy, now: int) -> list[Waiting]:
+def waiting_proposals(ledger: Ledger, policy: Policy, now: int) -> list[WaitingProposal]:
     """The proposals that wait for the steward, the first that came in front; see `undecided`.
 
     Raises:
         ConfigurationError: what is kept is not what a learner signed: somebody has changed the database.
     """
-    return [_read(held, policy) for held in undecided(ledger, now)]
+    return [_read(pending, policy) for pending in undecided(ledger, now)]
 
 
-def readable(proposal: Waiting, kinds: Kinds, steward: StewardFile) -> tuple[Fraction, str]:
+def readable(proposal: WaitingProposal, kinds: Kinds, steward: StewardFile) -> tuple[Fraction, str]:
     """The most that a study may be charged, and why its plan cannot be read any more; "" where it can."""
     try:
         return proposal.cost(kinds, steward), ""
@@ -172,19 +172,19 @@ def readable(proposal: Waiting, kinds: Kinds, steward: StewardFile) -> tuple[Fra
         return Fraction(0), str(error)
 
 
-def find(proposals: list[Waiting], study: str) -> Waiting:
+def find_proposal(proposals: list[WaitingProposal], study: str) -> WaitingProposal:
     """The proposal whose study's identity begins with these digits; ConfigurationError unless there is exactly one."""
-    wanted = study.lower()
-    found = [each for each in proposals if wanted and each.message.study.hex().startswith(wanted)]
-    if len(found) != 1:
-        known = ", ".join(each.message.study.hex()[:8] for each in proposals) or "none"
-        what = "no study that waits begins" if not found else "several studies that wait begin"
-        raise ConfigurationError(f"{what} with {study!r}; those that wait: {known}")
-    return found[0]
+    digits = study.lower()
+    matches = [proposal for proposal in proposals if digits and proposal.message.study.hex().startswith(digits)]
+    if len(matches) != 1:
+        identities = ", ".join(proposal.message.study.hex()[:8] for proposal in proposals) or "none"
+        problem = "no study that waits begins" if not matches else "several studies that wait begin"
+        raise ConfigurationError(f"{problem} with {study!r}; those that wait: {identities}")
+    return matches[0]
 
 
 def summary(
-    proposal: Waiting, ledger: Ledger, policy: Policy, steward: StewardFile, kinds: Kinds
+    proposal: WaitingProposal, ledger: Ledger, policy: Policy, steward: StewardFile, kinds: Kinds
 ) -> list[tuple[str, str]]:
     """(what, in plain words) of a proposal, for its steward.
 
@@ -196,7 +196,7 @@ def summary(
     cap, total_cap, total = policy.cap_of(key), policy.total_cap, account.total_spent
     spent, reserved = account.spent_by(key, proposal.name), account.reserved_by(key, proposal.name)
     unit = steward.protected
-    found = exposure(account, policy, unit, kinds, learner=key, name=proposal.name, plan=message.plan)
+    exposures = exposure(account, policy, unit, kinds, learner=key, name=proposal.name, plan=message.plan)
     attributes = ", ".join(attribute.name for attribute in steward.attributes)
     about = (
         f"any of the schema's {len(steward.attributes)} attributes ({attributes}) and the label {steward.label}. The "
@@ -207,105 +207,107 @@ def summary(
         f"spent before, {written(reserved)} set aside for its other studies); of the budget over all learners of "
         f"{written(total_cap)}: {written(total_cap - total - cost)} ({written(total)} spent before)"
     )
-    one = f"one {printable(unit.name)}, all its records together," if unit.name else "one record"
+    subject = f"one {printable(unit.name)}, all its records together," if unit.name else "one record"
     tells = ", ".join(dict.fromkeys(kinds.kind(head.kind).tells for head in message.plan.heads))
     learns = (
-        f"{tells}, with noise. Whatever else one knows, the answers change the odds of any belief about {one} by no "
-        "more than the factors below: a factor of 1 changes nothing, and one of 2 makes two to one of what was even"
+        f"{tells}, with noise. Whatever else one knows, the answers change the odds of any belief about {subject} by "
+        "no more than the factors below: a factor of 1 changes nothing, and one of 2 makes two to one of what was even"
     )
     costs = (
         f"at most {written(cost)} of the budget, which is counted in epsilon; set aside for "
         f"{_days(policy.reservation_seconds)} once accepted, and what is not used then comes back"
     )
-    provisos = dict.fromkeys(kinds.kind(each.kind).proviso(each) for each in kinds.queries(message.plan))
-    provided = "; ".join(each for each in provisos if each)
+    provisos = dict.fromkeys(kinds.kind(planned.kind).proviso(planned) for planned in kinds.queries(message.plan))
+    provided = "; ".join(planned for planned in provisos if planned)
     return [
         *_changes(proposal, account, cost),
         ("who", _who(proposal, policy)),
         ("why", printable(message.purpose, 1000) or "the learner says nothing about it"),
-        ("asks", _asked(message.plan, unit, kinds)),
+        ("asks", _questions_text(message.plan, unit, kinds)),
         ("about", about),
         ("costs", costs),
         ("leaves", leaves),
         ("learns", learns),
-        *rows(found, unit),
+        *rows(exposures, unit),
         *([("provided", provided)] if provided else []),
-        *announced(message, cost, ledger, policy).rows(),
+        *announcement_of(message, cost, ledger, policy).rows(),
     ]
 
 
 def as_object(
-    proposal: Waiting, ledger: Ledger, policy: Policy, steward: StewardFile, kinds: Kinds
+    proposal: WaitingProposal, ledger: Ledger, policy: Policy, steward: StewardFile, kinds: Kinds
 ) -> dict[str, object]:
     """A proposal for a steward's own programs: its names, times and cost, and all that `summary` says.
 
     What cannot be read any more has no "epsilon" and no "summary"; "unreadable" says why.
     """
-    held, message = proposal.held, proposal.message
+    pending, message = proposal.pending, proposal.message
     cost, unreadable = readable(proposal, kinds, steward)
-    told: dict[str, str] = {}
-    named: dict[str, dict[str, object] | None] = {"announces": None, "validates": None}
+    summary_rows: dict[str, str] = {}
+    announcements: dict[str, dict[str, object] | None] = {"announces": None, "validates": None}
     if not unreadable:
-        told = dict(summary(proposal, ledger, policy, steward, kinds))
-        named = announced(message, cost, ledger, policy).as_objects()
+        summary_rows = dict(summary(proposal, ledger, policy, steward, kinds))
+        announcements = announcement_of(message, cost, ledger, policy).as_objects()
     return {
         "study": message.study.hex(),
         "learner": proposal.name,
         "key": message.sender.hex(),
-        "received_at": held.received_at,
-        "expires_at": held.expires_at,
+        "received_at": pending.received_at,
+        "expires_at": pending.expires_at,
         "epsilon": None if unreadable else str(cost),
         "purpose": printable(message.purpose, 1000),
-        **named,
-        "summary": told,
+        **announcements,
+        "summary": summary_rows,
         "unreadable": unreadable,
     }
 
 
-def _read(held: PendingProposal, policy: Policy) -> Waiting:
+def _read(pending: PendingProposal, policy: Policy) -> WaitingProposal:
     """Checked anew: what the steward reads must be what is accepted, whoever can write to the database."""
     try:
-        envelope, message = open_envelope(held.envelope, types=("study_proposal",))
+        envelope, message = open_envelope(pending.envelope, types=("study_proposal",))
         verify(envelope, message.sender)
-        same = request_digest(message.sender, envelope.type, envelope.payload) == held.request
+        same = request_digest(message.sender, envelope.type, envelope.payload) == pending.request
     except RemoteProtocolError:
         same = False
     if not same or not isinstance(message, StudyProposal):
         raise ConfigurationError("a proposal that waits is not what its learner signed: the database was changed")
     learner = policy.learner(message.sender)
-    return Waiting(held, message, learner.name if learner else "")
+    return WaitingProposal(pending, message, learner.name if learner else "")
 
 
-def _changes(proposal: Waiting, account: Account, cost: Fraction) -> list[tuple[str, str]]:
+def _changes(proposal: WaitingProposal, account: Account, cost: Fraction) -> list[tuple[str, str]]:
     """What differs from what the steward approved before; nothing where nothing was approved."""
-    word = account.decisions.get(proposal.held.request)
+    word = account.decisions.get(proposal.pending.request)
     if word is None:
         return []
     changes = (
         [] if word.cost == cost else [f"it cost at most {written(word.cost)} by then, and costs {written(cost)} now"]
     )
     pairs = zip(("terms hold", "records are served"), word.under, account.under, strict=True)
-    changes += [f"other {what} now" for what, then, now in pairs if then != now]
+    changes += [f"other {subject} now" for subject, then, now in pairs if then != now]
     day = datetime.fromtimestamp(word.at, UTC).strftime("%Y-%m-%d %H:%M")
     since = "; ".join(changes) or "nothing but that the approval has ended"
     return [("changed", f"since it was approved, {day} UTC: {since}")]
 
 
-def _who(proposal: Waiting, policy: Policy) -> str:
+def _who(proposal: WaitingProposal, policy: Policy) -> str:
     learner = policy.learner(proposal.message.sender)
-    told = [learner.organisation, learner.contact] if isinstance(learner, EnrolledLearner) else []
-    about = ", ".join(printable(text) for text in told if text)
+    texts = [learner.organisation, learner.contact] if isinstance(learner, EnrolledLearner) else []
+    about = ", ".join(printable(text) for text in texts if text)
     name = printable(proposal.name) or "nobody that may ask any more"
     return f"{name}{f' ({about})' if about else ''}, key {fingerprint('learner', proposal.message.sender)}"
 
 
-def _asked(plan: Plan, unit: PrivacyUnit, kinds: Kinds) -> str:
+def _questions_text(plan: Plan, unit: PrivacyUnit, kinds: Kinds) -> str:
     """The questions in words, with how exactly each is answered; equal ones together."""
     queries = kinds.queries(plan)
     alike = Counter(_question(planned, unit, kinds) for planned in queries)
-    told = [f"{f'{many} x ' if len(queries) > 1 else ''}{words}" for words, many in alike.items()]
-    rest = [f"and {len(told) - _MOST_TOLD} more sorts of questions like these"] if len(told) > _MOST_TOLD else []
-    return f"{len(queries)} question{'s' if len(queries) > 1 else ''}: {'; '.join(told[:_MOST_TOLD] + rest)}"
+    phrases = [f"{f'{many} x ' if len(queries) > 1 else ''}{words}" for words, many in alike.items()]
+    rest = (
+        [f"and {len(phrases) - _MOST_SORTS} more sorts of questions like these"] if len(phrases) > _MOST_SORTS else []
+    )
+    return f"{len(queries)} question{'s' if len(queries) > 1 else ''}: {'; '.join(phrases[:_MOST_SORTS] + rest)}"
 
 
 def _question(planned: Planned, unit: PrivacyUnit, kinds: Kinds) -> str:
@@ -314,5 +316,5 @@ def _question(planned: Planned, unit: PrivacyUnit, kinds: Kinds) -> str:
 
 
 def _days(seconds: int) -> str:
-    many, what = (seconds / 86_400, "day") if seconds >= 86_400 else (seconds / 3600, "hour")
-    return f"{many:.3g} {what}{'' if many == 1 else 's'}"
+    number, unit_name = (seconds / 86_400, "day") if seconds >= 86_400 else (seconds / 3600, "hour")
+    return f"{number:.3g} {unit_name}{'' if number == 1 else 's'}"

@@ -279,8 +279,8 @@ def _records(report: SiteCheck, path: Path, steward: StewardFile, policy: Policy
         report.say(
             "look" if dropped * 10 > total else "fine",
             "records",
-            f"{path}: {total} records of {units} units of {steward.unit!r}; at most {bound} of a unit count, so {counted} "
-            f"are kept and {dropped} ({dropped / total:.1%}) are not",
+            f"{path}: {total} records of {units} units of {steward.unit!r}; at most {bound} of a unit count, so "
+            f"{counted} are kept and {dropped} ({dropped / total:.1%}) are not",
         )
     if steward.round_size == counted and counted % 10:
         text = "round_size is the exact number of records that count, and every learner reads it; round it"

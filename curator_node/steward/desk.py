@@ -122,20 +122,20 @@ def join(where: Place, key: SigningKey, mark: Path, *, beside: Path | None, firs
     if account.halted:
         raise ConfigurationError(f"{place_text(where)} is halted; see what was lost, then: expril ledger resume")
     if beside is not None:
-        known = read_mark(beside, (first or key).derive("ledger mark"))
-        if known is None:
+        marked = read_mark(beside, (first or key).derive("ledger mark"))
+        if marked is None:
             raise ConfigurationError(f"{beside} is no mark under this key, or damaged; it proves nothing")
-        if not all(account.knows(lost) for lost in known.branches(b"", account.hashes)):
+        if not all(account.knows(branch) for branch in marked.branches(b"", account.hashes)):
             raise ConfigurationError(
-                f"{place_text(where)} lacks entry {known.position.index}, which {beside} names: it was rolled back; "
+                f"{place_text(where)} lacks entry {marked.position.index}, which {beside} names: it was rolled back; "
                 "restore the newest copy, or let the process of that mark start, halt, and resume it"
             )
     with new_file(mark, rule=NEVER_ANEW) as draft:
-        held = open_mark(draft, first or key)
+        open_mark_file = open_mark(draft, first or key)
         try:
-            held.write(marked_at_end(account), account.hashes)
+            open_mark_file.write(marked_at_end(account), account.hashes)
         finally:
-            held.close()
+            open_mark_file.close()
     return place_of(entries[-1], account)
 
 
@@ -166,12 +166,12 @@ def _subject(account: Account, study: bytes, learner: bytes) -> StudyKey:
         if learner not in account.bound and not account.studies_of(learner) and not account.spent_by(learner):
             raise ConfigurationError("this ledger knows no study of this learner")
         return StudyKey(learner, NO_STUDY)
-    found = [key for key in account.studies if key.study == study and learner in (b"", key.learner)]
-    if not found:
+    matches = [key for key in account.studies if key.study == study and learner in (b"", key.learner)]
+    if not matches:
         raise ConfigurationError("this ledger knows no such study; expril ledger show --json has their identities")
-    if len(found) > 1:
+    if len(matches) > 1:
         raise ConfigurationError("several learners have a study of this identity; add --learner")
-    return found[0]
+    return matches[0]
 
 
 SECONDS = 30.0
@@ -192,10 +192,10 @@ def read_status(folder: Path) -> dict[str, Any]:
         ConfigurationError: no daemon runs, and the folder cannot be read.
     """
     settings = read_settings(folder)
-    told = asked(settings.health_port, "/status")
-    if told is not None:
-        healthy = asked(settings.health_port, "/health")
-        return {"running": True, "healthy": bool(healthy and healthy.get("healthy")), **told}
+    status = page_of(settings.health_port, "/status")
+    if status is not None:
+        healthy = page_of(settings.health_port, "/health")
+        return {"running": True, "healthy": bool(healthy and healthy.get("healthy")), **status}
     url, policy = ledger_of(settings), policy_of(folder)
     with read_store(url or folder / LEDGER) as store:
         account = load(store)
@@ -211,7 +211,7 @@ def read_status(folder: Path) -> dict[str, Any]:
     }
 
 
-def asked(port: int, page: str) -> dict[str, Any] | None:
+def page_of(port: int, page: str) -> dict[str, Any] | None:
     """A page of a daemon on this machine; None where none answers there.
 
     Raises:
@@ -221,16 +221,16 @@ def asked(port: int, page: str) -> dict[str, Any] | None:
     try:
         connection.request("GET", page)
         answer = connection.getresponse()
-        told = json.loads(answer.read())
+        page_content = json.loads(answer.read())
     except OSError:
         return None
     except (http.client.HTTPException, ValueError):
-        told = None
+        page_content = None
     finally:
         connection.close()
-    if not isinstance(told, dict):
+    if not isinstance(page_content, dict):
         raise ConfigurationError(f"what listens on {LOOPBACK}:{port} is no curator; choose another health_port")
-    return told
+    return page_content
 
 
 @dataclass(frozen=True)
@@ -250,11 +250,11 @@ def places_of(folder: Path, ledger: str = "", mark: Path | None = None) -> tuple
         ledger: a file or a database's URL; "" where it is not told.
         mark: a file; None where it is not told.
     """
-    told = ledger_place(ledger) if ledger else None
+    place = ledger_place(ledger) if ledger else None
     if (folder / DAEMON).is_file():
         settings = read_settings(folder)
-        return told or ledger_of(settings) or folder / LEDGER, mark or inside(folder, settings.mark)
-    return told or folder / LEDGER, mark
+        return place or ledger_of(settings) or folder / LEDGER, mark or inside(folder, settings.mark)
+    return place or folder / LEDGER, mark
 
 
 @contextmanager

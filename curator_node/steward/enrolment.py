@@ -42,7 +42,7 @@ def read_policy_of(folder: Path, *, kinds: Kinds | None = QUERY_KINDS) -> Policy
     path = folder / POLICY
     text = read_text_file(path, "policy file", remedy="its steward writes it, as docs/policy.md says")
     policy = read_policy(text, where=str(path), kinds=kinds)
-    enrolled = tuple(_read(each) for each in _files(folder))
+    enrolled = tuple(_read(path) for path in _files(folder))
     if not enrolled:
         return policy
     try:
@@ -105,9 +105,9 @@ def plan_enrolment(
     """
     check_card(card, "learner", now)
     policy = read_policy_of(folder, kinds=None)
-    known = policy.learner(card.key)
-    if known is not None:
-        raise ConfigurationError(f"this key is enrolled already, as {known.name!r}; a key that was revoked stays so")
+    enrolled = policy.learner(card.key)
+    if enrolled is not None:
+        raise ConfigurationError(f"this key is enrolled already, as {enrolled.name!r}; a key that was revoked stays so")
     before, ends = _predecessor(policy, card, now, add=add)
     chosen = name or (before.name if before else card.name)
     if before is not None and chosen != before.name:
@@ -153,17 +153,17 @@ def revoke(folder: Path, name: str, *, now: int, key: str = "") -> list[str]:
     Raises:
         ConfigurationError: no such learner or key.
     """
-    learner = next((each for each in map(_read, _files(folder)) if each.name == name), None)
+    learner = next((entry for entry in map(_read, _files(folder)) if entry.name == name), None)
     if learner is None:
         raise ConfigurationError(
             f"nobody is enrolled as {name!r} in {folder / LEARNERS}; a learner of {POLICY} is taken out there"
         )
-    meant = [each.key for each in learner.keys if each.key.startswith(key.lower())]
-    if not meant or (key and len(meant) > 1):
-        raise ConfigurationError(f"{len(meant)} keys of {name!r} begin with {key!r}; say more digits of one")
-    ended = [each.key for each in learner.keys if each.key in meant and each.revoked is None]
+    chosen = [entry.key for entry in learner.keys if entry.key.startswith(key.lower())]
+    if not chosen or (key and len(chosen) > 1):
+        raise ConfigurationError(f"{len(chosen)} keys of {name!r} begin with {key!r}; say more digits of one")
+    ended = [entry.key for entry in learner.keys if entry.key in chosen and entry.revoked is None]
     keys = tuple(
-        msgspec.structs.replace(each, revoked=instant(now)) if each.key in ended else each for each in learner.keys
+        msgspec.structs.replace(entry, revoked=instant(now)) if entry.key in ended else entry for entry in learner.keys
     )
     _write(folder, msgspec.structs.replace(learner, keys=keys))
     return ended
@@ -184,16 +184,16 @@ def _predecessor(
     policy: Policy, card: IdentityCard, now: int, *, add: bool
 ) -> tuple[EnrolledLearner | None, EnrolledKey | None]:
     """The learner whose valid key gave the card's its word, and that key."""
-    found = [each.previous for each in card.successions if policy.learner(each.previous) is not None]
-    if not found:
+    former = [entry.previous for entry in card.successions if policy.learner(entry.previous) is not None]
+    if not former:
         return None, None
-    learner = policy.learner(found[-1])
+    learner = policy.learner(former[-1])
     if not isinstance(learner, EnrolledLearner):
         raise ConfigurationError(
             f"the card's key takes the place of one in {POLICY}; take that entry out, and enrol the card under the "
             "same name: its budget stays with the name"
         )
-    key = next(each for each in learner.keys if each.key == found[-1].hex())
+    key = next(entry for entry in learner.keys if entry.key == former[-1].hex())
     if not key.valid(now):
         if add:
             return None, None
@@ -206,12 +206,14 @@ def _predecessor(
 
 def _namesake(policy: Policy, name: str, *, add: bool) -> EnrolledLearner | None:
     """The enrolled learner of this name, if the steward means it."""
-    for each in policy.keys.values():
-        if each.name.lower() != name.lower():
+    for learner in policy.keys.values():
+        if learner.name.lower() != name.lower():
             continue
-        if each.name != name:
-            raise ConfigurationError(f"{each.name!r} is enrolled; a name that differs in its case alone would confuse")
-        if not isinstance(each, EnrolledLearner):
+        if learner.name != name:
+            raise ConfigurationError(
+                f"{learner.name!r} is enrolled; a name that differs in its case alone would confuse"
+            )
+        if not isinstance(learner, EnrolledLearner):
             raise ConfigurationError(
                 f"{name!r} stands in {POLICY}; take that entry out, its budget stays with the name"
             )
@@ -220,7 +222,7 @@ def _namesake(policy: Policy, name: str, *, add: bool) -> EnrolledLearner | None
                 f"{name!r} is enrolled with another key, which did not give this card its word; if it is the same "
                 "learner, with the same budget, say --add; another learner takes another --name"
             )
-        return each
+        return learner
     return None
 
 
@@ -248,17 +250,17 @@ def _write(folder: Path, learner: EnrolledLearner) -> Path:
         f"name = {_quoted(learner.name)}",
         f"cap = {_quoted(learner.cap)}",
     ]
-    lines += [f"{what} = {_quoted(told)}" for what in ("organisation", "contact") if (told := getattr(learner, what))]
+    lines += [f"{name} = {_quoted(text)}" for name in ("organisation", "contact") if (text := getattr(learner, name))]
     for key in learner.keys:
         lines += ["", "[[keys]]", f"key = {_quoted(key.key)}"]
         times = {"from": key.start, "until": key.until, "revoked": key.revoked}
-        lines += [f"{what} = {written_instant(at)}" for what, at in times.items() if at is not None]
+        lines += [f"{name} = {written_instant(at)}" for name, at in times.items() if at is not None]
     path = folder / LEARNERS / f"{learner.name}.toml"
     path.parent.mkdir(mode=0o700, exist_ok=True)
     replace_text(path, "\n".join(lines) + "\n")
     return path
 
 
-def _quoted(told: Written) -> str:
+def _quoted(value: Written) -> str:
     """As TOML: its basic strings take the escapes of JSON, and DEL as well, which JSON leaves alone."""
-    return json.dumps(told, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -104,8 +104,8 @@ def rows(exposures: Exposure, unit: PrivacyUnit) -> list[tuple[str, str]]:
     subject = f"of a {unit_name} that is known to be there"
     other_records = f"records of the same {unit_name}" if unit.name else "the same record"
     label_caveat = (
-        f". Of a {unit_name} with more than {unit.records} records, labels also help to choose those that count: then its "
-        "label is part of the rest"
+        f". Of a {unit_name} with more than {unit.records} records, labels also help to choose those that count: then "
+        "its label is part of the rest"
         if unit.name
         else ""
     )

@@ -57,7 +57,7 @@ def read_keys(folder: Path) -> Keys:
     """
     current = read_key(folder / KEY)
     former = tuple(_former(folder, rotation) for rotation in _rotations(folder))
-    if (folder / FORMER / NEXT).exists() or current.public in {each.key.public for each in former}:
+    if (folder / FORMER / NEXT).exists() or current.public in {entry.key.public for entry in former}:
         raise ConfigurationError(f"{folder / FORMER}: {UNFINISHED} {folder}")
     return Keys(current, former)
 
@@ -72,8 +72,8 @@ def check_keys_of(account: Account, keys: Keys) -> None:
 
     Without the first one other records of a unit would be kept, and more of the unit would be counted over time.
     """
-    own = {keys.current.public, *(former.key.public for former in keys.former)}
-    lacking = [key.hex()[:16] for _, key in account.curators if key not in own]
+    public_keys = {keys.current.public, *(former.key.public for former in keys.former)}
+    lacking = [key.hex()[:16] for _, key in account.curators if key not in public_keys]
     if lacking or (account.curators and account.curators[0][1] != keys.first.public):
         which = ", ".join(lacking) or account.curators[0][1].hex()[:16]
         raise ConfigurationError(
@@ -120,7 +120,9 @@ def rotate(
         opened.callback(store.close)
         holder = load(store).curator
         begun = (folder / FORMER / NEXT).exists()
-        former = {bytes.fromhex(each.key): each for each in rotations if each.key != current.public.hex()}
+        former = {
+            bytes.fromhex(rotation.key): rotation for rotation in rotations if rotation.key != current.public.hex()
+        }
         if holder in former and not begun:
             hand_over(store, _private(folder, former[holder].key), current, now)
             return current.public
@@ -130,11 +132,11 @@ def rotate(
         if not begun:
             write_key(folder / FORMER / NEXT)
         following = read_key(folder / FORMER / NEXT)
-        kept = _place(folder, current.public.hex())
-        if not kept.exists():
-            write_new(kept, current.to_pem(), rule="a key is never overwritten")
+        kept_path = _place(folder, current.public.hex())
+        if not kept_path.exists():
+            write_new(kept_path, current.to_pem(), rule="a key is never overwritten")
         hand_over(store, current, following, now)
-        if current.public not in {bytes.fromhex(each.key) for each in rotations}:
+        if current.public not in {bytes.fromhex(rotation.key) for rotation in rotations}:
             until = instant(now if leaked else now + overlap)
             last = Rotation(current.public.hex(), instant(now), until, leaked)
             replace_text(folder / FORMER / ROTATIONS, _written((*rotations, last)))
@@ -153,12 +155,12 @@ def curator_card(folder: Path, card: IdentityCard) -> tuple[IdentityCard, Signin
     """
     keys, rotations = read_keys(folder), _rotations(folder)
     ahead = [former.key for former in keys.former] + [keys.current]
-    told: list[tuple[int, Rotation]] = []
+    passed_on: list[tuple[int, Rotation]] = []
     for place, rotation in enumerate(rotations):
-        told = [] if rotation.leaked else [*told, (place, rotation)]
+        passed_on = [] if rotation.leaked else [*passed_on, (place, rotation)]
     chain = tuple(
         succession(ahead[place], ahead[place + 1].public, "curator", int(rotation.at.timestamp()))
-        for place, rotation in told[-MOST_SUCCESSIONS:]
+        for place, rotation in passed_on[-MOST_SUCCESSIONS:]
     )
     return msgspec.structs.replace(card, key=keys.current.public, successions=chain), keys.current
 
@@ -187,7 +189,7 @@ def _place(folder: Path, public: str) -> Path:
 
 def _written(rotations: tuple[Rotation, ...]) -> str:
     lines = ["# Former keys of this curator, the oldest first; made by expril curator rotate."]
-    for each in rotations:
-        lines += ["", "[[rotations]]", f'key = "{each.key}"', f"at = {written_instant(each.at)}"]
-        lines += [f"until = {written_instant(each.until)}", *(["leaked = true"] if each.leaked else [])]
+    for rotation in rotations:
+        lines += ["", "[[rotations]]", f'key = "{rotation.key}"', f"at = {written_instant(rotation.at)}"]
+        lines += [f"until = {written_instant(rotation.until)}", *(["leaked = true"] if rotation.leaked else [])]
     return "\n".join(lines) + "\n"

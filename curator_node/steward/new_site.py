@@ -155,12 +155,12 @@ def init_site(
         ConfigurationError: something that would be made exists, or a file given is wrong; nothing was made.
     """
     mark = mark_path(folder / LEDGER)
-    fresh = [folder / each for each in (POLICY, KEY, LEDGER, NODE_KEY, NODE_PUBLIC, DAEMON)] + [mark]
+    fresh = [folder / name_of_file for name_of_file in (POLICY, KEY, LEDGER, NODE_KEY, NODE_PUBLIC, DAEMON)] + [mark]
     fresh += [folder / CA] if ca else []
     fresh += [folder / SCHEMA] if schema else []
-    there = [path for path in fresh if path.exists() or path.is_symlink()]
-    if there:
-        raise ConfigurationError(f"{', '.join(map(str, there))}: there already; {RULE}")
+    present = [path for path in fresh if path.exists() or path.is_symlink()]
+    if present:
+        raise ConfigurationError(f"{', '.join(map(str, present))}: there already; {RULE}")
     check_said("--name", name, least=1, most=MOST_NAME)
     policy = policy_template(name)
     read_policy(policy, where="--name")

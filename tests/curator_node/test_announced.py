@@ -11,7 +11,7 @@ from curator_fakes import Clock, Learner, key, ledger_over, open_curator, plan_o
 from curator_node.ledger import StudyKey
 from curator_node.ledger.store import MemoryStore
 from curator_node.policy import EnrolledKey, EnrolledLearner
-from curator_node.steward.approval import as_object, summary, waiting
+from curator_node.steward.approval import as_object, summary, waiting_proposals
 from protocol.announcements import LONGEST, Notice, announcing, read_notice, validating
 from protocol.errors import ConfigurationError
 from protocol.kinds import QUERY_KINDS
@@ -82,7 +82,7 @@ class Ward:
     def page(self, learner):
         """The rows, and the object for programs, of one that waits."""
         ledger = ledger_over(self.store)
-        found = waiting(ledger, self.rules, self.clock())
+        found = waiting_proposals(ledger, self.rules, self.clock())
         proposal = next(each for each in found if each.message.study == learner.session.study)
         terms = (ledger, self.rules, steward_file(), QUERY_KINDS)
         return dict(summary(proposal, *terms)), as_object(proposal, *terms)
@@ -92,11 +92,11 @@ class Ward:
 
     def accept(self, learner):
         ledger = ledger_over(self.store)
-        found = waiting(ledger, self.rules, self.clock())
+        found = waiting_proposals(ledger, self.rules, self.clock())
         for held in self.store.pending(self.clock()):
             study = StudyKey(learner.session.key.public, learner.session.study)
             until = self.clock() + 99
-            (cost,) = (each.cost(QUERY_KINDS, steward_file()) for each in found if each.held == held)
+            (cost,) = (each.cost(QUERY_KINDS, steward_file()) for each in found if each.pending == held)
             ledger.decide_on(study, held.request, self.clock(), approve=True, cost=cost, until=until)
         assert isinstance(learner.ask(), StudyAccepted)
         return learner
@@ -197,7 +197,7 @@ def test_a_plan_that_cannot_be_read_any_more_does_not_hide_the_others():
     ward = Ward()
     ward.propose(b"1", announcing("", Fraction(1, 4)), 2)
     ledger = ledger_over(ward.store)
-    (proposal,) = waiting(ledger, ward.rules, ward.clock())
+    (proposal,) = waiting_proposals(ledger, ward.rules, ward.clock())
     told = as_object(proposal, ledger, ward.rules, steward_file(), type(QUERY_KINDS)())
     assert (told["epsilon"], told["announces"], told["summary"]) == (None, None, {})
     assert "decline it" in told["unreadable"]

@@ -24,7 +24,7 @@ from curator_node.curator import Curator
 from curator_node.ledger.checks import check, load
 from curator_node.ledger.store import DatabaseStore, MemoryStore, PendingProposal, sqlite_url
 from curator_node.policy import EnrolledKey, EnrolledLearner
-from curator_node.steward.approval import find, summary, waiting
+from curator_node.steward.approval import find_proposal, summary, waiting_proposals
 from protocol.errors import ConfigurationError
 from protocol.kinds import QUERY_KINDS
 from protocol.kinds.counts import PlannedCounts
@@ -51,9 +51,13 @@ def store(request, tmp_path):
 def decide(store, clock, study="", *, approve=True, seconds=1000, steward=None):
     """The steward's word, by another process."""
     ledger = ledger_over(store)
-    proposal = find(waiting(ledger, RULES, clock()), study) if study else waiting(ledger, RULES, clock())[0]
+    proposal = (
+        find_proposal(waiting_proposals(ledger, RULES, clock()), study)
+        if study
+        else waiting_proposals(ledger, RULES, clock())[0]
+    )
     cost, until = proposal.cost(QUERY_KINDS, steward or steward_file()), clock() + seconds
-    ledger.decide_on(proposal.key, proposal.held.request, clock(), approve=approve, cost=cost, until=until)
+    ledger.decide_on(proposal.key, proposal.pending.request, clock(), approve=approve, cost=cost, until=until)
     return proposal
 
 
@@ -108,7 +112,7 @@ def test_a_proposal_that_no_steward_looked_at_expires(store):
     learner = held(open_curator(store, rules=RULES, clock=clock), clock)
     clock.advance(1000)
     assert learner.ask().code == RefusalCode.EXPIRED
-    assert waiting(ledger_over(store), RULES, clock()) == []
+    assert waiting_proposals(ledger_over(store), RULES, clock()) == []
 
 
 def test_one_that_came_too_late_is_never_held(store):
@@ -218,17 +222,19 @@ def test_a_steward_decides_once(store):
     told = {"approve": True, "cost": Fraction(1, 15), "until": clock() + 9}
     ledger = ledger_over(store)
     with pytest.raises(ConfigurationError, match="approved already"):
-        ledger.decide_on(proposal.key, proposal.held.request, clock(), **told)
-    again = {"request": proposal.held.request, "expires_at": clock() + 9}
+        ledger.decide_on(proposal.key, proposal.pending.request, clock(), **told)
+    again = {"request": proposal.pending.request, "expires_at": clock() + 9}
     with pytest.raises(LedgerCorruptError, match="decides again"):
         ledger.account.check(ledger.entry(EntryKind.APPROVE, clock(), amount="1/15", **again))
     ledger.account.check(ledger.entry(EntryKind.APPROVE, clock(), amount="1/16", **again))
     assert isinstance(learner.ask(), StudyAccepted)
     for approve in (True, False):
         with pytest.raises(ConfigurationError, match="accepted already"):
-            ledger_over(store).decide_on(proposal.key, proposal.held.request, clock(), **(told | {"approve": approve}))
+            ledger_over(store).decide_on(
+                proposal.key, proposal.pending.request, clock(), **(told | {"approve": approve})
+            )
     for kind in (EntryKind.APPROVE, EntryKind.DECLINE):
-        for request in (proposal.held.request, bytes(32)):
+        for request in (proposal.pending.request, bytes(32)):
             with pytest.raises(LedgerCorruptError):
                 ledger.account.check(curator._ledger.entry(kind, clock(), request=request))
 
@@ -239,7 +245,7 @@ def test_another_price_than_the_approved_one_asks_again(store, most):
     clock, before, after = Clock(), steward_file(most=3, unit=True), steward_file(most=most, unit=True)
     learner = held(open_curator(store, rules=RULES, clock=clock, records=dataset(most=3, unit=True)), clock)
     proposal = decide(store, clock, steward=before)
-    assert waiting(ledger_over(store), RULES, clock()) == []
+    assert waiting_proposals(ledger_over(store), RULES, clock()) == []
     learner.curator, rung = open_curator(store, rules=RULES, clock=clock, records=dataset(most=most, unit=True)), []
     learner.curator.waits = rung.append
     for _ in range(2):
@@ -247,11 +253,11 @@ def test_another_price_than_the_approved_one_asks_again(store, most):
     assert rung == [learner.session.study], "the steward is told once that it waits again"
     assert load(store).total_reserved == 0
     ledger = ledger_over(store)
-    (again,) = waiting(ledger, RULES, clock())
+    (again,) = waiting_proposals(ledger, RULES, clock())
     told = dict(summary(again, ledger, RULES, after, QUERY_KINDS))["changed"]
     assert told.startswith("since it was approved, 2027-01-15 ")
     assert f"it cost at most 0.2 by then, and costs {Fraction(most, 15)} now" in told
-    assert again.held.request == proposal.held.request
+    assert again.pending.request == proposal.pending.request
     decide(store, clock, b"ann".hex(), steward=after)
     assert isinstance(learner.ask(), StudyAccepted)
     assert load(store).total_reserved == Fraction(most, 15)
@@ -264,7 +270,7 @@ def test_other_records_than_at_the_approval_ask_again(store):
     ledger = ledger_over(store)
     ledger.serve_data("0" * 32, clock())
     assert learner.ask().code == RefusalCode.AWAITING_APPROVAL
-    (again,) = waiting(ledger, RULES, clock())
+    (again,) = waiting_proposals(ledger, RULES, clock())
     assert "other records are served now" in dict(summary(again, ledger, RULES, steward_file(), QUERY_KINDS))["changed"]
     decide(store, clock)
     assert isinstance(learner.ask(), StudyAccepted)
@@ -289,7 +295,9 @@ def test_what_waits_once_more_is_held_anew_where_it_was_held_no_longer(store):
     assert store.pending(clock()) == []
     ledger_over(store).serve_data("0" * 32, clock())
     assert learner.ask().code == RefusalCode.AWAITING_APPROVAL
-    assert [each.message.study for each in waiting(ledger_over(store), RULES, clock())] == [b"ann".ljust(16, b"-")]
+    assert [each.message.study for each in waiting_proposals(ledger_over(store), RULES, clock())] == [
+        b"ann".ljust(16, b"-")
+    ]
 
 
 def test_a_steward_who_read_of_other_records_reads_again(store):
@@ -297,12 +305,12 @@ def test_a_steward_who_read_of_other_records_reads_again(store):
     clock = Clock()
     held(open_curator(store, rules=RULES, clock=clock), clock)
     ledger = ledger_over(store)
-    (proposal,) = waiting(ledger, RULES, clock())
+    (proposal,) = waiting_proposals(ledger, RULES, clock())
     ledger_over(store).serve_data("0" * 32, clock())
     yes = {"approve": True, "cost": Fraction(1, 15), "until": clock() + 9}
     with pytest.raises(ConfigurationError, match="read it again"):
-        ledger.decide_on(proposal.key, proposal.held.request, clock(), **yes)
-    ledger.decide_on(proposal.key, proposal.held.request, clock(), **yes)
+        ledger.decide_on(proposal.key, proposal.pending.request, clock(), **yes)
+    ledger.decide_on(proposal.key, proposal.pending.request, clock(), **yes)
 
 
 def test_a_ledger_of_an_older_program_that_reserved_another_price_is_still_read(store):
@@ -318,7 +326,7 @@ def test_a_ledger_of_an_older_program_that_reserved_another_price_is_still_read(
         amount="1/5",
         costs=("1/10", "1/10"),
         plan=proposal.message.plan,
-        request=proposal.held.request,
+        request=proposal.pending.request,
         expires_at=clock() + 9,
     )
     ledger.append(lambda _: older, clock())
@@ -331,7 +339,7 @@ def test_a_no_after_a_yes_holds_until_the_study_is_accepted(store):
     learner = held(open_curator(store, rules=RULES, clock=clock), clock)
     proposal = decide(store, clock)
     no = {"approve": False, "cost": Fraction(1, 15), "until": 0}
-    ledger_over(store).decide_on(proposal.key, proposal.held.request, clock(), **no)
+    ledger_over(store).decide_on(proposal.key, proposal.pending.request, clock(), **no)
     assert learner.ask().code == RefusalCode.DECLINED
 
 
@@ -347,7 +355,7 @@ def test_the_steward_never_reads_another_proposal_than_the_one_that_is_accepted(
     for forged in (cheap.envelope, b"junk", cheap.envelope[:-1]):
         store._proposals[costly.request] = PendingProposal(costly.request, costly.learner, forged, NOW, NOW + 9)
         with pytest.raises(ConfigurationError, match="database was changed"):
-            waiting(ledger_over(store), RULES, clock())
+            waiting_proposals(ledger_over(store), RULES, clock())
 
 
 # --- what the steward reads ------------------------------------------------------------------------------------
@@ -360,7 +368,7 @@ def read(rules, steward, purpose="a score", plan=None):
     learner.session.propose(plan or plan_of(3, 6), purpose, clock())
     assert isinstance(learner.ask(), Refusal)
     ledger = ledger_over(store)
-    (proposal,) = waiting(ledger, rules, clock())
+    (proposal,) = waiting_proposals(ledger, rules, clock())
     return dict(summary(proposal, ledger, rules, steward, QUERY_KINDS))
 
 
@@ -415,8 +423,8 @@ def test_a_study_is_found_by_its_first_digits(store):
     curator = open_curator(store, rules=RULES, clock=clock)
     for study in (b"aa", b"ab"):
         held(curator, clock, study=study)
-    proposals_ = waiting(ledger_over(store), RULES, clock())
-    assert find(proposals_, "6161").message.study.startswith(b"aa")
+    proposals_ = waiting_proposals(ledger_over(store), RULES, clock())
+    assert find_proposal(proposals_, "6161").message.study.startswith(b"aa")
     for wrong in ("61", "ff", ""):
         with pytest.raises(ConfigurationError, match="those that wait: "):
-            find(proposals_, wrong)
+            find_proposal(proposals_, wrong)

@@ -20,7 +20,7 @@ from scipy import stats
 
 from curator_node import exact_draws
 from curator_node.exact_draws import (
-    LEAST_DRAWN,
+    LEAST_SHARES,
     MOST_PARTS,
     MOST_ROUNDS,
     MOST_TERM,
@@ -328,7 +328,7 @@ def test_the_same_bytes_give_the_same_shares(parts):
 @pytest.mark.parametrize("parts", [1, 3])
 def test_a_short_vector_is_drawn_among_more_shares(parts):
     """So that the time is that of all of them."""
-    all_of_them = draw_shares(LEAST_DRAWN, Fraction(30), parts, stream("short"))
+    all_of_them = draw_shares(LEAST_SHARES, Fraction(30), parts, stream("short"))
     for size in (0, 1, 10):
         assert np.array_equal(draw_shares(size, Fraction(30), parts, stream("short")), all_of_them[:size])
 

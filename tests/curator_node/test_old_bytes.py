@@ -31,7 +31,7 @@ from curator_fakes import (
 from curator_node.admission import Meter, PendingRequest, caps_of
 from curator_node.ledger.store import MemoryStore
 from curator_node.policy import EnrolledKey, EnrolledLearner
-from curator_node.steward.approval import waiting
+from curator_node.steward.approval import waiting_proposals
 from protocol.codec import decode, encode
 from protocol.envelopes import Envelope, digest, open_envelope, seal
 from protocol.kinds import QUERY_KINDS
@@ -414,7 +414,7 @@ class World:
         self.again()
 
     def decide(self, approve):
-        if self.store.pending(self.clock()) and waiting(self.curator._ledger, self.rules, self.clock()):
+        if self.store.pending(self.clock()) and waiting_proposals(self.curator._ledger, self.rules, self.clock()):
             word(self.curator._ledger, self.rules, self.clock, approve=approve)
             self.again()
 
@@ -505,6 +505,6 @@ test_walks_with_restarts_at_length = at_length(test_after_a_restart_a_learner_wi
 
 def word(ledger, rules, clock, *, approve=True):
     """The steward's, on the first that waits."""
-    first = waiting(ledger, rules, clock())[0]
+    first = waiting_proposals(ledger, rules, clock())[0]
     cost = first.cost(QUERY_KINDS, steward_file())
     ledger.decide_on(first.key, first.held.request, clock(), approve=approve, cost=cost, until=clock() + 10**6)

@@ -10,7 +10,7 @@ from curator_node.ledger.view import read
 from curator_node.policy import read_policy
 from curator_node.records.schema_file import SCHEMA
 from curator_node.site import KEY, POLICY
-from curator_node.steward.approval import summary, waiting
+from curator_node.steward.approval import summary, waiting_proposals
 from curator_node.steward.check import check_site
 from curator_node.steward.keyring import rotate
 from curator_node.steward.new_site import init_site
@@ -127,7 +127,7 @@ def test_a_steward_who_approves_reads_on_what_the_cost_rests():
     pool = Pool(4, 1, 1, rules=rules, propose=False)
     assert pool.propose(0).code == RefusalCode.AWAITING_APPROVAL
     ledger = ledger_over(pool.stores[0], pool.names[0])
-    (proposal,) = waiting(ledger, rules, NOW)
+    (proposal,) = waiting_proposals(ledger, rules, NOW)
     told = dict(summary(proposal, ledger, rules, steward_file(), QUERY_KINDS))
     assert told["provided"] == (
         "summed with 3 other sites under the noise of one. The cost holds while at most 1 of them tell the learner all "
@@ -143,7 +143,7 @@ def plain_proposal(rules):
 
     store = MemoryStore()
     Learner(open_curator(store, rules=rules)).propose()
-    (proposal,) = waiting(ledger_over(store), rules, NOW)
+    (proposal,) = waiting_proposals(ledger_over(store), rules, NOW)
     return proposal
 
 

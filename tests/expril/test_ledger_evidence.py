@@ -141,7 +141,7 @@ def test_a_steward_s_receipt_that_a_learner_shows_halts_only_a_ledger_that_lost_
     receipts = Receipts(owner, Sealer(owner, bytes), LABEL)
     for file, lost in ((path, False), (tmp_path / "old", True)):
         ledger = open_ledger_file(file, owner, mark=tmp_path / "unused")
-        suspect = receipts.lost(out.read_bytes(), ledger)
+        suspect = receipts.lost_branch(out.read_bytes(), ledger)
         assert (suspect is not None) == lost
         ledger.close()
     assert suspect.suspect.learner == ANN

@@ -153,14 +153,14 @@ def _may_sign(entry: "EnrolledKey | None", now: int) -> str:
 def curator_studies(folder: Folder, ledger: LedgerOption = "", json_: Json = False) -> None:
     """Show the studies that wait for the steward's decision, if the policy has approval = "manual"."""
     with plain_errors():
-        from curator_node.steward.approval import as_object, readable, waiting
+        from curator_node.steward.approval import as_object, readable, waiting_proposals
         from curator_node.steward.desk import open_desk
         from curator_node.steward.exposure import short
         from protocol.rationals import written
 
         with open_desk(folder, ledger) as desk:
             now = int(time.time())
-            proposals = waiting(desk.ledger, desk.policy, now)
+            proposals = waiting_proposals(desk.ledger, desk.policy, now)
             if json_:
                 kinds, steward = _terms(desk)
                 summaries = [as_object(proposal, desk.ledger, desk.policy, steward, kinds) for proposal in proposals]
@@ -169,7 +169,7 @@ def curator_studies(folder: Folder, ledger: LedgerOption = "", json_: Json = Fal
             rows = []
             for proposal in proposals:
                 kinds, steward = _terms(desk)
-                when = (_utc(at) for at in (proposal.held.received_at, proposal.held.expires_at))
+                when = (_utc(at) for at in (proposal.pending.received_at, proposal.pending.expires_at))
                 cost, unreadable = readable(proposal, kinds, steward)
                 terms = ["?"] * 4
                 if not unreadable:
@@ -217,12 +217,12 @@ def curator_decline(
 
 
 def _decide(folder: Path, study: str, *, approve: bool, yes: bool, note: str, ledger: str) -> None:
-    from curator_node.steward.approval import find, readable, summary, waiting
+    from curator_node.steward.approval import find_proposal, readable, summary, waiting_proposals
     from curator_node.steward.desk import open_desk
 
     with open_desk(folder, ledger) as desk:
         now = int(time.time())
-        proposal = find(waiting(desk.ledger, desk.policy, now), study)
+        proposal = find_proposal(waiting_proposals(desk.ledger, desk.policy, now), study)
         kinds, steward = _terms(desk)
         cost, why = readable(proposal, kinds, steward)
         if approve and why:
@@ -234,7 +234,7 @@ def _decide(folder: Path, study: str, *, approve: bool, yes: bool, note: str, le
             return
         desk.ledger.decide_on(
             proposal.key,
-            proposal.held.request,
+            proposal.pending.request,
             now,
             approve=approve,
             cost=cost,
@@ -242,7 +242,7 @@ def _decide(folder: Path, study: str, *, approve: bool, yes: bool, note: str, le
             note=note,
         )
         if not approve:
-            desk.ledger.store.release(proposal.held.request)
+            desk.ledger.store.release(proposal.pending.request)
     sys.stdout.write(f"{word}d\n")
 
 
