@@ -507,4 +507,4 @@ def word(ledger, rules, clock, *, approve=True):
     """The steward's, on the first that waits."""
     first = waiting_proposals(ledger, rules, clock())[0]
     cost = first.cost(QUERY_KINDS, steward_file())
-    ledger.decide_on(first.key, first.held.request, clock(), approve=approve, cost=cost, until=clock() + 10**6)
+    ledger.decide_on(first.key, first.pending.request, clock(), approve=approve, cost=cost, until=clock() + 10**6)
