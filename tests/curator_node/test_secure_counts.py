@@ -365,7 +365,7 @@ def test_a_share_that_does_not_open_keeps_nobody_from_answering():
         pool.dealt[index] = dealt._replace(shares=broken)
     pool.masked()
     assert charges(pool, 0) == [0, 0, EPSILON]
-    held = decode(state_of(pool, 0), State).held
+    held = decode(state_of(pool, 0), State).shares
     assert [dealer for dealer, _ in held] == [0, 1, 2]
     pool.agreed()
     for index in range(4):
@@ -379,8 +379,8 @@ def test_shares_that_a_relay_gives_to_another_recipient_open_for_nobody():
     for index, dealt in pool.dealt.items():
         pool.dealt[index] = dealt._replace(shares=tuple(shares[index].items()))
     pool.masked()
-    assert [dealer for dealer, _ in decode(state_of(pool, 0), State).held] == [0, 1, 2]
-    assert [dealer for dealer, _ in decode(state_of(pool, 2), State).held] == [0, 1, 2, 3]
+    assert [dealer for dealer, _ in decode(state_of(pool, 0), State).shares] == [0, 1, 2]
+    assert [dealer for dealer, _ in decode(state_of(pool, 2), State).shares] == [0, 1, 2, 3]
     pool.agreed()
     with pytest.raises(SumFailedError):  # two of four shares are no threshold; nobody is told a wrong sum
         pool.opened()
@@ -473,7 +473,7 @@ def test_both_shares_of_one_site_cannot_be_asked_for():
     revealed = pool.ask(0, OpenSum(pool.survivors, pool.agreements))
     dealers = [dealer for dealer, _ in revealed.shares]
     assert dealers == sorted(set(dealers))
-    assert all(both.endswith(dict(revealed.shares)[dealer]) for dealer, both in state.held)
+    assert all(both.endswith(dict(revealed.shares)[dealer]) for dealer, both in state.shares)
     sent = pool.sessions[0].transcript.envelopes[-2]
     again = request_like(OpenSum((0, 1, 2), pool.agreements), sent)
     for _ in range(2):

@@ -205,7 +205,7 @@ def test_of_many_lists_at_once_one_is_signed(tmp_path):
 def secrets_of(state):
     """What must be in no file: its keys as far as they are still kept, and the shares of mask keys, as all survive."""
     own = [state.sealing, state.masking, state.seed, *(other.opening for other in state.neighbours)]
-    return [secret for secret in own if any(secret)] + [both[: shamir.SHARE] for _, both in state.held]
+    return [secret for secret in own if any(secret)] + [both[: shamir.SHARE] for _, both in state.shares]
 
 
 @pytest.mark.parametrize("journal", ["wal", "checkpointed"])
