@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from learner_node.study.outcomes import LEFT_OUT
+from learner_node.study.state import LEFT_OUT
 from learner_node.study.study import Study
 from protocol.kinds import QUERY_KINDS
 from protocol.run_index import FIT

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 
 from learner_node.study.federation import Carrier, UnfinishedError
-from learner_node.study.requests import stays
+from learner_node.study.session import refused_for_good
 from protocol.envelopes import digest, open_envelope, verify
 from protocol.errors import RemoteProtocolError, printable
 from protocol.messages import Refusal, StudyProposal
@@ -98,4 +98,4 @@ def refusal_of(reply: bytes, curator: bytes, request: bytes) -> Refusal | None:
 
 def _ends_all(request: bytes, refusal: Refusal | None) -> bool:
     """Whether a study for all or none is over by this reply."""
-    return refusal is not None and stays(refusal) and isinstance(open_envelope(request)[1], StudyProposal)
+    return refusal is not None and refused_for_good(refusal) and isinstance(open_envelope(request)[1], StudyProposal)

@@ -7,8 +7,10 @@ from typing import Any, Protocol, Self
 from learner_node.kinds import READERS
 from learner_node.study.decisions import Decide, as_found
 from learner_node.study.reading import Reader
+from learner_node.study.session import Session
 from protocol.envelopes import SigningKey
 from protocol.errors import ExprilError
+from protocol.query_kind import Kinds
 
 LIFETIME = 600
 """Seconds for which a learner's requests are valid, unless it says otherwise."""
@@ -64,6 +66,23 @@ class Federation:
     resumable: bool = False
     readers: Mapping[str, Reader] = field(default_factory=lambda: READERS)
     decided: Decide = as_found
+
+    @property
+    def kinds(self) -> Kinds:
+        """The query kinds that may be asked."""
+        return Kinds(*(reader.kind for reader in self.readers.values()))
+
+    def new_session(self, curator: bytes) -> Session:
+        """A session of a new study with a curator."""
+        return Session(
+            curator=curator,
+            key=self.key,
+            study=self.entropy(16),
+            lifetime=self.lifetime,
+            allow_not_private=self.allow_not_private,
+            newest_receipt=self.receipts.get(curator, b""),
+            kinds=self.kinds,
+        )
 
     def __repr__(self) -> str:
         return f"Federation({', '.join(self.curators)})"

@@ -305,3 +305,8 @@ class Session:
         self._pending = _Sent(message, seal(message, self.key), awaits)
         self.transcript.append(self._pending.data)
         return self._pending.data
+
+
+def refused_for_good(refusal: Refusal) -> bool:
+    """Whether a proposal is never accepted after this refusal of it; one that came too late may be made anew."""
+    return refusal.final and refusal.code != RefusalCode.EXPIRED

@@ -1,27 +1,33 @@
 """A study with several curators at once: cards, one plan for all, rounds, close. Survives dead and refusing sites.
 
-How bytes travel is the carrier's affair; which questions are asked is the strategy's.
+`state` holds what decides. How bytes travel is the carrier's affair; which questions are asked is the strategy's.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
+from learner_node.study.budget import Purpose, words_for
 from learner_node.study.cards import complaint_about_question
 from learner_node.study.decisions import decided
-from learner_node.study.federation import Carrier, Federation, UnfinishedError
-from learner_node.study.reading import Led, Pooled, QueryFailedError, Reader, Round, questions
-from learner_node.study.requests import query
-from learner_node.study.sessions import Sessions
+from learner_node.study.federation import Federation, UnfinishedError
+from learner_node.study.reading import Led, Pooled, QueryFailedError, Reader, Round
+from learner_node.study.state import Event, Part, Request, StudyState, ends_all
 from protocol.codec import encode
 from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL
-from protocol.errors import ExprilError, RemoteProtocolError
-from protocol.messages import Card, Release
+from protocol.errors import ConfigurationError, ExprilError, RemoteProtocolError
+from protocol.messages import Card, Message, Release
+from protocol.plans import Plan
 from protocol.query_kind import Turn
 from protocol.refusals import RefusalCode
 from protocol.transitions import State
 
-__all__ = ["Carrier", "Federation", "NoCuratorError", "Round", "Study", "UnfinishedError"]
+__all__ = ["NoCuratorError", "Round", "Study"]
+
+ALL_OR_NONE = "the study is for all curators or none"
+RENEWALS = 5
+"""How often a reservation that ends before all curators have accepted is made anew, at most."""
 
 
 class NoCuratorError(ExprilError):
@@ -38,61 +44,80 @@ class NoCuratorError(ExprilError):
         super().__init__(text)
 
 
-class Study(Sessions):
+class Study(StudyState):
     """One study of one learner with all curators of a federation.
 
     A request that brought no answer, or a refusal that may pass, is sent again unchanged, then left pending; `close`
     sends it once more. A request that came after its expiry was not carried out and never will be: it is made anew.
     A curator that refused the plan for good in any other way may be asked again in another study only.
 
-    Attributes:
-        sessions: by curator name; each holds its transcript.
-        retired: sessions given up for another: their proposal came too late, or not all accepted a plan that names
-            all, or the reservation was about to end. They cost nothing.
-        outcomes: what each request of a round brought, per curator: "release", "refusal:<code>", "no reply" or
-            "bad reply"; a proposal is noted only where it was not accepted. "left out" stands for an answer that cannot
-            be true, or alone for a card with which the study did not go on; `fate` says why.
-        refusals: the full refusals that ended the asking of a request, per curator.
-        asked_again: requests that were answered only when sent again, per curator.
-        rounds: answered so far.
-        readers, kinds: of the query kinds that may be asked.
-        plan: what was proposed.
-
     Raises:
         ConfigurationError: two names of the federation stand for one curator.
     """
 
     def __init__(self, federation: Federation) -> None:
-        super().__init__(federation)
-        self._asked = 0
-        self.rounds: list[Round] = []
+        if len(set(federation.curators.values())) != len(federation.curators):
+            raise ConfigurationError("two curators have the same public key; name each once")
+        self._federation = federation
+        self._names = {key: name for name, key in federation.curators.items()}
+        self._purpose: Purpose = ""
+        sessions = {name: federation.new_session(key) for name, key in federation.curators.items()}
+        super().__init__(sessions, federation.readers, federation.kinds)
 
-    @property
-    def questions(self) -> int:
-        """How often `ask` asks until the plan is carried out: a query that the learner leads is one question."""
-        return len(questions(self._turns, self.readers))
+    def read_cards(self) -> dict[str, Card]:
+        """Ask every curator for its card; those that sent one.
 
-    @property
-    def survivors(self) -> list[str]:
-        """Curators that accepted the plan and answered every round so far."""
-        alive = set(super().survivors)
-        for done in self.rounds:
-            alive &= done.alive
-        return [name for name in self.sessions if name in alive]
+        Raises:
+            NoCuratorError: none did.
+        """
+        names = [name for name, part in self.parts.items() if part is not Part.OUT]
+        self._exchange({name: self.sessions[name].request_card for name in names}, renew=True)
+        if not self.cards:
+            raise self.nobody("no curator sent its card")
+        return self.cards
 
-    @property
-    def left_out(self) -> dict[str, str]:
-        """Curators whose answers are used in no model, so far, or not in all of it -> what became of each."""
-        return {
-            name: self.fate(name) + (" (it is in a sum that was opened before)" if name in self.summed else "")
-            for name in self.sessions
-            if name not in self.survivors
-        }
+    def propose(self, plan: Plan, purpose: Purpose, names: list[str]) -> list[str]:
+        """Propose the same plan to several curators; those that accepted at the exact cost.
 
-    @property
-    def summed(self) -> set[str]:
-        """Curators that are in a sum of which nothing but the sum was opened: none can be taken out of it again."""
-        return {name for done in self.rounds for name in done.took_part}
+        Where the federation says all or none, those are all of its curators, or what was opened is closed at once.
+
+        Args:
+            plan: everything that will be asked.
+            purpose: for the stewards to read.
+            names: of the curators.
+
+        Raises:
+            NoCuratorError: none accepted; or not all did, and the federation says all or none.
+        """
+        all_or_none = self._federation.all_or_none
+        if all_or_none and len(names) < len(self.sessions):
+            raise self.nobody(f"{ALL_OR_NONE}, and not all can be asked: nothing was proposed")
+        self.plan, self._purpose, self.turns = plan, purpose, self.kinds.turns(plan)
+        replies = self._propose(plan, names)
+        renewed: set[str] = set()
+        while not (all_or_none and ends_all(replies)) and (
+            late := [name for name in names if self.came_late(name) and (self.expired[name] or name not in renewed)]
+        ):
+            renewed |= set(late)
+            replies = self._propose(plan, self._renew(late))
+        if all_or_none:
+            self._require_all()
+        if not self.survivors:
+            raise self.nobody("no curator accepted the plan")
+        return self.survivors
+
+    def withdraw(self) -> list[str]:
+        """Close an accepted plan of which nothing was asked yet: all of it is refunded. Another may be proposed then.
+
+        Returns:
+            Curators to which: those that accepted, closed, and whose cards say the same. All others are out.
+        """
+        accepted = self.survivors
+        self.close()
+        ready = self._renew([name for name in accepted if self.sessions[name].state is State.CLOSED])
+        for name in self.sessions.keys() - set(ready):
+            self.move(name, Event.EXCLUSION)
+        return ready
 
     def ask(self, bodies: Mapping[str, Any]) -> Round:
         """Ask the plan's next question of every curator named; one may be asked a body of its own.
@@ -106,82 +131,15 @@ class Study(Sessions):
         """
         if self.plan is None:
             raise NoCuratorError("no plan was accepted")
-        if self._federation.all_or_none and not self._asked:
-            self._hold_together(self.plan)
-        turn = self._turns[self._asked]
+        if self._federation.all_or_none and not self.turns_taken:
+            self._hold_reservations(self.plan)
+        turn = self.turns[self.turns_taken]
         reader = self.readers[turn.planned.kind]
-        done = self._alone(reader, turn, bodies) if reader.lead is None else self._led(reader, turn, bodies)
-        self.rounds.append(done)
+        answered = self._ask_each(reader, turn, bodies) if reader.lead is None else self._lead(reader, turn, bodies)
+        self.end_round(answered)
         if not self.survivors:
             raise self.nobody("no curator answered every round")
-        return done
-
-    def _alone(self, reader: Reader, turn: Turn, bodies: Mapping[str, Any]) -> Round:
-        """One turn, with an answer of each curator."""
-        answers = self._take(reader, turn, bodies)
-        found = {name: reader.complaint(answer, self.cards[name].round_size) for name, answer in answers.items()}
-        for name, reason in decided(self._federation.decided, found, dict[str, str]).items():
-            if reason:
-                self.outcomes[name].pop()
-                self.leave_out(name, reason)
-                del answers[name]
-        return Round(turn, dict(bodies), answers, frozenset(answers))
-
-    def _led(self, reader: Reader, turn: Turn, bodies: Mapping[str, Any]) -> Round:
-        """All turns of a query, with one answer of all curators."""
-        if reader.lead is None:
-            raise TypeError(f"nobody leads {turn.planned.kind}")
-        keys = {name: self.sessions[name].curator for name in bodies}
-        cards = {name: card for name, card in self.cards.items() if name in bodies}
-        not_private = any(self.sessions[name].not_private for name in bodies)
-        label = NOT_PRIVATE_LABEL if not_private else LABEL
-        learner = self._federation.key.public
-        federation = self._federation
-        leading = reader.lead(Led(turn, bodies, learner, keys, cards, label, federation.entropy, federation.decided))
-        before = {name: len(said) for name, said in self.outcomes.items()}
-        alive = set(bodies)
-        try:
-            asked = next(leading)
-            while True:
-                step = self._turns[self._asked]
-                told = self._take(reader, step, {name: body for name, body in asked.items() if name in alive})
-                alive &= told.keys()
-                asked = leading.send(told)
-        except StopIteration as end:
-            pooled: Pooled = end.value
-        except QueryFailedError as error:
-            raise self.nobody(str(error)) from None
-        finally:
-            for name, first in before.items():
-                self.outcomes[name][first:] = self.outcomes[name][first:][-1:]
-        for name, reason in {**pooled.stranded, **pooled.out}.items():
-            self.outcomes[name].pop()
-            self.leave_out(name, reason)
-            alive.discard(name)
-        return Round(turn, dict(bodies), {}, frozenset(alive), pooled.answer, pooled.took_part)
-
-    def _take(self, reader: Reader, turn: Turn, bodies: Mapping[str, Any]) -> dict[str, Any]:
-        """Take the plan's next turn; what each curator released that can be read."""
-        self._asked += 1
-        requests = {}
-        for name, body in bodies.items():
-            session = self.sessions[name]
-            if session.state is not State.OPEN or session.card is None:
-                continue
-            if complaint_about_question(body, turn, session.card, self.kinds):
-                self._fates.not_sent(name)
-            else:
-                requests[name] = query(session, turn.planned.kind, encode(body))
-        answers = {}
-        for name, reply in self._exchange.ask(requests, record=True, renew=True).items():
-            card = self.sessions[name].card
-            if not isinstance(reply, Release) or card is None:
-                continue
-            try:
-                answers[name] = _read(reader, reply, bodies[name], turn, card)
-            except RemoteProtocolError:
-                self._fates.unreadable(name)
-        return answers
+        return answered
 
     def pooled(self, names: Sequence[str]) -> list[Any]:
         """What some curators say together in each round; all of them answered every round.
@@ -189,16 +147,22 @@ class Study(Sessions):
         Where only what all say together was opened, that: a curator that dropped out since stays in it.
         """
         return [
-            done.pooled
-            if done.took_part
-            else self.readers[done.turn.planned.kind].pool([done.answers[name] for name in names])
-            for done in self.rounds
+            answered.pooled
+            if answered.took_part
+            else self.readers[answered.turn.planned.kind].pool([answered.answers[name] for name in names])
+            for answered in self.rounds
         ]
 
-    def nobody(self, what: str) -> NoCuratorError:
-        """An error that says what became of each."""
-        fates = [f"{name}: {self.fate(name)}" for name in self.sessions]
-        return NoCuratorError(f"{what}. {'; '.join(fates) or 'The federation names no curator'}", self)
+    def close(self) -> None:
+        """Close the study wherever it may be open; what was reserved and never used is refunded.
+
+        A request whose reply never came is first sent once more (`StudyState.pending`). A release that comes so belongs
+        in the transcript, and is in no round. One that only the closing shows to have been paid for is asked for once
+        more after it. Call this again where a curator could not be reached.
+        """
+        self._exchange(self.pending(), attempts=1)
+        self._close_open()
+        self._exchange(self.lost_queries(), attempts=1)
 
     @contextmanager
     def closing(self) -> Iterator[None]:
@@ -211,6 +175,179 @@ class Study(Sessions):
                 self.close()
             raise
         self.close()
+
+    def nobody(self, what: str) -> NoCuratorError:
+        """An error that says what became of each."""
+        fates = [f"{name}: {self.fate(name)}" for name in self.sessions]
+        return NoCuratorError(f"{what}. {'; '.join(fates) or 'The federation names no curator'}", self)
+
+    def _exchange(
+        self,
+        requests: Mapping[str, Request],
+        *,
+        record: bool = False,
+        attempts: int | None = None,
+        renew: bool = False,
+        until: Callable[[Mapping[str, Message]], bool] | None = None,
+    ) -> dict[str, Message]:
+        """Send requests, and again what brought nothing or a refusal that may pass; the replies that stand.
+
+        Args:
+            requests: curator's name -> how its request is made.
+            record: whether they belong to a round.
+            attempts: how often each is sent; None is as the federation says.
+            renew: make a request anew that came after its expiry.
+            until: nothing is sent again once the replies so far say so.
+        """
+        if not requests:
+            return {}
+        federation = self._federation
+        self.begin(requests, federation.clock())
+        attempts_left = attempts or federation.attempts
+        while attempts_left and (waiting := self.send()):
+            attempts_left -= 1
+            arrived = federation.carrier.exchange({self.sessions[name].curator: data for name, data in waiting.items()})
+            for key, data in arrived.items():
+                name = self._names.get(key, "")
+                late = name in waiting and self.receive(name, data)
+                if late and self.judge(name, federation.clock(), renew=renew):
+                    attempts_left = max(attempts_left, 1)
+            if until is not None and until(self.replies):
+                break
+        replies = self.end(record=record)
+        for name in requests:
+            session = self.sessions[name]
+            if session.newest_receipt:
+                federation.receipts[session.curator] = session.newest_receipt
+        return replies
+
+    def _propose(self, plan: Plan, names: Sequence[str]) -> dict[str, Message]:
+        """Propose the plan in the sessions as they stand."""
+        for name in names:
+            self.move(name, Event.PROPOSAL)
+        requests = {name: partial(self.sessions[name].propose, plan, words_for(self._purpose, name)) for name in names}
+        return self._exchange(requests, record=True, until=ends_all if self._federation.all_or_none else None)
+
+    def _require_all(self) -> None:
+        """Of a study for all or none: unless every curator accepted, what was opened is closed at once."""
+        if len(self.survivors) < len(self.sessions):
+            self.given_up = True
+            self._close_open()
+            raise self.nobody(f"{ALL_OR_NONE}, and not all accepted: it was closed, nothing was asked or charged")
+
+    def _hold_reservations(self, plan: Plan) -> None:
+        """Of a study for all or none, before the first question: all curators hold their reservations still.
+
+        One may have accepted days before another's steward did, or before this process went on with the study. A
+        reservation that ends, or is about to, is made anew, in a session of its own; nothing was asked in the old one.
+
+        Raises:
+            NoCuratorError: one does not accept again; everything is closed.
+        """
+        for renewals_left in reversed(range(RENEWALS)):
+            now = self._federation.clock()
+            ending = [name for name in self.survivors if self._ends(name) <= now]
+            if not (ending and renewals_left):
+                break
+            running = [name for name in ending if self._reserved_until(name) > now]
+            self._exchange({name: self.sessions[name].close for name in running}, renew=True)
+            self._propose(plan, self._renew(ending))
+            self._require_all()
+        for name in self.survivors:
+            if self._reserved_until(name) <= now:
+                self.leave_out(name, "its reservation ended before all curators had accepted; ask in a new study")
+        self._require_all()
+
+    def _reserved_until(self, name: str) -> int:
+        accepted = self.sessions[name].accepted
+        return 0 if accepted is None else accepted.reserved_until
+
+    def _ends(self, name: str) -> int:
+        """When a reservation is too near its end to begin: a request's lifetime before, or half of a shorter one."""
+        receipt, end = self.sessions[name].receipt, self._reserved_until(name)
+        return end - min(self._federation.lifetime, (end - (receipt.issued_at if receipt else 0)) // 2)
+
+    def _renew(self, names: Sequence[str]) -> list[str]:
+        """Give sessions up for new ones; the curators whose cards say the same. The others are left out."""
+        for name in names:
+            self.renew_session(name, self._federation.new_session(self.sessions[name].curator))
+        self._exchange({name: self.sessions[name].request_card for name in names}, renew=True)
+        for name in names:
+            if not self.same_terms(name):
+                why = "its card changed, or did not come, before the plan was proposed again; ask in a new study"
+                self.leave_out(name, why)
+        return [name for name in names if self.parts[name] is Part.READY]
+
+    def _close_open(self) -> None:
+        self._exchange(self.closes(), renew=True)
+
+    def _ask_each(self, reader: Reader, turn: Turn, bodies: Mapping[str, Any]) -> Round:
+        """One turn, with an answer of each curator."""
+        answers = self._take_turn(reader, turn, bodies)
+        complaints = {name: reader.complaint(answer, self.cards[name].round_size) for name, answer in answers.items()}
+        for name, reason in decided(self._federation.decided, complaints, dict[str, str]).items():
+            if reason:
+                self.discard(name, reason)
+                del answers[name]
+        return Round(turn, dict(bodies), answers, frozenset(answers))
+
+    def _lead(self, reader: Reader, turn: Turn, bodies: Mapping[str, Any]) -> Round:
+        """All turns of a query, with one answer of all curators."""
+        if reader.lead is None:
+            raise TypeError(f"nobody leads {turn.planned.kind}")
+        keys = {name: self.sessions[name].curator for name in bodies}
+        cards = {name: card for name, card in self.cards.items() if name in bodies}
+        not_private = any(self.sessions[name].not_private for name in bodies)
+        label = NOT_PRIVATE_LABEL if not_private else LABEL
+        federation = self._federation
+        leading = reader.lead(
+            Led(turn, bodies, federation.key.public, keys, cards, label, federation.entropy, federation.decided)
+        )
+        before = {name: len(outcomes) for name, outcomes in self.outcomes.items()}
+        alive = set(bodies)
+        try:
+            next_bodies = next(leading)
+            while True:
+                step = self.turns[self.turns_taken]
+                answers = self._take_turn(
+                    reader, step, {name: body for name, body in next_bodies.items() if name in alive}
+                )
+                alive &= answers.keys()
+                next_bodies = leading.send(answers)
+        except StopIteration as end:
+            pooled: Pooled = end.value
+        except QueryFailedError as error:
+            raise self.nobody(str(error)) from None
+        finally:
+            for name, first in before.items():
+                self.outcomes[name][first:] = self.outcomes[name][first:][-1:]
+        for name, reason in {**pooled.stranded, **pooled.out}.items():
+            self.discard(name, reason)
+            alive.discard(name)
+        return Round(turn, dict(bodies), {}, frozenset(alive), pooled.answer, pooled.took_part)
+
+    def _take_turn(self, reader: Reader, turn: Turn, bodies: Mapping[str, Any]) -> dict[str, Any]:
+        """Take the plan's next turn; what each curator released that can be read."""
+        self.turns_taken += 1
+        requests: dict[str, Request] = {}
+        for name, body in bodies.items():
+            session = self.sessions[name]
+            if self.parts[name] is not Part.MEMBER or session.state is not State.OPEN:
+                continue
+            if complaint_about_question(body, turn, self.cards[name], self.kinds):
+                self.not_sent(name)
+            else:
+                self.move(name, Event.QUERY)
+                requests[name] = partial(session.query, turn.planned.kind, encode(body))
+        answers = {}
+        for name, reply in self._exchange(requests, record=True, renew=True).items():
+            if not isinstance(reply, Release):
+                continue
+            try:
+                answers[name] = _read(reader, reply, bodies[name], turn, self.cards[name])
+            except RemoteProtocolError:
+                self.unreadable(name)
+        return answers
 
 
 def _read(reader: Reader, reply: Release, body: Any, turn: Turn, card: Card) -> Any:
