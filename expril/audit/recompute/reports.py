@@ -14,7 +14,7 @@ import msgspec
 from expril.audit.recompute.entries import ZERO, Charge, Study, as_text
 from expril.audit.recompute.ledger import read_plain
 from expril.audit.recompute.replay import Replayed
-from expril.audit.recompute.verdicts import TranscriptVerdict
+from expril.audit.recompute.verdicts import TranscriptVerdict, learner_names
 from protocol.envelopes import LABEL
 from protocol.errors import ConfigurationError, RemoteProtocolError, printable
 from protocol.kinds import QUERY_KINDS
@@ -280,11 +280,7 @@ def _check_curator(
             if unit != reported.private_unit:
                 wrong.append(f"{who} protects {printable(reported.private_unit)}, by its card {printable(unit)}")
                 break
-    names = {
-        bytes.fromhex(participant.key): participant.name
-        for participant in index.participants
-        if participant.role == "learner"
-    }
+    names = learner_names(index)
     if replayed is not None and list(reported.spent_by_round) != _spent_by_round(replayed.charges, names):
         wrong.append(f"the budget of {who} over time is not its ledger's")
     return wrong
@@ -347,11 +343,7 @@ def _check_policies(
 ) -> list[str]:
     """Where spending exceeds a policy's caps, or a signed card differs from its policy."""
     complaints = []
-    names = {
-        bytes.fromhex(participant.key): participant.name
-        for participant in index.participants
-        if participant.role == "learner"
-    }
+    names = learner_names(index)
     for name, policy in policies.items():
         file = f"{LEDGERS}/{printable(name)}{POLICY_SUFFIX}"
         if policy.name != name:

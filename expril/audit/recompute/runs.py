@@ -27,6 +27,7 @@ from expril.audit.recompute.verdicts import (
     LedgerVerdict,
     RunProof,
     TranscriptVerdict,
+    learner_names,
 )
 from protocol.envelopes import LABEL, LEARNER_TYPES, digest, open_envelope, open_receipt, request_digest
 from protocol.errors import ConfigurationError, ExprilError, printable
@@ -406,11 +407,7 @@ def hold_ledger(verdict: LedgerVerdict, exchanges: Sequence[TranscriptVerdict], 
             continue
         _check_receipts(exchange, replayed)
         _check_total(exchange, replayed)
-    names = {
-        bytes.fromhex(participant.key): participant.name
-        for participant in index.participants
-        if participant.role == "learner"
-    }
+    names = learner_names(index)
     studies = {(exchange.learner, exchange.study): exchange for exchange in of_curator if exchange.study}
     unread = {exchange.learner for exchange in of_curator if exchange.proof is None}
     lacking: dict[tuple[bytes, bytes], Fraction] = {}
