@@ -4,15 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from protocol.envelopes import (
-    LABEL,
-    LEARNER_TYPES,
-    digest,
-    open_envelope,
-    open_receipt,
-    request_digest,
-    verify,
-)
+from protocol.envelopes import LABEL, LEARNER_TYPES, digest, open_envelope, open_receipt, request_digest, verify
 from protocol.errors import ExprilError, LocalProtocolError, RemoteProtocolError, printable
 from protocol.kinds import QUERY_KINDS
 from protocol.messages import (
@@ -38,11 +30,7 @@ from protocol.transitions import Event, State, advance
 
 START = digest(b"expril/2 transcript")
 
-_REPLIES: dict[type[Message], type[Message]] = {
-    StudyProposal: StudyAccepted,
-    Query: Release,
-    StudyClose: StudyClosed,
-}
+_REPLIES: dict[type[Message], type[Message]] = {StudyProposal: StudyAccepted, Query: Release, StudyClose: StudyClosed}
 
 
 class ReplayError(ExprilError):

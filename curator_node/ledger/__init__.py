@@ -18,12 +18,7 @@ What everybody must know to read one (entries, signed heads, terms) is in `proto
 """
 
 from curator_node.ledger.account import Account
-from curator_node.ledger.book import (
-    Caps,
-    Ledger,
-    Reservation,
-    memory_ledger,
-)
+from curator_node.ledger.book import Caps, Ledger, Reservation, memory_ledger
 from curator_node.ledger.chain import create_ledger
 from curator_node.ledger.errors import (
     AnswerGoneError,

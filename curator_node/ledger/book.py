@@ -27,10 +27,7 @@ from curator_node.ledger.store import LedgerStore, MemoryStore
 from curator_node.ledger.studies import ZERO, LostSpending, Owed, StudyAccount, StudyKey, state_key
 from protocol.envelopes import SigningKey, digest
 from protocol.errors import ConfigurationError, LocalProtocolError
-from protocol.ledger.entries import (
-    Entry,
-    EntryKind,
-)
+from protocol.ledger.entries import Entry, EntryKind
 from protocol.messages import NOBODY
 from protocol.plans import Plan
 from protocol.rationals import GRID, amount, shorten, total_of

@@ -93,12 +93,7 @@ class Chain:
     """
 
     def __init__(
-        self,
-        store: LedgerStore,
-        *,
-        key: SigningKey,
-        mark: Mark,
-        entropy: Callable[[int], bytes] = secrets.token_bytes,
+        self, store: LedgerStore, *, key: SigningKey, mark: Mark, entropy: Callable[[int], bytes] = secrets.token_bytes
     ) -> None:
         self.store = store
         self._key = key

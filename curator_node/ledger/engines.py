@@ -13,11 +13,7 @@ from protocol.errors import ConfigurationError
 
 CONNECT_SECONDS = 10
 SQLITE_MAGIC = b"SQLite format 3\x00"
-SESSION = {
-    "lock_timeout": "15s",
-    "statement_timeout": "120s",
-    "idle_in_transaction_session_timeout": "60s",
-}
+SESSION = {"lock_timeout": "15s", "statement_timeout": "120s", "idle_in_transaction_session_timeout": "60s"}
 """Of a PostgreSQL session: a process that stands still, or whose machine is gone, does not hold up the others."""
 _LINK = {"connect_timeout": CONNECT_SECONDS, "keepalives_idle": 30, "tcp_user_timeout": 20_000}
 """For libpq: a server that is gone without a word is noticed; seconds, seconds and milliseconds."""

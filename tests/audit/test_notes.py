@@ -30,13 +30,7 @@ def test_the_note_of_an_answer_is_held_against_the_released_bytes(tmp_path):
     asker = Learner(curator)
     asker.card()
     planned = PlannedHoldout(
-        turns=2,
-        answers=1,
-        resolution=1,
-        threshold=0,
-        threshold_scale=HALF,
-        comparison_scale=HALF,
-        count_scale=HALF,
+        turns=2, answers=1, resolution=1, threshold=0, threshold_scale=HALF, comparison_scale=HALF, count_scale=HALF
     )
     asker.propose(Plan.of([planned]))
     # Nobody has both classes alone: an expected accuracy of 0 is wrong for a class that is there.

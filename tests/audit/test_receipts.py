@@ -96,9 +96,7 @@ def test_an_edit_that_the_curator_signed_anew_contradicts_a_receipt(served, tmp_
     _, exports, receipts = served
     pairs = export_pairs(exports[-1])
     changed = resigned(
-        pairs,
-        lambda entry: msgspec.structs.replace(entry, at=entry.at + (entry.index == 2)),
-        key("basel"),
+        pairs, lambda entry: msgspec.structs.replace(entry, at=entry.at + (entry.index == 2)), key("basel")
     )
     edited = tmp_path / "edited.export"
     edited.write_bytes(encode_export(changed, decode_export(exports[-1].read_bytes()).replies))

@@ -232,11 +232,7 @@ class LedgerMachine(RuleBasedStateMachine):
         if expected == "done":
             self.owner[request] = key
             known["query"] = request
-        self.act(
-            which,
-            lambda ledger: ledger.charge(StudyKey(*key), sequence, cost, request, self.now, CAPS),
-            expected,
-        )
+        self.act(which, lambda ledger: ledger.charge(StudyKey(*key), sequence, cost, request, self.now, CAPS), expected)
 
     @rule(which=which, data=st.data())
     def answer(self, which, data):

@@ -58,16 +58,7 @@ def leaves_of(n, salt=b""):
 
 CT_LEAVES = [
     bytes.fromhex(text)
-    for text in (
-        "",
-        "00",
-        "10",
-        "2021",
-        "3031",
-        "40414243",
-        "5051525354555657",
-        "606162636465666768696a6b6c6d6e6f",
-    )
+    for text in ("", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f")
 ]
 """The eight leaves by which implementations of Certificate Transparency are held against each other."""
 CT_ROOTS = [

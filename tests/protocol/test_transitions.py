@@ -23,16 +23,7 @@ closing   refusal         open
 """
 EXPECTED = {(state, event): after for state, event, after in map(str.split, LAWFUL.strip().splitlines())}
 STATES = ["new", "proposed", "refused", "open", "asked", "closing", "closed", "expired"]
-EVENTS = [
-    "study_proposal",
-    "study_accepted",
-    "query",
-    "release",
-    "study_close",
-    "study_closed",
-    "refusal",
-    "expiry",
-]
+EVENTS = ["study_proposal", "study_accepted", "query", "release", "study_close", "study_closed", "refusal", "expiry"]
 
 
 def test_the_list_names_every_state_and_event():

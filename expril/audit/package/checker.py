@@ -65,13 +65,7 @@ class PackageCheck:
         }
 
 
-def check_package(
-    folder: Path,
-    *,
-    key: str = "",
-    pins: Pins | None = None,
-    tick: Tick = quiet,
-) -> PackageCheck:
+def check_package(folder: Path, *, key: str = "", pins: Pins | None = None, tick: Tick = quiet) -> PackageCheck:
     """Check everything in a package that can be checked.
 
     `key`: public key of the packager, from elsewhere, hexadecimal; "" takes the one in the package, and says so;

@@ -101,12 +101,7 @@ ROWS = (
         "the learner what they know. With more, the loss is known, and far above the claim. All else rests on neither.",
         f"{_GUARANTEE}#secure-sums",
     ),
-    Row(
-        TRUST,
-        "Does a curator tell the truth about its records?",
-        "Nobody can see that from outside.",
-        OUTSIDE,
-    ),
+    Row(TRUST, "Does a curator tell the truth about its records?", "Nobody can see that from outside.", OUTSIDE),
     Row(
         SIDE,
         "Can floating-point numbers give a record away?",
@@ -219,10 +214,7 @@ ROWS = (
         "tests/learner_node/test_uncertainty.py::test_a_class_that_hardly_occurs_has_an_estimate",
     ),
     Row(
-        BIAS,
-        "Do the records speak for the people to whom the result is applied?",
-        "The software cannot know.",
-        OUTSIDE,
+        BIAS, "Do the records speak for the people to whom the result is applied?", "The software cannot know.", OUTSIDE
     ),
     Row(
         UNIT,
@@ -261,12 +253,7 @@ ROWS = (
         "With one command, without data, network or trust in us.",
         "tests/audit/test_package.py::test_a_stranger_checks_a_package_without_data_and_without_a_network",
     ),
-    Row(
-        PARAMETERS,
-        "Is the epsilon small enough?",
-        "That is a judgement about people, records and use.",
-        OUTSIDE,
-    ),
+    Row(PARAMETERS, "Is the epsilon small enough?", "That is a judgement about people, records and use.", OUTSIDE),
 )
 
 

@@ -91,12 +91,7 @@ def collect(paths: Sequence[Path], folder: Path, *, receipts: Sequence[Path], wi
     return inventory
 
 
-def replay(
-    folder: Path,
-    *,
-    pins: Pins | None = None,
-    tick: Tick = quiet,
-) -> Replay:
+def replay(folder: Path, *, pins: Pins | None = None, tick: Tick = quiet) -> Replay:
     """Recompute everything from the evidence in a package.
 
     `pins`: public keys known from elsewhere.

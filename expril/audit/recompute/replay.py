@@ -31,14 +31,7 @@ from expril.audit.recompute.entries import (
 )
 from expril.audit.recompute.lost_spending import Branch, BranchTrace, Chain, lost_by
 from protocol.errors import printable
-from protocol.ledger.entries import (
-    DATA_VERSION,
-    GENESIS,
-    EntryKind,
-    LedgerCorruptError,
-    entry_hash,
-    read_terms,
-)
+from protocol.ledger.entries import DATA_VERSION, GENESIS, EntryKind, LedgerCorruptError, entry_hash, read_terms
 from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY
 from protocol.rationals import plus, total_of
 

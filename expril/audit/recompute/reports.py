@@ -20,18 +20,7 @@ from protocol.errors import ConfigurationError, RemoteProtocolError, printable
 from protocol.kinds import QUERY_KINDS
 from protocol.limits import Limits
 from protocol.rationals import parse_amount, parse_rational
-from protocol.run_index import (
-    AGAIN,
-    COST,
-    FIT,
-    GIVEN_UP,
-    LEDGERS,
-    POLICY_SUFFIX,
-    REPORT,
-    SCENARIO,
-    VALIDATION,
-    Index,
-)
+from protocol.run_index import AGAIN, COST, FIT, GIVEN_UP, LEDGERS, POLICY_SUFFIX, REPORT, SCENARIO, VALIDATION, Index
 from simulations.report.budget import STUDIES, BudgetPoint, CuratorReport, exact
 from simulations.report.model import RELEASE, LearnerReport, RunReport, decode_report
 
