@@ -369,19 +369,15 @@ def empty_the_index(forger):
     forger.index["ledgers"] = []
 
 
-def cut_a_transcript_short(forger):
-    (line,) = forger.transcripts(repeat=0, learner="grace", curator="south")
-    forger.rewrite(line, forger.envelopes(line)[:3])
+def transcript_ends_at(end):
+    """An attack: the transcript of grace with south is cut off."""
 
+    def attack(forger):
+        (line,) = forger.transcripts(repeat=0, learner="grace", curator="south")
+        forger.rewrite(line, forger.envelopes(line)[:end])
 
-def cut_a_transcript_to_nothing(forger):
-    (line,) = forger.transcripts(repeat=0, learner="grace", curator="south")
-    forger.rewrite(line, [])
-
-
-def cut_off_the_last_answer(forger):
-    (line,) = forger.transcripts(repeat=0, learner="grace", curator="south")
-    forger.rewrite(line, forger.envelopes(line)[:-4])
+    attack.__name__ = f"transcript_ends_at_{end}"
+    return attack
 
 
 def remove_the_ledgers_folder(forger):
@@ -396,46 +392,23 @@ def lower_a_cap_under_what_was_spent(forger):
     path.write_text(text.replace("cap = 2\n", 'cap = "1/4"\n'))
 
 
-def forge_what_the_report_says_was_spent(forger):
-    def change(told):
-        told["learners"][1]["epsilon_spent"] = "1/10"
+def report_says(value, *place):
+    """An attack: the report says `value` at a place."""
 
-    forger.report(change)
+    def attack(forger):
+        def change(told):
+            *path, last = place
+            for key in path:
+                told = told[key]
+            told[last] = value
 
+        forger.report(change)
 
-def forge_what_the_report_says_was_claimed(forger):
-    def change(told):
-        told["learners"][1]["epsilon_claimed"] = "1/10"
-
-    forger.report(change)
-
-
-def forge_the_budget_over_time(forger):
-    def change(told):
-        told["curators"][0]["spent_by_round"][-1]["spent"] = "999/1000"
-
-    forger.report(change)
+    attack.__name__ = f"report_says_{value}_of_{place[-1]}"
+    return attack
 
 
-def forge_the_kind_of_noise(forger):
-    def change(told):
-        told["seeded_noise"] = True
-
-    forger.report(change)
-
-
-def forge_the_privacy_unit(forger):
-    def change(told):
-        told["curators"][0]["private_unit"] = "patient"
-
-    forger.report(change)
-
-
-def forge_a_cap_in_the_report(forger):
-    def change(told):
-        told["curators"][0]["cap"] = "1"
-
-    forger.report(change)
+SPENT = report_says("1/10", "learners", 1, "epsilon_spent")
 
 
 def take_a_transcript_of_another_repeat(forger):
@@ -480,24 +453,26 @@ ATTACKS = {
     remove_all_of_one_learner: "of a learner that the run does not list .*, of which the run has no transcript",
     rebuild_a_ledger_at_a_hundredth: "it charges 1/100 to study .* of learner grace, of which the run has no",
     empty_the_index: "names no transcript: it proves nothing",
-    cut_a_transcript_short: r"its entry \d+ \(charge of 1/3\) was made by a request that .* lacks",
-    cut_a_transcript_to_nothing: "it charges 1 to study .* of learner grace, of which the run has no transcript",
-    cut_off_the_last_answer: r"was made by a request that .* lacks",
+    transcript_ends_at(3): r"its entry \d+ \(charge of 1/3\) was made by a request that .* lacks",
+    transcript_ends_at(0): "it charges 1 to study .* of learner grace, of which the run has no transcript",
+    transcript_ends_at(-4): r"was made by a request that .* lacks",
     remove_the_ledgers_folder: "the run has no policy of north",
     lower_a_cap_under_what_was_spent: "its cap is 1/4, its ledger spent 5/6",
-    forge_what_the_report_says_was_spent: "grace spent 1/10, transcripts and ledgers prove 1",
-    forge_what_the_report_says_was_claimed: "grace claimed 1/10, its plans cost 1",
-    forge_the_budget_over_time: "the budget of north over time is not its ledger's",
-    forge_the_kind_of_noise: "whether the noise came from a seed",
-    forge_the_privacy_unit: "north protects patient, by its card record",
-    forge_a_cap_in_the_report: "north has a cap of 1, its policy of 2",
+    SPENT: "grace spent 1/10, transcripts and ledgers prove 1",
+    report_says("1/10", "learners", 1, "epsilon_claimed"): "grace claimed 1/10, its plans cost 1",
+    report_says(
+        "999/1000", "curators", 0, "spent_by_round", -1, "spent"
+    ): "the budget of north over time is not its ledger's",
+    report_says(True, "seeded_noise"): "whether the noise came from a seed",
+    report_says("patient", "curators", 0, "private_unit"): "north protects patient, by its card record",
+    report_says("1", "curators", 0, "cap"): "north has a cap of 1, its policy of 2",
     take_a_transcript_of_another_repeat: "bad_signature|for somebody else",
     tell_one_study_twice: "tell one and the same study",
     swap_two_ledgers: "opened by another key",
     truncate_a_ledger: "the curator's ledger holds no entry for, although a receipt says so",
 }
 IDS = [attack.__name__ for attack in ATTACKS]
-QUICK = {rebuild_a_ledger_at_a_hundredth, forge_what_the_report_says_was_spent, swap_two_ledgers}
+QUICK = {rebuild_a_ledger_at_a_hundredth, SPENT, swap_two_ledgers}
 SOME = [attack if attack in QUICK else pytest.param(attack, marks=pytest.mark.slow) for attack in ATTACKS]
 
 

@@ -190,9 +190,7 @@ class Story:
         self.spent, self.asked = now, asked
 
     def whole(self):
-        self.card()
-        self.propose()
-        self.accept()
+        self.open()
         for number in range(2):
             self.query(number)
             self.release(number)
@@ -209,6 +207,19 @@ def told(*, messages=None, receipts=None, **options):
     return story
 
 
+def asked():
+    """A story up to its first query."""
+    story = Story().open()
+    story.query(0)
+    return story
+
+
+def answered():
+    story = asked()
+    story.release(0)
+    return story
+
+
 def assert_noticed(envelopes, complaint=None):
     with pytest.raises((ReplayError, RemoteProtocolError), match=complaint):
         replay(envelopes, CURATOR.public, LEARNER.public)
@@ -222,9 +233,7 @@ def test_an_honest_study_proves_its_epsilon():
 
 
 def test_a_study_closed_early_spends_less_than_it_claimed():
-    story = Story().open()
-    story.query(0)
-    story.release(0)
+    story = answered()
     story.close(2)
     proof = story.replay()
     assert (proof.epsilon_claimed, proof.epsilon_spent) == (Fraction(7, 15), Fraction(1, 15))
@@ -233,8 +242,7 @@ def test_a_study_closed_early_spends_less_than_it_claimed():
 
 @pytest.mark.parametrize("charged", [True, False])
 def test_a_query_whose_release_was_lost_is_accounted_for_at_the_close(charged):
-    story = Story().open()
-    story.query(0)
+    story = asked()
     story.spent += COSTS[0] if charged else 0
     story.close(2)
     proof = story.replay()
@@ -244,8 +252,7 @@ def test_a_query_whose_release_was_lost_is_accounted_for_at_the_close(charged):
 
 
 def test_a_close_that_charges_more_than_the_lost_query_is_noticed():
-    story = Story().open()
-    story.query(0)
+    story = asked()
     story.spent += COSTS[0] + COSTS[1]
     story.close(2)
     assert_noticed(story.written, "the total is not the sum")
@@ -275,16 +282,11 @@ def test_retries_and_stored_replies_count_once():
 
 
 @pytest.mark.parametrize("position", range(9))
-def test_a_dropped_envelope_is_noticed(position):
+def test_a_dropped_envelope_and_two_swapped_ones_are_noticed(position):
     honest = told().written
-    assert_noticed(honest[:position] + honest[position + 1 :])
-
-
-@pytest.mark.parametrize("position", range(9))
-def test_two_swapped_envelopes_are_noticed(position):
-    envelopes = list(told().written)
-    envelopes[position], envelopes[position + 1] = envelopes[position + 1], envelopes[position]
-    assert_noticed(envelopes)
+    first, second = honest[position : position + 2]
+    assert_noticed([*honest[:position], *honest[position + 1 :]])
+    assert_noticed([*honest[:position], second, first, *honest[position + 2 :]])
 
 
 @pytest.mark.parametrize("position", range(2, 10))
@@ -362,19 +364,12 @@ def test_a_receipt_that_lies_is_noticed(position, change, complaint):
     assert_noticed(told(receipts={position: change}).written, complaint)
 
 
-@pytest.mark.parametrize("position", [RELEASE1, RELEASE2])
-def test_the_receipt_of_another_release_is_noticed(position):
-    assert_noticed(told(receipts={position: set_to(release=bytes(32))}).written, "another release")
-
-
-def test_the_receipt_of_another_message_is_noticed():
+def test_the_receipt_of_another_release_or_message_or_by_another_key_is_noticed():
+    for position in (RELEASE1, RELEASE2):
+        assert_noticed(told(receipts={position: set_to(release=bytes(32))}).written, "another release")
     stolen = open_envelope(told().written[RELEASE1])[1].receipt
     assert_noticed(told(messages={RELEASE2: set_to(receipt=stolen)}).written, "another request")
-
-
-def test_a_receipt_by_another_key_is_noticed():
-    honest = open_envelope(told().written[RELEASE1])[1]
-    receipt = msgspec.msgpack.decode(decode(honest.receipt, SignedEnvelope).payload, type=Receipt)
+    receipt = msgspec.msgpack.decode(decode(stolen, SignedEnvelope).payload, type=Receipt)
     assert_noticed(told(messages={RELEASE1: set_to(receipt=seal_receipt(receipt, STRANGER))}).written, "bad_signature")
 
 
@@ -386,10 +381,7 @@ def test_without_a_card_even_a_free_study_proves_nothing():
 
 
 def test_a_contribution_bound_that_changes_within_the_study_is_noticed():
-    story = Story(messages={5: set_to(most_records_per_unit=1)})
-    story.card()
-    story.propose()
-    story.accept()
+    story = Story(messages={5: set_to(most_records_per_unit=1)}).open()
     story.card()
     assert_noticed(story.written, "contribution bound changed")
 
@@ -415,35 +407,25 @@ def test_more_releases_than_planned_are_noticed():
 
 @pytest.mark.parametrize("sequence", [1, 3])
 def test_a_query_out_of_sequence_is_noticed(sequence):
-    story = Story().open()
-    story.query(0)
-    story.release(0)
+    story = answered()
     body = CountsBody((FeatureBins("x", (0.5,)),) * 2, None)
     story.request(Query, sequence, kind="counts", body=encode(body))
     assert_noticed(story.written, "a request is missing, or its sequence is wrong")
 
 
 def test_a_release_of_another_shape_than_was_asked_is_noticed():
-    story = Story().open()
-    story.query(0)
+    story = asked()
     story.reply(Release, charged=COSTS[0], kind="counts", body=encode(CountsRelease(counts=bytes(8), ratios=b"")))
     assert_noticed(story.written, "numbers")
 
 
-def test_a_learner_total_that_falls_is_noticed():
-    story = told(receipts={RELEASE1: set_to(spent_by_learner="1/2")})
-    assert_noticed(story.written, "total falls")
-
-
-def test_a_learner_total_below_its_study_is_noticed():
-    story = told(receipts={RELEASE1: set_to(spent_by_learner="0")})
-    assert_noticed(story.written, "spent less than its study")
+@pytest.mark.parametrize(("total", "complaint"), [("1/2", "total falls"), ("0", "spent less than its study")])
+def test_a_learner_total_that_falls_or_is_below_its_study_is_noticed(total, complaint):
+    assert_noticed(told(receipts={RELEASE1: set_to(spent_by_learner=total)}).written, complaint)
 
 
 def test_a_second_release_for_one_query_is_noticed():
-    story = Story().open()
-    story.query(0)
-    story.release(0)
+    story = answered()
     query = story.written[4]
     story.written.append(query)
     story.release(0)
@@ -492,8 +474,7 @@ def test_a_refused_proposal_ends_the_study():
 
 
 def test_a_release_after_a_final_refusal_breaks_the_curators_word():
-    story = Story().open()
-    story.query(0)
+    story = asked()
     story.refuse(RefusalCode.BAD_QUERY)
     assert story.replay().epsilon_at_most == 0
     story.late_release(4, spent=COSTS[0])
@@ -501,9 +482,7 @@ def test_a_release_after_a_final_refusal_breaks_the_curators_word():
 
 
 def test_a_final_refusal_after_a_release_breaks_the_curators_word():
-    story = Story().open()
-    story.query(0)
-    story.release(0)
+    story = answered()
     for code in (RefusalCode.HALTED, RefusalCode.ANSWER_GONE):
         story.refuse(code, to=4)
     assert story.replay().epsilon_spent == COSTS[0]
@@ -513,8 +492,7 @@ def test_a_final_refusal_after_a_release_breaks_the_curators_word():
 
 @pytest.mark.parametrize("closed_first", [True, False])
 def test_a_release_that_comes_late_is_taken_with_what_the_close_says(closed_first):
-    story = Story().open()
-    story.query(0)
+    story = asked()
     story.request(StudyClose, 2)
     story.spent += COSTS[0]
     if closed_first:
@@ -531,27 +509,22 @@ def test_a_release_that_comes_late_is_taken_with_what_the_close_says(closed_firs
 
 
 def test_a_release_after_a_close_that_never_charged_it_is_noticed():
-    story = Story().open()
-    story.query(0)
+    story = asked()
     story.close(2)
     story.late_release(4, spent=COSTS[0])
     assert_noticed(story.written, "refused for good")
 
 
 def test_a_late_release_is_checked_as_any_other():
-    for position, change, complaint in (
-        (7, set_to(body=b""), "another release"),
-        (7, set_to(sequence=2), "another study or sequence"),
-        (7, set_to(kind="other"), "kind is not the planned one"),
-    ):
-        story = Story(messages={position: change}).open()
-        story.query(0)
-        story.spent += COSTS[0]
-        story.close(2)
-        story.late_release(4)
-        assert_noticed(story.written, complaint)
-    for change, complaint in ((set_to(charged="0"), "charge"), (set_to(spent_by_learner="1"), "total falls")):
-        story = Story(receipts={7: change}).open()
+    cases = [
+        ("messages", set_to(body=b""), "another release"),
+        ("messages", set_to(sequence=2), "another study or sequence"),
+        ("messages", set_to(kind="other"), "kind is not the planned one"),
+        ("receipts", set_to(charged="0"), "charge"),
+        ("receipts", set_to(spent_by_learner="1"), "total falls"),
+    ]
+    for part, change, complaint in cases:
+        story = Story(**{part: {7: change}}).open()
         story.query(0)
         story.spent += COSTS[0]
         story.close(2)
@@ -560,8 +533,7 @@ def test_a_late_release_is_checked_as_any_other():
 
 
 def test_a_query_that_the_close_shows_to_be_charged_is_not_refused_after_it():
-    story = Story().open()
-    story.query(0)
+    story = asked()
     story.spent += COSTS[0]
     story.close(2)
     story.refuse(RefusalCode.ANSWER_GONE, to=4, sequence=1)
@@ -571,8 +543,7 @@ def test_a_query_that_the_close_shows_to_be_charged_is_not_refused_after_it():
 
 
 def test_an_answer_that_is_gone_leaves_the_charge_open_until_the_close():
-    story = Story().open()
-    story.query(0)
+    story = asked()
     story.refuse(RefusalCode.ANSWER_GONE)
     proof = story.replay()
     assert (proof.state, proof.epsilon_spent, proof.epsilon_at_most) == (State.ASKED, 0, COSTS[0])
@@ -582,8 +553,7 @@ def test_an_answer_that_is_gone_leaves_the_charge_open_until_the_close():
 
 
 def test_a_query_after_one_without_an_answer_is_noticed():
-    story = Story().open()
-    story.query(0)
+    story = asked()
     story.request(StudyClose, 2)
     story.refuse(RefusalCode.EXPIRED)
     assert story.replay().state is State.OPEN
@@ -592,15 +562,13 @@ def test_a_query_after_one_without_an_answer_is_noticed():
 
 
 def test_a_refusal_to_another_learner_is_noticed():
-    story = Story().open()
-    story.query(0)
+    story = asked()
     story.refuse(RefusalCode.HALTED, recipient=STRANGER.public)
     assert_noticed(story.written, "for somebody else")
 
 
 def test_an_unanswered_query_that_was_cut_out_shows_in_the_sequence_of_the_close():
-    story = Story().open()
-    story.query(0)
+    story = asked()
     story.request(StudyClose, 2)
     assert story.replay().epsilon_at_most == COSTS[0]
     del story.written[4]
@@ -630,8 +598,7 @@ def test_a_transcript_without_its_tail_says_what_it_leaves_open(length):
 
 
 def test_a_close_without_an_answer_is_said_to_be_open():
-    story = Story().open()
-    story.query(0)
+    story = asked()
     story.request(StudyClose, 2)
     assert story.replay().unproven == (
         "query 1 was never answered and may have cost 1/15; the close was never answered: "
@@ -659,8 +626,7 @@ def test_the_head_depends_on_every_envelope_and_their_order():
 
 
 def test_a_closing_in_answer_to_the_unanswered_query_is_noticed():
-    story = Story().open()
-    story.query(0)
+    story = asked()
     query = story.asked
     story.request(StudyClose, 2)
     story.asked = query
