@@ -15,19 +15,7 @@ from sklearn.metrics import roc_auc_score
 from expril.report.document import Document, Section, Text
 from expril.report.provenance import Provenance
 from expril.report.table import Column, Table
-from lab.averages import (
-    RUNS,
-    Average,
-    Averages,
-    Mean,
-    Summary,
-    averages,
-    covers,
-    mean,
-    names,
-    number,
-    plain,
-)
+from lab.averages import RUNS, Average, Averages, Mean, Summary, averages, covers, mean, names, number, plain
 from lab.cells import Run, epsilon_order
 from lab.curators import NOISE, learn_from_counts
 from lab.measures import measure
@@ -222,11 +210,7 @@ def _coverage(score: str) -> dict[str, Summary]:
     }
 
 
-NUMBERS = {
-    **_coverage("accuracy"),
-    **_coverage("auc"),
-    **{f"mean_{name}": plain(name) for name in MEASURES},
-}
+NUMBERS = {**_coverage("accuracy"), **_coverage("auc"), **{f"mean_{name}": plain(name) for name in MEASURES}}
 
 
 def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Averages:

@@ -174,9 +174,7 @@ WAYS: dict[str, Way] = {
 """By name, in the order of the tables; those without a ceiling are one."""
 
 
-def numbered(
-    split: Split,
-) -> tuple[StewardFile, list[pl.DataFrame], Callable[[object], Records], pl.DataFrame, Floats]:
+def numbered(split: Split) -> tuple[StewardFile, list[pl.DataFrame], Callable[[object], Records], pl.DataFrame, Floats]:
     """The same records with an attribute for their label and without the class.
 
     Returns:

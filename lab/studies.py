@@ -35,9 +35,7 @@ STUDIES = {
     ),
     "estimates": Entry("lab.estimates", "How often the learners' intervals hold", "../uncertainty.md"),
     "holdout": Entry(
-        "lab.holdout.study",
-        "The blog's holdout, on many data sets",
-        "../../holdout.md#a-blogs-experiment-run-again",
+        "lab.holdout.study", "The blog's holdout, on many data sets", "../../holdout.md#a-blogs-experiment-run-again"
     ),
     "importance": Entry(
         "lab.importance", "Importance weights: a second way to weigh the source", "../importance-weights.md"

@@ -252,16 +252,7 @@ LEAST: dict[str, dict[str, float]] = {
         "wdbc": 94.0,
     },
     "0.3": {"heart": 79.0, "wdbc": 91.0},
-    "0.1": {
-        "A": 86.0,
-        "B": 63.0,
-        "C": 90.5,
-        "D": 84.0,
-        "E": 75.0,
-        "CTG-A": 87.0,
-        "CTG-B": 87.0,
-        "heart": 77.5,
-    },
+    "0.1": {"A": 86.0, "B": 63.0, "C": 90.5, "D": 84.0, "E": 75.0, "CTG-A": 87.0, "CTG-B": 87.0, "heart": 77.5},
 }
 """Epsilon -> problem -> least mean accuracy in percent."""
 AIM_DISTANCE = 1.0

@@ -615,12 +615,7 @@ STUDY = Study(
         },
         "a minute",
     ),
-    full=Size(
-        20,
-        ("1", "0.3", "0.1"),
-        {"strategies": tuple(CONTESTANTS), "datasets": tuple(PROBLEMS)},
-        "three hours",
-    ),
+    full=Size(20, ("1", "0.3", "0.1"), {"strategies": tuple(CONTESTANTS), "datasets": tuple(PROBLEMS)}, "three hours"),
     seed=1000,
     width=200,
     check=check_problems,

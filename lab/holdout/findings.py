@@ -131,11 +131,7 @@ STATEMENTS = (
         10.0,
     ),
     Statement(
-        THRESHOLDOUT,
-        "a peak accuracy of about 61 %",
-        "largest true accuracy, in percent",
-        _peak(THRESHOLDOUT),
-        61.0,
+        THRESHOLDOUT, "a peak accuracy of about 61 %", "largest true accuracy, in percent", _peak(THRESHOLDOUT), 61.0
     ),
     Statement(
         THRESHOLDOUT,

@@ -15,17 +15,7 @@ from lab.cells import INFINITE, grouped
 from lab.holdout.curator import SOLVERS
 from lab.holdout.draws import BLOG, SETTINGS, SIGNALS, Sizes
 from lab.holdout.findings import TITLES, Band, Claim, Cost, Findings, Procedure, Verdict, findings
-from lab.holdout.runs import (
-    EACH_CANDIDATE,
-    EACH_STEP,
-    FREE,
-    LARGE,
-    NAIVE,
-    SOURCE,
-    THRESHOLDOUT,
-    Run,
-    compute_run,
-)
+from lab.holdout.runs import EACH_CANDIDATE, EACH_STEP, FREE, LARGE, NAIVE, SOURCE, THRESHOLDOUT, Run, compute_run
 from lab.studies import document_of
 from lab.study import Order, Part, Size, Study
 from simulations.campaign.store import Task

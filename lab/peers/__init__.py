@@ -118,12 +118,7 @@ PEERS: dict[str, PeerKind] = {
         private=False,
         run=gradient_boosting,
     ),
-    "majority": PeerKind(
-        "majority, no privacy",
-        "the private records' share of class 1",
-        private=False,
-        run=majority,
-    ),
+    "majority": PeerKind("majority, no privacy", "the private records' share of class 1", private=False, run=majority),
 }
 """By name, in the order of tables."""
 

@@ -297,9 +297,7 @@ SETTINGS = {
         "labels after 10 diagonally scaled gradient steps", lambda setup: changed(setup, label_steps=10), {}
     ),
     "unshrunk": Setting(
-        "labels with next to no regularisation",
-        lambda setup: changed(setup, label_alpha=1e-3),
-        dict.fromkeys(ALL, 20),
+        "labels with next to no regularisation", lambda setup: changed(setup, label_alpha=1e-3), dict.fromkeys(ALL, 20)
     ),
     "weakly-shrunk": Setting(
         "labels with a weak regularisation", lambda setup: changed(setup, label_alpha=80.0), {"CTG-A": 40}

@@ -77,13 +77,7 @@ class Laboratory:
     """
 
     def __init__(
-        self,
-        split: Split,
-        *,
-        reweight: bool,
-        options: Options,
-        train: Trainer,
-        noise_seed: int | None = None,
+        self, split: Split, *, reweight: bool, options: Options, train: Trainer, noise_seed: int | None = None
     ) -> None:
         self._split, self._reweight, self._options, self._train = split, reweight, options, train
         self._key = SigningKey.generate()

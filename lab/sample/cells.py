@@ -260,9 +260,4 @@ def _rebinned(cells: Floats, count: int) -> Floats:
     return found
 
 
-_METHODS: dict[str, Callable[[Target, Floats, Task], _Made]] = {
-    MBDE: _mbde,
-    WHOLE: _mbde,
-    DPB: _dpb,
-    DPGAN: _dpgan,
-}
+_METHODS: dict[str, Callable[[Target, Floats, Task], _Made]] = {MBDE: _mbde, WHOLE: _mbde, DPB: _dpb, DPGAN: _dpgan}

@@ -22,13 +22,7 @@ from lab.sample.theory import Theory
 BEST = "dpb-best"
 """DPB at the lattice of the least mean negative log-likelihood, which is chosen with the target at hand."""
 DOMAINS = (RING, WIDE_RING, RANDOM_2D, MIXTURE, *(f"{RANDOM_1D}-{modes}" for modes in range(1, MOST_RANDOM + 1)))
-NAMES = {
-    MBDE: "MBDE",
-    WHOLE: "MBDE, one batch",
-    DPB: "DPB, plain",
-    BEST: "DPB, best lattice",
-    DPGAN: "DPGAN",
-}
+NAMES = {MBDE: "MBDE", WHOLE: "MBDE, one batch", DPB: "DPB, plain", BEST: "DPB, best lattice", DPGAN: "DPGAN"}
 """Of the methods, in the order of tables."""
 METHODS = tuple(NAMES)
 
@@ -144,10 +138,7 @@ def findings(cells: Mapping[str, Sequence[Sampled]], provenance: Provenance | No
         return place(DOMAINS, each.domain), place(METHODS, each.method), epsilon_number(each.epsilon)
 
     return Findings(
-        tuple(sorted(rows, key=order)),
-        tuple(sorted(checks, key=order)),
-        tuple(sorted(pictures, key=order)),
-        provenance,
+        tuple(sorted(rows, key=order)), tuple(sorted(checks, key=order)), tuple(sorted(pictures, key=order)), provenance
     )
 
 

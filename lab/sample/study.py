@@ -44,11 +44,7 @@ CHART_TITLES = {
     RANDOM_2D: "Gaussians in the plane",
     MIXTURE: "mixture of three on a line",
 }
-KEYS = {
-    MBDE: Key(0, False, "MBDE"),
-    DPB: Key(1, False, "DPB, plain"),
-    BEST: Key(1, True, "DPB at its best lattice"),
-}
+KEYS = {MBDE: Key(0, False, "MBDE"), DPB: Key(1, False, "DPB, plain"), BEST: Key(1, True, "DPB at its best lattice")}
 STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 SHADES = np.array(
     [[255, 255, 255], [214, 229, 244], [141, 190, 224], [58, 133, 189], [15, 77, 143], [8, 32, 84]], dtype=np.float64

@@ -31,11 +31,7 @@ class Question:
 
 
 _CELLS = Question("cells", {"networks": False}, "cells, without networks")
-QUESTIONS: dict[str, Question] = {
-    "CTG-A": _CELLS,
-    "C": _CELLS,
-    "readmission": Question("additive", {}, "additive"),
-}
+QUESTIONS: dict[str, Question] = {"CTG-A": _CELLS, "C": _CELLS, "readmission": Question("additive", {}, "additive")}
 """By problem. Readmission has 17,500 source records, for which `cells` takes a minute and `additive` a second."""
 
 

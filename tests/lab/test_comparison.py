@@ -236,9 +236,7 @@ class ThriftyStrategy(CellsStrategy):
         return Plan.of(
             (
                 PlannedCounts(
-                    release="error_correct",
-                    partitions=1,
-                    scale=replace(problem, epsilon=problem.epsilon / 2).scale(1),
+                    release="error_correct", partitions=1, scale=replace(problem, epsilon=problem.epsilon / 2).scale(1)
                 ),
             )
         )
@@ -547,11 +545,7 @@ def test_bars_are_of_problems_that_there_are():
 
 
 def test_an_average_needs_every_data_set():
-    made = [
-        *outcomes_of([90], "cells"),
-        *outcomes_of([70], "cells", problem="B"),
-        *outcomes_of([99], "paper-c"),
-    ]
+    made = [*outcomes_of([90], "cells"), *outcomes_of([70], "cells", problem="B"), *outcomes_of([99], "paper-c")]
     assert [(each.strategy.name, each.mean) for each in averages(compare_outcomes(made), "1")] == [
         ("cells", 80),
         ("paper-c", None),

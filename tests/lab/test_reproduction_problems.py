@@ -47,11 +47,7 @@ def name(request):
 
 
 def parts(data):
-    return (
-        (data.source, data.source_labels),
-        (data.oracle, data.oracle_labels),
-        (data.test, data.test_labels),
-    )
+    return ((data.source, data.source_labels), (data.oracle, data.oracle_labels), (data.test, data.test_labels))
 
 
 def arrays(data):
@@ -194,13 +190,7 @@ def test_labels_of_seed_0(request, name, ones):
 
 # --- more records of the same problem -----------------------------------------------------------------------
 
-LARGER = {
-    "A": datasets.draw_a,
-    "B": datasets.draw_b,
-    "C": datasets.draw_c,
-    "D": datasets.draw_d,
-    "E": datasets.draw_e,
-}
+LARGER = {"A": datasets.draw_a, "B": datasets.draw_b, "C": datasets.draw_c, "D": datasets.draw_d, "E": datasets.draw_e}
 
 
 @pytest.mark.parametrize("name", SYNTHETIC)
@@ -211,10 +201,7 @@ def test_a_larger_draw_begins_with_the_frozen_one(name):
     assert (
         (len(larger.source), len(larger.oracle))
         == (size + 300, 2 * size)
-        == (
-            len(larger.source_labels),
-            len(larger.oracle_labels),
-        )
+        == (len(larger.source_labels), len(larger.oracle_labels))
     )
     for found, expected in zip(arrays(larger), arrays(frozen), strict=True):
         check_same(found[: len(expected)], expected)

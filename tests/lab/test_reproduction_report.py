@@ -352,10 +352,7 @@ def test_signed_rank_tests_are_compared_with_the_papers_claim(row, ours, paper, 
         (study.probability(0.0412), "0.041"),
         (study.epsilons_summary(None), "–"),
         (study.epsilons_summary(make_entry("A", "epsilon_printed_masses", 0.0, 0.0)), "not asked"),
-        (
-            study.epsilons_summary(make_entry("A", "x", math.inf, 0.0, infinite_runs=100)),
-            "infinite in 100 of 100 runs",
-        ),
+        (study.epsilons_summary(make_entry("A", "x", math.inf, 0.0, infinite_runs=100)), "infinite in 100 of 100 runs"),
         (
             study.epsilons_summary(make_entry("A", "x", math.inf, 0.0, median=2, infinite_runs=3)),
             "median 2, infinite in 3 of 100 runs",

@@ -280,14 +280,7 @@ def test_wide_areas_are_held_against_the_regression_of_the_same_records():
 
 def test_ranges_are_held_against_what_came_true():
     ranges = [
-        Run(
-            data,
-            stated,
-            "0.3",
-            0,
-            {"accuracy_low": 0.6, "accuracy_high": high, "auc_low": 0.5, "auc_high": 1.0},
-            1.0,
-        )
+        Run(data, stated, "0.3", 0, {"accuracy_low": 0.6, "accuracy_high": high, "auc_low": 0.5, "auc_high": 1.0}, 1.0)
         for data in ("heart", "scenario heart")
         for stated, high in ((NOTHING, 0.9), (BOTH, 0.7))
     ]
