@@ -72,7 +72,7 @@ def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None =
     return averages(named, NUMBERS, (list(PROBLEMS), epsilon_order, list(WAYS)), provenance)
 
 
-def document(found: Averages) -> Document:
+def document(results: Averages) -> Document:
     """One table."""
     columns = [
         *names("problem; epsilon; way"),
@@ -81,8 +81,8 @@ def document(found: Averages) -> Document:
         number("seconds", "seconds", ".1f"),
         RUNS,
     ]
-    section = Section("Accuracy and AUC", [Text(READING), Table.of("Accuracy and AUC", columns, found.rows)])
-    return document_of("additive", [section], found.provenance)
+    section = Section("Accuracy and AUC", [Text(READING), Table.of("Accuracy and AUC", columns, results.rows)])
+    return document_of("additive", [section], results.provenance)
 
 
 def tasks(order: Order) -> list[Task]:

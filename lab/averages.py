@@ -31,14 +31,14 @@ class Mean(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, values: Iterable[float]) -> Self:
         """Of at least one value."""
-        known = np.array(list(values), float)
-        return cls(float(known.mean()), cls.spread(known) if len(known) > 1 else 0.0, len(known))
+        sample = np.array(list(values), float)
+        return cls(float(sample.mean()), cls.spread(sample) if len(sample) > 1 else 0.0, len(sample))
 
     @classmethod
     def of_any(cls, values: Iterable[float]) -> Self | None:
         """None of none."""
-        known = list(values)
-        return cls.of(known) if known else None
+        sample = list(values)
+        return cls.of(sample) if sample else None
 
     @staticmethod
     def spread(values: Any) -> float:

@@ -162,7 +162,7 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @lru_cache(2)
-def _drawn(dataset: str, seed: int, source_times: int, private_times: int) -> Data:
+def _load_draw(dataset: str, seed: int, source_times: int, private_times: int) -> Data:
     if source_times == private_times == 1:
         return encoded(draw(dataset, seed))
     if dataset not in GENERATORS:
@@ -172,9 +172,9 @@ def _drawn(dataset: str, seed: int, source_times: int, private_times: int) -> Da
     return encoded(GENERATORS[dataset](seed, **sizes))
 
 
-def encoded(drawn: Draw) -> Data:
+def encoded(draw: Draw) -> Data:
     """A draw as strategies read it."""
-    split = split_of(drawn, 0)
+    split = split_of(draw, 0)
     return Data(split.source, split.private, split.private_labels, split.test, split.test_labels, split.source)
 
 
@@ -183,7 +183,7 @@ def load(dataset: str, setting: Setting, seed: int) -> Data:
 
     Raises ValueError: more records are needed than the problem has.
     """
-    data = _drawn(dataset, seed, setting.source_times, setting.private_drawn)
+    data = _load_draw(dataset, seed, setting.source_times, setting.private_drawn)
     if setting.averaged_over == "private":
         return replace(data, averaged=data.private)
     if setting.averaged_over == "source":
@@ -264,20 +264,20 @@ def exact_label_signal(points: Floats, labels: Bools, test: Floats, seed: int) -
         values, vectors = np.linalg.eigh(rows.T @ rows)
         values = np.maximum(values, 0.0)
         response = vectors.T @ (rows.T @ signs)
-        found = (-np.inf, np.zeros(0))
+        strongest = (-np.inf, np.zeros(0))
         for amplitude in _AMPLITUDES:
             for noise in _NOISES:
                 spread = amplitude * values + noise
                 fit = (len(signs) - np.sum(amplitude * response**2 / spread)) / noise
                 log_determinant = np.sum(np.log(spread)) + (len(signs) - len(values)) * np.log(noise)
                 evidence = float(-0.5 * (fit + log_determinant))
-                if evidence > found[0]:
-                    found = (evidence, vectors @ (amplitude * response / spread))
-        return found[0], length_scale, linear, found[1]
+                if evidence > strongest[0]:
+                    strongest = (evidence, vectors @ (amplitude * response / spread))
+        return strongest[0], length_scale, linear, strongest[1]
 
-    first = max((best(scale, _FIRST_LINEAR_WEIGHT) for scale in _LENGTH_SCALES), key=lambda found: found[0])
-    others = (best(first[1], linear) for linear in _LINEAR_WEIGHTS if linear != _FIRST_LINEAR_WEIGHT)
-    _, length_scale, linear, weights = max([first, *others], key=lambda found: found[0])
+    first = max((best(scale, _FIRST_LINEAR_WEIGHT) for scale in _LENGTH_SCALES), key=lambda candidate: candidate[0])
+    rest = (best(first[1], linear) for linear in _LINEAR_WEIGHTS if linear != _FIRST_LINEAR_WEIGHT)
+    _, length_scale, linear, weights = max([first, *rest], key=lambda candidate: candidate[0])
     signal: Floats = features(test, length_scale, linear) @ weights
     return signal
 
@@ -416,7 +416,7 @@ class Cost(msgspec.Struct, frozen=True):
     """What one thing costs: at which epsilon, what it is, points by data set."""
 
     epsilon: str
-    what: str
+    cause: str = msgspec.field(name="what")
     amounts: dict[str, Amount]
 
 
@@ -432,18 +432,18 @@ class Findings(msgspec.Struct, frozen=True):
 
 def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Findings:
     """Means over seeds, and differences seed by seed over those that both settings have."""
-    found = grouped(cells["cells"], lambda run: (run.setting, run.dataset))
+    groups = grouped(cells["cells"], lambda run: (run.setting, run.dataset))
 
-    def known(amounts: Iterable[tuple[str, Amount | None]]) -> dict[str, Amount]:
+    def present(amounts: Iterable[tuple[str, Amount | None]]) -> dict[str, Amount]:
         return {dataset: amount for dataset, amount in amounts if amount is not None}
 
     def difference(dataset: str, better: str, plain: str) -> Amount | None:
-        first, second = (found.get((name, dataset), ()) for name in (better, plain))
+        first, second = (groups.get((name, dataset), ()) for name in (better, plain))
         return Amount.of_any(differences(first, second, attrgetter("accuracy")))
 
     accuracies = {
-        name: known(
-            (dataset, Amount.of_any(run.accuracy for run in found.get((name, dataset), ()))) for dataset in DATASETS
+        name: present(
+            (dataset, Amount.of_any(run.accuracy for run in groups.get((name, dataset), ()))) for dataset in DATASETS
         )
         for name in SETTINGS
     }
@@ -452,9 +452,9 @@ def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None =
         tuple(cells["cells"]),
         {name: amounts for name, amounts in accuracies.items() if amounts},
         tuple(
-            Cost(epsilon, what, amounts)
-            for epsilon, what, better, plain in DIFFERENCES
-            if (amounts := known((dataset, difference(dataset, better, plain)) for dataset in DATASETS))
+            Cost(epsilon, cause, amounts)
+            for epsilon, cause, better, plain in DIFFERENCES
+            if (amounts := present((dataset, difference(dataset, better, plain)) for dataset in DATASETS))
         ),
         {
             epsilon: {
@@ -468,19 +468,19 @@ def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None =
     )
 
 
-def document(found: Findings) -> Document:
+def document(results: Findings) -> Document:
     """Accuracies, what each thing costs, and the bars."""
-    accuracies, costs, bars = _accuracies(found), _costs(found), list(_bars(found))
+    accuracies, costs, bars = _accuracies(results), _costs(results), list(_bars(results))
     return document_of(
         "bounds",
         [
             Section("Accuracies", [Text(READING), accuracies, Facts(MEANINGS, "reading")] if accuracies else []),
-            Section("The same, drawn", _drawing(found) if accuracies else [], PAGE),
+            Section("The same, drawn", _strips(results) if accuracies else [], PAGE),
             Section("What each thing costs", [Text(COST), costs] if costs else []),
             *(Section(bar.caption, [Text(BAR) if bar is bars[0] else None, bar]) for bar in bars),
         ],
-        found.provenance,
-        {"bounds.csv": Table.of("runs", COLUMNS, found.runs)},
+        results.provenance,
+        {"bounds.csv": Table.of("runs", COLUMNS, results.runs)},
     )
 
 
@@ -497,14 +497,14 @@ def _epsilon(text: str) -> str:
     return "infinite" if text == INFINITE else text
 
 
-def _accuracies(found: Findings) -> Written:
+def _accuracies(results: Findings) -> Written:
     rows: list[tuple[object, ...]] = [
         (SETTINGS[name].title, _epsilon(SETTINGS[name].epsilon), *(_accuracy(amounts.get(name)) for name in DATASETS))
-        for name, amounts in found.accuracies.items()
+        for name, amounts in results.accuracies.items()
     ]
     bars = [
         (f"bar at {epsilon}", epsilon, *(f"{numbers[name]:.1f}" if name in numbers else "" for name in DATASETS))
-        for epsilon, numbers in found.bars.items()
+        for epsilon, numbers in results.bars.items()
         if numbers
     ]
     return text_table("Accuracies", ("setting", "epsilon", *DATASETS), [*rows, *bars], numbers=True)
@@ -514,37 +514,37 @@ def _accuracy(amount: Amount | None) -> str:
     return "" if amount is None else f"{with_error(decimal(amount.value), amount.error)} ({amount.runs})"
 
 
-def _drawing(found: Findings) -> list[Block]:
+def _strips(results: Findings) -> list[Block]:
     """A strip a data set, all settings of it on one axis."""
 
     def column(dataset: str) -> Column[str]:
-        bars = [numbers[dataset] for numbers in found.bars.values() if dataset in numbers]
-        means = [amounts[dataset].value for amounts in found.accuracies.values() if dataset in amounts]
+        bars = [numbers[dataset] for numbers in results.bars.values() if dataset in numbers]
+        means = [amounts[dataset].value for amounts in results.accuracies.values() if dataset in amounts]
         axis = make_axis(min([*means, *bars]), max([*means, *bars]), (1.0, 2.0, 5.0, 10.0, 20.0), left=8, right=92)
-        return Column(dataset, lambda name: _strip(found, name, dataset, axis), drawn=True, axis=axis)
+        return Column(dataset, lambda name: _strip(results, name, dataset, axis), drawn=True, axis=axis)
 
-    shown = [name for name in DATASETS if any(name in amounts for amounts in found.accuracies.values())]
+    datasets = [name for name in DATASETS if any(name in amounts for amounts in results.accuracies.values())]
     names = Column[str](
         "setting", lambda name: f"{SETTINGS[name].short}, {_epsilon(SETTINGS[name].epsilon)}", names=True
     )
-    caption = f"Mean ± standard error in percent; from the left: {', '.join(shown)}."
-    table = Table(caption, [names, *map(column, shown)], [Group(list(found.accuracies))], "dense")
+    caption = f"Mean ± standard error in percent; from the left: {', '.join(datasets)}."
+    table = Table(caption, [names, *map(column, datasets)], [Group(list(results.accuracies))], "dense")
     return [Text(caption), Legend(marks=BAR_MARKS), table]
 
 
-def _strip(found: Findings, name: str, dataset: str, axis: Axis) -> Strip | None:
-    amount = found.accuracies[name].get(dataset)
+def _strip(results: Findings, name: str, dataset: str, axis: Axis) -> Strip | None:
+    amount = results.accuracies[name].get(dataset)
     if amount is None:
         return None
     marks = [
-        (found.bars[epsilon][dataset], style)
+        (results.bars[epsilon][dataset], style)
         for epsilon, (style, _) in zip(OURS, BAR_MARKS, strict=True)
-        if dataset in found.bars[epsilon]
+        if dataset in results.bars[epsilon]
     ]
     return Strip(axis, [(0, amount.value, amount.ends, f"{dataset}: {_accuracy(amount)}")], marks=marks)
 
 
-def _costs(found: Findings) -> Table[Cost]:
+def _costs(results: Findings) -> Table[Cost]:
     def column(dataset: str) -> Column[Cost]:
         def show(cost: Cost) -> Cell:
             amount = cost.amounts.get(dataset)
@@ -554,19 +554,22 @@ def _costs(found: Findings) -> Table[Cost]:
         return Column(dataset, show, number=True)
 
     columns = [
-        Column[Cost]("what costs", lambda cost: cost.what, names=True),
+        Column[Cost]("what costs", lambda cost: cost.cause, names=True),
         Column[Cost]("epsilon", lambda cost: _epsilon(cost.epsilon), number=True),
     ]
-    return Table.of("What each thing costs", [*columns, *map(column, DATASETS)], found.costs)
+    return Table.of("What each thing costs", [*columns, *map(column, DATASETS)], results.costs)
 
 
-def _bars(found: Findings) -> Iterator[Written]:
+def _bars(results: Findings) -> Iterator[Written]:
     """At each epsilon the bars, what a learner can have, and which ideals would reach them."""
-    for epsilon, numbers in found.bars.items():
+    for epsilon, numbers in results.bars.items():
         if numbers:
-            names = [name for name in (*OURS[epsilon], *IDEALS[epsilon]) if name in found.accuracies]
+            names = [name for name in (*OURS[epsilon], *IDEALS[epsilon]) if name in results.accuracies]
             rows = [
-                (SETTINGS[name].short, *(_reached(found.accuracies[name].get(each), numbers[each]) for each in numbers))
+                (
+                    SETTINGS[name].short,
+                    *(_reached(results.accuracies[name].get(dataset), numbers[dataset]) for dataset in numbers),
+                )
                 for name in names
             ]
             bars = ("bar", *(f"{number:.1f}" for number in numbers.values()))

@@ -43,46 +43,48 @@ def audit_peers(
         from lab.peers import PeerUnavailableError
         from lab.peers.audited import PEER_GAMES, audit_peer
 
-        found: list[Audited] = []
+        outcomes: list[Audited] = []
         skipped = ""
         for number, name in enumerate(PEER_GAMES):
             tick("games", number, len(PEER_GAMES))
             try:
-                found.append(audit_peer(name, draws=draws))
+                outcomes.append(audit_peer(name, draws=draws))
             except PeerUnavailableError as error:
                 skipped = str(error)
                 break
     if json_:
         rows = [
             {
-                "name": one.name,
-                "claimed": one.attack.claimed,
-                "lower_bound": one.attack.lower_bound,
-                "truth": PEER_GAMES[one.name].truth,
-                "broken": one.broken,
-                "expected": one.expected,
-                "fault": PEER_GAMES[one.name].fault,
-                "neighbours": one.attack.neighbours,
-                "event": one.attack.event,
+                "name": outcome.name,
+                "claimed": outcome.attack.claimed,
+                "lower_bound": outcome.attack.lower_bound,
+                "truth": PEER_GAMES[outcome.name].truth,
+                "broken": outcome.broken,
+                "expected": outcome.expected,
+                "fault": PEER_GAMES[outcome.name].fault,
+                "neighbours": outcome.attack.neighbours,
+                "event": outcome.attack.event,
             }
-            for one in found
+            for outcome in outcomes
         ]
         print_json({"games": rows, "skipped": skipped})
-    elif found:
-        print_table(_table(found))
+    elif outcomes:
+        print_table(_table(outcomes))
     if skipped:
         say("skipped", skipped)
-    exit_unless(all(one.expected for one in found))
+    exit_unless(all(outcome.expected for outcome in outcomes))
 
 
-def _table(found: "list[Audited]") -> Written:
+def _table(outcomes: "list[Audited]") -> Written:
     from lab.peers.audited import PEER_GAMES
 
     rows = []
-    for one in found:
-        game, said = PEER_GAMES[one.name], "broken" if one.broken else "not broken"
-        verdict = said if one.expected else Cell(f"{said} (unexpected)", tone="bad")
-        rows.append((one.name, one.attack.claimed, f"{one.attack.lower_bound:.3f}", game.truth, verdict, game.fault))
+    for outcome in outcomes:
+        game, text = PEER_GAMES[outcome.name], "broken" if outcome.broken else "not broken"
+        verdict = text if outcome.expected else Cell(f"{text} (unexpected)", tone="bad")
+        rows.append(
+            (outcome.name, outcome.attack.claimed, f"{outcome.attack.lower_bound:.3f}", game.truth, verdict, game.fault)
+        )
     headings = ("release", "claimed", "proven by draws", "true", "verdict", "what is wrong")
     return text_table("diffprivlib", headings, rows, wraps=["true", "what is wrong"])
 
@@ -127,7 +129,9 @@ def study(  # noqa: PLR0913, PLR0917 - the options of a command
         from simulations.scenario import read_epsilons
 
         if not name:
-            sys.stdout.write("".join(f"{known:<15} {it.headline} ({it.page})\n" for known, it in STUDIES.items()))
+            sys.stdout.write(
+                "".join(f"{name:<15} {entry.headline} ({entry.page})\n" for name, entry in STUDIES.items())
+            )
             return
         chosen = load_study(name)
         epsilons = read_epsilons(epsilon)[::-1] if epsilon else ()
@@ -151,11 +155,11 @@ def study(  # noqa: PLR0913, PLR0917 - the options of a command
             with work_bar(json_) as tick:
                 document = chosen.run(order, tick)
         if json_:
-            print_json({"run": str(folder), "found": chosen.published(chosen.found(folder))})
+            print_json({"run": str(folder), "found": chosen.published(chosen.read_findings(folder))})
             return
     console = wide_console(chosen.width)
-    for shown in as_terminal(document):
-        console.print(shown, soft_wrap=not hasattr(shown, "columns"), highlight=False)
+    for block in as_terminal(document):
+        console.print(block, soft_wrap=not hasattr(block, "columns"), highlight=False)
     if not (full or rewrite or size == chosen.full):
         say("note", f"this is the short form; --full is what is published, and takes {chosen.full.takes} on two cores")
     console.print(f"report: {folder / PAGE}", soft_wrap=True, highlight=False)

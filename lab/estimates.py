@@ -127,22 +127,22 @@ def compute(task: Task) -> Run:
     if coin:
         private, test = (None, None) if split.units is None else (split.units.private, split.units.test)
         labels, test_labels = _coins(share, len(labels), private, rng), _coins(share, len(test_labels), test, rng)
-    model, told = learnt(split, labels, Fraction(task.epsilon), rng)
+    model, estimate = learnt(split, labels, Fraction(task.epsilon), rng)
     raw, after = model.unshifted(coordinates(model.features, split.test)), model.probability(split.test)
     accuracy, error, auc, spread = _exact(after, share) if coin else _tested(after, test_labels, split)
     numbers = {
         "accuracy": accuracy,
-        "expected": told.accuracy,
-        "low": told.low,
-        "high": told.high,
-        "holds": within(told.accuracy, told.low, told.high, accuracy, error),
-        "verdict": told.beats_majority,
+        "expected": estimate.accuracy,
+        "low": estimate.low,
+        "high": estimate.high,
+        "holds": within(estimate.accuracy, estimate.low, estimate.high, accuracy, error),
+        "verdict": estimate.beats_majority,
         "auc": auc,
-        "expected_auc": told.auc,
-        "auc_low": told.auc_low,
-        "auc_high": told.auc_high,
-        "auc_holds": within(told.auc, told.auc_low, told.auc_high, auc, spread),
-        "ranks": told.ranks,
+        "expected_auc": estimate.auc,
+        "auc_low": estimate.auc_low,
+        "auc_high": estimate.auc_high,
+        "auc_holds": within(estimate.auc, estimate.auc_low, estimate.auc_high, auc, spread),
+        "ranks": estimate.ranks,
         "error_before": measure(raw, test_labels).reliability.error / 100,
         "error_after": measure(after, test_labels).reliability.error / 100,
         "majority": max(share, 1 - share),
@@ -202,9 +202,9 @@ SCORES = {
 
 def _coverage(score: str) -> dict[str, Summary]:
     """Bias and half-width in points, and how often the intervals hold."""
-    expected, found, low, high, holds = SCORES[score]
+    expected, observed, low, high, holds = SCORES[score]
     return {
-        f"{score}_bias": mean(lambda run: 100.0 * (run.numbers[expected] - run.numbers[found])),
+        f"{score}_bias": mean(lambda run: 100.0 * (run.numbers[expected] - run.numbers[observed])),
         f"{score}_half_width": plain(lambda run: 50.0 * (run.numbers[high] - run.numbers[low])),
         f"{score}_holds": plain(holds),
     }
@@ -219,17 +219,19 @@ def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None =
     return averages(named, NUMBERS, ((OWN, COIN), epsilon_order, [ALL, *sorted(DATASETS)]), provenance)
 
 
-def document(found: Averages) -> Document:
+def document(results: Averages) -> Document:
     """Bias and coverage, then means, of each sort of labels."""
     sections = []
-    for labels in dict.fromkeys(row.names[0] for row in found.rows):
-        rows = [row for row in found.rows if row.names[0] == labels]
+    for labels in dict.fromkeys(row.names[0] for row in results.rows):
+        rows = [row for row in results.rows if row.names[0] == labels]
         columns = [*names("epsilon; data set", 1), *_columns("bias", "accuracy"), *_columns("bias of AUC", "auc")]
         coverage = Table.of(f"Bias and coverage, labels: {labels}", columns, rows)
-        measures = [number(name.replace("_", " "), f"mean_{name}", ".3f", title=it) for name, it in MEASURES.items()]
+        measures = [
+            number(name.replace("_", " "), f"mean_{name}", ".3f", title=title) for name, title in MEASURES.items()
+        ]
         means = Table.of(f"Means, labels: {labels}", [*names("epsilon; data set", 1), *measures, RUNS], rows)
         sections.append(Section(f"Labels: {labels}", [Text(READING), coverage, means]))
-    return document_of("estimates", sections, found.provenance)
+    return document_of("estimates", sections, results.provenance)
 
 
 def _columns(bias: str, score: str) -> list[Column[Average]]:

@@ -103,11 +103,12 @@ class Plane:
     def shares(self, points: Points, weights: Vector | None = None) -> Points:
         """Of weighted records in each cell of each pair: (pairs, 16)."""
         places = np.stack([np.searchsorted(e, x, side="right") for e, x in zip(self.edges, points.T, strict=True)])
-        told = np.ones(len(points)) if weights is None else weights
-        found = [
-            np.bincount(PARTS * places[a] + places[b], told, PARTS**2) for a, b in combinations(range(len(places)), 2)
+        counted = np.ones(len(points)) if weights is None else weights
+        pairs = [
+            np.bincount(PARTS * places[a] + places[b], counted, PARTS**2)
+            for a, b in combinations(range(len(places)), 2)
         ]
-        shares: Points = np.array(found) / told.sum()
+        shares: Points = np.array(pairs) / counted.sum()
         return shares
 
 
@@ -123,8 +124,8 @@ def effective(weights: Vector) -> float:
 
 def _bounded(points: Points, radius: float) -> Points:
     """With a constant, and scaled into the unit ball: what the published mechanism needs of a record."""
-    told = np.column_stack([points / radius, np.ones(len(points))]) / np.sqrt(2)
-    bounded: Points = told / np.maximum(1.0, np.linalg.norm(told, axis=1))[:, None]
+    extended = np.column_stack([points / radius, np.ones(len(points))]) / np.sqrt(2)
+    bounded: Points = extended / np.maximum(1.0, np.linalg.norm(extended, axis=1))[:, None]
     return bounded
 
 
@@ -146,8 +147,8 @@ def discriminator(private: Points, public: Points, regulariser: float) -> Vector
         return loss, regulariser * b - signed.T @ expit(-margin)
 
     start = np.zeros(signed.shape[1])
-    found: Vector = minimize(value, start, jac=True, method="L-BFGS-B", options={"maxiter": 500}).x
-    return found
+    coefficients: Vector = minimize(value, start, jac=True, method="L-BFGS-B", options={"maxiter": 500}).x
+    return coefficients
 
 
 def published_weights(private: Points, public: Points, regulariser: float, epsilon: float, seed: int) -> Vector:
@@ -159,12 +160,12 @@ def published_weights(private: Points, public: Points, regulariser: float, epsil
     removed.
     """
     radius = float(np.quantile(np.linalg.norm(public, axis=1), 0.95))
-    told = _bounded(public, radius)
-    b = discriminator(_bounded(private, radius), told, regulariser)
+    records = _bounded(public, radius)
+    b = discriminator(_bounded(private, radius), records, regulariser)
     rng = np.random.default_rng(seed)
     direction = rng.normal(size=len(b))
     noise = direction / np.linalg.norm(direction) * rng.gamma(len(b), 1 / (epsilon * regulariser))
-    score = told @ (b + noise)
+    score = records @ (b + noise)
     weights: Vector = np.exp(score - score.max())
     return weights
 
@@ -172,7 +173,7 @@ def published_weights(private: Points, public: Points, regulariser: float, epsil
 def _points(split: Split) -> tuple[Points, Points, Points]:
     """Standardised by the source: source, private and test records."""
     features = standardising_map(split.source)
-    source, private, test = (coordinates(features, each) for each in (split.source, split.private, split.test))
+    source, private, test = (coordinates(features, records) for records in (split.source, split.private, split.test))
     return source, private, test
 
 
@@ -187,10 +188,10 @@ def _published_distance(name: str, seed: int, regulariser: float) -> tuple[float
 
 def _study(name: str, split: Split, method: str, epsilon: Fraction) -> Learned:
     """One study of a method, with networks and bins as the paper has them."""
-    strategy, told = METHODS[method]
+    strategy, own_options = METHODS[method]
     chosen = PROBLEMS[name].network if strategy == "importance" else paper_options(split, epsilon)
     bins = {"bins": SILENT_BINS} if epsilon == SILENT_EPSILON else {}
-    return make_study(split, strategy, {**chosen, **told, **bins}, epsilon)
+    return make_study(split, strategy, {**chosen, **own_options, **bins}, epsilon)
 
 
 def _weights(learned: Learned) -> Vector:
@@ -210,9 +211,9 @@ def _least_squares_distance(name: str, seed: int, shrinkage: float) -> tuple[flo
     bins = paper_bin_count(row.target_size, scale, most=MOST_BINS)
     workload = BinWorkload.of(split.source, tuple(even_bins(split.source, bins)))
     law, rng = DiscreteLaplace(scale), np.random.default_rng(seed)
-    sizes = tuple(each.cell_count(split.schema) for each in workload.partitions)
+    sizes = tuple(bins_of.cell_count(split.schema) for bins_of in workload.partitions)
     pairs = zip(workload.partitions, sizes, strict=True)
-    exact = np.concatenate([np.bincount(each.cells(split.private), minlength=k) for each, k in pairs])
+    exact = np.concatenate([np.bincount(bins_of.cells(split.private), minlength=k) for bins_of, k in pairs])
     counted = exact.astype(np.int64) + law.simulate(rng, exact.shape)
     body = CountsBody(partitions=workload.partitions, hypothesis=None)
     answer = CountsAnswer(body, counted[:, None].astype(np.float64), sizes, "mass", scale)
@@ -224,10 +225,10 @@ def _least_squares_distance(name: str, seed: int, shrinkage: float) -> tuple[flo
     return distance(plane.shares(source, weights), plane.shares(test)), effective(weights)
 
 
-def _best(choices: Sequence[float], tried: Callable[[int, float], tuple[float, float]]) -> float:
+def _best(choices: Sequence[float], score: Callable[[int, float], tuple[float, float]]) -> float:
     """The choice of least distance on development seeds."""
     seeds = range(FIRST_DEVELOPMENT_SEED, FIRST_DEVELOPMENT_SEED + DEVELOPMENT_RUNS)
-    means = [np.mean([tried(seed, each)[0] for seed in seeds]) for each in choices]
+    means = [np.mean([score(seed, choice)[0] for seed in seeds]) for choice in choices]
     return choices[int(np.argmin(means))]
 
 
@@ -274,9 +275,9 @@ def compute(task: Task) -> Run:
     }
     for method in METHODS:
         learned = _study(name, split, method, EPSILON)
-        said = class_probabilities(_model(learned), split.test)[:, 1] > 0.5
+        predicted = class_probabilities(_model(learned), split.test)[:, 1] > 0.5
         measures[method] = {
-            "accuracy": float(100 * np.mean(said == split.test_labels)),
+            "accuracy": float(100 * np.mean(predicted == split.test_labels)),
             "distance": distance(plane.shares(source, _weights(learned)), truth),
             "effective": effective(_weights(learned)),
         }
@@ -300,19 +301,19 @@ class Findings(msgspec.Struct, frozen=True, omit_defaults=True):
     shrinkage: dict[str, float]  # as regulariser
     provenance: Provenance | None = None
 
-    def values(self, name: str, method: str, what: str) -> list[float]:
+    def values(self, name: str, method: str, measure: str) -> list[float]:
         """Of a method's runs on a problem, those that have this measure."""
-        return [run[method][what] for run in self.runs[name] if what in run[method]]
+        return [run[method][measure] for run in self.runs[name] if measure in run[method]]
 
 
 def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Findings:
     """All that the runs show, whatever is still missing."""
     groups = grouped(by_seed(cells["runs"]), lambda run: (run.problem,), NAMES)
-    runs = {name: own for (name,), own in groups.items()}
+    runs = {name: group for (name,), group in groups.items()}
     return Findings(
-        {name: own[0].regulariser for name, own in runs.items()},
-        {name: [run.measures for run in own] for name, own in runs.items()},
-        {name: own[0].shrinkage for name, own in runs.items()},
+        {name: group[0].regulariser for name, group in runs.items()},
+        {name: [run.measures for run in group] for name, group in runs.items()},
+        {name: group[0].shrinkage for name, group in runs.items()},
         provenance,
     )
 
@@ -322,28 +323,28 @@ def interval(values: Sequence[float], form: str = ".1f") -> str:
     return Interval.of(values).text(form) if len(values) > 1 else ""
 
 
-def document(found: Findings) -> Document:
+def document(results: Findings) -> Document:
     """Three tables: accuracy, distance, effective sample size."""
     sections: list[Section] = []
-    for title, what, methods in (
+    for title, measure, methods in (
         ("accuracy, %", "accuracy", [*METHODS, *DIFFERENCES]),
         ("distance to the private population, %", "distance", WEIGHTED),
         ("effective sample size, % of the source", "effective", WEIGHTED[1:6]),
     ):
         columns: list[Column[str]] = [
             Column(title, str, names=True),
-            *(_column(found, name, what) for name in found.runs),
+            *(_column(results, name, measure) for name in results.runs),
         ]
-        table = Table.of(title, columns, methods if found.runs else ())
+        table = Table.of(title, columns, methods if results.runs else ())
         sections.append(Section(title.capitalize(), [Text(READING) if not sections else None, table]))
-    return document_of("importance", sections, found.provenance)
+    return document_of("importance", sections, results.provenance)
 
 
-def _column(found: Findings, name: str, what: str) -> Column[str]:
+def _column(results: Findings, name: str, measure: str) -> Column[str]:
     def show(method: str) -> str:
         if method not in DIFFERENCES:
-            return interval(found.values(name, method, what))
-        first, second = (found.values(name, each, what) for each in DIFFERENCES[method])
+            return interval(results.values(name, method, measure))
+        first, second = (results.values(name, contender, measure) for contender in DIFFERENCES[method])
         return interval(np.subtract(first, second).tolist(), "+.1f")
 
     return Column(name, show, number=True)

@@ -57,14 +57,14 @@ def claims_nothing(_learned: Learned) -> Mapping[str, float]:
 def accuracy_claims(learned: Learned) -> Mapping[str, float]:
     """What the learner expects of its model, in percent; nothing where it does not estimate that."""
     estimate = learned.estimates[POOLED]
-    found = estimate.accuracy if isinstance(estimate, SourceEstimate) else None
-    if found is None:
+    accuracy = estimate.accuracy if isinstance(estimate, SourceEstimate) else None
+    if accuracy is None:
         return {}
     return {
-        "estimated_accuracy": 100 * found.accuracy,
-        "interval_low": 100 * found.low,
-        "interval_high": 100 * found.high,
-        "beats_majority": float(found.beats_majority),
+        "estimated_accuracy": 100 * accuracy.accuracy,
+        "interval_low": 100 * accuracy.low,
+        "interval_high": 100 * accuracy.high,
+        "beats_majority": float(accuracy.beats_majority),
     }
 
 
@@ -75,11 +75,11 @@ def federated(
     learner = SigningKey.generate()
     keys = {site.name: SigningKey.generate() for site in sites}
     members = [key.public for key in keys.values()] if pooling == SECURE else []
-    held = {}
+    curators = {}
     for site in sites:
         policy = roomy_policy(learner, name=site.name, members=members, kinds=kinds)
-        held[site.name] = temporary_site(site.frame, site.steward, policy, key=keys[site.name])
-    return direct_federation(held, learner), lambda: max(spent(each, learner) for each in held.values())
+        curators[site.name] = temporary_site(site.frame, site.steward, policy, key=keys[site.name])
+    return direct_federation(curators, learner), lambda: max(spent(site, learner) for site in curators.values())
 
 
 def make_study(

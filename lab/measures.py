@@ -38,8 +38,8 @@ class Measures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def scores(probability: NDArray[np.float64], labels: NDArray[np.bool_]) -> tuple[float, float]:
     """Accuracy and area under the ROC curve, in percent; the area is 50 where only one class occurs."""
     accuracy = float(100 * np.mean((probability > 0.5) == labels))
-    both = bool(labels.any() and not labels.all())
-    return accuracy, float(100 * roc_auc_score(labels, probability)) if both else 50.0
+    two_classes = bool(labels.any() and not labels.all())
+    return accuracy, float(100 * roc_auc_score(labels, probability)) if two_classes else 50.0
 
 
 def measure(probability: NDArray[np.float64], labels: NDArray[np.bool_]) -> Measures:
@@ -63,9 +63,9 @@ def measure(probability: NDArray[np.float64], labels: NDArray[np.bool_]) -> Meas
 
 
 def _reliability(probability: NDArray[np.float64], labels: NDArray[np.bool_]) -> Reliability:
-    found = calibration(labels, probability, BINS)
+    bins = calibration(labels, probability, BINS)
     return Reliability(
-        counts=found.counts,
-        predicted=tuple(round(value, DIGITS) for value in found.predicted),
-        observed=tuple(round(value, DIGITS) for value in found.observed),
+        counts=bins.counts,
+        predicted=tuple(round(value, DIGITS) for value in bins.predicted),
+        observed=tuple(round(value, DIGITS) for value in bins.observed),
     )

@@ -81,8 +81,8 @@ def compute(task: Task) -> Fitted:
     split, way = load_split(task.problem, task.seed), WAYS[task.maker]
     private = task.epsilon != INFINITE
     score, auc, charged = way.run(split, parse_rational(task.epsilon) if private else Fraction(0))
-    told = str(charged) if private else ""
-    return Fitted(*task, round(max(score, 0.0), 4), round(auc, 4), told, len(split.sites))
+    charged_text = str(charged) if private else ""
+    return Fitted(*task, round(max(score, 0.0), 4), round(auc, 4), charged_text, len(split.sites))
 
 
 def classifier(
@@ -112,17 +112,17 @@ def regression(split: Split, epsilon: Fraction) -> tuple[float, float, Fraction]
 def clustered(split: Split, epsilon: Fraction) -> tuple[float, float, Fraction]:
     """Private k-means at every site: the mean over the sites of what each one's clusters explain."""
     federation, charged = federated(split.sites, kinds=KINDS)
-    found, _ = ask_clusters(federation, lambda _: split.source, clusters=CLUSTERS, epsilon=epsilon, seed=split.seed)
-    points = points_of(found.features, split.test)
-    each = [near(points, centres) for centres in np.split(found.centres, len(split.sites))]
-    return float(np.mean(each)), 0.0, _all_of(epsilon, charged())
+    answer, _ = ask_clusters(federation, lambda _: split.source, clusters=CLUSTERS, epsilon=epsilon, seed=split.seed)
+    points = points_of(answer.features, split.test)
+    scores_of = [near(points, centres) for centres in np.split(answer.centres, len(split.sites))]
+    return float(np.mean(scores_of)), 0.0, _all_of(epsilon, charged())
 
 
 def projected(split: Split, epsilon: Fraction) -> tuple[float, float, Fraction]:
     """Private principal components of all sites."""
     federation, charged = federated(split.sites, kinds=KINDS)
-    found, _ = ask_components(federation, lambda _: split.source, epsilon=epsilon)
-    score = along(points_of(found.features, split.test), found.axes[:COMPONENTS])
+    answer, _ = ask_components(federation, lambda _: split.source, epsilon=epsilon)
+    score = along(points_of(answer.features, split.test), answer.axes[:COMPONENTS])
     return score, 0.0, _all_of(epsilon, charged())
 
 
@@ -145,15 +145,15 @@ def least_squares(split: Split, _epsilon: Fraction) -> tuple[float, float, Fract
 def free_clusters(split: Split, _epsilon: Fraction) -> tuple[float, float, Fraction]:
     """scikit-learn's k-means on all private records."""
     features = unit_map(split.source, 0.9)
-    found = KMeans(CLUSTERS, n_init=4, random_state=split.seed).fit(points_of(features, split.private))
-    return near(points_of(features, split.test), found.cluster_centers_), 0.0, Fraction(0)
+    model = KMeans(CLUSTERS, n_init=4, random_state=split.seed).fit(points_of(features, split.private))
+    return near(points_of(features, split.test), model.cluster_centers_), 0.0, Fraction(0)
 
 
 def free_components(split: Split, _epsilon: Fraction) -> tuple[float, float, Fraction]:
     """scikit-learn's principal components of all private records."""
     features = unit_map(split.source, 0.9)
-    found = PCA(COMPONENTS).fit(points_of(features, split.private))
-    return along(points_of(features, split.test), found.components_), 0.0, Fraction(0)
+    model = PCA(COMPONENTS).fit(points_of(features, split.private))
+    return along(points_of(features, split.test), model.components_), 0.0, Fraction(0)
 
 
 WAYS: dict[str, Way] = {
@@ -184,9 +184,9 @@ def numbered(split: Split) -> tuple[StewardFile, list[pl.DataFrame], Callable[[o
     attribute = split.schema.find(name)
     if not isinstance(attribute, NumericAttribute):
         raise TypeError("a regression predicts a number")
-    others = tuple(each for each in split.schema.attributes if each.name != name)
+    rest = tuple(attribute for attribute in split.schema.attributes if attribute.name != name)
     steward = msgspec.structs.replace(
-        old, label=name, classes=(), label_bounds=(attribute.lower, attribute.upper), attributes=others
+        old, label=name, classes=(), label_bounds=(attribute.lower, attribute.upper), attributes=rest
     )
     frames = [site.frame.drop_nulls(name) for site in split.sites]
     source, test = (_framed(records, split) for records in (split.source, split.test))
@@ -208,9 +208,9 @@ def points_of(features: FeatureMap, records: Records) -> Floats:
 
 def explained(truth: Floats, predicted: Floats) -> float:
     """Explained part of a label's variance, in percent; of records with a label."""
-    known = ~np.isnan(truth)
-    error = np.mean((truth[known] - predicted[known]) ** 2)
-    return float(100 * (1 - error / max(truth[known].var(), 1e-12)))
+    there = ~np.isnan(truth)
+    error = np.mean((truth[there] - predicted[there]) ** 2)
+    return float(100 * (1 - error / max(truth[there].var(), 1e-12)))
 
 
 def near(points: Floats, centres: Floats) -> float:
@@ -258,7 +258,7 @@ READING = (
     "at each site, and what the sites release is added up, or averaged where it cannot be. A mark tells that the "
     "difference to cells, within a repeat, is larger than its interval."
 )
-OTHERS = (
+FURTHER = (
     "A regression predicts the named attribute, and what it explains is of that attribute's variance. Clusters and "
     "components explain the points' variance: with clusters, the mean over the sites of what each one's centres do. "
     "What explains less than the mean does is counted as 0."
@@ -293,54 +293,57 @@ class Findings(msgspec.Struct, frozen=True):
     def point(self, problem: str, way: str, epsilon: str) -> Point | None:
         """The one of these, where it was run."""
         return next(
-            (one for one in self.points if (one.problem, one.way, one.epsilon) == (problem, way, epsilon)), None
+            (point for point in self.points if (point.problem, point.way, point.epsilon) == (problem, way, epsilon)),
+            None,
         )
 
 
 def findings(cells: Mapping[str, Sequence[Fitted]], provenance: Provenance | None = None) -> Findings:
     """All that these cells show, whatever is still missing."""
-    held = grouped(
+    groups = grouped(
         by_seed(cells["studies"]),
-        lambda one: (one.problem, one.epsilon, one.maker),
+        lambda study: (study.problem, study.epsilon, study.maker),
         list(PROBLEMS),
         epsilon_order,
         list(WAYS),
     )
-    return Findings(tuple(_point(*key, held) for key in held), provenance)
+    return Findings(tuple(_point(*key, groups) for key in groups), provenance)
 
 
-def _point(problem: str, epsilon: str, way: str, held: Mapping[tuple[str, str, str], Sequence[Fitted]]) -> Point:
-    runs, beside = held[problem, epsilon, way], held.get((problem, epsilon, "cells"), ())
+def _point(problem: str, epsilon: str, way: str, groups: Mapping[tuple[str, str, str], Sequence[Fitted]]) -> Point:
+    runs, beside = groups[problem, epsilon, way], groups.get((problem, epsilon, "cells"), ())
     classes = WAYS[way].predicts == CLASSES
     return Point(
         problem,
         way,
         epsilon,
-        Interval.of(one.score for one in runs),
-        Interval.of(one.auc for one in runs) if classes else None,
+        Interval.of(study.score for study in runs),
+        Interval.of(study.auc for study in runs) if classes else None,
         Interval.of_any(differences(runs, beside, attrgetter("score"))) if classes and way != "cells" else None,
-        max((one.charged for one in runs), key=len),
+        max((study.charged for study in runs), key=len),
         runs[0].sites,
     )
 
 
-def document(found: Findings) -> Document:
+def document(results: Findings) -> Document:
     """What predicts classes, and what does not."""
-    classified = _table(found, "Accuracy on the test records, in percent", [CLASSES])
-    others = _table(found, "Explained variance on the test records, in percent", [NUMBER, NOTHING])
+    classified = _table(results, "Accuracy on the test records, in percent", [CLASSES])
+    further = _table(results, "Explained variance on the test records, in percent", [NUMBER, NOTHING])
     columns = [*attributes("problem way epsilon sites charged"), *mean_columns("score auc gain")]
     sections = [
-        Section(classified.caption, [Text(READING), _charts(found), classified] if classified else []),
-        Section(others.caption, [Text(OTHERS), others] if others else []),
+        Section(classified.caption, [Text(READING), _charts(results), classified] if classified else []),
+        Section(further.caption, [Text(FURTHER), further] if further else []),
     ]
-    return document_of("model", sections, found.provenance, {"scores.csv": Table.of("scores", columns, found.points)})
+    return document_of(
+        "model", sections, results.provenance, {"scores.csv": Table.of("scores", columns, results.points)}
+    )
 
 
-def _table(found: Findings, caption: str, predicted: Iterable[str]) -> Table[tuple[str, str]]:
+def _table(results: Findings, caption: str, predicted: Iterable[str]) -> Table[tuple[str, str]]:
     """A group for each problem, a row for each method, a column for each epsilon."""
     groups = []
-    for problem in dict.fromkeys(point.problem for point in found.points):
-        there = {point.way: point.sites for point in found.points if point.problem == problem}
+    for problem in dict.fromkeys(point.problem for point in results.points):
+        there = {point.way: point.sites for point in results.points if point.problem == problem}
         rows = [(problem, name) for name, way in WAYS.items() if name in there and way.predicts in predicted]
         sites = max(there.values())
         title = f"{problem}, {sites} {'site' if sites == 1 else 'sites'}"
@@ -348,41 +351,41 @@ def _table(found: Findings, caption: str, predicted: Iterable[str]) -> Table[tup
         groups.append(Group(rows, title))
     columns = [
         Column[tuple[str, str]]("method", lambda row: WAYS[row[1]].title, names=True),
-        *(Column(f"epsilon {each}", partial(_score, found, each), number=True) for each in found.epsilons),
-        Column("no privacy", partial(_score, found, INFINITE), number=True),
-        Column("charged", partial(_charged, found), number=True),
+        *(Column(f"epsilon {epsilon}", partial(_score, results, epsilon), number=True) for epsilon in results.epsilons),
+        Column("no privacy", partial(_score, results, INFINITE), number=True),
+        Column("charged", partial(_charged, results), number=True),
     ]
     return Table(caption, columns, [group for group in groups if group.rows])
 
 
-def _score(found: Findings, epsilon: str, row: tuple[str, str]) -> Cell:
-    point = found.point(*row, epsilon)
+def _score(results: Findings, epsilon: str, row: tuple[str, str]) -> Cell:
+    point = results.point(*row, epsilon)
     if point is None or point.gain is None:
         return Cell(mean_text(point.score if point else None))
     return Cell(mean_text(point.score), tone=point.gain.tone, under=f"{signed(point.gain.value)} to cells")
 
 
-def _charged(found: Findings, row: tuple[str, str]) -> str:
+def _charged(results: Findings, row: tuple[str, str]) -> str:
     """Whether every costliest ledger holds what was asked for; what it holds, where it does not."""
-    points = [point for point in found.points if (point.problem, point.way) == row and point.epsilon != INFINITE]
+    points = [point for point in results.points if (point.problem, point.way) == row and point.epsilon != INFINITE]
     if not points:
         return "–"
     wrong = [point.charged for point in points if Fraction(point.charged) != Fraction(point.epsilon)]
     return ", ".join(wrong) or "epsilon"
 
 
-def _charts(found: Findings) -> Charts | None:
+def _charts(results: Findings) -> Charts | None:
     """Accuracy against epsilon, one panel a problem; none where there is but one epsilon."""
-    if len(found.epsilons) < 2:
+    if len(results.epsilons) < 2:
         return None
-    problems = dict.fromkeys(point.problem for point in found.points if point.way in KEYS)
-    charts = [_chart(found, problem) for problem in problems]
+    problems = dict.fromkeys(point.problem for point in results.points if point.way in KEYS)
+    charts = [_chart(results, problem) for problem in problems]
     return Charts(charts, tuple(KEYS.values()), [("solid", WAYS["logistic"].title)])
 
 
-def _chart(found: Findings, problem: str) -> Figure:
+def _chart(results: Findings, problem: str) -> Figure:
     def series(key: Key, way: str) -> Series:
-        points = [point for each in reversed(found.epsilons) if (point := found.point(problem, way, each))]
+        points = [point for epsilon in reversed(results.epsilons) if (point := results.point(problem, way, epsilon))]
         texts = [f"{mean_text(point.score)} % at epsilon {point.epsilon}" for point in points]
         places = [
             mean_place(epsilon_number(point.epsilon), point.score, text)
@@ -390,7 +393,7 @@ def _chart(found: Findings, problem: str) -> Figure:
         ]
         return Series(key, places, errors=False)
 
-    free = found.point(problem, "logistic", INFINITE)
+    free = results.point(problem, "logistic", INFINITE)
     level = free and Level("ceiling", free.score.value, f"no privacy: {decimal(free.score.value)}")
     lines = [series(key, way) for way, key in KEYS.items()]
     steps = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)

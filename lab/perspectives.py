@@ -72,26 +72,28 @@ NUMBERS: dict[str, Summary] = {
 
 def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Averages:
     """Of what has a baseline on the same split; the rest has none yet."""
-    known = {cell.key: cell.numbers["accuracy"] for cell in cells["runs"]}
+    accuracies = {cell.key: cell.numbers["accuracy"] for cell in cells["runs"]}
 
     def above(cell: Run) -> float:
-        return cell.numbers["accuracy"] - (0.0 if cell.maker == BASELINE else known[cell.key._replace(maker=BASELINE)])
+        return cell.numbers["accuracy"] - (
+            0.0 if cell.maker == BASELINE else accuracies[cell.key._replace(maker=BASELINE)]
+        )
 
     named = (
         ((cell.epsilon, cell.maker, name), (cell, above(cell)))
         for cell in cells["runs"]
-        if cell.key._replace(maker=BASELINE) in known
+        if cell.key._replace(maker=BASELINE) in accuracies
         for name in (ALL, cell.problem)
     )
     order = (epsilon_order, list(SETTINGS), [ALL, *PAPER_DATASETS])
     return averages(named, NUMBERS, order, provenance)
 
 
-def document(found: Averages) -> Document:
+def document(results: Averages) -> Document:
     """A table for each epsilon: a row for each setting, a column for each data set."""
-    by, tables = {row.names: row for row in found.rows}, []
-    for epsilon in dict.fromkeys(row.names[0] for row in found.rows):
-        rows = [row for row in found.rows if (row.names[0], row.names[2]) == (epsilon, ALL)]
+    by, tables = {row.names: row for row in results.rows}, []
+    for epsilon in dict.fromkeys(row.names[0] for row in results.rows):
+        rows = [row for row in results.rows if (row.names[0], row.names[2]) == (epsilon, ALL)]
         datasets = [name for name in PAPER_DATASETS if any((*row.names[:2], name) in by for row in rows)]
         columns: list[Column[Average]] = [
             Column(f"epsilon {epsilon}", lambda row: row.names[1], names=True),
@@ -100,7 +102,7 @@ def document(found: Averages) -> Document:
         ]
         tables.append(Table.of(f"Accuracy at epsilon {epsilon}", columns, rows))
     section = Section("Accuracy", [Text(READING), *tables])
-    return document_of("perspectives", [section], found.provenance)
+    return document_of("perspectives", [section], results.provenance)
 
 
 def _accuracy(by: Mapping[tuple[str, ...], Average], name: str) -> Column[Average]:

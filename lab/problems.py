@@ -76,13 +76,13 @@ def hospital_split(
     Without `rng` a data set has its own: equal seeds of two share no randomness. `parts` are shares of each hospital's
     records: "private", "test", and "source" where the learner's are not the test records.
     """
-    name, held = HOSPITALS[problem]
+    name, hospitals = HOSPITALS[problem]
     dataset = load_dataset(name)
     steward = read_steward_file(dataset.schema_text, where=f"schema of {name}")
     rng = np.random.default_rng([seed, *name.encode()]) if rng is None else rng
     frames = split_by_site(dataset) if dataset.site else split_at_random(dataset, rng, fractions=wdbc_sites)
     divided = {site: split_parts(frame, parts, rng, dataset.unit) for site, frame in frames.items()}
-    source = pl.concat(divided[site]["source" if "source" in parts else "test"] for site in held or divided)
+    source = pl.concat(divided[site]["source" if "source" in parts else "test"] for site in hospitals or divided)
     test = pl.concat(part["test"] for part in divided.values())
     sites = tuple(
         Site.of(site, part["private"], msgspec.structs.replace(steward, round_size=DECLARED.get(site)))

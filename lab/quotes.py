@@ -52,8 +52,8 @@ LARGE = 10_000
 """From so many source records on, a scenario is run once: chance is small there."""
 STATED_PREVALENCE, STATED_AUC = (-0.05, 0.05), (-0.02, 0.05)
 """What is stated: the true prevalence, and the AUC of the better of two models without privacy, within these."""
-NOTHING, BOTH = "nothing", "prevalence and best AUC"
-STATED = (NOTHING, BOTH)
+NOTHING, PREVALENCE_AND_AUC = "nothing", "prevalence and best AUC"
+STATED = (NOTHING, PREVALENCE_AND_AUC)
 SCORES, ENDS = {"accuracy": "accuracy", "auc": "AUC"}, ("low", "high")
 SCENARIO = "scenario "
 """Before the name of a scenario."""
@@ -84,25 +84,23 @@ def data_of(name: str, repeat: int) -> Data:
     """The records of a problem, or of one repeat of a scenario."""
     if not name.startswith(SCENARIO):
         split = load_split(name, SPLIT)
-        sites, size = len(split.sites), [site.steward.round_size for site in split.sites]
-        return Data(
-            split.source, split.private, split.test, split.private_labels, split.test_labels,
-            sites, sites, assumed_size(size, len(split.source)), 1,
-        )  # fmt: skip
+        size = assumed_size([site.steward.round_size for site in split.sites], len(split.source))
+        records = (split.source, split.private, split.test, split.private_labels, split.test_labels)
+        return Data(*records, len(split.sites), len(split.sites), size, 1)
     scenario, _, folder = load_scenario(name.removeprefix(SCENARIO))
     parts = split_records(scenario, load_records(scenario, folder), repeat)
-    asked, held = sites_of(scenario.learners[0], parts)
-    steward, told = parts[asked[0]].steward, request_for(name)
+    asked_sites, sources = sites_of(scenario.learners[0], parts)
+    steward, request = parts[asked_sites[0]].steward, request_for(name)
     frames = [
-        pl.concat([parts[site].source for site in held]),
-        pl.concat([parts[site].counted for site in asked]),
-        pl.concat([parts[site].test for site in asked]),
+        pl.concat([parts[site].source for site in sources]),
+        pl.concat([parts[site].counted for site in asked_sites]),
+        pl.concat([parts[site].test for site in asked_sites]),
     ]
     source, private, test = (encode_frame(frame, steward.schema) for frame in frames)
     labels, test_labels = (encode_labels(frame[steward.label], steward.classes) > 0 for frame in frames[1:])
     return Data(
-        *(source, private, test, labels, test_labels, len(asked)),
-        *(told.target.sites, told.size, told.target.most_records_per_unit),
+        *(source, private, test, labels, test_labels, len(asked_sites)),
+        *(request.target.sites, request.size, request.target.most_records_per_unit),
     )
 
 
@@ -111,18 +109,18 @@ def beliefs(name: str) -> dict[str, Belief]:
     """What is stated -> the belief."""
     data = data_of(name, 0)
     prevalence = _within(float(data.labels.mean()), STATED_PREVALENCE, 0.001)
-    return {NOTHING: Belief(), BOTH: Belief(prevalence, _within(_ceiling(data), STATED_AUC, 0.51))}
+    return {NOTHING: Belief(), PREVALENCE_AND_AUC: Belief(prevalence, _within(_ceiling(data), STATED_AUC, 0.51))}
 
 
 def _within(value: float, around: tuple[float, float], least: float) -> tuple[float, float]:
-    low, high = (float(np.clip(value + each, least, 0.999)) for each in around)
+    low, high = (float(np.clip(value + offset, least, 0.999)) for offset in around)
     return low, high
 
 
 def _ceiling(data: Data) -> float:
     """AUC on the test records of the better of two models that were trained on all private records."""
     features = standardising_map(data.source)
-    private, test = (coordinates(features, each) for each in (data.private, data.test))
+    private, test = (coordinates(features, records) for records in (data.private, data.test))
     models = (LogisticRegression(C=0.1, max_iter=500), HistGradientBoostingClassifier(random_state=0))
     scores = [model.fit(private, data.labels).predict_proba(test)[:, 1] for model in models]
     return max(float(roc_auc_score(data.test_labels, score)) for score in scores)
@@ -131,12 +129,12 @@ def _ceiling(data: Data) -> float:
 @cache
 def measured() -> dict[str, dict[tuple[Fraction, int], dict[str, float]]]:
     """Problem of the comparison -> (epsilon, seed) -> accuracy and AUC that `cells` had."""
-    known: dict[str, dict[tuple[Fraction, int], dict[str, float]]] = defaultdict(dict)
+    scores_by_problem: dict[str, dict[tuple[Fraction, int], dict[str, float]]] = defaultdict(dict)
     with RESULTS.open(encoding="utf-8") as file:
         for cell in filter(lambda line: "problem" in line, map(json.loads, file)):
             scores = {name: cell["measures"][name] / 100 for name in SCORES}
-            known[cell["problem"]][parse_rational(cell["epsilon"]), cell["seed"]] = scores
-    return dict(known)
+            scores_by_problem[cell["problem"]][parse_rational(cell["epsilon"]), cell["seed"]] = scores
+    return dict(scores_by_problem)
 
 
 @cache
@@ -205,34 +203,38 @@ def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None =
     return averages(named, NUMBERS, (DATA, epsilon_order, STATED), provenance)
 
 
-def document(found: Averages) -> Document:
+def document(results: Averages) -> Document:
     """How often ranges hold, and each of them."""
-    stated = {row.names: row for row in found.rows if row.names[2] == BOTH}
-    nothing = [row for row in found.rows if (*row.names[:2], BOTH) in stated and row.names[2] == NOTHING]
+    stated = {row.names: row for row in results.rows if row.names[2] == PREVALENCE_AND_AUC}
+    nothing = [
+        row for row in results.rows if (*row.names[:2], PREVALENCE_AND_AUC) in stated and row.names[2] == NOTHING
+    ]
 
     def beside(name: str) -> Column[Average]:
-        return Column(f"{SCORES[name]}, stated", lambda row: _range(stated[*row.names[:2], BOTH], name), number=True)
+        return Column(
+            f"{SCORES[name]}, stated", lambda row: _range(stated[*row.names[:2], PREVALENCE_AND_AUC], name), number=True
+        )
 
     columns = [*names("data; epsilon")]
     for name, score in SCORES.items():
-        shown: Column[Average] = Column(f"{score} quoted", lambda row, name=name: _range(row, name), number=True)  # type: ignore[misc]
-        columns += [shown, Column("came true", lambda row, name=name: f"{row.value(name):.3f}", number=True)]  # type: ignore[misc]
+        quoted: Column[Average] = Column(f"{score} quoted", lambda row, name=name: _range(row, name), number=True)  # type: ignore[misc]
+        columns += [quoted, Column("came true", lambda row, name=name: f"{row.value(name):.3f}", number=True)]  # type: ignore[misc]
     columns += map(beside, SCORES)
-    epsilons = sorted({row.names[1] for row in found.rows}, key=epsilon_order)
+    epsilons = sorted({row.names[1] for row in results.rows}, key=epsilon_order)
     ways = [(belief, name, epsilon) for belief in STATED for name in SCORES for epsilon in epsilons]
-    held: list[Column[tuple[str, str, str]]] = [
+    shares: list[Column[tuple[str, str, str]]] = [
         Column("stated", itemgetter(0), names=True),
         Column("score", lambda way: SCORES[way[1]], names=True),
         Column("epsilon", itemgetter(2), number=True),
     ]
-    for what in ("problems", "scenarios"):
-        rows = [row for row in found.rows if row.names[0].startswith(SCENARIO) == (what == "scenarios")]
-        held += _held(what, rows) if rows else []
+    for sort in ("problems", "scenarios"):
+        rows = [row for row in results.rows if row.names[0].startswith(SCENARIO) == (sort == "scenarios")]
+        shares += _shares_that_hold(sort, rows) if rows else []
     sections = [
-        Section("How often the range holds", [Text(READING_HELD), Table.of("Ranges that hold", held, ways)]),
+        Section("How often the range holds", [Text(READING_HELD), Table.of("Ranges that hold", shares, ways)]),
         Section("By data", [Text(READING), Table.of("By data", columns, nothing)]),
     ]
-    return document_of("quotes", sections, found.provenance)
+    return document_of("quotes", sections, results.provenance)
 
 
 def _range(row: Average, name: str) -> str:
@@ -240,7 +242,7 @@ def _range(row: Average, name: str) -> str:
     return f"{low:.2f}-{high:.2f}"
 
 
-def _held(what: str, rows: Sequence[Average]) -> list[Column[tuple[str, str, str]]]:
+def _shares_that_hold(sort: str, rows: Sequence[Average]) -> list[Column[tuple[str, str, str]]]:
     """Over the problems or over the scenarios."""
 
     def over(way: tuple[str, str, str], value: Callable[[Average, str], float]) -> str:
@@ -256,8 +258,8 @@ def _held(what: str, rows: Sequence[Average]) -> list[Column[tuple[str, str, str
 
     cases = len({row.names[0] for row in rows})
     return [
-        Column(f"holds, {cases} {what}", lambda way: over(way, holds), number=True),
-        Column(f"mean width, {what}", lambda way: over(way, width), number=True),
+        Column(f"holds, {cases} {sort}", lambda way: over(way, holds), number=True),
+        Column(f"mean width, {sort}", lambda way: over(way, width), number=True),
     ]
 
 
@@ -265,33 +267,33 @@ def _two_classes(data: str) -> bool:
     """Whether it is a problem with results, or a scenario whose first learner asks `cells` about two classes."""
     if not data.startswith(SCENARIO):
         return data in measured()
-    told = request_for(data)
-    return len(told.source.schema.classes) == 2 and told.strategy == "cells"
+    request = request_for(data)
+    return len(request.source.schema.classes) == 2 and request.strategy == "cells"
 
 
-def ranges_wanted(order: Order) -> list[Task]:
+def range_tasks(order: Order) -> list[Task]:
     """Each data set once, in both ways."""
     chosen = filter(_two_classes, order.size.axes["data"])
-    return [Task(*each, 0) for each in product(chosen, STATED, order.size.epsilons)]
+    return [Task(*choice, 0) for choice in product(chosen, STATED, order.size.epsilons)]
 
 
-def outcomes_wanted(order: Order) -> list[Task]:
+def outcome_tasks(order: Order) -> list[Task]:
     """What the comparison has of problems; of a scenario all repeats, or one."""
-    wanted = []
+    tasks = []
     for data, epsilon in product(filter(_two_classes, order.size.axes["data"]), order.size.epsilons):
         seeds: Sequence[int] = order.seeds
         if not data.startswith(SCENARIO):
-            seeds = [seed for known, seed in measured()[data] if known == parse_rational(epsilon)]
+            seeds = [seed for asked_epsilon, seed in measured()[data] if asked_epsilon == parse_rational(epsilon)]
         elif len(request_for(data).source) > LARGE:
             seeds = seeds[:1]
-        wanted += [Task(data, "cells", epsilon, seed) for seed in seeds]
-    return wanted
+        tasks += [Task(data, "cells", epsilon, seed) for seed in seeds]
+    return tasks
 
 
 DATA = (*PROBLEMS, *(f"{SCENARIO}{name}" for name in builtin_scenarios()))
 STUDY = Study(
     name="quotes",
-    parts=[Part("ranges", Run, ranges_wanted, foretell), Part("outcomes", Run, outcomes_wanted, come_true)],
+    parts=[Part("ranges", Run, range_tasks, foretell), Part("outcomes", Run, outcome_tasks, come_true)],
     findings=findings,
     document=document,
     choices={"data": DATA},

@@ -79,14 +79,14 @@ class Setting:
             spread = STRENGTH * rng.standard_normal(POPULATION)
             truth = spread + brentq(lambda centre, s=spread: expit(centre + s).mean() - self.prevalence, -12.0, 12.0)
             mean = float(truth.mean())
-            said = (truth - mean) / self.slope + mean + self.shift
-            source, own = said[rng.choice(POPULATION, SOURCE)], rng.choice(POPULATION, self.size)
+            stated = (truth - mean) / self.slope + mean + self.shift
+            source, private = stated[rng.choice(POPULATION, SOURCE)], rng.choice(POPULATION, self.size)
             count = bin_count(expit(source), target_size=self.size, scale=float(1 / epsilon), noises=SITES)
             edges = np.unique(np.quantile(source, np.arange(1, count) / count))
-            cells = 2 * np.searchsorted(edges, said[own]) + (rng.random(self.size) < expit(truth[own]))
+            cells = 2 * np.searchsorted(edges, stated[private]) + (rng.random(self.size) < expit(truth[private]))
             counts = np.bincount(cells, minlength=2 * len(edges) + 2).reshape(-1, 2)
             noisy = counts + DiscreteLaplace(1 / epsilon).simulate(rng, (SITES, *counts.shape)).sum(axis=0)
-            yield Answer(truth, said, source, edges, noisy.astype(np.float64))
+            yield Answer(truth, stated, source, edges, noisy.astype(np.float64))
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Answer:
     """What one repeat starts with."""
 
     truth: Floats  # true logits of the population, and the model's
-    said: Floats
+    stated: Floats
     source: Floats  # the model's logits of the learner's records
     edges: Floats  # of the bins
     counts: Floats  # (k, 2) noisy
@@ -120,7 +120,7 @@ def compute(task: Task) -> Run:
     answer = next(islice(setting.answers(), task.seed, None))
     source, scale = answer.source, float(1 / setting.epsilon)
     fitted = recalibrate(answer.counts, expit(source), np.searchsorted(answer.edges, source), scale=scale, noises=SITES)
-    risks, raw, mapped = expit(answer.truth), expit(answer.said), fitted.mapped(expit(answer.said))
+    risks, raw, mapped = expit(answer.truth), expit(answer.stated), fitted.mapped(expit(answer.stated))
     mean_logit = float(answer.truth.mean())
     numbers = {
         "log_loss": _log_loss(risks, mapped) - _log_loss(risks, raw),
@@ -132,12 +132,12 @@ def compute(task: Task) -> Run:
     return Run(*task, numbers)
 
 
-def _log_loss(risks: Floats, said: Floats) -> float:
-    return float(-np.mean(xlogy(risks, said) + xlogy(1.0 - risks, 1.0 - said)))
+def _log_loss(risks: Floats, stated: Floats) -> float:
+    return float(-np.mean(xlogy(risks, stated) + xlogy(1.0 - risks, 1.0 - stated)))
 
 
-def _brier(risks: Floats, said: Floats) -> float:
-    return float(np.mean(risks * (1.0 - said) ** 2 + (1.0 - risks) * said**2))
+def _brier(risks: Floats, stated: Floats) -> float:
+    return float(np.mean(risks * (1.0 - stated) ** 2 + (1.0 - risks) * stated**2))
 
 
 def _gain(score: str, least: float) -> Summary:
@@ -163,26 +163,26 @@ def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None =
     return averages((((run.problem,), run) for run in cells["trials"]), NUMBERS, (list(SETTINGS),), provenance)
 
 
-def document(found: Averages) -> Document:
+def document(results: Averages) -> Document:
     """One table."""
 
-    def told(heading: str, show: Callable[[Setting], object]) -> Column[Average]:
+    def setting_column(heading: str, show: Callable[[Setting], object]) -> Column[Average]:
         return Column(heading, lambda row: show(SETTINGS[row.names[0]]), number=True)
 
     forms = {"on": ".2f", "log loss": "+.2f", "Brier": "+.2f"}
-    rules = [(f"{rule}: {what}", form) for rule in RULES for what, form in forms.items()]
+    rules = [(f"{rule}: {measure}", form) for rule in RULES for measure, form in forms.items()]
     columns = [
-        told("records", lambda setting: f"{setting.size:,}"),
-        told("epsilon", lambda setting: setting.epsilon),
-        told("prevalence", lambda setting: f"{setting.prevalence:g}"),
-        told("shift", lambda setting: f"{setting.shift:+g}"),
-        told("slope", lambda setting: f"{setting.slope:g}"),
+        setting_column("records", lambda setting: f"{setting.size:,}"),
+        setting_column("epsilon", lambda setting: setting.epsilon),
+        setting_column("prevalence", lambda setting: f"{setting.prevalence:g}"),
+        setting_column("shift", lambda setting: f"{setting.shift:+g}"),
+        setting_column("slope", lambda setting: f"{setting.slope:g}"),
         *(number(name, name, form) for name, form in rules[1:]),
         number("slope held", "slope held", ".2f"),
         number("intercept held", "intercept held", ".2f"),
     ]
-    section = Section("Rules", [Text(READING), Table.of("Rules", columns, found.rows)])
-    return document_of("recalibrations", [section], found.provenance)
+    section = Section("Rules", [Text(READING), Table.of("Rules", columns, results.rows)])
+    return document_of("recalibrations", [section], results.provenance)
 
 
 def tasks(order: Order) -> list[Task]:

@@ -118,10 +118,10 @@ def population(setting: Setting) -> Population:
         x = np.roll(records, -2 * (setting.classes - 1 - number), axis=1)
         score = 0.8 * x[:, 0] + 0.5 * x[:, 1] - 0.4 * x[:, 2] * x[:, 3] + 0.3 * np.abs(x[:, 4])
         scores[:, number] = STRENGTH[setting.signal] * score
-    wanted = [(1.0 - setting.prevalence) / (setting.classes - 1)] * (setting.classes - 1) + [setting.prevalence]
+    shares = [(1.0 - setting.prevalence) / (setting.classes - 1)] * (setting.classes - 1) + [setting.prevalence]
     apart = np.exp(scores - scores.max(axis=1, keepdims=True))
     apart /= apart.sum(axis=1, keepdims=True)
-    factors = matching_factors(apart, np.ones(POPULATION), wanted)
+    factors = matching_factors(apart, np.ones(POPULATION), shares)
     return Population(records, rescaled(apart, factors))
 
 
@@ -142,7 +142,7 @@ class RiskRun(TaskCell, frozen=True):
         maker: of `MAKERS`.
         seed: of source, private records and noise.
         truth: mean probabilities of the population.
-        said: means of the model's.
+        stated: means of the model's.
         low, high, error: 95 % interval of the shares, and the standard error that the answers imply; empty for
             regression.
         slope: of the true log odds on the model's, over the population; NaN where the model says one probability.
@@ -153,7 +153,7 @@ class RiskRun(TaskCell, frozen=True):
 
     problem: str = msgspec.field(name="setting")
     truth: tuple[float, ...]
-    said: tuple[float, ...]
+    stated: tuple[float, ...] = msgspec.field(name="said")
     low: tuple[float, ...]
     high: tuple[float, ...]
     error: tuple[float, ...]
@@ -167,27 +167,27 @@ class RiskRun(TaskCell, frozen=True):
 def compute(task: Task) -> RiskRun:
     """One run."""
     setting = design()[task.problem]
-    known = population(setting)
+    truth = population(setting)
     rng = np.random.default_rng([711, task.seed])
     source = rng.choice(POPULATION, SOURCE, replace=False)
-    private, labels = _private(setting, known, rng)
+    private, labels = _private(setting, truth, rng)
     counted: tuple[Prevalence, ...] = ()
     if task.maker == REGRESSION:
-        probabilities = _regression(known, private, labels, setting.classes, task.seed)
+        probabilities = _regression(truth, private, labels, setting.classes, task.seed)
     else:
-        probabilities, counted = _cells(setting, known, source, private, labels, rng, networks=task.maker == CELLS)
-    shown = range(1, 2) if setting.classes == 2 else range(setting.classes)
+        probabilities, counted = _cells(setting, truth, source, private, labels, rng, networks=task.maker == CELLS)
+    classes = range(1, 2) if setting.classes == 2 else range(setting.classes)
     last = probabilities[:, -1]
-    true = known.probabilities[:, -1]
-    right = known.probabilities[np.arange(POPULATION), probabilities.argmax(axis=1)]
+    true = truth.probabilities[:, -1]
+    right = truth.probabilities[np.arange(POPULATION), probabilities.argmax(axis=1)]
     return RiskRun(
         *task,
-        truth=tuple(float(known.probabilities[:, c].mean()) for c in shown),
-        said=tuple(float(probabilities[:, c].mean()) for c in shown),
-        low=tuple(each.low for each in counted),
-        high=tuple(each.high for each in counted),
-        error=tuple(each.error for each in counted),
-        slope=tuple(calibration_slope(probabilities[:, c], known.probabilities[:, c]) for c in shown),
+        truth=tuple(float(truth.probabilities[:, c].mean()) for c in classes),
+        stated=tuple(float(probabilities[:, c].mean()) for c in classes),
+        low=tuple(share.low for share in counted),
+        high=tuple(share.high for share in counted),
+        error=tuple(share.error for share in counted),
+        slope=tuple(calibration_slope(probabilities[:, c], truth.probabilities[:, c]) for c in classes),
         auc=expected_auc(last, true),
         brier=float(np.mean((last - true) ** 2 + true * (1.0 - true))),
         accuracy=float(right.mean()),
@@ -195,18 +195,18 @@ def compute(task: Task) -> RiskRun:
 
 
 def _private(
-    setting: Setting, known: Population, rng: np.random.Generator
+    setting: Setting, truth: Population, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows of the population and classes of all sites' records; a unit's are one record, so often as is allowed."""
     units = SITES * setting.records // setting.most
     rows = rng.integers(POPULATION, size=units)
-    above = rng.random(units)[:, None] > np.cumsum(known.probabilities[rows], axis=1)[:, :-1]
+    above = rng.random(units)[:, None] > np.cumsum(truth.probabilities[rows], axis=1)[:, :-1]
     return np.repeat(rows, setting.most), np.repeat(above.sum(axis=1), setting.most)
 
 
 def _cells(
     setting: Setting,
-    known: Population,
+    truth: Population,
     source: NDArray[np.int64],
     private: NDArray[np.int64],
     labels: NDArray[np.int64],
@@ -217,10 +217,10 @@ def _cells(
     """Class probabilities of the population, and the shares of the classes as the totals tell them."""
     attributes = tuple(NumericAttribute(name=f"x{i}", lower=-32.0, upper=32.0) for i in range(DIMENSIONS))
     schema = Schema(label="y", attributes=attributes, classes=tuple(map(str, range(setting.classes))))
-    everyone = Records(schema, known.records, np.zeros((POPULATION, 0), dtype=np.int64))
+    everyone = Records(schema, truth.records, np.zeros((POPULATION, 0), dtype=np.int64))
     keys = tuple(bytes([number]) * 32 for number in range(SITES))
     problem = Problem(
-        Records(schema, known.records[source], np.zeros((SOURCE, 0), dtype=np.int64)),
+        Records(schema, truth.records[source], np.zeros((SOURCE, 0), dtype=np.int64)),
         Fraction(setting.epsilon),
         SITES,
         len(private),
@@ -239,14 +239,14 @@ def _cells(
 
 
 def _regression(
-    known: Population, private: NDArray[np.int64], labels: NDArray[np.int64], classes: int, seed: int
+    truth: Population, private: NDArray[np.int64], labels: NDArray[np.int64], classes: int, seed: int
 ) -> Floats:
     """Logistic regression, its penalty chosen by five-fold log loss where records are few; no class is ruled out."""
-    found, numbers = np.unique(labels, return_counts=True)
+    classes_there, numbers = np.unique(labels, return_counts=True)
     result = np.full((POPULATION, classes), SUREST)
-    rows = known.records[private]
-    if len(found) == 1:
-        result[:, found[0]] = 1.0
+    rows = truth.records[private]
+    if len(classes_there) == 1:
+        result[:, classes_there[0]] = 1.0
     else:
         tuned = len(rows) <= TUNED_UP_TO and numbers.min() >= 5
         if tuned:
@@ -261,7 +261,7 @@ def _regression(
             )
         else:
             model = LogisticRegression(C=1.0 if len(rows) <= TUNED_UP_TO else 1e4, max_iter=500)
-        result[:, found] = model.fit(rows, labels).predict_proba(known.records)
+        result[:, classes_there] = model.fit(rows, labels).predict_proba(truth.records)
     result = np.maximum(result, SUREST)
     return np.asarray(result / result.sum(axis=1, keepdims=True))
 
@@ -280,9 +280,9 @@ def calibration_slope(probability: Floats, truth: Floats) -> float | None:
     design_matrix = np.column_stack([np.ones(len(score)), (score - centre) / spread])
     beta = np.array([logit(truth.mean()), 0.0])
     for _ in range(50):
-        said = expit(design_matrix @ beta)
-        weight = said * (1.0 - said)
-        step = np.linalg.solve((design_matrix.T * weight) @ design_matrix, design_matrix.T @ (truth - said))
+        stated = expit(design_matrix @ beta)
+        weight = stated * (1.0 - stated)
+        step = np.linalg.solve((design_matrix.T * weight) @ design_matrix, design_matrix.T @ (truth - stated))
         beta += np.clip(step, -2.0, 2.0)
         if np.max(np.abs(step)) < 1e-10:
             break
@@ -359,26 +359,26 @@ def findings(cells: Mapping[str, Sequence[RiskRun]], provenance: Provenance | No
     """Every setting and class of which there are runs of `cells`."""
     by = grouped(cells["runs"], lambda run: (run.problem, run.maker))
     rows = [
-        _row(name, place, own, by.get((name, REGRESSION), ()))
+        _row(name, place, runs, by.get((name, REGRESSION), ()))
         for name in design()
-        if (own := by.get((name, CELLS)))
-        for place in range(len(own[0].truth))
+        if (runs := by.get((name, CELLS)))
+        for place in range(len(runs[0].truth))
     ]
     return Findings(tuple(rows), _pairs(cells["runs"]), provenance)
 
 
-def _row(name: str, place: int, own: Sequence[RiskRun], other: Sequence[RiskRun]) -> Row:
-    truth = own[0].truth[place]
+def _row(name: str, place: int, runs: Sequence[RiskRun], beside: Sequence[RiskRun]) -> Row:
+    truth = runs[0].truth[place]
     return Row(
         setting=name,
         place=place,
-        runs=len(own),
+        runs=len(runs),
         truth=truth,
-        error=float(np.mean([run.error[place] for run in own])),
-        bias=Mean.of([(run.said[place] - truth) / run.error[place] for run in own]),
-        holds=float(np.mean([run.low[place] <= truth <= run.high[place] for run in own])),
-        slope=_slope(own, place),
-        regression=_slope(other, place),
+        error=float(np.mean([run.error[place] for run in runs])),
+        bias=Mean.of([(run.stated[place] - truth) / run.error[place] for run in runs]),
+        holds=float(np.mean([run.low[place] <= truth <= run.high[place] for run in runs])),
+        slope=_slope(runs, place),
+        regression=_slope(beside, place),
     )
 
 
@@ -390,22 +390,25 @@ def _slope(runs: Sequence[RiskRun], place: int) -> Mean | None:
 def _pairs(runs: Sequence[RiskRun]) -> tuple[Pairs, ...]:
     by = {run.key: run for run in runs}
     pairs = [
-        (key, (own, run))
+        (key, (run_of_cells, run))
         for run in runs
-        if run.maker == SMOOTH and (own := by.get(run.key._replace(maker=CELLS)))
+        if run.maker == SMOOTH and (run_of_cells := by.get(run.key._replace(maker=CELLS)))
         for key in (run.epsilon, "all")
     ]
     groups = grouped(pairs, lambda pair: pair[0])
     return tuple(
         Pairs(
             key,
-            {name: Mean.of(getattr(one, name) - getattr(other, name) for _, (one, other) in held) for name in MEASURES},
+            {
+                name: Mean.of(getattr(first, name) - getattr(second, name) for _, (first, second) in group)
+                for name in MEASURES
+            },
         )
-        for key, held in sorted(groups.items())
+        for key, group in sorted(groups.items())
     )
 
 
-def document(found: Findings) -> Document:
+def document(results: Findings) -> Document:
     """Each setting and class, how many meet each bar, and the paired differences."""
 
     def slope(row: Row) -> str:
@@ -426,9 +429,9 @@ def document(found: Findings) -> Document:
         *numbers("regression = regression", lambda regression: f"{regression.value:.2f}"),
     ]
     judged = {
-        "unbiased": [row.unbiased for row in found.rows],
-        "interval holds": [row.covers for row in found.rows],
-        "slope right": [row.calibrated for row in found.rows if row.calibrated is not None],
+        "unbiased": [row.unbiased for row in results.rows],
+        "interval holds": [row.covers for row in results.rows],
+        "slope right": [row.calibrated for row in results.rows if row.calibrated is not None],
     }
     counted: list[Column[str]] = [
         Column("bar", str, names=True),
@@ -440,25 +443,25 @@ def document(found: Findings) -> Document:
         Column("pairs", lambda row: row.differences["auc"].runs, number=True),
         *(numbers(f"{name} = differences", partial(difference, name))[0] for name in MEASURES),
     ]
-    counts = Table.of("Bars met", counted, tuple(judged) if found.rows else ())
-    differences = Table.of("Against the model without networks", pairs, found.pairs)
+    counts = Table.of("Bars met", counted, tuple(judged) if results.rows else ())
+    differences = Table.of("Against the model without networks", pairs, results.pairs)
     sections = [
-        Section("Settings and classes", [Text(READING), Table.of("Settings and classes", columns, found.rows)]),
+        Section("Settings and classes", [Text(READING), Table.of("Settings and classes", columns, results.rows)]),
         Section("Bars met", [counts]),
         Section("Against the model without networks", [Text(READING_PAIRS), differences]),
     ]
-    return document_of("risks", sections, found.provenance)
+    return document_of("risks", sections, results.provenance)
 
 
 def tasks(order: Order) -> list[Task]:
     """All runs; the model without networks is of two classes."""
-    known, axes = design(), order.size.axes
+    settings, axes = design(), order.size.axes
     return [
-        Task(name, maker, known[name].epsilon, seed)
+        Task(name, maker, settings[name].epsilon, seed)
         for seed in order.seeds
         for name in axes["settings"]
         for maker in axes["makers"]
-        if maker != SMOOTH or known[name].classes == 2
+        if maker != SMOOTH or settings[name].classes == 2
     ]
 
 

@@ -47,8 +47,8 @@ def make_matrices(
     everyone = (source, private, test)
     for attribute in source.schema.attributes:
         if isinstance(attribute, CategoricalAttribute):
-            known = source.column(attribute.name)
-            counted = np.bincount(known[known != MISSING_CODE], minlength=1)
+            codes_there = source.column(attribute.name)
+            counted = np.bincount(codes_there[codes_there != MISSING_CODE], minlength=1)
             mode = int(np.argmax(counted))
             levels = range(len(attribute.levels))
             for block, records in zip(blocks, everyone, strict=True):
@@ -59,14 +59,14 @@ def make_matrices(
             columns += [f"{attribute.name}={level}" for level in attribute.levels]
             continue
         values = source.column(attribute.name)
-        known_values = values[~np.isnan(values)]
-        if not len(known_values):
-            known_values = np.array([attribute.lower])
-        median = float(np.median(known_values))
+        values_there = values[~np.isnan(values)]
+        if not len(values_there):
+            values_there = np.array([attribute.lower])
+        median = float(np.median(values_there))
         for block, records in zip(blocks, everyone, strict=True):
             column = records.column(attribute.name)
             block.append(np.where(np.isnan(column), median, column)[:, None].astype(np.float64))
-        least, most = float(known_values.min()), float(known_values.max())
+        least, most = float(values_there.min()), float(values_there.max())
         lower.append(least)
         # A peer divides by the range; a column that is constant in the source gets that of its declared bounds.
         upper.append(most if most > least else max(attribute.upper, np.nextafter(least, np.inf)))

@@ -59,8 +59,8 @@ def stays() -> Values:
 
 
 def _contaminated(rng: np.random.Generator, count: int) -> Values:
-    drawn: Values = np.where(rng.random(count) < CONTAMINATED, rng.normal(60, 5, count), rng.normal(0, 1, count))
-    return drawn
+    values: Values = np.where(rng.random(count) < CONTAMINATED, rng.normal(60, 5, count), rng.normal(0, 1, count))
+    return values
 
 
 def _of_mixture(share: float) -> float:
@@ -106,7 +106,6 @@ STRETCH_SHARE = Fraction(1, 2)
 DELTA = 1e-6
 MOST_BLOCKS, LEAST_BLOCKS = 1000, 10
 DRAWS = 40
-Drawn = NDArray[np.float64]
 
 
 class Sample:
@@ -115,7 +114,7 @@ class Sample:
     The quantile lies on `grid`; `estimand` is a key of `ESTIMANDS`.
     """
 
-    def __init__(self, values: Drawn, grid: Grid, estimand: str, epsilon: Fraction, rng: np.random.Generator) -> None:
+    def __init__(self, values: Values, grid: Grid, estimand: str, epsilon: Fraction, rng: np.random.Generator) -> None:
         self.grid, self.epsilon, self.rng = grid, epsilon, rng
         self.sides = ESTIMANDS[estimand]
         self.counts = np.bincount(grid.indices(values), minlength=grid.points)
@@ -127,27 +126,27 @@ class Sample:
         count = min(MOST_BLOCKS, max(LEAST_BLOCKS, math.isqrt(len(self._values))))
         ends = (self.grid.lower, self.grid.upper)
         steps = Grid(*ends, FINE_STEPS).indices(self._values)[:, None]
-        own = self.rng.integers(count, size=len(steps))
-        order = np.argsort(own, kind="stable")
-        parts = np.split(steps[order], np.cumsum(np.bincount(own, minlength=count))[:-1])
-        said = [estimate(self._estimand, Block(part, np.empty(0, np.uint8), (ends,))) for part in parts]
+        block_of = self.rng.integers(count, size=len(steps))
+        order = np.argsort(block_of, kind="stable")
+        parts = np.split(steps[order], np.cumsum(np.bincount(block_of, minlength=count))[:-1])
+        estimates = [estimate(self._estimand, Block(part, np.empty(0, np.uint8), (ends,))) for part in parts]
         middle = self.grid.value(self.grid.steps // 2)
-        return self.grid.indices(np.array([middle if one is None else one for one in said]))
+        return self.grid.indices(np.array([middle if value is None else value for value in estimates]))
 
 
-def no_noise(sample: Sample) -> Drawn:
+def no_noise(sample: Sample) -> Values:
     """The quantile of the records itself."""
     return np.full(DRAWS, float(sample.centre))
 
 
-def global_laplace(sample: Sample) -> Drawn:
+def global_laplace(sample: Sample) -> Values:
     """Laplace noise by the worst case: the whole grid."""
     scale = sample.grid.steps / sample.epsilon
     noise = DiscreteLaplace(scale).simulate(sample.rng, (DRAWS,))
     return np.clip(sample.centre + noise, 0, sample.grid.steps)
 
 
-def exponential(sample: Sample) -> Drawn:
+def exponential(sample: Sample) -> Values:
     """A choice among the points of the grid."""
     weight = max(sample.sides)
     method = Exponential(Rational.of(2 * weight / sample.epsilon), weight)
@@ -155,7 +154,7 @@ def exponential(sample: Sample) -> Drawn:
     return _choices(scores, method.law, sample)
 
 
-def smooth(sample: Sample) -> Drawn:
+def smooth(sample: Sample) -> Values:
     """Student's t scaled by smooth sensitivity: pure."""
     beta = Rational.of(STRETCH_SHARE * sample.epsilon / DEGREES)
     scale = Fraction(DEGREES + 1, 2) / ((1 - STRETCH_SHARE) * sample.epsilon)
@@ -164,23 +163,23 @@ def smooth(sample: Sample) -> Drawn:
     return _scaled(sample, method, noise)
 
 
-def smooth_laplace(sample: Sample) -> Drawn:
+def smooth_laplace(sample: Sample) -> Values:
     """Laplace noise scaled by smooth sensitivity: private but for delta."""
     beta = Fraction(float(sample.epsilon) / (2 * math.log(2 / DELTA))).limit_denominator(10**6)
     method = SmoothLaplace(Rational.of(2 / sample.epsilon), Rational.of(beta))
     return _scaled(sample, method, sample.rng.laplace(size=DRAWS))
 
 
-def aggregate_mean(sample: Sample) -> Drawn:
+def aggregate_mean(sample: Sample) -> Values:
     """The noisy mean of blocks."""
     values, steps = sample.blocks(), sample.grid.steps
     method = AggregateMean(len(values), steps, Rational.of(steps / sample.epsilon))
     noise = method.law.simulate(sample.rng, (DRAWS,))
-    means: Drawn = np.clip((values.sum() + noise) / len(values), 0, steps)
+    means: Values = np.clip((values.sum() + noise) / len(values), 0, steps)
     return means
 
 
-def aggregate_median(sample: Sample) -> Drawn:
+def aggregate_median(sample: Sample) -> Values:
     """The median of blocks, a choice."""
     values = sample.blocks()
     method = AggregateMedian(len(values), Rational.of(2 / sample.epsilon))
@@ -188,16 +187,16 @@ def aggregate_median(sample: Sample) -> Drawn:
     return _choices(scores, method.law, sample)
 
 
-def _choices(scores: NDArray[np.int64], law: NoisyMax, sample: Sample) -> Drawn:
+def _choices(scores: NDArray[np.int64], law: NoisyMax, sample: Sample) -> Values:
     return np.array([law.simulate(sample.rng, scores) for _ in range(DRAWS)], np.float64)
 
 
-def _scaled(sample: Sample, method: Smooth | SmoothLaplace, noise: Drawn) -> Drawn:
-    found = quantiles.smooth_sensitivity(sample.counts, *sample.sides, method.decay.fraction, 1) / quantiles.ONE
-    return np.clip(np.rint(sample.centre + float(method.scale.fraction) * found * noise), 0, sample.grid.steps)
+def _scaled(sample: Sample, method: Smooth | SmoothLaplace, noise: Values) -> Values:
+    sensitivity = quantiles.smooth_sensitivity(sample.counts, *sample.sides, method.decay.fraction, 1) / quantiles.ONE
+    return np.clip(np.rint(sample.centre + float(method.scale.fraction) * sensitivity * noise), 0, sample.grid.steps)
 
 
-METHODS: dict[str, tuple[str, Callable[[Sample], Drawn]]] = {
+METHODS: dict[str, tuple[str, Callable[[Sample], Values]]] = {
     "exponential": ("exponential mechanism", exponential),
     "smooth": ("smooth sensitivity, Student's t", smooth),
     "smooth_laplace": (f"smooth sensitivity, Laplace, delta {DELTA:g}", smooth_laplace),
@@ -244,8 +243,8 @@ def compute(task: Task) -> Measured:
     spread = population.quantile(0.75) - population.quantile(0.25)
     errors = {}
     for name, (_, draw) in METHODS.items():
-        found = population.grid.lower + draw(sample) * (population.grid.value(1) - population.grid.lower)
-        errors[name] = round(float(np.abs(found - truth).mean() / spread * 100), 6)
+        answers = population.grid.lower + draw(sample) * (population.grid.value(1) - population.grid.lower)
+        errors[name] = round(float(np.abs(answers - truth).mean() / spread * 100), 6)
     return Measured(task.problem, estimand, int(records), task.epsilon, task.seed, errors)
 
 
@@ -301,7 +300,7 @@ class Findings(msgspec.Struct, frozen=True):
 def findings(cells: Mapping[str, Sequence[Measured]], provenance: Provenance | None = None) -> Findings:
     """All that the cells show, whatever is still missing."""
     points = []
-    for (estimand, epsilon, population, records), held in grouped(
+    for (estimand, epsilon, population, records), group in grouped(
         by_seed(cells["cells"]),
         lambda cell: (cell.estimand, cell.epsilon, cell.population, cell.records),
         list(ESTIMANDS),
@@ -309,18 +308,18 @@ def findings(cells: Mapping[str, Sequence[Measured]], provenance: Provenance | N
         list(POPULATIONS),
         int,
     ).items():
-        means = {name: Mean.of(cell.errors[name] for cell in held) for name in METHODS}
+        means = {name: Mean.of(cell.errors[name] for cell in group) for name in METHODS}
         errors = {name: mean.value for name, mean in means.items()}
         deviations = {name: mean.error for name, mean in means.items()}
-        points.append(Point(population, estimand, records, epsilon, errors, deviations, len(held)))
+        points.append(Point(population, estimand, records, epsilon, errors, deviations, len(group)))
     return Findings(tuple(points), provenance)
 
 
-def document(found: Findings) -> Document:
+def document(results: Findings) -> Document:
     """A section for each estimand and epsilon, after the counts of all."""
     keys = {name: Key(index, name == "none", SHORT[name]) for index, name in enumerate(METHODS)}
-    sections = [Section("Where each method errs least", [_wins(found.points)])]
-    for (estimand, epsilon), panel in grouped(found.points, lambda point: (point.estimand, point.epsilon)).items():
+    sections = [Section("Where each method errs least", [_wins(results.points)])]
+    for (estimand, epsilon), panel in grouped(results.points, lambda point: (point.estimand, point.epsilon)).items():
         title = f"Error of the {ESTIMATORS[estimand]} at epsilon {epsilon}, in percent of the interquartile range"
         columns: list[Column[Point]] = [Column("records", lambda point: f"{point.records:,}", number=True, names=True)]
         columns += [Column(SHORT[name], _error(name), number=True, title=METHODS[name][0]) for name in METHODS]
@@ -329,10 +328,10 @@ def document(found: Findings) -> Document:
         charts = [_chart(name, points, keys) for name, points in named.items()]
         lead = [Text(READING)] if len(sections) == 1 else []
         sections.append(Section(title, [*lead, Charts(charts, tuple(keys.values()), columns=2), table]))
-    both = [_column(name, part) for name in METHODS for part in ("errors", "deviations")]
-    columns = [*attributes("population estimand records epsilon samples"), *both]
-    files = {"errors.csv": Table.of("errors", columns, found.points)}
-    return document_of("statistic", sections, found.provenance, files)
+    further = [_column(name, part) for name in METHODS for part in ("errors", "deviations")]
+    columns = [*attributes("population estimand records epsilon samples"), *further]
+    files = {"errors.csv": Table.of("errors", columns, results.points)}
+    return document_of("statistic", sections, results.provenance, files)
 
 
 def _wins(points: Sequence[Point]) -> Table[str]:
@@ -374,7 +373,7 @@ def _chart(name: str, points: Sequence[Point], keys: Mapping[str, Key]) -> Figur
         )
 
     series = [Series(keys[method], [place(point, method) for point in points]) for method in METHODS]
-    values = [place.value for one in series for place in one.places]
+    values = [place.value for line in series for place in line.places]
     stage = Stage(decade_axis(min(values), max(values), "%"), 300)
     return log_chart(name, series, (), "records", stage=stage, unit="error, logarithmic")
 

@@ -37,7 +37,7 @@ def typable(name: str) -> str:
     return re.sub(r"[^\w.:/+-]+", "-", name).strip("-")
 
 
-def parse_names(text: str, known: Collection[str], what: str) -> tuple[str, ...]:
+def parse_names(text: str, names: Collection[str], kind: str) -> tuple[str, ...]:
     """Comma-separated names in any case, each once, or all of them for "all".
 
     Each of the known names may be typed as `typable` has it; `what` one is called in errors: "data set".
@@ -45,17 +45,17 @@ def parse_names(text: str, known: Collection[str], what: str) -> tuple[str, ...]
     Raises ConfigurationError: an unknown name, or none.
     """
     if text.strip().lower() == "all":
-        return tuple(known)
-    typed = list(map(typable, known))
-    by_lower = {key.lower(): name for name in known for key in (name, typable(name))}
-    found = []
+        return tuple(names)
+    typed = list(map(typable, names))
+    by_lower = {key.lower(): name for name in names for key in (name, typable(name))}
+    chosen = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         if part.lower() not in by_lower:
-            raise ConfigurationError(f"unknown {what} {part!r}{suggest(part, typed)}; there are {', '.join(typed)}")
-        found.append(by_lower[part.lower()])
-    if not found:
-        raise ConfigurationError(f"name at least one {what}: {', '.join(typed)}, or all")
-    return tuple(dict.fromkeys(found))
+            raise ConfigurationError(f"unknown {kind} {part!r}{suggest(part, typed)}; there are {', '.join(typed)}")
+        chosen.append(by_lower[part.lower()])
+    if not chosen:
+        raise ConfigurationError(f"name at least one {kind}: {', '.join(typed)}, or all")
+    return tuple(dict.fromkeys(chosen))
 
 
 PAGE, MARKDOWN, FINDINGS = "report.html", "README.md", "results.json"
@@ -174,7 +174,7 @@ class Study:
     # name of a further option, of `--set NAME=VALUE` -> what reads its text; raises ValueError
     options: Mapping[str, Callable[[str], Any]] = field(default_factory=dict)
     # findings -> what is published of them as JSON: all, by default
-    results: Callable[[Any], object] = lambda found: found
+    results: Callable[[Any], object] = lambda results: results
     indent: int = 1  # of results.json; 0 is one line
     # of other environments, by name, as far as an order needs them
     read_versions: Callable[[Order], Mapping[str, str]] = lambda _order: {}
@@ -213,21 +213,21 @@ class Study:
         """The finished cells of a folder, by part."""
         return {part.name: part.read(out) for part in self.parts}
 
-    def found(self, out: Path) -> Any:
+    def read_findings(self, out: Path) -> Any:
         """What the finished cells of a folder say."""
         provenance = read_provenance(out)
-        whole = any(part.source for part in self.parts)
-        return self.findings(self.cells(out), provenance if whole else provenance.get(self.name))
+        several = any(part.source for part in self.parts)
+        return self.findings(self.cells(out), provenance if several else provenance.get(self.name))
 
-    def published(self, found: Any) -> object:
+    def published(self, results: Any) -> object:
         """Findings as JSON values."""
-        return as_object(self.results(found))
+        return as_object(self.results(results))
 
     def write(self, out: Path) -> Document:
         """Write every file of a folder from its finished cells: page, Markdown, JSON, CSV, SVG."""
-        found = self.found(out)
-        document = self.document(found)
-        encoded = msgspec.json.format(msgspec.json.encode(self.published(found)), indent=self.indent).decode()
+        results = self.read_findings(out)
+        document = self.document(results)
+        encoded = msgspec.json.format(msgspec.json.encode(self.published(results)), indent=self.indent).decode()
         texts = {name: csv_table(table) for name, table in document.files.items()} | as_files(document)
         write_texts(out, {**texts, FINDINGS: f"{encoded}\n", MARKDOWN: as_markdown(document), PAGE: as_page(document)})
         return document
@@ -253,8 +253,10 @@ class Study:
         for text in only:
             axis, _, names = text.partition("=")
             if axis not in self.choices:
-                known = ", ".join(self.choices) or "none"
-                raise ConfigurationError(f"--only {text}: the study {self.name} has no such axis; there are: {known}")
+                axes_there = ", ".join(self.choices) or "none"
+                raise ConfigurationError(
+                    f"--only {text}: the study {self.name} has no such axis; there are: {axes_there}"
+                )
             axes[axis] = parse_names(names, self.choices[axis], _singular(axis))
         return Size(repeats or size.repeats, epsilons or size.epsilons, axes, size.takes)
 
@@ -267,8 +269,10 @@ class Study:
         for text in texts:
             name, _, value = text.partition("=")
             if name not in self.options:
-                known = ", ".join(self.options) or "none"
-                raise ConfigurationError(f"--set {text}: the study {self.name} has no such option; there are: {known}")
+                options_there = ", ".join(self.options) or "none"
+                raise ConfigurationError(
+                    f"--set {text}: the study {self.name} has no such option; there are: {options_there}"
+                )
             try:
                 read[name] = self.options[name](value)
             except ValueError as error:

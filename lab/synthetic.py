@@ -90,8 +90,8 @@ class WeightedRecords:
         """Rows, labels and weights for a learner of hard labels: each row once a class that it has a part in."""
         weights = np.concatenate([self.weights * (1 - self.probability), self.weights * self.probability])
         labels = np.repeat([0, 1], len(self.matrix)).astype(np.int64)
-        kept = weights > 0
-        return np.concatenate([self.matrix, self.matrix])[kept], labels[kept], weights[kept]
+        weighed = weights > 0
+        return np.concatenate([self.matrix, self.matrix])[weighed], labels[weighed], weights[weighed]
 
 
 def utility(
@@ -105,14 +105,14 @@ def utility(
         Key of `MEASURES` -> value.
     """
     marginal, pair = variation(synthetic, private, columns.attributes)
-    found = {}
+    scores_of = {}
     for name, probability in (
         ("logistic", logistic_regression(synthetic, test.matrix)),
         ("boosting", gradient_boosting(synthetic, test.matrix)),
     ):
-        found[f"accuracy-{name}"], found[f"auc-{name}"] = scores(probability, test.probability > 0.5)
+        scores_of[f"accuracy-{name}"], scores_of[f"auc-{name}"] = scores(probability, test.probability > 0.5)
     return {
-        **found,
+        **scores_of,
         "marginal-tv": 100 * marginal,
         "wasserstein": 100 * range_wasserstein(synthetic, private, columns),
         "pair-tv": 100 * pair,
@@ -155,15 +155,15 @@ def gradient_boosting(data: WeightedRecords, test: Matrix) -> Vector:
     return probability
 
 
-def variation(left: WeightedRecords, right: WeightedRecords, attributes: Sequence[Attribute]) -> tuple[float, float]:
+def variation(first: WeightedRecords, second: WeightedRecords, attributes: Sequence[Attribute]) -> tuple[float, float]:
     """Total-variation distances, 1/2 sum |p - q|, in [0, 1].
 
     Returns:
         Mean over the attributes; mean over all pairs of attributes, the label being one.
     """
     sizes = [attribute.size for attribute in attributes]
-    codes = [discretise(data.matrix, attributes) for data in (left, right)]
-    sides = (left, right)
+    codes = [discretise(data.matrix, attributes) for data in (first, second)]
+    sides = (first, second)
 
     def shares(side: int, places: Sequence[int], *, label: bool = False) -> Vector:
         data = sides[side]
@@ -186,21 +186,21 @@ def variation(left: WeightedRecords, right: WeightedRecords, attributes: Sequenc
     return float(np.mean([distance((place,)) for place in everyone])), float(np.mean(pairs + labelled))
 
 
-def range_wasserstein(left: WeightedRecords, right: WeightedRecords, columns: Columns) -> float:
+def range_wasserstein(first: WeightedRecords, second: WeightedRecords, columns: Columns) -> float:
     """Mean 1-Wasserstein distance over the attributes, each in units of its range; values outside count as its ends.
 
     Two different levels are one apart, so for an attribute of levels this is the total-variation distance.
     """
-    found = []
+    distances = []
     for attribute in columns.attributes:
         if not attribute.edges:
-            found.append(variation(left, right, [attribute])[0])
+            distances.append(variation(first, second, [attribute])[0])
             continue
         place = attribute.columns[0]
         low, high = columns.lower[place], columns.upper[place]
-        ends = [np.clip(data.matrix[:, place], low, high) for data in (left, right)]
-        found.append(wasserstein_distance(*ends, left.weights, right.weights) / (high - low))
-    return float(np.mean(found))
+        ends = [np.clip(data.matrix[:, place], low, high) for data in (first, second)]
+        distances.append(wasserstein_distance(*ends, first.weights, second.weights) / (high - low))
+    return float(np.mean(distances))
 
 
 DELTA = 1e-6
@@ -260,8 +260,8 @@ def generated(algorithm: str) -> Callable[[Split, Fraction], WeightedRecords]:
 
 
 GENERATORS: dict[str, Generator] = {
-    each.name: each
-    for each in (
+    generator.name: generator
+    for generator in (
         Generator(DEFAULT_STRATEGY, "ours: the learner's source, weighted and labelled by answers", ours),
         Generator("aim", "AIM, for triples with the label", generated("aim"), pure=False, needs_environment=True),
         Generator("mst", "MST", generated("mst"), pure=False, needs_environment=True),
@@ -323,11 +323,11 @@ def compute(task: Task) -> Finished:
     split = load_split(task.problem, task.seed)
     matrices = split.matrices
     start = time.monotonic()
-    made = generator.generate(split, Fraction(0) if task.epsilon == INFINITE else parse_rational(task.epsilon))
+    records = generator.generate(split, Fraction(0) if task.epsilon == INFINITE else parse_rational(task.epsilon))
     seconds = time.monotonic() - start
     private = WeightedRecords.of(matrices.train, matrices.labels)
     test = WeightedRecords.of(matrices.test, matrices.test_labels)
-    values = utility(made, private, test, Columns.of(matrices.columns, matrices.lower, matrices.upper))
+    values = utility(records, private, test, Columns.of(matrices.columns, matrices.lower, matrices.upper))
     rounded = {name: round(values[name], 6) for name in (MEASURES if generator.trains else DISTANCES)}
     return Finished(*task, rounded, round(seconds, 3))
 
@@ -342,30 +342,30 @@ def findings(cells: Mapping[str, Sequence[Finished]], provenance: Provenance | N
         list(GENERATORS),
     )
     rows = []
-    for (problem, epsilon, generator), held in groups.items():
-        columns = {name: [cell.values[name] for cell in held] for name in MEASURES if name in held[0].values}
-        for measure, values in (columns | {SECONDS: [cell.seconds for cell in held]}).items():
+    for (problem, epsilon, generator), group in groups.items():
+        columns = {name: [cell.values[name] for cell in group] for name in MEASURES if name in group[0].values}
+        for measure, values in (columns | {SECONDS: [cell.seconds for cell in group]}).items():
             std = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
             rows.append(SyntheticRow(problem, generator, epsilon, measure, float(np.mean(values)), std, len(values)))
     return Findings(tuple(rows), provenance)
 
 
-def document(found: Findings) -> Document:
+def document(results: Findings) -> Document:
     """What is measured and made, then a table a data set: a line a generator and epsilon."""
-    datasets = dict.fromkeys(row.dataset for row in found.rows)
-    measures = [name for name in (*MEASURES, SECONDS) if any(row.measure == name for row in found.rows)]
-    titles = [(name, each.title) for name, each in GENERATORS.items()]
+    datasets = dict.fromkeys(row.dataset for row in results.rows)
+    measures = [name for name in (*MEASURES, SECONDS) if any(row.measure == name for row in results.rows)]
+    titles = [(name, generator.title) for name, generator in GENERATORS.items()]
     return document_of(
         "synthetic",
         [
             *(
-                Section(name, [Text(READING) if name in list(datasets)[:1] else None, _table(found, name, measures)])
+                Section(name, [Text(READING) if name in list(datasets)[:1] else None, _table(results, name, measures)])
                 for name in datasets
             ),
             Section("Measures", [Facts(list(MEASURES.items()), "glossary")], PAPER),
             Section("Generators", [Facts(titles, "glossary")], PAPER),
         ],
-        found.provenance,
+        results.provenance,
         {
             "synthetic.csv": Table.of(
                 "synthetic data",
@@ -374,15 +374,15 @@ def document(found: Findings) -> Document:
                     *attributes("mean std", points),
                     *attributes("runs"),
                 ],
-                found.rows,
+                results.rows,
             )
         },
     )
 
 
-def _table(found: Findings, dataset: str, measures: Sequence[str]) -> Table[Mapping[str, SyntheticRow]]:
+def _table(results: Findings, dataset: str, measures: Sequence[str]) -> Table[Mapping[str, SyntheticRow]]:
     lines: dict[tuple[str, str], dict[str, SyntheticRow]] = {}
-    for row in found.rows:
+    for row in results.rows:
         if row.dataset == dataset:
             lines.setdefault((row.generator, row.epsilon), {})[row.measure] = row
 

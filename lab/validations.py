@@ -65,15 +65,15 @@ REPEATS = {"pooled": 4, "site": 1}
 """Answers to one split and one score; there are several sites."""
 
 
-class Held(TaskCell, frozen=True):
+class Coverage(TaskCell, frozen=True):
     """What the intervals of one split held, over a few answers."""
 
     problem: str = msgspec.field(name="dataset")  # a scenario, or a key of `INVENTED`
     maker: str = msgspec.field(name="part")  # "pooled" or "site"
     bins: int  # of the score
     area: float  # of the exact curve; the mean, where there are several sites
-    held: dict[str, int]  # quantity -> intervals that held the exact value
-    made: dict[str, int]  # quantity -> intervals
+    hits: dict[str, int] = msgspec.field(name="held")  # quantity -> intervals that held the exact value
+    intervals: dict[str, int] = msgspec.field(name="made")  # quantity -> intervals
     width: dict[str, float]  # quantity -> sum of their widths
     bias: float  # sum of estimated areas less exact ones
     seconds: float = 0.0
@@ -98,7 +98,7 @@ class Split:
 
     source: Records  # the learner's records
     pools: tuple[Pool, ...]  # by site
-    drawn: tuple[int, ...]  # units that are drawn at each site
+    counts: tuple[int, ...]  # units that are drawn at each site
     hypothesis: Mlp  # whose score is validated
     most: int  # records of one unit
 
@@ -138,17 +138,17 @@ def _invented(dataset: str, seed: int) -> Split:
     schema = Schema(attributes=(NumericAttribute("x", -8.0, 8.0),), label="y", classes=("0", "1"))
     apart = np.sqrt(2.0) * float(ndtri(area))
 
-    def drawn(count: int, share: float) -> tuple[Records, NDArray[np.bool_]]:
+    def draw(count: int, share: float) -> tuple[Records, NDArray[np.bool_]]:
         labels = rng.random(count) < share
         values = rng.standard_normal(count) + apart * (labels - 0.5)
         return encode_frame(pl.DataFrame({"x": values}), schema), labels
 
-    source, _ = drawn(1000, 0.6 if dataset == "easy" else prevalence)
+    source, _ = draw(1000, 0.6 if dataset == "easy" else prevalence)
     pools = []
     for _ in range(sites):
-        records, labels = drawn(POPULATION // sites, prevalence)
+        records, labels = draw(POPULATION // sites, prevalence)
         pools.append(Pool(records, labels, np.arange(len(labels) + 1)))
-    hypothesis = _logistic(source, *drawn(400, prevalence), 1 + seed % 2) if dataset != "coin" else _line(source, 1.0)
+    hypothesis = _logistic(source, *draw(400, prevalence), 1 + seed % 2) if dataset != "coin" else _line(source, 1.0)
     return Split(source, tuple(pools), (size // sites,) * sites, hypothesis, 1)
 
 
@@ -165,16 +165,16 @@ def _logistic(source: Records, records: Records, labels: NDArray[np.bool_], sure
     return Mlp.of(features, [(weights.astype(np.float32), bias.astype(np.float32))])
 
 
-def compute(task: Task) -> Held:
+def compute(task: Task) -> Coverage:
     """One run."""
     split, epsilon = load(task.problem, task.seed), Fraction(task.epsilon)
     scale = split.most / epsilon
     pooled = task.maker == "pooled"
-    records = [int(np.diff(pool.starts).mean() * count) for pool, count in zip(split.pools, split.drawn, strict=True)]
+    records = [int(np.diff(pool.starts).mean() * count) for pool, count in zip(split.pools, split.counts, strict=True)]
     probability = probability_of(split.hypothesis, split.source)
     count = bin_count(probability, target_size=sum(records), scale=float(scale), noises=len(split.pools))
-    asked = settled_thresholds(read_thresholds(DEFAULT_THRESHOLDS), probability, bins=count)
-    bins = validation_bins(split.hypothesis, split.source, count, asked)
+    thresholds = settled_thresholds(read_thresholds(DEFAULT_THRESHOLDS), probability, bins=count)
+    bins = validation_bins(split.hypothesis, split.source, count, thresholds)
     k = len(bins.edges) + 1
     place = Bins.of(split.hypothesis.logits(split.source), bins.cells(split.source), k)
     cells = [pool.cells(bins) for pool in split.pools]
@@ -182,16 +182,16 @@ def compute(task: Task) -> Held:
     truths = [_truth(split, [cells[index] for index in part], part, k) for part in parts]
     rng = np.random.default_rng([11, task.seed, int(1000 * epsilon), int(pooled)])
     law = DiscreteLaplace(scale)
-    held: dict[str, int] = defaultdict(int)
-    made: dict[str, int] = defaultdict(int)
+    hits: dict[str, int] = defaultdict(int)
+    intervals: dict[str, int] = defaultdict(int)
     width: dict[str, float] = defaultdict(float)
     bias = 0.0
     for repeat in range(REPEATS[task.maker]):
         answers = []
-        for pool, own, drawn in zip(split.pools, cells, split.drawn, strict=True):
-            units = rng.integers(0, len(pool.starts) - 1, drawn)
+        for pool, records_of, count_of in zip(split.pools, cells, split.counts, strict=True):
+            units = rng.integers(0, len(pool.starts) - 1, count_of)
             rows = np.concatenate([np.arange(pool.starts[unit], pool.starts[unit + 1]) for unit in units])
-            answers.append(np.bincount(own[rows], minlength=2 * k).reshape(k, 2) + law.simulate(rng, (k, 2)))
+            answers.append(np.bincount(records_of[rows], minlength=2 * k).reshape(k, 2) + law.simulate(rng, (k, 2)))
         for part, truth in zip(parts, truths, strict=True):
             if truth is None:
                 continue
@@ -204,14 +204,14 @@ def compute(task: Task) -> Held:
                 seed=repeat,
                 design=float(split.most),
             )
-            told = performance(draws, list(bins.edges), [0.0] * k)
-            for name, value, interval in _compared(told, truth):
-                held[name] += value in interval
-                made[name] += 1
+            estimates = performance(draws, list(bins.edges), [0.0] * k)
+            for name, value, interval in _compared(estimates, truth):
+                hits[name] += value in interval
+                intervals[name] += 1
                 width[name] += interval.high - interval.low
-            bias += told.auc - truth[0]
+            bias += estimates.auc - truth[0]
     areas = [truth[0] for truth in truths if truth is not None]
-    return Held(*task, k, float(np.mean(areas)), dict(held), dict(made), dict(width), bias)
+    return Coverage(*task, k, float(np.mean(areas)), dict(hits), dict(intervals), dict(width), bias)
 
 
 Truth = tuple[float, NDArray[np.float64]]
@@ -221,13 +221,13 @@ Truth = tuple[float, NDArray[np.float64]]
 def _truth(split: Split, cells: Sequence[NDArray[np.int64]], part: Sequence[int], k: int) -> Truth | None:
     """Of some sites' populations, weighed as they are drawn; None where a class is absent."""
     weights, labels, scores, shares = [], [], [], np.zeros((k, 2))
-    for index, own in zip(part, cells, strict=True):
+    for index, bins_of in zip(part, cells, strict=True):
         pool = split.pools[index]
-        weight = split.drawn[index] / (len(pool.starts) - 1)
-        weights.append(np.full(len(own), weight))
+        weight = split.counts[index] / (len(pool.starts) - 1)
+        weights.append(np.full(len(bins_of), weight))
         labels.append(pool.labels)
         scores.append(split.hypothesis.logits(pool.records))
-        shares += weight * np.bincount(own, minlength=2 * k).reshape(k, 2)
+        shares += weight * np.bincount(bins_of, minlength=2 * k).reshape(k, 2)
     label = np.concatenate(labels)
     if label.all() or not label.any():
         return None
@@ -235,35 +235,35 @@ def _truth(split: Split, cells: Sequence[NDArray[np.int64]], part: Sequence[int]
     return float(area), shares / shares.sum()
 
 
-def _compared(told: Performance, truth: Truth) -> Iterator[tuple[str, float, Interval]]:
+def _compared(estimates: Performance, truth: Truth) -> Iterator[tuple[str, float, Interval]]:
     """(quantity, exact value, interval) of all that a validation tells."""
     area, shares = truth
-    yield "prevalence", shares[:, 1].sum(), told.prevalence
-    yield "auc", area, told.area
+    yield "prevalence", shares[:, 1].sum(), estimates.prevalence
+    yield "auc", area, estimates.area
     below = np.cumsum(shares, axis=0)
     above = shares.sum(axis=0) - below
-    for index, point in enumerate(told.points):
-        (negative, missed), (false, found) = below[index], np.maximum(above[index], 0.0)
+    for index, point in enumerate(estimates.points):
+        (negative, missed), (false, true_) = below[index], np.maximum(above[index], 0.0)
         for name, part, rest in (
-            ("sensitivity", found, missed),
+            ("sensitivity", true_, missed),
             ("specificity", negative, false),
-            ("ppv", found, false),
+            ("ppv", true_, false),
             ("npv", negative, missed),
         ):
             if part + rest > 0:
                 yield name, part / (part + rest), getattr(point, name)
-    for own, (zeros, ones) in zip(told.calibration, shares, strict=True):
+    for bin_, (zeros, ones) in zip(estimates.calibration, shares, strict=True):
         if zeros + ones > 0:
-            yield "calibration", ones / (zeros + ones), own.observed
+            yield "calibration", ones / (zeros + ones), bin_.observed
 
 
-def _ratio(part: Callable[[Held], float], what: str) -> Summary:
+def _ratio(part: Callable[[Coverage], float], quantity: str) -> Summary:
     """Of a sum to the number of intervals of a quantity."""
-    return lambda runs: sum(map(part, runs)) / max(sum(run.made.get(what, 0) for run in runs), 1)
+    return lambda runs: sum(map(part, runs)) / max(sum(run.intervals.get(quantity, 0) for run in runs), 1)
 
 
-def _held(what: str) -> Summary:
-    return _ratio(lambda run: run.held.get(what, 0), what)
+def _share_that_holds(quantity: str) -> Summary:
+    return _ratio(lambda run: run.hits.get(quantity, 0), quantity)
 
 
 NUMBERS = {
@@ -271,17 +271,17 @@ NUMBERS = {
     "area": plain(lambda run: run.area),
     "bias": _ratio(lambda run: run.bias, "auc"),
     "width": _ratio(lambda run: run.width["auc"], "auc"),
-    **{f"{what}_held": _held(what) for what in QUANTITIES},
+    **{f"{quantity}_held": _share_that_holds(quantity) for quantity in QUANTITIES},
 }
 
 
-def findings(cells: Mapping[str, Sequence[Held]], provenance: Provenance | None = None) -> Averages:
+def findings(cells: Mapping[str, Sequence[Coverage]], provenance: Provenance | None = None) -> Averages:
     """Of each sort of answers and epsilon, all data sets together and each."""
     named = (((run.maker, run.epsilon, name), run) for run in cells["runs"] for name in (ALL, run.problem))
     return averages(named, NUMBERS, (str, parse_rational, [ALL, *DATASETS]), provenance)
 
 
-def document(found: Averages) -> Document:
+def document(results: Averages) -> Document:
     """A table over all data sets, and one by data set."""
     columns = [
         *names("answers; epsilon; data set"),
@@ -289,21 +289,21 @@ def document(found: Averages) -> Document:
         number("AUC", "area", ".2f"),
         number("bias", "bias", "+.3f"),
         number("width", "width", ".2f"),
-        *(number(what, f"{what}_held", ".2f") for what in QUANTITIES),
+        *(number(quantity, f"{quantity}_held", ".2f") for quantity in QUANTITIES),
     ]
-    whole = [row for row in found.rows if row.names[2] == ALL]
-    apart = [row for row in found.rows if row.names[2] != ALL]
+    pooled = [row for row in results.rows if row.names[2] == ALL]
+    apart = [row for row in results.rows if row.names[2] != ALL]
     sections = [
-        Section("All data sets", [Text(READING), Table.of("Over all data sets", columns, whole)]),
+        Section("All data sets", [Text(READING), Table.of("Over all data sets", columns, pooled)]),
         Section("By data set", [Table.of("By data set", columns, apart)]),
     ]
-    return document_of("validations", sections, found.provenance)
+    return document_of("validations", sections, results.provenance)
 
 
 DATASETS = (*SCENARIOS, *INVENTED)
 STUDY = Study(
     name="validations",
-    parts=[Part("runs", Held, lambda order: order.tasks("datasets", "answers"), compute)],
+    parts=[Part("runs", Coverage, lambda order: order.tasks("datasets", "answers"), compute)],
     findings=findings,
     document=document,
     choices={"datasets": DATASETS, "answers": tuple(REPEATS)},

@@ -78,8 +78,10 @@ def wide_split(kind: str, columns: int, sites: int, size: int, seed: int) -> Spl
     records = rng.standard_normal((count, columns))
     signal = records @ slopes
     if kind.startswith("low"):
-        others = np.setdiff1d(np.arange(columns), places)
-        records[:, others] += rng.standard_normal((count, FACTORS)) @ rng.normal(0, 0.5, (FACTORS, len(others)))
+        noise_columns = np.setdiff1d(np.arange(columns), places)
+        records[:, noise_columns] += rng.standard_normal((count, FACTORS)) @ rng.normal(
+            0, 0.5, (FACTORS, len(noise_columns))
+        )
         records[:, places] *= SMALL
     start = brentq(lambda b: float(expit(signal + b).mean()) - KINDS[kind], -20, 20)
     labels = (rng.random(count) < expit(signal + start)).astype(int)
@@ -107,15 +109,15 @@ def in_site(split: Split) -> Floats:
         Cs=np.logspace(-3, 1, 5), cv=5, scoring="neg_log_loss", max_iter=500, use_legacy_attributes=False
     )
     model.fit((split.private.numeric - mean) / spread, split.private_labels)
-    found: Floats = model.decision_function((split.test.numeric - mean) / spread)
-    return found
+    scores: Floats = model.decision_function((split.test.numeric - mean) / spread)
+    return scores
 
 
 def private(split: Split, way: str, epsilon: Fraction) -> Floats:
     """P(class 1) of the test records by a study; curators count, and choose attributes when asked."""
     model = make_study(split, "cells", WAYS[way], epsilon, kinds=SELECTING).model()
-    found: Floats = model.probability(split.test)  # type: ignore[union-attr]  # two classes
-    return found
+    probability: Floats = model.probability(split.test)  # type: ignore[union-attr]  # two classes
+    return probability
 
 
 _split = lru_cache(1)(wide_split)
@@ -161,7 +163,7 @@ def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None =
     return averages(named, NUMBERS, order, provenance)
 
 
-def document(found: Averages) -> Document:
+def document(results: Averages) -> Document:
     """One table."""
     columns = [
         *names("kind; columns; sites; size; epsilon; way"),
@@ -172,8 +174,8 @@ def document(found: Averages) -> Document:
         RUNS,
     ]
     title = "Area under the ROC curve"
-    section = Section(title, [Text(READING), Table.of(title, columns, found.rows)])
-    return document_of("wide", [section], found.provenance)
+    section = Section(title, [Text(READING), Table.of(title, columns, results.rows)])
+    return document_of("wide", [section], results.provenance)
 
 
 PROBLEM = ("kinds", "columns", "sites", "sizes")

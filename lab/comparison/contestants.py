@@ -144,9 +144,9 @@ def ours(  # noqa: PLR0913 - each is stated alone
         exact = SILENT_EPSILON if epsilon is None else epsilon
         return run_study(split, strategy or name, options(split, exact), exact, claims, pooling=pooling, kinds=kinds)
 
-    shown = {"strategy": strategy or name, "options": options.__name__, "claims": claims.__name__}
+    settings = {"strategy": strategy or name, "options": options.__name__, "claims": claims.__name__}
     if pooling != "sum":  # the files of the others were begun before there was a choice
-        shown["pooling"] = pooling
+        settings["pooling"] = pooling
     return Contestant(
         name,
         title,
@@ -156,7 +156,7 @@ def ours(  # noqa: PLR0913 - each is stated alone
         most_runs=most_runs,
         big_runs=big_runs,
         problems=problems,
-        settings=shown,
+        settings=settings,
     )
 
 

@@ -123,11 +123,11 @@ class Average(msgspec.Struct, frozen=True):
     auc: float | None  # area under the ROC curve over all problems, in percent
 
 
-def averages(found: Comparison, epsilon: str) -> tuple[Average, ...]:
+def averages(comparison: Comparison, epsilon: str) -> tuple[Average, ...]:
     """Of every strategy that was run at this epsilon, in the order of the table."""
 
     def mean(strategy: Strategy, datasets: Collection[str], value: Callable[[Row], float]) -> float | None:
-        rows = [found.find(dataset, strategy.name, epsilon) for dataset in datasets]
+        rows = [comparison.find(dataset, strategy.name, epsilon) for dataset in datasets]
         there = [value(row) for row in rows if row is not None]
         return sum(there) / len(there) if there and len(there) == len(rows) else None
 
@@ -135,11 +135,11 @@ def averages(found: Comparison, epsilon: str) -> tuple[Average, ...]:
         Average(
             strategy,
             epsilon,
-            mean(strategy, found.averaged, lambda row: row.mean),
-            mean(strategy, found.problems, lambda row: row.auc),
+            mean(strategy, comparison.averaged, lambda row: row.mean),
+            mean(strategy, comparison.problems, lambda row: row.auc),
         )
-        for strategy in found.strategies
-        if any((dataset, strategy.name, epsilon) in found.table for dataset in found.problems)
+        for strategy in comparison.strategies
+        if any((dataset, strategy.name, epsilon) in comparison.table for dataset in comparison.problems)
     )
 
 
@@ -164,7 +164,8 @@ def findings(cells: Mapping[str, Sequence[Outcome]], provenance: Provenance | No
         averaged=tuple(name for name in datasets if name not in PROBLEMS or PROBLEMS[name].averaged),
         rare=tuple(name for name in datasets if name in PROBLEMS and PROBLEMS[name].rare),
         reliability={
-            name: {epsilon: by_share(parts) for epsilon, parts in each.items()} for name, each in predictions.items()
+            name: {epsilon: by_share(parts) for epsilon, parts in by_epsilon.items()}
+            for name, by_epsilon in predictions.items()
         },
         provenance=provenance,
     )
@@ -298,14 +299,14 @@ class Standing:
         return self.default.mean >= self.in_site - AIM_DISTANCE
 
 
-def standings(found: Comparison) -> tuple[Standing, ...]:
+def standings(comparison: Comparison) -> tuple[Standing, ...]:
     """Every bar whose problem and epsilon were run with any strategy of ours."""
-    ours = [strategy.name for strategy in found.strategies if strategy.group == "ours"]
-    table = found.table
+    ours = [strategy.name for strategy in comparison.strategies if strategy.group == "ours"]
+    table = comparison.table
     bars = []
     for epsilon, numbers in LEAST.items():
         for dataset, number in numbers.items():
-            default = table.get((dataset, found.default, epsilon))
+            default = table.get((dataset, comparison.default, epsilon))
             rows = [table[dataset, name, epsilon] for name in ours if (dataset, name, epsilon) in table]
             rows = [row for row in rows if default is None or row.runs >= default.runs]
             if not rows:

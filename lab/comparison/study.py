@@ -94,42 +94,42 @@ class Leaders:
     gain: tuple[float, float] | None
 
 
-def leaders(found: Comparison) -> list[Leaders]:
+def leaders(comparison: Comparison) -> list[Leaders]:
     """At each finite epsilon."""
-    bars = [bar for bar in standings(found) if bar.met is not None]
+    bars = [bar for bar in standings(comparison) if bar.met is not None]
     lines = []
-    for epsilon in found.private:
-        everyone = averages(found, epsilon)
+    for epsilon in comparison.private:
+        everyone = averages(comparison, epsilon)
         peers = [average for average in everyone if average.strategy.group == "peer"]
         lines.append(
             Leaders(
                 epsilon,
-                next((average for average in everyone if average.strategy.name == found.default), None),
+                next((average for average in everyone if average.strategy.name == comparison.default), None),
                 max((peer for peer in peers if peer.mean is not None), key=lambda peer: peer.mean or 0, default=None),
                 [bar for bar in bars if bar.epsilon == epsilon],
-                secure_gain(found, epsilon),
+                secure_gain(comparison, epsilon),
             )
         )
     return lines
 
 
-def secure_gain(found: Comparison, epsilon: str) -> tuple[float, float] | None:
+def secure_gain(comparison: Comparison, epsilon: str) -> tuple[float, float] | None:
     """Mean over data sets of what secure sums gain, run by run, and its standard error."""
-    rows = [found.find(dataset, SECURE_DEFAULT, epsilon) for dataset in found.averaged]
-    known = [
+    rows = [comparison.find(dataset, SECURE_DEFAULT, epsilon) for dataset in comparison.averaged]
+    gains = [
         (row.difference, row.difference_error or 0.0)
         for row in rows
         if row is not None and row.difference is not None and row.pairs > 1
     ]
-    if not known:
+    if not gains:
         return None
-    return sum(gain for gain, _ in known) / len(known), math.hypot(*(error for _, error in known)) / len(known)
+    return sum(gain for gain, _ in gains) / len(gains), math.hypot(*(error for _, error in gains)) / len(gains)
 
 
-def leaders_table(found: Comparison) -> Table[Leaders]:
+def leaders_table(comparison: Comparison) -> Table[Leaders]:
     """The default strategy beside the best peer, the bars that it meets, and what secure sums give."""
     return Table.of(
-        f"Where {found.default} stands",
+        f"Where {comparison.default} stands",
         [
             Column("epsilon", lambda line: line.epsilon, names=True),
             *numbers("accuracy = default", lambda default: decimal(default.mean)),
@@ -140,16 +140,16 @@ def leaders_table(found: Comparison) -> Table[Leaders]:
             *numbers("within a point of h* = bars", lambda bars: _of(bar.aim for bar in bars)),
             *numbers("gain by secure sums = gain", lambda gain: with_error(signed(gain[0]), gain[1])),
         ],
-        leaders(found),
+        leaders(comparison),
     )
 
 
 def _of(values: Iterable[bool | None]) -> str:
-    known = [value for value in values if value is not None]
-    return f"{sum(known)} of {len(known)}" if known else "–"
+    answers = [value for value in values if value is not None]
+    return f"{sum(answers)} of {len(answers)}" if answers else "–"
 
 
-def bars_table(found: Comparison) -> Table[Standing]:
+def bars_table(comparison: Comparison) -> Table[Standing]:
     """Every bar, and who meets it."""
     return Table.of(
         "Bars, and whether they are met",
@@ -158,7 +158,7 @@ def bars_table(found: Comparison) -> Table[Standing]:
             *numbers("epsilon = epsilon"),
             Column("bar", needed, number=True),
             *numbers("h* = in_site", decimal),
-            *numbers(f"{found.default} = default", spread),
+            *numbers(f"{comparison.default} = default", spread),
             Column("bar", lambda bar: _met(bar.met)),
             Column("aim", lambda bar: "–" if bar.aim is None else _met(bar.aim)),
             Column(
@@ -168,7 +168,7 @@ def bars_table(found: Comparison) -> Table[Standing]:
             ),
             Column("bar", lambda bar: _met(bar.best_met)),
         ],
-        standings(found),
+        standings(comparison),
     )
 
 
@@ -220,17 +220,17 @@ class Measure:
         return "–" if row is None else with_error(decimal(self.value(row)), self.error(row) if row.runs > 1 else None)
 
 
-def accuracy(found: Comparison) -> Measure:
+def accuracy(comparison: Comparison) -> Measure:
     """Accuracy; where a class is rare, none is marked as the best."""
-    common = tuple(dataset for dataset in found.problems if dataset not in found.rare)
+    common = tuple(dataset for dataset in comparison.problems if dataset not in comparison.rare)
     return Measure(
-        "Accuracy", lambda row: row.mean, lambda row: row.std, lambda line: line.mean, common, found.averaged
+        "Accuracy", lambda row: row.mean, lambda row: row.std, lambda line: line.mean, common, comparison.averaged
     )
 
 
-def auc(found: Comparison) -> Measure:
+def auc(comparison: Comparison) -> Measure:
     """Area under the ROC curve."""
-    everything = tuple(found.problems)
+    everything = tuple(comparison.problems)
     return Measure("AUC", lambda row: row.auc, lambda row: row.auc_std, lambda line: line.auc, everything, everything)
 
 
@@ -239,19 +239,22 @@ def spread(row: Row | None) -> str:
     return "–" if row is None else with_error(decimal(row.mean), row.std if row.runs > 1 else None)
 
 
-def measure_tables(found: Comparison, measure: Measure) -> dict[str, Table[Line]]:
+def measure_tables(comparison: Comparison, measure: Measure) -> dict[str, Table[Line]]:
     """For each finite epsilon everything at it, and what is not private below; that alone where there is no other."""
-    silent = _lines(found, INFINITE)
+    silent = _lines(comparison, INFINITE)
     reference = Group(silent, "not private, for reference")
     tables = {
-        epsilon: _table(found, measure, epsilon, [*_grouped(found, epsilon), reference]) for epsilon in found.private
+        epsilon: _table(comparison, measure, epsilon, [*_grouped(comparison, epsilon), reference])
+        for epsilon in comparison.private
     }
-    return tables or ({INFINITE: _table(found, measure, INFINITE, [Group(silent, "not private")])} if silent else {})
+    return tables or (
+        {INFINITE: _table(comparison, measure, INFINITE, [Group(silent, "not private")])} if silent else {}
+    )
 
 
-def brief(shown: Table[Line]) -> Table[Line]:
+def brief(table: Table[Line]) -> Table[Line]:
     """The same for a terminal: no deviations, the runs after the names, a line between the groups."""
-    first, *columns, _ = shown.columns
+    first, *columns, _ = table.columns
 
     def name(line: Line) -> str:
         return f"{first.text(line).text} ({line.runs})"
@@ -260,61 +263,63 @@ def brief(shown: Table[Line]) -> Table[Line]:
         cell = column.text(line)
         return replace(cell, text=cell.text.partition(" ± ")[0])
 
-    written = [Column("strategy (runs)", name), *(replace(each, show=partial(mean, each)) for each in columns)]
-    return replace(shown, columns=written, groups=[Group(group.rows) for group in shown.groups])
+    written = [Column("strategy (runs)", name), *(replace(column, show=partial(mean, column)) for column in columns)]
+    return replace(table, columns=written, groups=[Group(group.rows) for group in table.groups])
 
 
-def _lines(found: Comparison, epsilon: str) -> list[Line]:
+def _lines(comparison: Comparison, epsilon: str) -> list[Line]:
     return [
-        Line(average, tuple(found.find(dataset, average.strategy.name, epsilon) for dataset in found.problems))
-        for average in averages(found, epsilon)
+        Line(
+            average, tuple(comparison.find(dataset, average.strategy.name, epsilon) for dataset in comparison.problems)
+        )
+        for average in averages(comparison, epsilon)
     ]
 
 
-def _grouped(found: Comparison, epsilon: str) -> list[Group[Line]]:
-    lines = _lines(found, epsilon)
+def _grouped(comparison: Comparison, epsilon: str) -> list[Group[Line]]:
+    lines = _lines(comparison, epsilon)
     return [
         Group([line for line in lines if line.average.strategy.group == group], title)
         for group, title in GROUP_TITLES.items()
     ]
 
 
-def best_private(found: Comparison, epsilon: str, measure: Measure) -> set[tuple[str, str, str]]:
+def best_private(comparison: Comparison, epsilon: str, measure: Measure) -> set[tuple[str, str, str]]:
     """Keys of the rows with the highest value of their data set, to the decimal shown; nothing without privacy."""
     if epsilon == INFINITE:
         return set()
     best: set[tuple[str, str, str]] = set()
     for dataset in measure.ranked:
-        rows = [row for row in found.rows if row.dataset == dataset and row.epsilon == epsilon]
+        rows = [row for row in comparison.rows if row.dataset == dataset and row.epsilon == epsilon]
         most = max((round(measure.value(row), 1) for row in rows), default=0.0)
         best |= {row.key for row in rows if round(measure.value(row), 1) == most}
     return best
 
 
-def _table(found: Comparison, measure: Measure, epsilon: str, groups: Sequence[Group[Line]]) -> Table[Line]:
-    best = best_private(found, epsilon, measure)
+def _table(comparison: Comparison, measure: Measure, epsilon: str, groups: Sequence[Group[Line]]) -> Table[Line]:
+    best = best_private(comparison, epsilon, measure)
     columns = {
-        dataset: Column[Line](dataset, partial(_shown, measure, best, place), number=True, title=title)
-        for place, (dataset, title) in enumerate(found.problems.items())
+        dataset: Column[Line](dataset, partial(_score_cell, measure, best, place), number=True, title=title)
+        for place, (dataset, title) in enumerate(comparison.problems.items())
     }
-    others = [dataset for dataset in columns if dataset not in measure.averaged]
-    average = f"average of {len(measure.averaged)}" if others else "average"
+    beside = [dataset for dataset in columns if dataset not in measure.averaged]
+    average = f"average of {len(measure.averaged)}" if beside else "average"
     return Table(
         f"{measure.caption} {'without privacy' if epsilon == INFINITE else f'at epsilon {epsilon}'}",
         [
             Column("strategy", _strategy, names=True, quiet=True),
             *(columns[dataset] for dataset in measure.averaged),
             Column(average, lambda line: decimal(measure.average(line.average)), number=True),
-            *(columns[dataset] for dataset in others),
+            *(columns[dataset] for dataset in beside),
             Column("runs", lambda line: line.runs, number=True),
         ],
         [group for group in groups if group.rows],
         "dense",
-        row_style=lambda line: "chosen" if line.name == found.default else "",
+        row_style=lambda line: "chosen" if line.name == comparison.default else "",
     )
 
 
-def _shown(measure: Measure, best: Container[tuple[str, str, str]], place: int, line: Line) -> Cell:
+def _score_cell(measure: Measure, best: Container[tuple[str, str, str]], place: int, line: Line) -> Cell:
     row = line.rows[place]
     first = row is not None and row.key in best
     return Cell(measure.spread(row), strong=first, tone="best" if first else "", title="best" if first else "")
@@ -328,14 +333,16 @@ def _strategy(line: Line) -> Cell:
 # --- beside them
 
 
-def difference_tables(found: Comparison) -> dict[str, Written]:
+def difference_tables(comparison: Comparison) -> dict[str, Written]:
     """For each finite epsilon, how far each strategy is from the default one, run by run."""
     tables = {}
-    for epsilon in found.private:
-        lines = [line for group in _grouped(found, epsilon) for line in group.rows if line.name != found.default]
+    for epsilon in comparison.private:
+        lines = [
+            line for group in _grouped(comparison, epsilon) for line in group.rows if line.name != comparison.default
+        ]
         tables[epsilon] = text_table(
-            f"Differences from {found.default} at epsilon {epsilon}",
-            ("strategy", *found.problems),
+            f"Differences from {comparison.default} at epsilon {epsilon}",
+            ("strategy", *comparison.problems),
             [(line.name, *map(_difference, line.rows)) for line in lines],
             numbers=True,
             style="dense",
@@ -350,15 +357,15 @@ def _difference(row: Row | None) -> str:
     return with_error(signed(row.difference), row.difference_error if row.pairs > 1 else None)
 
 
-def other_measures(found: Comparison) -> Written:
+def other_measures(comparison: Comparison) -> Written:
     """Means of the other measures over the data sets, by strategy and epsilon, in the order of the rows."""
     rows = []
-    for epsilon in found.epsilons:
-        for strategy in found.strategies:
-            there = [row for row in found.rows if (row.strategy, row.epsilon) == (strategy.name, epsilon)]
+    for epsilon in comparison.epsilons:
+        for strategy in comparison.strategies:
+            there = [row for row in comparison.rows if (row.strategy, row.epsilon) == (strategy.name, epsilon)]
             claims = [row.claims for row in there if row.claims is not None]
             if there:
-                intervals = f"{sum(each.holds for each in claims)} of {sum(each.runs for each in claims)}"
+                intervals = f"{sum(claim.holds for claim in claims)} of {sum(claim.runs for claim in claims)}"
                 rows.append(
                     (
                         strategy.name,
@@ -411,7 +418,7 @@ CLAIMS = (
     "the accuracy on the test records; a point for each data set and epsilon, mean over the runs, in percent. How "
     "often its interval holds is in the table below."
 )
-OTHERS = (
+FURTHER = (
     "Means over the data sets that a strategy was run on: area under the ROC curve and expected calibration error (15 "
     "bins of equal mass) in percent, Brier score, seconds a run on one core, and how many of the learner's own "
     "intervals agree with the accuracy on the test records, within its binomial error. details.csv has them for each "
@@ -424,56 +431,59 @@ SQUARE = 260
 """Height of a diagram whose axes are one, in pixels."""
 
 
-def document(found: Comparison) -> Document:
+def document(comparison: Comparison) -> Document:
     """Where the default strategy stands, the bars, tables for each epsilon, charts, other measures."""
-    measures = {ACCURACY: measure_tables(found, accuracy(found)), AREA: measure_tables(found, auc(found))}
-    shown = [
+    measures = {
+        ACCURACY: measure_tables(comparison, accuracy(comparison)),
+        AREA: measure_tables(comparison, auc(comparison)),
+    }
+    scores = [
         Section(table.caption, [Text(reading) if number == 0 else None, table], PAPER)
         for reading, tables in measures.items()
         for number, table in enumerate(tables.values())
     ]
     differences: list[Block] = [
         Fold(f"at epsilon {epsilon}", [Text(DIFFERENCE, "fine"), table])
-        for epsilon, table in difference_tables(found).items()
+        for epsilon, table in difference_tables(comparison).items()
         if table
     ]
-    by_epsilon = [Key(index, False, _epsilon(epsilon)) for index, epsilon in enumerate(found.epsilons)]
+    by_epsilon = [Key(index, False, _epsilon(epsilon)) for index, epsilon in enumerate(comparison.epsilons)]
     curves, diagrams, claims = (
-        curve_charts(found),
-        reliability_charts(found, by_epsilon),
-        claim_charts(found, by_epsilon),
+        curve_charts(comparison),
+        reliability_charts(comparison, by_epsilon),
+        claim_charts(comparison, by_epsilon),
     )
     rules = tuple((style, {"h*": "h*, in site"}.get(name, name)) for name, style in RULES.items())
-    leaders = leaders_table(found)
-    bars = bars_table(found)
-    others = other_measures(found)
-    named = [(each.name, each.title) for each in found.strategies], list(found.problems.items())
+    leaders = leaders_table(comparison)
+    bars = bars_table(comparison)
+    further = other_measures(comparison)
+    named = [(strategy.name, strategy.title) for strategy in comparison.strategies], list(comparison.problems.items())
     glossary: list[Block] = [
         Heading("Strategies"),
         Facts(named[0], "glossary"),
         Heading("Data sets"),
         Facts(named[1], "glossary"),
     ]
-    skipped = found.provenance.skipped if found.provenance else {}
+    skipped = comparison.provenance.skipped if comparison.provenance else {}
     return document_of(
         "comparison",
         [
             Section(leaders.caption, [Text(LEADERS), leaders] if leaders else []),
             Section("The bars", [Text(BARS), bars] if bars else [], PAPER),
-            *shown,
-            Section(f"Differences from {found.default}, run by run", differences, PAGE),
-            _charted("Accuracy against epsilon", CURVES, Charts(curves, strategy_keys(found), rules)),
+            *scores,
+            Section(f"Differences from {comparison.default}, run by run", differences, PAGE),
+            _charted("Accuracy against epsilon", CURVES, Charts(curves, strategy_keys(comparison), rules)),
             _charted("Are the probabilities honest?", HONESTY, Charts(diagrams, by_epsilon, columns=4)),
             _charted("Does the learner know how good it is?", CLAIMS, Charts(claims, by_epsilon)),
-            Section("Other measures", [Text(OTHERS), others] if others else [], PAGE),
+            Section("Other measures", [Text(FURTHER), further] if further else [], PAGE),
             Section("What is compared", glossary, PAPER),
             Section("", [brief(table) for tables in measures.values() for table in tables.values()], TERMINAL),
             Section("", [Notes([Note(f"{name} was left out: {why}") for name, why in skipped.items()])], TERMINAL),
         ],
-        found.provenance,
+        comparison.provenance,
         {
-            "results.csv": Table.of("results", RESULTS, found.rows),
-            "details.csv": Table.of("details", DETAILS, found.rows),
+            "results.csv": Table.of("results", RESULTS, comparison.rows),
+            "details.csv": Table.of("details", DETAILS, comparison.rows),
         },
     )
 
@@ -489,26 +499,26 @@ def _epsilon(text: str) -> str:
 # --- charts
 
 
-def strategy_keys(found: Comparison) -> tuple[Key, ...]:
+def strategy_keys(comparison: Comparison) -> tuple[Key, ...]:
     """Ours filled, peers hollow; the default strategy has the first colour."""
-    ours = [each for each in found.strategies if each.group == "ours"]
-    ours.sort(key=lambda each: each.name != found.default)
-    peers = [each for each in found.strategies if each.group == "peer"]
+    ours = [strategy for strategy in comparison.strategies if strategy.group == "ours"]
+    ours.sort(key=lambda strategy: strategy.name != comparison.default)
+    peers = [strategy for strategy in comparison.strategies if strategy.group == "peer"]
     return tuple(
-        Key(index, hollow, each.name, each.title)
+        Key(index, hollow, strategy.name, strategy.title)
         for hollow, group in ((False, ours), (True, peers))
-        for index, each in enumerate(group)
+        for index, strategy in enumerate(group)
     )
 
 
-def curve_charts(found: Comparison) -> list[Figure]:
+def curve_charts(comparison: Comparison) -> list[Figure]:
     """Accuracy against epsilon, or AUC where a class is rare, one panel a data set, each on its own axis."""
-    return [_curves(found, dataset) for dataset in found.problems] if found.private else []
+    return [_curves(comparison, dataset) for dataset in comparison.problems] if comparison.private else []
 
 
-def _curves(found: Comparison, dataset: str) -> Figure:
-    measure = auc(found) if dataset in found.rare else accuracy(found)
-    axis = log_axis(map(epsilon_number, found.private), reversed(found.private), left=15.0)
+def _curves(comparison: Comparison, dataset: str) -> Figure:
+    measure = auc(comparison) if dataset in comparison.rare else accuracy(comparison)
+    axis = log_axis(map(epsilon_number, comparison.private), reversed(comparison.private), left=15.0)
 
     def place(row: Row) -> Place:
         mean, error = measure.value(row), measure.error(row)
@@ -516,19 +526,19 @@ def _curves(found: Comparison, dataset: str) -> Figure:
         return Place(epsilon_number(row.epsilon), mean, (mean - error, mean + error), text)
 
     series = []
-    for key in strategy_keys(found):
-        rows = [found.find(dataset, key.name, epsilon) for epsilon in reversed(found.private)]
-        default = key.name == found.default
+    for key in strategy_keys(comparison):
+        rows = [comparison.find(dataset, key.name, epsilon) for epsilon in reversed(comparison.private)]
+        default = key.name == comparison.default
         series.append(Series(key, [place(row) for row in rows if row is not None], errors=default))
-    series.sort(key=lambda one: one.key.name == found.default)  # drawn last, above the others
+    series.sort(key=lambda line: line.key.name == comparison.default)  # drawn last, above the others
     levels = [
         Level(style, measure.value(row), f"{name}: {measure.spread(row)}")
         for name, style in RULES.items()
-        if (row := found.find(dataset, name, INFINITE)) is not None
+        if (row := comparison.find(dataset, name, INFINITE)) is not None
     ]
-    ends = [f"{one.key.name}: {one.places[-1].text}" for one in series if one.places]
+    ends = [f"{line.key.name}: {line.places[-1].text}" for line in series if line.places]
     return line_chart(
-        f"{dataset}: AUC" if dataset in found.rare else dataset,
+        f"{dataset}: AUC" if dataset in comparison.rare else dataset,
         series,
         axis,
         STEPS,
@@ -540,24 +550,24 @@ def _curves(found: Comparison, dataset: str) -> Figure:
     )
 
 
-def reliability_charts(found: Comparison, keys: Sequence[Key]) -> list[Figure]:
+def reliability_charts(comparison: Comparison, keys: Sequence[Key]) -> list[Figure]:
     """Predicted probability against the share of class 1, one panel a strategy, over all data sets and runs."""
     axis = make_axis(0, 100, (20.0,), left=12.0, right=97.0)
 
-    def place(each: ShareBin) -> Place:
-        text = f"{each.predicted:.0f} % predicted, {each.observed:.0f} % observed, {each.records} records"
-        return Place(each.predicted, each.observed, (each.observed, each.observed), text)
+    def place(share: ShareBin) -> Place:
+        text = f"{share.predicted:.0f} % predicted, {share.observed:.0f} % observed, {share.records} records"
+        return Place(share.predicted, share.observed, (share.observed, share.observed), text)
 
     def series(bins: Mapping[str, Sequence[ShareBin]]) -> list[Series]:
-        pairs = zip(found.epsilons, keys, strict=True)
-        return [Series(key, [place(each) for each in bins.get(epsilon, ())]) for epsilon, key in pairs]
+        pairs = zip(comparison.epsilons, keys, strict=True)
+        return [Series(key, [place(share) for share in bins.get(epsilon, ())]) for epsilon, key in pairs]
 
-    return [_square(name, series(bins), axis, "predicted, %") for name, bins in found.reliability.items()]
+    return [_square(name, series(bins), axis, "predicted, %") for name, bins in comparison.reliability.items()]
 
 
-def claim_charts(found: Comparison, keys: Sequence[Key]) -> list[Figure]:
+def claim_charts(comparison: Comparison, keys: Sequence[Key]) -> list[Figure]:
     """Expected against observed accuracy, a point a data set and epsilon, one panel a strategy that claims any."""
-    colours = dict(zip(found.epsilons, keys, strict=True))
+    colours = dict(zip(comparison.epsilons, keys, strict=True))
 
     def series(row: Row, claims: Claims) -> Series:
         """One point: those of different data sets are no curve."""
@@ -567,8 +577,10 @@ def claim_charts(found: Comparison, keys: Sequence[Key]) -> list[Figure]:
         return Series(Key(colour.index, False, f"{row.dataset}, {colour.name}"), [place])
 
     figures = []
-    for strategy in found.strategies:
-        claimed = [(row, row.claims) for row in found.rows if row.strategy == strategy.name and row.claims is not None]
+    for strategy in comparison.strategies:
+        claimed = [
+            (row, row.claims) for row in comparison.rows if row.strategy == strategy.name and row.claims is not None
+        ]
         if claimed:
             values = [value for _, claims in claimed for value in (claims.estimated, claims.observed)]
             axis = make_axis(min(values), max(values), STEPS, left=12.0, right=97.0)
@@ -587,8 +599,8 @@ def _square(name: str, series: Sequence[Series], axis: Axis, across: str) -> Fig
 
 def read_versions(order: Order) -> Mapping[str, str]:
     """Of the peers' environment, where a peer is asked for."""
-    asked = any(CONTESTANTS[name].group == "peer" for name in order.size.axes["strategies"])
-    return peer_versions() if asked else {}
+    peers = any(CONTESTANTS[name].group == "peer" for name in order.size.axes["strategies"])
+    return peer_versions() if peers else {}
 
 
 STUDY = Study(

@@ -76,14 +76,14 @@ class BlogCost:
         return self.questions * self.moved
 
 
-def blog_cost(records: int, asked: int, tolerance: Fraction = TOLERANCE) -> BlogCost:
+def blog_cost(records: int, count: int, tolerance: Fraction = TOLERANCE) -> BlogCost:
     """What the blog's variant costs.
 
     There are n test records; `tolerance` is the blog's eps.
     """
     moved = Fraction(2, records)
     worst, usual = (edge_loss(Fraction(train), moved, tolerance) for train in (-1, 0))
-    return BlogCost(asked, moved, moved / tolerance, worst, usual)
+    return BlogCost(count, moved, moved / tolerance, worst, usual)
 
 
 def edge_loss(train: Fraction, moved: Fraction, tolerance: Fraction) -> Fraction:

@@ -18,7 +18,7 @@ from curator_node.records.schema_file import StewardFile
 from curator_node.site import temporary_site
 from lab.curators import roomy_policy, spent
 from lab.holdout.blog import TOLERANCE, questions
-from lab.holdout.draws import VARIABLES, Drawn, Part, Sizes
+from lab.holdout.draws import VARIABLES, DataSet, Part, Sizes
 from lab.holdout.regression import Grown, Model, Numbers, Offer, by_likelihood, grow
 from lab.holdout.runs import EACH_CANDIDATE, EACH_STEP, Answers
 from learner_node.study.study import Study
@@ -57,11 +57,11 @@ def plan_holdout(epsilon: Fraction, turns: int, threshold: int) -> PlannedHoldou
     if epsilon <= 0:
         raise ConfigurationError(f"a holdout needs an epsilon above 0, not {epsilon}")
     answers = min(max(1, math.floor(epsilon)), turns)
-    each = epsilon / answers
+    share = epsilon / answers
     try:
-        threshold_scale = Rational.of(RESOLUTION / (THRESHOLD_SHARE * each))
-        comparison_scale = Rational.of(2 * RESOLUTION / ((1 - THRESHOLD_SHARE - COUNT_SHARE) * each))
-        count_scale = Rational.of(1 / (COUNT_SHARE * each))
+        threshold_scale = Rational.of(RESOLUTION / (THRESHOLD_SHARE * share))
+        comparison_scale = Rational.of(2 * RESOLUTION / ((1 - THRESHOLD_SHARE - COUNT_SHARE) * share))
+        count_scale = Rational.of(1 / (COUNT_SHARE * share))
     except ValueError:
         raise ConfigurationError(
             f"epsilon {epsilon} needs noise scales of more than 32 bits; choose a rounder one"
@@ -109,7 +109,7 @@ class Asking:
     study: Study  # opened with the curator
     turns: int
     gap: float = 0.0  # how much worse models are than on the training records, as far as is known, in [-1, 1]
-    asked: int = 0  # questions, and how many were answered by counts
+    questions: int = 0  # asked, and how many were answered by counts
     counted: int = 0
     spent_up: bool = False  # whether nothing can be asked any more
     last: int = -1  # step of the last question, from 0; -1 before it
@@ -120,11 +120,11 @@ class Asking:
         `train`: its accuracy on the training records, in [0, 1].
         """
         stated = min(1.0, max(0.0, train - self.gap))
-        if self.spent_up or self.asked == self.turns:
+        if self.spent_up or self.questions == self.turns:
             return stated
         body = HoldoutBody(hypothesis=hypothesis_of(model), estimate=round(RESOLUTION * stated))
         answer = self.study.ask({CURATOR: body}).answers[CURATOR]
-        self.asked += 1
+        self.questions += 1
         self.last = len(model.variables) - 1
         self.counted += answer.told
         self.spent_up = answer.last
@@ -149,29 +149,29 @@ def asking(test: Part, planned: PlannedHoldout) -> Iterator[tuple[Asking, list[F
     charged.append(spent(site, learner))
 
 
-def ask_each_step(drawn: Drawn, sizes: Sizes, epsilon: Fraction) -> tuple[Grown, Answers]:
+def ask_each_step(data: DataSet, sizes: Sizes, epsilon: Fraction) -> tuple[Grown, Answers]:
     """Choose variables by the training likelihood alone, and ask the holdout once a step how good the model is."""
-    grown = grow(drawn, drawn.test, by_likelihood, sizes.steps)
-    planned = plan_holdout(epsilon, len(grown.models), math.ceil(TOLERANCE * len(drawn.test)))
-    with asking(drawn.test, planned) as (holdout, charged):
+    grown = grow(data, data.test, by_likelihood, sizes.steps)
+    planned = plan_holdout(epsilon, len(grown.models), math.ceil(TOLERANCE * len(data.test)))
+    with asking(data.test, planned) as (holdout, charged):
         believed = [
-            holdout.believe(model, right / len(drawn.train))
+            holdout.believe(model, right / len(data.train))
             for model, right in zip(grown.models, grown.train, strict=True)
         ]
     return grown, _answers(believed, holdout, charged)
 
 
-def ask_each_candidate(drawn: Drawn, sizes: Sizes, epsilon: Fraction) -> tuple[Grown, Answers]:
+def ask_each_candidate(data: DataSet, sizes: Sizes, epsilon: Fraction) -> tuple[Grown, Answers]:
     """As the blog: ask of every candidate of a step, and choose the one believed to be best.
 
     Among so many candidates the training accuracies of some are far from the test's by chance alone, without any
     overfitting. The threshold is the largest such distance to be expected, so that answers are not spent on these.
     """
     turns = questions(VARIABLES, min(sizes.steps, CANDIDATE_STEPS))
-    spread = math.sqrt(1 / len(drawn.train) + 1 / len(drawn.test)) / 2
-    planned = plan_holdout(epsilon, turns, math.ceil(len(drawn.test) * spread * math.sqrt(2 * math.log(turns))))
+    spread = math.sqrt(1 / len(data.train) + 1 / len(data.test)) / 2
+    planned = plan_holdout(epsilon, turns, math.ceil(len(data.test) * spread * math.sqrt(2 * math.log(turns))))
     believed: list[float] = []
-    with asking(drawn.test, planned) as (holdout, charged):
+    with asking(data.test, planned) as (holdout, charged):
 
         def score(offer: Offer) -> Numbers:
             train = offer.train
@@ -179,14 +179,14 @@ def ask_each_candidate(drawn: Drawn, sizes: Sizes, epsilon: Fraction) -> tuple[G
             believed.append(float(scores.max()))
             return scores
 
-        grown = grow(drawn, drawn.test, score, sizes.steps)
+        grown = grow(data, data.test, score, sizes.steps)
     return grown, _answers(believed, holdout, charged)
 
 
 def _answers(believed: list[float], holdout: Asking, charged: list[Fraction]) -> Answers:
     return Answers(
         estimates=tuple(round(100 * share, 4) for share in believed),
-        asked=holdout.asked,
+        questions=holdout.questions,
         counted=holdout.counted,
         last=holdout.last,
         charged=charged[0],

@@ -70,7 +70,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DataSet:
     """One data set, of independent records."""
 
     train: Part  # to fit on
@@ -80,7 +80,7 @@ class Drawn:
     signal: NDArray[np.bool_]  # (110,) whether a variable carries signal
 
 
-def draw(setting: Setting, seed: int, sizes: Sizes) -> Drawn:
+def draw(setting: Setting, seed: int, sizes: Sizes) -> DataSet:
     """The data set of a seed (>= 0)."""
     random = np.random.default_rng([seed, 0])
     signal = np.arange(VARIABLES) < SIGNALS
@@ -90,7 +90,7 @@ def draw(setting: Setting, seed: int, sizes: Sizes) -> Drawn:
     train, test, large, fresh = (
         _part(random, mean, size) for size in (sizes.train, sizes.test, sizes.large, sizes.fresh)
     )
-    return Drawn(train, test, large, fresh, signal)
+    return DataSet(train, test, large, fresh, signal)
 
 
 def _part(random: np.random.Generator, mean: NDArray[np.float64], size: int) -> Part:

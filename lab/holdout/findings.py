@@ -182,8 +182,8 @@ def claims_of(runs: Sequence[Run]) -> tuple[Claim, ...]:
     for run in runs:
         if run.problem == BLOG and run.maker in (NAIVE, THRESHOLDOUT, LARGE):
             by_seed.setdefault(run.seed, {})[run.maker] = run
-    whole = [found for _, found in sorted(by_seed.items()) if len(found) == 3]
-    return tuple(hold(statement, whole) for statement in STATEMENTS) if whole else ()
+    complete = [by_procedure for _, by_procedure in sorted(by_seed.items()) if len(by_procedure) == 3]
+    return tuple(hold(statement, complete) for statement in STATEMENTS) if complete else ()
 
 
 def hold(statement: Statement, data_sets: Sequence[Runs]) -> Claim:
@@ -245,7 +245,9 @@ class Band(msgspec.Struct, frozen=True):
         """Of at least one data set; all have as many steps."""
         values = np.array(rows, dtype=float)
         low, high = np.quantile(values, SPREAD, axis=0)
-        return cls(*(tuple(round(float(value), 4) for value in each) for each in (values.mean(axis=0), low, high)))
+        return cls(
+            *(tuple(round(float(value), 4) for value in numbers) for numbers in (values.mean(axis=0), low, high))
+        )
 
 
 class Reported(msgspec.Struct, frozen=True):
@@ -277,7 +279,9 @@ class Procedure(msgspec.Struct, frozen=True):
     bias: Interval  # test less true accuracy in the end, in points
     signals: Interval  # found in the end
     reported: Reported  # what its user keeps
-    asked: Interval | None  # questions to the curator, and how many were answered by counts; None where none is asked
+    questions: Interval | None = msgspec.field(
+        name="asked"
+    )  # questions to the curator, and how many were answered by counts; None where none is asked
     counted: Interval | None
     # exact epsilon by the curators' ledgers, smallest and largest of a run; "" where none is asked
     charged: tuple[str, str]
@@ -316,7 +320,9 @@ class Cost(msgspec.Struct, frozen=True):
 class Findings(msgspec.Struct, frozen=True):
     """What the runs say."""
 
-    shown: tuple[Procedure, ...]  # in the order of settings, then of procedures, then by epsilon
+    procedures: tuple[Procedure, ...] = msgspec.field(
+        name="shown"
+    )  # in the order of settings, then of procedures, then by epsilon
     claims: tuple[Claim, ...]  # the blog's, beside what was measured
     cost: Cost | None  # of the blog's variant; None before it was run
     provenance: Provenance | None = None  # None before anything was computed
@@ -324,7 +330,7 @@ class Findings(msgspec.Struct, frozen=True):
     @property
     def main(self) -> tuple[Procedure, ...]:
         """In the blog's setting."""
-        return tuple(each for each in self.shown if each.setting == BLOG)
+        return tuple(procedure for procedure in self.procedures if procedure.setting == BLOG)
 
 
 def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Findings:
@@ -339,7 +345,7 @@ def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None =
     )
     variants = [run for run in runs if run.maker == THRESHOLDOUT and run.problem == BLOG]
     return Findings(
-        tuple(_procedure(key, held) for key, held in groups.items()),
+        tuple(_procedure(key, group) for key, group in groups.items()),
         claims_of(runs),
         Cost.of(variants[0]) if variants else None,
         provenance,
@@ -356,14 +362,14 @@ def _procedure(key: tuple[str, str, str], runs: Sequence[Run]) -> Procedure:
         test=Band.of([run.percent("test") for run in runs]),
         fresh=Band.of([run.percent("fresh") for run in runs]),
         believed=Band.of([run.believed for run in runs]),
-        found=Band.of([run.found for run in runs]),
+        found=Band.of([run.signals_found for run in runs]),
         peak=Interval.of(max(run.percent("fresh")) for run in runs),
         peak_at=Interval.of(peak_at(run) for run in runs),
         final=Interval.of(run.percent("fresh")[-1] for run in runs),
         bias=Interval.of(bias(run) for run in runs),
         signals=Interval.of(sum(run.signal) for run in runs),
         reported=_reported(runs),
-        asked=Interval.of(run.asked for run in runs) if asks else None,
+        questions=Interval.of(run.questions for run in runs) if asks else None,
         counted=Interval.of(run.counted for run in runs) if asks else None,
         charged=(str(charged[0]), str(charged[-1])) if asks else ("", ""),
         seconds=round(float(np.mean([run.seconds for run in runs])), 2),
@@ -371,19 +377,21 @@ def _procedure(key: tuple[str, str, str], runs: Sequence[Run]) -> Procedure:
 
 
 def _reported(runs: Sequence[Run]) -> Reported:
-    kept = [kept_step(run) for run in runs]
+    steps = [kept_step(run) for run in runs]
     fresh = [run.percent("fresh") for run in runs]
     believed = [run.believed for run in runs]
     off = [
-        float(np.mean(np.abs(np.subtract(said, true))[: _steps(run)]))
-        for run, said, true in zip(runs, believed, fresh, strict=True)
+        float(np.mean(np.abs(np.subtract(belief, true))[: _steps(run)]))
+        for run, belief, true in zip(runs, believed, fresh, strict=True)
     ]
     return Reported(
-        believed=Interval.of(said[step] for said, step in zip(believed, kept, strict=True)),
-        true=Interval.of(true[step] for true, step in zip(fresh, kept, strict=True)),
-        excess=Interval.of(said[step] - true[step] for said, true, step in zip(believed, fresh, kept, strict=True)),
-        variables=Interval.of(step + 1 for step in kept),
-        signals=Interval.of(run.found[step] for run, step in zip(runs, kept, strict=True)),
+        believed=Interval.of(belief[step] for belief, step in zip(believed, steps, strict=True)),
+        true=Interval.of(true[step] for true, step in zip(fresh, steps, strict=True)),
+        excess=Interval.of(
+            belief[step] - true[step] for belief, true, step in zip(believed, fresh, steps, strict=True)
+        ),
+        variables=Interval.of(step + 1 for step in steps),
+        signals=Interval.of(run.signals_found[step] for run, step in zip(runs, steps, strict=True)),
         off=Interval.of(off),
     )
 

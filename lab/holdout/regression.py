@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.holdout.draws import Drawn, Part
+from lab.holdout.draws import DataSet, Part
 
 Matrix = NDArray[np.float64]
 Numbers = NDArray[np.float64]
@@ -73,22 +73,22 @@ def fit_each(design: Matrix, weights: Matrix, more: Matrix, labels: Labels) -> C
     chord = _Chord(design, weights, more)
     inner, added = np.repeat(weights[:, None], more.shape[1], axis=1), np.zeros(more.shape[1])
     scores = np.repeat((design @ weights)[:, None], more.shape[1], axis=1)
-    left = np.arange(more.shape[1])
+    open_ = np.arange(more.shape[1])
     for _ in range(MOST_CHORD_STEPS):
-        errors = labels[:, None] - logistic(scores[:, left])
-        columns = more[:, left]
-        step, last = chord.step(left, design.T @ errors, np.einsum("nc,nc->c", columns, errors))
-        inner[:, left] += step
-        added[left] += last
-        scores[:, left] += design @ step + columns * last
-        left = left[np.maximum(np.abs(step).max(axis=0), np.abs(last)) >= TOLERANCE]
-        if not len(left):
+        errors = labels[:, None] - logistic(scores[:, open_])
+        columns = more[:, open_]
+        step, last = chord.step(open_, design.T @ errors, np.einsum("nc,nc->c", columns, errors))
+        inner[:, open_] += step
+        added[open_] += last
+        scores[:, open_] += design @ step + columns * last
+        open_ = open_[np.maximum(np.abs(step).max(axis=0), np.abs(last)) >= TOLERANCE]
+        if not len(open_):
             break
     converged = np.ones(more.shape[1], bool)
-    for column in left:
-        whole = np.column_stack([design, more[:, column]])
-        found, converged[column] = fit(whole, labels)
-        inner[:, column], added[column], scores[:, column] = found[:-1], found[-1], whole @ found
+    for column in open_:
+        columns = np.column_stack([design, more[:, column]])
+        fitted, converged[column] = fit(columns, labels)
+        inner[:, column], added[column], scores[:, column] = fitted[:-1], fitted[-1], columns @ fitted
     return Candidates(inner, added, scores, converged)
 
 
@@ -104,8 +104,8 @@ class _Chord:
         self._inverse = np.linalg.inv(design.T @ (bends * design) + RIDGE * len(design) * np.eye(design.shape[1]))
         self._across = design.T @ (bends * more)
         self._solved = self._inverse @ self._across
-        own = np.einsum("nc,nc->c", bends * more, more) - np.einsum("pc,pc->c", self._across, self._solved)
-        self._own = np.maximum(own, RIDGE * len(design))
+        bend = np.einsum("nc,nc->c", bends * more, more) - np.einsum("pc,pc->c", self._across, self._solved)
+        self._own = np.maximum(bend, RIDGE * len(design))
 
     def step(self, columns: NDArray[np.intp], inner: Matrix, last: Matrix) -> tuple[Matrix, Matrix]:
         """Gradients (p, c) and (c,) of these candidates -> their Newton steps, with this curvature."""
@@ -165,38 +165,38 @@ class Grown:
     all_converged: bool  # whether every fit did
 
 
-def grow(drawn: Drawn, test: Part, score: Score, steps: int) -> Grown:
+def grow(data: DataSet, test: Part, score: Score, steps: int) -> Grown:
     """Choose variables one by one, each by its score among all that are left.
 
     Fresh records are looked at only after a choice, to say how good it was; there are at least as many variables as
     steps.
     """
-    left = np.arange(drawn.train.columns.shape[1])
-    design, weights = np.ones((len(drawn.train), 1)), np.zeros(1)
+    remaining = np.arange(data.train.columns.shape[1])
+    design, weights = np.ones((len(data.train), 1)), np.zeros(1)
     train_before = test_before = 0.0
     models: list[Model] = []
     converged = True
-    for _ in range(min(steps, len(left))):
+    for _ in range(min(steps, len(remaining))):
         current = models[-1].variables if models else ()
-        fits = fit_each(design, weights, drawn.train.columns[:, left], drawn.train.labels)
+        fits = fit_each(design, weights, data.train.columns[:, remaining], data.train.labels)
         offer = Offer(
             current,
-            left,
+            remaining,
             fits,
-            train=_shares(fits.scores, drawn.train),
-            test=_shares(_scores(test, current, left, fits), test),
+            train=_shares(fits.scores, data.train),
+            test=_shares(_scores(test, current, remaining, fits), test),
             train_before=train_before,
             test_before=test_before,
-            labels=drawn.train.labels,
+            labels=data.train.labels,
         )
         place = int(np.argmax(score(offer)))
         models.append(offer.model(place))
         converged &= bool(fits.converged[place])
-        design = np.column_stack([design, drawn.train.columns[:, left[place]]])
+        design = np.column_stack([design, data.train.columns[:, remaining[place]]])
         weights = models[-1].weights
         train_before, test_before = float(offer.train[place]), float(offer.test[place])
-        left = np.delete(left, place)
-    train, tested, fresh = (tuple(model.right(part) for model in models) for part in (drawn.train, test, drawn.fresh))
+        remaining = np.delete(remaining, place)
+    train, tested, fresh = (tuple(model.right(part) for model in models) for part in (data.train, test, data.fresh))
     return Grown(tuple(models), train, tested, fresh, converged)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from lab.cells import TaskCell
 from lab.holdout.blog import by_blog
-from lab.holdout.draws import SETTINGS, Drawn, Sizes, draw
+from lab.holdout.draws import SETTINGS, DataSet, Sizes, draw
 from lab.holdout.regression import Grown, by_likelihood, by_test, grow
 from simulations.campaign.store import Task
 
@@ -32,7 +32,7 @@ class Run(TaskCell, frozen=True):
         signal: of each step, whether its variable carries signal.
         train, test, fresh: of each step, how many records its model predicts correctly.
         estimates: of each step, the accuracy that the learner believes in, in percent; empty where it is the test's.
-        asked: questions to the curator.
+        questions: questions to the curator.
         counted: how many of them were answered by counts.
         last: step of the last question, from 0; -1 where none was asked.
         charged: exact epsilon by the curator's ledger; "" where none was asked.
@@ -47,7 +47,7 @@ class Run(TaskCell, frozen=True):
     fresh: tuple[int, ...]
     seconds: float = 0.0
     estimates: tuple[float, ...] = ()
-    asked: int = 0
+    questions: int = msgspec.field(default=0, name="asked")
     counted: int = 0
     last: int = -1
     charged: str = ""
@@ -63,7 +63,7 @@ class Run(TaskCell, frozen=True):
         return list(self.estimates) or self.percent("test")
 
     @property
-    def found(self) -> list[int]:
+    def signals_found(self) -> list[int]:
         """Of each step, how many signal variables were chosen up to it."""
         return [int(number) for number in np.cumsum(self.signal)]
 
@@ -73,34 +73,34 @@ class Answers:
     """What a curator was asked, and what the learner made of it; see `Run`."""
 
     estimates: tuple[float, ...]
-    asked: int
+    questions: int
     counted: int
     last: int
     charged: Fraction
 
 
-Solve = Callable[[Drawn, Sizes, Fraction], tuple[Grown, Answers]]
+Solve = Callable[[DataSet, Sizes, Fraction], tuple[Grown, Answers]]
 """A procedure that asks a curator: data set, sizes, epsilon -> what it chose, and what was answered."""
 
 
 def compute_run(sizes: Sizes, solvers: Mapping[str, Solve], task: Task) -> Run:
     """One run; `solvers` are the procedures that ask a curator."""
-    drawn = draw(SETTINGS[task.problem], task.seed, sizes)
-    test = drawn.large if task.maker == LARGE else drawn.test
+    data = draw(SETTINGS[task.problem], task.seed, sizes)
+    test = data.large if task.maker == LARGE else data.test
     answers: Answers | None = None
     if task.maker in solvers:
-        grown, answers = solvers[task.maker](drawn, sizes, Fraction(task.epsilon))
+        grown, answers = solvers[task.maker](data, sizes, Fraction(task.epsilon))
     else:
         random = np.random.default_rng([task.seed, 1])
         score = {NAIVE: by_test, LARGE: by_test, THRESHOLDOUT: by_blog(random), SOURCE: by_likelihood}[task.maker]
-        grown = grow(drawn, test, score, sizes.steps)
-    told = {} if answers is None else asdict(answers) | {"charged": str(answers.charged)}
+        grown = grow(data, test, score, sizes.steps)
+    asking = {} if answers is None else asdict(answers) | {"charged": str(answers.charged)}
     return Run(
         *task,
-        sizes=(len(drawn.train), len(test), len(drawn.fresh)),
-        signal=tuple(bool(drawn.signal[model.variables[-1]]) for model in grown.models),
+        sizes=(len(data.train), len(test), len(data.fresh)),
+        signal=tuple(bool(data.signal[model.variables[-1]]) for model in grown.models),
         train=grown.train,
         test=grown.test,
         fresh=grown.fresh,
-        **told,
+        **asking,
     )

@@ -66,7 +66,7 @@ CURVES = (
     "Where a curator is asked, the middle line is what the learner believes, from the answers; it never sees the test"
     " accuracy. The dashed level is the best rule that there is."
 )
-KEPT = (
+BEST = (
     "A user keeps the model that looks best: by test accuracy, or by what the answers let her believe of the steps "
     "that she asked about. Mean and half its 95 % interval; “too high by” is what she believes less what is true, in "
     "points. The test accuracy of the blog's variant is the exact one, which the blog plots; by its own rules its "
@@ -86,26 +86,26 @@ COST = (
 )
 
 
-def document(found: Findings) -> Document:
+def document(results: Findings) -> Document:
     """Claims, curves, what is believed, what it costs, and other strengths of the signal."""
-    claims, title = _claims(found.claims), "What the blog says, and what was measured"
+    claims, title = _claims(results.claims), "What the blog says, and what was measured"
     sections = [
         Section(title, [Text(CLAIMS), claims], PAPER),
         Section(title, [claims.without("measured is")], frozenset({"terminal"})),
     ]
-    if found.main:
+    if results.main:
         sections += [
-            Section("Curves", [Text(CURVES), _curves(found.main), _signals(found.main)], PAPER),
-            Section("What is believed, and what is true", [Text(KEPT), _reported_table(found.main)]),
+            Section("Curves", [Text(CURVES), _curves(results.main), _signals(results.main)], PAPER),
+            Section("What is believed, and what is true", [Text(BEST), _reported_table(results.main)]),
             Section(
                 "What it costs",
-                [Text(COST), _paid(found), Heading("The blog's variant, step by step"), _cost(found.cost)],
+                [Text(COST), _paid(results), Heading("The blog's variant, step by step"), _cost(results.cost)],
             ),
         ]
-    sections += [Section("Other strengths of the signal", [_settings(found.shown)])]
-    shown = sections if found.claims else [section for section in sections if section.title != title]
-    files = {"curves.csv": _steps_table(found.shown)}
-    return document_of("holdout", shown, found.provenance, files, summary=[SETUP])
+    sections += [Section("Other strengths of the signal", [_settings(results.procedures)])]
+    present = sections if results.claims else [section for section in sections if section.title != title]
+    files = {"curves.csv": _steps_table(results.procedures)}
+    return document_of("holdout", present, results.provenance, files, summary=[SETUP])
 
 
 def _claims(claims: Sequence[Claim]) -> Table[Claim]:
@@ -136,17 +136,23 @@ def _claims(claims: Sequence[Claim]) -> Table[Claim]:
 def _curves(procedures: Sequence[Procedure]) -> Charts:
     """Accuracy against the number of variables, one panel a procedure, all on one axis."""
 
-    def bands(shown: Procedure) -> list[tuple[Key, Band]]:
-        middle = (TEST_KEY, shown.test) if shown.epsilon == INFINITE else (BELIEVED_KEY, shown.believed)
-        return [(TRAIN_KEY, shown.train), middle, (FRESH_KEY, shown.fresh)]
+    def bands(procedure: Procedure) -> list[tuple[Key, Band]]:
+        middle = (TEST_KEY, procedure.test) if procedure.epsilon == INFINITE else (BELIEVED_KEY, procedure.believed)
+        return [(TRAIN_KEY, procedure.train), middle, (FRESH_KEY, procedure.fresh)]
 
-    every = [band for shown in procedures for _, band in bands(shown)]
+    every = [band for procedure in procedures for _, band in bands(procedure)]
     low, high = min(min(band.low) for band in every), max(max(band.high) for band in every)
     stage = Stage(make_axis(low, high, (1.0, 2.0, 5.0, 10.0)), HEIGHT)
     return Charts(
         [
-            _chart(shown.title, stage, [_series(key, band, "%") for key, band in bands(shown)], "%", shown.setting)
-            for shown in procedures
+            _chart(
+                procedure.title,
+                stage,
+                [_series(key, band, "%") for key, band in bands(procedure)],
+                "%",
+                procedure.setting,
+            )
+            for procedure in procedures
         ],
         (TRAIN_KEY, TEST_KEY, BELIEVED_KEY, FRESH_KEY),
         rules=[("dashes", "the best rule")],
@@ -158,14 +164,16 @@ def _curves(procedures: Sequence[Procedure]) -> Charts:
 
 def _signals(procedures: Sequence[Procedure]) -> Charts | None:
     """Signal variables found against the number chosen, a line for each procedure that chooses in a way of its own."""
-    rows = [shown for shown in procedures if shown.procedure != EACH_STEP]
+    rows = [procedure for procedure in procedures if procedure.procedure != EACH_STEP]
     if not rows:
         return None
-    free, asked = ([shown.title for shown in rows if (shown.epsilon != INFINITE) == asks] for asks in (False, True))
+    free, asking = (
+        [procedure.title for procedure in rows if (procedure.epsilon != INFINITE) == asks] for asks in (False, True)
+    )
     keys = [
-        Key(n, hollow, title) for hollow, titles in ((False, free), (True, asked)) for n, title in enumerate(titles)
+        Key(n, hollow, title) for hollow, titles in ((False, free), (True, asking)) for n, title in enumerate(titles)
     ]
-    series = [_series(key, shown.found, "signals", errors=False) for key, shown in zip(keys, rows, strict=True)]
+    series = [_series(key, procedure.found, "signals", errors=False) for key, procedure in zip(keys, rows, strict=True)]
     stage = Stage(make_axis(0, SIGNALS, (2.0,)), HEIGHT)
     figure = _chart("signal variables found", stage, series, f"of {SIGNALS}")
     return Charts([figure], keys, columns=1, size=0.45, file="signals.svg", name="Signal variables found")
@@ -191,7 +199,7 @@ def _chart(name: str, stage: Stage, series: Sequence[Series], unit: str, setting
         stage=stage,
         unit=unit,
         across="variables",
-        text="; ".join(f"{one.key.name}: {one.places[0].text}, {one.places[-1].text}" for one in series),
+        text="; ".join(f"{line.key.name}: {line.places[0].text}, {line.places[-1].text}" for line in series),
     )
 
 
@@ -200,7 +208,7 @@ def _reported_table(procedures: Sequence[Procedure]) -> Table[Procedure]:
     return Table.of(
         "The model that is kept: what its user believes, and what is true",
         [
-            Column("procedure", lambda shown: shown.title, names=True),
+            Column("procedure", lambda procedure: procedure.title, names=True),
             *numbers("variables = reported.variables; with signal = reported.signals", mean_text),
             *numbers("believed % = reported.believed; true % = reported.true", mean_text),
             *numbers("too high by = reported.excess", SIGNED),
@@ -210,26 +218,26 @@ def _reported_table(procedures: Sequence[Procedure]) -> Table[Procedure]:
     )
 
 
-def _paid(found: Findings) -> Written:
+def _paid(results: Findings) -> Written:
     """What each procedure costs those whose records are tested on."""
-    cost = found.cost
+    cost = results.cost
     every = f"{cost.questions:,}" if cost is not None else "–"
     worst = f"{cost.run:,.0f} at worst; without clipping infinite" if cost is not None else "–"
 
-    def row(shown: Procedure) -> list[str]:
-        if shown.asked is not None:
-            low, high = (decimal(float(Fraction(each)), 2) for each in shown.charged)
+    def row(procedure: Procedure) -> list[str]:
+        if procedure.questions is not None:
+            low, high = (decimal(float(Fraction(epsilon)), 2) for epsilon in procedure.charged)
             charged = low if low == high else f"{low} to {high}"
-            return [mean_text(shown.asked), mean_text(shown.counted), charged, "at most that, proved"]
-        if shown.procedure == SOURCE:
-            steps = str(len(shown.fresh.mean))
+            return [mean_text(procedure.questions), mean_text(procedure.counted), charged, "at most that, proved"]
+        if procedure.procedure == SOURCE:
+            steps = str(len(procedure.fresh.mean))
             return [steps, steps, "none", "infinite, to keep the best step; 0 to choose variables"]
-        return [every, every, "none", worst if shown.procedure == THRESHOLDOUT else "infinite: exact answers"]
+        return [every, every, "none", worst if procedure.procedure == THRESHOLDOUT else "infinite: exact answers"]
 
     return text_table(
         "What it costs the test rows",
         ["procedure", "questions", "answered by noisy or exact numbers", "epsilon charged", "epsilon in truth"],
-        [[shown.title, *row(shown)] for shown in found.main],
+        [[procedure.title, *row(procedure)] for procedure in results.main],
     )
 
 
@@ -250,11 +258,13 @@ def _cost(cost: Cost | None) -> Written:
 
 def _settings(procedures: Sequence[Procedure]) -> Table[Procedure]:
     """How much hangs on the strength of the signal and on the order of the variables, where no curator is asked."""
-    groups = grouped((each for each in procedures if each.epsilon == INFINITE), lambda shown: shown.setting)
+    groups = grouped(
+        (procedure for procedure in procedures if procedure.epsilon == INFINITE), lambda procedure: procedure.setting
+    )
     return Table(
         "Other strengths of the signal",
         [
-            Column("procedure", lambda shown: shown.title, names=True),
+            Column("procedure", lambda procedure: procedure.title, names=True),
             *numbers("signals of 10 = signals; largest true % = peak; at variables = peak_at", mean_text),
             *numbers("true % at the end = final", mean_text),
             *numbers("test too high by = bias", SIGNED),
@@ -283,7 +293,7 @@ def _steps_table(procedures: Sequence[Procedure]) -> Table[tuple[Procedure, int]
         for part in ("train", "test", "fresh", "believed", "found")
         for name in ("mean", "low", "high")
     ]
-    rows = [(shown, step) for shown in procedures for step in range(len(shown.fresh.mean))]
+    rows = [(procedure, step) for procedure in procedures for step in range(len(procedure.fresh.mean))]
     return Table.of("curves", columns, rows)
 
 

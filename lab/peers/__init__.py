@@ -40,12 +40,12 @@ class PeerKind:
     def check(self, task: PeerTask) -> None:
         """Raise ConfigurationError on an epsilon or delta that the peer does not take."""
         if not self.allows(task.epsilon):
-            wanted = f"an epsilon of at least {self.lowest_epsilon:g}" if self.private else "epsilon None: not private"
-            raise ConfigurationError(f"{task.peer} takes {wanted}, not {task.epsilon}")
+            needed = f"an epsilon of at least {self.lowest_epsilon:g}" if self.private else "epsilon None: not private"
+            raise ConfigurationError(f"{task.peer} takes {needed}, not {task.epsilon}")
         right = {"zero": task.delta == 0, "positive": 0 < task.delta < 1, "any": 0 <= task.delta < 1}
         if self.private and not right[self.delta]:
-            wanted = {"zero": "0", "positive": "in (0, 1)", "any": "in [0, 1)"}[self.delta]
-            raise ConfigurationError(f"{task.peer} takes a delta {wanted}, not {task.delta}")
+            needed = {"zero": "0", "positive": "in (0, 1)", "any": "in [0, 1)"}[self.delta]
+            raise ConfigurationError(f"{task.peer} takes a delta {needed}, not {task.delta}")
 
 
 PEERS: dict[str, PeerKind] = {

@@ -23,7 +23,7 @@ EPSILON = 1.0
 
 
 @dataclass(frozen=True)
-class Held:
+class Labelled:
     """Records of one attribute."""
 
     values: tuple[float, ...]  # of the attribute
@@ -35,8 +35,8 @@ class PeerGame:
     """One release of a library, and two sets of records of which one has a record more."""
 
     release: str  # key of `diffprivlib_models.GAMES`
-    first: Held  # the records
-    second: Held
+    first: Labelled  # the records
+    second: Labelled
     most: float  # the largest absolute value that the library is told a record has
     neighbours: str  # the two, in words
     fault: str  # what is wrong, one sentence; "" where the game is to find nothing
@@ -46,7 +46,7 @@ class PeerGame:
     def game(self) -> Game:
         """As `expril audit game` plays it."""
         return Game(
-            partial(drawn, self.release, self.most),
+            partial(outcomes, self.release, self.most),
             self.first,
             self.second,
             EPSILON,
@@ -65,13 +65,13 @@ class Audited:
     expected: bool  # whether `broken` is what the table of games says
 
 
-_TWO = Held((0.0, 0.0), (0, 1))
+_TWO = Labelled((0.0, 0.0), (0, 1))
 PEER_GAMES: Mapping[str, PeerGame] = MappingProxyType(
     {
         "naive-bayes-counts": PeerGame(
             "class-counts",
-            Held((0.2, 0.4, 0.6, 0.8), (0, 0, 1, 1)),
-            Held((0.2, 0.4, 0.6, 0.8, 0.8), (0, 0, 1, 1, 1)),
+            Labelled((0.2, 0.4, 0.6, 0.8), (0, 0, 1, 1)),
+            Labelled((0.2, 0.4, 0.6, 0.8, 0.8), (0, 0, 1, 1, 1)),
             1.0,
             "4 records, and one record more",
             "The noisy class counts are moved until they add up to the exact number of records.",
@@ -79,8 +79,8 @@ PEER_GAMES: Mapping[str, PeerGame] = MappingProxyType(
         ),
         "logistic-one-class": PeerGame(
             "weight",
-            Held((0.0, 0.0), (0, 0)),
-            Held((0.0, 0.0, 0.0), (0, 0, 1)),
+            Labelled((0.0, 0.0), (0, 0)),
+            Labelled((0.0, 0.0, 0.0), (0, 0, 1)),
             1.0,
             "2 records of one class, and one more of another class",
             "A data set of one class raises an error, which tells it without noise.",
@@ -89,7 +89,7 @@ PEER_GAMES: Mapping[str, PeerGame] = MappingProxyType(
         "logistic-norm": PeerGame(
             "weight",
             _TWO,
-            Held((0.0, 0.0, 1000.0), (0, 1, 1)),
+            Labelled((0.0, 0.0, 1000.0), (0, 1, 1)),
             1000.0,
             "2 records of norm 0, and one more of the norm that the model is told, 1,000",
             "The curvature of a record of norm R is taken for R / 4; it is R^2 / 4.",
@@ -98,7 +98,7 @@ PEER_GAMES: Mapping[str, PeerGame] = MappingProxyType(
         "logistic-n": PeerGame(
             "weight",
             _TWO,
-            Held((0.0, 0.0, 0.0), (0, 1, 1)),
+            Labelled((0.0, 0.0, 0.0), (0, 1, 1)),
             1.0,
             "2 records of norm 0, and 3: only their number differs",
             "",
@@ -109,20 +109,20 @@ PEER_GAMES: Mapping[str, PeerGame] = MappingProxyType(
 """By name; the last one is to hold."""
 
 
-def drawn(release: str, most: float, held: Held, draws: int) -> NDArray[np.float64]:
+def outcomes(release: str, most: float, records: Labelled, draws: int) -> NDArray[np.float64]:
     """So many outcomes of the library on these records, (draws, k).
 
     Raises PeerUnavailableError: there is no peers' environment, or it lacks the library; the text says what to do;
     PeerFailedError: its process gave no answer.
     """
-    values: Matrix = np.array(held.values, np.float64)[:, None]
+    values: Matrix = np.array(records.values, np.float64)[:, None]
     task = PeerTask(
         peer=release,
         epsilon=EPSILON,
         delta=0.0,
         seed=0,
         train=values,
-        labels=np.array(held.labels, np.int64),
+        labels=np.array(records.labels, np.int64),
         test=np.zeros((draws, 1)),
         lower=np.array([0.0]),
         upper=np.array([most]),

@@ -138,5 +138,5 @@ GAMES = {"class-counts": class_counts, "weight": weight}
 def _many(release: Callable[[], tuple[float, float]], draws: int) -> Matrix:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found: Matrix = np.array([release() for _ in range(draws)], np.float64)
-    return found
+        outcomes: Matrix = np.array([release() for _ in range(draws)], np.float64)
+    return outcomes

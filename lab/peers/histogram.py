@@ -89,12 +89,12 @@ def log_ratios(counts: list[Matrix], totals: Vector, shapes: list[Vector], noise
     source's shares, positive; `noise`: variance of a count's noise.
     """
     expected = [totals[:, None] * shape for shape in shapes]
-    excess = sum(((seen - mean) ** 2 - noise).sum() for seen, mean in zip(counts, expected, strict=True))
+    excess = sum(((count - mean) ** 2 - noise).sum() for count, mean in zip(counts, expected, strict=True))
     spread = max(float(excess), 0.0) / sum(float((mean**2).sum()) for mean in expected)
     ratios = []
-    for seen, mean in zip(counts, expected, strict=True):
-        kept = spread * mean**2 / (spread * mean**2 + noise)
-        likely = np.maximum(mean + kept * (seen - mean), LEAST_SHARE * mean)
+    for count, mean in zip(counts, expected, strict=True):
+        weight = spread * mean**2 / (spread * mean**2 + noise)
+        likely = np.maximum(mean + weight * (count - mean), LEAST_SHARE * mean)
         shares = likely / likely.sum(axis=1, keepdims=True)
         ratios.append(np.log(shares[1]) - np.log(shares[0]))
     return ratios
@@ -102,13 +102,13 @@ def log_ratios(counts: list[Matrix], totals: Vector, shapes: list[Vector], noise
 
 def _cells(task: PeerTask, attributes: list[tuple[int, ...]], records: Matrix, bins: int) -> Cells:
     """Numbers fall into bins that hold about as many source records each, levels into their own cells."""
-    found: Cells = []
+    cells: Cells = []
     for places in attributes:
         if "=" in task.columns[places[0]]:
             levels = records[:, places]
             none = levels.max(axis=1) < 0.5
-            found.append((np.where(none, len(places), levels.argmax(axis=1)).astype(np.int64), len(places) + 1))
+            cells.append((np.where(none, len(places), levels.argmax(axis=1)).astype(np.int64), len(places) + 1))
             continue
         edges = np.unique(np.quantile(task.source[:, places[0]], np.linspace(0, 1, bins + 1)[1:-1]))
-        found.append((np.searchsorted(edges, records[:, places[0]], "right").astype(np.int64), len(edges) + 1))
-    return found
+        cells.append((np.searchsorted(edges, records[:, places[0]], "right").astype(np.int64), len(edges) + 1))
+    return cells

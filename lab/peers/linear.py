@@ -20,7 +20,7 @@ from protocol.noise import DiscreteLaplace
 
 GRID = 2**20
 """Clipped records are whole numbers of L1 norm at most this, so that the noise is integers and its cost exact."""
-KEPT = 0.5
+UNCLIPPED = 0.5
 """Share of the source's records whose norm is not clipped."""
 VARIANCES = np.geomspace(0.01, 1.0, 20)
 """Prior variances of a record's score that are tried: the mean of labels of -1 and 1 has a square of at most 1."""
@@ -58,8 +58,8 @@ def adassp(task: PeerTask) -> Vector:
     d = train.shape[1]
     matrix, vector = train.T @ train, signed_sum(train, task.labels)
     least = float(np.linalg.eigvalsh(matrix)[0]) + deviation * float(rng.standard_normal())
-    known = max(least - deviation * math.sqrt(math.log(6.0 / task.delta)), 0.0)
-    ridge = max(deviation * math.sqrt(d * math.log(2 * d * d / FAILURE)) - known, 0.0)
+    certain = max(least - deviation * math.sqrt(math.log(6.0 / task.delta)), 0.0)
+    ridge = max(deviation * math.sqrt(d * math.log(2 * d * d / FAILURE)) - certain, 0.0)
     noise = np.triu(rng.standard_normal((d, d)))
     matrix += deviation * (noise + np.triu(noise, 1).T)
     vector += deviation * rng.standard_normal(d)
@@ -70,12 +70,12 @@ def adassp(task: PeerTask) -> Vector:
 def whole_rows(source: Matrix, records: Matrix) -> NDArray[np.int64]:
     """Records on the scale of the source, int64 (n, p + 1), each of L1 norm at most `GRID`: rounded towards 0."""
     rows = _clipped(source, records, order=1)
-    whole: NDArray[np.int64] = np.trunc(rows * GRID).astype(np.int64)
+    integers: NDArray[np.int64] = np.trunc(rows * GRID).astype(np.int64)
     # A norm may exceed 1 by a rounding; one unit less of the largest entry mends that.
-    largest = np.abs(whole).argmax(axis=1)
-    over = np.abs(whole).sum(axis=1) > GRID
-    whole[over, largest[over]] -= np.sign(whole[over, largest[over]])
-    return whole
+    largest = np.abs(integers).argmax(axis=1)
+    over = np.abs(integers).sum(axis=1) > GRID
+    integers[over, largest[over]] -= np.sign(integers[over, largest[over]])
+    return integers
 
 
 def unit_rows(source: Matrix, records: Matrix) -> Matrix:
@@ -87,7 +87,7 @@ def _clipped(source: Matrix, records: Matrix, *, order: int) -> Matrix:
     """Standardised, with a constant of half the root of their number, divided by the greater of own and public norm."""
     norms = np.linalg.norm(_extended(source, source), ord=order, axis=1)
     rows = _extended(source, records)
-    longest = np.maximum(np.linalg.norm(rows, ord=order, axis=1), float(np.quantile(norms, KEPT)))
+    longest = np.maximum(np.linalg.norm(rows, ord=order, axis=1), float(np.quantile(norms, UNCLIPPED)))
     clipped: Matrix = rows / longest[:, None]
     return clipped
 
@@ -124,10 +124,10 @@ def probabilities(source_scores: Vector, scores: Vector) -> Vector:
 
     Over the source the mean of (2 P - 1) score is what it would be if E[y] were the score, kept within +-`SUREST`.
     """
-    wanted = float(np.mean(np.clip(source_scores, -SUREST, SUREST) * source_scores))
+    target = float(np.mean(np.clip(source_scores, -SUREST, SUREST) * source_scores))
 
     def excess(scale: float) -> float:
-        return float(np.mean((2.0 * ndtr(scale * source_scores) - 1.0) * source_scores)) - wanted
+        return float(np.mean((2.0 * ndtr(scale * source_scores) - 1.0) * source_scores)) - target
 
     scale = brentq(excess, 0.0, MOST_SCALE) if excess(MOST_SCALE) > 0 else 1.0  # scores of 0 have no scale
     probability: Vector = ndtr(scale * scores)

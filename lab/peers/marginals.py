@@ -66,11 +66,11 @@ def discretise(matrix: Matrix, attributes: Sequence[Attribute]) -> Codes:
     """(n, p) numbers as (n, a) codes; values outside the bounds go to the end bins."""
     codes = []
     for attribute in attributes:
-        held = matrix[:, attribute.columns]
+        values = matrix[:, attribute.columns]
         if attribute.edges:
-            codes.append(np.searchsorted(np.array(attribute.edges[1:-1]), held[:, 0], side="right"))
+            codes.append(np.searchsorted(np.array(attribute.edges[1:-1]), values[:, 0], side="right"))
         else:
-            codes.append(np.where(held.any(axis=1), held.argmax(axis=1), len(attribute.columns)))
+            codes.append(np.where(values.any(axis=1), values.argmax(axis=1), len(attribute.columns)))
     return np.stack(codes, axis=1).astype(np.int64)
 
 
@@ -82,8 +82,8 @@ def restore(codes: Codes, attributes: Sequence[Attribute], rng: np.random.Genera
             edges = np.array(attribute.edges)
             matrix[:, attribute.columns[0]] = edges[code] + rng.random(len(code)) * (edges[code + 1] - edges[code])
         else:
-            known = code < len(attribute.columns)
-            matrix[np.flatnonzero(known), np.array(attribute.columns)[code[known]]] = 1.0
+            levelled = code < len(attribute.columns)
+            matrix[np.flatnonzero(levelled), np.array(attribute.columns)[code[levelled]]] = 1.0
     return matrix
 
 
@@ -118,29 +118,33 @@ class Model:
     sizes: Sequence[int]  # (a,) codes per attribute
     total: float  # records, estimated
     rng: np.random.Generator  # of the drawn rows
-    _drawn: dict[tuple[int, ...], tuple[int, dict[int, Codes]]] = field(default_factory=dict)
+    _columns: dict[tuple[int, ...], tuple[int, dict[int, Codes]]] = field(default_factory=dict)
 
     def draw(self, measured: Sequence[Measured], rows: int) -> Codes:
         """Rows of the model that fits the measurements best: (rows, a) codes."""
-        drawn = {}
+        columns_by_place = {}
         fresh = {}
-        for members in components(len(self.sizes), [each.clique for each in measured]):
-            own = [each for each in measured if set(each.clique) <= set(members)]
-            version, columns = self._drawn.get(members, (-1, {}))
-            if version != len(own) or len(columns[members[0]]) != rows:
-                columns = self._alone(members[0], own, rows) if len(members) == 1 else self._joint(members, own, rows)
-            fresh[members] = (len(own), columns)
-            drawn.update(columns)
-        self._drawn = fresh
-        return np.stack([drawn[place] for place in range(len(self.sizes))], axis=1)
+        for members in components(len(self.sizes), [marginal.clique for marginal in measured]):
+            inside = [marginal for marginal in measured if set(marginal.clique) <= set(members)]
+            version, columns = self._columns.get(members, (-1, {}))
+            if version != len(inside) or len(columns[members[0]]) != rows:
+                columns = (
+                    self._single(members[0], inside, rows) if len(members) == 1 else self._joint(members, inside, rows)
+                )
+            fresh[members] = (len(inside), columns)
+            columns_by_place.update(columns)
+        self._columns = fresh
+        return np.stack([columns_by_place[place] for place in range(len(self.sizes))], axis=1)
 
-    def _alone(self, place: int, measured: Sequence[Measured], rows: int) -> dict[int, Codes]:
+    def _single(self, place: int, measured: Sequence[Measured], rows: int) -> dict[int, Codes]:
         """One attribute: the nearest counts that are not negative and add up to the total."""
         size = self.sizes[place]
         counts = np.full(size, self.total / size)
         if measured:
-            weights = [each.deviation**-2 for each in measured]
-            counts = onto_simplex(np.average([each.counts for each in measured], axis=0, weights=weights), self.total)
+            weights = [marginal.deviation**-2 for marginal in measured]
+            counts = onto_simplex(
+                np.average([marginal.counts for marginal in measured], axis=0, weights=weights), self.total
+            )
         return {place: self.rng.choice(size, rows, p=counts / counts.sum())}
 
     def _joint(self, members: Clique, measured: Sequence[Measured], rows: int) -> dict[int, Codes]:
@@ -148,11 +152,11 @@ class Model:
         from mbi.estimation import mirror_descent  # noqa: PLC0415
         from mbi.marginal_oracles import message_passing_stable  # noqa: PLC0415
 
-        found = mirror_descent(
+        fitted = mirror_descent(
             _domain(self.sizes, members),
             [
-                mbi.LinearMeasurement(each.counts, tuple(map(str, each.clique)), stddev=each.deviation)
-                for each in measured
+                mbi.LinearMeasurement(marginal.counts, tuple(map(str, marginal.clique)), stddev=marginal.deviation)
+                for marginal in measured
             ],
             known_total=self.total,
             iters=FIT_STEPS,
@@ -160,7 +164,7 @@ class Model:
         )
         # mbi draws from numpy's global generator, and row i of one component must not meet row i of another.
         np.random.seed(self.rng.integers(2**32))  # noqa: NPY002
-        columns = found.synthetic_data(rows).to_dict()
+        columns = fitted.synthetic_data(rows).to_dict()
         order = self.rng.permutation(rows)
         return {place: np.asarray(columns[str(place)], np.int64)[order] for place in members}
 
@@ -170,7 +174,7 @@ def components(attributes: int, cliques: Sequence[Clique]) -> list[tuple[int, ..
     group = list(range(attributes))
     for clique in cliques:
         joined = {group[place] for place in clique}
-        group = [min(joined) if each in joined else each for each in group]
+        group = [min(joined) if label in joined else label for label in group]
     return [tuple(np.flatnonzero(np.array(group) == first).tolist()) for first in sorted(set(group))]
 
 
@@ -178,19 +182,19 @@ def onto_simplex(values: Vector, total: float) -> Vector:
     """The nearest vector (L2) that is not negative and adds up to `total` > 0."""
     ordered = np.sort(values)[::-1]
     excess = (np.cumsum(ordered) - total) / np.arange(1, len(values) + 1)
-    kept = np.flatnonzero(ordered - excess > 0)[-1]
-    nearest: Vector = np.maximum(values - excess[kept], 0.0)
+    last = np.flatnonzero(ordered - excess > 0)[-1]
+    nearest: Vector = np.maximum(values - excess[last], 0.0)
     return nearest
 
 
-def fits(known: Sequence[Clique], clique: Clique, sizes: Sequence[int], megabytes: float) -> bool:
+def fits(cliques_so_far: Sequence[Clique], clique: Clique, sizes: Sequence[int], megabytes: float) -> bool:
     """Whether the component that a marginal makes stays small; what adds no edge always fits."""
-    if any(set(clique) <= set(each) for each in known):
+    if any(set(clique) <= set(other) for other in cliques_so_far):
         return True
     mbi = _mbi()
-    members = next(group for group in components(len(sizes), [*known, clique]) if clique[0] in group)
-    cliques = [each for each in [*known, clique] if set(each) <= set(members)]
-    names = [tuple(map(str, each)) for each in cliques]
+    members = next(group for group in components(len(sizes), [*cliques_so_far, clique]) if clique[0] in group)
+    cliques = [other for other in [*cliques_so_far, clique] if set(other) <= set(members)]
+    names = [tuple(map(str, other)) for other in cliques]
     return bool(mbi.junction_tree.hypothetical_model_size(_domain(sizes, members), names) <= megabytes)
 
 
@@ -234,7 +238,7 @@ class Odometer:
         self.spent = 0.0
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         """What may still be planned with."""
         return max(self.total * SAFETY - self.spent, 0.0)
 
@@ -306,7 +310,7 @@ def mst(
 ) -> tuple[Model, list[Measured]]:
     """MST: all one-way marginals, a noisy maximum spanning tree of pairs, and these pairs; a third each."""
     attributes = len(sizes)
-    third = odometer.left / 3
+    third = odometer.remaining / 3
     measured = [_measure(codes, sizes, (place,), third / attributes, odometer) for place in range(attributes)]
     model = Model(sizes, _total(measured), rng)
     scores = _distances(codes, model, measured, list(combinations(range(attributes), 2)))
@@ -329,17 +333,17 @@ def aim(
     label = attributes - 1
     workload: list[Clique] = [(*pair, label) for pair in combinations(range(label), 2)] or [tuple(range(attributes))]
     weights = _weights(workload, sizes)
-    budget = odometer.left
+    budget = odometer.remaining
     step = budget / (16 * attributes)
     measured = [_measure(codes, sizes, (place,), 0.9 * step, odometer) for place in range(attributes)]
     model = Model(sizes, _total(measured), rng)
     for number in range(1, MOST_ROUNDS + 1):
-        if number == MOST_ROUNDS or odometer.left < 2 * step:
-            step = odometer.left
+        if number == MOST_ROUNDS or odometer.remaining < 2 * step:
+            step = odometer.remaining
         deviation = odometer.deviation(0.9 * step)
         room = MOST_MEGABYTES * min(1.0, (odometer.spent + step) / budget)
-        known = [each.clique for each in measured]
-        candidates = [clique for clique in weights if fits(known, clique, sizes, room)]
+        cliques = [marginal.clique for marginal in measured]
+        candidates = [clique for clique in weights if fits(cliques, clique, sizes, room)]
         distances = _distances(codes, model, measured, candidates)
         penalty = odometer.mean_noise * deviation
         scores = [
@@ -351,11 +355,11 @@ def aim(
         before = _model_marginal(model, measured, clique)
         measured.append(_measure(codes, sizes, clique, 0.9 * step, odometer))
         moved = np.abs(_model_marginal(model, measured, clique) - before).sum()
-        if odometer.left < 1e-6 * budget:
+        if odometer.remaining < 1e-6 * budget:
             break
         if moved <= penalty * len(before):
             step *= 4  # half the deviation
-        step = min(step, odometer.left)
+        step = min(step, odometer.remaining)
     model.total = _total(measured)
     return model, measured
 
@@ -384,8 +388,8 @@ def synthesise(
     codes = np.column_stack([discretise(train, attributes), labels.astype(np.int64)])
     sizes = [*(attribute.size for attribute in attributes), 2]
     model, measured = ALGORITHMS[algorithm](codes, sizes, odometer, rng)
-    drawn = model.draw(measured, max(2, round(model.total)))
-    return restore(drawn[:, :-1], attributes, rng), drawn[:, -1]
+    rows = model.draw(measured, max(2, round(model.total)))
+    return restore(rows[:, :-1], attributes, rng), rows[:, -1]
 
 
 def generate(task: PeerTask, seed: int | None = None) -> tuple[Matrix, Labels]:
@@ -412,13 +416,13 @@ def _measure(codes: Codes, sizes: Sequence[int], clique: Clique, cost: float, od
 
 def _total(measured: Sequence[Measured]) -> float:
     """The least variance unbiased estimate of the number of records, at least 1."""
-    weights = [1 / (len(each.counts) * each.deviation**2) for each in measured]
-    return max(1.0, float(np.average([each.counts.sum() for each in measured], weights=weights)))
+    weights = [1 / (len(marginal.counts) * marginal.deviation**2) for marginal in measured]
+    return max(1.0, float(np.average([marginal.counts.sum() for marginal in measured], weights=weights)))
 
 
 def _model_marginal(model: Model, measured: Sequence[Measured], clique: Clique) -> Vector:
-    drawn = marginal(model.draw(measured, SAMPLED), model.sizes, clique)
-    counted: Vector = drawn.astype(np.float64) * (model.total / SAMPLED)
+    counts = marginal(model.draw(measured, SAMPLED), model.sizes, clique)
+    counted: Vector = counts.astype(np.float64) * (model.total / SAMPLED)
     return counted
 
 
@@ -426,9 +430,9 @@ def _distances(
     codes: Codes, model: Model, measured: Sequence[Measured], cliques: Sequence[Clique]
 ) -> dict[Clique, float]:
     """L1 distance of each exact marginal from the model's; one record more moves it by at most 1."""
-    drawn, scale = model.draw(measured, SAMPLED), model.total / SAMPLED
+    rows, scale = model.draw(measured, SAMPLED), model.total / SAMPLED
     return {
-        clique: float(np.abs(marginal(codes, model.sizes, clique) - scale * marginal(drawn, model.sizes, clique)).sum())
+        clique: float(np.abs(marginal(codes, model.sizes, clique) - scale * marginal(rows, model.sizes, clique)).sum())
         for clique in cliques
     }
 

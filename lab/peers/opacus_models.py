@@ -61,11 +61,11 @@ def dpgan(task: PeerTask) -> Matrix:
     public = torch.optim.RMSprop(generator.parameters(), lr=RATE)
     for step in range(STEPS):
         batch = records[torch.rand(len(records)) < share]
-        made = generator(torch.randn(len(batch), LATENT)).detach()
+        fakes = generator(torch.randn(len(batch), LATENT)).detach()
         private.zero_grad()
         # Two places of one sample: Opacus clips the gradient of the pair.
-        told = module(torch.stack([batch, made], dim=1))
-        torch.autograd.backward((told[:, 1] - told[:, 0]).sum() / BATCH)
+        judged = module(torch.stack([batch, fakes], dim=1))
+        torch.autograd.backward((judged[:, 1] - judged[:, 0]).sum() / BATCH)
         private.step()
         with torch.no_grad():
             for parameter in critic.parameters():
@@ -78,8 +78,8 @@ def dpgan(task: PeerTask) -> Matrix:
             module.enable_hooks()
     with torch.inference_mode():
         points = generator(torch.randn(len(task.test), LATENT)).double().numpy()
-    found: Matrix = np.asarray(middle + half * points)
-    return found
+    scaled: Matrix = np.asarray(middle + half * points)
+    return scaled
 
 
 GANS = {"dpgan": dpgan}

@@ -50,11 +50,11 @@ def attribute_columns(columns: Sequence[str]) -> list[tuple[int, ...]]:
 
     Columns "attribute=level" of the same attribute are one categorical attribute; any other column is numeric.
     """
-    found: dict[tuple[str, int], list[int]] = {}
+    places_of: dict[tuple[str, int], list[int]] = {}
     for place, name in enumerate(columns):
         attribute, is_level, _ = name.partition("=")
-        found.setdefault((attribute, -1) if is_level else (name, place), []).append(place)
-    return [tuple(places) for places in found.values()]
+        places_of.setdefault((attribute, -1) if is_level else (name, place), []).append(place)
+    return [tuple(places) for places in places_of.values()]
 
 
 def gaussian_delta(epsilon: float, multiplier: float) -> float:

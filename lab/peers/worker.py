@@ -53,9 +53,9 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
                 **{name: arrays[name] for name in ARRAYS},
             )
         start = time.perf_counter()
-        made = models[task.peer](task)
+        output = models[task.peer](task)
         seconds = time.perf_counter() - start
-        outputs = made if isinstance(made, tuple) else (made,)
+        outputs = output if isinstance(output, tuple) else (output,)
         np.savez(Path(request["answer"]), *(np.asarray(array, np.float64) for array in outputs))
     except ImportError as error:
         return {"missing": str(error.name)}

@@ -64,11 +64,11 @@ BIAS_SHARE = 0.3
 _SOURCE_STREAM, _ORACLE_STREAM = 1, 2
 
 
-def _more(size: int, wanted: int | None) -> int:
+def _more(size: int, count: int | None) -> int:
     """How many records are wanted beyond the frozen ones. Raises ValueError: fewer are wanted than those."""
-    if wanted is not None and wanted < size:
-        raise ValueError(f"a draw has at least its frozen {size} records, not {wanted}")
-    return 0 if wanted is None else wanted - size
+    if count is not None and count < size:
+        raise ValueError(f"a draw has at least its frozen {size} records, not {count}")
+    return 0 if count is None else count - size
 
 
 def _more_stream(name: str, seed: int, part: int) -> np.random.Generator:
@@ -92,8 +92,8 @@ def _labelled_clusters(
     beyond `size`, take the label of the nearest centre and the same band.
     """
     more_source, more_oracle = (
-        _more_stream(name, seed, part).random((_more(size, wanted), dimensions))
-        for part, wanted in ((_SOURCE_STREAM, source_size), (_ORACLE_STREAM, oracle_size))
+        _more_stream(name, seed, part).random((_more(size, count), dimensions))
+        for part, count in ((_SOURCE_STREAM, source_size), (_ORACLE_STREAM, oracle_size))
     )
     rng = stream(name, seed)
     target = rng.random((2 * size, dimensions))
@@ -173,11 +173,11 @@ def _latent_mixtures(
     def sample(means: Records, count: int, more: int, part: int) -> tuple[Records, Records]:
         """Frozen records, and those beyond them from the same mixture."""
         proportions = rng.dirichlet(np.full(COMPONENTS, 2.0))
-        drawn: list[Records] = []
+        parts: list[Records] = []
         for generator, number in ((rng, count), (_more_stream(name, seed, part), more)):
             components = generator.choice(COMPONENTS, number, p=proportions)
-            drawn.append(generator.normal(means[components], widths[components]))
-        return drawn[0], drawn[1]
+            parts.append(generator.normal(means[components], widths[components]))
+        return parts[0], parts[1]
 
     source_latent, more_source = sample(source_means, size, _more(size, source_size), _SOURCE_STREAM)
     target_latent, more_oracle = sample(target_means, 2 * size, _more(size, oracle_size), _ORACLE_STREAM)
@@ -190,11 +190,11 @@ def _latent_mixtures(
     target_labels = (target_scores > threshold).astype(np.int64)
     target = (target - centre) / scale
 
-    def scaled(some: Records, more: Records) -> Records:
-        return np.concatenate([some, (features(more) - centre) / scale])
+    def scaled(frozen: Records, more: Records) -> Records:
+        return np.concatenate([frozen, (features(more) - centre) / scale])
 
-    def labels_of(some: Labels, more: Records) -> Labels:
-        return np.concatenate([some, (score(more)[:, 0] > threshold).astype(np.int64)])
+    def labels_of(frozen: Labels, more: Records) -> Labels:
+        return np.concatenate([frozen, (score(more)[:, 0] > threshold).astype(np.int64)])
 
     return Draw(
         name=name,

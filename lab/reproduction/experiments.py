@@ -134,7 +134,7 @@ class Setup:
             noise_seed=None if self.noise_seed is None else self.noise_seed + run,
         )
 
-    def shown(self) -> dict[str, str]:
+    def described(self) -> dict[str, str]:
         """Settings as a report shows them."""
         scale = self.scale(self.queries)
         options = {name: str(value) for name, value in self.all_options.items()}
@@ -168,9 +168,9 @@ def table_run(laboratory: Laboratory, setup: Setup) -> dict[str, float]:
     accuracies = {"h_star": 100 * laboratory.in_site(), "h0_star": 100 * laboratory.majority()}
     workloads = {}
     for column, settings in table_studies(setup).items():
-        found = laboratory.study(settings)
-        accuracies[column] = 100 * found.accuracies[-1]
-        workloads[column] = [laboratory.bin_records(workload) for workload in found.workloads]
+        answer = laboratory.study(settings)
+        accuracies[column] = 100 * answer.accuracies[-1]
+        workloads[column] = [laboratory.bin_records(workload) for workload in answer.workloads]
     ratio = (accuracies["h_star"] - accuracies["C-ExPriL"]) / accuracies["h_star"]
     printed, scale = workloads["1DP-C-ExPriL"], setup.scale(setup.queries)
     return accuracies | {
@@ -185,11 +185,11 @@ def table_run(laboratory: Laboratory, setup: Setup) -> dict[str, float]:
 
 def printed_run(laboratory: Laboratory, setup: Setup) -> dict[str, float]:
     """The columns of Table 2 that a setting may change and the paper has, for one run: accuracies in percent."""
-    found = {"h_star": 100 * laboratory.in_site()}
+    numbers = {"h_star": 100 * laboratory.in_site()}
     for column, settings in table_studies(setup).items():
         if settings.noise != "valid":
-            found[column] = 100 * laboratory.study(settings).accuracies[-1]
-    return found
+            numbers[column] = 100 * laboratory.study(settings).accuracies[-1]
+    return numbers
 
 
 @dataclass(frozen=True)
@@ -215,8 +215,8 @@ def curve_scale(setup: Setup, key: CurveKey, rounds: int) -> Fraction:
 
 def curve_epsilon(setup: Setup, key: CurveKey, rounds: int) -> Fraction:
     """What h_T claims to have cost: queries asked, times d / l. The printed mechanism's claim is wrong."""
-    asked = rounds + setup.problem.reweight
-    return asked * setup.problem.dimensions / curve_scale(setup, key, rounds)
+    queries = rounds + setup.problem.reweight
+    return queries * setup.problem.dimensions / curve_scale(setup, key, rounds)
 
 
 def curve_studies(setup: Setup) -> Iterator[tuple[CurveKey, StudySettings]]:
@@ -238,14 +238,14 @@ def curve_studies(setup: Setup) -> Iterator[tuple[CurveKey, StudySettings]]:
 def curve_run(laboratory: Laboratory, setup: Setup) -> dict[str, float]:
     """`"<curve> <t>"` -> acc(h_t) - acc(h*) in percentage points, for one run."""
     reference = laboratory.in_site()
-    found = {}
+    numbers = {}
     for key, settings in curve_studies(setup):
         accuracies = laboratory.study(settings).accuracies
-        whole = key.fixed or key.noise == "none"
-        points = enumerate(accuracies, 1) if whole else [(settings.rounds, accuracies[-1])]
+        shared = key.fixed or key.noise == "none"
+        points = enumerate(accuracies, 1) if shared else [(settings.rounds, accuracies[-1])]
         for rounds, accuracy in points:
-            found[f"{key} {rounds}"] = 100 * (accuracy - reference)
-    return found
+            numbers[f"{key} {rounds}"] = 100 * (accuracy - reference)
+    return numbers
 
 
 METHOD = ("C-ExPriL", "I-ExPriL", "1DP-C-ExPriL", "1DP-I-ExPriL")
@@ -336,7 +336,7 @@ class Experiment:
 
 
 def _networks(studies: Iterable[StudySettings]) -> int:
-    return 1 + sum(each.rounds for each in studies)
+    return 1 + sum(study.rounds for study in studies)
 
 
 TABLE, FIGURE = "table2", "figure1"
@@ -345,14 +345,14 @@ EXPERIMENTS = {
     **{
         f"{TABLE}-{name}": Experiment(
             printed_run,
-            lambda setup: _networks(each for each in table_studies(setup).values() if each.noise != "valid"),
+            lambda setup: _networks(study for study in table_studies(setup).values() if study.noise != "valid"),
             setting.published,
             name,
         )
         for name, setting in SETTINGS.items()
     },
     FIGURE: Experiment(
-        curve_run, lambda setup: _networks(each for _, each in curve_studies(setup)), dict.fromkeys(ALL, 5)
+        curve_run, lambda setup: _networks(study for _, study in curve_studies(setup)), dict.fromkeys(ALL, 5)
     ),
 }
 """Name, of its file of cells and in the provenance -> what it is."""

@@ -232,7 +232,7 @@ def findings(
             for entry in entries(finished[f"{TABLE}-{name}"], setting.columns, name)
         ),
         curves=learning_curves(finished[FIGURE], setups),
-        settings={name: setup.shown() for name, setup in setups.items()},
+        settings={name: setup.described() for name, setup in setups.items()},
         changes={name: setting.title for name, setting in SETTINGS.items()},
         provenance=dict(provenance or {}),
     )
@@ -253,8 +253,8 @@ def wilcoxon_tests(finished: Iterable[Finished]) -> tuple[Wilcoxon, ...]:
     tests = []
     for dataset, cells in _by_dataset(finished).items():
         for noise, prefix in PAIRS:
-            both = [(cell.value(f"{prefix}C-ExPriL"), cell.value(f"{prefix}I-ExPriL")) for cell in cells]
-            differences = np.array([c - i for c, i in both])
+            pairs = [(cell.value(f"{prefix}C-ExPriL"), cell.value(f"{prefix}I-ExPriL")) for cell in cells]
+            differences = np.array([c - i for c, i in pairs])
             # Without one difference that is not 0 the test has nothing to rank.
             p_value = float(wilcoxon(differences).pvalue) if np.any(differences) else 1.0
             tests.append(Wilcoxon(dataset, noise, float(differences.mean()), p_value, len(cells)))
@@ -269,7 +269,7 @@ def learning_curves(finished: Iterable[Finished], setups: Mapping[str, Setup]) -
         for key in CURVES:
             points = []
             for rounds in PLAN_LENGTHS:
-                entry = _entry(dataset, "", [each.value(f"{key} {rounds}") for each in cells])
+                entry = _entry(dataset, "", [cell.value(f"{key} {rounds}") for cell in cells])
                 claimed = math.inf if key.noise == "none" else float(curve_epsilon(setup, key, rounds))
                 points.append(Point(rounds, entry.mean, entry.std, entry.runs, claimed))
             curves.append(Curve(dataset, key.learner, key.noise, key.fixed, tuple(points)))
@@ -314,12 +314,12 @@ class Gap:
         return "closed" if self.nearest.closes(self.entry) else "not closed"
 
 
-def gaps(found: Reproduction) -> list[Gap]:
+def gaps(reproduction: Reproduction) -> list[Gap]:
     """The entries outside, in the order of the table."""
-    tried = grouped(found.closures, lambda closure: (closure.dataset, closure.column))
+    tried = grouped(reproduction.closures, lambda closure: (closure.dataset, closure.column))
     return [
         Gap(entry, min(tried.get((entry.dataset, entry.column), ()), key=_distance, default=None))
-        for entry in found.table
+        for entry in reproduction.table
         if entry.standing in {"above", "below"}
     ]
 
@@ -340,39 +340,41 @@ class Counts:
     closed: int = 0  # those above or below that one changed setting brings within
 
 
-def table_counts(found: Reproduction) -> list[Counts]:
+def table_counts(reproduction: Reproduction) -> list[Counts]:
     """Of the method's columns of Table 2, and of those that the data sets were chosen by."""
     closed = {
         (entry.dataset, entry.column)
-        for entry in found.table
-        for closure in found.closures
+        for entry in reproduction.table
+        for closure in reproduction.closures
         if (closure.dataset, closure.column) == (entry.dataset, entry.column) and closure.closes(entry)
     }
     counts = []
     for title, chosen in (("of the method", False), ("references h* and h0*", True)):
-        compared = [entry for entry in found.table if (entry.column in CHOSEN) == chosen and entry.standing]
-        shut = [each for each in compared if each.standing != "within" and (each.dataset, each.column) in closed]
+        compared = [entry for entry in reproduction.table if (entry.column in CHOSEN) == chosen and entry.standing]
+        shut = [entry for entry in compared if entry.standing != "within" and (entry.dataset, entry.column) in closed]
         if compared:
             counts.append(_counts(title, compared, len(shut)))
     return counts
 
 
-def setting_counts(found: Reproduction) -> list[Counts]:
+def setting_counts(reproduction: Reproduction) -> list[Counts]:
     """Of each changed setting: all the method's entries that were made with it, not only those it was meant for."""
     counts = []
-    for setting in dict.fromkeys(closure.setting for closure in found.closures):
-        made = [each for each in found.closures if each.setting == setting and each.column not in CHOSEN]
-        if made:
-            counts.append(_counts(change(found, setting), made))
+    for setting in dict.fromkeys(closure.setting for closure in reproduction.closures):
+        entries_of = [
+            entry for entry in reproduction.closures if entry.setting == setting and entry.column not in CHOSEN
+        ]
+        if entries_of:
+            counts.append(_counts(change(reproduction, setting), entries_of))
     return counts
 
 
-def _counts(title: str, made: Sequence[Entry], closed: int = 0) -> Counts:
-    sides = tuple(each.standing for each in made if each.standing is not None)
-    return Counts(title, min(each.runs for each in made), sides, closed)
+def _counts(title: str, entries_of: Sequence[Entry], closed: int = 0) -> Counts:
+    sides = tuple(entry.standing for entry in entries_of if entry.standing is not None)
+    return Counts(title, min(entry.runs for entry in entries_of), sides, closed)
 
 
-def change(found: Reproduction, setting: str) -> str:
+def change(reproduction: Reproduction, setting: str) -> str:
     """A setting's name and what it is."""
-    meaning = found.changes.get(setting, "")
+    meaning = reproduction.changes.get(setting, "")
     return f"{setting}: {meaning}" if meaning else setting

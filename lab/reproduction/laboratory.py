@@ -121,7 +121,7 @@ class Laboratory:
         answered = [model for model in learned.models[POOLED] if model is not None]
         return StudyFound(
             [self._accuracy(class_probabilities(model, self._split.test)[:, 1] > 0.5) for model in answered],
-            [_feature_bins(asked.bodies[ORACLE].partitions) for asked in learned.study.rounds],
+            [_feature_bins(round_.bodies[ORACLE].partitions) for round_ in learned.study.rounds],
         )
 
     def in_site(self) -> float:

@@ -24,7 +24,7 @@ from simulations.campaign.runner import LISTEN_SECONDS, Computed
 from simulations.campaign.store import Task
 
 Item = TypeVar("Item")
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 @dataclass
@@ -35,7 +35,7 @@ class _Order:
     error: BaseException | None = None
 
     @property
-    def done(self) -> bool:
+    def finished(self) -> bool:
         return self.network is not None or self.error is not None
 
 
@@ -62,7 +62,7 @@ class Lockstep:
             order = _Order(data, options)
             self._waiting[party] = order
             self._train_if_all_wait()
-            self._met.wait_for(lambda: order.done or self._stopped)
+            self._met.wait_for(lambda: order.finished or self._stopped)
             if self._stopped:
                 raise StoppedError
             if order.error is not None:
@@ -115,8 +115,8 @@ class Lockstep:
 
 
 def run_together(
-    items: Sequence[Item], work: Callable[[Item, Trainer], Found]
-) -> tuple[dict[int, Found], dict[int, Exception]]:
+    items: Sequence[Item], work: Callable[[Item, Trainer], Result]
+) -> tuple[dict[int, Result], dict[int, Exception]]:
     """`work(item, train)` for every item, each in a thread; networks are trained together.
 
     An interrupt stops every study where it next needs a network.
@@ -125,13 +125,13 @@ def run_together(
         The results, and the errors of the items that failed, by place.
     """
     meeting = Lockstep(len(items))
-    found: dict[int, Found] = {}
+    results: dict[int, Result] = {}
     failed: dict[int, Exception] = {}
 
     def run(party: int) -> None:
         try:
             with meeting.turn():
-                found[party] = work(items[party], meeting.trainer(party))
+                results[party] = work(items[party], meeting.trainer(party))
         except Exception as error:  # noqa: BLE001 - handed to the caller
             failed[party] = error
 
@@ -146,7 +146,7 @@ def run_together(
                 thread.join(LISTEN_SECONDS)
     finally:
         meeting.stop()
-    return found, failed
+    return results, failed
 
 
 STACKED_PARAMETERS = 40_000
@@ -211,15 +211,15 @@ def chunks(experiment: str, setups: Mapping[str, Setup], seed: int, tasks: Seque
 
     Which runs are computed together is the same whatever the number of processes.
     """
-    made = []
+    parts_of = []
     for name in dict.fromkeys(task.problem for task in tasks):
         runs, setup = [task.seed for task in tasks if task.problem == name], setups[name]
         size = MANY_RUNS if _parameters(setup) <= STACKED_PARAMETERS else FEW_RUNS
         if EXPERIMENTS[experiment].networks(setup) > MANY_NETWORKS:
             size //= 5
         parts = (tuple(runs[start : start + size]) for start in range(0, len(runs), size))
-        made += [Chunk(experiment, name, setup, part, seed) for part in parts]
-    return sorted(made, key=lambda chunk: chunk.work, reverse=True)
+        parts_of += [Chunk(experiment, name, setup, part, seed) for part in parts]
+    return sorted(parts_of, key=lambda chunk: chunk.work, reverse=True)
 
 
 def compute(chunk: Chunk) -> Computed[Finished]:
@@ -230,14 +230,14 @@ def compute(chunk: Chunk) -> Computed[Finished]:
         return measure(chunk.setup.laboratory(run, chunk.seed, train), chunk.setup)
 
     start = time.monotonic()
-    found, failed = run_together(chunk.runs, work)
+    results, failed = run_together(chunk.runs, work)
     seconds = (time.monotonic() - start) / len(chunk.runs)
     return Computed(
         cells=[
             Finished(
                 chunk.dataset, chunk.runs[place], {name: _stored(x) for name, x in values.items()}, round(seconds, 3)
             )
-            for place, values in sorted(found.items())
+            for place, values in sorted(results.items())
         ],
         failures=[
             f"run {chunk.runs[place]} of {chunk.dataset}: {type(error).__name__}: {error}"

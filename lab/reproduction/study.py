@@ -156,31 +156,31 @@ COUNTS_READING = (
 )
 
 
-def _where(found: Reproduction) -> Table[Counts]:
-    counts = table_counts(found)
+def _where(reproduction: Reproduction) -> Table[Counts]:
+    counts = table_counts(reproduction)
     columns = [*_counts_columns("accuracies"), Column[Counts]("closed", lambda row: row.closed, number=True)]
     return Table.of("Where ours lie beside the paper’s", columns, counts)
 
 
-def _counts_columns(what: str) -> list[Column[Counts]]:
+def _counts_columns(heading: str) -> list[Column[Counts]]:
     def many(side: Standing, row: Counts) -> int:
         return row.sides.count(side)
 
     return [
-        Column(what, lambda row: row.title, names=True),
+        Column(heading, lambda row: row.title, names=True),
         *numbers("runs = runs"),
         Column("compared", lambda row: len(row.sides), number=True),
         *(Column[Counts](side, partial(many, side), number=True) for side in STANDING_TITLES),
     ]
 
 
-def _pictured(found: Reproduction) -> Table[Entry] | None:
+def _pictured(reproduction: Reproduction) -> Table[Entry] | None:
     """Table 2, a row an entry: drawn, ours, the paper's and how far they are apart."""
-    shown = [entry for entry in found.table if entry.column in TABLE_COLUMNS]
-    drawn = [each for each in shown if each.column in ACCURACIES]
-    if not drawn:
+    entries = [entry for entry in reproduction.table if entry.column in TABLE_COLUMNS]
+    accuracies = [entry for entry in entries if entry.column in ACCURACIES]
+    if not accuracies:
         return None
-    ends = [end for each in drawn for side in (each, each.published) if side for end in _ends(side)]
+    ends = [end for entry in accuracies for side in (entry, entry.published) if side for end in _ends(side)]
     axis = make_axis(min(ends), max(ends), _STEPS)
     columns: list[Column[Entry]] = [
         Column("column", lambda entry: COLUMNS[entry.column], names=True),
@@ -191,7 +191,7 @@ def _pictured(found: Reproduction) -> Table[Entry] | None:
         Column("in std. errors", _standing, number=True),
         Column("runs", lambda entry: entry.runs, number=True),
     ]
-    return Table("Table 2, ours and the paper’s", columns, [Group(g, name) for name, g in _by_dataset(shown).items()])
+    return Table("Table 2, ours and the paper’s", columns, [Group(g, name) for name, g in _by_dataset(entries).items()])
 
 
 def _difference(entry: Entry) -> str:
@@ -215,9 +215,9 @@ def _strip(axis: Axis, entry: Entry) -> Strip | None:
     )
 
 
-def _places(found: Reproduction) -> dict[str, dict[str, Entry]]:
+def _places(reproduction: Reproduction) -> dict[str, dict[str, Entry]]:
     """Data set -> column -> entry."""
-    return {name: {each.column: each for each in group} for name, group in _by_dataset(found.table).items()}
+    return {name: {entry.column: entry for entry in group} for name, group in _by_dataset(reproduction.table).items()}
 
 
 # --- privacy, tests, gaps
@@ -253,11 +253,11 @@ ONE_SETTING = (
 )
 
 
-def _epsilons(found: Reproduction) -> Written:
+def _epsilons(reproduction: Reproduction) -> Written:
     """Privacy loss of the printed mechanism, claimed and true, by data set."""
     rows = [
         [Cell(name, strong=True), *(epsilons_summary(places.get(column)) for column in EPSILON_COLUMNS)]
-        for name, places in _places(found).items()
+        for name, places in _places(reproduction).items()
         if not places.keys().isdisjoint(EPSILON_COLUMNS)
     ]
     headings = (
@@ -272,7 +272,7 @@ def _epsilons(found: Reproduction) -> Written:
     )
 
 
-def _tests(found: Reproduction) -> Table[Wilcoxon]:
+def _tests(reproduction: Reproduction) -> Table[Wilcoxon]:
     """C-ExPriL against I-ExPriL, by our runs and by the paper."""
     columns: list[Column[Wilcoxon]] = [
         _DATASET,
@@ -283,10 +283,10 @@ def _tests(found: Reproduction) -> Table[Wilcoxon]:
         *attributes("ours paper"),
         Column("verdict", lambda row: Cell(row.agreement, tone=AGREEMENTS.get(row.agreement, ""))),
     ]
-    return Table.of("C-ExPriL against I-ExPriL", columns, found.wilcoxon)
+    return Table.of("C-ExPriL against I-ExPriL", columns, reproduction.wilcoxon)
 
 
-def _gaps(found: Reproduction) -> Table[Gap]:
+def _gaps(reproduction: Reproduction) -> Table[Gap]:
     """The entries that differ from the paper, with and without a changed setting."""
 
     def near(show: Callable[[Entry], object]) -> Callable[[Gap], object]:
@@ -297,12 +297,12 @@ def _gaps(found: Reproduction) -> Table[Gap]:
         Column("column", lambda gap: COLUMNS.get(gap.entry.column, gap.entry.column)),
         Column("paper", lambda gap: spread(gap.entry.column, gap.entry.published), number=True),
         Column("ours", lambda gap: spread(gap.entry.column, gap.entry), number=True),
-        Column("setting changed", near(lambda entry: change(found, entry.setting)), wraps=True),
+        Column("setting changed", near(lambda entry: change(reproduction, entry.setting)), wraps=True),
         Column("with it", near(lambda entry: spread(entry.column, entry)), number=True),
         Column("runs", near(lambda entry: entry.runs), number=True),
         Column("outcome", lambda gap: Cell(gap.outcome, tone="within" if gap.outcome == "closed" else "apart")),
     ]
-    return Table.of("Entries that differ from the paper", columns, gaps(found))
+    return Table.of("Entries that differ from the paper", columns, gaps(reproduction))
 
 
 # --- Figure 1
@@ -322,17 +322,19 @@ _STEPS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 _HEIGHT = 280
 
 
-def _styled(found: Reproduction) -> dict[str, list[Curve]]:
+def _styled(reproduction: Reproduction) -> dict[str, list[Curve]]:
     """Data set -> its curves, in the order of the legend, C before I."""
     order = list(STYLES)
-    curves = sorted(found.curves, key=lambda curve: (order.index((curve.noise, curve.fixed)), curve.learner))
+    curves = sorted(reproduction.curves, key=lambda curve: (order.index((curve.noise, curve.fixed)), curve.learner))
     grouped = _by_dataset(curve for curve in curves if curve.points)
-    return {name: grouped[name] for name in dict.fromkeys(curve.dataset for curve in found.curves) if name in grouped}
+    return {
+        name: grouped[name] for name in dict.fromkeys(curve.dataset for curve in reproduction.curves) if name in grouped
+    }
 
 
-def _figure1(found: Reproduction) -> list[Block]:
+def _figure1(reproduction: Reproduction) -> list[Block]:
     """Of each data set two charts and all numbers, below one legend."""
-    styled = _styled(found)
+    styled = _styled(reproduction)
     keys = {STYLES[curve.noise, curve.fixed]: None for curves in styled.values() for curve in curves}
     legend = [Key(index, False, title) for index, title in sorted(keys, key=list(STYLES.values()).index)]
     blocks: list[Block] = [Text(CURVES_READING), Charts((), legend)] if styled else []
@@ -363,7 +365,7 @@ def _panel(title: str, curves: Sequence[Curve], stage: Stage) -> Figure:
         at = sorted(curve.points, key=lambda point: point.rounds)
         places = [Place(p.rounds, p.mean, _ends(p), f"{point_text(p)} at t = {p.rounds}") for p in at]
         series.append(Series(key, places))
-    ends = "; ".join(f"{one.key.name}: {one.places[-1].text}" for one in series)
+    ends = "; ".join(f"{line.key.name}: {line.places[-1].text}" for line in series)
     return line_chart(
         title,
         series,
@@ -382,16 +384,16 @@ def _numbers(dataset: str, curves: Sequence[Curve]) -> Written:
     """Every point of a data set's curves, C-ExPriL beside I-ExPriL, and what it claims to cost."""
     groups: list[Group[Sequence[object]]] = []
     for style, (_, title) in STYLES.items():
-        both = {curve.learner: curve for curve in curves if (curve.noise, curve.fixed) == style}
+        by_learner = {curve.learner: curve for curve in curves if (curve.noise, curve.fixed) == style}
         at = {
-            learner: {point.rounds: point for point in both[learner].points} if learner in both else {}
+            learner: {point.rounds: point for point in by_learner[learner].points} if learner in by_learner else {}
             for learner in LEARNERS
         }
         rows = []
         for rounds in sorted({rounds for places in at.values() for rounds in places}):
-            shown = [places.get(rounds) for places in at.values()]
-            claimed = next(point.epsilon for point in shown if point)
-            texts = ["–" if point is None else point_text(point) for point in shown]
+            points_of = [places.get(rounds) for places in at.values()]
+            claimed = next(point.epsilon for point in points_of if point)
+            texts = ["–" if point is None else point_text(point) for point in points_of]
             rows.append([rounds, *texts, "–" if style[0] == "none" else epsilon_text(claimed)])
         groups += [Group(rows, title)] if rows else []
     headings = ("t", *(f"{learner}-ExPriL" for learner in LEARNERS), "epsilon claimed")
@@ -399,10 +401,10 @@ def _numbers(dataset: str, curves: Sequence[Curve]) -> Written:
     return replace(empty, groups=groups)
 
 
-def _curve_ends(found: Reproduction) -> Written:
+def _curve_ends(reproduction: Reproduction) -> Written:
     """The first and the last point of every curve."""
     rows = []
-    for name, curves in _styled(found).items():
+    for name, curves in _styled(reproduction).items():
         for curve in curves:
             at = sorted(curve.points, key=lambda point: point.rounds)
             cost = "–" if curve.noise == "none" else epsilon_text(at[-1].epsilon)
@@ -424,39 +426,39 @@ SUMMARY = (
 )
 
 
-def _led(reading: str, table: Table[Any] | None) -> list[Block]:
+def _with_reading(reading: str, table: Table[Any] | None) -> list[Block]:
     """A table below how it is read; nothing where it has no row."""
     return [Text(reading), table] if table else []
 
 
-def document(found: Reproduction) -> Document:
+def document(reproduction: Reproduction) -> Document:
     """Table 2, the privacy of its mechanism, what closes its gaps, and Figure 1."""
-    counts = Table.of("Settings over all entries", _counts_columns("setting changed"), setting_counts(found))
-    names = [name for name, setups in found.settings.items() if setups]
+    counts = Table.of("Settings over all entries", _counts_columns("setting changed"), setting_counts(reproduction))
+    names = [name for name, setups in reproduction.settings.items() if setups]
     rows = [
-        [setting, *(found.settings[name].get(setting, "–") for name in names)]
-        for setting in dict.fromkeys(setting for name in names for setting in found.settings[name])
+        [setting, *(reproduction.settings[name].get(setting, "–") for name in names)]
+        for setting in dict.fromkeys(setting for name in names for setting in reproduction.settings[name])
     ]
     return document_of(
         "reproduction",
         [
-            Section("Beside the paper", _led(COUNTS_READING, _where(found))),
-            Section("Table 2: accuracy", _led(READING, _pictured(found))),
-            Section("Privacy of the printed mechanism", _led(PRIVACY_READING, _epsilons(found))),
-            Section("C-ExPriL against I-ExPriL", _led(TESTS_READING, _tests(found))),
-            Section("Entries that differ, and what closes them", _led(CLOSING, _gaps(found))),
-            Section("One setting for all entries", _led(ONE_SETTING, counts)),
-            Section("Figure 1: learning curves", _figure1(found), PAGE),
-            Section("Figure 1: first and last points", _led(ENDS_READING, _curve_ends(found)), UNDRAWN),
+            Section("Beside the paper", _with_reading(COUNTS_READING, _where(reproduction))),
+            Section("Table 2: accuracy", _with_reading(READING, _pictured(reproduction))),
+            Section("Privacy of the printed mechanism", _with_reading(PRIVACY_READING, _epsilons(reproduction))),
+            Section("C-ExPriL against I-ExPriL", _with_reading(TESTS_READING, _tests(reproduction))),
+            Section("Entries that differ, and what closes them", _with_reading(CLOSING, _gaps(reproduction))),
+            Section("One setting for all entries", _with_reading(ONE_SETTING, counts)),
+            Section("Figure 1: learning curves", _figure1(reproduction), PAGE),
+            Section("Figure 1: first and last points", _with_reading(ENDS_READING, _curve_ends(reproduction)), UNDRAWN),
         ],
-        {title: found.provenance.get(name) for name, title in ((TABLE, "Table 2"), (FIGURE, "Figure 1"))},
-        files(found),
+        {title: reproduction.provenance.get(name) for name, title in ((TABLE, "Table 2"), (FIGURE, "Figure 1"))},
+        files(reproduction),
         summary=[SUMMARY],
         settings=text_table("Settings by data set", ("setting", *names), rows, quiet=True),
     )
 
 
-def files(found: Reproduction) -> dict[str, Table[Any]]:
+def files(reproduction: Reproduction) -> dict[str, Table[Any]]:
     """The numbers as CSV files; of what was not made there is none.
 
     Accuracies, their differences and their deviations are in percent or percentage points with 2 decimals, `ratio` has
@@ -476,12 +478,12 @@ def files(found: Reproduction) -> dict[str, Table[Any]]:
     )
     curves = [*(_of(0, column) for column in curve_columns), *(_of(1, column) for column in point_columns)]
     tests = (*attributes("dataset noise"), *attributes("difference", points), *attributes("p_value", _significant))
-    both = [(curve, point) for curve in found.curves for point in curve.points]
+    places = [(curve, point) for curve in reproduction.curves for point in curve.points]
     tables: dict[str, Table[Any]] = {
-        f"{TABLE}.csv": Table.of("Table 2", (*attributes("dataset column"), *numbers), found.table),
-        "wilcoxon.csv": Table.of("Tests", (*tests, *attributes("runs")), found.wilcoxon),
-        "closures.csv": Table.of("Closures", (*attributes("dataset column setting"), *numbers), found.closures),
-        f"{FIGURE}.csv": Table.of("Figure 1", curves, both),
+        f"{TABLE}.csv": Table.of("Table 2", (*attributes("dataset column"), *numbers), reproduction.table),
+        "wilcoxon.csv": Table.of("Tests", (*tests, *attributes("runs")), reproduction.wilcoxon),
+        "closures.csv": Table.of("Closures", (*attributes("dataset column setting"), *numbers), reproduction.closures),
+        f"{FIGURE}.csv": Table.of("Figure 1", curves, places),
     }
     return {name: table for name, table in tables.items() if table}
 
@@ -496,7 +498,7 @@ def _number(column: str, value: float) -> str:
 
 
 def _of(place: int, column: Column[Any]) -> Column[tuple[Curve, Point]]:
-    return Column(column.heading, lambda both: column.show(both[place]))
+    return Column(column.heading, lambda pair: column.show(pair[place]))
 
 
 # --- the study
@@ -521,7 +523,7 @@ def part_of(name: str) -> Part:
             "setting": experiment.setting,
             "seed": order.seed,
             "noise_seed": order.options.get("noise_seed"),
-            "setups": {dataset: setup.shown() for dataset, setup in experiment.setups().items()},
+            "setups": {dataset: setup.described() for dataset, setup in experiment.setups().items()},
         }
 
     def batches(order: Order, missing: Sequence[Task]) -> Sequence[Batch]:
@@ -538,15 +540,15 @@ def check(order: Order) -> None:
     """
     if order.size.epsilons != STUDY.full.epsilons:
         raise ConfigurationError("the paper's epsilon is 1; leave --epsilon out")
-    wanted = [task for part in STUDY.parts for task in part.tasks(order)]
-    if not wanted:
+    tasks = [task for part in STUDY.parts for task in part.tasks(order)]
+    if not tasks:
         raise ConfigurationError("no run of these is published; say with --repeats how many to make")
     seeds = {"seed": order.seed, "noise_seed": order.options.get("noise_seed")}
     for path in sorted((order.out / CELLS).glob("*.jsonl")):
         begun = read_settings(path)
         if any(begun.get(name, seed) != seed for name, seed in seeds.items()):
             raise ConfigurationError(f"{path} was begun with other seeds; name another folder with --out")
-    for name in dict.fromkeys(task.problem for task in wanted):
+    for name in dict.fromkeys(task.problem for task in tasks):
         PAPER_DATASETS[name].draw(order.seed)
 
 

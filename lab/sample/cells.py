@@ -21,7 +21,7 @@ from simulations.campaign.store import Task
 
 Floats = NDArray[np.float64]
 
-MBDE, WHOLE, DPB, DPGAN = "mbde", "mbde-one-batch", "dpb", "dpgan"
+MBDE, ONE_BATCH, DPB, DPGAN = "mbde", "mbde-one-batch", "dpb", "dpgan"
 REPEATS = 4
 """As in the paper."""
 RECORDS = 10_000
@@ -68,8 +68,8 @@ class Picture(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def share(self) -> Floats:
         """(MAP_CELLS, MAP_CELLS) densities as shares of the peak; the first coordinate is the row."""
-        found: Floats = np.frombuffer(zlib.decompress(self.shades), np.uint8).reshape(MAP_CELLS, -1) / 255
-        return found
+        shares: Floats = np.frombuffer(zlib.decompress(self.shades), np.uint8).reshape(MAP_CELLS, -1) / 255
+        return shares
 
 
 class Sampled(TaskCell, frozen=True):
@@ -105,19 +105,19 @@ def compute_cell(task: Task) -> Sampled:
     target = target_of(task.problem, task.seed)
     box, cells = target.box, CELLS[target.box.dimensions]
     records = records_of(task.problem, task.seed)
-    made = _METHODS[task.maker](target, records, task)
+    output = _METHODS[task.maker](target, records, task)
     masses = target.masses(cells)
     on_base = target.masses(cells, target.base)
     return Sampled(
         *task,
-        made.variants,
+        output.variants,
         entropy=negative_log_likelihood(masses, masses, box.volume / len(masses)),
         base=negative_log_likelihood(
             on_base, methods.base_masses(target.base, cells), target.base.volume / len(masses)
         ),
-        theory=made.theory,
-        picture=made.picture,
-        settings=made.settings,
+        theory=output.theory,
+        picture=output.picture,
+        settings=output.settings,
     )
 
 
@@ -127,7 +127,7 @@ def records_of(domain: str, seed: int) -> Floats:
     return target_of(domain, seed).draw(RECORDS, np.random.default_rng([seed, zlib.crc32(domain.encode())]))
 
 
-class _Made(msgspec.Struct):
+class _Output(msgspec.Struct):
     variants: tuple[Variant, ...]
     settings: str
     theory: Theory | None = None
@@ -148,14 +148,14 @@ def _rng(task: Task) -> np.random.Generator:
     return np.random.default_rng([task.seed, zlib.crc32(f"{task.problem} {task.maker} {task.epsilon}".encode())])
 
 
-def _mbde(target: Target, records: Floats, task: Task) -> _Made:
+def _mbde(target: Target, records: Floats, task: Task) -> _Output:
     dimensions = target.base.dimensions
     cells = CELLS[dimensions]
-    training = methods.WHOLE if task.maker == WHOLE else methods.TRAINING[dimensions]
+    training = methods.ONE_BATCH if task.maker == ONE_BATCH else methods.TRAINING[dimensions]
     learnt = methods.learn(target.base, cells, records, parse_rational(task.epsilon), task.seed, training)
     masses = target.masses(cells, target.base)
     theory = check_theory(masses, methods.base_masses(target.base, cells), learnt.classifiers, learnt.thetas)
-    return _Made(
+    return _Output(
         (_variant("", target, target.base, learnt.masses),),
         learnt.settings,
         theory,
@@ -172,8 +172,8 @@ def _on_target(target: Target, masses: Floats) -> Picture:
         / (np.array(target.base.high) - np.array(target.base.low))
         * side
     ).astype(np.int64)
-    shown = density[at[:, 0], at[:, 1]] * target.box.volume / MAP_CELLS**2
-    return Picture.of(shown, target.box)
+    visible = density[at[:, 0], at[:, 1]] * target.box.volume / MAP_CELLS**2
+    return Picture.of(visible, target.box)
 
 
 @lru_cache(maxsize=1)
@@ -185,8 +185,8 @@ def _bandwidth(domain: str, seed: int) -> float:
 def _unit(target: Target, records: Floats) -> Floats:
     """Records in the unit cube, by the bounds of the target's box."""
     low, high = np.array(target.box.low), np.array(target.box.high)
-    found: Floats = (records - low) / (high - low)
-    return found
+    scaled: Floats = (records - low) / (high - low)
+    return scaled
 
 
 def lattices(dimensions: int) -> Iterator[Lattice]:
@@ -200,7 +200,7 @@ def lattices(dimensions: int) -> Iterator[Lattice]:
                     yield lattice
 
 
-def _dpb(target: Target, records: Floats, task: Task) -> _Made:
+def _dpb(target: Target, records: Floats, task: Task) -> _Output:
     dimensions = target.box.dimensions
     cells, epsilon = CELLS[dimensions], float(parse_rational(task.epsilon))
     bandwidth = _bandwidth(task.problem, task.seed)
@@ -211,10 +211,10 @@ def _dpb(target: Target, records: Floats, task: Task) -> _Made:
         variants.append(_variant(str(lattice), target, target.box, model))
         if picture is None and dimensions == 2:
             picture = Picture.of(model, target.box)
-    return _Made(tuple(variants), f"bandwidth {bandwidth:.4f} of the box's side", None, picture)
+    return _Output(tuple(variants), f"bandwidth {bandwidth:.4f} of the box's side", None, picture)
 
 
-def _dpgan(target: Target, records: Floats, task: Task) -> _Made:
+def _dpgan(target: Target, records: Floats, task: Task) -> _Output:
     """The density of a generator is not known: a kernel estimate of its points stands for it."""
     cells = CELLS[target.box.dimensions]
     points = gan_points(target.box, records, float(parse_rational(task.epsilon)), task.seed)
@@ -226,7 +226,7 @@ def _dpgan(target: Target, records: Floats, task: Task) -> _Made:
     density = gaussian_filter(counts, bandwidth * cells, mode="nearest").ravel()
     model = methods.as_probabilities(density / density.mean(), cut=True)
     picture = Picture.of(model, target.box) if target.box.dimensions == 2 else None
-    return _Made((_variant("", target, target.box, model),), GAN_SETTINGS, None, picture)
+    return _Output((_variant("", target, target.box, model),), GAN_SETTINGS, None, picture)
 
 
 def gan_points(box: Box, records: Floats, epsilon: float, seed: int) -> Floats:
@@ -256,8 +256,13 @@ def _rebinned(cells: Floats, count: int) -> Floats:
     side = len(cells)
     fine = int(np.lcm(side, count))
     spread = np.kron(cells, np.full((fine // side,) * 2, (side / fine) ** 2)) if fine != side else cells
-    found: Floats = spread.reshape(count, fine // count, count, fine // count).sum(axis=(1, 3))
-    return found
+    sums: Floats = spread.reshape(count, fine // count, count, fine // count).sum(axis=(1, 3))
+    return sums
 
 
-_METHODS: dict[str, Callable[[Target, Floats, Task], _Made]] = {MBDE: _mbde, WHOLE: _mbde, DPB: _dpb, DPGAN: _dpgan}
+_METHODS: dict[str, Callable[[Target, Floats, Task], _Output]] = {
+    MBDE: _mbde,
+    ONE_BATCH: _mbde,
+    DPB: _dpb,
+    DPGAN: _dpgan,
+}

@@ -78,16 +78,16 @@ class Target:
         """(cells ** d,) exact probabilities of the cells of a box, 0 outside of the target's; None takes that one."""
         where = self.box if box is None else box
         edges = [
-            np.clip(each, low, high)
-            for each, low, high in zip(where.edges(cells), self.box.low, self.box.high, strict=True)
+            np.clip(sides, low, high)
+            for sides, low, high in zip(where.edges(cells), self.box.low, self.box.high, strict=True)
         ]
-        found: Floats = self._masses(edges) / self.inside
-        return found
+        probabilities: Floats = self._masses(edges) / self.inside
+        return probabilities
 
     def _masses(self, edges: list[Floats]) -> Floats:
         deviations = np.sqrt(self.variances)[:, None]
         sides = [
-            np.diff(ndtr((each - self.means[:, [place]]) / deviations), axis=1) for place, each in enumerate(edges)
+            np.diff(ndtr((side - self.means[:, [place]]) / deviations), axis=1) for place, side in enumerate(edges)
         ]
         shapes = "mi->i" if len(sides) == 1 else "mi,mj->ij"
         joint: Floats = np.einsum(shapes, *sides).ravel() / len(self.means)
@@ -95,15 +95,15 @@ class Target:
 
     def draw(self, count: int, rng: np.random.Generator) -> Floats:
         """(count, d) independent records; what falls outside of the box is drawn again."""
-        found: list[Floats] = []
+        parts: list[Floats] = []
         missing = count
         while missing:
             chosen = rng.integers(len(self.means), size=missing)
             noise = rng.standard_normal((missing, self.box.dimensions))
             points = self.means[chosen] + np.sqrt(self.variances[chosen])[:, None] * noise
-            found.append(points[self.box.contains(points)])
-            missing = count - sum(map(len, found))
-        return np.concatenate(found)
+            parts.append(points[self.box.contains(points)])
+            missing = count - sum(map(len, parts))
+        return np.concatenate(parts)
 
 
 def target_of(name: str, seed: int) -> Target:

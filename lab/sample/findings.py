@@ -15,14 +15,14 @@ from expril.report.numbers import decimal
 from expril.report.provenance import Provenance
 from lab.averages import Deviation
 from lab.cells import by_seed, epsilon_number, grouped, place
-from lab.sample.cells import DPB, DPGAN, MBDE, WHOLE, Picture, Sampled, Variant
+from lab.sample.cells import DPB, DPGAN, MBDE, ONE_BATCH, Picture, Sampled, Variant
 from lab.sample.domains import MIXTURE, MOST_RANDOM, RANDOM_1D, RANDOM_2D, RING, WIDE_RING
 from lab.sample.theory import Theory
 
 BEST = "dpb-best"
 """DPB at the lattice of the least mean negative log-likelihood, which is chosen with the target at hand."""
 DOMAINS = (RING, WIDE_RING, RANDOM_2D, MIXTURE, *(f"{RANDOM_1D}-{modes}" for modes in range(1, MOST_RANDOM + 1)))
-NAMES = {MBDE: "MBDE", WHOLE: "MBDE, one batch", DPB: "DPB, plain", BEST: "DPB, best lattice", DPGAN: "DPGAN"}
+NAMES = {MBDE: "MBDE", ONE_BATCH: "MBDE, one batch", DPB: "DPB, plain", BEST: "DPB, best lattice", DPGAN: "DPGAN"}
 """Of the methods, in the order of tables."""
 METHODS = tuple(NAMES)
 
@@ -33,8 +33,8 @@ class Exact(Deviation, frozen=True):
     @classmethod
     def of(cls, values: Iterable[float]) -> Self:
         """Of at least one repeat."""
-        known = list(values)
-        return cls(statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else 0.0, len(known))
+        sample = list(values)
+        return cls(statistics.fmean(sample), statistics.stdev(sample) if len(sample) > 1 else 0.0, len(sample))
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -124,18 +124,18 @@ def findings(cells: Mapping[str, Sequence[Sampled]], provenance: Provenance | No
     """All that these cells show, whatever is still missing."""
     rows, checks, pictures = [], [], []
     groups = grouped(by_seed(cells["cells"]), lambda cell: (cell.problem, cell.maker, cell.epsilon))
-    for (domain, method, epsilon), held in groups.items():
-        rows.append(_row(method, 0, held))
+    for (domain, method, epsilon), group in groups.items():
+        rows.append(_row(method, 0, group))
         if method == DPB:
-            rows.append(_row(BEST, _best(held), held))
-        theories = [cell.theory for cell in held if cell.theory is not None]
+            rows.append(_row(BEST, _best(group), group))
+        theories = [cell.theory for cell in group if cell.theory is not None]
         if theories:
-            checks.append(_check(held[0], theories))
-        if held[0].picture is not None:
-            pictures.append(Density(domain, method, epsilon, held[0].seed, held[0].picture))
+            checks.append(_check(group[0], theories))
+        if group[0].picture is not None:
+            pictures.append(Density(domain, method, epsilon, group[0].seed, group[0].picture))
 
-    def order(each: Row | Check | Density) -> tuple[int, int, float]:
-        return place(DOMAINS, each.domain), place(METHODS, each.method), epsilon_number(each.epsilon)
+    def order(item: Row | Check | Density) -> tuple[int, int, float]:
+        return place(DOMAINS, item.domain), place(METHODS, item.method), epsilon_number(item.epsilon)
 
     return Findings(
         tuple(sorted(rows, key=order)), tuple(sorted(checks, key=order)), tuple(sorted(pictures, key=order)), provenance
@@ -156,9 +156,9 @@ def _row(method: str, which: int, cells: Sequence[Sampled]) -> Row:
         method=method,
         epsilon=first.epsilon,
         variant=variants[0].name,
-        nll=Exact.of(each.nll for each in variants),
-        coverage=Exact.of(each.coverage for each in variants),
-        printed=Exact.of(each.printed for each in variants),
+        nll=Exact.of(variant.nll for variant in variants),
+        coverage=Exact.of(variant.coverage for variant in variants),
+        printed=Exact.of(variant.printed for variant in variants),
         entropy=statistics.fmean(cell.entropy for cell in cells),
         base=statistics.fmean(cell.base for cell in cells),
         settings=first.settings,
@@ -216,10 +216,10 @@ class Claim(msgspec.Struct, frozen=True):
     verdict: Verdict  # by the rule in `measured`
 
 
-def claims_of(found: Findings) -> list[Claim]:
+def claims_of(results: Findings) -> list[Claim]:
     """All claims, in the paper's order."""
     return [
-        Claim(says, where, *judge(found))
+        Claim(says, where, *judge(results))
         for says, where, judge in (
             ("On the ring MBDE does what DPB does at an epsilon 400 times larger", "Figure 1, section 5", _times),
             ("On the ring MBDE estimates the density much better than DPB", "Figures 4 and 5", _better(RING)),
@@ -235,14 +235,14 @@ def claims_of(found: Findings) -> list[Claim]:
     ]
 
 
-Told = tuple[str, Verdict]
+Judgement = tuple[str, Verdict]
 
 
-def _times(found: Findings) -> Told:
+def _times(results: Findings) -> Judgement:
     """Ratios of the least epsilon at which DPB's likelihood reaches MBDE's; one it never reaches is a lower bound."""
-    told, most = [], []
+    parts_of, most = [], []
     for name, method in (("plain", DPB), ("at its best lattice", BEST)):
-        ours, theirs = found.of(RING, MBDE), found.of(RING, method)
+        ours, theirs = results.of(RING, MBDE), results.of(RING, method)
         if not ours or not theirs:
             return _NOT_RUN
         parts, ratios = [], []
@@ -252,89 +252,89 @@ def _times(found: Findings) -> Told:
             more = "more than " if reached is None else ""
             parts.append(f"{more}{ratios[-1]:g} at {epsilon:g}")
         most.append(max(ratios))
-        told.append(f"DPB {name} needs times MBDE's epsilon: {', '.join(parts)}")
-    said = "; ".join(told) + ". Rule: 400 against both; in part if DPB needs 10 times as much against both."
-    return said, "holds" if min(most) >= TIMES else "in part" if min(most) >= SOME_TIMES else "does not hold"
+        parts_of.append(f"DPB {name} needs times MBDE's epsilon: {', '.join(parts)}")
+    text = "; ".join(parts_of) + ". Rule: 400 against both; in part if DPB needs 10 times as much against both."
+    return text, "holds" if min(most) >= TIMES else "in part" if min(most) >= SOME_TIMES else "does not hold"
 
 
-def _better(domain: str) -> Callable[[Findings], Told]:
-    def judge(found: Findings) -> Told:
-        ours = found.of(domain, MBDE)
-        told, won = [], []
+def _better(domain: str) -> Callable[[Findings], Judgement]:
+    def judge(results: Findings) -> Judgement:
+        ours = results.of(domain, MBDE)
+        texts, won = [], []
         for name, method in (("plain", DPB), ("best", BEST)):
-            theirs = found.of(domain, method)
-            both = [epsilon for epsilon in ours if epsilon in theirs]
-            if not both:
+            theirs = results.of(domain, method)
+            common = [epsilon for epsilon in ours if epsilon in theirs]
+            if not common:
                 return _NOT_RUN
-            here = [epsilon for epsilon in both if ours[epsilon].nll.value < theirs[epsilon].nll.value]
-            won.append(len(here) / len(both))
-            told.append(f"against DPB {name} at epsilon {_listed(here)} of {_listed(both)}")
+            here = [epsilon for epsilon in common if ours[epsilon].nll.value < theirs[epsilon].nll.value]
+            won.append(len(here) / len(common))
+            texts.append(f"against DPB {name} at epsilon {_listed(here)} of {_listed(common)}")
         rule = ". Rule: a lower negative log-likelihood at every epsilon, against both."
-        return "MBDE is better " + ", ".join(told) + rule, _share(won)
+        return "MBDE is better " + ", ".join(texts) + rule, _share(won)
 
     return judge
 
 
-def _falls(found: Findings) -> Told:
+def _falls(results: Findings) -> Judgement:
     rising, tried = [], 0
-    for domain in found.domains:
-        values = [row.nll.value for row in found.of(domain, MBDE).values()]
+    for domain in results.domains:
+        values = [row.nll.value for row in results.of(domain, MBDE).values()]
         if len(values) > 1:
             tried += 1
             if any(later >= before for before, later in itertools.pairwise(values)):
                 rising.append(domain)
     if not tried:
         return _NOT_RUN
-    kept = tried - len(rising)
+    falling = tried - len(rising)
     but = f"; not on {', '.join(rising)}" if rising else ""
-    return f"at every step of epsilon on {kept} of {tried} domains{but}.", _share([kept / tried])
+    return f"at every step of epsilon on {falling} of {tried} domains{but}.", _share([falling / tried])
 
 
-def _sharply(found: Findings) -> Told:
-    told, faster = [], []
-    for domain in found.domains:
-        rows = found.of(domain, MBDE)
+def _sharply(results: Findings) -> Judgement:
+    texts, faster = [], []
+    for domain in results.domains:
+        rows = results.of(domain, MBDE)
         if {SMALL, SHARP, LARGE} <= rows.keys():
             below = (rows[SMALL].nll.value - rows[SHARP].nll.value) / (SHARP - SMALL)
             above = (rows[SHARP].nll.value - rows[LARGE].nll.value) / (LARGE - SHARP)
             faster.append(below > above)
             if domain in (RING, WIDE_RING, RANDOM_2D, MIXTURE):
-                told.append(f"{domain} {decimal(below, 2)} and {decimal(above, 2)}")
+                texts.append(f"{domain} {decimal(below, 2)} and {decimal(above, 2)}")
     if not faster:
         return _NOT_RUN
-    said = (
-        f"nats an epsilon below 2 and from 2 to 10: {', '.join(told)}. Faster below 2 on {sum(faster)} of "
+    text = (
+        f"nats an epsilon below 2 and from 2 to 10: {', '.join(texts)}. Faster below 2 on {sum(faster)} of "
         f"{len(faster)} domains; by Theorem 7 (10) no more than 0.5 is possible."
     )
-    return said, _share([sum(faster) / len(faster)])
+    return text, _share([sum(faster) / len(faster)])
 
 
-def _lines(found: Findings) -> list[str]:
-    return [domain for domain in found.domains if domain == MIXTURE or domain.startswith(RANDOM_1D)]
+def _lines(results: Findings) -> list[str]:
+    return [domain for domain in results.domains if domain == MIXTURE or domain.startswith(RANDOM_1D)]
 
 
-def _plateau(found: Findings) -> Told:
+def _plateau(results: Findings) -> Judgement:
     shares = []
-    for domain in _lines(found):
-        rows = found.of(domain, DPB)
+    for domain in _lines(results):
+        rows = results.of(domain, DPB)
         if {SMALL, PLATEAU, LARGE} <= rows.keys():
-            whole = rows[SMALL].nll.value - rows[LARGE].nll.value
-            shares.append((rows[PLATEAU].nll.value - rows[LARGE].nll.value) / whole if whole > 0 else 0.0)
+            gain = rows[SMALL].nll.value - rows[LARGE].nll.value
+            shares.append((rows[PLATEAU].nll.value - rows[LARGE].nll.value) / gain if gain > 0 else 0.0)
     if not shares:
         return _NOT_RUN
     flat = sum(share <= FLAT for share in shares)
-    said = (
+    text = (
         f"of what DPB (plain) gains between epsilon 0.1 and 10, {decimal(100 * statistics.median(shares), 0)} % "
         f"(median over {len(shares)} domains, at most {decimal(100 * max(shares), 0)} %) comes after 1. Rule: at most "
         f"10 %."
     )
-    return said, _share([flat / len(shares)])
+    return text, _share([flat / len(shares)])
 
 
-def _beats_far(found: Findings) -> Told:
+def _beats_far(results: Findings) -> Judgement:
     won = tried = 0
-    for domain in _lines(found):
-        ours, theirs = found.of(domain, MBDE), found.of(domain, DPB)
+    for domain in _lines(results):
+        ours, theirs = results.of(domain, MBDE), results.of(domain, DPB)
         for epsilon in ours.keys() & theirs.keys():
             if epsilon >= FAR:
                 tried += 1
@@ -344,10 +344,10 @@ def _beats_far(found: Findings) -> Told:
     return f"lower negative log-likelihood than DPB (plain) in {won} of {tried} cases.", _share([won / tried])
 
 
-def _spread(found: Findings) -> Told:
+def _spread(results: Findings) -> Judgement:
     ratios, fixed = [], []
-    for domain in found.domains:
-        ours, theirs = found.of(domain, MBDE), found.of(domain, DPB)
+    for domain in results.domains:
+        ours, theirs = results.of(domain, MBDE), results.of(domain, DPB)
         here = [_ratio(theirs[epsilon], ours[epsilon]) for epsilon in ours.keys() & theirs.keys()]
         if domain.startswith(RANDOM_1D):
             ratios += [ratio for ratio in here if ratio > 0]
@@ -356,21 +356,21 @@ def _spread(found: Findings) -> Told:
     if not ratios:
         return _NOT_RUN
     often, smaller = sum(ratio >= SPREAD for ratio in ratios), sum(ratio > 1 for ratio in ratios)
-    said = (
+    text = (
         f"standard deviation of the NLL over the repeats on random Gaussians on a line, DPB (plain) over MBDE: median "
         f"{decimal(statistics.median(ratios), 2)}, at most {decimal(max(ratios), 1)}; MBDE's is smaller in {smaller} "
         f"of {len(ratios)} cases, 100 times smaller in {often}. There most of it is where the Gaussians lie."
     )
     if fixed:
-        said += (
+        text += (
             f" On the targets that are fixed: median {decimal(statistics.median(fixed), 1)}, at most "
             f"{decimal(max(fixed), 1)}, over {len(fixed)} cases."
         )
     every = ratios + fixed
     many = sum(ratio >= SPREAD for ratio in every) >= len(every) / 10
-    said += " Rule: 100 times in a tenth of all cases; in part if smaller in most."
+    text += " Rule: 100 times in a tenth of all cases; in part if smaller in most."
     most = sum(ratio > 1 for ratio in every) > len(every) / 2
-    return said, "holds" if many else "in part" if most else "does not hold"
+    return text, "holds" if many else "in part" if most else "does not hold"
 
 
 def _ratio(theirs: Row, ours: Row) -> float:
@@ -379,28 +379,28 @@ def _ratio(theirs: Row, ours: Row) -> float:
     return theirs.nll.error / ours.nll.error
 
 
-def _coverage(found: Findings) -> Told:
-    told, near, tried = [], 0, 0
+def _coverage(results: Findings) -> Judgement:
+    texts, near, tried = [], 0, 0
     for name, measure in (("as printed", PRINTED), ("of the densest region", attrgetter("coverage.value"))):
-        lowest, flat = _lowest(found, measure)
+        lowest, flat = _lowest(results, measure)
         if not lowest and not flat:
             return _NOT_RUN
         places = ", ".join(f"{epsilon:g} on {lowest[epsilon]}" for epsilon in sorted(lowest))
         parts = [f"is lowest at epsilon {places} domains"] if places else []
         parts += [f"moves by less than {FLAT_COVERAGE} on {flat}"] if flat else []
-        told.append(f"coverage {name} {' and '.join(parts)}")
+        texts.append(f"coverage {name} {' and '.join(parts)}")
         if measure is PRINTED:
             near = sum(count for epsilon, count in lowest.items() if NEAR_ONE[0] <= epsilon <= NEAR_ONE[1])
             tried = sum(lowest.values()) + flat
-    return "; ".join(told) + ". Rule: as printed, lowest between 0.5 and 2.", _share([near / tried])
+    return "; ".join(texts) + ". Rule: as printed, lowest between 0.5 and 2.", _share([near / tried])
 
 
-def _lowest(found: Findings, measure: Callable[[Row], float]) -> tuple[dict[float, int], int]:
+def _lowest(results: Findings, measure: Callable[[Row], float]) -> tuple[dict[float, int], int]:
     """Epsilon -> domains on which MBDE's coverage is lowest there, and domains on which it hardly moves."""
     lowest: dict[float, int] = {}
     flat = 0
-    for domain in found.domains:
-        values = {epsilon: measure(row) for epsilon, row in found.of(domain, MBDE).items()}
+    for domain in results.domains:
+        values = {epsilon: measure(row) for epsilon, row in results.of(domain, MBDE).items()}
         if len(values) < LEAST_EPSILONS:
             continue
         if max(values.values()) - min(values.values()) < FLAT_COVERAGE:
@@ -411,23 +411,23 @@ def _lowest(found: Findings, measure: Callable[[Row], float]) -> tuple[dict[floa
     return lowest, flat
 
 
-def _gan(found: Findings) -> Told:
-    rows = found.of(RING, DPGAN)
-    lost, told = [], []
+def _gan(results: Findings) -> Judgement:
+    rows = results.of(RING, DPGAN)
+    beaten, texts = [], []
     for epsilon, row in rows.items():
-        others = [found.of(RING, method).get(epsilon) for method in (MBDE, DPB)]
-        named = [other for other in others if other is not None]
-        if len(named) == len(others):
-            lost.append(all(other.nll.value < row.nll.value for other in named))
+        rivals = [results.of(RING, method).get(epsilon) for method in (MBDE, DPB)]
+        named = [other for other in rivals if other is not None]
+        if len(named) == len(rivals):
+            beaten.append(all(other.nll.value < row.nll.value for other in named))
             mbde, dpb = (decimal(other.nll.value, 2) for other in named)
-            told.append(
+            texts.append(
                 f"at epsilon {epsilon:g} {decimal(row.nll.value, 2)} nats (MBDE {mbde}, DPB {dpb}), coverage "
                 f"{decimal(row.coverage.value, 2)}"
             )
-    if not lost:
+    if not beaten:
         return _NOT_RUN
-    said = "; ".join(told) + ", by a kernel estimate of its points. Rule: a higher negative log-likelihood than both."
-    return said, _share([sum(lost) / len(lost)])
+    text = "; ".join(texts) + ", by a kernel estimate of its points. Rule: a higher negative log-likelihood than both."
+    return text, _share([sum(beaten) / len(beaten)])
 
 
 def _share(shares: Sequence[float]) -> Verdict:

@@ -68,19 +68,19 @@ def choose_bandwidth(records: Floats, folds: int = FOLDS, candidates: Sequence[f
     places = np.minimum((records * bins).astype(np.int64), bins - 1)
     flat = np.ravel_multi_index(tuple(places.T), (bins,) * dimensions)
     counts = np.stack([np.bincount(flat[fold::folds], minlength=bins**dimensions) for fold in range(folds)])
-    whole = counts.sum(axis=0)
+    total = counts.sum(axis=0)
 
     def likelihood(bandwidth: float) -> float:
-        found = 0.0
-        for own in counts:
-            others = (whole - own).astype(np.float64)
+        log_likelihood = 0.0
+        for fold in counts:
+            rest = (total - fold).astype(np.float64)
             smooth = gaussian_filter(
-                others.reshape((bins,) * dimensions), bandwidth * bins, mode="constant", truncate=_REACH
+                rest.reshape((bins,) * dimensions), bandwidth * bins, mode="constant", truncate=_REACH
             ).ravel()
-            held = own > 0
-            density = np.maximum(smooth[held] * bins**dimensions / others.sum(), np.finfo(float).tiny)
-            found += float(own[held] @ np.log(density))
-        return found
+            filled = fold > 0
+            density = np.maximum(smooth[filled] * bins**dimensions / rest.sum(), np.finfo(float).tiny)
+            log_likelihood += float(fold[filled] @ np.log(density))
+        return log_likelihood
 
     return float(max(candidates, key=likelihood))
 
@@ -122,8 +122,8 @@ def _basis(k: int, order: int, cells: int) -> Floats:
     for term in range(1, order + 1):
         series += math.comb(order, term) * (-1) ** (term - 1) * power
         power = at_lattice @ power
-    found: Floats = bernstein((np.arange(cells) + 0.5) / cells) @ series
-    return found
+    basis: Floats = bernstein((np.arange(cells) + 0.5) / cells) @ series
+    return basis
 
 
 def polynomial(values: Floats, order: int, cells: int) -> Floats:
@@ -132,15 +132,15 @@ def polynomial(values: Floats, order: int, cells: int) -> Floats:
     In two dimensions it is the tensor product of the operators of one dimension.
     """
     basis = _basis(len(values) - 1, order, cells)
-    found: Floats = basis @ values if values.ndim == 1 else (basis @ values @ basis.T).ravel()
-    return found
+    values_there: Floats = basis @ values if values.ndim == 1 else (basis @ values @ basis.T).ravel()
+    return values_there
 
 
 def as_probabilities(density: Floats, *, cut: bool) -> Floats:
     """Probabilities of equal cells from a density that may be negative: cut off below, or shifted up, then scaled."""
     positive = np.maximum(density, FLOOR) if cut else density - min(0.0, float(density.min())) + FLOOR
-    found: Floats = positive / positive.sum()
-    return found
+    probabilities: Floats = positive / positive.sum()
+    return probabilities
 
 
 def release(
@@ -172,9 +172,9 @@ class Training:
         return f"{self.epochs} epochs in {'one batch' if self.batch is None else f'batches of {self.batch}'}"
 
 
-WHOLE = Training(750, None)
+ONE_BATCH = Training(750, None)
 """The paper's number of epochs; it names no batch."""
-TRAINING = {1: WHOLE, 2: Training(75, 250)}
+TRAINING = {1: ONE_BATCH, 2: Training(75, 250)}
 """By dimensions. In the plane 750 steps with all examples hardly leave the first weights; a tenth of the epochs in
 small batches costs half and has 8 times as many steps."""
 
@@ -202,8 +202,8 @@ def base_law(box: Box, cells: int) -> BaseLaw:
 def base_masses(box: Box, cells: int) -> Floats:
     """(n,) probabilities of the cells under Q_0."""
     law = base_law(box, cells)
-    found: Floats = np.exp(law.log_masses(_every(law)))
-    return found
+    masses: Floats = np.exp(law.log_masses(_every(law)))
+    return masses
 
 
 def learn(box: Box, cells: int, records: Floats, epsilon: Fraction, seed: int, training: Training) -> Learnt:
@@ -219,7 +219,7 @@ def learn(box: Box, cells: int, records: Floats, epsilon: Fraction, seed: int, t
     every = _every(law)
     return Learnt(
         density.masses().ravel(),
-        tuple(clipped(each.log_odds(every)) for each in density.classifiers),
+        tuple(clipped(classifier.log_odds(every)) for classifier in density.classifiers),
         density.thetas,
         f"T = {ROUNDS}, {EXAMPLES:,} records and draws, {training}",
     )

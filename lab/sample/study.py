@@ -21,7 +21,18 @@ from lab.averages import Mean, log_chart, mean_text
 from lab.cells import epsilon_number
 from lab.sample import cells as sampled
 from lab.sample import methods
-from lab.sample.cells import DPB, DPGAN, GAN_SETTINGS, MAP_CELLS, MBDE, REPEATS, WHOLE, Sampled, compute_cell, lattices
+from lab.sample.cells import (
+    DPB,
+    DPGAN,
+    GAN_SETTINGS,
+    MAP_CELLS,
+    MBDE,
+    ONE_BATCH,
+    REPEATS,
+    Sampled,
+    compute_cell,
+    lattices,
+)
 from lab.sample.domains import MIXTURE, MOST_RANDOM, RANDOM_1D, RANDOM_2D, RING, WIDE_RING, target_of
 from lab.sample.findings import BEST, METHODS, NAMES, Check, Claim, Density, Findings, Row, claims_of, findings
 from lab.studies import document_of
@@ -63,45 +74,51 @@ Map = tuple[str, str, str]
 """A name, a line under it, and a URI."""
 
 
-def figures(found: Findings) -> list[Charts | Drawing]:
+def figures(results: Findings) -> list[Charts | Drawing]:
     """Every figure of which something is there, in the paper's order."""
-    shown = (
-        _alike(found),
-        _rows("figure4.svg", "Figure 4: the ring, over epsilon; DPB above MBDE", found, RING),
-        _rows("figure4-wide.svg", "Figure 4 on the wide ring, over epsilon; DPB above MBDE", found, WIDE_RING),
-        _measure_charts(found),
-        _coverage_of_lines(found),
-        _likelihood_of_lines(found),
-        _rows("figure8.svg", "Figure 8: random Gaussians in the plane; DPB above MBDE", found, RANDOM_2D),
+    drawings = (
+        _alike(results),
+        _rows("figure4.svg", "Figure 4: the ring, over epsilon; DPB above MBDE", results, RING),
+        _rows("figure4-wide.svg", "Figure 4 on the wide ring, over epsilon; DPB above MBDE", results, WIDE_RING),
+        _measure_charts(results),
+        _coverage_of_lines(results),
+        _likelihood_of_lines(results),
+        _rows("figure8.svg", "Figure 8: random Gaussians in the plane; DPB above MBDE", results, RANDOM_2D),
     )
-    return [figure for figure in shown if figure is not None]
+    return [figure for figure in drawings if figure is not None]
 
 
-def _alike(found: Findings) -> Drawing | None:
+def _alike(results: Findings) -> Drawing | None:
     """Figure 1: the target, MBDE, DPB where it is first as likely, and DPGAN."""
-    shown = {(each.method, epsilon_number(each.epsilon)): each for each in found.pictures if each.domain == RING}
-    ours = shown.get((MBDE, FIGURE_1))
+    densities = {
+        (density.method, epsilon_number(density.epsilon)): density
+        for density in results.pictures
+        if density.domain == RING
+    }
+    ours = densities.get((MBDE, FIGURE_1))
     if ours is None:
         return None
-    maps = [_target(RING, ours.seed), _map(found, ours)]
-    level = found.of(RING, MBDE)[FIGURE_1].nll.value
-    theirs = found.of(RING, DPB)
+    maps = [_target(RING, ours.seed), _map(results, ours)]
+    level = results.of(RING, MBDE)[FIGURE_1].nll.value
+    theirs = results.of(RING, DPB)
     reached = next((epsilon for epsilon in theirs if theirs[epsilon].nll.value <= level), max(theirs, default=0.0))
-    maps += [_map(found, shown[DPB, reached])] if (DPB, reached) in shown else []
-    gans = [epsilon for method, epsilon in shown if method == DPGAN]
-    maps += [_map(found, shown[DPGAN, max(gans)])] if gans else []
+    maps += [_map(results, densities[DPB, reached])] if (DPB, reached) in densities else []
+    gans = [epsilon for method, epsilon in densities if method == DPGAN]
+    maps += [_map(results, densities[DPGAN, max(gans)])] if gans else []
     return _maps("figure1.svg", "Figure 1: densities on the ring that look about alike", [maps])
 
 
-def _rows(file: str, title: str, found: Findings, domain: str) -> Drawing | None:
+def _rows(file: str, title: str, results: Findings, domain: str) -> Drawing | None:
     """The target and a row of densities over epsilon for each of two methods."""
     rows = []
-    largest = max((epsilon_number(each.epsilon) for each in found.pictures if each.method == MBDE), default=0.0)
+    largest = max(
+        (epsilon_number(density.epsilon) for density in results.pictures if density.method == MBDE), default=0.0
+    )
     for method in (DPB, MBDE):
-        shown = [each for each in found.pictures if (each.domain, each.method) == (domain, method)]
-        if shown:
-            there = [_map(found, each) for each in shown if epsilon_number(each.epsilon) <= largest]
-            rows.append([_target(domain, shown[0].seed), *there])
+        densities = [density for density in results.pictures if (density.domain, density.method) == (domain, method)]
+        if densities:
+            there = [_map(results, density) for density in densities if epsilon_number(density.epsilon) <= largest]
+            rows.append([_target(domain, densities[0].seed), *there])
     return _maps(file, title, rows) if rows else None
 
 
@@ -110,10 +127,10 @@ def _target(domain: str, seed: int) -> Map:
     return "target", "", picture_uri(masses / masses.max())
 
 
-def _map(found: Findings, shown: Density) -> Map:
-    row = found.of(shown.domain, shown.method)[epsilon_number(shown.epsilon)]
-    under = f"ε = {shown.epsilon}, NLL {decimal(row.nll.value, 2)}"
-    return NAMES[shown.method], under, picture_uri(np.asarray(shown.picture.share))
+def _map(results: Findings, density: Density) -> Map:
+    row = results.of(density.domain, density.method)[epsilon_number(density.epsilon)]
+    under = f"ε = {density.epsilon}, NLL {decimal(row.nll.value, 2)}"
+    return NAMES[density.method], under, picture_uri(np.asarray(density.picture.share))
 
 
 def _maps(file: str, title: str, rows: Sequence[Sequence[Map]]) -> Drawing:
@@ -123,8 +140,8 @@ def _maps(file: str, title: str, rows: Sequence[Sequence[Map]]) -> Drawing:
         MAP.format(
             x=column * step, y=row * (tall + GAP), side=SIDE, tall=tall, head=HEAD, name=name, under=under, uri=uri
         )
-        for row, shown in enumerate(rows)
-        for column, (name, under, uri) in enumerate(shown)
+        for row, maps_of in enumerate(rows)
+        for column, (name, under, uri) in enumerate(maps_of)
     )
     width, height = max(map(len, rows)) * step - GAP, len(rows) * (tall + GAP) - GAP
     svg = SHEET.format(width=width, height=height, name=title, maps=maps)
@@ -159,21 +176,21 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-def _measure_charts(found: Findings) -> Charts | None:
+def _measure_charts(results: Findings) -> Charts | None:
     """Figure 5: for each domain, likelihood and both coverages."""
     plots = []
     for domain, title in CHART_TITLES.items():
-        if not found.of(domain, MBDE):
+        if not results.of(domain, MBDE):
             continue
-        held = {method: list(found.of(domain, method).values()) for method in KEYS}
-        first = held[MBDE][0]
+        lines = {method: list(results.of(domain, method).values()) for method in KEYS}
+        first = lines[MBDE][0]
         levels = [
             Level("dashes", first.base, f"Q0: {decimal(first.base, 2)}"),
             Level("solid", first.entropy, f"the target: {decimal(first.entropy, 2)}"),
         ]
-        plots.append(_chart(f"{title}: NLL in nats", held, partial(_value, "nll"), levels))
-        plots.append(_chart(f"{title}: coverage as printed", held, partial(_value, "printed")))
-        plots.append(_chart(f"{title}: coverage, densest region", held, partial(_value, "coverage")))
+        plots.append(_chart(f"{title}: NLL in nats", lines, partial(_value, "nll"), levels))
+        plots.append(_chart(f"{title}: coverage as printed", lines, partial(_value, "printed")))
+        plots.append(_chart(f"{title}: coverage, densest region", lines, partial(_value, "coverage")))
     if not plots:
         return None
     rules = [("dashes", "Q0"), ("solid", "the target's own entropy")]
@@ -181,38 +198,38 @@ def _measure_charts(found: Findings) -> Charts | None:
     return Charts(plots, tuple(KEYS.values()), rules, file="figure5.svg", name=title)
 
 
-def _coverage_of_lines(found: Findings) -> Charts | None:
+def _coverage_of_lines(results: Findings) -> Charts | None:
     """Figure 6."""
-    rows = _by_modes(found, MBDE)
+    rows = _by_modes(results, MBDE)
     keys = _mode_keys(rows)
     plots = [
-        _chart("MBDE: mode coverage as printed, mean", rows, partial(_alone, "printed", "value"), keys=keys),
-        _chart("MBDE: its standard deviation", rows, partial(_alone, "printed", "error"), keys=keys),
+        _chart("MBDE: mode coverage as printed, mean", rows, partial(_part, "printed", "value"), keys=keys),
+        _chart("MBDE: its standard deviation", rows, partial(_part, "printed", "error"), keys=keys),
     ] if rows else []  # fmt: skip
     return _lines_charts("figure6.svg", "Figure 6: mode coverage on m random Gaussians on a line", plots, keys)
 
 
-def _likelihood_of_lines(found: Findings) -> Charts | None:
+def _likelihood_of_lines(results: Findings) -> Charts | None:
     """Figure 7."""
     plots: list[Figure] = []
     every: dict[str, Key] = {}
     for method in (DPB, MBDE):
-        if rows := _by_modes(found, method):
+        if rows := _by_modes(results, method):
             keys = _mode_keys(rows)
             every |= keys
             name = NAMES[method]
-            plots.append(_chart(f"{name}: NLL in nats, mean", rows, partial(_alone, "nll", "value"), keys=keys))
-            plots.append(_chart(f"{name}: its standard deviation", rows, partial(_alone, "nll", "error"), keys=keys))
+            plots.append(_chart(f"{name}: NLL in nats, mean", rows, partial(_part, "nll", "value"), keys=keys))
+            plots.append(_chart(f"{name}: its standard deviation", rows, partial(_part, "nll", "error"), keys=keys))
     return _lines_charts("figure7.svg", "Figure 7: NLL on m random Gaussians on a line", plots, every)
 
 
-def _by_modes(found: Findings, method: str) -> dict[str, list[Row]]:
-    held = {f"{modes}": list(found.of(f"{RANDOM_1D}-{modes}", method).values()) for modes in CHART_LINES}
-    return {modes: rows for modes, rows in held.items() if rows}
+def _by_modes(results: Findings, method: str) -> dict[str, list[Row]]:
+    lines = {f"{modes}": list(results.of(f"{RANDOM_1D}-{modes}", method).values()) for modes in CHART_LINES}
+    return {modes: rows for modes, rows in lines.items() if rows}
 
 
 def _mode_keys(modes: Mapping[str, object]) -> dict[str, Key]:
-    return {each: Key(place, place % 2 == 1, f"m = {each}") for place, each in enumerate(modes)}
+    return {count: Key(place, place % 2 == 1, f"m = {count}") for place, count in enumerate(modes)}
 
 
 def _lines_charts(file: str, title: str, plots: Sequence[Figure], keys: Mapping[str, Key]) -> Charts | None:
@@ -224,7 +241,7 @@ def _value(measure: str, row: Row) -> tuple[float, float]:
     return mean.value, mean.error
 
 
-def _alone(measure: str, part: str, row: Row) -> tuple[float, float]:
+def _part(measure: str, part: str, row: Row) -> tuple[float, float]:
     return getattr(getattr(row, measure), part), 0.0
 
 
@@ -237,9 +254,9 @@ def _chart(
 ) -> Figure:
     """Lines over the logarithm of epsilon, with bands of one standard deviation where all places have one."""
     series = []
-    for line, held in rows.items():
+    for line, points in rows.items():
         places = []
-        for row in held:
+        for row in points:
             value, deviation = measure(row)
             text = f"{decimal(value, 3)} at ε = {row.epsilon}"
             places.append(Place(epsilon_number(row.epsilon), value, (value - deviation, value + deviation), text))
@@ -254,7 +271,7 @@ BEYOND = "dpb-beyond"
 BEYOND_EPSILONS = ("20", "50", "100", "400", "1000")
 """At which DPB alone is run, in the plane, to see where it reaches what MBDE does at less."""
 GAN_EPSILONS = ("1", "10")
-CHOICES = {"domains": (*LINES, *PLANES), "methods": (MBDE, DPB, BEYOND, WHOLE, DPGAN)}
+CHOICES = {"domains": (*LINES, *PLANES), "methods": (MBDE, DPB, BEYOND, ONE_BATCH, DPGAN)}
 
 TITLES = {
     RING: "ring: 8 Gaussians at radius 1, variance 0.01",
@@ -298,29 +315,29 @@ def title_of(domain: str) -> str:
     return TITLES.get(domain, f"{domain.removeprefix(f'{RANDOM_1D}-')} random Gaussians on a line, variance 0.01")
 
 
-def document(found: Findings) -> Document:
+def document(results: Findings) -> Document:
     """Claims, theorems, figures and numbers."""
-    claims = _claims(claims_of(found))
-    plane = [domain for domain in found.domains if not domain.startswith(RANDOM_1D)]
-    numbers: list[Block] = [_measures(found, plane)]
-    for lines in filter(None, (_lines(found, method) for method in (MBDE, DPB, BEST))):
+    claims = _claims(claims_of(results))
+    plane = [domain for domain in results.domains if not domain.startswith(RANDOM_1D)]
+    numbers: list[Block] = [_measures(results, plane)]
+    for lines in filter(None, (_lines(results, method) for method in (MBDE, DPB, BEST))):
         numbers += [Heading(lines.caption), lines]
     theorems: list[Block] = []
-    if found.checks:
-        total = _checks("The theorems, over everything", {"all together": [Check.total(found.checks)]})
-        every = _checks("The theorems, in numbers of densities and of iterations", _checked(found.checks))
+    if results.checks:
+        total = _checks("The theorems, over everything", {"all together": [Check.total(results.checks)]})
+        every = _checks("The theorems, in numbers of densities and of iterations", _checked(results.checks))
         theorems = [Text(THEOREMS), total, Fold("By domain and epsilon", [every])]
-    drawn = figures(found)
+    drawings = figures(results)
     sections = [
         Section("Claims", [Text(CAVEAT), claims], PAPER),
         Section("Claims", [claims.without("measured")], frozenset({"terminal"})),
         Section("Theorems", theorems, PAPER),
         Section("Theorems", theorems[1:2], frozenset({"terminal"})),
-        Section("Figures", [Text(FIGURES), *drawn] if drawn else []),
-        Section("Numbers", [Text(NUMBERS), *numbers] if found.rows else []),
+        Section("Figures", [Text(FIGURES), *drawings] if drawings else []),
+        Section("Numbers", [Text(NUMBERS), *numbers] if results.rows else []),
     ]
-    files: dict[str, Table[Any]] = {"measures.csv": _row_file(found.rows), "theory.csv": _check_file(found.checks)}
-    return document_of("sample", sections, found.provenance, files, summary=[PAPER_TITLE])
+    files: dict[str, Table[Any]] = {"measures.csv": _row_file(results.rows), "theory.csv": _check_file(results.checks)}
+    return document_of("sample", sections, results.provenance, files, summary=[PAPER_TITLE])
 
 
 def _claims(claims: Sequence[Claim]) -> Table[Claim]:
@@ -335,11 +352,11 @@ def _claims(claims: Sequence[Claim]) -> Table[Claim]:
     )
 
 
-def _measures(found: Findings, domains: Sequence[str]) -> Table[Row]:
+def _measures(results: Findings, domains: Sequence[str]) -> Table[Row]:
     """Both measures of every method and epsilon, a group for each domain."""
     groups = []
     for domain in domains:
-        rows = [row for row in found.rows if row.domain == domain]
+        rows = [row for row in results.rows if row.domain == domain]
         base, least = decimal(rows[0].base, 2), decimal(rows[0].entropy, 2)
         groups.append(Group(rows, f"{title_of(domain)}; NLL of Q0 {base}, of the target {least}"))
     return Table(
@@ -359,13 +376,13 @@ digits = partial(decimal, digits=DIGITS)
 _mean = partial(mean_text, form=digits, digits=DIGITS)
 
 
-def _lines(found: Findings, method: str) -> Table[str]:
+def _lines(results: Findings, method: str) -> Table[str]:
     """The negative log-likelihood of a method on random Gaussians on a line, numbers of them against epsilon."""
-    held = {domain: found.of(domain, method) for domain in found.domains if domain.startswith(RANDOM_1D)}
-    epsilons = sorted({epsilon for each in held.values() for epsilon in each})
+    rows_of = {domain: results.of(domain, method) for domain in results.domains if domain.startswith(RANDOM_1D)}
+    epsilons = sorted({epsilon for rows in rows_of.values() for epsilon in rows})
 
     def show(epsilon: float, domain: str) -> str:
-        row = held[domain].get(epsilon)
+        row = rows_of[domain].get(epsilon)
         return "–" if row is None else _mean(row.nll)
 
     return Table.of(
@@ -374,14 +391,14 @@ def _lines(found: Findings, method: str) -> Table[str]:
             Column("m", lambda domain: domain.removeprefix(f"{RANDOM_1D}-"), names=True),
             *(Column(f"ε = {epsilon:g}", partial(show, epsilon), number=True) for epsilon in epsilons),
         ],
-        [domain for domain, each in held.items() if each],
+        [domain for domain, rows in rows_of.items() if rows],
     )
 
 
 def _checked(checks: Sequence[Check]) -> dict[str, list[Check]]:
     """Checks by domain, and by method where that is not the usual one, epsilon upwards."""
     groups: dict[str, list[Check]] = {}
-    for check in sorted(checks, key=lambda each: (METHODS.index(each.method), epsilon_number(each.epsilon))):
+    for check in sorted(checks, key=lambda check: (METHODS.index(check.method), epsilon_number(check.epsilon))):
         title = title_of(check.domain) + ("" if check.method == MBDE else f"; {NAMES[check.method]}")
         groups.setdefault(title, []).append(check)
     return groups
@@ -390,12 +407,12 @@ def _checked(checks: Sequence[Check]) -> dict[str, list[Check]]:
 def _checks(caption: str, groups: Mapping[str, Sequence[Check]]) -> Table[Check]:
     """How often each theorem was kept."""
 
-    def of(whole: str, parts: str) -> Iterator[Column[Check]]:
+    def of(total: str, parts: str) -> Iterator[Column[Check]]:
         for heading, _, part in (text.rpartition(" = ") for text in parts.split("; ")):
-            yield Column(heading, partial(share, part, whole), number=True)
+            yield Column(heading, partial(share, part, total), number=True)
 
-    def share(part: str, whole: str, check: Check) -> str:
-        return f"{getattr(check, part)} of {getattr(check, whole)}"
+    def share(part: str, total: str, check: Check) -> str:
+        return f"{getattr(check, part)} of {getattr(check, total)}"
 
     return Table(
         caption,
@@ -453,24 +470,24 @@ def tasks(order: Order) -> list[Task]:
     largest = max(map(parse_rational, epsilons), default=Fraction(0))
     beyond = tuple(text for text in BEYOND_EPSILONS if parse_rational(text) > largest)
 
-    def wanted(domain: str, seed: int) -> list[tuple[str, tuple[str, ...]]]:
-        found = [(method, epsilons) for method in (MBDE, DPB) if method in methods]
+    def makers(domain: str, seed: int) -> list[tuple[str, tuple[str, ...]]]:
+        chosen = [(method, epsilons) for method in (MBDE, DPB) if method in methods]
         if BEYOND in methods and domain in PLANES:
-            found.append((DPB, beyond))
-        if WHOLE in methods and domain == RING and seed == order.seed:
-            found.append((WHOLE, epsilons))
-        return found
+            chosen.append((DPB, beyond))
+        if ONE_BATCH in methods and domain == RING and seed == order.seed:
+            chosen.append((ONE_BATCH, epsilons))
+        return chosen
 
-    found = [
+    cells = [
         Task(domain, method, epsilon, seed)
         for seed in order.seeds
         for domain in domains
-        for method, each in wanted(domain, seed)
-        for epsilon in each
+        for method, epsilons_of in makers(domain, seed)
+        for epsilon in epsilons_of
     ]
     if DPGAN in methods and RING in domains:
-        found += [Task(RING, DPGAN, epsilon, seed) for seed in order.seeds for epsilon in GAN_EPSILONS]
-    return found
+        cells += [Task(RING, DPGAN, epsilon, seed) for seed in order.seeds for epsilon in GAN_EPSILONS]
+    return cells
 
 
 def settings(order: Order) -> dict[str, object]:
@@ -485,9 +502,9 @@ def settings(order: Order) -> dict[str, object]:
     }
 
 
-def results(found: Findings) -> dict[str, object]:
+def published(results: Findings) -> dict[str, object]:
     """What is published: pictures are in the figures."""
-    return {"claims": claims_of(found), "found": msgspec.structs.replace(found, pictures=())}
+    return {"claims": claims_of(results), "found": msgspec.structs.replace(results, pictures=())}
 
 
 STUDY = Study(
@@ -506,5 +523,5 @@ STUDY = Study(
     seed=1000,
     noise="seeded generators of NumPy",
     width=190,
-    results=results,
+    results=published,
 )

@@ -33,18 +33,18 @@ def negative_log_likelihood(target: Floats, model: Floats, volume: float) -> flo
 
     It is exact for a model that is constant on each cell.
     """
-    held = target > 0
-    if np.any(model[held] <= 0):
+    present = target > 0
+    if np.any(model[present] <= 0):
         return math.inf
-    return float(-np.sum(target[held] * np.log(model[held] / volume)))
+    return float(-np.sum(target[present] * np.log(model[present] / volume)))
 
 
 def divergence(target: Floats, model: Floats) -> float:
     """KL(P, Q) (Eq. 2) over the cells."""
-    held = target > 0
-    if np.any(model[held] <= 0):
+    present = target > 0
+    if np.any(model[present] <= 0):
         return math.inf
-    return float(np.sum(target[held] * np.log(target[held] / model[held])))
+    return float(np.sum(target[present] * np.log(target[present] / model[present])))
 
 
 def coverage(target: Floats, model: Floats) -> Coverage:
@@ -195,8 +195,8 @@ def check_theory(target: Floats, base: Floats, classifiers: Sequence[Floats], th
         gamma_p = float(target @ outputs) / most if most else 0.0
         gamma_q = -float(before @ outputs) / most if most else 0.0
         drop = divergence(target, before) - divergence(target, after)
-        told = (theta, most, gamma_p, gamma_q)
-        steps.append(Step(*told, drop, printed_drop(*told), proved_drop(*told)))
+        terms = (theta, most, gamma_p, gamma_q)
+        steps.append(Step(*terms, drop, printed_drop(*terms), proved_drop(*terms)))
         before = after
     high = all(step.high for step in steps)
     gammas = min(step.gamma_p for step in steps) + min(step.gamma_q for step in steps)

@@ -65,8 +65,8 @@ def compute(task: Task) -> Studied:
     question = QUESTIONS[task.problem]
     split = spread_over(load_split(task.problem, task.seed), int(sites))
     answer = run_study(split, question.strategy, question.options, parse_rational(task.epsilon), pooling=pooling)
-    found = measure(answer.probability, split.test_labels)
-    return Studied(task.problem, pooling, int(sites), task.epsilon, task.seed, found.accuracy, found.auc)
+    measures = measure(answer.probability, split.test_labels)
+    return Studied(task.problem, pooling, int(sites), task.epsilon, task.seed, measures.accuracy, measures.auc)
 
 
 def poolings_of(sites: int) -> tuple[PoolingName, ...]:
@@ -103,5 +103,5 @@ def spread_over(split: Split, sites: int) -> Split:
 
 
 def _declared(sizes: Sequence[int | None]) -> int | None:
-    known = [size for size in sizes if size is not None]
-    return sum(known) if len(known) == len(sizes) else None
+    declared = [size for size in sizes if size is not None]
+    return sum(declared) if len(declared) == len(sizes) else None

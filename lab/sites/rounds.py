@@ -87,8 +87,8 @@ class CountingCarrier(DirectCarrier):
         sent, received: turn -> bytes to, and from, each curator that was asked, or that answered.
     """
 
-    def __init__(self, held: Mapping[bytes, Site], silent: frozenset[bytes], first: int) -> None:
-        super().__init__({key: site.handle for key, site in held.items()})
+    def __init__(self, sites: Mapping[bytes, Site], silent: frozenset[bytes], first: int) -> None:
+        super().__init__({key: site.handle for key, site in sites.items()})
         self._silent, self._first = silent, first
         self.sent: dict[int, list[int]] = {}
         self.received: dict[int, list[int]] = {}
@@ -120,7 +120,7 @@ class Curators:
     """Curators that may be asked one question."""
 
     learner: SigningKey  # who may ask
-    held: Mapping[str, Site]
+    sites: Mapping[str, Site]
     ages: Mapping[str, NDArray[np.float64]]  # of each one's records
 
 
@@ -131,7 +131,7 @@ def open_curators(sites: int, seed: int) -> Curators:
     members = [key.public for key in keys.values()] if sites > 1 else []
     rng = np.random.default_rng([sites, seed])
     ages = {name: rng.uniform(0.0, OLDEST, RECORDS) for name in keys}
-    held = {
+    sites_of = {
         name: temporary_site(
             pl.DataFrame({"age": ages[name], "sick": [STEWARD.classes[0]] * RECORDS}),
             STEWARD,
@@ -140,7 +140,7 @@ def open_curators(sites: int, seed: int) -> Curators:
         )
         for name, key in keys.items()
     }
-    return Curators(learner, held, ages)
+    return Curators(learner, sites_of, ages)
 
 
 def bins_of(numbers: int) -> FeatureBins:
@@ -151,9 +151,9 @@ def bins_of(numbers: int) -> FeatureBins:
 def exact_counts(curators: Curators, names: Iterable[str], numbers: int) -> NDArray[np.float64]:
     """What these curators would answer together without noise, (numbers,)."""
     ages = np.concatenate([curators.ages[name] for name in names])
-    found = np.zeros(numbers)
-    np.add.at(found, np.searchsorted(bins_of(numbers).edges, ages, side="right"), 1.0)
-    return found
+    counts = np.zeros(numbers)
+    np.add.at(counts, np.searchsorted(bins_of(numbers).edges, ages, side="right"), 1.0)
+    return counts
 
 
 def planned(ask: Ask, participants: Iterable[bytes]) -> PlannedCounts:
@@ -175,15 +175,15 @@ def planned(ask: Ask, participants: Iterable[bytes]) -> PlannedCounts:
 def take_round(ask: Ask, seed: int) -> Round:
     """Ask it."""
     curators = open_curators(ask.sites, seed)
-    names = list(curators.held)
+    names = list(curators.sites)
     silent = np.random.default_rng([ask.sites, ask.silent, seed]).permutation(ask.sites)[: ask.silent]
     carrier = CountingCarrier(
-        {site.identity: site for site in curators.held.values()},
-        frozenset(curators.held[names[number]].identity for number in silent),
+        {site.identity: site for site in curators.sites.values()},
+        frozenset(curators.sites[names[number]].identity for number in silent),
         STEPS.index(ask.step),
     )
     federation = Federation(
-        curators={name: site.identity for name, site in curators.held.items()},
+        curators={name: site.identity for name, site in curators.sites.items()},
         key=curators.learner,
         carrier=carrier,
         clock=now,
@@ -199,11 +199,11 @@ def take_round(ask: Ask, seed: int) -> Round:
     with study.closing():
         study.propose(Plan.of([query]), "a study of sites", names)
         try:
-            done = study.ask(dict.fromkeys(names, body))
+            answered = study.ask(dict.fromkeys(names, body))
         except NoCuratorError:
             pass
         else:
-            summed = done.took_part or tuple(study.survivors)
+            summed = answered.took_part or tuple(study.survivors)
             (answer,) = study.pooled(study.survivors)
             noise = float(np.mean((answer.values.ravel() - exact_counts(curators, summed, ask.numbers)) ** 2))
     secure = query if isinstance(query, PlannedSecureCounts) else None
@@ -215,7 +215,7 @@ def take_round(ask: Ask, seed: int) -> Round:
         opened=bool(summed),
         last=max(carrier.sent),
         summed=len(summed),
-        charged=sum(spent(site, curators.learner) > 0 for site in curators.held.values()),
+        charged=sum(spent(site, curators.learner) > 0 for site in curators.sites.values()),
         noise=round(noise, 3),
         sent=_means(carrier.sent),
         received=_means(carrier.received),

@@ -108,7 +108,7 @@ def _points(studies: Sequence[Studied]) -> tuple[Point, ...]:
     groups = grouped(
         by_seed(studies), lambda study: (study.problem, study.epsilon, study.sites), list(QUESTIONS), epsilon_order, int
     )
-    return tuple(_point(key, grouped(held, lambda study: study.pooling)) for key, held in groups.items())
+    return tuple(_point(key, grouped(group, lambda study: study.pooling)) for key, group in groups.items())
 
 
 def _point(key: tuple[str, str, int], ways: Mapping[PoolingName, Sequence[Studied]]) -> Point:
@@ -125,19 +125,19 @@ def _point(key: tuple[str, str, int], ways: Mapping[PoolingName, Sequence[Studie
 
 def _usual(rounds: Sequence[Round], pooling: PoolingName) -> dict[int, list[Round]]:
     """Rounds of the usual plan in which nobody was silent, by sites."""
-    held = sorted(rounds, key=lambda one: (one.ask.sites, one.seed))
-    usual = (each for each in held if not each.ask.silent and each.ask.dropouts is None and each.opened)
-    return grouped((each for each in usual if each.ask.pooling == pooling), lambda each: each.ask.sites)
+    ordered = sorted(rounds, key=lambda run: (run.ask.sites, run.seed))
+    usual = (run for run in ordered if not run.ask.silent and run.ask.dropouts is None and run.opened)
+    return grouped((run for run in usual if run.ask.pooling == pooling), lambda run: run.ask.sites)
 
 
 def _opened(rounds: Sequence[Round]) -> tuple[Opened, ...]:
     local = _usual(rounds, LOCAL)
-    return tuple(_noise(sites, held, local.get(sites, [])) for sites, held in _usual(rounds, SECURE).items())
+    return tuple(_noise(sites, group, local.get(sites, [])) for sites, group in _usual(rounds, SECURE).items())
 
 
 def _noise(sites: int, rounds: Sequence[Round], local: Sequence[Round]) -> Opened:
     shares, colluders = rounds[0].shares, rounds[0].colluders
-    numbers = sum(each.ask.numbers for each in rounds)
+    numbers = sum(run.ask.numbers for run in rounds)
     measured = _square(rounds)
     # A sum of n shares of shape 1 / h has the excess kurtosis of one noise, 3 at these scales, times h / n.
     error = math.sqrt((2 + 3 * shares / sites) / numbers)
@@ -158,46 +158,46 @@ def _noise(sites: int, rounds: Sequence[Round], local: Sequence[Round]) -> Opene
 
 def _square(rounds: Sequence[Round]) -> float:
     """Mean square of the noise in their numbers, in variances of one noise."""
-    numbers = [each.ask.numbers for each in rounds]
-    return float(np.average([each.noise for each in rounds], weights=numbers)) / one_noise()
+    numbers = [run.ask.numbers for run in rounds]
+    return float(np.average([run.noise for run in rounds], weights=numbers)) / one_noise()
 
 
 def _traffic(rounds: Sequence[Round]) -> tuple[Traffic, ...]:
     local = _usual(rounds, LOCAL)
-    found = []
-    for sites, held in _usual(rounds, SECURE).items():
+    rows = []
+    for sites, group in _usual(rounds, SECURE).items():
         turns = tuple(
-            (float(np.mean([each.sent[turn] for each in held])), float(np.mean([each.received[turn] for each in held])))
+            (float(np.mean([run.sent[turn] for run in group])), float(np.mean([run.received[turn] for run in group])))
             for turn in range(len(STEPS))
         )
-        plain = [sum(each.sent) + sum(each.received) for each in local.get(sites, [])]
-        found.append(
+        plain = [sum(run.sent) + sum(run.received) for run in local.get(sites, [])]
+        rows.append(
             Traffic(
                 sites=sites,
-                numbers=held[0].ask.numbers,
+                numbers=group[0].ask.numbers,
                 local=float(np.mean(plain)) if plain else 0.0,
                 secure=sum(sum(turn) for turn in turns),
                 turns=turns,
             )
         )
-    return tuple(found)
+    return tuple(rows)
 
 
 def _fates(rounds: Sequence[Round]) -> tuple[Fate, ...]:
-    lossy = (each for each in rounds if each.ask.pooling == SECURE and each.ask.dropouts is not None)
-    found = [_fate(ask, held) for ask, held in grouped(lossy, lambda each: each.ask).items()]
-    return tuple(sorted(found, key=lambda fate: (fate.sites, fate.dropouts, STEPS.index(fate.step), fate.silent)))
+    lossy = (run for run in rounds if run.ask.pooling == SECURE and run.ask.dropouts is not None)
+    fates = [_fate(ask, group) for ask, group in grouped(lossy, lambda run: run.ask).items()]
+    return tuple(sorted(fates, key=lambda fate: (fate.sites, fate.dropouts, STEPS.index(fate.step), fate.silent)))
 
 
 def _fate(ask: Ask, rounds: Sequence[Round]) -> Fate:
-    last = max(rounds, key=lambda each: each.seed)
+    last = max(rounds, key=lambda run: run.seed)
     return Fate(
         sites=ask.sites,
         dropouts=ask.dropouts or 0,
         silent=ask.silent,
         step=ask.step,
         rounds=len(rounds),
-        opened=sum(each.opened for each in rounds),
+        opened=sum(run.opened for run in rounds),
         failed_at="" if last.opened else STEPS[last.last],
         summed=last.summed,
         charged=last.charged,
@@ -251,11 +251,11 @@ LOSSES = (
 )
 
 
-def document(found: Findings) -> Document:
+def document(results: Findings) -> Document:
     """Accuracies by epsilon, noise, traffic, and what becomes of a sum from which sites are missing."""
-    epsilons = dict.fromkeys(point.epsilon for point in found.points)
-    problems = dict.fromkeys(point.problem for point in found.points)
-    noises, traffic, fates = _noises(found.opened), _kilobytes(found.traffic), _lost(found.fates)
+    epsilons = dict.fromkeys(point.epsilon for point in results.points)
+    problems = dict.fromkeys(point.problem for point in results.points)
+    noises, traffic, fates = _noises(results.opened), _kilobytes(results.traffic), _losses_table(results.fates)
     questions = [(_title(problem), QUESTIONS[problem].title) for problem in problems]
     of_each_number = [
         *attributes("sites colluders dropouts shares"),
@@ -266,23 +266,25 @@ def document(found: Findings) -> Document:
         "sites",
         [
             *(
-                _accuracies(epsilon, [point for point in found.points if point.epsilon == epsilon], first=number == 0)
+                _accuracies(epsilon, [point for point in results.points if point.epsilon == epsilon], first=number == 0)
                 for number, epsilon in enumerate(epsilons)
             ),
-            Section("The noise of what is opened", [Text(NOISE), _noise_chart(found.opened), noises] if noises else []),
-            Section("Traffic", [Text(TRAFFIC), _traffic_chart(found.traffic), traffic] if traffic else []),
+            Section(
+                "The noise of what is opened", [Text(NOISE), _noise_chart(results.opened), noises] if noises else []
+            ),
+            Section("Traffic", [Text(TRAFFIC), _traffic_chart(results.traffic), traffic] if traffic else []),
             Section("Sites that fall silent", [Text(LOSSES), fates] if fates else []),
             Section("What was asked", [Facts(questions, "glossary") if questions else None], PAGE),
         ],
-        found.provenance,
+        results.provenance,
         {
             "accuracy.csv": Table.of(
                 "accuracy",
                 [*attributes("problem epsilon sites"), *mean_columns("local secure gain auc_gain")],
-                found.points,
+                results.points,
             ),
-            "noise.csv": Table.of("noise", of_each_number, found.opened),
-            "dropouts.csv": Table.of("dropouts", [*of_each_loss, *attributes("noise", "{:.4f}".format)], found.fates),
+            "noise.csv": Table.of("noise", of_each_number, results.opened),
+            "dropouts.csv": Table.of("dropouts", [*of_each_loss, *attributes("noise", "{:.4f}".format)], results.fates),
         },
     )
 
@@ -327,9 +329,9 @@ def _accuracy_chart(name: str, points: Sequence[Point]) -> Figure:
         means = [(point.sites, mean) for point in points if (mean := way(point)) is not None]
         return Series(key, [_place(sites, mean.value, f"{mean_text(mean)} %", mean.ends) for sites, mean in means])
 
-    alone = [point.local.value for point in points if point.sites == 1 and point.local is not None]
+    references = [point.local.value for point in points if point.sites == 1 and point.local is not None]
     lines = [series(LOCAL_KEY, lambda point: point.local), series(SECURE_KEY, lambda point: point.secure)]
-    levels = [Level("dashes", value, f"all records at one site: {decimal(value)}") for value in alone]
+    levels = [Level("dashes", value, f"all records at one site: {decimal(value)}") for value in references]
     return log_chart(name, lines, (0.5, 1.0, 2.0, 5.0, 10.0, 20.0), "sites", levels=levels, most=100.0, unit="%")
 
 
@@ -359,14 +361,14 @@ def _noises(opened: Sequence[Opened]) -> Table[Opened]:
             *numbers("colluders t = colluders; dropouts u = dropouts; shares h = shares"),
             *numbers("bound n/h = bound; measured = measured", "{:.3f}".format),
             Column("99.9 % interval", lambda row: f"{row.low:.3f} to {row.high:.3f}", number=True),
-            Column("bound", _kept, number=True),
+            Column("bound", _bound_cell, number=True),
             Column("noise at each site", lambda row: decimal(row.local) if row.local else "–", number=True),
         ],
         opened,
     )
 
 
-def _kept(row: Opened) -> Cell:
+def _bound_cell(row: Opened) -> Cell:
     if row.broken is None:
         return Cell("in the interval")
     return Cell("broken", tone="below") if row.broken else Cell("kept", tone="within")
@@ -401,7 +403,7 @@ def _kilobytes(traffic: Sequence[Traffic]) -> Table[Traffic]:
     )
 
 
-def _lost(fates: Sequence[Fate]) -> Table[Fate]:
+def _losses_table(fates: Sequence[Fate]) -> Table[Fate]:
     """What is opened, charged and lost where some are silent, a group for each plan."""
 
     def plan(fate: Fate) -> str:
@@ -419,7 +421,7 @@ def _lost(fates: Sequence[Fate]) -> Table[Fate]:
             return Cell(f"opened {fate.opened} of {fate.rounds} times", tone="apart")
         return Cell(f"failed at {fate.failed_at}", tone="below")
 
-    def lost(fate: Fate) -> str:
+    def loss(fate: Fate) -> str:
         if not fate.opened:
             return "the answer, and what was charged" if fate.charged else "the answer; nothing was charged"
         missing = fate.sites - fate.summed
@@ -431,7 +433,7 @@ def _lost(fates: Sequence[Fate]) -> Table[Fate]:
         Column("the sum", result),
         *numbers("sites in it = summed; sites charged = charged"),
         Column("variance", lambda fate: f"{fate.noise:.2f}" if fate.opened else "–", number=True),
-        Column("lost", lost),
+        Column("lost", loss),
     ]
     groups = [Group(rows, title) for title, rows in grouped(fates, plan).items()]
     return Table("What becomes of a secure sum where sites fall silent", columns, groups)
@@ -452,21 +454,24 @@ def study_tasks(order: Order) -> list[Task]:
 def round_tasks(order: Order) -> list[Task]:
     """All single questions: those in which nobody is silent at every number of sites, then the others."""
     several = [number for number in map(int, order.size.axes["sites"]) if number > 1]
-    whole = [Ask(pooling, number, NUMBERS) for number in several for pooling in poolings_of(number)]
-    return [ask.task(seed) for seed in order.seeds[:MOST_ROUNDS] for ask in [*whole, *losses()]]
+    complete = [Ask(pooling, number, NUMBERS) for number in several for pooling in poolings_of(number)]
+    return [ask.task(seed) for seed in order.seeds[:MOST_ROUNDS] for ask in [*complete, *losses()]]
 
 
 def losses() -> list[Ask]:
     """Nobody, a tenth and three tenths of the sites silent from each step on, under two plans."""
-    found = []
+    asks = []
     for tolerated in TOLERATED:
-        found.append(Ask(SECURE, LOSING, FEW_NUMBERS, dropouts=tolerated))
-        found += [Ask(SECURE, LOSING, FEW_NUMBERS, tolerated, silent, step) for step in STEPS for silent in SILENT]
-    return found
+        asks.append(Ask(SECURE, LOSING, FEW_NUMBERS, dropouts=tolerated))
+        asks += [Ask(SECURE, LOSING, FEW_NUMBERS, tolerated, silent, step) for step in STEPS for silent in SILENT]
+    return asks
 
 
 def _questions(order: Order) -> dict[str, object]:
-    return {"seed": order.seed, **{problem: [each.strategy, each.options] for problem, each in QUESTIONS.items()}}
+    return {
+        "seed": order.seed,
+        **{problem: [question.strategy, question.options] for problem, question in QUESTIONS.items()},
+    }
 
 
 SITES = ("1", "2", "3", "5", "10", "20", "50", "100")

@@ -274,7 +274,7 @@ def test_every_name_of_a_table_is_a_setting():
 
 
 def test_differences_are_paired_by_seed():
-    costs = {(cost.epsilon, cost.what): cost.amounts for cost in made_up().costs}
+    costs = {(cost.epsilon, cost.cause): cost.amounts for cost in made_up().costs}
     assert costs["1", "noise"] == {"B": Amount(2.0, 1.0, 2)}
     assert costs["1", "a source that is not the private records themselves"] == {"B": Amount(20.0, 0.0, 1)}
     assert costs["1", "distance from h*"] == {"B": Amount(6.5, 2.5, 2)}
@@ -345,7 +345,7 @@ def test_docs_bounds_tells_what_the_runs_say(published):
         return published.accuracies[setting][dataset].value
 
     def cost(epsilon, part, dataset):
-        (found,) = (each for each in published.costs if each.epsilon == epsilon and each.what.startswith(part))
+        (found,) = (each for each in published.costs if each.epsilon == epsilon and each.cause.startswith(part))
         return found.amounts[dataset].value
 
     bars = published.bars

@@ -249,7 +249,7 @@ def test_a_curator_is_asked_once_a_step_and_charges_each_instance_that_begins():
     drawn = draw(SETTINGS["strong"], 1, TINY)
     grown, answers = ask_each_step(drawn, TINY, Fraction(3000))
 
-    assert answers.asked == TINY.steps
+    assert answers.questions == TINY.steps
     truth = [100 * right / TINY.test for right in grown.test]
     # At this epsilon noise beyond 0 has a chance below 1e-100; a stated accuracy is rounded to a thousandth.
     near = 100 * math.ceil(TOLERANCE * TINY.test) / TINY.test
@@ -266,7 +266,7 @@ def test_when_answers_are_spent_nothing_more_is_asked():
     # Noise of 40 records against a threshold of 232 leaves either outcome possible, and one charge.
     assert answers.charged == Fraction(1, 10)
     assert answers.counted in (0, 1)
-    assert answers.asked <= questions(VARIABLES, 3)
+    assert answers.questions <= questions(VARIABLES, 3)
     assert len(answers.estimates) == 3
 
 
@@ -329,10 +329,10 @@ def test_claims_are_of_data_sets_that_all_three_procedures_have():
 
 
 def test_a_user_keeps_what_looks_best_among_what_was_asked_about():
-    asked = run(EACH_STEP, epsilon="1", estimates=(61.0, 60.0, 70.0), asked=2, last=1, charged="1")
+    asked = run(EACH_STEP, epsilon="1", estimates=(61.0, 60.0, 70.0), questions=2, last=1, charged="1")
     assert kept_step(asked) == 0
     assert kept_step(run(NAIVE)) == 2
-    (shown,) = findings({"runs": [asked]}).shown
+    (shown,) = findings({"runs": [asked]}).procedures
     assert shown.reported.excess.value == pytest.approx(61 - 55)
     assert shown.reported.off.value == pytest.approx((6 + 2) / 2)
     assert shown.charged == ("1", "1")
@@ -343,7 +343,7 @@ def test_a_user_keeps_what_looks_best_among_what_was_asked_about():
 RUNS = [
     *(run(name, seed) for seed in range(3) for name in (NAIVE, THRESHOLDOUT, LARGE, SOURCE)),
     *(run(name, 0, setting="weak") for name in (NAIVE, THRESHOLDOUT, LARGE, SOURCE)),
-    run(EACH_STEP, 0, epsilon="3", estimates=(61.0, 60.0, 58.0), asked=3, counted=1, last=2, charged="2"),
+    run(EACH_STEP, 0, epsilon="3", estimates=(61.0, 60.0, 58.0), questions=3, counted=1, last=2, charged="2"),
 ]
 
 
@@ -390,14 +390,14 @@ def test_nothing_is_a_document_too():
     assert as_markdown(empty).startswith("# ")
     assert as_files(empty) == {}
     assert not empty.in_medium("terminal")
-    one = document(findings({"runs": [run(EACH_STEP, epsilon="1", asked=3, last=2, charged="1")]}))
+    one = document(findings({"runs": [run(EACH_STEP, epsilon="1", questions=3, last=2, charged="1")]}))
     assert as_files(one).keys() == {"curves.svg"}
     assert "<h1>" in as_page(one)
 
 
 def test_the_docs_tell_the_published_numbers():
     folder = DOCS / "reproduction" / "holdout"
-    found = STUDY.found(folder)
+    found = STUDY.read_findings(folder)
     text = " ".join((DOCS / "holdout.md").read_text(encoding="utf-8").split())
     main = {(shown.procedure, shown.epsilon): shown for shown in found.main}
     free = {name: main[name, "inf"] for name in (NAIVE, THRESHOLDOUT, LARGE, SOURCE)}
@@ -428,7 +428,7 @@ def test_the_docs_tell_the_published_numbers():
     ]
     one, three = (main[EACH_STEP, epsilon] for epsilon in ("1", "3"))
     for shown in (one, three):
-        told += [f"answers {shown.asked.value:.1f} questions, {shown.counted.value:.1f} of them by counts"]
+        told += [f"answers {shown.questions.value:.1f} questions, {shown.counted.value:.1f} of them by counts"]
         told += [f"right for {shown.reported.true.value:.1f} %", f"{shown.reported.excess.value:.1f} points too high"]
     assert [sentence for sentence in told if sentence not in text] == []
 

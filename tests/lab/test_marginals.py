@@ -82,14 +82,14 @@ def test_rho_implies_its_epsilon_and_is_the_largest(epsilon, delta):
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_the_odometer_charges_what_opendp_says_and_stops_at_the_total(delta):
     odometer = Odometer(1.0, delta)
-    third = odometer.left / 3
+    third = odometer.remaining / 3
     counts = odometer.counts(np.array([1000, 0, 5]), third)
     assert counts.shape == (3,)
     assert np.abs(counts - [1000, 0, 5]).max() < 60 * odometer.deviation(third)  # beyond 1e-18, Laplace or Gaussian
     assert odometer.spent == pytest.approx(third)
     assert odometer.choose(np.array([0.0, 1e9]), 1.0, third) == 1
     assert odometer.spent == pytest.approx(2 * third)
-    odometer.counts(np.array([1]), odometer.left)
+    odometer.counts(np.array([1]), odometer.remaining)
     assert odometer.spent <= odometer.total
     with pytest.raises(ArithmeticError, match="too much"):
         odometer.counts(np.array([1]), third)

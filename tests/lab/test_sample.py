@@ -31,7 +31,7 @@ from lab.sample.cells import Picture, Sampled, Variant, gan_points, lattices
 from lab.sample.domains import Box, target_of
 from lab.sample.findings import BEST, Check, Findings, claims_of, findings
 from lab.sample.methods import Lattice, Training
-from lab.sample.study import STUDY, document, picture_uri, results, tasks
+from lab.sample.study import STUDY, document, picture_uri, published, tasks
 from lab.sample.theory import (
     HIGH,
     MOST_OUTPUT,
@@ -538,7 +538,7 @@ def test_checks_are_added_up():
 
 
 def test_the_docs_tell_the_published_numbers():
-    found = STUDY.found(PUBLISHED)
+    found = STUDY.read_findings(PUBLISHED)
     text = " ".join((DOCS / "integral-privacy.md").read_text(encoding="utf-8").split())
     verdicts = [claim.verdict for claim in claims_of(found)]
     total = Check.total(found.checks)
@@ -593,7 +593,7 @@ def tiny(monkeypatch):
     monkeypatch.setattr(methods, "BINS", {1: 64, 2: 32})
     monkeypatch.setattr(study_cells, "LATTICES", {1: (5,), 2: (4,)})
     monkeypatch.setattr(methods, "TRAINING", dict.fromkeys((1, 2), methods.Training(3, None)))
-    monkeypatch.setattr(methods, "WHOLE", methods.Training(2, None))
+    monkeypatch.setattr(methods, "ONE_BATCH", methods.Training(2, None))
     monkeypatch.setattr(methods, "EXAMPLES", 100)
     monkeypatch.setattr("lab.sample.study.BEYOND_EPSILONS", ("1", "20"))
     monkeypatch.setattr("expril.report.provenance.cores", lambda: 1)
@@ -636,7 +636,7 @@ def test_the_command_writes_its_report_and_goes_on(tiny, tmp_path, monkeypatch):
     assert all(each.in_range and each.below_most and each.above_proved for each in theories)
     assert json.loads((folder / FINDINGS).read_bytes()) == printed
     assert printed["found"]["pictures"] == []
-    assert results(STUDY.found(folder))["found"].rows
+    assert published(STUDY.read_findings(folder))["found"].rows
 
 
 def test_the_whole_study_has_every_cell_once_and_goes_on_from_the_docs():

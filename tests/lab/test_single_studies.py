@@ -17,7 +17,7 @@ from lab import additive, perspectives, quotes, recalibrations, risks, validatio
 from lab.__main__ import app
 from lab.averages import Mean, averages, covers, marked, mean, plain
 from lab.cells import Run
-from lab.quotes import BOTH, NOTHING
+from lab.quotes import NOTHING, PREVALENCE_AND_AUC
 from lab.studies import load_study
 from lab.study import FINDINGS, PAGE, Order, parse_names, typable
 from protocol.errors import ConfigurationError
@@ -195,7 +195,7 @@ def test_the_command_runs_and_rewrites_a_study(tmp_path, monkeypatch):
 
 def held(dataset, part, epsilon, seed, share):
     made = dict.fromkeys(validations.QUANTITIES, 10)
-    return validations.Held(
+    return validations.Coverage(
         dataset, part, epsilon, seed, 9, 0.8, {name: int(10 * share) for name in made}, made, {"auc": 3.0}, -0.5, 1.0
     )
 
@@ -215,8 +215,8 @@ def test_a_validation_holds_what_it_says(part):
     task = Task("plain", part, "1", 5600)
     cell = validations.compute(task)
     assert cell.key == task
-    assert cell.held.keys() == cell.made.keys() == set(validations.QUANTITIES)
-    assert all(cell.held[name] <= cell.made[name] for name in cell.made)
+    assert cell.hits.keys() == cell.intervals.keys() == set(validations.QUANTITIES)
+    assert all(cell.hits[name] <= cell.intervals[name] for name in cell.intervals)
     assert cell.area == pytest.approx(0.8, abs=0.01)
 
 
@@ -282,7 +282,7 @@ def test_ranges_are_held_against_what_came_true():
     ranges = [
         Run(data, stated, "0.3", 0, {"accuracy_low": 0.6, "accuracy_high": high, "auc_low": 0.5, "auc_high": 1.0}, 1.0)
         for data in ("heart", "scenario heart")
-        for stated, high in ((NOTHING, 0.9), (BOTH, 0.7))
+        for stated, high in ((NOTHING, 0.9), (PREVALENCE_AND_AUC, 0.7))
     ]
     outcomes = [
         Run(data, "cells", "0.3", seed, {"accuracy": accuracy, "auc": 0.9}, 0.0)
@@ -304,7 +304,7 @@ def test_ranges_are_held_against_what_came_true():
 
 
 def test_problems_came_true_in_the_comparison(tmp_path):
-    wanted = quotes.outcomes_wanted(order(quotes.STUDY, tmp_path, epsilons=("0.3",), only=["data=heart,wdbc"]))
+    wanted = quotes.outcome_tasks(order(quotes.STUDY, tmp_path, epsilons=("0.3",), only=["data=heart,wdbc"]))
     assert len(wanted) == 2 * 20
     cell = quotes.come_true(wanted[0])
     assert cell.numbers == quotes.measured()["heart"][Fraction(3, 10), wanted[0].seed]
