@@ -4,7 +4,6 @@ Real curators and a real learner; what is missing is the distance. A curator tha
 that step on, and nothing comes back from it.
 """
 
-import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from curator_node.records.schema_file import StewardFile
-from curator_node.site import Site, now, temporary_site
+from curator_node.site import Site, temporary_site
 from lab.curators import roomy_policy, spent
 from lab.sites.accuracy import SECURE
 from learner_node.study.federation import Federation
@@ -186,8 +185,6 @@ def take_round(ask: Ask, seed: int) -> Round:
         curators={name: site.identity for name, site in curators.sites.items()},
         key=curators.learner,
         carrier=carrier,
-        clock=now,
-        entropy=secrets.token_bytes,
         attempts=1,
     )
     query = planned(ask, federation.curators.values())

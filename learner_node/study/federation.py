@@ -1,5 +1,7 @@
 """Whom a learner may ask, and how: curators, key, carrier, clock. And what a carrier says that cannot wait longer."""
 
+import secrets
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
@@ -11,6 +13,12 @@ from learner_node.study.session import Session
 from protocol.envelopes import SigningKey
 from protocol.errors import ExprilError
 from protocol.query_kind import Kinds
+
+
+def now() -> int:
+    """Seconds since 1970, by this machine's clock."""
+    return int(time.time())
+
 
 LIFETIME = 600
 """Seconds for which a learner's requests are valid, unless it says otherwise."""
@@ -56,8 +64,8 @@ class Federation:
     curators: Mapping[str, bytes]
     key: SigningKey
     carrier: Carrier
-    clock: Callable[[], int]
-    entropy: Callable[[int], bytes]
+    clock: Callable[[], int] = now
+    entropy: Callable[[int], bytes] = secrets.token_bytes
     receipts: dict[bytes, bytes] = field(default_factory=dict)
     attempts: int = 2
     allow_not_private: bool = False

@@ -1,9 +1,8 @@
 """The smallest carrier: calls each curator's `handle` in this thread. For tests, and as the measure of others."""
 
-import secrets
 from collections.abc import Callable, Mapping
 
-from curator_node.site import Site, now
+from curator_node.site import Site
 from learner_node.kinds import READERS
 from learner_node.study.federation import Carrier, Federation
 from learner_node.study.reading import Reader
@@ -49,8 +48,6 @@ def direct_federation(
         curators={name: site.identity for name, site in sites.items()},
         key=learner,
         carrier=DirectCarrier({site.identity: site.handle for site in sites.values()}),
-        clock=now,
-        entropy=secrets.token_bytes,
         allow_not_private=any(site.label != PRODUCTION for site in sites.values()),
         readers=readers,
     )

@@ -7,7 +7,6 @@ without the victim, on curators of its own, and fits a normal law to the results
 attacked study.
 """
 
-import secrets
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -17,7 +16,6 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from curator_node.records.schema_file import read_steward_file
-from curator_node.site import now
 from expril.audit.attack.studies.curators import INVENTED, Opening, in_memory, policy_text, real_records
 from expril.audit.attack.studies.games import Guesses, Terms, half_in
 from learner_node.models.synthetic import synthetic_frame
@@ -121,8 +119,6 @@ def _released(setting: Setting, epsilon: Fraction, there: bool, opening: Opening
             curators={"attacked": curator.identity},
             key=key,
             carrier=DirectCarrier({curator.identity: curator.handle}),
-            clock=now,
-            entropy=secrets.token_bytes,
         )
         learned = learn(federation, setting.source, Budget(epsilon), strategy=STRATEGY, options=OPTIONS, seed=0)
     return _of_hypothesis(setting, learned), _of_synthetic(setting, learned)
