@@ -5,22 +5,26 @@ No private record is read: a scenario's source records are public, and of its cu
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import polars as pl
+from threadpoolctl import threadpool_limits
 
 from curator_node.records.dataset import complaints_about
 from curator_node.records.files import read_records
 from curator_node.records.schema_file import StewardFile
-from learner_node.questions.quote import Target
+from learner_node.questions.quote import QuoteRow, Target
 from learner_node.questions.quote_report import Request
+from learner_node.questions.quote_report import run as quote_rows
 from learner_node.strategies import DEFAULT_STRATEGY, selected
 from learner_node.strategies.base import assumed_size
 from learner_node.study.cards import counted
 from learner_node.study.pooling import SUMMED
 from protocol.errors import ConfigurationError
 from protocol.limits import Limits
+from protocol.rationals import parse_rational
 from protocol.record_frames import encode_and_count_moved
 from protocol.records import Records as EncodedRecords
 from protocol.strict_toml import suggest
@@ -106,3 +110,31 @@ def request_of(quoted: Quoted) -> Request:
         strategy=learner.strategy if learner else DEFAULT_STRATEGY,
         options=dict(learner.options) if learner else {},
     )
+
+
+def quote(
+    source: str | Path,
+    *,
+    schema: str | Path | None = None,
+    learner: str = "",
+    epsilons: Sequence[float | str | Fraction] = ("1", "0.3", "0.1"),
+    problems: int | None = None,
+    seed: int = 0,
+) -> list[QuoteRow]:
+    """What a study would cost and bring, before anything is asked; the rows of the command `expril quote`.
+
+    Args:
+        source: a file of unlabelled records (.csv, .parquet), or a scenario: its name or TOML file.
+        schema: the steward's schema file; needed with records.
+        learner: whose strategy in a scenario; "" takes its first learner.
+        epsilons: to quote, each positive; texts such as "1/30" and fractions are exact.
+        problems: simulated problems per row, at least 3; None takes 300, or 4 to 12 if each takes long.
+        seed: of the simulated problems and their noise.
+
+    Raises:
+        ConfigurationError: the source, the schema or an argument is wrong.
+    """
+    request = request_of(read_quoted(str(source), schema=None if schema is None else Path(schema), learner=learner))
+    exact = [parse_rational(epsilon) for epsilon in epsilons]
+    with threadpool_limits(1):
+        return quote_rows(request, exact, problems=problems, seed=seed, tick=lambda what, done, total: None)  # noqa: ARG005

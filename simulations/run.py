@@ -20,6 +20,7 @@ from protocol.envelopes import SigningKey
 from protocol.run_index import FORMAT, LEDGERS, METRICS, REPORT, SCENARIO, Index
 from simulations.carriers.stages import stage_of
 from simulations.notes import failure_notes, how_records_were_split, score_notes
+from simulations.records import load_records
 from simulations.repeats import ALL, Cost, Tick, evidence_of, run_repeat
 from simulations.report.budget import StudyReport
 from simulations.report.model import (
@@ -36,7 +37,7 @@ from simulations.report.words import some_of
 from simulations.run_cells import LearnerCell, RepeatCell, UnfinishedRun, finish, leftovers
 from simulations.run_folder import FORMAT as LIST_FORMAT
 from simulations.run_folder import EpsilonList, epsilon_folder, epsilons_folder
-from simulations.run_order import Order, keep_origin
+from simulations.run_order import ONLY_FIRST, Order, choose, keep_origin
 from simulations.run_page import read_runs, rewrite_page
 from simulations.scenario import LearnerScenario
 from simulations.scoring import MEASURES, RepeatScore, bounded
@@ -183,6 +184,41 @@ def run_one(order: Order, out: Path, making: list[UnfinishedRun], tick: Tick, sa
         run.save(folder.path)
         tick("writing the report", 1, 1)
     return run.report, folder.path
+
+
+def simulate(
+    scenario: str | Path,
+    *,
+    out: str | Path = "runs",
+    base: str | Path | None = None,
+    carrier: str = "",
+    models: str = ONLY_FIRST,
+    **changes: int | str,
+) -> tuple[RunReport, Path]:
+    """Run a scenario as the command `expril simulate` does; an interrupted call goes on when it is repeated.
+
+    Args:
+        scenario: a built-in scenario's name, a TOML file, or the folder of an earlier run.
+        out: folder under which the run's folder is made.
+        base: folder from which the scenario's paths start; None takes the scenario file's own.
+        carrier: how envelopes travel: "process", "ray" or "deploy"; "" takes "process", or that of an earlier run.
+        models: which repeats' models are kept: "first", "all" or "none".
+        changes: `repeats`, `seed` or `epsilon` in place of the scenario's.
+
+    Returns:
+        The report, and the run's folder.
+
+    Raises:
+        ConfigurationError: no such scenario, an error in it or in a file that it names, or a wrong argument.
+    """
+    chosen = choose(str(scenario), changes, None if base is None else Path(base))
+    records = load_records(chosen.scenario, chosen.folder)
+    name = (
+        Path(scenario).name if Path(scenario).is_absolute() else str(scenario)
+    )  # a report names no place of a machine
+    command = " ".join(["expril simulate", name, *(f"--{key} {value}" for key, value in changes.items())])
+    order = Order(chosen, records, command, models, carrier=carrier or chosen.carrier)
+    return run_one(order, Path(out), [], tick=lambda what, done, total: None, say=lambda kind, text: None)  # noqa: ARG005
 
 
 def run_epsilons(

@@ -3,27 +3,20 @@
 In real life the two halves run on different machines, with a carrier between them. Run: python docs/tour/study.py
 """
 
-import secrets
 import tempfile
 from pathlib import Path
 
 import polars as pl
 
-from curator_node.records.files import read_records
-from curator_node.site import Site, create_site, now, open_site
-from learner_node.estimator import ExPriLClassifier
-from learner_node.study.federation import Federation
-from learner_node.study.study import NoCuratorError
-from protocol.envelopes import SigningKey
-from simulations.carriers.direct import DirectCarrier
+import expril
 
 HERE = Path(__file__).parent
-records = read_records(HERE / "records.csv")
+records = expril.read_records(HERE / "records.csv")
 
 
 # The curator's half: each ward has a folder with its records, a schema, a policy, a key and a ledger. A steward makes
 # key and ledger once, by `expril keys` and `expril ledger create`; `create_site` is that, in one call.
-def open_ward(ward: str, learner_key: str, folder: Path) -> Site:
+def open_ward(ward: str, learner_key: str, folder: Path):  # a context manager, which answers requests
     policy = f"""
         name = "{ward}"
         cap = 2                     # epsilon over all learners, for ever
@@ -33,24 +26,18 @@ def open_ward(ward: str, learner_key: str, folder: Path) -> Site:
         cap = 1                     # and of this one
     """
     private = records.filter((pl.col("ward") == ward) & (pl.col("patient") >= "p0150"))
-    create_site(folder, policy=policy, schema=(HERE / "schema.toml").read_text(), records=private)
-    return open_site(folder)  # each start of the curator is this line
+    expril.create_site(folder, policy=policy, schema=(HERE / "schema.toml").read_text(), records=private)
+    return expril.open_site(folder)  # each start of the curator is this line
 
 
 # The learner's half: unlabelled source records, a key, the curators' public keys, and a way to reach them.
 with tempfile.TemporaryDirectory() as folder:
-    ada = SigningKey.generate()
+    ada = expril.SigningKey.generate()
     wards = {ward: open_ward(ward, ada.public.hex(), Path(folder, ward)) for ward in ("internal", "surgery")}
-    federation = Federation(
-        curators={name: ward.identity for name, ward in wards.items()},
-        key=ada,
-        carrier=DirectCarrier({ward.identity: ward.handle for ward in wards.values()}),
-        clock=now,
-        entropy=secrets.token_bytes,
-    )
+    federation = expril.direct_federation(wards, ada)
     source = records.filter(pl.col("patient") < "p0150").drop("readmitted")
 
-    model = ExPriLClassifier(federation, epsilon="3/4", purpose="Who comes back within a month?").fit(source)
+    model = expril.ExPriLClassifier(federation, epsilon="3/4", purpose="Who comes back within a month?").fit(source)
 
     print("classes", model.classes_, "- claimed", model.epsilon_claimed_, "- spent", model.epsilon_spent_)
     print(model.predict_proba(source).round(2)[:3])
@@ -64,5 +51,5 @@ with tempfile.TemporaryDirectory() as folder:
     # Every fit is a new study: a second one does not fit what is left, and is refused before anything is charged.
     try:
         model.fit(source)
-    except NoCuratorError as refusal:
+    except expril.ExprilError as refusal:
         print("refused:", refusal)

@@ -1,6 +1,7 @@
 """`import expril` loads nothing, and what it names is there; who takes a table of the report takes no study with it."""
 
 import json
+import re
 import subprocess
 import sys
 from pkgutil import resolve_name
@@ -30,13 +31,28 @@ def loaded_by(*names):
     return absent, {name for name in held if room_of(name)}
 
 
-def test_every_name_is_where_it_says():
+def test_every_name_is_where_it_says_and_documented():
     assert expril.__all__ == list(expril.NAMES)
+    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    assert set(expril.NAMES) <= set(re.findall(r"`(\w+)", page))
     for name, place in expril.NAMES.items():
         assert getattr(expril, name) is resolve_name(place)
         assert name in dir(expril)
     with pytest.raises(AttributeError, match="no attribute 'lode'"):
         _ = expril.lode
+
+
+USERS = [*(ROOT / "docs" / "tour").glob("*.md"), *(ROOT / "docs" / "tour").glob("*.py")]
+USERS += [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("game", "omop", "python", "runs", "site"))]
+
+
+@pytest.mark.parametrize("page", USERS, ids=lambda page: page.name)
+def test_what_users_read_imports_from_expril_alone(page):
+    text = page.read_text(encoding="utf-8")
+    blocks = [text] if page.suffix == ".py" else re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    imports = set(re.findall(r"^\s*(?:from|import) ([\w.]+)", "\n".join(blocks), re.MULTILINE))
+    assert not {name for name in imports if room_of(name)} - {"expril"}
+    assert set(re.findall(r"\bexpril\.(\w+)", "\n".join(blocks))) <= set(expril.NAMES)
 
 
 @pytest.mark.processes
@@ -47,3 +63,17 @@ def test_the_report_s_room_loads_no_side_of_a_study():
     assert {name.partition(".")[0] for name in absent} <= set(OF_EXTRAS)
     assert {room_of(name) for name in held - {"expril"}} <= {"expril.report", "expril.files", "protocol"}
     assert len(held) > len(names) - len(absent)
+
+
+@pytest.mark.slow
+def test_a_researcher_s_day_takes_names_of_expril_alone(tmp_path):
+    report, run = expril.simulate("wdbc", out=tmp_path, repeats=1)
+    assert (run / "report.html").is_file()
+    assert report.repeats == 1
+    proof = expril.recompute(run)
+    assert not proof.wrong
+    (row, *_) = expril.quote("wdbc", epsilons=["1/2"], problems=20)
+    assert str(row.epsilon) == "1/2"
+    assert list(expril.load(run).classes_) == ["benign", "malignant"]
+    with pytest.raises(expril.ExprilError, match="did you mean 'wdbc'"):
+        expril.simulate("wbdc", out=tmp_path)
