@@ -1,10 +1,10 @@
-"""The learner's door for scikit-learn users: one `fit` is one study with the curators of a federation.
+"""Estimators for scikit-learn users: one `fit` is one study with the curators of a federation.
 
-What a study does is in `learn`; turning tables into records and records into class names is what happens here.
+`learner_node.study.learn` says what a study does. Here tables become records, and predictions class names or numbers.
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from fractions import Fraction
 from pathlib import Path
@@ -13,12 +13,20 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from learner_node.models.source import as_frame, height_of
-from learner_node.models.synthetic import MixedModel, held_columns, mixed, pooled_estimate, synthetic_frame, write_frame
+from learner_node.models.synthetic import (
+    MixedModel,
+    held_columns,
+    mixed,
+    mixed_numbers,
+    pooled_estimate,
+    synthetic_frame,
+    write_frame,
+)
 from learner_node.questions.validation import Validation, validate
 from learner_node.scores.clinical import ClinicalScores, clinical_scores, positive_of
 from learner_node.scores.estimates import AccuracyEstimate
@@ -26,7 +34,15 @@ from learner_node.scores.performance import Interval
 from learner_node.scores.recalibration import Recalibration
 from learner_node.scores.thresholds import DEFAULT_THRESHOLDS, Threshold
 from learner_node.strategies import ANY_LABEL, DEFAULT_STRATEGY
-from learner_node.strategies.base import AnyEstimate, AnyModel, ClassesEstimate, SourceEstimate, class_probabilities
+from learner_node.strategies.base import (
+    AnyEstimate,
+    AnyModel,
+    ClassesEstimate,
+    ErrorEstimate,
+    NumberModel,
+    SourceEstimate,
+    class_probabilities,
+)
 from learner_node.strategies.selected import ManyAttributesWarning
 from learner_node.study.budget import Budget
 from learner_node.study.doubts import StudyWarning, doubts_about, require_confirmed
@@ -204,8 +220,8 @@ class StudyEstimator(BaseEstimator):
         self.models_: dict[str, AnyModel] = {name: learned.model(name) for name in learned.estimates}
         self.estimates_: dict[str, AnyEstimate] = learned.estimates
         pooled = learned.estimates.get(POOLED)
-        told = pooled.accuracy if isinstance(pooled, SourceEstimate) else None
-        self.accuracy_estimate_: AccuracyEstimate | None = told
+        accuracy = pooled.accuracy if isinstance(pooled, SourceEstimate) else None
+        self.accuracy_estimate_: AccuracyEstimate | None = accuracy
         self.n_features_in_ = len(schema.attributes)
         self.epsilon_claimed_ = learned.epsilon_claimed
         self.epsilon_spent_ = {name: learned.study.spent(name) for name in learned.study.sessions}
@@ -223,8 +239,8 @@ class StudyEstimator(BaseEstimator):
         if curator is None:
             return list(self.models_)
         if curator == POOLED or curator not in self.models_:
-            known = ", ".join(name for name in self.models_ if name) or "none, since the answers were pooled"
-            raise ConfigurationError(f"no model of a curator {curator!r}; models of their own: {known}")
+            curators = ", ".join(name for name in self.models_ if name) or "none, since the answers were pooled"
+            raise ConfigurationError(f"no model of a curator {curator!r}; models of their own: {curators}")
         return [curator]
 
     def _check_label(self, schema: Schema) -> None:
@@ -235,8 +251,16 @@ class StudyEstimator(BaseEstimator):
         """Estimated number of private records behind each model."""
         return [float(self.estimates_[name].weights.sum()) for name in names]
 
+    def _predictions(
+        self, X: Any, curator: str | None, predict: Callable[[Any, Records], Floats]
+    ) -> tuple[list[float], list[Floats]]:
+        """Of each model that speaks for the curator, or for all: its mass, and its predictions for the records."""
+        check_is_fitted(self, "models_")
+        records, names = self._records(X), self._names(curator)
+        return self._masses(names), [predict(self.models_[name], records) for name in names]
+
     def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = {name: kept for name, kept in super().__getstate__().items() if name not in UNPICKLED}
+        state: dict[str, Any] = {name: value for name, value in super().__getstate__().items() if name not in UNPICKLED}
         return state | ({"federation": None} if "federation" in self.__dict__ else {})
 
     def __sklearn_tags__(self) -> Any:
@@ -288,12 +312,10 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
             NotFittedError: before `fit`.
             ConfigurationError: no model of that curator, or records that do not fit the card.
         """
-        check_is_fitted(self, "models_")
-        records, names = self._records(X), self._names(curator)
-        rows = [class_probabilities(self.models_[name], records) for name in names]
+        masses, rows = self._predictions(X, curator, class_probabilities)
         if len(self.schema_.classes) > 2:
-            return mixed(self._masses(names), rows)
-        positive = mixed(self._masses(names), [row[:, 1] for row in rows])
+            return mixed(masses, rows)
+        positive = mixed(masses, [row[:, 1] for row in rows])
         positive = self.recalibration_.probability(positive) if self.recalibration_ else positive
         return np.column_stack([1.0 - positive, positive])
 
@@ -318,8 +340,8 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
         check_is_fitted(self, "models_")
         probability = self.predict_proba(X, curator)[:, -1]
         positive = positive_of(y, self.classes_, len(probability))
-        told = pooled_estimate([self.estimates_[name] for name in self._names(curator)])
-        prevalence = told.prevalence if isinstance(told, SourceEstimate) else None
+        estimate = pooled_estimate([self.estimates_[name] for name in self._names(curator)])
+        prevalence = estimate.prevalence if isinstance(estimate, SourceEstimate) else None
         return clinical_scores(positive, probability, thresholds, prevalence=prevalence)
 
     def validate(
@@ -354,7 +376,7 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
         budget = Budget(epsilon, purpose, validates=None if study is None else study.accepted)
         self._confirm(budget.epsilon)
         model, source = self.to_validate(curator)
-        found = validate(
+        validation = validate(
             self.federation,
             model,
             budget,
@@ -364,10 +386,10 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
             pooling=self._pooling,
             recalibrated=recalibrate,
         )
-        if found.recalibration is not None:
+        if validation.recalibration is not None:
             self.recalibrated_ = copy(self)
-            self.recalibrated_.recalibration_ = found.recalibration
-        return found
+            self.recalibrated_.recalibration_ = validation.recalibration
+        return validation
 
     def to_validate(self, curator: str | None = None) -> tuple[AnyModel, pl.DataFrame]:
         """The model as one function of records, and the source; what `validation.validate` asks about.
@@ -398,3 +420,40 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
     def _check_label(self, schema: Schema) -> None:
         if schema.label_bounds is not None:
             raise ConfigurationError(f"the label {schema.label!r} is a number: use ExPriLRegressor")
+
+
+class ExPriLRegressor(RegressorMixin, StudyEstimator):
+    """A regressor learnt from the differentially private answers of curators.
+
+    **Every `fit` is a new study and spends `epsilon` of the learner's budget at every curator.**
+
+    Args: those of `StudyEstimator`.
+
+    Attributes:
+        errors_: under the keys of `models_`, what the curators said about the model's mean squared error, with a 95 %
+            interval; without those that were not asked (option `error_share`).
+
+    And those of `StudyEstimator`. A label of classes needs `ExPriLClassifier`.
+    """
+
+    def predict(self, X: Any, curator: str | None = None) -> Floats:
+        """The expected label of each record, (n,), within the label's bounds and in its units.
+
+        Args:
+            X: records, in either form that `fit` takes.
+            curator: as of `ExPriLClassifier.predict_proba`.
+
+        Raises:
+            NotFittedError: before `fit`.
+            ConfigurationError: no model of that curator, or records that do not fit the card.
+        """
+        return mixed_numbers(*self._predictions(X, curator, lambda model, records: model.predict_number(records)))
+
+    def _keep(self, learned: Learned, source: Any, *, named: bool) -> None:
+        super()._keep(learned, source, named=named)
+        errors = {name: model.error for name, model in self.models_.items() if isinstance(model, NumberModel)}
+        self.errors_: dict[str, ErrorEstimate] = {name: error for name, error in errors.items() if error is not None}
+
+    def _check_label(self, schema: Schema) -> None:
+        if schema.label_bounds is None:
+            raise ConfigurationError(f"the label {schema.label!r} has classes: use ExPriLClassifier")

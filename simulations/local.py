@@ -14,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.records.schema_file import StewardFile
@@ -190,10 +190,10 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
         if not isinstance(self.levels, Mapping | None):
             raise ConfigurationError(f"levels are a mapping, such as {{'sex': ['f', 'm']}}, not {self.levels!r:.60}")
         levels = {}
-        for name, told in (self.levels or {}).items():
-            if isinstance(told, str) or not isinstance(told, Iterable) or not (listed := tuple(map(str, told))):
-                raise ConfigurationError(f"levels of {name!r} must be a list, such as ['f', 'm'], not {told!r:.60}")
-            levels[name] = listed
+        for name, value in (self.levels or {}).items():
+            if isinstance(value, str) or not isinstance(value, Iterable) or not (texts := tuple(map(str, value))):
+                raise ConfigurationError(f"levels of {name!r} must be a list, such as ['f', 'm'], not {value!r:.60}")
+            levels[name] = texts
         return levels
 
     def _bounds_of(self, name: str) -> Bounds:
@@ -275,8 +275,3 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
         tags.input_tags.string = False
         tags.non_deterministic = self.noise_seed is None
         return tags
-
-    def predict_proba(self, X: Any, curator: str | None = None) -> NDArray[np.float64]:
-        """See `ExPriLClassifier.predict_proba`."""
-        check_is_fitted(self, "models_")
-        return super().predict_proba(X, curator)

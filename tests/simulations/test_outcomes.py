@@ -11,7 +11,7 @@ from scipy.stats import binom
 from sklearn.metrics import r2_score, roc_auc_score
 
 from learner_fakes import NoNoise, federate, mass_body, open_curator
-from learner_node.estimator import ExPriLClassifier
+from learner_node.estimator import ExPriLClassifier, ExPriLRegressor
 from learner_node.kinds.counts import CountsAnswer
 from learner_node.models.distillation import distil
 from learner_node.models.label_model.likelihood import MassPrior, site_table
@@ -19,7 +19,6 @@ from learner_node.models.label_model.number_model import fit_number_model
 from learner_node.models.label_model.one_against_rest import fit_classes_label_model, together
 from learner_node.models.source import coordinates, standardising_map
 from learner_node.models.synthetic import pooled_estimate
-from learner_node.regressor import ExPriLRegressor
 from learner_node.scores.estimates import class_recalls
 from learner_node.strategies import make_strategy
 from learner_node.strategies.base import NumberEstimate, NumberModel, Problem, SourceEstimate, class_probabilities
