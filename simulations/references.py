@@ -85,11 +85,11 @@ def references(sites: Mapping[str, SiteRecords]) -> tuple[dict[str, Reference], 
         first.classes,
     )
     common = _best_constant(np.concatenate([test.labels for test in tests.values()]), first.classes)
-    own = {
+    local = {
         name: _reference(private[name], test, _best_constant(test.labels, test.classes)) for name, test in tests.items()
     }
     pooled = {name: _reference(everything, test, common) for name, test in tests.items()}
-    return own, pooled
+    return local, pooled
 
 
 def _best_constant(labels: Labels, classes: int) -> float:
@@ -102,11 +102,11 @@ def _reference(train: LabelledRecords, test: LabelledRecords, constant: float) -
     if len(np.unique(train.labels)) == 1:
         return Reference(always, Answers(test.labels, np.full(len(test.labels), train.labels[0])))
     features = standardising_map(train.records)
-    points, asked = coordinates(features, train.records), coordinates(features, test.records)
+    points, test_points = coordinates(features, train.records), coordinates(features, test.records)
     if not train.classes:
-        return Reference(always, Answers(test.labels, Ridge().fit(points, train.labels).predict(asked)))
+        return Reference(always, Answers(test.labels, Ridge().fit(points, train.labels).predict(test_points)))
     model = LogisticRegression(max_iter=2000).fit(points, train.labels)
-    there = model.predict_proba(asked)
-    probabilities = np.zeros((len(asked), train.classes))
+    there = model.predict_proba(test_points)
+    probabilities = np.zeros((len(test_points), train.classes))
     probabilities[:, model.classes_] = there
-    return Reference(always, Answers(test.labels, model.predict(asked), probabilities))
+    return Reference(always, Answers(test.labels, model.predict(test_points), probabilities))

@@ -39,14 +39,14 @@ def take_apart(value: Any, kind: Any, arrays: Arrays) -> Any:
     if origin is np.ndarray:
         return _put_array(np.asarray(value), kind, arrays)
     if origin is tuple:
-        return [take_apart(one, of, arrays) for one, of in zip(value, _places(kind, len(value)), strict=True)]
+        return [take_apart(item, of, arrays) for item, of in zip(value, _places(kind, len(value)), strict=True)]
     if origin is dict and get_args(kind)[0] is str:
-        return {str(name): take_apart(one, get_args(kind)[1], arrays) for name, one in value.items()}
+        return {str(name): take_apart(item, get_args(kind)[1], arrays) for name, item in value.items()}
     if _is_struct(kind):
         return msgspec.json.decode(msgspec.json.encode(msgspec.convert(value, kind)))
     if is_dataclass(kind):
         hints = get_type_hints(kind)
-        return {one.name: take_apart(getattr(value, one.name), hints[one.name], arrays) for one in fields(kind)}
+        return {item.name: take_apart(getattr(value, item.name), hints[item.name], arrays) for item in fields(kind)}
     if kind is float:
         number = float(value)
         return number if math.isfinite(number) else str(number)
@@ -71,9 +71,9 @@ def put_together(plain: Any, kind: Any, arrays: Arrays) -> Any:
         return _get_array(plain, kind, arrays)
     if origin is tuple:
         items = _of(plain, list)
-        return tuple(put_together(one, of, arrays) for one, of in zip(items, _places(kind, len(items)), strict=True))
+        return tuple(put_together(item, of, arrays) for item, of in zip(items, _places(kind, len(items)), strict=True))
     if origin is dict and get_args(kind)[0] is str:
-        return {name: put_together(one, get_args(kind)[1], arrays) for name, one in _of(plain, dict).items()}
+        return {name: put_together(item, get_args(kind)[1], arrays) for name, item in _of(plain, dict).items()}
     if _is_struct(kind):
         return msgspec.convert(plain, kind)
     if is_dataclass(kind):
@@ -108,8 +108,8 @@ def pack(value: Any, kind: Any) -> bytes:
     """
     arrays: Arrays = {}
     plain = msgspec.json.encode(take_apart(value, kind, arrays))
-    kept = {name: _Array(one.dtype.str, one.shape, one.tobytes()) for name, one in arrays.items()}
-    return encode(_Packed(plain, kept))
+    packed = {name: _Array(array.dtype.str, array.shape, array.tobytes()) for name, array in arrays.items()}
+    return encode(_Packed(plain, packed))
 
 
 def unpack(data: bytes, kind: Any) -> Any:
@@ -121,8 +121,8 @@ def unpack(data: bytes, kind: Any) -> Any:
     try:
         packed = decode(data, _Packed, limit=len(data))
         arrays = {
-            name: np.frombuffer(one.data, np.dtype(one.dtype)).reshape(one.shape).copy()
-            for name, one in packed.arrays.items()
+            name: np.frombuffer(array.data, np.dtype(array.dtype)).reshape(array.shape).copy()
+            for name, array in packed.arrays.items()
         }
         return put_together(msgspec.json.decode(packed.plain), kind, arrays)
     except (msgspec.MsgspecError, ValueError, TypeError, KeyError):
@@ -131,21 +131,21 @@ def unpack(data: bytes, kind: Any) -> Any:
 
 def _put_fields(plain: dict[str, Any], kind: Any, arrays: Arrays) -> Any:
     hints = get_type_hints(kind)
-    known = {one.name: one for one in fields(kind)}
-    if strangers := plain.keys() - known.keys():
+    declared = {field_.name: field_ for field_ in fields(kind)}
+    if strangers := plain.keys() - declared.keys():
         raise ValueError(f"{kind.__name__} has no {', '.join(sorted(strangers))}")
-    given = {name: put_together(value, hints[name], arrays) for name, value in plain.items()}
-    for name, one in known.items():
-        if name not in given and one.default is MISSING and one.default_factory is MISSING:
+    values = {name: put_together(value, hints[name], arrays) for name, value in plain.items()}
+    for name, field_ in declared.items():
+        if name not in values and field_.default is MISSING and field_.default_factory is MISSING:
             raise KeyError(name)
-    return kind(**given)
+    return kind(**values)
 
 
 def _put_array(array: NDArray[Any], kind: Any, arrays: Arrays) -> dict[str, str]:
     """By column where it lies so in memory: a product of matrices may differ in its last bit by the way they lie."""
-    wanted = _dtype(kind)
-    if array.dtype.hasobject or (wanted is not None and array.dtype != wanted):
-        raise TypeError(f"an array of {array.dtype} where {wanted} is declared")
+    dtype = _dtype(kind)
+    if array.dtype.hasobject or (dtype is not None and array.dtype != dtype):
+        raise TypeError(f"an array of {array.dtype} where {dtype} is declared")
     by_column = array.ndim > 1 and array.flags.f_contiguous and not array.flags.c_contiguous
     laid = np.ascontiguousarray(array.T if by_column else array).reshape(
         array.shape[::-1] if by_column else array.shape
@@ -156,12 +156,12 @@ def _put_array(array: NDArray[Any], kind: Any, arrays: Arrays) -> dict[str, str]
 
 
 def _get_array(plain: Any, kind: Any, arrays: Arrays) -> NDArray[Any]:
-    found = _of(plain, dict)
-    array = arrays[_of(found["array"], str)]
-    wanted = _dtype(kind)
-    if wanted is not None and array.dtype != wanted:
-        raise TypeError(f"an array of {array.dtype} where {wanted} is declared")
-    return {"row": array, "column": array.T}[found["by"]]
+    stored = _of(plain, dict)
+    array = arrays[_of(stored["array"], str)]
+    dtype = _dtype(kind)
+    if dtype is not None and array.dtype != dtype:
+        raise TypeError(f"an array of {array.dtype} where {dtype} is declared")
+    return {"row": array, "column": array.T}[stored["by"]]
 
 
 def _dtype(kind: Any) -> np.dtype[Any] | None:
@@ -183,14 +183,14 @@ def _may_be_none(kind: Any) -> bool:
 def _without_none(kind: Any) -> Any:
     if not _may_be_none(kind):
         return kind
-    rest = tuple(one for one in get_args(kind) if one is not type(None))
+    rest = tuple(option for option in get_args(kind) if option is not type(None))
     return Union[rest]  # noqa: UP007 - of a tuple
 
 
 def _is_struct(kind: Any) -> bool:
     """A msgspec struct, or one of several that tell each other apart by a tag, such as any partition."""
     members = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
-    return all(isinstance(one, type) and issubclass(one, msgspec.Struct) for one in members)
+    return all(isinstance(member, type) and issubclass(member, msgspec.Struct) for member in members)
 
 
 def _of(value: Any, kind: Any) -> Any:

@@ -77,28 +77,30 @@ def distil_score(
     points = features.points(source) / STEPS
     rows = np.concatenate([points, features.points(blends) / STEPS])
     logits = _logits(np.concatenate([probability(source), probability(blends)]))
-    wanted = _logits(probability(held_out))
+    target = _logits(probability(held_out))
     networks = [
         _fitted(features, points, rows, logits, hidden, _SCORE_RIDGE, rng, single=round(share * hidden))
         for share in _SINGLE_SHARES
     ]
-    errors = [float(np.mean((network.logits(held_out) / STEPS**2 - wanted) ** 2)) for network in networks]
+    errors = [float(np.mean((network.logits(held_out) / STEPS**2 - target) ** 2)) for network in networks]
     return networks[int(np.argmin(errors))]
 
 
 def _logits(probability: Floats) -> Floats:
-    found: Floats = np.clip(logit(np.clip(probability, 1e-9, 1.0 - 1e-9)), -_MOST_LOGIT, _MOST_LOGIT)
-    return found
+    logits: Floats = np.clip(logit(np.clip(probability, 1e-9, 1.0 - 1e-9)), -_MOST_LOGIT, _MOST_LOGIT)
+    return logits
 
 
 def _blends(source: Records, count: int, rng: np.random.Generator) -> Records:
     first, second = rng.integers(0, len(source), (2, count))
     share = rng.random((count, 1))
-    one, other = source.take(first), source.take(second)
+    first_parent, second_parent = source.take(first), source.take(second)
     return Records(
         source.schema,
-        np.where(rng.random(one.numeric.shape) < share, one.numeric, other.numeric),
-        np.where(rng.random(one.categorical.shape) < share, one.categorical, other.categorical),
+        np.where(rng.random(first_parent.numeric.shape) < share, first_parent.numeric, second_parent.numeric),
+        np.where(
+            rng.random(first_parent.categorical.shape) < share, first_parent.categorical, second_parent.categorical
+        ),
     )
 
 

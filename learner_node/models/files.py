@@ -134,10 +134,10 @@ class StudyModel:
             raise ConfigurationError(f"the label {self.schema.label!r} is a number: it has no class probabilities")
         names, records = self._names(curator), self._records(X)
         rows = [class_probabilities(self.models[name], records) for name in names]
-        found = rows[0] if len(rows) == 1 else mixed([self.masses[name] for name in names], rows)
+        probabilities = rows[0] if len(rows) == 1 else mixed([self.masses[name] for name in names], rows)
         if self.recalibration is None or not self.recalibrates:
-            return found
-        positive = self.recalibration.probability(found[:, 1])
+            return probabilities
+        positive = self.recalibration.probability(probabilities[:, 1])
         return np.column_stack([1.0 - positive, positive])
 
     def predict(self, X: Any, curator: str | None = None) -> NDArray[Any]:
@@ -160,8 +160,8 @@ class StudyModel:
         if curator is None:
             return list(self.models)
         if curator == POOLED or curator not in self.models:
-            known = ", ".join(name for name in self.models if name) or "none, since the answers were pooled"
-            raise ConfigurationError(f"no model of a curator {curator!r}; models of their own: {known}")
+            curators = ", ".join(name for name in self.models if name) or "none, since the answers were pooled"
+            raise ConfigurationError(f"no model of a curator {curator!r}; models of their own: {curators}")
         return [curator]
 
 
@@ -179,11 +179,11 @@ def encode_model(model: StudyModel) -> bytes:
     arrays: Arrays = {}
     kinds = {_class_of(kind): kind for kind in KINDS}
     stored = {}
-    for name, one in model.models.items():
-        if type(one) not in kinds:
-            raise TypeError(f"{type(one).__name__} is no kind of model that is kept in a file: it is not in KINDS")
-        state = take_apart(one, type(one), arrays)
-        stored[name] = _Stored(kinds[type(one)], model.masses[name], state)
+    for name, fitted in model.models.items():
+        if type(fitted) not in kinds:
+            raise TypeError(f"{type(fitted).__name__} is no kind of model that is kept in a file: it is not in KINDS")
+        state = take_apart(fitted, type(fitted), arrays)
+        stored[name] = _Stored(kinds[type(fitted)], model.masses[name], state)
     header = _Header(FORMAT, model.schema, stored, model.about, model.recalibration or msgspec.UNSET)
     return safetensors.numpy.save(arrays, metadata={METADATA: msgspec.json.encode(header).decode()})
 
@@ -225,13 +225,13 @@ def load_model(path: str | Path) -> StudyModel:
         models = {
             name: put_together(stored.state, _class_of(stored.kind), arrays) for name, stored in header.models.items()
         }
-        masses = {name: one.mass for name, one in header.models.items()}
-        found = StudyModel(header.schema, models, masses, header.about, header.recalibration or None)
-        _check(found)
+        masses = {name: stored.mass for name, stored in header.models.items()}
+        loaded = StudyModel(header.schema, models, masses, header.about, header.recalibration or None)
+        _check(loaded)
     except Exception as error:  # noqa: BLE001 - a damaged array may fail in whatever computes with it
-        said = printable(str(error)) if isinstance(error, ExprilError) else type(error).__name__
-        raise ConfigurationError(f"{where} is damaged: its models cannot be made from it ({said})") from None
-    return found
+        reason = printable(str(error)) if isinstance(error, ExprilError) else type(error).__name__
+        raise ConfigurationError(f"{where} is damaged: its models cannot be made from it ({reason})") from None
+    return loaded
 
 
 def find_model(folder: Path, learner: str | None = None, repeat: int = 0) -> Path:
@@ -241,15 +241,15 @@ def find_model(folder: Path, learner: str | None = None, repeat: int = 0) -> Pat
         ConfigurationError: there is none, or more than one; says whose there are.
     """
     files = sorted(folder.glob(f"*{SUFFIX}")) or sorted((folder / MODELS).glob(f"*{SUFFIX}"))
-    told = [(path, _read(path)[0].about) for path in files]
-    here = [(path, about) for path, about in told if about.get("repeat", "0") == str(repeat)]
-    found = [path for path, about in here if learner is None or about.get("learner") == learner]
-    if len(found) == 1:
-        return found[0]
-    there = ", ".join(f"{about.get('learner', path.name)} in repeat {about.get('repeat', 0)}" for path, about in told)
-    if not told:
+    abouts = [(path, _read(path)[0].about) for path in files]
+    here = [(path, about) for path, about in abouts if about.get("repeat", "0") == str(repeat)]
+    matches = [path for path, about in here if learner is None or about.get("learner") == learner]
+    if len(matches) == 1:
+        return matches[0]
+    there = ", ".join(f"{about.get('learner', path.name)} in repeat {about.get('repeat', 0)}" for path, about in abouts)
+    if not abouts:
         raise ConfigurationError(f"{folder} holds no models; simulate keeps those of the first repeat (--models)")
-    if not found:
+    if not matches:
         raise ConfigurationError(f"{folder} holds no such model; it holds those of {printable(there, 1000)}")
     raise ConfigurationError(f"{folder} holds several models; say whose: learner=... of {printable(there, 1000)}")
 
@@ -285,24 +285,24 @@ def _check(model: StudyModel) -> None:
         np.full((1, len(model.schema.attributes) - numbers), MISSING_CODE, np.int16),
     )
     shape: tuple[int, ...]
-    for one in model.models.values():
+    for fitted in model.models.values():
         if model.schema.label_bounds is None:
-            said, shape = class_probabilities(one, record), (1, len(model.schema.classes))
-        elif isinstance(one, NumberModel):
-            said, shape = one.predict_number(record), (1,)
+            predictions, shape = class_probabilities(fitted, record), (1, len(model.schema.classes))
+        elif isinstance(fitted, NumberModel):
+            predictions, shape = fitted.predict_number(record), (1,)
         else:
             raise ConfigurationError("a model of classes, but the label is a number")
-        if said.shape != shape or not np.isfinite(said).all():
+        if predictions.shape != shape or not np.isfinite(predictions).all():
             raise ConfigurationError("a prediction is no number")
 
 
 def _class_of(kind: str) -> type[Any]:
-    found: type[Any] = pkgutil.resolve_name(KINDS[kind])
-    return found
+    class_: type[Any] = pkgutil.resolve_name(KINDS[kind])
+    return class_
 
 
-def _check_recalibration(found: Recalibration, schema: Schema) -> None:
+def _check_recalibration(recalibration: Recalibration, schema: Schema) -> None:
     """Raise ConfigurationError for a map that does not keep the order of risks, or a label that has not two classes."""
-    numbers = (found.intercept.value, found.slope.value, found.factor)
-    if len(schema.classes) != 2 or not np.isfinite(numbers).all() or found.slope.value <= 0.0:
+    numbers = (recalibration.intercept.value, recalibration.slope.value, recalibration.factor)
+    if len(schema.classes) != 2 or not np.isfinite(numbers).all() or recalibration.slope.value <= 0.0:
         raise ConfigurationError("its recalibration is none of two classes")

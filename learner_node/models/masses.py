@@ -75,8 +75,8 @@ def tilted(workload: BinWorkload, values: Vector, answer: CountsAnswer) -> Vecto
     noise = answer.noise_variance
     excess = float(np.sum((values - expected) ** 2 - noise - expected)) / float(expected @ expected)
     spread = float(np.clip(excess, LEAST_SPREAD, MOST_SPREAD))
-    held = np.maximum(expected, 1.0)
-    return solve_tilt(workload.R, masses, variances=(held + noise) / (held * spread), prior=prior).weights
+    least = np.maximum(expected, 1.0)
+    return solve_tilt(workload.R, masses, variances=(least + noise) / (least * spread), prior=prior).weights
 
 
 @dataclass(frozen=True)

@@ -97,11 +97,11 @@ class SplitSearch:
         heavy = np.ones(n) if weights is None else np.asarray(weights, np.float64)
         if heavy.shape != (n,) or not (np.isfinite(heavy) & (heavy >= 0)).all() or (n and not heavy.any()):
             raise ConfigurationError(f"weights must be {n} finite numbers, none below 0 and not all of them 0")
-        wanted = np.empty((n, 0)) if target is None else np.asarray(target, np.float64)
-        wanted = wanted[:, None] if wanted.ndim == 1 else wanted
-        if wanted.ndim != 2 or len(wanted) != n or not np.isfinite(wanted).all():
+        columns = np.empty((n, 0)) if target is None else np.asarray(target, np.float64)
+        columns = columns[:, None] if columns.ndim == 1 else columns
+        if columns.ndim != 2 or len(columns) != n or not np.isfinite(columns).all():
             raise ConfigurationError(f"the target must be finite, one number or one row for each of {n} records")
-        targets = np.ascontiguousarray(wanted.T)
+        targets = np.ascontiguousarray(columns.T)
         if n:
             targets = targets - (targets @ heavy / heavy.sum())[:, None]
         squares = float((targets**2 @ heavy).sum())
@@ -176,8 +176,8 @@ class SplitSearch:
         gains = np.zeros_like(below)
         for target in self.targets:
             sums = np.cumsum((self.weights * target)[part], axis=1)
-            first, whole = sums[:, :-1], sums[:, -1:]
-            gains += _ratio(first**2, below) + _ratio((whole - first) ** 2, above) - _ratio(whole**2, total)
+            first, sum_ = sums[:, :-1], sums[:, -1:]
+            gains += _ratio(first**2, below) + _ratio((sum_ - first) ** 2, above) - _ratio(sum_**2, total)
         return gains
 
 

@@ -46,11 +46,11 @@ def _series(name: str, values: NDArray[Any], schema: Schema) -> pl.Series:
     """A column; Python objects become numbers where numbers are declared and they are, else texts."""
     if values.dtype.kind in "biuf":
         return pl.Series(name, values)
-    known = [None if value is None or value != value else value for value in values.tolist()]  # noqa: PLR0124
-    numbers = all(value is None or isinstance(value, int | float) for value in known)
+    items = [None if value is None or value != value else value for value in values.tolist()]  # noqa: PLR0124
+    numbers = all(value is None or isinstance(value, int | float) for value in items)
     if numbers and isinstance(schema.find(name), NumericAttribute):
-        return pl.Series(name, known, pl.Float64, strict=False)
-    return pl.Series(name, [None if value is None else _text(value) for value in known], pl.String)
+        return pl.Series(name, items, pl.Float64, strict=False)
+    return pl.Series(name, [None if value is None else _text(value) for value in items], pl.String)
 
 
 def _text(value: object) -> str:
@@ -87,21 +87,21 @@ def standardising_map(source: Records) -> FeatureMap:
     for attribute in source.schema.attributes:
         column = source.column(attribute.name)
         if isinstance(attribute, NumericAttribute):
-            known = column[~np.isnan(column)]
-            spread = float(known.std()) if len(known) else 0.0
-            if len(known) and spread > max(LEAST_SCALE, LEAST_SPREAD * float(np.abs(known).max())):
-                median = float(np.median(known))
+            present = column[~np.isnan(column)]
+            spread = float(present.std()) if len(present) else 0.0
+            if len(present) and spread > max(LEAST_SCALE, LEAST_SPREAD * float(np.abs(present).max())):
+                median = float(np.median(present))
                 filled = np.where(np.isnan(column), median, column)
                 scale = max(float(filled.std()), spread * 1e-3)
                 features.append(NumericFeature(attribute.name, float(filled.mean()), 1.0 / scale, median))
         else:
-            known = column[column != MISSING_CODE]
-            counted = np.bincount(known, minlength=len(attribute.levels) + 1)
+            present = column[column != MISSING_CODE]
+            counted = np.bincount(present, minlength=len(attribute.levels) + 1)
             mode = int(np.argmax(counted))
-            counted[mode] += len(column) - len(known)
+            counted[mode] += len(column) - len(present)
             shares = counted / max(len(column), 1)
             variance = float(np.sum(shares * (1 - shares)))
-            if len(known) and variance > LEAST_SPREAD:
+            if len(present) and variance > LEAST_SPREAD:
                 level = attribute.levels[mode] if mode < len(attribute.levels) else ""
                 features.append(CategoricalFeature(attribute.name, attribute.levels, float(variance**-0.5), level))
     if not features:
@@ -144,10 +144,10 @@ def attribute_bins(
     if isinstance(attribute, NumericAttribute):
         column = source.column(attribute.name)
         there = ~np.isnan(column)
-        known = np.asarray(column[there], dtype=np.float64)
-        if len(known):
-            cuts = quantiles(known, shares[shares > 0], None if weights is None else weights[there])
-            edges = tuple(float(cut) for cut in np.unique(cuts) if cut > known.min())
+        present = np.asarray(column[there], dtype=np.float64)
+        if len(present):
+            cuts = quantiles(present, shares[shares > 0], None if weights is None else weights[there])
+            edges = tuple(float(cut) for cut in np.unique(cuts) if cut > present.min())
     return FeatureBins(attribute=attribute.name, edges=edges)
 
 
@@ -218,8 +218,10 @@ def affordable_cells(features: FeatureMap, work: float) -> int:
         features: the coordinates in which distances are measured.
         work: in the unit of `protocol.limits`.
     """
-    one, many = (NearestCentre(features, bytes(4 * features.width * cells)).multiply_adds() for cells in (1, MOST_TILE))
-    allowed = (WORK_ROOM * work - one) / ((many - one) / (MOST_TILE - 1))
+    single, many = (
+        NearestCentre(features, bytes(4 * features.width * cells)).multiply_adds() for cells in (1, MOST_TILE)
+    )
+    allowed = (WORK_ROOM * work - single) / ((many - single) / (MOST_TILE - 1))
     return max(1, 1 + int(min(allowed, MOST_TILE - 1)))
 
 

@@ -106,9 +106,9 @@ def held_columns(source: pl.DataFrame, schema: Schema, keep: Sequence[str] = ())
             raise ConfigurationError(f"labels of the source are never used, so {name!r} cannot be kept")
         if name not in source.columns:
             raise ConfigurationError(f"the source has no column {name!r} to keep{suggest(name, source.columns)}")
-    held = [_typed(source[item.name], numeric=isinstance(item, NumericAttribute)) for item in schema.attributes]
+    columns = [_typed(source[item.name], numeric=isinstance(item, NumericAttribute)) for item in schema.attributes]
     further = [name for name in dict.fromkeys(keep) if schema.find(name) is None]
-    return pl.DataFrame([*held, *(source[name] for name in further)])
+    return pl.DataFrame([*columns, *(source[name] for name in further)])
 
 
 def synthetic_frame(

@@ -67,8 +67,8 @@ def auc_error(area: ArrayLike, positive: ArrayLike, negative: ArrayLike) -> Floa
         positive: Number of independent records with label 1, positive.
         negative: Without it, positive.
     """
-    found, ones, zeros = (np.asarray(value, dtype=np.float64) for value in (area, positive, negative))
-    both_positive, both_negative = found / (2.0 - found), 2.0 * found**2 / (1.0 + found)
-    spread = (ones - 1.0) * (both_positive - found**2) + (zeros - 1.0) * (both_negative - found**2)
-    error: Floats = np.sqrt(np.maximum(found * (1.0 - found) + spread, 0.0) / (ones * zeros))
+    value, ones, zeros = (np.asarray(value, dtype=np.float64) for value in (area, positive, negative))
+    both_positive, both_negative = value / (2.0 - value), 2.0 * value**2 / (1.0 + value)
+    spread = (ones - 1.0) * (both_positive - value**2) + (zeros - 1.0) * (both_negative - value**2)
+    error: Floats = np.sqrt(np.maximum(value * (1.0 - value) + spread, 0.0) / (ones * zeros))
     return error

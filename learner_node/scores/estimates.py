@@ -151,8 +151,8 @@ class Profiles:
     def log_likelihoods(self, posterior: CellPosterior, shifts: Floats) -> Floats:
         """Log probability of the answers at each sharpness, probits moved by (K,) `shifts`, float64 (11,)."""
         moved = self.probit + shifts[self.cell]
-        found = [posterior.log_likelihood(self.means(ndtr(a * moved)[None])[0]) for a in SHARPNESS]
-        return np.asarray(found, dtype=np.float64)
+        logs = [posterior.log_likelihood(self.means(ndtr(a * moved)[None])[0]) for a in SHARPNESS]
+        return np.asarray(logs, dtype=np.float64)
 
     def most_agreement(self, share: Floats) -> Floats:
         """Largest possible score in a cell of which (S, K) `share` have label 1, float64 (S, K): Frechet's bound.
@@ -358,23 +358,23 @@ def estimate_accuracy(
     profiles = Profiles.of(probability, posterior, rng)
     draws = posterior.draw(_DRAWS, rng)
     weight = draws.mass / draws.mass.sum(axis=1, keepdims=True)
-    told = 0.5 * (1.0 + draws.signal)
+    cell_share = 0.5 * (1.0 + draws.signal)
     sharper = rng.choice(_JUDGE_SHARPNESS, _DRAWS, p=_judge_weights(posterior))[:, None]
-    share = np.where(draws.no_signal[:, None], told, steeper(told, weight, sharper))
+    share = np.where(draws.no_signal[:, None], cell_share, steeper(cell_share, weight, sharper))
     between, within = _sharpness_draws(profiles, posterior, rng)
     shifts, scores = profiles.by_ranking(
-        np.concatenate([share, told]), np.concatenate([within, np.minimum(between, within)])
+        np.concatenate([share, cell_share]), np.concatenate([within, np.minimum(between, within)])
     )
-    trust = _correlation(profiles.probability, told[~draws.no_signal], posterior.mass)
+    trust = _correlation(profiles.probability, cell_share[~draws.no_signal], posterior.mass)
     # In cells of one prediction no ranking matters; nor where labels do not depend on the attributes.
     trusted = np.where(draws.no_signal[:, None] | np.isin(profiles.predicted_share, (0.0, 1.0)), 0.0, trust)
     accuracy, credited = (
         np.clip(
             np.sum(weight * ((1.0 - trusted) * profiles.score_at_random(ones) + trusted * ranked), axis=1), 0.0, 1.0
         )
-        for ones, ranked in ((share, scores[:_DRAWS]), (told, scores[_DRAWS:]))
+        for ones, ranked in ((share, scores[:_DRAWS]), (cell_share, scores[_DRAWS:]))
     )
-    ones = np.sum(weight * told, axis=1)
+    ones = np.sum(weight * cell_share, axis=1)
     majority = np.maximum(ones, 1.0 - ones)
     auc = auc_draws(profiles, share, weight, Ranked(shifts[:_DRAWS], within, np.where(draws.no_signal, 0.0, trust)))
     pure = np.where(draws.no_signal, 0.0, max(trust, 0.0)) * _purity(share, weight) ** 2
@@ -383,10 +383,10 @@ def estimate_accuracy(
     auc += opened * np.maximum(highest_auc_draws(profiles, share, weight) - auc, 0.0)
     missed = rng.standard_normal(_DRAWS)
     accuracy, auc = (
-        1.0 - (1.0 - found) * np.exp(-pure * (mean + deviation * missed))
-        for found, (mean, deviation) in ((accuracy, _FEWER_ERRORS), (auc, _FEWER_INVERSIONS))
+        1.0 - (1.0 - score) * np.exp(-pure * (mean + deviation * missed))
+        for score, (mean, deviation) in ((accuracy, _FEWER_ERRORS), (auc, _FEWER_INVERSIONS))
     )
-    credited_auc = auc_draws(profiles, told, weight)
+    credited_auc = auc_draws(profiles, cell_share, weight)
     records = draws.mass.sum(axis=1)
     alike = np.sqrt(records_per_unit - 1.0) * rng.standard_normal((2, _DRAWS))
     chance = alike[0] * np.sqrt(np.maximum(accuracy * (1.0 - accuracy), 0.0) / records)  # rounded, it may exceed 1
@@ -428,9 +428,9 @@ def _purity(share: Floats, weight: Floats) -> Floats:
 def _judge_weights(posterior: CellPosterior) -> Floats:
     """Probabilities of `_JUDGE_SHARPNESS`, float64 (33,), from how well steeper shares foretell held-out cells."""
     share, weight = posterior.held_out_share()[None], posterior.mass[None] / posterior.mass.sum()
-    found = [posterior.log_likelihood(steeper(share, weight, float(b))[0]) for b in _JUDGE_SHARPNESS]
+    log_likelihoods = [posterior.log_likelihood(steeper(share, weight, float(b))[0]) for b in _JUDGE_SHARPNESS]
     deviations = (np.log(_JUDGE_SHARPNESS) - np.log(_EXPECTED_JUDGE)) / _JUDGE_DEVIATION
-    return _normalised(np.array(found) - 0.5 * deviations**2)
+    return _normalised(np.array(log_likelihoods) - 0.5 * deviations**2)
 
 
 def _sharpness_draws(
@@ -496,7 +496,7 @@ def class_recalls(
 
     Args:
         posteriors: of the cells, for each class against the rest, C of them.
-        exclusion: how their shares are brought together, see `one_against_rest.together`.
+        exclusion: how their shares are brought together, see `one_against_rest.shares_together`.
         probabilities: that the model gives the source's records, (n, C); it calls a record of the likeliest class, the
             first of equals.
         seed: of the draws, non-negative.
@@ -506,42 +506,42 @@ def class_recalls(
     """
     called = probabilities.argmax(axis=1)
     rng = np.random.default_rng(seed)
-    drawn = [posterior.draw(_RECALL_DRAWS, rng) for posterior in posteriors]
-    apart = [relative(0.5 * (1.0 + draws.signal), exclusion) for draws in drawn]
-    usual = np.stack([each.mean(axis=0) for each in apart])
+    draws_by_class = [posterior.draw(_RECALL_DRAWS, rng) for posterior in posteriors]
+    apart = [relative(0.5 * (1.0 + draws.signal), exclusion) for draws in draws_by_class]
+    usual = np.stack([shares.mean(axis=0) for shares in apart])
     return tuple(
         _recall(
             posterior,
             draws.mass,
-            own / (own + usual.sum(axis=0) - usual[number]),
+            shares / (shares + usual.sum(axis=0) - usual[number]),
             probabilities[:, number],
             called == number,
             rng,
         )
-        for number, (posterior, draws, own) in enumerate(zip(posteriors, drawn, apart, strict=True))
+        for number, (posterior, draws, shares) in enumerate(zip(posteriors, draws_by_class, apart, strict=True))
     )
 
 
 def _recall(
     posterior: CellPosterior,
     mass: Floats,
-    told: Floats,
+    cell_share: Floats,
     probability: Floats,
     called: NDArray[np.bool_],
     rng: np.random.Generator,
 ) -> Interval:
-    """Of one class, whose share of each cell (S, K) `told` has been drawn."""
+    """Of one class, whose share of each cell, `cell_share` (S, K), has been drawn."""
     weight = mass / mass.sum(axis=1, keepdims=True)
     sharper = np.exp(rng.normal(0.0, _STEEPER_DEVIATION, _RECALL_DRAWS))[:, None]
-    share = np.clip(steeper(told, weight, sharper), _SUREST, 1.0 - _SUREST)
+    share = np.clip(steeper(cell_share, weight, sharper), _SUREST, 1.0 - _SUREST)
     nodes = np.log(_SHARPNESS)
     weights = np.exp(-0.5 * ((nodes - within_mean(posterior)) / WITHIN_DEVIATION) ** 2)
     sharpness = rng.choice(len(nodes), _RECALL_DRAWS, p=weights / weights.sum())
     right = np.empty_like(share)
     for cell, curves in enumerate(_curves(posterior.cells, probability, called)):
         for which, (shares, hits) in enumerate(curves):
-            own = sharpness == which
-            right[own, cell] = np.interp(share[own, cell], shares, hits)
+            rows = sharpness == which
+            right[rows, cell] = np.interp(share[rows, cell], shares, hits)
     records = (mass * share).sum(axis=1)
     hit = (mass * np.minimum(right, share)).sum(axis=1)
     return Interval.of_share(hit, np.maximum(records - hit, 0.0))

@@ -93,23 +93,23 @@ def estimate_prevalence(
     size = max((sum(counted) * of_declared + declared * total_noise) / (of_declared + total_noise), 1.0)
     sampling = records_per_unit * size
     variance = noise[:, None] + sampling * np.stack([share, 1.0 - share])
-    both = variance.sum(axis=0)
+    of_counts = variance.sum(axis=0)
     # The totals given that N is near the declared number, and what is left of their variances.
-    pull = (declared - sum(counted)) / (both + of_declared)
+    pull = (declared - sum(counted)) / (of_counts + of_declared)
     totals = np.asarray(counted)[:, None] + variance * pull
     contrast = (1.0 - share) * totals[0] - share * totals[1]
-    opposite = variance[0] * variance[1] / (both + of_declared)
-    left = variance - variance**2 / (both + of_declared)
-    spread = (1.0 - share) ** 2 * left[0] + share**2 * left[1] + 2.0 * share * (1.0 - share) * opposite
+    opposite = variance[0] * variance[1] / (of_counts + of_declared)
+    remaining = variance - variance**2 / (of_counts + of_declared)
+    spread = (1.0 - share) ** 2 * remaining[0] + share**2 * remaining[1] + 2.0 * share * (1.0 - share) * opposite
     standard = contrast / np.sqrt(spread)
     if standard[0] <= 0.0 <= standard[-1]:  # neither total is positive: noise alone
         return Prevalence(0.5, 0.0, 1.0, float(np.sqrt(spread[len(share) // 2]) / size))
     root = _first_below(standard, 0.0)
     error = float(np.interp(root, share, np.sqrt(spread)) / size)
     least = min(LEAST_IN_ERRORS * error, 0.5)
-    found = float(np.clip(root, least, 1.0 - least))
+    estimate = float(np.clip(root, least, 1.0 - least))
     low, high = _first_below(standard, _LEVEL), 1.0 - _first_below(-standard[::-1], _LEVEL)
-    return Prevalence(found, min(low, found), max(high, found), error)
+    return Prevalence(estimate, min(low, estimate), max(high, estimate), error)
 
 
 def estimate_prevalences(
@@ -125,12 +125,12 @@ def estimate_prevalences(
     """
     return tuple(
         estimate_prevalence(
-            (float(own), float(totals.sum() - own)),
+            (float(total), float(totals.sum() - total)),
             (noise_variance, noise_variance * (len(totals) - 1)),
             declared=declared,
             records_per_unit=records_per_unit,
         )
-        for own in totals
+        for total in totals
     )
 
 
@@ -156,17 +156,17 @@ def mean_probability(probability: Floats, mass: Floats) -> float:
     return float(np.average(probability, weights=mass))
 
 
-def matching_intercept(probability: Floats, mass: Floats, wanted: float) -> float:
-    """Return b for which the target's mean of Phi(probit(p) + b) is the wanted share; the records' order stays.
+def matching_intercept(probability: Floats, mass: Floats, share: float) -> float:
+    """Return b for which the target's mean of Phi(probit(p) + b) is that share; the records' order stays.
 
     Args:
         probability: p, the model's P(label 1) of the source records, (n_s,), in [0, 1].
         mass: as `mean_probability`.
-        wanted: in (0, 1).
+        share: in (0, 1).
     """
     weight = mass / mass.sum()
     probit = np.clip(ndtri(probability), -_SUREST, _SUREST)
-    return float(brentq(lambda b: weight @ ndtr(probit + b) - wanted, -_FARTHEST, _FARTHEST))
+    return float(brentq(lambda b: weight @ ndtr(probit + b) - share, -_FARTHEST, _FARTHEST))
 
 
 def shifted(probability: Floats, intercept: float) -> Floats:
@@ -175,25 +175,25 @@ def shifted(probability: Floats, intercept: float) -> Floats:
     return result
 
 
-def matching_factors(probabilities: Floats, mass: Floats, wanted: Sequence[float]) -> Floats:
-    """Return factors of the classes' odds for which the target's mean of each class is the wanted share: (C,) positive.
+def matching_factors(probabilities: Floats, mass: Floats, shares: Sequence[float]) -> Floats:
+    """Return factors of the classes' odds for which the target's mean of each class is that share: (C,) positive.
 
     A record's probabilities are multiplied by them and divided by their sum: any two classes' log odds move by one
     constant, as after a change of the classes' shares (Saerens et al. 2002, Eq. 2.4). Found by scaling each class by
-    wanted over found in turn.
+    goal over current share in turn.
 
     Args:
         probabilities: of the source records, (n_s, C), positive, rows adding up to 1.
         mass: as `mean_probability`.
-        wanted: (C,) positive; divided by their sum.
+        shares: (C,) positive; divided by their sum.
     """
-    goal = np.asarray(wanted, dtype=np.float64) / np.sum(wanted)
+    goal = np.asarray(shares, dtype=np.float64) / np.sum(shares)
     weight = mass / mass.sum()
     factors = np.ones(len(goal))
     for _ in range(_SWEEPS):
-        found = weight @ rescaled(probabilities, factors)
-        factors *= goal / found
-        if np.max(np.abs(found / goal - 1.0)) < _CLOSE:
+        current = weight @ rescaled(probabilities, factors)
+        factors *= goal / current
+        if np.max(np.abs(current / goal - 1.0)) < _CLOSE:
             break
     result: Floats = factors / factors.max()
     return result

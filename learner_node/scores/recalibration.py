@@ -57,13 +57,13 @@ class Recalibration:
 
     def mapped(self, raw: Floats) -> Floats:
         """As `probability`, whether the map is on or not."""
-        found: Floats = expit(self.intercept.value + self.slope.value * logit(np.asarray(raw, np.float64)))
-        return found
+        risks: Floats = expit(self.intercept.value + self.slope.value * logit(np.asarray(raw, np.float64)))
+        return risks
 
     def __str__(self) -> str:
-        told = f"intercept {self.intercept}, slope {self.slope}"
+        line = f"intercept {self.intercept}, slope {self.slope}"
         state = "on: the answers favour the change" if self.on else "off: the answers favour the risks as they are"
-        return f"{told}; {state} (Bayes factor of the change {self.factor:.2g})"
+        return f"{line}; {state} (Bayes factor of the change {self.factor:.2g})"
 
 
 def recalibrate(
@@ -124,11 +124,11 @@ class _Likelihood:
         centre, k = float(logits.mean()), len(counts)
         at = (np.arange(_PLACES) + 0.5) / _PLACES
         members = [logits[bins == j] - centre for j in range(k)]
-        places = np.array([np.quantile(own, at) if len(own) else np.full(_PLACES, np.nan) for own in members])
+        places = np.array([np.quantile(scores, at) if len(scores) else np.full(_PLACES, np.nan) for scores in members])
         middle = np.nanmean(places, axis=1)
-        known = np.flatnonzero(~np.isnan(middle))
+        filled = np.flatnonzero(~np.isnan(middle))
         for j in np.flatnonzero(np.isnan(middle)):
-            places[j] = np.interp(j, known, middle[known])
+            places[j] = np.interp(j, filled, middle[filled])
         variance = noise_law(scale).variance(noises)
         total = counts.sum(axis=1)
         spread = np.sqrt(2.0 * variance + design * np.maximum(total, 1.0))
@@ -146,8 +146,8 @@ class _Likelihood:
         """Log prior and likelihood of P pairs (d, g), float64 (P, 2), up to a constant that the prior's has."""
         deviations = np.array([SHIFT_DEVIATION, LOG_SLOPE_DEVIATION])
         prior = -0.5 * ((at / deviations) ** 2).sum(axis=1) - np.log(2.0 * np.pi * deviations.prod())
-        found: Floats = prior + self.log_likelihood(at)
-        return found
+        log_density: Floats = prior + self.log_likelihood(at)
+        return log_density
 
     def log_likelihood(self, at: Floats) -> Floats:
         """Log probability of all answers, (P,)."""
@@ -156,19 +156,19 @@ class _Likelihood:
             slope = np.exp(np.clip(at[:, 1:], -5.0, 5.0))
             share = expit(self.centre + at[:, :1] + slope * places).mean(axis=1)[:, None]
             zeros, ones = (
-                self._known(2 * j, self.sizes[j] * (1.0 - share)),
-                self._known(2 * j + 1, self.sizes[j] * share),
+                self._interpolated(2 * j, self.sizes[j] * (1.0 - share)),
+                self._interpolated(2 * j + 1, self.sizes[j] * share),
             )
             total += logsumexp(self.size_weights[j] + zeros + ones, axis=1)
         return total
 
-    def _known(self, cell: int, means: Floats) -> Floats:
+    def _interpolated(self, cell: int, means: Floats) -> Floats:
         """Log probability of a cell's answer where so many records are expected; beyond what is known, straight on."""
         place = (np.sqrt(means) - self.roots[0][cell]) / self.roots[1][cell]
         index = np.clip(place.astype(np.intp), 0, _MEANS - 2)
         row, part = self.known[cell], place - index
-        found: Floats = row[index] * (1.0 - part) + row[index + 1] * part
-        return found
+        interpolated: Floats = row[index] * (1.0 - part) + row[index + 1] * part
+        return interpolated
 
 
 def _answers(answers: Floats, variance: float, scale: float, noises: float, design: float) -> tuple[Floats, ...]:
@@ -200,8 +200,8 @@ def _grid(likelihood: _Likelihood, best: Floats) -> Floats:
     deviations = 1.0 / np.sqrt(np.maximum(values, 0.5 / SHIFT_DEVIATION**2))
     steps = np.linspace(-4.5, 4.5, _SIDE)
     first, second = (vectors[:, place] * deviations[place] * steps[:, None] for place in range(2))
-    found: Floats = (best + first[:, None, :] + second[None, :, :]).reshape(-1, 2)
-    return found
+    grid: Floats = (best + first[:, None, :] + second[None, :, :]).reshape(-1, 2)
+    return grid
 
 
 def _interval(values: Floats, weights: Floats) -> Interval:

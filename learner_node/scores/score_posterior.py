@@ -75,8 +75,8 @@ class Bins:
         # A bin that has no source record lies where its share begins and ends.
         place = ndtri(np.cumsum(share) - 0.5 * share)
         members = [np.sort(ranks[bins == j]) for j in range(count)]
-        place = np.array([own.mean() if len(own) else place[j] for j, own in enumerate(members)])
-        return cls(share, np.maximum.accumulate(place), np.array([_area_by_slope(own) for own in members]))
+        place = np.array([places.mean() if len(places) else place[j] for j, places in enumerate(members)])
+        return cls(share, np.maximum.accumulate(place), np.array([_area_by_slope(places) for places in members]))
 
     def areas(self, expected: Floats, slope: Floats) -> Floats:
         """Areas of the score itself: between bins by (P, k, 2) counts, within bins by (P,) slopes, float64 (P,)."""
@@ -143,9 +143,13 @@ def draw_trend(
             new_likelihood = np.full(draws, -np.inf)
             new_likelihood[inside] = log_likelihood(*trend.counts(moved[inside]))
             gain = new_prior - prior + heat * (new_likelihood - likelihood)
-            taken = np.log(rng.random(draws)) < np.where(inside, gain, -np.inf)
-            state[taken], prior[taken], likelihood[taken] = moved[taken], new_prior[taken], new_likelihood[taken]
-            reach *= 1.3 if taken.mean() > 0.3 else 0.7
+            accepted = np.log(rng.random(draws)) < np.where(inside, gain, -np.inf)
+            state[accepted], prior[accepted], likelihood[accepted] = (
+                moved[accepted],
+                new_prior[accepted],
+                new_likelihood[accepted],
+            )
+            reach *= 1.3 if accepted.mean() > 0.3 else 0.7
         if heat == 1.0:
             break
     means, log_shape = trend.counts(state)
@@ -155,16 +159,16 @@ def draw_trend(
 def _next_step(likelihood: Floats, most: float) -> float:
     """How far towards the posterior half of the particles still count."""
 
-    def kept(step: float) -> float:
+    def share_left(step: float) -> float:
         weights = np.exp(step * (likelihood - likelihood.max()))
         return float(weights.sum() ** 2 / (weights @ weights)) / len(likelihood)
 
-    if kept(most) >= _KEPT:
+    if share_left(most) >= _KEPT:
         return most
     low, high = 0.0, most
     for _ in range(40):
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if kept(middle) >= _KEPT else (low, middle)
+        low, high = (middle, high) if share_left(middle) >= _KEPT else (low, middle)
     return max(low, 1e-12)
 
 
@@ -236,23 +240,23 @@ class _Trend:
         least, lacking = lapses[:, :1] * all_ones, lapses[:, 1:] * (1.0 - all_ones)
         ones = least + (1.0 - least - lacking) * ones
         mass = self._bins.share * np.exp(np.clip(state[:, 4:5], -5.0, 5.0) * self._bins.place)
-        both = np.stack([mass * (1.0 - ones), mass * ones], axis=2)
-        both /= both.sum(axis=1, keepdims=True)
+        by_class = np.stack([mass * (1.0 - ones), mass * ones], axis=2)
+        by_class /= by_class.sum(axis=1, keepdims=True)
         size = np.exp(np.clip(state[:, 0], -20.0, 30.0))[:, None]
-        both *= (size * np.stack([expit(-state[:, 1]), expit(state[:, 1])], axis=1))[:, None, :]
-        return np.maximum(both, _SCORE_TREND_LEAST), state[:, 5]
+        by_class *= (size * np.stack([expit(-state[:, 1]), expit(state[:, 1])], axis=1))[:, None, :]
+        return np.maximum(by_class, _SCORE_TREND_LEAST), state[:, 5]
 
 
 def _intercepts(bins: Bins, log_odds: Floats, slope: Floats) -> Floats:
     """A for which the source's share of class 1 has these log odds, (P,)."""
     low, high = np.full(log_odds.shape, -300.0), np.full(log_odds.shape, 300.0)
-    wanted, steep = expit(log_odds), slope[:, None] * bins.place
+    goal, steep = expit(log_odds), slope[:, None] * bins.place
     for _ in range(_BISECTIONS):
         middle = 0.5 * (low + high)
-        above = expit(middle[:, None] + steep) @ bins.share > wanted
+        above = expit(middle[:, None] + steep) @ bins.share > goal
         low, high = np.where(above, low, middle), np.where(above, middle, high)
-    found: Floats = 0.5 * (low + high)
-    return found
+    middles: Floats = 0.5 * (low + high)
+    return middles
 
 
 def _area_by_slope(places: Floats) -> Floats:
@@ -318,8 +322,10 @@ def draw_counts(
     means = trend.means.reshape(draws, -1)
     expected = np.empty_like(means)
     for cell in range(means.shape[1]):
-        found = table.draw(cell, means[:, cell], trend.shape, rng)
-        expected[:, cell] = rng.gamma(found / design + trend.shape) / (1.0 / design + trend.shape / means[:, cell])
+        true_counts = table.draw(cell, means[:, cell], trend.shape, rng)
+        expected[:, cell] = rng.gamma(true_counts / design + trend.shape) / (
+            1.0 / design + trend.shape / means[:, cell]
+        )
     by_bin: Floats = np.maximum(expected, _LEAST).reshape(trend.means.shape)
     return CountDraws(by_bin, bins.areas(by_bin, trend.slope * rng.uniform(0.0, _MOST_WITHIN, draws)))
 
@@ -384,12 +390,12 @@ class _Table:
         weights = (self.base[cell] + gammaln(true + _FINE_SHAPES[:, None]))[nearest]
         weights += true * np.log(means / (shapes + means))[:, None]
         mass = np.cumsum(np.exp(weights - weights.max(axis=1, keepdims=True)), axis=1)
-        drawn = (mass < rng.random((len(means), 1)) * mass[:, -1:]).sum(axis=1)
-        drawn = np.minimum(drawn, _COUNTS - 1)
+        picks = (mass < rng.random((len(means), 1)) * mass[:, -1:]).sum(axis=1)
+        picks = np.minimum(picks, _COUNTS - 1)
         # Where not every count is on the grid, those between are as likely.
-        beside = (self.stands[cell][drawn] - 1.0) * rng.uniform(-0.5, 0.5, len(means))
-        found: Floats = np.maximum(true[drawn] + beside, 0.0)
-        return found
+        beside = (self.stands[cell][picks] - 1.0) * rng.uniform(-0.5, 0.5, len(means))
+        counts: Floats = np.maximum(true[picks] + beside, 0.0)
+        return counts
 
 
 def possible_counts(answers: Floats, scale: float, noises: float) -> tuple[Floats, Floats, Floats]:

@@ -53,9 +53,9 @@ def _rule(written: Threshold) -> Rule:
     if written == PREVALENCE:
         return Rule("prevalence", 0.0, "above the prevalence")
     if isinstance(written, str):
-        found = _SHARE.fullmatch(written)
-        if found and 0 < float(found[1]) < 100:
-            return Rule("share", float(found[1]) / 100, f"highest {float(found[1]):g} %")
+        match = _SHARE.fullmatch(written)
+        if match and 0 < float(match[1]) < 100:
+            return Rule("share", float(match[1]) / 100, f"highest {float(match[1]):g} %")
     elif not isinstance(written, bool) and 0 < written < 1:
         return Rule("probability", float(written), f"above {float(written):g}")
     raise ConfigurationError(

@@ -65,15 +65,15 @@ def solve_tilt(R: scipy.sparse.csr_matrix, p: ArrayLike, *, variances: ArrayLike
 
     def weights(scaled: Vector) -> Vector:
         with np.errstate(over="ignore"):  # a step too far costs infinitely much, and is taken back
-            found: Vector = base * np.exp(Rt @ (scaled / spread))
-        return found
+            result: Vector = base * np.exp(Rt @ (scaled / spread))
+        return result
 
     def value(scaled: Vector) -> float:
         return float(weights(scaled).sum() - masses @ (scaled / spread) + scaled @ scaled / 2)
 
     def gradient(scaled: Vector) -> Vector:
-        found: Vector = (R @ weights(scaled) - masses) / spread + scaled
-        return found
+        result: Vector = (R @ weights(scaled) - masses) / spread + scaled
+        return result
 
     def hessian(scaled: Vector) -> NDArray[np.float64]:
         moved = scipy.sparse.diags(1 / spread) @ R
@@ -82,7 +82,7 @@ def solve_tilt(R: scipy.sparse.csr_matrix, p: ArrayLike, *, variances: ArrayLike
         return dense
 
     goal = TOLERANCE * max(float(np.abs(masses).max()), 1.0)
-    found = minimize(
+    result = minimize(
         value,
         np.zeros(rows),
         jac=gradient,
@@ -90,7 +90,7 @@ def solve_tilt(R: scipy.sparse.csr_matrix, p: ArrayLike, *, variances: ArrayLike
         method="trust-exact",
         options={"gtol": goal / float(spread.max()) / 10, "maxiter": _STEPS},
     )
-    best = found.x
+    best = result.x
     # Near the minimum the value's last bits stop the search first; full Newton steps look at the gradient alone.
     for _ in range(_POLISHING):
         nearer = best - np.linalg.solve(hessian(best), gradient(best))

@@ -92,10 +92,10 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
 
 
 def _check_names(name: str, options: Mapping[str, Any]) -> None:
-    known = option_names(name)
+    names = option_names(name)
     for option in map(str, options):
-        if option not in known and "**" not in known:
-            raise ConfigurationError(f"strategy {name!r} takes no option {option!r}{suggest(option, known)}")
+        if option not in names and "**" not in names:
+            raise ConfigurationError(f"strategy {name!r} takes no option {option!r}{suggest(option, names)}")
 
 
 def make_strategy(name: str, options: Mapping[str, Any]) -> "Strategy":
@@ -107,8 +107,8 @@ def make_strategy(name: str, options: Mapping[str, Any]) -> "Strategy":
     if not isinstance(options, Mapping):
         raise ConfigurationError(f"options are a mapping, such as {{'cells': 40}}, not {type(options).__name__}")
     _check_names(name, options)
-    made: Strategy = _called(name, _load(STRATEGIES[name]), options)
-    return made
+    strategy: Strategy = _called(name, _load(STRATEGIES[name]), options)
+    return strategy
 
 
 def _called(name: str, maker: Callable[..., Any], options: Mapping[str, Any]) -> Any:
@@ -119,5 +119,5 @@ def _called(name: str, maker: Callable[..., Any], options: Mapping[str, Any]) ->
 
 
 def _load(maker: str | Callable[..., Any]) -> Callable[..., Any]:
-    found: Callable[..., Any] = pkgutil.resolve_name(maker) if isinstance(maker, str) else maker
-    return found
+    loaded: Callable[..., Any] = pkgutil.resolve_name(maker) if isinstance(maker, str) else maker
+    return loaded

@@ -122,33 +122,33 @@ class AdditiveStrategy:
 def _model(problem: Problem, answers: Sequence[CountsAnswer]) -> AdditiveModel:
     """Of the bins of the first question; later ones ask some of them again."""
     schema, count = problem.source.schema, len(problem.source)
-    asked = [_bins(answer) for answer in answers]
-    partitions = asked[0]
+    bins_by_answer = [_bins(answer) for answer in answers]
+    partitions = bins_by_answer[0]
     cells = [partition.cells(problem.source).astype(np.int64) for partition in partitions]
     # A secure sum that was opened before a curator dropped out counts its records, too.
     factors = [answers[-1].sites / answer.sites for answer in answers]
-    told = []
+    bin_counts = []
     for partition, places in zip(partitions, cells, strict=True):
-        found = [
+        estimates = [
             (factor * answer.blocks[bins.index(partition)], factor**2 * answer.noise_variance)
-            for bins, answer, factor in zip(asked, answers, factors, strict=True)
+            for bins, answer, factor in zip(bins_by_answer, answers, factors, strict=True)
             if partition in bins
         ]
-        counts, variance = _averaged(found)
+        counts, variance = _averaged(estimates)
         shares = np.bincount(places, minlength=len(counts)) / count
-        told.append(BinCounts(places, counts, variance, bin_kernel(partition, schema, shares)))
+        bin_counts.append(BinCounts(places, counts, variance, bin_kernel(partition, schema, shares)))
     declared = problem.target_size * answers[-1].sites / problem.sites
-    fit = fit_additive(told, declared=declared, seed=problem.seed)
+    fit = fit_additive(bin_counts, declared=declared, seed=problem.seed)
     return AdditiveModel(partitions, fit, shape_functions(problem.source, partitions, fit, cells))
 
 
 def _bins(answer: CountsAnswer) -> tuple[FeatureBins, ...]:
     """What was asked, which is bins of attributes."""
-    return tuple(each for each in answer.body.partitions if isinstance(each, FeatureBins))
+    return tuple(partition for partition in answer.body.partitions if isinstance(partition, FeatureBins))
 
 
-def _averaged(found: Sequence[tuple[NDArray[np.float64], float]]) -> tuple[NDArray[np.float64], float]:
+def _averaged(estimates: Sequence[tuple[NDArray[np.float64], float]]) -> tuple[NDArray[np.float64], float]:
     """Counts (K, 2) of the same bins from several answers, weighted by the inverse variance of their noise."""
-    precision = np.array([1.0 / max(variance, 1e-9) for _, variance in found])
-    mean: NDArray[np.float64] = np.tensordot(precision / precision.sum(), np.stack([c for c, _ in found]), axes=1)
+    precision = np.array([1.0 / max(variance, 1e-9) for _, variance in estimates])
+    mean: NDArray[np.float64] = np.tensordot(precision / precision.sum(), np.stack([c for c, _ in estimates]), axes=1)
     return mean, float(1.0 / precision.sum())

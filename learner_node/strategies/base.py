@@ -126,7 +126,7 @@ class Problem:
             )
             for release, partitions, share in questions
         ]
-        return Plan.of(planned if self.pool is None else (self._summed(each, self.pool) for each in planned))
+        return Plan.of(planned if self.pool is None else (self._summed(query, self.pool) for query in planned))
 
     @staticmethod
     def _summed(planned: PlannedCounts, pool: SecurePool) -> PlannedSecureCounts:
@@ -337,8 +337,8 @@ class Conversation:
         try:
             body, model = self._asking.send(answers)
         except StopIteration as end:
-            found: Learnt = end.value
-            model, self._estimate = self._decide(found, _write, partial(_read, found))
+            learnt: Learnt = end.value
+            model, self._estimate = self._decide(learnt, _write, partial(_read, learnt))
         else:
             self.body = decided(self._decide, body)
         self.models.append(model)
@@ -359,8 +359,8 @@ def _write(learnt: Learnt) -> bytes:
         return b""
 
 
-def _read(found: Learnt, data: bytes) -> Learnt:
-    return unpack(data, _kind(found)) if data else found
+def _read(template: Learnt, data: bytes) -> Learnt:
+    return unpack(data, _kind(template)) if data else template
 
 
 def _kind(learnt: Learnt) -> Any:

@@ -210,8 +210,8 @@ def _region_masses(
 def _region_count(problem: Problem, per_record: float) -> int:
     """About four noise deviations of mass a region; at least 2 where each then has six source records, else 1."""
     deviation = math.sqrt(2.0 * problem.noises) / per_record
-    wanted = problem.target_size / (4.0 * deviation)
-    return int(max(1, min(max(2.0, wanted), len(problem.source) // 6, problem.limits.cells)))
+    ideal = problem.target_size / (4.0 * deviation)
+    return int(max(1, min(max(2.0, ideal), len(problem.source) // 6, problem.limits.cells)))
 
 
 _PAIR = 2
@@ -327,21 +327,23 @@ class CellsByLabel:
 
     def __init__(self, *, chosen: int | None = None, **options: Any) -> None:
         self._chosen = attributes_chosen(chosen=chosen)
-        taken = {what: names_of(kind) for what, kind in BY_LABEL.items()}
+        names_by_label = {label: names_of(kind) for label, kind in BY_LABEL.items()}
         self._made = {
-            what: kind(**{name: value for name, value in options.items() if name in taken[what]})
-            for what, kind in BY_LABEL.items()
+            label: kind(**{name: value for name, value in options.items() if name in names_by_label[label]})
+            for label, kind in BY_LABEL.items()
         }
-        self._useless = {what: [name for name in options if name not in names] for what, names in taken.items()}
+        self._useless = {
+            label: [name for name in options if name not in names] for label, names in names_by_label.items()
+        }
 
     def plan(self, problem: Problem) -> Plan:
         """See `Strategy`; ConfigurationError for an option that is for another kind of label."""
-        what = label_kind(problem.source.schema)
-        if self._useless[what]:
+        label = label_kind(problem.source.schema)
+        if self._useless[label]:
             raise ConfigurationError(
-                f"strategy 'cells' takes no option {self._useless[what][0]!r} where the label is {what}; leave it out"
+                f"strategy 'cells' takes no option {self._useless[label][0]!r} where the label is {label}; leave it out"
             )
-        if self._chosen and what == "a number":
+        if self._chosen and label == "a number":
             raise ConfigurationError("strategy 'cells' has attributes chosen by classes alone; leave 'chosen' out")
         return self._strategy(problem).plan(problem)
 
@@ -350,8 +352,8 @@ class CellsByLabel:
         return self._strategy(problem).run(problem)
 
     def _strategy(self, problem: Problem) -> Strategy:
-        made, choice = self._made[label_kind(problem.source.schema)], choice_of(problem, self._chosen)
-        return ChosenFirst(made, choice) if choice else made
+        strategy, choice = self._made[label_kind(problem.source.schema)], choice_of(problem, self._chosen)
+        return ChosenFirst(strategy, choice) if choice else strategy
 
 
 def label_kind(schema: Schema) -> str:

@@ -96,8 +96,8 @@ class CellsNumberStrategy:
 
     def plan(self, problem: Problem) -> Plan:
         """One or two questions over the cells, and two about the error."""
-        asked, share = len(self._hypotheses), self._error_share(problem)
-        questions = [(self._question, 1, (1 - share) / asked)] * asked
+        count, share = len(self._hypotheses), self._error_share(problem)
+        questions = [(self._question, 1, (1 - share) / count)] * count
         questions += [(release, 1, share / 2) for release in (_error_release(problem), "squared_error") if share]
         return problem.counts_plan(questions, steps=STEPS)
 
@@ -107,15 +107,15 @@ class CellsNumberStrategy:
         features = standardising_map(source)
         rule = problem.cell_rule(problem.epsilon_per_record()) // 2
         count = self._cells or min(max(rule, FEWEST_CELLS), problem.limits.cells)
-        asked: tuple[Partition, ...] = (kmeans_cells(source, features, count, seed),)
+        partitions: tuple[Partition, ...] = (kmeans_cells(source, features, count, seed),)
         answers: Sequence[CountsAnswer] = ()
         for hypothesis in self._hypotheses:
-            answers = yield CountsBody(partitions=asked, hypothesis=hypothesis), None
-            asked = answers[0].body.partitions
+            answers = yield CountsBody(partitions=partitions, hypothesis=hypothesis), None
+            partitions = answers[0].body.partitions
         sums, scale = sums_of_labels(answers)
         points = coordinates(features, source)
         fitted = fit_number_model(
-            points, asked[0].cells(source), sums, scale=scale, noises=answers[0].noises, seed=seed
+            points, partitions[0].cells(source), sums, scale=scale, noises=answers[0].noises, seed=seed
         )
         network = distil(fitted.predict, features, points, most_parameters=problem.limits.parameters, seed=seed)
         model = NetworkNumberModel(network, _bounds(source.schema))
@@ -237,20 +237,22 @@ def told_error(
     squared, about_mean = _Mean.of(errors, 1, design), _Mean.of(spread, 1, design)
     unit, unit_about_mean = _unit(errors), _unit(spread)
     most = unit * width**2
-    found = ErrorEstimate(*squared.interval(most), most)
+    estimate = ErrorEstimate(*squared.interval(most), most)
     if errors.release == "error_sums":
         reach = isqrt(errors.body.most_squared_error or MOST_SQUARED_ERROR) / LABEL_STEPS
         value, low, high = _Mean.of(errors, 2, design).interval(reach * width)
-        found = replace(found, absolute=value, absolute_low=low, absolute_high=high)
+        estimate = replace(estimate, absolute=value, absolute_low=low, absolute_high=high)
     e, v = squared.share * unit, about_mean.share * unit_about_mean
     e_variance, v_variance = squared.variance * unit**2, about_mean.variance * unit_about_mean**2
     unexplained = np.linspace(0.0, 2.0, UNEXPLAINED + 1)
     near = np.abs(e - unexplained * v) <= INTERVAL * np.sqrt(e_variance + unexplained**2 * v_variance)
     value = float(np.clip(1.0 - e / v, -1.0, 1.0)) if v > 0.0 else 0.0
-    held = 1.0 - unexplained[near]
-    low, high = (float(held.min()), float(held.max())) if len(held) else (value, value)
+    explained = 1.0 - unexplained[near]
+    low, high = (float(explained.min()), float(explained.max())) if len(explained) else (value, value)
     step = 2.0 / UNEXPLAINED
-    return replace(found, r2=value, r2_low=max(min(low - step, value), -1.0), r2_high=min(max(high + step, value), 1.0))
+    return replace(
+        estimate, r2=value, r2_low=max(min(low - step, value), -1.0), r2_high=min(max(high + step, value), 1.0)
+    )
 
 
 def _unit(answer: CountsAnswer) -> float:
@@ -261,8 +263,8 @@ def _unit(answer: CountsAnswer) -> float:
 def _counted_range(variance: float, problem: Problem, share: Fraction) -> int:
     """The largest squared error counted, in squared grid steps: chosen from the noisy answers, so at no cost."""
     at_little_noise = NOISE_OF_VARIANCE / _noise_of_mean(problem, share)
-    wanted = max(SPREADS_COUNTED**2, at_little_noise) * variance * MOST_SQUARED_ERROR
-    return int(np.clip(round(wanted), 1, MOST_SQUARED_ERROR))
+    ideal = max(SPREADS_COUNTED**2, at_little_noise) * variance * MOST_SQUARED_ERROR
+    return int(np.clip(round(ideal), 1, MOST_SQUARED_ERROR))
 
 
 def _bounds(schema: Schema) -> tuple[float, float]:

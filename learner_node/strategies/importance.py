@@ -64,8 +64,8 @@ class ImportanceStrategy:
         # Wrong for the hypothesis "class 1" are the records of class 0, right those of class 1.
         (answer,) = yield CountsBody(partitions=bins, hypothesis=Constant(predicted=1)), None
         workload = BinWorkload.of(problem.source, answer.body.partitions)
-        zero, one = (np.maximum(tilted(workload, column, answer), np.finfo(float).tiny) for column in answer.values.T)
-        weights, probability = zero + one, one / (zero + one)
+        zeros, ones = (np.maximum(tilted(workload, column, answer), np.finfo(float).tiny) for column in answer.values.T)
+        weights, probability = zeros + ones, ones / (zeros + ones)
         # One copy of a record with the expected label has the gradient of two copies, one of each class.
         points = coordinates(features, problem.source)
         trained = problem.train(TrainingSet(points, probability, weights, problem.seed), self._training)

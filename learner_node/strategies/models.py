@@ -125,7 +125,7 @@ def unit_map(source: Records, share: float) -> FeatureMap:
     features = standardising_map(source)
     lengths = np.linalg.norm(coordinates(features, source), axis=1)
     shrunk = 1.0 / max(float(np.quantile(lengths, share)), 1e-3)
-    scaled = [msgspec.structs.replace(each, factor=each.factor * shrunk) for each in features.features]
+    scaled = [msgspec.structs.replace(feature, factor=feature.factor * shrunk) for feature in features.features]
     return FeatureMap(features=tuple(scaled))
 
 
@@ -147,9 +147,9 @@ class NaiveBayesStrategy(InSiteStrategy):
     def question(self, problem: Problem) -> tuple[AnyMethod, Body]:
         """See `InSiteStrategy`."""
         names = asked_attributes(problem)
-        each = problem.epsilon_per_record(partitions=len(names))
-        sparse = problem.target_size * each < SPARSE * math.sqrt(problem.noises)
-        rule = FEWEST_BINS if sparse else problem.cell_rule(each, most=MOST_BINS)
+        per_record = problem.epsilon_per_record(partitions=len(names))
+        sparse = problem.target_size * per_record < SPARSE * math.sqrt(problem.noises)
+        rule = FEWEST_BINS if sparse else problem.cell_rule(per_record, most=MOST_BINS)
         bins = tuple(tied_bins(problem.source, name, self._bins or rule) for name in names)
         return NaiveBayes(binned=len(bins)), Attributes(attributes=bins)
 
@@ -243,8 +243,8 @@ class KernelSvmStrategy(LinearStrategy):
     """
 
     def __init__(self, *, frequencies: int | None = None, regulariser: int | None = None) -> None:
-        self._frequencies, kept = options.site_kernel_svm(frequencies=frequencies, regulariser=regulariser)
-        super().__init__(regulariser=kept)
+        self._frequencies, checked = options.site_kernel_svm(frequencies=frequencies, regulariser=regulariser)
+        super().__init__(regulariser=checked)
 
     def question(self, problem: Problem) -> tuple[AnyMethod, Body]:
         """See `InSiteStrategy`; a kernel as wide as the source's points are far apart."""

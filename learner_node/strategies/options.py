@@ -27,7 +27,7 @@ MOST_NUMBER = 1e12
 def names_of(maker: Callable[..., object]) -> list[str]:
     """Names of the options that a strategy, or whatever holds its options, takes; "**" where it takes any."""
     parameters = inspect.signature(maker).parameters.values()
-    return ["**" if each.kind is each.VAR_KEYWORD else each.name for each in parameters]
+    return ["**" if parameter.kind is parameter.VAR_KEYWORD else parameter.name for parameter in parameters]
 
 
 def whole(name: str, value: object, least: int = 1, most: int = 100_000) -> int:
@@ -139,20 +139,20 @@ def additive(
     """See `AdditiveStrategy`."""
     names = None if attributes is None else texts("attributes", attributes)
     share = part_of_epsilon("choice_share", choice_share)
-    found = names, whole_or_none("bins", bins), share, whole("chosen", chosen)
+    values = names, whole_or_none("bins", bins), share, whole("chosen", chosen)
     if names is not None and share:
         raise ValueError("with attributes named there is none to choose; leave choice_share out")
-    return found
+    return values
 
 
 def cells_of_two(
     *, cells: int | None = None, networks: bool = True, same_population: bool = False, mass_share: Share = 0
 ) -> tuple[int | None, bool, bool, Fraction]:
     """See `CellsStrategy`."""
-    known, share = flag("same_population", same_population), part_of_epsilon("mass_share", mass_share)
-    if known and share:
+    same, share = flag("same_population", same_population), part_of_epsilon("mass_share", mass_share)
+    if same and share:
         raise ValueError("with same_population the masses are known; leave mass_share out")
-    return whole_or_none("cells", cells), flag("networks", networks), known, share
+    return whole_or_none("cells", cells), flag("networks", networks), same, share
 
 
 def cells_of_number(
@@ -225,11 +225,11 @@ def new_features(
     shares: Sequence[Share] | None = None,
 ) -> tuple[Rounds, int | None, bool, int, bool, TrainingOptions]:
     """See `NewFeaturesStrategy`."""
-    asked = rounds_and_shares(rounds, shares, least=2), whole_or_none("cells", cells)
-    made = flag("score", score), whole("projections", projections, least=0), flag("learned", learned)
+    plan = rounds_and_shares(rounds, shares, least=2), whole_or_none("cells", cells)
+    asks = flag("score", score), whole("projections", projections, least=0), flag("learned", learned)
     if not (score or projections):
         raise ValueError("ask the score, projections, or both")
-    return *asked, *made, TrainingOptions(widths(hidden))
+    return *plan, *asks, TrainingOptions(widths(hidden))
 
 
 @dataclass(frozen=True)
@@ -309,13 +309,13 @@ def selected_cells(
 ) -> tuple[int, Fraction, tuple[int, ...]]:
     """See `SelectedCellsStrategy`; what it hands on to `cells` is checked, and not in the result."""
     cells_of_two(cells=cells, networks=networks)
-    wanted = whole("features", features, most=100)
+    count = whole("features", features, most=100)
     exact = part_of_epsilon("share", share)
     if not exact:
         raise ValueError("share must be above 0: choosing attributes costs epsilon")
     if len(weights) != 2:
         raise ValueError("weights must be two whole numbers, one a class")
-    return wanted, exact, tuple(whole("each of weights", weight, most=1000) for weight in weights)
+    return count, exact, tuple(whole("each of weights", weight, most=1000) for weight in weights)
 
 
 def site_forest(*, trees: int = 10, depth: int | None = None) -> tuple[int, int | None]:
@@ -325,8 +325,8 @@ def site_forest(*, trees: int = 10, depth: int | None = None) -> tuple[int, int 
 
 def site_kernel_svm(*, frequencies: int | None = None, regulariser: int | None = None) -> tuple[int | None, int | None]:
     """See `KernelSvmStrategy`."""
-    wanted = None if frequencies is None else whole("frequencies", frequencies, most=2000)
-    return wanted, site_linear_model(regulariser=regulariser)
+    count = None if frequencies is None else whole("frequencies", frequencies, most=2000)
+    return count, site_linear_model(regulariser=regulariser)
 
 
 def site_linear() -> None:

@@ -43,7 +43,7 @@ MOST_BINS = 40
 
 
 @dataclass
-class Known:
+class RoundState:
     """What is known before a round.
 
     Attributes:
@@ -63,7 +63,7 @@ class Known:
         """Of the round to come, 0 first."""
         return len(self.fits)
 
-    def asked(self, source: Records) -> list[list[NDArray[np.int64]]]:
+    def cells(self, source: Records) -> list[list[NDArray[np.int64]]]:
         """By round so far, the cells of the source records in each of the partitions that were asked, (n,) each."""
         return [
             [partition.cells(source).astype(np.int64) for partition in answer.body.partitions]
@@ -97,19 +97,21 @@ class RoundsStrategy(ABC):
         """How many partitions each round asks; a function of the schema and the options alone."""
 
     @abstractmethod
-    def partitions(self, problem: Problem, known: Known, epsilon: float) -> list[Partition]:
+    def partitions(self, problem: Problem, state: RoundState, epsilon: float) -> list[Partition]:
         """What the next round asks.
 
         Args:
             problem: the problem.
-            known: from the rounds so far.
+            state: after the rounds so far.
             epsilon: privacy loss of one partition for one record.
         """
 
     def plan(self, problem: Problem) -> Plan:
         """Round r asks m_r partitions at scale c m_r / (share_r epsilon): in all exactly epsilon."""
         counts = self.partition_counts(problem)
-        return problem.counts_plan([("error_correct", *asked) for asked in zip(counts, self._shares, strict=True)])
+        return problem.counts_plan(
+            [("error_correct", *question) for question in zip(counts, self._shares, strict=True)]
+        )
 
     def run(self, problem: Problem) -> Asking:
         """Each round's partitions under the hypothesis "class 1": errors are class 0, correct are class 1.
@@ -117,40 +119,40 @@ class RoundsStrategy(ABC):
         After each, the label model is fitted to all answers so far.
         """
         features = standardising_map(problem.source)
-        known = Known(features, coordinates(features, problem.source))
+        state = RoundState(features, coordinates(features, problem.source))
         for count, share in zip(self.partition_counts(problem), self._shares, strict=True):
-            chosen = self.partitions(problem, known, problem.epsilon_per_record(share, count))
-            known.answers = yield (
+            chosen = self.partitions(problem, state, problem.epsilon_per_record(share, count))
+            state.answers = yield (
                 CountsBody(partitions=tuple(chosen), hypothesis=Constant(predicted=1)),
-                known.model if known.number else None,
+                state.model if state.number else None,
             )
             observations = [
                 Observation(cells, counts, float(answer.scale), answer.noises)
-                for answer, asked in zip(known.answers, known.asked(problem.source), strict=True)
-                for cells, counts in zip(asked, answer.blocks, strict=True)
+                for answer, cells_of_round in zip(state.answers, state.cells(problem.source), strict=True)
+                for cells, counts in zip(cells_of_round, answer.blocks, strict=True)
             ]
-            known.fits.append(fit_label_model(known.points, observations, seed=problem.seed))
-        return known.model, known.estimate
+            state.fits.append(fit_label_model(state.points, observations, seed=problem.seed))
+        return state.model, state.estimate
 
 
-def bin_count(problem: Problem, epsilon: float, wanted: int | None, partitions: int) -> int:
+def bin_count(problem: Problem, epsilon: float, bins: int | None, partitions: int) -> int:
     """Bins of each of several attributes.
 
     Args:
         problem: the problem.
         epsilon: of one partition for one record.
-        wanted: the user's number; None takes about three noise deviations of signed count in each bin, at most 40.
+        bins: the user's number; None takes about three noise deviations of signed count in each bin, at most 40.
         partitions: asked together; their bins keep to the number of cells that the curators allow, where it can be.
     """
     rule = problem.cell_rule(epsilon, most=MOST_BINS)
     # Each attribute has a further bin for missing values.
-    return max(1, min(wanted or rule, problem.limits.cells // partitions - 1))
+    return max(1, min(bins or rule, problem.limits.cells // partitions - 1))
 
 
-def joint_cell_count(problem: Problem, epsilon: float, wanted: int | None, partitions: int = 1) -> int:
+def joint_cell_count(problem: Problem, epsilon: float, cells: int | None, partitions: int = 1) -> int:
     """As `bin_count`, for cells of the whole instance space."""
     rule = problem.cell_rule(epsilon)
-    return max(1, min(wanted or rule, problem.limits.cells // partitions))
+    return max(1, min(cells or rule, problem.limits.cells // partitions))
 
 
 def asked_attributes(problem: Problem) -> list[str]:
@@ -160,8 +162,8 @@ def asked_attributes(problem: Problem) -> list[str]:
 
 def bins_of(problem: Problem, names: Sequence[str], bins: int, shift: float = 0.0) -> list[FeatureBins]:
     """Bins of even mass of the source, of the named attributes in that order."""
-    known = {partition.attribute: partition for partition in even_bins(problem.source, bins, shift=shift)}
-    return [known[name] for name in names]
+    by_name = {partition.attribute: partition for partition in even_bins(problem.source, bins, shift=shift)}
+    return [by_name[name] for name in names]
 
 
 class RandomSubsetsStrategy(RoundsStrategy):
@@ -184,28 +186,28 @@ class RandomSubsetsStrategy(RoundsStrategy):
         bins: int | None = None,
         shares: Sequence[Share] | None = None,
     ) -> None:
-        asked, self._size, self._bins = options.random_subsets(
+        planned, self._size, self._bins = options.random_subsets(
             rounds=rounds, features=features, bins=bins, shares=shares
         )
-        super().__init__(*asked)
+        super().__init__(*planned)
 
     def partition_counts(self, problem: Problem) -> list[int]:
         """The same number in every round."""
-        known = len(asked_attributes(problem))
-        return [min(self._size or int(np.ceil(np.sqrt(known))), known)] * self._rounds
+        count = len(asked_attributes(problem))
+        return [min(self._size or int(np.ceil(np.sqrt(count))), count)] * self._rounds
 
-    def partitions(self, problem: Problem, known: Known, epsilon: float) -> list[Partition]:
+    def partitions(self, problem: Problem, state: RoundState, epsilon: float) -> list[Partition]:
         """Consecutive attributes of random permutations, one permutation after the other."""
         names = asked_attributes(problem)
-        size = self.partition_counts(problem)[known.number]
+        size = self.partition_counts(problem)[state.number]
         rng = np.random.default_rng([problem.seed, 0])
         order: list[str] = []
-        while len(order) < size * (known.number + 1):
+        while len(order) < size * (state.number + 1):
             # Those of an unfinished round come last, so that no round asks an attribute twice.
             started = order[len(order) - len(order) % size :]
-            drawn = [names[index] for index in rng.permutation(len(names))]
-            order += sorted(drawn, key=lambda name: name in started)
-        chosen = order[size * known.number : size * (known.number + 1)]
+            shuffled = [names[index] for index in rng.permutation(len(names))]
+            order += sorted(shuffled, key=lambda name: name in started)
+        chosen = order[size * state.number : size * (state.number + 1)]
         return list(bins_of(problem, chosen, bin_count(problem, epsilon, self._bins, size)))
 
 
@@ -222,37 +224,37 @@ class InformativeStrategy(RoundsStrategy):
     """
 
     def __init__(self, *, pairs: int = 1, bins: int | None = None, shares: Sequence[Share] | None = None) -> None:
-        asked, self._pairs, self._bins = options.informative(pairs=pairs, bins=bins, shares=shares)
-        super().__init__(*asked)
+        planned, self._pairs, self._bins = options.informative(pairs=pairs, bins=bins, shares=shares)
+        super().__init__(*planned)
 
     def partition_counts(self, problem: Problem) -> list[int]:
         """All attributes, then the pairs."""
-        known = len(asked_attributes(problem))
-        return [known, max(1, min(self._pairs, known * (known - 1) // 2))]
+        count = len(asked_attributes(problem))
+        return [count, max(1, min(self._pairs, count * (count - 1) // 2))]
 
-    def partitions(self, problem: Problem, known: Known, epsilon: float) -> list[Partition]:
+    def partitions(self, problem: Problem, state: RoundState, epsilon: float) -> list[Partition]:
         """Bins of each attribute, then joint bins of the best pairs."""
         names = asked_attributes(problem)
-        if not known.number:
+        if not state.number:
             return list(bins_of(problem, names, bin_count(problem, epsilon, self._bins, len(names))))
         if len(names) == 1:
             return list(bins_of(problem, names, bin_count(problem, epsilon, None, 1), shift=0.5))
-        count = self.partition_counts(problem)[known.number]
+        count = self.partition_counts(problem)[state.number]
         cells = joint_cell_count(problem, epsilon, None, count)
         room = problem.limits.cells // count
         # Each factor has a further bin for missing values.
         side = max(1, min(int(np.sqrt(cells)), int(np.sqrt(room)) - 1))
-        first = known.answers[0]
-        told = {
+        first = state.answers[0]
+        gains = {
             name: information(counts, np.bincount(cells, minlength=len(counts)), first.noise_variance)
-            for name, counts, cells in zip(names, first.blocks, known.asked(problem.source)[0], strict=True)
+            for name, counts, cells in zip(names, first.blocks, state.cells(problem.source)[0], strict=True)
         }
-        ranked = sorted(combinations(names, 2), key=lambda pair: -told[pair[0]] - told[pair[1]])
+        ranked = sorted(combinations(names, 2), key=lambda pair: -gains[pair[0]] - gains[pair[1]])
         # A categorical attribute keeps all its levels: a pair of such may be too large for the curators' limit.
         products = (product_bins(problem.source, *pair, (side, side)) for pair in ranked)
         fitting = (product for product in products if product.cell_count(problem.source.schema) <= room)
         chosen: list[Partition] = list(islice(fitting, count))
-        best = max(names, key=lambda name: told[name])
+        best = max(names, key=lambda name: gains[name])
         return chosen + list(bins_of(problem, [best] * (count - len(chosen)), side, shift=0.5))
 
 
@@ -277,24 +279,24 @@ class VaryingBinsStrategy(RoundsStrategy):
         cells: bool = False,
         shares: Sequence[Share] | None = None,
     ) -> None:
-        asked, self._bins, self._cells = options.varying_bins(rounds=rounds, bins=bins, cells=cells, shares=shares)
-        super().__init__(*asked)
+        planned, self._bins, self._cells = options.varying_bins(rounds=rounds, bins=bins, cells=cells, shares=shares)
+        super().__init__(*planned)
 
     def partition_counts(self, problem: Problem) -> list[int]:
         """All attributes, or one."""
         return [1 if self._cells else len(asked_attributes(problem))] * self._rounds
 
-    def partitions(self, problem: Problem, known: Known, epsilon: float) -> list[Partition]:
+    def partitions(self, problem: Problem, state: RoundState, epsilon: float) -> list[Partition]:
         """Bins of even mass, moved by a part of a bin."""
         if self._cells:
             cells = joint_cell_count(problem, epsilon, self._bins)
-            seed = problem.seed + known.number
+            seed = problem.seed + state.number
             return [kmeans_cells(problem.source, standardising_map(problem.source), cells, seed)]
         names = asked_attributes(problem)
         # Edges that are moved make one bin more, for which there must be room.
         room = max(1, problem.limits.cells // len(names) - 2)
         bins = min(bin_count(problem, epsilon, self._bins, len(names)), room)
-        return list(bins_of(problem, names, bins, known.number / self._rounds))
+        return list(bins_of(problem, names, bins, state.number / self._rounds))
 
 
 def information(counts: NDArray[np.float64], source_counts: NDArray[np.int64], noise_variance: float) -> float:
@@ -354,27 +356,27 @@ class AdaptiveCellsStrategy(RoundsStrategy):
         tree: bool = False,
         shares: Sequence[Share] | None = None,
     ) -> None:
-        asked, self._cells, self._tree = options.adaptive_cells(rounds=rounds, cells=cells, tree=tree, shares=shares)
-        super().__init__(*asked)
+        planned, self._cells, self._tree = options.adaptive_cells(rounds=rounds, cells=cells, tree=tree, shares=shares)
+        super().__init__(*planned)
 
     def partition_counts(self, problem: Problem) -> list[int]:  # noqa: ARG002
         """One partition of the whole space a round."""
         return [1] * self._rounds
 
-    def partitions(self, problem: Problem, known: Known, epsilon: float) -> list[Partition]:
+    def partitions(self, problem: Problem, state: RoundState, epsilon: float) -> list[Partition]:
         """Cells weighted by what is open: mass times p (1 - p)."""
         cells = joint_cell_count(problem, epsilon, self._cells)
-        if not known.number:
-            return [kmeans_cells(problem.source, known.features, cells, problem.seed)]
-        estimate = known.estimate
+        if not state.number:
+            return [kmeans_cells(problem.source, state.features, cells, problem.seed)]
+        estimate = state.estimate
         mass = estimate.weights / max(float(estimate.weights.mean()), 1e-9) + CERTAIN
         if self._tree and cells > 1:
             target = estimate.probability
             return [
-                tree_leaves(known.features, problem.source, cells, target=target, weights=mass, least=LEAST_IN_LEAF)
+                tree_leaves(state.features, problem.source, cells, target=target, weights=mass, least=LEAST_IN_LEAF)
             ]
         weights = mass * (CERTAIN + 4.0 * estimate.probability * (1.0 - estimate.probability))
-        return [kmeans_cells(problem.source, known.features, cells, problem.seed + known.number, weights)]
+        return [kmeans_cells(problem.source, state.features, cells, problem.seed + state.number, weights)]
 
 
 class NewFeaturesStrategy(RoundsStrategy):
@@ -404,7 +406,7 @@ class NewFeaturesStrategy(RoundsStrategy):
         hidden: Sequence[int] = options.HIDDEN,
         shares: Sequence[Share] | None = None,
     ) -> None:
-        asked, self._cells, self._score, self._projections, self._learned, self._training = options.new_features(
+        planned, self._cells, self._score, self._projections, self._learned, self._training = options.new_features(
             rounds=rounds,
             cells=cells,
             score=score,
@@ -413,49 +415,49 @@ class NewFeaturesStrategy(RoundsStrategy):
             hidden=hidden,
             shares=shares,
         )
-        super().__init__(*asked)
+        super().__init__(*planned)
 
     def partition_counts(self, problem: Problem) -> list[int]:  # noqa: ARG002
         """The cells, then the new features."""
         return [1] + [self._score + self._projections] * (self._rounds - 1)
 
-    def partitions(self, problem: Problem, known: Known, epsilon: float) -> list[Partition]:
+    def partitions(self, problem: Problem, state: RoundState, epsilon: float) -> list[Partition]:
         """Cells, then score and projections."""
-        if not known.number:
+        if not state.number:
             if self._score:
-                check_network(problem, known.features, self._training.hidden, otherwise=", or set score to false")
+                check_network(problem, state.features, self._training.hidden, otherwise=", or set score to false")
             cells = joint_cell_count(problem, epsilon, self._cells)
-            return [kmeans_cells(problem.source, known.features, cells, problem.seed)]
-        count = self.partition_counts(problem)[known.number]
+            return [kmeans_cells(problem.source, state.features, cells, problem.seed)]
+        count = self.partition_counts(problem)[state.number]
         cells = joint_cell_count(problem, epsilon, None, count)
-        directions = self._directions(problem, known)
-        asked: list[Partition] = []
+        directions = self._directions(problem, state)
+        projections: list[Partition] = []
         for rows in directions:
             side = max(1, int(cells ** (1.0 / len(rows))))
-            asked.append(projection_bins(known.features, problem.source, rows, [side] * len(rows)))
-        return [*self._score_bins(problem, known, cells), *asked]
+            projections.append(projection_bins(state.features, problem.source, rows, [side] * len(rows)))
+        return [*self._score_bins(problem, state, cells), *projections]
 
-    def _directions(self, problem: Problem, known: Known) -> list[NDArray[np.float64]]:
+    def _directions(self, problem: Problem, state: RoundState) -> list[NDArray[np.float64]]:
         """Pairs of directions, (2, width) each, or (1, width) of the last where the space has no more."""
-        rng = np.random.default_rng([problem.seed, known.number])
-        wanted = 2 * self._projections
+        rng = np.random.default_rng([problem.seed, state.number])
+        count = 2 * self._projections
         if self._learned:
-            found = gradient_directions(known.fits[-1], known.points, rng)
-            while len(found) < wanted:
-                found = np.concatenate([found, found])
+            directions = gradient_directions(state.fits[-1], state.points, rng)
+            while len(directions) < count:
+                directions = np.concatenate([directions, directions])
         else:
-            found = rng.standard_normal((wanted, known.points.shape[1]))
-        pairs = [found[2 * index : 2 * index + 2] for index in range(self._projections)]
-        return [pair[:1] if known.points.shape[1] == 1 else pair for pair in pairs]
+            directions = rng.standard_normal((count, state.points.shape[1]))
+        pairs = [directions[2 * index : 2 * index + 2] for index in range(self._projections)]
+        return [pair[:1] if state.points.shape[1] == 1 else pair for pair in pairs]
 
-    def _score_bins(self, problem: Problem, known: Known, cells: int) -> list[ScoreBins]:
+    def _score_bins(self, problem: Problem, state: RoundState, cells: int) -> list[ScoreBins]:
         """Bins of even mass of the score of a network that was trained on the labels so far."""
         if not self._score:
             return []
-        estimate = known.estimate
+        estimate = state.estimate
         weights = estimate.weights + 1e-6 * estimate.weights.mean() + 1e-12
-        data = TrainingSet(known.points, estimate.probability, weights, problem.seed)
-        hypothesis = Mlp.of(known.features, list(problem.train(data, self._training).layers))
+        data = TrainingSet(state.points, estimate.probability, weights, problem.seed)
+        hypothesis = Mlp.of(state.features, list(problem.train(data, self._training).layers))
         return [score_bins(hypothesis, problem.source, cells)]
 
 
@@ -479,5 +481,5 @@ def gradient_directions(
     )
     gradients = (labels.latent(moved[0]) - labels.latent(moved[1])).reshape(len(at), len(basis))
     _, vectors = np.linalg.eigh(gradients.T @ gradients)
-    found: NDArray[np.float64] = vectors[:, ::-1].T @ basis
-    return found
+    directions: NDArray[np.float64] = vectors[:, ::-1].T @ basis
+    return directions

@@ -109,11 +109,11 @@ class ChosenFirst:
                 return end.value  # type: ignore[no-any-return]
 
     def _method(self, problem: Problem) -> Features:
-        wanted = min(self._choice.chosen, len(candidates_of(problem.source)))
+        count = min(self._choice.chosen, len(candidates_of(problem.source)))
         weight = max(self._choice.weights or (BALANCE,))
-        scale = Fraction(wanted * problem.most_records_per_unit * weight) / (self._choice.share * problem.epsilon)
+        scale = Fraction(count * problem.most_records_per_unit * weight) / (self._choice.share * problem.epsilon)
         try:
-            return Features(wanted, weight, Rational.of(scale))
+            return Features(count, weight, Rational.of(scale))
         except ValueError:
             raise ConfigurationError(f"choosing at a scale of {scale} needs more than 32 bits; round epsilon") from None
 
@@ -205,24 +205,24 @@ def selection_work(source: Records) -> int:
 
 def candidates_of(source: Records) -> tuple[FeatureBins, ...]:
     """A partition for each attribute, the first thousand: quarters of the source's numbers, or the declared levels."""
-    found = []
+    candidates = []
     for attribute in source.schema.attributes[:MOST_CANDIDATES]:
         edges: tuple[float, ...] = ()
         if isinstance(attribute, NumericAttribute):
-            known = source.column(attribute.name)
-            known = known[~np.isnan(known)]
-            ends = np.quantile(known, QUARTILES) if len(known) else np.empty(0)
+            present = source.column(attribute.name)
+            present = present[~np.isnan(present)]
+            ends = np.quantile(present, QUARTILES) if len(present) else np.empty(0)
             edges = tuple(np.unique(ends[ends > attribute.lower]).tolist())
-        found.append(FeatureBins(attribute.name, edges))
-    return tuple(found)
+        candidates.append(FeatureBins(attribute.name, edges))
+    return tuple(candidates)
 
 
 def ranked(answer: StatisticAnswer) -> list[int]:
     """Candidates of the one selection that was asked: those of most curators first, of equals the earlier chosen."""
     chosen = answer.numbers[:, 0]
     places = np.arange(chosen.shape[1], 0, -1)
-    found = np.unique(chosen).tolist()
-    return sorted(found, key=lambda each: (-int((chosen == each).sum()), -int(((chosen == each) * places).sum())))
+    indices = np.unique(chosen).tolist()
+    return sorted(indices, key=lambda index: (-int((chosen == index).sum()), -int(((chosen == index) * places).sum())))
 
 
 def balanced(counts: NDArray[np.float64], variance: float) -> tuple[int, ...]:
@@ -232,16 +232,16 @@ def balanced(counts: NDArray[np.float64], variance: float) -> tuple[int, ...]:
         counts: noisy, of each class, (C,).
         variance: of the noise in one; a count below its deviation is taken as that.
     """
-    known = np.maximum(counts, max(math.sqrt(variance), 1.0))
-    return tuple(np.maximum(np.rint(BALANCE * known.min() / known), 1).astype(int).tolist())
+    least = np.maximum(counts, max(math.sqrt(variance), 1.0))
+    return tuple(np.maximum(np.rint(BALANCE * least.min() / least), 1).astype(int).tolist())
 
 
 def restricted(records: Records, names: set[str]) -> Records:
     """The records with these attributes alone, in the schema's order; hypotheses on them fit the whole schema, too."""
-    kept = tuple(each for each in records.schema.attributes if each.name in names)
-    places = [records.positions[each.name] for each in kept]
+    attributes = tuple(attribute for attribute in records.schema.attributes if attribute.name in names)
+    places = [records.positions[attribute.name] for attribute in attributes]
     return Records(
-        msgspec.structs.replace(records.schema, attributes=kept),
+        msgspec.structs.replace(records.schema, attributes=attributes),
         records.numeric[:, [at for is_number, at in places if is_number]],
         records.categorical[:, [at for is_number, at in places if not is_number]],
     )

@@ -46,9 +46,11 @@ WORDS_OF_THRESHOLDS = (
 
 def clinical_sections(report: RunReport) -> Iterator[Section]:
     """ROC and calibration curves, and what a threshold does; nothing where there are not two classes."""
-    scored = [(n, one) for n, one in enumerate(report.learners) if one.pooled.auc is not None]
-    keys = [Key(n, False, one.learner, text=f"AUC {digits(one.pooled.auc)}") for n, one in scored]
-    best = next((one.pooled.auc_ceiling for _, one in scored if one.pooled.auc_ceiling is not None), None)
+    ranked_learners = [(n, learner) for n, learner in enumerate(report.learners) if learner.pooled.auc is not None]
+    keys = [Key(n, False, learner.learner, text=f"AUC {digits(learner.pooled.auc)}") for n, learner in ranked_learners]
+    best = next(
+        (learner.pooled.auc_ceiling for _, learner in ranked_learners if learner.pooled.auc_ceiling is not None), None
+    )
     if best is not None:
         keys.append(Key(len(report.learners), True, "in-site ceiling", text=f"AUC {digits(best)}"))
     repeated = report.repeats > 1
@@ -73,7 +75,7 @@ def clinical_sections(report: RunReport) -> Iterator[Section]:
 
 def _square(name: str, series: Sequence[Series], unit: str, levels: Sequence[Level] = (), text: str = "") -> Figure:
     """A ROC curve, or where there is a `unit` a calibration curve: the same shares on both axes, and the diagonal."""
-    high = max([0.05, *(value for one in series for place in one.places for value in (place.x, *place.error))])
+    high = max([0.05, *(value for line in series for place in line.places for value in (place.x, *place.error))])
     axis, stage = make_axis(0.0, high, STEPS, left=11.0, right=97.0), Stage(make_axis(0.0, high, STEPS), _HEIGHT)
     figure = line_chart(name, series, axis, (), levels=levels, stage=stage, across=" ", text=text, diagonal=True)
     across = "predicted probability" if unit else "1 − specificity"
@@ -90,7 +92,7 @@ def roc_figure(learners: Sequence[LearnerReport]) -> Figure | None:
         errors = roc.sensitivity_se or (0.0,) * len(GRID)
         curve = [Place(x, y, ends(y, error), "") for x, y, error in zip(GRID, roc.sensitivity, errors, strict=True)]
         marks = [
-            Place(1 - point.specificity, point.sensitivity, (0.0, 0.0), f"{point.rule}: {_both(point)}")
+            Place(1 - point.specificity, point.sensitivity, (0.0, 0.0), f"{point.rule}: {_rates_in_words(point)}")
             for point in learner.pooled.operating_points
             if point.sensitivity is not None and point.specificity is not None
         ]
@@ -104,11 +106,15 @@ def roc_figure(learners: Sequence[LearnerReport]) -> Figure | None:
         key = Key(len(learners), True, "in-site ceiling")
         curve = [Place(x, y, (y, y), "") for x, y in zip((0.0, *GRID), (0.0, *best.sensitivity), strict=True)]
         series.insert(0, Series(key, curve, errors=False, marks=()))
-    told = " ".join(f"{one.learner}: AUC {digits(one.pooled.auc)}." for one in learners if one.pooled.auc is not None)
-    return _square("ROC curve", series, "", text=told)
+    areas = " ".join(
+        f"{learner.learner}: AUC {digits(learner.pooled.auc)}."
+        for learner in learners
+        if learner.pooled.auc is not None
+    )
+    return _square("ROC curve", series, "", text=areas)
 
 
-def _both(point: ThresholdScore) -> str:
+def _rates_in_words(point: ThresholdScore) -> str:
     return f"sensitivity {digits(point.sensitivity)}, specificity {digits(point.specificity)}"
 
 
@@ -125,7 +131,7 @@ def calibration_figure(report: RunReport) -> Figure | None:
             for records, x, y, error in bins
         ]
         series.append(Series(Key(index, False, learner.learner), places, pinched=True))
-    if not any(one.places for one in series):
+    if not any(line.places for line in series):
         return None
     share = report.prevalence
     levels = [] if share is None else [Level("dashes", share, f"prevalence {digits(share)}", named=True)]
@@ -166,8 +172,8 @@ def _number(heading: str, show: Callable[[Any], object]) -> Column[Entry]:
     return Column(heading, lambda entry: show(entry.item), number=True)
 
 
-def _told(one: JudgedInterval) -> str:
-    return interval(one.value, one.low, one.high)
+def _interval(estimate: JudgedInterval) -> str:
+    return interval(estimate.value, estimate.low, estimate.high)
 
 
 def _thresholds(report: RunReport) -> Table[Entry]:
@@ -190,13 +196,13 @@ def _thresholds(report: RunReport) -> Table[Entry]:
     ]
     note = ["Shares of the test records of all sites, by the harness.", rarity(report)]
     note += [
-        f"{one.learner}: average precision {digits(one.pooled.average_precision)} "
-        f"(ceiling {digits(one.pooled.average_precision_ceiling)}), "
-        f"Brier {digits(one.pooled.brier)} (ceiling {digits(one.pooled.brier_ceiling)})."
-        for one in learners
+        f"{learner.learner}: average precision {digits(learner.pooled.average_precision)} "
+        f"(ceiling {digits(learner.pooled.average_precision_ceiling)}), "
+        f"Brier {digits(learner.pooled.brier)} (ceiling {digits(learner.pooled.brier_ceiling)})."
+        for learner in learners
     ]
     title = f"flag a record as “{report.positive}” where its probability is ..."
-    groups = _grouped((one.learner, one.pooled.operating_points) for one in learners)
+    groups = _grouped((learner.learner, learner.pooled.operating_points) for learner in learners)
     return Table(title, columns, groups, note="\n".join(note))
 
 
@@ -204,15 +210,15 @@ def class_sections(report: RunReport) -> Iterator[Section]:
     """How well each class is found, how common it is, and how many records there are."""
     yield Section("Mean absolute error", [_errors(report)], frozenset({"terminal"}))
     recalls = _recalls(report)
-    found = Text("Of the records of a class, the share that is called so.")
-    yield Section("Recall by class", [found, recalls] if recalls else [], BOTH)
+    recall_lead = Text("Of the records of a class, the share that is called so.")
+    yield Section("Recall by class", [recall_lead, recalls] if recalls else [], BOTH)
     shares = share_table(report)
-    told = Text(
+    share_lead = Text(
         f"The share of a class among {private_records(report)}. It is told by the totals of the noisy answers, with a "
         "95 % interval for the population behind the records. The exact share is of the records themselves, which only "
         "the simulation sees."
     )
-    yield Section("How common a class is", [told, shares] if shares else [], BOTH)
+    yield Section("How common a class is", [share_lead, shares] if shares else [], BOTH)
     yield Section("Records by site", list(_records(report)), PAGE)
 
 
@@ -228,8 +234,8 @@ def _errors(report: RunReport) -> Table[LearnerReport] | None:
         return None
 
     def expected(learner: LearnerReport) -> str:
-        told = learner.pooled.expected
-        return digits(None) if told is None else interval(told.absolute, told.absolute_low, told.absolute_high)
+        score = learner.pooled.expected
+        return digits(None) if score is None else interval(score.absolute, score.absolute_low, score.absolute_high)
 
     columns: list[Column[LearnerReport]] = [
         Column("learner", lambda learner: learner.learner, names=True),
@@ -246,17 +252,17 @@ def _errors(report: RunReport) -> Table[LearnerReport] | None:
 def _recalls(report: RunReport) -> Table[Entry]:
     """Of several classes, each one's recall, over all sites."""
 
-    def expected(own: ClassRecall) -> str:
-        return interval(own.expected, own.low, own.high)
+    def expected(recall: ClassRecall) -> str:
+        return interval(recall.expected, recall.low, recall.high)
 
     columns = [
         LEARNER,
         Column[Entry]("class", lambda entry: entry.item.name, names=True),
-        _number("recall", lambda own: digits(own.recall)),
+        _number("recall", lambda recall: digits(recall.recall)),
         _number("expected", expected),
-        _number("ceiling", lambda own: digits(own.ceiling)),
+        _number("ceiling", lambda recall: digits(recall.ceiling)),
     ]
-    groups = _grouped((one.learner, one.pooled.recalls) for one in report.learners)
+    groups = _grouped((learner.learner, learner.pooled.recalls) for learner in report.learners)
     note = (
         "Recall, ceiling: on the test records of all sites, by the harness.\n"
         "Expected: by the learner, from the noisy answers alone, with a 95 % interval."
@@ -276,9 +282,9 @@ def share_table(report: RunReport) -> Table[Entry]:
         LEARNER,
         Column[Entry]("site", lambda entry: entry.site or "all"),
         Column[Entry]("class", lambda entry: entry.item.name, names=True),
-        _number("told", lambda own: interval(own.expected, own.low, own.high)),
-        _number("exact", lambda own: digits(own.share)),
-        _number("held", lambda own: own.hits),
+        _number("told", lambda share: interval(share.expected, share.low, share.high)),
+        _number("exact", lambda share: digits(share.share)),
+        _number("held", lambda share: share.hits),
     ]
     note = (
         "Told: by the answers' totals, with a 95 % interval.\nExact: of these records, by the harness.\n"
@@ -293,9 +299,12 @@ def _records(report: RunReport) -> Iterator[Block]:
     sites = report.records
     if not sites:
         return
-    shown = sites if len(sites) <= FEW else sorted(sites, key=lambda site: -site.total)[:FEW]
-    known = [site for site in sites if site.positive is not None]
-    ones, records = sum((site.positive or 0.0) * site.total for site in known), sum(site.total for site in known)
+    largest = sites if len(sites) <= FEW else sorted(sites, key=lambda site: -site.total)[:FEW]
+    with_classes = [site for site in sites if site.positive is not None]
+    ones, records = (
+        sum((site.positive or 0.0) * site.total for site in with_classes),
+        sum(site.total for site in with_classes),
+    )
     sums = {name: sum(getattr(site, name) for site in sites) for name in ("private", "source", "test", "held")}
     total = RecordCounts(curator="all", **sums, positive=ones / records if records else None)
     lead = (
@@ -308,17 +317,17 @@ def _records(report: RunReport) -> Iterator[Block]:
             "lets count."
         )
     yield Text(lead)
-    yield record_table(report, shown, total)
-    if len(shown) < len(sites):
-        yield Text(f"The {len(shown)} largest sites; {len(sites) - len(shown)} more under “All numbers”.", "fine")
+    yield record_table(report, largest, total)
+    if len(largest) < len(sites):
+        yield Text(f"The {len(largest)} largest sites; {len(sites) - len(largest)} more under “All numbers”.", "fine")
 
 
 def record_table(report: RunReport, sites: Sequence[RecordCounts], total: RecordCounts | None = None) -> Table[Any]:
     """Sites with their records, and their total."""
-    held = "held " if any(site.held > site.private for site in report.records) else ""
+    held_column = "held " if any(site.held > site.private for site in report.records) else ""
     columns: list[Column[RecordCounts]] = [
         Column("site", lambda site: site.curator, names=True),
-        *(replace(column, number=True) for column in attributes(f"{held}private source test", "{:,}".format)),
+        *(replace(column, number=True) for column in attributes(f"{held_column}private source test", "{:,}".format)),
     ]
     if report.positive:
         columns.append(Column(f"“{report.positive}”", lambda site: percent(site.positive), number=True))
@@ -333,29 +342,35 @@ def part_sections(report: RunReport) -> Iterator[Section]:
     for index, learner in enumerate(report.learners):
         if not any(part.bins for part in learner.parts):
             continue
-        shown, others = learner.parts[:FEW_PARTS], learner.parts[FEW_PARTS:]
-        bands = [end for part in shown for one in part.bins for end in (one.lower, one.upper)]
+        strongest, weaker = learner.parts[:FEW_PARTS], learner.parts[FEW_PARTS:]
+        bands = [end for part in strongest for bin_ in part.bins for end in (bin_.lower, bin_.upper)]
         axis = make_axis(min(*bands, -_LEAST_SPAN), max(*bands, _LEAST_SPAN), _PART_STEPS)
 
-        def strip(one: PartBin, index: int = index, axis: Any = axis) -> Strip:
-            told = f"{signed(one.log_odds, 2)} ({signed(one.lower, 2)} to {signed(one.upper, 2)})"
-            text = f"log-odds {told}, odds times {math.exp(one.log_odds):.2f}"
-            return Strip(axis, [(index, one.log_odds, (one.lower, one.upper), text)], marks=[(0.0, "zero")], text=text)
+        def strip(bin_: PartBin, index: int = index, axis: Any = axis) -> Strip:
+            odds = f"{signed(bin_.log_odds, 2)} ({signed(bin_.lower, 2)} to {signed(bin_.upper, 2)})"
+            text = f"log-odds {odds}, odds times {math.exp(bin_.log_odds):.2f}"
+            return Strip(
+                axis, [(index, bin_.log_odds, (bin_.lower, bin_.upper), text)], marks=[(0.0, "zero")], text=text
+            )
 
         columns: list[Column[PartBin]] = [
-            Column("bin", lambda one: one.label, names=True),
-            Column("records", lambda one: f"{100 * one.share:.0f} %" if one.share >= 0.005 else "< 1 %", number=True),
+            Column("bin", lambda bin_: bin_.label, names=True),
+            Column(
+                "records", lambda bin_: f"{100 * bin_.share:.0f} %" if bin_.share >= 0.005 else "< 1 %", number=True
+            ),
             Column("log-odds, plotted", strip, drawn=True, axis=axis),
-            Column("log-odds", lambda one: signed(one.log_odds, 2), number=True),
+            Column("log-odds", lambda bin_: signed(bin_.log_odds, 2), number=True),
         ]
         if len(report.learners) > 1:
             blocks.append(Heading(learner.learner, Key(index, False, learner.learner)))
         blocks.append(
-            Grid([(Heading(part.attribute), Table.of(part.attribute, columns, part.bins, "panel")) for part in shown])
+            Grid(
+                [(Heading(part.attribute), Table.of(part.attribute, columns, part.bins, "panel")) for part in strongest]
+            )
         )
-        if others:
-            names = ", ".join(part.attribute for part in others)
-            blocks.append(Text(f"{count(len(others), 'weaker attribute')} not drawn: {names}.", "fine"))
+        if weaker:
+            names = ", ".join(part.attribute for part in weaker)
+            blocks.append(Text(f"{count(len(weaker), 'weaker attribute')} not drawn: {names}.", "fine"))
     lead = Text(
         "The log-odds of the positive class are an intercept and, for each attribute, the value of the record’s bin; "
         "+0.69 doubles the odds. Dots are estimates of the first repeat, less their mean over the records; bars hold "
@@ -366,7 +381,9 @@ def part_sections(report: RunReport) -> Iterator[Section]:
 
 def validation_sections(report: RunReport) -> Iterator[Section]:
     """What second studies told of the models, beside the exact figures."""
-    validated = [(n, one.learner, one.validation) for n, one in enumerate(report.learners) if one.validation]
+    validated = [
+        (n, learner.learner, learner.validation) for n, learner in enumerate(report.learners) if learner.validation
+    ]
     lead = Text(
         "A second study asked how many records of each class lie in bins of the model’s score. Estimates and 95 % "
         "intervals are from the noisy answers alone and speak of the population behind the records; exact figures are "
@@ -375,17 +392,21 @@ def validation_sections(report: RunReport) -> Iterator[Section]:
     table = _validations(report)
     yield Section("Validated by the curators", [lead, table] if table else [], BOTH)
     blocks: list[Block | None] = []
-    for index, name, told in validated:
+    for index, name, validation in validated:
         keys = [
             Key(index, False, "told by the answers", text="95 % intervals"),
             Key(index + 1, True, "exact, by the harness"),
         ]
-        asked = Table.of("What a threshold does, validated", _POINTS, told.chosen_points)
+        points = Table.of("What a threshold does, validated", _POINTS, validation.chosen_points)
         blocks += [
             Heading(name, Key(index, False, name)) if len(report.learners) > 1 else None,
-            Charts([_validated_roc(keys, told), _validated_calibration(keys, told, report.positive)], keys, columns=2),
-            asked or None,
-            *_recalibrated(told),
+            Charts(
+                [_validated_roc(keys, validation), _validated_calibration(keys, validation, report.positive)],
+                keys,
+                columns=2,
+            ),
+            points or None,
+            *_recalibrated(validation),
         ]
     yield Section("", blocks, PAGE)
 
@@ -396,28 +417,29 @@ def _validations(report: RunReport) -> Table[Entry]:
         "Held: repeats whose interval of the AUC holds the exact one.",
     ]  # fmt: skip
     for learner in report.learners:
-        told = learner.validation
-        if told is None:
+        validation = learner.validation
+        if validation is None:
             continue
-        sites = [Entry("", site, site.curator) for site in told.sites] if len(told.sites) > 1 else []
-        groups.append(Group([Entry(learner.learner, told), *sites]))
-        if told.rank_correlation is not None:
+        sites = [Entry("", site, site.curator) for site in validation.sites] if len(validation.sites) > 1 else []
+        groups.append(Group([Entry(learner.learner, validation), *sites]))
+        if validation.rank_correlation is not None:
             note.append(
                 f"{learner.learner} was distilled into a network that curators evaluate; its score has a rank "
-                f"correlation of {digits(told.rank_correlation)} with the model’s."
+                f"correlation of {digits(validation.rank_correlation)} with the model’s."
             )
-        if told.recalibrated is not None:
+        if validation.recalibrated is not None:
             note.append(
-                f"{learner.learner}, recalibration fitted to the first repeat's answers: {_fitted(told.recalibrated)}."
+                f"{learner.learner}, recalibration fitted to the first repeat's answers: "
+                f"{_fitted(validation.recalibrated)}."
             )
 
     columns = [
         bold("learner", lambda entry: entry.learner, False),
         bold("site", lambda entry: entry.site or "all", False, names=True),
-        bold("AUC", lambda entry: _told(entry.item.area)),
+        bold("AUC", lambda entry: _interval(entry.item.area)),
         bold("exact", lambda entry: digits(entry.item.area.exact)),
         bold("held", lambda entry: "" if entry.site else entry.item.hits),
-        bold(f"share of\n“{report.positive}”", lambda entry: _told(entry.item.prevalence)),
+        bold(f"share of\n“{report.positive}”", lambda entry: _interval(entry.item.prevalence)),
         bold("exact", lambda entry: digits(entry.item.prevalence.exact)),
         bold("epsilon", lambda entry: "" if entry.site else written(entry.item.epsilon_claimed)),
     ]
@@ -438,10 +460,12 @@ def _fitted(fitted: Recalibrated) -> str:
     return on if fitted.brier is None else f"{on}; Brier {fitted.brier:.4f}, not {fitted.brier_raw:.4f}, by the harness"
 
 
-def _held(name: str) -> Callable[[ValidatedPoint], Cell]:
+def _judged_share(name: str) -> Callable[[ValidatedPoint], Cell]:
     def show(point: ValidatedPoint) -> Cell:
-        one: JudgedInterval = getattr(point, name)
-        return Cell(f"{digits(one.value)}\n{digits(one.low)} to {digits(one.high)}", under=f"exact {digits(one.exact)}")
+        share: JudgedInterval = getattr(point, name)
+        return Cell(
+            f"{digits(share.value)}\n{digits(share.low)} to {digits(share.high)}", under=f"exact {digits(share.exact)}"
+        )
 
     return show
 
@@ -450,21 +474,21 @@ _POINTS: list[Column[ValidatedPoint]] = [
     Column("threshold", lambda point: point.rule, names=True),
     Column("probability", lambda point: digits(point.threshold), number=True),
     *(
-        Column(name, _held(name.lower()), number=True)
+        Column(name, _judged_share(name.lower()), number=True)
         for name in ("flagged", "sensitivity", "specificity", "PPV", "NPV")
     ),
 ]
 
 
-def _recalibrated(told: ValidationReport) -> Iterator[Block]:
+def _recalibrated(validation: ValidationReport) -> Iterator[Block]:
     """A table of risks before and after, where the recalibration is on."""
-    fitted = told.recalibrated
+    fitted = validation.recalibrated
     if fitted is None or not fitted.on:
         return
     columns: list[Column[tuple[ValidatedBin, float]]] = [
         Column("risk as it was", lambda row: digits(row[0].predicted), number=True),
         Column("recalibrated (fitted)", lambda row: digits(row[1]), number=True),
-        Column("observed", lambda row: _told(row[0].observed), number=True),
+        Column("observed", lambda row: _interval(row[0].observed), number=True),
         Column("exact", lambda row: digits(row[0].observed.exact), number=True),
     ]
     yield Heading("Recalibrated, as fitted")
@@ -474,13 +498,13 @@ def _recalibrated(told: ValidationReport) -> Iterator[Block]:
         "risks as they were.",
         "fine",
     )
-    yield Table.of("Risks, recalibrated", columns, list(zip(told.calibration, fitted.fitted, strict=True)))
+    yield Table.of("Risks, recalibrated", columns, list(zip(validation.calibration, fitted.fitted, strict=True)))
 
 
-def _validated_roc(keys: Sequence[Key], told: ValidationReport) -> Figure:
+def _validated_roc(keys: Sequence[Key], validation: ValidationReport) -> Figure:
     corners = [Place(at, at, (at, at), "") for at in (0.0, 1.0)]
     private, exact = [], []
-    for point in reversed(told.points):
+    for point in reversed(validation.points):
         sensitivity, specificity = point.sensitivity, point.specificity
         where = (
             f"at {digits(point.threshold)}: sensitivity {digits(sensitivity.value)}, "
@@ -495,17 +519,18 @@ def _validated_roc(keys: Sequence[Key], told: ValidationReport) -> Figure:
         Series(key, [corners[0], *places, corners[1]], pinched=True, errors=places is private)
         for key, places in ((keys[1], exact), (keys[0], private))
     ]
-    text = f"AUC {digits(told.area.value)}, 95 % interval {digits(told.area.low)} to {digits(told.area.high)}."
+    area = validation.area
+    text = f"AUC {digits(area.value)}, 95 % interval {digits(area.low)} to {digits(area.high)}."
     return _square("ROC curve", series, "", text=text)
 
 
-def _validated_calibration(keys: Sequence[Key], told: ValidationReport, positive: str) -> Figure:
+def _validated_calibration(keys: Sequence[Key], validation: ValidationReport, positive: str) -> Figure:
     private, exact = [], []
-    for own in sorted(told.calibration, key=lambda own: own.predicted):
-        value, known = own.observed.value, own.observed.exact
-        words = f"{digits(own.predicted)} predicted, {digits(value)} observed"
-        private.append(Place(own.predicted, value, (own.observed.low, own.observed.high), words))
-        if known is not None:
-            exact.append(Place(own.predicted, known, (known, known), f"exact {digits(known)}"))
+    for bin_ in sorted(validation.calibration, key=lambda bin_: bin_.predicted):
+        value, exact_share = bin_.observed.value, bin_.observed.exact
+        words = f"{digits(bin_.predicted)} predicted, {digits(value)} observed"
+        private.append(Place(bin_.predicted, value, (bin_.observed.low, bin_.observed.high), words))
+        if exact_share is not None:
+            exact.append(Place(bin_.predicted, exact_share, (exact_share, exact_share), f"exact {digits(exact_share)}"))
     series = [Series(keys[1], exact, errors=False), Series(keys[0], private, pinched=True)]
     return _square("Calibration", series, f"observed share of “{positive}”")

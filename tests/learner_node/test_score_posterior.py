@@ -152,7 +152,7 @@ def test_a_threshold_is_found_by_value_and_by_rule():
     told = performance(draws, [0.2, 0.5], [0.1, 0.3, 0.8], ["highest 10 %, above the prevalence", ""])
     assert told.at(0.5) is told.points[1]
     assert told.at("10%") is told.at("prevalence") is told.at(0.2)
-    assert told.asked == told.points[:1]
+    assert told.chosen_points == told.points[:1]
     with pytest.raises(ConfigurationError, match=r"no bin ends at the threshold 0.7: name it"):
         told.at(0.7)
 

@@ -16,7 +16,7 @@ from learner_node.kinds.counts import CountsAnswer
 from learner_node.models.distillation import distil
 from learner_node.models.label_model.likelihood import MassPrior, site_table
 from learner_node.models.label_model.number_model import fit_number_model
-from learner_node.models.label_model.one_against_rest import fit_classes_label_model, together
+from learner_node.models.label_model.one_against_rest import fit_classes_label_model, shares_together
 from learner_node.models.source import coordinates, standardising_map
 from learner_node.models.synthetic import pooled_estimate
 from learner_node.scores.estimates import class_recalls
@@ -94,8 +94,8 @@ apart = st.lists(st.floats(0.002, 0.998), min_size=2, max_size=7)
 def test_full_exclusion_is_that_one_model_is_right_and_all_others_are_wrong(said):
     p = np.array(said)
     alone = np.array([p[c] * np.prod(1 - np.delete(p, c)) for c in range(len(p))])
-    assert together(p[None], 1.0)[0] == pytest.approx(alone / alone.sum())
-    assert together(p[None], 0.0)[0] == pytest.approx(p / p.sum())
+    assert shares_together(p[None], 1.0)[0] == pytest.approx(alone / alone.sum())
+    assert shares_together(p[None], 0.0)[0] == pytest.approx(p / p.sum())
 
 
 @pytest.mark.slow
@@ -109,7 +109,8 @@ def test_ten_classes_in_cells_of_their_own_exclude_each_other():
     model, _ = fit_classes_label_model(points, cells, counts, scale=3.0, noises=1, seed=0)
     truth = own[cells]
     said = [
-        together(np.column_stack([one.probability(points) for one in model.models]), t) for t in (0.0, model.exclusion)
+        shares_together(np.column_stack([one.probability(points) for one in model.models]), t)
+        for t in (0.0, model.exclusion)
     ]
     scaled, found = (np.log(shares[np.arange(200), truth]).mean() for shares in said)
     assert model.exclusion > 0.5

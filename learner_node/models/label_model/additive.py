@@ -188,12 +188,14 @@ def named_attributes(schema: Schema, names: tuple[str, ...]) -> list[str]:
     Raises:
         ConfigurationError: no attribute has a name (with a suggestion).
     """
-    known = [attribute.name for attribute in schema.attributes]
+    names_on_card = [attribute.name for attribute in schema.attributes]
     for name in names:
         if name == schema.label:
             raise ConfigurationError(f"attributes: {name!r} is the label; name what it is to be predicted from")
-        if name not in known:
-            raise ConfigurationError(f"attributes: the curators' card has no attribute {name!r}{suggest(name, known)}")
+        if name not in names_on_card:
+            raise ConfigurationError(
+                f"attributes: the curators' card has no attribute {name!r}{suggest(name, names_on_card)}"
+            )
     return list(names)
 
 
@@ -211,21 +213,21 @@ def tied_bins(source: Records, name: str, bins: int) -> FeatureBins:
     if isinstance(source.schema.find(name), CategoricalAttribute):
         return FeatureBins(attribute=name, edges=())
     column = source.column(name)
-    known = np.sort(column[~np.isnan(column)])
-    if len(known) > MOST_SORTED:
-        known = known[np.linspace(0, len(known) - 1, MOST_SORTED).astype(np.int64)]
-    values, counts = np.unique(known, return_counts=True)
-    least = LEAST_SHARE * len(known)
+    present = np.sort(column[~np.isnan(column)])
+    if len(present) > MOST_SORTED:
+        present = present[np.linspace(0, len(present) - 1, MOST_SORTED).astype(np.int64)]
+    values, counts = np.unique(present, return_counts=True)
+    least = LEAST_SHARE * len(present)
     edges: list[float] = []
-    left, held, free = float(len(known)), 0.0, bins
+    remaining, in_bin, free = float(len(present)), 0.0, bins
     for index in range(len(values) - 1):
-        held += counts[index]
-        goal, following = left / free, counts[index + 1]
-        if free == 1 or held < least or left - held < least:
+        in_bin += counts[index]
+        goal, following = remaining / free, counts[index + 1]
+        if free == 1 or in_bin < least or remaining - in_bin < least:
             continue
-        if following >= goal or held + 0.5 * following >= goal:
+        if following >= goal or in_bin + 0.5 * following >= goal:
             edges.append(float(values[index + 1]))
-            left, held, free = left - held, 0.0, free - 1
+            remaining, in_bin, free = remaining - in_bin, 0.0, free - 1
     return FeatureBins(attribute=name, edges=tuple(edges))
 
 
@@ -284,7 +286,7 @@ class AdditiveFit:
         Args:
             cells: per answer, the bin of each record, (n,).
         """
-        places = np.stack([one + start for one, start in zip(cells, self.starts, strict=False)], axis=1)
+        places = np.stack([bins + start for bins, start in zip(cells, self.starts, strict=False)], axis=1)
         mean: Floats = self.intercept + self.contributions[places].sum(axis=1)
         variance = np.empty(len(mean))
         for first in range(0, len(mean), _BLOCK):
@@ -335,21 +337,21 @@ def fit_additive(
     count = len(answers[0].cells)
     checked = [answer.checked(count) for answer in answers]
     masses = source_masses(checked, declared)
-    kept = np.arange(count)
+    chosen = np.arange(count)
     if count > _MOST_RECORDS:
-        kept = np.sort(np.random.default_rng(seed).choice(count, _MOST_RECORDS, replace=False))
-    weights = masses.weights[kept] * masses.weights.sum() / masses.weights[kept].sum()
-    scoring = _Scoring([answer.cells[kept] for answer in checked], checked, weights, np.concatenate(masses.variances))
+        chosen = np.sort(np.random.default_rng(seed).choice(count, _MOST_RECORDS, replace=False))
+    weights = masses.weights[chosen] * masses.weights.sum() / masses.weights[chosen].sum()
+    scoring = _Scoring([answer.cells[chosen] for answer in checked], checked, weights, np.concatenate(masses.variances))
     start = np.log(masses.totals[1] / masses.totals[0])
-    found = scoring.run(float(start), None if scales is None else np.asarray(scales, np.float64))
+    posterior = scoring.run(float(start), None if scales is None else np.asarray(scales, np.float64))
     return AdditiveFit(
-        intercept=float(found.theta[0]),
-        contributions=found.theta[1:],
-        covariance=found.covariance,
+        intercept=float(posterior.theta[0]),
+        contributions=posterior.theta[1:],
+        covariance=posterior.covariance,
         starts=scoring.starts,
-        scales=found.scales,
+        scales=posterior.scales,
         source_mass=masses.weights,
-        log_evidence=found.log_evidence,
+        log_evidence=posterior.log_evidence,
     )
 
 
@@ -369,7 +371,7 @@ class _Linear:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Posterior:
     theta: Floats
     covariance: Floats
     scales: Floats
@@ -392,7 +394,7 @@ class _Scoring:
         self._mass_variance = mass_variance
         self._used = self._summed(np.ones(len(weights))) > 0
 
-    def run(self, intercept: float, fixed: Floats | None) -> _Found:
+    def run(self, intercept: float, fixed: Floats | None) -> _Posterior:
         """From contributions of 0; see `fit_additive`."""
         theta = np.zeros(1 + int(self.starts[-1]))
         theta[0] = intercept
@@ -402,8 +404,8 @@ class _Scoring:
             before = scales
             if fixed is None and number < _SCORINGS // 2:
                 scales = self._likelier_scales(linear, scales)
-            found = self._posterior(linear, scales)
-            step = found.theta - theta
+            posterior = self._posterior(linear, scales)
+            step = posterior.theta - theta
             longest = self._longest(step)
             theta = theta + step * min(1.0, _LONGEST_STEP / max(longest, 1e-12))
             settled = float(np.abs(np.log(scales / before)).max()) < _SCALE_TOLERANCE
@@ -483,7 +485,7 @@ class _Scoring:
             scales = np.clip(np.sqrt(gain / cost), _SMALLEST_SCALE, _LARGEST_SCALE)
         return scales
 
-    def _posterior(self, linear: _Linear, scales: Floats) -> _Found:
+    def _posterior(self, linear: _Linear, scales: Floats) -> _Posterior:
         prior = np.zeros((len(linear.slope[0]),) * 2)
         prior[0, 0] = _INTERCEPT_VARIANCE
         for span, scale, kernel in zip(self._spans, scales, self._kernels, strict=True):
@@ -494,7 +496,7 @@ class _Scoring:
         covariance = prior - cross @ cho_solve(factor, cross.T)
         normaliser = np.log(np.diag(factor[0])).sum() + 0.5 * len(solved) * np.log(2.0 * np.pi)
         evidence = -0.5 * float(linear.contrast @ solved) - float(normaliser)
-        return _Found(cross @ solved, 0.5 * (covariance + covariance.T), scales, evidence)
+        return _Posterior(cross @ solved, 0.5 * (covariance + covariance.T), scales, evidence)
 
 
 BAND = 1.959964
@@ -541,8 +543,8 @@ class ShapeFunction:
     @property
     def strength(self) -> float:
         """Standard deviation of the contribution over the records, in log-odds."""
-        shares = np.array([one.share for one in self.bins])
-        values = np.array([one.log_odds for one in self.bins])
+        shares = np.array([bin_.share for bin_ in self.bins])
+        values = np.array([bin_.log_odds for bin_ in self.bins])
         shares = shares / max(float(shares.sum()), 1e-12)
         return float(np.sqrt(max(shares @ values**2 - (shares @ values) ** 2, 0.0)))
 
@@ -561,13 +563,13 @@ def shape_functions(
         fit: of the answers, in the same order.
         cells: per partition, the bin of each source record, (n_s,).
     """
-    found, schema = [], source.schema
+    shapes, schema = [], source.schema
     for number, (partition, places) in enumerate(zip(partitions, cells, strict=True)):
         size = partition.cell_count(schema)
         mass = np.bincount(places, fit.source_mass, minlength=size).astype(np.float64)
         value, deviation = fit.centred(number, mass)
         described = _described(partition, source)
-        shown = np.flatnonzero(np.bincount(places, minlength=size))
+        occupied = np.flatnonzero(np.bincount(places, minlength=size))
         bins = tuple(
             ShapeBin(
                 *described[place],
@@ -576,11 +578,11 @@ def shape_functions(
                 lower=float(value[place] - BAND * deviation[place]),
                 upper=float(value[place] + BAND * deviation[place]),
             )
-            for place in shown
+            for place in occupied
         )
         levels = isinstance(schema.find(partition.attribute), CategoricalAttribute)
-        found.append(ShapeFunction(partition.attribute, not levels, bins))
-    return tuple(sorted(found, key=lambda shape: -shape.strength))
+        shapes.append(ShapeFunction(partition.attribute, not levels, bins))
+    return tuple(sorted(shapes, key=lambda shape: -shape.strength))
 
 
 def _described(partition: FeatureBins, source: Records) -> list[tuple[str, float | None, float | None]]:
@@ -592,15 +594,15 @@ def _described(partition: FeatureBins, source: Records) -> list[tuple[str, float
     if not edges:
         return [("any value", None, None), (MISSING, None, None)]
     column = source.column(partition.attribute)
-    whole = bool((column[~np.isnan(column)] % 1 == 0).all()) and all(edge % 1 == 0 for edge in edges)
-    middle = [(_range(low, high, whole=whole), low, high) for low, high in pairwise(edges)]
+    integers = bool((column[~np.isnan(column)] % 1 == 0).all()) and all(edge % 1 == 0 for edge in edges)
+    middle = [(_range(low, high, integers=integers), low, high) for low, high in pairwise(edges)]
     least = attribute.lower if isinstance(attribute, NumericAttribute) else -np.inf
-    lowest = _range(least, edges[0], whole=True) if whole and least == edges[0] - 1 else f"below {edges[0]:g}"
+    lowest = _range(least, edges[0], integers=True) if integers and least == edges[0] - 1 else f"below {edges[0]:g}"
     return [(lowest, None, edges[0]), *middle, (f"{edges[-1]:g} or more", edges[-1], None), (MISSING, None, None)]
 
 
-def _range(low: float, high: float, *, whole: bool) -> str:
+def _range(low: float, high: float, *, integers: bool) -> str:
     """A bin that holds its lower edge and not its upper; whole numbers by the least and the greatest."""
-    if not whole:
+    if not integers:
         return f"{low:g} to {high:g}"
     return f"{low:g}" if low == high - 1 else f"{low:g} to {high - 1:g}"

@@ -92,18 +92,18 @@ def _weight(
 ) -> float:
     """See `train_cell_networks`."""
     sizes = np.bincount(posterior.cells)
-    said = np.empty(len(features))
-    own = left_out[posterior.cells]
+    signal = np.empty(len(features))
+    group = left_out[posterior.cells]
     for block in blocks(len(features)):
         signals = _signals(layers, features[block])
-        said[block] = signals[own[block], np.arange(signals.shape[1])]
-    networks = 0.5 * (1.0 + np.bincount(posterior.cells, said) / sizes)
+        signal[block] = signals[group[block], np.arange(signals.shape[1])]
+    networks = 0.5 * (1.0 + np.bincount(posterior.cells, signal) / sizes)
     process = posterior.held_out_share()
-    found = np.array([posterior.log_likelihood((1.0 - w) * process + w * networks) for w in _WEIGHTS])
+    log_likelihood = np.array([posterior.log_likelihood((1.0 - w) * process + w * networks) for w in _WEIGHTS])
     prior = (1.0 - _WEIGHTS) ** _DOUBT
     prior *= _HELPFUL / prior.sum()
     prior[0] += 1.0 - _HELPFUL
-    likely = np.exp(found - found.max()) * prior
+    likely = np.exp(log_likelihood - log_likelihood.max()) * prior
     return float(min(_STEADIER * (likely @ _WEIGHTS) / likely.sum(), 1.0))
 
 
@@ -119,9 +119,9 @@ def _signals(layers: tuple[tuple[Singles, Singles], ...], features: Floats) -> S
 def _trained(
     features: Floats, posterior: CellPosterior, left_out: NDArray[np.int64], rng: np.random.Generator
 ) -> list[torch.Tensor]:
-    seen = np.arange(_NETWORKS)[:, None] != left_out
-    likeliest = SIGNAL_NODES[(seen @ posterior.table.log_likelihood).argmax(axis=1)]
-    table, trained_on = torch.from_numpy(posterior.table.log_likelihood.astype(np.float32)), torch.from_numpy(seen)
+    training = np.arange(_NETWORKS)[:, None] != left_out
+    likeliest = SIGNAL_NODES[(training @ posterior.table.log_likelihood).argmax(axis=1)]
+    table, trained_on = torch.from_numpy(posterior.table.log_likelihood.astype(np.float32)), torch.from_numpy(training)
     parameters = _initial(features.shape[1], likeliest, rng)
     optimiser = torch.optim.AdamW(parameters, lr=_RATE, weight_decay=_DECAY)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, _RATE, total_steps=_STEPS, pct_start=_WARM_UP)

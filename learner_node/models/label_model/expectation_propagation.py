@@ -330,9 +330,9 @@ class CellPosterior:
     @property
     def no_signal_probability(self) -> float:
         """Posterior probability, prior `PRIOR_NO_SIGNAL`, that one share of label 1, uniform, holds in all cells."""
-        alone = logsumexp(self._constant_log_likelihood()) - np.log(len(SIGNAL_NODES))
+        without_signal = logsumexp(self._constant_log_likelihood()) - np.log(len(SIGNAL_NODES))
         prior = np.log(PRIOR_NO_SIGNAL / (1.0 - PRIOR_NO_SIGNAL))
-        return float(expit(alone - self.log_evidence + prior))
+        return float(expit(without_signal - self.log_evidence + prior))
 
     def draw(self, count: int, rng: np.random.Generator) -> CellDraws:
         """Draw from the joint posterior of signals and masses; masses are Gamma and independent of all else.

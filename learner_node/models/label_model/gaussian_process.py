@@ -232,8 +232,8 @@ def cell_count_rule(
     if n_source < 2 or n_target < 1 or not epsilon > 0 or noises < 1 or most < 1:
         raise ValueError("need n_source >= 2, n_target >= 1, epsilon > 0, noises >= 1 and most >= 1")
     most = max(1, min(most, n_source // _SOURCE_RECORDS_PER_CELL))
-    wanted = n_target * epsilon / (_SIGNED_COUNT_DEVIATIONS * np.sqrt(0.5 * noises if signed else noises))
-    return most if wanted >= most else min(most, max(_FEWEST_CELLS, round(wanted)))
+    ideal = n_target * epsilon / (_SIGNED_COUNT_DEVIATIONS * np.sqrt(0.5 * noises if signed else noises))
+    return most if ideal >= most else min(most, max(_FEWEST_CELLS, round(ideal)))
 
 
 def fit_label_model(features: Floats, observations: Sequence[Observation], *, seed: int) -> LabelModel:
@@ -273,7 +273,8 @@ def fit_with_cell_posterior(
         mass_variance=1.0 / (prior.shape / prior.mean**2 + 1.0 / (total_variance + mass)),
         log_evidence=fit.model.log_evidence,
         kernels=tuple(
-            (weight, seen_covariance(fit.covariances, kernel), found) for weight, kernel, found in fit.chosen
+            (weight, seen_covariance(fit.covariances, kernel), posterior_of)
+            for weight, kernel, posterior_of in fit.chosen
         ),
         dimensions=np.shape(features)[1],
     )
@@ -343,7 +344,7 @@ def _stacked_tables(
                 variance=pair_variance(observation.scale, observation.noises),
             )
         )
-    prior = MassPrior(np.concatenate([one.mean for one in priors]), np.concatenate([one.shape for one in priors]))
+    prior = MassPrior(np.concatenate([part.mean for part in priors]), np.concatenate([part.shape for part in priors]))
     log_likelihood = np.empty((len(cells.counts), len(SIGNAL_NODES)))
     mass = np.empty_like(log_likelihood)
     laws = [(item.scale, item.noises, item.mass_spread is not None) for item in observations]
@@ -395,10 +396,10 @@ def _search_kernels(covariances: Covariances, log_sites: Floats) -> list[tuple[K
     best = {scale: try_amplitude(scale, 1.0) for scale in LENGTH_SCALES}
     for scale in sorted(LENGTH_SCALES, key=lambda scale: -best[scale])[:_REFINED_LENGTH_SCALES]:
         for step in (_STEP, 1.0 / _STEP):
-            amplitude, found = step, best[scale]
+            amplitude, evidence = step, best[scale]
             while _LEAST_AMPLITUDE <= amplitude <= _MOST_AMPLITUDE:
-                before, found = found, try_amplitude(scale, amplitude)
-                if found < before:
+                before, evidence = evidence, try_amplitude(scale, amplitude)
+                if evidence < before:
                     break
                 amplitude *= step
     return tried
@@ -446,8 +447,10 @@ def _source_mass(observations: Sequence[Observation], cells: UsedCells, mass: Fl
     Their weights are the inverse variances of one count: of its noise, and one record of sampling.
     """
     precision = [1.0 / (1.0 + 0.5 * pair_variance(item.scale, item.noises)) for item in observations]
-    each = mass / cells.source_counts
-    terms = [weight / sum(precision) * each[numbers] for weight, numbers in zip(precision, cells.compact, strict=True)]
+    per_record = mass / cells.source_counts
+    terms = [
+        weight / sum(precision) * per_record[numbers] for weight, numbers in zip(precision, cells.compact, strict=True)
+    ]
     result: Floats = np.sum(terms, axis=0)
     return result
 

@@ -323,9 +323,9 @@ def _mass_quadrature(totals: Floats, prior: MassPrior, variance: float, scale: f
     surprise = np.abs(totals - prior.mean)
     # The Laplace law's tails are linear: far out, |x| * scale is the variance of the normal as steep.
     total_variance = np.maximum(variance + np.maximum(totals, prior.mean), surprise * scale)
-    both = prior_variance + total_variance
-    centre = (totals * prior_variance + prior.mean * total_variance) / both
-    reach = _MASS_DEVIATIONS * np.sqrt(prior_variance * total_variance / both)
+    combined = prior_variance + total_variance
+    centre = (totals * prior_variance + prior.mean * total_variance) / combined
+    reach = _MASS_DEVIATIONS * np.sqrt(prior_variance * total_variance / combined)
     high = np.sqrt(np.maximum(centre + reach, 0.1 * prior.mean))
     low = np.minimum(np.sqrt(np.maximum(centre - reach, 0.0)), 0.9 * high)
     step = (high - low) / _MASS_NODES

@@ -137,23 +137,23 @@ class _Fit:
 def _search(averages: CellAverages, mass: Floats, target: Floats, noise: Floats) -> list[_Fit]:
     """Posteriors under every kernel and spread, weighted by their evidence; those of little weight are left out."""
     covariances = Covariances(averages)
-    found = []
+    fits = []
     for length_scale, linear, amplitude in product(_LENGTH_SCALES, _LINEAR_WEIGHTS, _AMPLITUDES):
         kernel = Kernel(length_scale, linear, amplitude, LEVEL_SHARE * amplitude)
         covariance, within = covariances.of(kernel)
         # A cell's mean is estimated from few source records, and its records lie anywhere within it.
-        own = within / averages.counts + within / mass + _JITTER
+        nugget = within / averages.counts + within / mass + _JITTER
         for spread in _SPREADS:
-            diagonal = noise + spread**2 / mass + own
+            diagonal = noise + spread**2 / mass + nugget
             evidence, coefficients = _solve(covariance + np.diag(diagonal), target)
-            found.append((evidence, kernel, spread, covariance @ coefficients, coefficients))
-    best = max(item[0] for item in found)
-    kept = [item for item in found if item[0] - best >= _LEAST_LOG_WEIGHT]
-    weights = np.exp([item[0] - best for item in kept])
+            fits.append((evidence, kernel, spread, covariance @ coefficients, coefficients))
+    best = max(item[0] for item in fits)
+    likely = [item for item in fits if item[0] - best >= _LEAST_LOG_WEIGHT]
+    weights = np.exp([item[0] - best for item in likely])
     weights /= weights.sum()
     return [
         _Fit(kernel, spread, float(weight), mean, coefficients)
-        for weight, (_, kernel, spread, mean, coefficients) in zip(weights, kept, strict=True)
+        for weight, (_, kernel, spread, mean, coefficients) in zip(weights, likely, strict=True)
     ]
 
 
@@ -172,8 +172,8 @@ def _mixed_weights(averages: CellAverages, fits: list[_Fit]) -> dict[float, Floa
         linear = kernel.linear / averages.centres.shape[1]
         varying = np.concatenate([averages.stationary[kernel.length_scale], linear * averages.centres], axis=1)
         level = np.full((len(varying), 1), kernel.constant)
-        own = fit.weight * (np.concatenate([kernel.amplitude * varying, level], axis=1).T @ fit.coefficients)
-        mixed[kernel.length_scale] = mixed.get(kernel.length_scale, 0.0) + own
+        weights = fit.weight * (np.concatenate([kernel.amplitude * varying, level], axis=1).T @ fit.coefficients)
+        mixed[kernel.length_scale] = mixed.get(kernel.length_scale, 0.0) + weights
     return mixed
 
 

@@ -74,11 +74,11 @@ class Observation:
             raise ValueError(f"cells must be integers of shape ({n_source},)")
         if cells.min() < 0 or cells.max() >= len(counts):
             raise ValueError(f"cells must lie in [0, {len(counts)})")
-        zero, one = noises_by_label(self.noises)
-        if not (np.isfinite(self.scale) and self.scale >= 0) or min(zero, one) < 1:
+        noises_of_zero, noises_of_one = noises_by_label(self.noises)
+        if not (np.isfinite(self.scale) and self.scale >= 0) or min(noises_of_zero, noises_of_one) < 1:
             raise ValueError("need a finite scale >= 0 and noises >= 1")
         clipped = np.clip(counts, -_LARGEST_COUNT, _LARGEST_COUNT)
-        number: Noises = zero if zero == one else (zero, one)
+        number: Noises = noises_of_zero if noises_of_zero == noises_of_one else (noises_of_zero, noises_of_one)
         return Observation(cells.astype(np.int64), clipped, float(self.scale), number, self.mass_spread)
 
 

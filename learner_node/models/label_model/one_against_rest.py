@@ -48,10 +48,10 @@ class ClassesLabelModel:
         Raises:
             ValueError: `features` has another shape or holds infinities or NaNs.
         """
-        return together(np.column_stack([model.probability(features) for model in self.models]), self.exclusion)
+        return shares_together(np.column_stack([model.probability(features) for model in self.models]), self.exclusion)
 
 
-def together(apart: Floats, exclusion: float) -> Floats:
+def shares_together(apart: Floats, exclusion: float) -> Floats:
     """Class probabilities, float64 (n, C), rows adding up to 1, from each class's against the rest; see the module.
 
     Args:
@@ -95,8 +95,10 @@ def fit_classes_label_model(
         raise ValueError(f"counts must have shape (K, C) with at least two classes, not {numbers.shape}")
     total = numbers.sum(axis=1)
     by_label = (noises * (numbers.shape[1] - 1), noises)
-    observed = [Observation(cells, np.column_stack([total - own, own]), scale, by_label) for own in numbers.T]
-    models, posteriors = zip(*(fit_with_cell_posterior(features, each, seed=seed) for each in observed), strict=True)
+    observed = [Observation(cells, np.column_stack([total - column, column]), scale, by_label) for column in numbers.T]
+    models, posteriors = zip(
+        *(fit_with_cell_posterior(features, observation, seed=seed) for observation in observed), strict=True
+    )
     mass = np.mean([model.source_mass for model in models], axis=0)
     return ClassesLabelModel(mass, models, _exclusion(posteriors)), posteriors
 
@@ -106,12 +108,15 @@ def _exclusion(posteriors: tuple[CellPosterior, ...]) -> float:
 
     C answers of a cell share their total, so they count for C - 1.
     """
-    held = np.column_stack([posterior.held_out_share() for posterior in posteriors])
-    found = np.array(
+    held_out = np.column_stack([posterior.held_out_share() for posterior in posteriors])
+    log_likelihood = np.array(
         [
-            sum(each.log_likelihood(own) for each, own in zip(posteriors, together(held, t).T, strict=True))
+            sum(
+                posterior.log_likelihood(share)
+                for posterior, share in zip(posteriors, shares_together(held_out, t).T, strict=True)
+            )
             for t in _EXCLUSIONS
         ]
     )
-    weight = np.exp((found - found.max()) * (1.0 - 1.0 / len(posteriors)))
+    weight = np.exp((log_likelihood - log_likelihood.max()) * (1.0 - 1.0 / len(posteriors)))
     return float(weight @ _EXCLUSIONS / weight.sum())

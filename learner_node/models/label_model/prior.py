@@ -125,17 +125,17 @@ def draw_prior_problems(
         seed: Non-negative; equal arguments give equal problems, and fewer are the first of more.
         belief: What is known; None is nothing.
     """
-    known = belief or Belief()
+    stated = belief or Belief()
     # Base 3 for u: its thirds come in turn.
     share, u, ones = qmc.Halton(3, scramble=True, rng=np.random.default_rng([_OWN_STREAM, seed])).random(count).T
-    prevalence = _within(known.prevalence, ones) if known.prevalence else betaincinv(*_PREVALENCE_SHAPES, ones)
+    prevalence = _within(stated.prevalence, ones) if stated.prevalence else betaincinv(*_PREVALENCE_SHAPES, ones)
     if isinstance(features, np.ndarray):
         signal = _signals(bounded(features), u, seed)
     else:
-        each = (_signals(bounded(one), u[at : at + 1], seed + at) for at, one in enumerate(features))
-        signal = np.concatenate(list(each), axis=1)
-    if known.best_auc:
-        explained = _explained_of(signal, prevalence, _within(known.best_auc, share))
+        signals = (_signals(bounded(rows), u[at : at + 1], seed + at) for at, rows in enumerate(features))
+        signal = np.concatenate(list(signals), axis=1)
+    if stated.best_auc:
+        explained = _explained_of(signal, prevalence, _within(stated.best_auc, share))
     else:
         explained = np.minimum(1.0 - share**_UNEXPLAINED_POWER, _MOST_EXPLAINED)
     probability = _probability(signal, explained, prevalence)
@@ -161,7 +161,7 @@ def _signals(rows: Floats, u: Floats, seed: int) -> Floats:
     weights = np.column_stack([rng.standard_normal(2 * frequencies.shape[1]) for rng in draws]).astype(np.float32)
     straight, bent = np.empty((2, len(rows), len(u)))
     aligned, scale = (
-        np.minimum((u * len(each)).astype(np.int64), len(each) - 1) for each in (_ALIGNMENTS, _LENGTH_SCALES)
+        np.minimum((u * len(choices)).astype(np.int64), len(choices) - 1) for choices in (_ALIGNMENTS, _LENGTH_SCALES)
     )
     for which, power in enumerate(_ALIGNMENTS):
         turned = _aligned(rows, power)
@@ -205,13 +205,13 @@ def _probability(signal: Floats, explained: Floats, prevalence: Floats) -> Float
     return result
 
 
-def _explained_of(signal: Floats, prevalence: Floats, wanted: Floats) -> Floats:
-    """The explained shares whose best AUC is `wanted`, or the nearest that the source allows, float64 (P,)."""
+def _explained_of(signal: Floats, prevalence: Floats, auc: Floats) -> Floats:
+    """The explained shares whose best AUC is `auc`, or the nearest that the source allows, float64 (P,)."""
     few = _thinned(signal)
-    low, high = np.zeros(len(wanted)), np.full(len(wanted), _MOST_EXPLAINED)
+    low, high = np.zeros(len(auc)), np.full(len(auc), _MOST_EXPLAINED)
     for _ in range(_HALVINGS_OF_AUC):
         middle = 0.5 * (low + high)
-        below = _own_auc(_probability(few, middle, prevalence)) < wanted
+        below = _own_auc(_probability(few, middle, prevalence)) < auc
         low, high = np.where(below, middle, low), np.where(below, high, middle)
     explained: Floats = 0.5 * (low + high)
     return explained
@@ -259,7 +259,7 @@ class Foresight:
         covariances = Covariances(averages)
         kernels = [Kernel(length, linear, 1.0, LEVEL_SHARE) for length in LENGTH_SCALES for linear in LINEAR_WEIGHTS]
         fitted = [_fit(seen_covariance(covariances, kernel), kernel, observed, variance) for kernel in kernels]
-        evidence = np.array([each.log_evidence for each in fitted])
+        evidence = np.array([fit.log_evidence for fit in fitted])
         weight = np.exp(evidence - evidence.max(axis=0))
         # Weights that underflow would make numbers on which arithmetic is a hundred times slower.
         weight[weight < SMALLEST_WEIGHT] = 0.0
@@ -270,11 +270,11 @@ class Foresight:
         level = np.zeros(observed.shape[1])
         for length in LENGTH_SCALES:
             bend = np.zeros(observed.shape)
-            for each, share in zip(fitted, weight, strict=True):
-                if each.kernel.length_scale == length:
-                    bend += share * each.coefficients
-                    level += each.kernel.constant * np.sum(share * each.coefficients, axis=0)
-                    slopes += each.kernel.linear / dimensions * (averages.centres.T @ (share * each.coefficients))
+            for fit, share in zip(fitted, weight, strict=True):
+                if fit.kernel.length_scale == length:
+                    bend += share * fit.coefficients
+                    level += fit.kernel.constant * np.sum(share * fit.coefficients, axis=0)
+                    slopes += fit.kernel.linear / dimensions * (averages.centres.T @ (share * fit.coefficients))
             signal += self._features[length] @ (averages.stationary[length].T @ bend.astype(np.float32))
         signal += self._rows @ slopes + level
         return signal

@@ -147,11 +147,11 @@ def average_over_cells(
         length_scales: Those to average at.
         seed: Of the choice of instances.
     """
-    kept = [_sample_of_cells(numbers, seed) for numbers in cells]
-    averaged = np.concatenate([numbers[keep] for numbers, keep in zip(cells, kept, strict=True)])
+    samples = [_sample_of_cells(numbers, seed) for numbers in cells]
+    averaged = np.concatenate([numbers[keep] for numbers, keep in zip(cells, samples, strict=True)])
     counts = np.bincount(averaged).astype(np.float64)
-    weights = [np.where(keep, 1.0 / counts[numbers], 0.0) for numbers, keep in zip(cells, kept, strict=True)]
-    anywhere = np.flatnonzero(np.any(kept, axis=0))
+    weights = [np.where(keep, 1.0 / counts[numbers], 0.0) for numbers, keep in zip(cells, samples, strict=True)]
+    anywhere = np.flatnonzero(np.any(samples, axis=0))
     size, dimensions = len(counts), features.shape[1]
     centres = np.zeros((size, dimensions))
     square = np.zeros(size)
