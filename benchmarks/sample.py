@@ -14,8 +14,8 @@ import numpy as np
 from benchmarks.common import Result, at_most, median
 from curator_node.kinds.samples.learning import Density, NaiveBayesLearner, NetworkLearner, WeakLearner, learn_density
 from protocol.grids import BaseLaw, NumberAxis
-from protocol.kinds.sample import PlannedSample, SampleBody, work
-from protocol.query_kind import Turn
+from protocol.kinds.sample import SAMPLE, PlannedSample, SampleBody
+from protocol.query_kind import Question, Turn
 from protocol.rationals import Rational
 from protocol.schema import NumericAttribute, Schema
 
@@ -56,7 +56,7 @@ def run() -> list[Result]:
             ),
         ]
         planned = PlannedSample(records=DRAWN, epsilon=Rational(1, 1), axes=AXES, rounds=ROUNDS, **keywords)
-        stated = UNIT * work(SampleBody(), Turn(planned), SCHEMA, RECORDS)
+        stated = UNIT * SAMPLE.work(Question(Turn(planned), SampleBody(), SCHEMA), RECORDS)
         note = "stated work must not be less than what is done"
         results.append(at_most(f"time over stated work: {name}", (learnt + drawing) / stated, 1, "", note=note))
     return results

@@ -1,7 +1,7 @@
 """What each query kind takes: files and lines in every room, lines of the tables, and who else names it.
 
 Nothing is listed by hand. A kind's files begin with those that the tables name: where its `QueryKind`, its answerer,
-its reader and its part of a transcript are defined, and the files beside them whose names begin with the kind's. To
+its reader and its audit are defined, and the files beside them of the kind's name. To
 these come all files that they import, as far as only they import them. Strategies, studies, commands and what an
 audit has broken on purpose use a kind as anybody may; they are not part of it.
 
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.common import Result
 from curator_node.kinds import ANSWERERS
-from expril.audit.kinds.shown import SHOWN
+from expril.audit.kinds import AUDITED_KINDS
 from learner_node.kinds import READERS
 from protocol.kinds import QUERY_KINDS
 
@@ -26,7 +26,7 @@ ROOMS = ("protocol", "curator_node", "learner_node", "expril.audit")
 """A kind has a file in each."""
 SEARCHED = (*ROOMS, "simulations")
 """Where else a kind may have files, or be named."""
-TABLES = ("protocol.kinds", "curator_node.kinds", "learner_node.kinds", "expril.audit.kinds.shown")
+TABLES = ("protocol.kinds", "curator_node.kinds", "learner_node.kinds", "expril.audit.kinds")
 USERS = ("learner_node.strategies", "lab", "expril.commands", "benchmarks", "tests")
 """Who asks a kind, and is no part of it; so is what only strategies and the laboratory import."""
 CONTROLS = ("expril.audit.attack",)
@@ -119,12 +119,10 @@ def _defined(kind: str) -> set[str]:
         QUERY_KINDS[kind].planned.__module__,
         ANSWERERS[kind].answer.__module__,
         READERS[kind].read.__module__,
-        SHOWN[kind].__name__,
+        type(AUDITED_KINDS.audits[kind]).__module__,
     }
     beside = {
-        module
-        for module in _modules()
-        if module.rpartition(".")[0] in TABLES and module.rpartition(".")[2].split("_examples")[0] == kind
+        module for module in _modules() if module.rpartition(".")[0] in TABLES and module.rpartition(".")[2] == kind
     }
     return (seeds | beside) & _modules().keys()
 
@@ -178,7 +176,7 @@ def _table_lines(kind: str) -> int:
             if {origin, f"{origin}.{name}"} & own_modules(kind):
                 names.add(name)
                 count += 1
-        entries = {f"{name}," for name in names} | {f'"{kind}": {name},' for name in names}
+        entries = {f"{name}{call}," for name in names for call in ("", "()")} | {f'"{kind}": {name},' for name in names}
         count += sum(line.strip() in entries for line in text)
     return count
 

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from benchmarks.common import Result, at_most, median, spread
-from curator_node.answering import Question, Seat
+from curator_node.answering import CuratorQuestion, Seat
 from curator_node.kinds import ANSWERERS
 from curator_node.mechanisms import OpenDPNoise, Stamp
 from curator_node.records.dataset import PrivateDataset
@@ -83,7 +83,7 @@ def _milliseconds(dataset: PrivateDataset, method: Method, item: Item) -> float:
     turn = Turn(PlannedStatistic(method=method))
     seat = Seat.of(SigningKey.generate(), LABEL, bytes(32), bytes)
     stamp = Stamp("benchmark", 0, 1)
-    question = Question(StatisticBody((item,)), turn, (), b"", stamp, seat, dataset.schema)
+    question = CuratorQuestion(turn, StatisticBody((item,)), dataset.schema, (), b"", stamp, seat)
     noise = OpenDPNoise()
     start = time.process_time()
     ANSWERERS["statistic"].answer(question, dataset, noise)

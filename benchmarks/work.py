@@ -1,7 +1,7 @@
 """The longest that a question can hold a curator of a million records that declares no size, under default limits.
 
 Each row is a workload of one kind of partition, hypothesis or release, repeated as often as the estimate of
-`protocol.kinds.counts.work` allows. Timed is `Curator.handle`, from the bytes of the question to those of the answer,
+`Counts.work` allows. Timed is `Curator.handle`, from the bytes of the question to those of the answer,
 on one core: with more, encoding takes a share of it. The number is the processor's time, which is the wall's on an idle
 machine; the wall's stands in the note. Two rows are refusals of long bodies, which cost the learner nothing.
 """
@@ -25,7 +25,7 @@ from protocol.codec import encode
 from protocol.envelopes import SigningKey
 from protocol.feature_map import CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Hypothesis, Mlp
-from protocol.kinds.counts import CountsBody, CountsLimits, PlannedCounts, work
+from protocol.kinds.counts import COUNTS, CountsBody, CountsLimits, PlannedCounts
 from protocol.limits import Limits
 from protocol.messages import Refusal, Release
 from protocol.partitions import (
@@ -38,7 +38,7 @@ from protocol.partitions import (
     TreeLeaves,
 )
 from protocol.plans import Plan
-from protocol.query_kind import Turn
+from protocol.query_kind import Question, Turn
 from protocol.rationals import Rational
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import Attribute, CategoricalAttribute, NumericAttribute, Schema
@@ -160,25 +160,25 @@ class _Site:
         """The largest question of its kind that is not refused."""
         name, partition, release, hypothesis, scale = case
 
-        def question(count: int) -> tuple[CountsBody, Turn]:
+        def question(count: int) -> Question:
             exact = Rational.of(Fraction(10 * count) if scale is None else scale)
             planned = PlannedCounts(release=release, partitions=count, scale=exact)
-            return CountsBody((partition,) * count, hypothesis), Turn(planned)
+            return Question(Turn(planned), CountsBody((partition,) * count, hypothesis), self.schema)
 
         def fits(count: int) -> bool:
             cells = count * partition.cell_count(self.schema)
             columns = max(RELEASE_KINDS[release].columns(self.schema), 2)
-            needed = work(*question(count), self.schema, None)
+            needed = COUNTS.work(question(count), None)
             return cells <= COUNTS_LIMITS.cells * 2 // columns and needed <= LIMITS.multiply_adds
 
         least, most = 1, COUNTS_LIMITS.partitions
         while least < most:
             middle = (least + most + 1) // 2
             least, most = (middle, most) if fits(middle) else (least, middle - 1)
-        body, turn = question(least)
-        reply, wall, processor = self.ask(encode(body), turn.planned)
+        asked = question(least)
+        reply, wall, processor = self.ask(encode(asked.body), asked.turn.planned)
         assert isinstance(reply, Release), (name, reply)
-        share = work(body, turn, self.schema, None) / LIMITS.multiply_adds
+        share = COUNTS.work(asked, None) / LIMITS.multiply_adds
         note = f"{least} partitions, {share:.0%} of the limit; {wall:.1f} s on the wall"
         return at_most(name, processor, MOST_SECONDS, "s", note=note)
 

@@ -26,7 +26,7 @@ from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.limits import Limits
 from protocol.messages import NO_STUDY, CardRequest, Message, Query, Refusal, StudyProposal
 from protocol.plans import Plan
-from protocol.query_kind import Kinds, Turn
+from protocol.query_kind import Kinds, KindTerms, Question
 from protocol.rationals import amount, parse_rational, shorten
 from protocol.refusals import EXPLANATIONS, RefusalCode
 from protocol.transitions import State
@@ -417,8 +417,8 @@ def check_planned(planned: Any, turns: int, kinds: Kinds, policy: Policy, stewar
     allowed = kinds.allowed(policy.limits)
     if planned.kind not in allowed:
         raise RemoteProtocolError(RefusalCode.KIND_NOT_ALLOWED, f"{field}.kind", ", ".join(allowed))
-    limits = kinds.limits(policy.limits, planned.kind)
-    kinds.kind(planned.kind).check_allowed(planned, steward.schema, limits, field)
+    terms = KindTerms(steward.schema, kinds.limits(policy.limits, planned.kind))
+    kinds.kind(planned.kind).check_allowed(planned, terms, field)
     if kinds.cost(planned, steward.most_records_per_unit) < turns * policy.least_query:
         limit = f"a cost of at least {turns * policy.least_query}"
         raise RemoteProtocolError(RefusalCode.BELOW_LEAST_COST, field, limit)
@@ -444,10 +444,8 @@ def check_next(message: Query, study: StudyAccount) -> None:
         raise RemoteProtocolError(RefusalCode.OUT_OF_ORDER, "answers", "the digest of this study's last reply")
 
 
-def check_query(
-    message: Query, study: StudyAccount, kinds: Kinds, steward: StewardFile, policy: Policy
-) -> tuple[Any, Turn]:
-    """The checked body and the turn that it is for.
+def check_query(message: Query, study: StudyAccount, kinds: Kinds, steward: StewardFile, policy: Policy) -> Question:
+    """The checked question.
 
     Raises:
         RemoteProtocolError: NOT_IN_PLAN, MALFORMED, BAD_QUERY or OVER_LIMIT, or as `check_planned`.
@@ -461,8 +459,9 @@ def check_query(
         kinds.kind(message.kind)
         raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, "kind", planned.kind)
     kind = kinds.kind(planned.kind)
-    body = kind.read_body(message.body, turn, steward.schema, kinds.limits(policy.limits, planned.kind))
-    if kind.work(body, turn, steward.schema, steward.round_size) > policy.limits.multiply_adds:
+    terms = KindTerms(steward.schema, kinds.limits(policy.limits, planned.kind))
+    question = Question(turn, kind.read_body(message.body, turn, terms), steward.schema)
+    if kind.work(question, steward.round_size) > policy.limits.multiply_adds:
         limit = f"at most {policy.limits.multiply_adds} multiply-adds over the declared round size"
         raise RemoteProtocolError(RefusalCode.OVER_LIMIT, "body", limit)
-    return body, turn
+    return question

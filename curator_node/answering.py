@@ -9,8 +9,7 @@ from curator_node.records.dataset import PrivateDataset
 from protocol.envelopes import SigningKey, statement_bytes
 from protocol.errors import ConfigurationError
 from protocol.limits import Limits
-from protocol.query_kind import Kinds, Past, QueryKind, Turn
-from protocol.schema import Schema
+from protocol.query_kind import Kinds, Past, QueryKind, Question
 
 
 @dataclass(frozen=True)
@@ -35,17 +34,20 @@ class Seat:
 
 
 @dataclass(frozen=True)
-class Question:
-    """A checked question: its answerer checks it once more, then it is charged, then answered."""
+class CuratorQuestion(Question):
+    """A question as its answerer gets it: it checks it once more, then the question is charged, then answered.
 
-    body: Any  # as the kind read it
-    turn: Turn  # of the plan
-    # the study's answered turns of this kind, in order; empty unless what the kind charges depends on them
+    The schema is that of today: the steward may have changed it since the turn before.
+    """
+
     past: tuple[Past, ...]
-    state: bytes = field(repr=False)  # what the answerer last kept of this study; empty at first
-    stamp: Stamp  # which answer its noise is for
-    seat: Seat  # as whom the curator answers
-    schema: Schema  # the curator's own, of today; its steward may have changed it since the turn before
+    """The study's answered turns of this kind, in order; empty unless what the kind charges depends on them."""
+    state: bytes = field(repr=False)
+    """What the answerer last kept of this study; empty at first."""
+    stamp: Stamp
+    """Which answer its noise is for."""
+    seat: Seat
+    """As whom the curator answers."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Answered:
     state: bytes | None = field(default=None, repr=False)
 
 
-def _nothing_more(question: Question) -> None:
+def _nothing_more(question: CuratorQuestion) -> None:
     """Where request, policy and ledger have said all."""
 
 
@@ -74,11 +76,11 @@ class Answerer:
     kind: QueryKind
     # Must not fail, nor take another path, because of a record. It may raise RemoteProtocolError for what was changed
     # here between charge and answer: the charge stays, and ANSWER_GONE is told.
-    answer: Callable[[Question, PrivateDataset, NoiseSource], Answered]
+    answer: Callable[[CuratorQuestion, PrivateDataset, NoiseSource], Answered]
     # Raises RemoteProtocolError for a question that `answer` could not answer, by what was asked and what was kept.
     # It is called before the question is charged, with the very one that `answer` gets; a request that was charged
     # before is not checked again. It runs under the ledger's lock, and draws nothing.
-    check: Callable[[Question], None] = _nothing_more
+    check: Callable[[CuratorQuestion], None] = _nothing_more
     # Limits of the kind -> what they allow that is private up to so many records of one curator only: its place in a
     # policy -> that number. It is for the steward, when a curator starts: how many records there are is private, and
     # no request is ever refused because of it.

@@ -31,7 +31,7 @@ from curator_node.admission import (
     reserve,
     settled_terms,
 )
-from curator_node.answering import Answerer, Question, Seat, bounded_in, check_size
+from curator_node.answering import Answerer, CuratorQuestion, Seat, bounded_in, check_size
 from curator_node.identities import Identities, Keys
 from curator_node.kinds import ANSWERERS
 from curator_node.ledger import (
@@ -71,7 +71,7 @@ from protocol.messages import (
     StudyClosed,
     StudyProposal,
 )
-from protocol.query_kind import Kinds, Past, Turn
+from protocol.query_kind import Kinds, Past, Question
 from protocol.rationals import amount, shorten
 from protocol.refusals import RETRIABLE, RefusalCode
 
@@ -345,18 +345,19 @@ class Curator:
 
         return self._settled(self._ledger.answer(identity, accept, now))
 
-    def _charge(self, request: PendingRequest, message: Query) -> Question:
+    def _charge(self, request: PendingRequest, message: Query) -> CuratorQuestion:
         """Charge a query; all that its answerer needs beside the records is read, and checked by it, before."""
         study, policy, steward = request.known_study(), request.policy, self._dataset.steward
         if not request.took_effect:
             check_next(message, study)
-        body, turn = check_query(message, study, self._kinds, steward, policy)
+        checked = check_query(message, study, self._kinds, steward, policy)
+        turn = checked.turn
         kind, bound = self._kinds.kind(turn.planned.kind), steward.most_records_per_unit
         if self._kinds.cost(turn.planned, bound) != study.costs[turn.query]:
             # The steward changed the unit bound: what was reserved, or already charged, is not the price.
             raise RemoteProtocolError(RefusalCode.TERMS_CHANGED)
         try:
-            question = self._question(request, message, turn, body)
+            question = self._question(request, message, checked)
         except (StateGoneError, AnswerGoneError) as error:
             if isinstance(error, AnswerGoneError) and error.evicted:
                 raise
@@ -366,33 +367,33 @@ class Curator:
             self._answerers[kind.name].check(question)
             cost = self._kinds.charge(turn, question.past, bound)
             self._ledger.make_room(self._room(question), policy.reply_bytes, request.now)
-            remark = kind.remark(body, turn)
+            note = kind.charge_note(checked)
             self._ledger.charge(
-                study.key, message.sequence, cost, request.identity, request.now, request.caps, note=remark
+                study.key, message.sequence, cost, request.identity, request.now, request.caps, note=note
             )
             request.took_effect = True
         return question
 
-    def _question(self, request: PendingRequest, message: Query, turn: Turn, body: Any) -> Question:
+    def _question(self, request: PendingRequest, message: Query, checked: Question) -> CuratorQuestion:
         """A checked query as its answerer gets it; StateGoneError or AnswerGoneError where what it needs is gone."""
         study, identities = request.known_study(), self._identities
-        kind, identity = self._kinds.kind(turn.planned.kind), message.recipient
-        return Question(
-            body=body,
-            turn=turn,
+        kind, identity = self._kinds.kind(checked.turn.planned.kind), message.recipient
+        return CuratorQuestion(
+            turn=checked.turn,
+            body=checked.body,
+            schema=self._dataset.schema,
             past=self._past(study, message.sequence) if kind.looks_back else (),
             state=self._state(study.key, kind.name) if kind.state_bytes else b"",
             stamp=Stamp(request.caps.name, study.ordinal, message.sequence),
             # Answered as whom it was addressed to; that may be one of the curator's former keys.
             seat=Seat(identity, identities.label, message.sender, partial(identities.say, identity), self._entropy),
-            schema=self._dataset.schema,
         )
 
     def _room(self, question: Question) -> int:
         """Most bytes that are stored with the answer to a question."""
         kind = self._kinds.kind(question.turn.planned.kind)
         state_bytes = kind.state_bytes + STATE_SEAL_BYTES if kind.state_bytes else 0
-        return ENVELOPE_ROOM + kind.release_bytes(question.body, question.turn, question.schema) + state_bytes
+        return ENVELOPE_ROOM + kind.release_bytes(question) + state_bytes
 
     def _state(self, study: StudyKey, kind: str) -> bytes:
         """What the answerer of a kind last kept of a study, opened; StateGoneError where it cannot be."""
@@ -414,7 +415,7 @@ class Curator:
                 past.append(Past(self._kinds.turn(study.plan, study.places[earlier - 1]), message.body))
         return tuple(past)
 
-    def _release(self, request: PendingRequest, message: Query, question: Question) -> bytes:
+    def _release(self, request: PendingRequest, message: Query, question: CuratorQuestion) -> bytes:
         """Answer a charged question, and store the signed release with the entry that holds its digest."""
         identity, now = request.identity, request.now
         with self._counting, self._threads.limit(limits=1, user_api="blas"):
@@ -427,8 +428,7 @@ class Curator:
             header = self._header(request.data, message, now)
             return self._identities.seal(Release(**header, kind=message.kind, body=answered.release, receipt=receipt))
 
-        noted = self._kinds.kind(message.kind).noted
-        note = noted(answered.release, question.body, question.turn) if noted else ""
+        note = self._kinds.kind(message.kind).release_note(answered.release, question)
         with self._lock:
             state = None
             if answered.state is not None:

@@ -1,14 +1,17 @@
-"""What a query kind is, and the kinds that a program was started with. No kind is named here.
+"""What a query kind is, as far as curator and learner must agree, and a program's table of kinds; names no kind.
 
-A query of a plan takes one turn, a request and its release, or several. Sequences number the turns of all queries.
+A query of a plan takes one turn, a request and its release, or several. Sequences number the turns of all queries. What
+only an auditor needs of a kind is in `expril.audit.kinds`.
 """
+# ruff: noqa: ARG002, B027 - defaults take what the methods that override them need, and may do nothing
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -16,7 +19,6 @@ from numpy.typing import NDArray
 
 from protocol.codec import decode, encode
 from protocol.errors import ConfigurationError, RemoteProtocolError
-from protocol.examples import Example
 from protocol.limits import Limits
 from protocol.odds import NOTHING, WORST, Odds, PrivacyUnit
 from protocol.plans import Plan, Planned
@@ -28,118 +30,153 @@ from protocol.strict_toml import convert, suggest
 
 @dataclass(frozen=True)
 class Turn:
-    """One turn of a planned query.
+    """One turn of a planned query."""
 
-    Attributes:
-        planned: the query, as its kind reads it.
-        query: its index in the plan, from 0.
-        number: of the turn within it, from 0.
-    """
-
-    planned: Any
-    query: int = 0
-    number: int = 0
+    planned: Any  # the query, as its kind reads it
+    query: int = 0  # its index in the plan, from 0
+    number: int = 0  # of the turn within the query, from 0
 
 
 @dataclass(frozen=True)
 class Past:
-    """A turn of the study that was answered, as both sides know it.
-
-    Attributes:
-        turn: which.
-        release: the bytes that were released.
-    """
+    """An answered turn of the study, as both sides know it."""
 
     turn: Turn
     release: bytes
 
 
 @dataclass(frozen=True)
-class QueryKind:
-    """All that both sides must agree on of a query kind. What is planned, asked and limited are structs of its own.
+class KindTerms:
+    """What a curator's card says of a kind: its schema, and its limits of this kind."""
 
-    Attributes:
-        name: on the wire.
-        relation: the neighbouring relation under which its costs are pure epsilons.
-        tells: what its answers tell of the records, for a steward, such as "how many records fall into groups".
-        planned: type of its planned query, a `Planned` whose tag is `name`.
-        limits: type of its limits, a struct of which every field has a default.
-        check_planned: (planned) raises RemoteProtocolError(BAD_PLAN) for one that breaks a rule.
-        check_allowed: (planned, schema, limits, field) raises RemoteProtocolError where a curator with this schema and
-            these limits of the kind would not accept it; `field` is its place, for the error.
-        cost: (planned, most records of one privacy unit) -> the most that all its turns together cost, exact.
-        read_body: (bytes, turn, schema, limits) -> checked body; raises RemoteProtocolError.
-        work: (checked body, turn, schema, declared round size) -> its whole work, see `protocol.limits`.
-        release_bytes: (checked body, turn, schema) -> most bytes of the release, before anything is charged.
-        read_release: (release bytes, body, turn, schema) -> its payload, checked for shape.
-        charge: (turn, answered turns of this kind in the study, most records of one privacy unit) -> what this turn
-            costs, exact; over a query it never adds up to more than `cost`. None: the whole cost with `charged_turn`.
-        charged_turn: number of the turn, from 0, that is the first to release anything that depends on a record.
-        remark: (checked body, turn) -> what the ledger is to say of a turn for its readers, from the request alone.
-        told: (remark) -> the same in words, for people.
-        noted: (release bytes, checked body, turn) -> what the ledger is to say of an answer for its readers, in words,
-            from what was released alone. None: nothing.
-        check_remark: (remark, turn, keys of the curator) -> what is wrong with a remark in that curator's ledger, by
-            the plan alone; "" where nothing is. None: its remarks are empty.
-        in_common: (planned, remarks of a query's turns, in order) -> (what this curator and others did together, what
-            each of them must have noted of it alike), in words; None where they tell of nothing such.
-        condition: on what its costs hold, whatever is planned, in words; "" where on nothing.
-        proviso: (planned) -> on what condition its cost holds, in words for a steward; "" where on none.
-        integral: (planned) -> exact epsilon of all its turns together under integral privacy, that is between any two
-            sets of records, whatever a unit is (Husain, Cranko and Nock 2019); None: infinite.
-        odds: (planned, privacy unit, how many of its parts read the attribute in question, None for all) -> by what its
-            answers may change odds, see `protocol.odds`; in each turn by so much of it as is charged of its cost. None:
-            nothing better is proved than what holds for every mechanism.
-        most_odds: (limits, privacy unit) -> the same at most, of each epsilon of whatever they allow.
-        precision: (planned, privacy unit) -> how exact an answer is, in words for a steward, from the plan alone.
-        private: (limits) -> whether all that they allow is as private as its cost says.
-        private_planned: (planned) -> whether this query is as private as its cost says.
-        state_bytes: most bytes that its answerer keeps of a study between turns; 0: it keeps nothing.
-        by_default: whether a policy that names no kind allows it.
-        examples: of each thing that it releases as private, by name ("" where there is but one): questions to attack.
-            A name without questions is not audited, and an audit says so; so is a kind without names.
-        numbers: (release bytes, body, turn, schema) -> all its numbers, (k,), checked for shape; for an auditor.
-        laws: (planned, most records of one privacy unit) -> what all its turns release, as far as a unit can move it: a
-            tuple of `protocol.noise.Moved`, whose losses compose to at most the query's. None: only `cost` is known.
+    schema: Schema
+    limits: Any
+
+
+@dataclass(frozen=True)
+class Question:
+    """A turn with its body, which the kind has checked against this schema."""
+
+    turn: Turn
+    body: Any
+    schema: Schema
+
+
+class QueryKind(ABC):
+    """What both sides must agree on of one query kind; a subclass for each, with one instance.
+
+    The types of what is planned, limited, asked and released are structs of the kind's own. Only a few methods must be
+    written; the others have defaults that are safe.
     """
 
-    name: str
-    relation: str
-    planned: type[Planned]
-    limits: type[msgspec.Struct]
-    check_planned: Callable[[Any], None]
-    check_allowed: Callable[[Any, Schema, Any, str], None]
-    cost: Callable[[Any, int], Fraction]
-    read_body: Callable[[bytes, Turn, Schema, Any], Any]
-    work: Callable[[Any, Turn, Schema, int | None], int]
-    release_bytes: Callable[[Any, Turn, Schema], int]
-    read_release: Callable[[bytes, Any, Turn, Schema], bytes]
-    charge: Callable[[Turn, Sequence[Past], int], Fraction] | None = None
-    charged_turn: int = 0
-    remark: Callable[[Any, Turn], str] = lambda body, turn: ""  # noqa: ARG005
-    told: Callable[[str], str] = lambda remark: remark
-    noted: Callable[[bytes, Any, Turn], str] | None = None
-    check_remark: Callable[[str, Turn, Collection[bytes]], str] | None = None
-    in_common: Callable[[Any, Sequence[str]], tuple[str, str] | None] = lambda planned, remarks: None  # noqa: ARG005
-    condition: str = ""
-    proviso: Callable[[Any], str] = lambda planned: ""  # noqa: ARG005
-    integral: Callable[[Any], Fraction | None] = lambda planned: None  # noqa: ARG005
-    odds: Callable[[Any, PrivacyUnit, int | None], Odds] | None = None
-    most_odds: Callable[[Any, PrivacyUnit], Odds] = lambda limits, unit: WORST  # noqa: ARG005
-    precision: Callable[[Any, PrivacyUnit], str] = lambda planned, unit: ""  # noqa: ARG005
-    private: Callable[[Any], bool] = lambda limits: True  # noqa: ARG005
-    private_planned: Callable[[Any], bool] = lambda planned: True  # noqa: ARG005
-    state_bytes: int = 0
-    by_default: bool = False
-    tells: str = "what its questions ask for"
-    examples: Callable[[], Mapping[str, Sequence[Example]]] = dict
-    numbers: Callable[[bytes, Any, Turn, Schema], NDArray[np.number[Any]]] | None = None
-    laws: Callable[[Any, int], tuple[Any, ...] | None] = lambda planned, most_records_per_unit: None  # noqa: ARG005
+    name: ClassVar[str]
+    """On the wire."""
+    relation: ClassVar[str] = "add or remove one privacy unit"
+    """The neighbouring relation under which its costs are pure epsilons."""
+    reveals: ClassVar[str] = "what its questions ask for"
+    """What its answers say about the records, for a steward, such as "how many records fall into groups"."""
+    planned: ClassVar[type[Planned]]
+    """Type of its planned query, a `Planned` whose tag is `name`."""
+    limits: ClassVar[type[msgspec.Struct]]
+    """Type of its limits, a struct of which every field has a default."""
+    charged_turn: ClassVar[int] = 0
+    """Number of the first turn that releases anything that depends on a record: it costs all, unless `charge` is
+    overridden."""
+    state_bytes: ClassVar[int] = 0
+    """Most bytes that its answerer keeps of a study between turns; 0: it keeps nothing."""
+    by_default: ClassVar[bool] = False
+    """Whether a policy that names no kind allows it."""
+
+    def check_planned(self, planned: Any) -> None:
+        """Raise RemoteProtocolError(BAD_PLAN) for a query that breaks a rule."""
+
+    @abstractmethod
+    def check_allowed(self, planned: Any, terms: KindTerms, field: str) -> None:
+        """Raise RemoteProtocolError where a curator with these terms would not accept a query; `field` is its place."""
+
+    @abstractmethod
+    def cost(self, planned: Any, most_records_per_unit: int) -> Fraction:
+        """Most that all turns of a query cost together: an exact epsilon, for a unit of so many records at most."""
+
+    def charge(self, turn: Turn, past: Sequence[Past], most_records_per_unit: int) -> Fraction:
+        """What a turn costs, exact, where that depends on the study's earlier releases of this kind.
+
+        Over a query the charges never add up to more than `cost`. A kind that does not override it charges the whole
+        cost with `charged_turn`.
+        """
+        raise NotImplementedError
 
     @property
     def looks_back(self) -> bool:
         """Whether what a turn costs may depend on what was released."""
-        return self.charge is not None
+        return type(self).charge is not QueryKind.charge
+
+    @abstractmethod
+    def read_body(self, data: bytes, turn: Turn, terms: KindTerms) -> Any:
+        """The checked body of a turn; reads no record. Raises RemoteProtocolError."""
+
+    @abstractmethod
+    def work(self, question: Question, round_size: int | None) -> int:
+        """The whole work of a turn at a curator that declares this round size, see `protocol.limits`."""
+
+    @abstractmethod
+    def release_bytes(self, question: Question) -> int:
+        """Most bytes of the encoded release, without the receipt and envelope around it; known before any charge."""
+
+    @abstractmethod
+    def read_release(self, data: bytes, question: Question) -> NDArray[np.number[Any]]:
+        """All released numbers, (k,), after a check of their shape; raises RemoteProtocolError."""
+
+    def charge_note(self, question: Question) -> str:
+        """What the ledger notes of a turn as it is charged, for its readers; from the request alone."""
+        return ""
+
+    def note_words(self, note: str) -> str:
+        """The same in words, for people."""
+        return note
+
+    def release_note(self, release: bytes, question: Question) -> str:
+        """What the ledger notes of an answer for its readers, in words, from what was released alone."""
+        return ""
+
+    @property
+    def notes_releases(self) -> bool:
+        """Whether the ledger notes anything of its answers."""
+        return type(self).release_note is not QueryKind.release_note
+
+    def proviso(self, planned: Any) -> str:
+        """On what condition the cost of a query holds, in words for a steward; "" where on none."""
+        return ""
+
+    def integral(self, planned: Any) -> Fraction | None:
+        """Exact epsilon of all turns together between any two sets of records, whatever a unit is; None: infinite.
+
+        This is integral privacy (Husain, Cranko and Nock 2019).
+        """
+        return None
+
+    def odds(self, planned: Any, unit: PrivacyUnit, readers: int | None) -> Odds:
+        """By what the answers may change odds, see `protocol.odds`; each turn has its share of this by its charge.
+
+        `readers` is how many parts of the query read the attribute in question, None for all.
+        """
+        return Odds.twice(self.cost(planned, unit.records))
+
+    def most_odds(self, limits: Any, unit: PrivacyUnit) -> Odds:
+        """The same at most, for each epsilon of anything that the limits allow."""
+        return WORST
+
+    def precision(self, planned: Any, unit: PrivacyUnit) -> str:
+        """How exact an answer is, in words for a steward, from the plan alone."""
+        return ""
+
+    def private(self, limits: Any) -> bool:
+        """Whether all that the limits allow is as private as its cost says."""
+        return True
+
+    def private_planned(self, planned: Any) -> bool:
+        """Whether this query is as private as its cost says."""
+        return True
 
 
 class Kinds(Mapping[str, QueryKind]):
@@ -236,9 +273,9 @@ class Kinds(Mapping[str, QueryKind]):
             most_records_per_unit: contribution bound c.
         """
         kind = self.kind(turn.planned.kind)
-        if kind.charge is not None:
-            own = [item for item in past if item.turn.planned.kind == turn.planned.kind]
-            return kind.charge(turn, own, most_records_per_unit)
+        if kind.looks_back:
+            past = [item for item in past if item.turn.planned.kind == turn.planned.kind]
+            return kind.charge(turn, past, most_records_per_unit)
         charged = turn.number == kind.charged_turn
         return self.cost(turn.planned, most_records_per_unit) if charged else Fraction(0)
 
@@ -257,23 +294,27 @@ class Kinds(Mapping[str, QueryKind]):
         kind = self.kind(planned.kind)
         if not kind.private_planned(planned):
             return None
-        cost = self._cost(planned, unit.records)
-        return Odds.twice(cost) if kind.odds is None else kind.odds(planned, unit, readers)
+        self._cost(planned, unit.records)
+        return kind.odds(planned, unit, readers)
 
     def plan_odds(self, plan: Plan, unit: PrivacyUnit) -> Odds | None:
         """`odds` of all queries of a plan together; raises as `queries`."""
-        each = [self.odds(planned, unit) for planned in self.queries(plan)]
-        known = [one for one in each if one is not None]
-        return sum(known, NOTHING) if len(known) == len(each) else None
+        total = NOTHING
+        for planned in self.queries(plan):
+            odds = self.odds(planned, unit)
+            if odds is None:
+                return None
+            total += odds
+        return total
 
     def most_odds(self, limits: Limits, unit: PrivacyUnit) -> Odds | None:
         """By what each epsilon of all that `limits` allow may change odds; None for any; raises as `limits`."""
         most = NOTHING
         for name in self.allowed(limits):
-            kind, own = self.kind(name), self.limits(limits, name)
-            if not kind.private(own):
+            kind, kind_limits = self.kind(name), self.limits(limits, name)
+            if not kind.private(kind_limits):
                 return None
-            most = most.or_more(kind.most_odds(own, unit))
+            most = most.or_more(kind.most_odds(kind_limits, unit))
         return most
 
     def integral(self, plan: Plan, index: int) -> Fraction | None:
@@ -285,23 +326,23 @@ class Kinds(Mapping[str, QueryKind]):
             return None
 
     def limits(self, limits: Limits, name: str) -> Any:
-        """What `limits` say of a kind, with its defaults, as the kind's own struct.
+        """What a card's or policy's limits say of a kind, with its defaults, as the kind's own struct.
 
         Raises:
             RemoteProtocolError: the kind is not installed (UNKNOWN_KIND), not allowed (KIND_NOT_ALLOWED), or what is
                 said of it cannot be read (MALFORMED).
         """
         kind = self.kind(name)
-        told = self.allowed(limits)
-        if name not in told:
-            raise RemoteProtocolError(RefusalCode.KIND_NOT_ALLOWED, "plan.queries.kind", ", ".join(told))
+        allowed = self.allowed(limits)
+        if name not in allowed:
+            raise RemoteProtocolError(RefusalCode.KIND_NOT_ALLOWED, "plan.queries.kind", ", ".join(allowed))
         try:
-            return msgspec.convert(told[name], kind.limits, strict=True)
+            return msgspec.convert(allowed[name], kind.limits, strict=True)
         except msgspec.ValidationError:
             raise RemoteProtocolError(RefusalCode.MALFORMED, f"limits.kinds.{name}") from None
 
     def allowed(self, limits: Limits) -> Mapping[str, dict[str, Any]]:
-        """Allowed kinds -> what is said of each; those that are allowed by default where none is named."""
+        """Allowed kinds -> the settings of each; those that are allowed by default where none is named."""
         if not isinstance(limits.kinds, msgspec.UnsetType):
             return limits.kinds
         return {name: {} for name, kind in self._kinds.items() if kind.by_default}
@@ -313,11 +354,11 @@ class Kinds(Mapping[str, QueryKind]):
             ConfigurationError: an unknown kind, key or value; `where` says in which file.
         """
         kinds = {}
-        for name, told in sorted(self.allowed(limits).items()):
+        for name, settings in sorted(self.allowed(limits).items()):
             if name not in self._kinds:
                 raise ConfigurationError(f"{where}: unknown query kind {name!r}{suggest(name, list(self._kinds))}")
-            own = convert(told, self._kinds[name].limits, where=f"{where}, limits.kinds.{name}")
-            kinds[name] = msgspec.msgpack.decode(encode(own))  # lists for tuples, as on the wire
+            kind_limits = convert(settings, self._kinds[name].limits, where=f"{where}, limits.kinds.{name}")
+            kinds[name] = msgspec.msgpack.decode(encode(kind_limits))  # lists for tuples, as on the wire
         return msgspec.structs.replace(limits, kinds=kinds)
 
     def private(self, limits: Limits) -> bool:

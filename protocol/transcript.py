@@ -23,7 +23,7 @@ from protocol.messages import (
     StudyProposal,
 )
 from protocol.plans import Plan
-from protocol.query_kind import Kinds, Past, Turn
+from protocol.query_kind import Kinds, KindTerms, Past, Question, Turn
 from protocol.rationals import parse_amount
 from protocol.spending import Spending
 from protocol.transitions import Event, State, advance
@@ -287,8 +287,8 @@ class Replay:
             if self._turns is None:
                 return
             kind, turn = self.kinds.kind(name), self._turns[query.sequence - 1]
-            body = kind.read_body(query.body, turn, card.schema, self.kinds.limits(card.limits, name))
-            kind.read_release(message.body, body, turn, card.schema)
+            terms = KindTerms(card.schema, self.kinds.limits(card.limits, name))
+            kind.read_release(message.body, Question(turn, kind.read_body(query.body, turn, terms), card.schema))
             if kind.looks_back:
                 self._past.append(Past(turn, message.body))
 

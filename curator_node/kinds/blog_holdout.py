@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from curator_node.answering import Answered, Answerer, Question
+from curator_node.answering import Answered, Answerer, CuratorQuestion
 from curator_node.mechanisms import NoiseSource
 from curator_node.records.dataset import PrivateDataset
 from protocol.codec import encode
@@ -11,7 +11,7 @@ from protocol.kinds import blog_holdout
 from protocol.kinds.blog_holdout import BlogHoldoutRelease
 
 
-def answer(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
+def answer(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
     """The encoded BlogHoldoutRelease."""
     body, tolerance = question.body, question.turn.planned.tolerance.fraction
     score = _accuracy(body.hypothesis, dataset)

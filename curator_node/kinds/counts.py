@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from curator_node.answering import Answered, Answerer, Question
+from curator_node.answering import Answered, Answerer, CuratorQuestion
 from curator_node.mechanisms import NoiseSource
 from curator_node.records.dataset import PrivateDataset
 from protocol.codec import encode
@@ -12,19 +12,19 @@ from protocol.kinds.counts import CountsRelease
 from protocol.release_kinds import RELEASE_KINDS
 
 
-def answer(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
+def answer(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
     """The encoded CountsRelease. Total over all datasets: no record can make it fail or differ in kind."""
     body, planned = question.body, question.turn.planned
     if not RELEASE_KINDS[planned.release].counted:
         ratios = _paper_ratio(question, dataset, noise)
         return Answered(encode(CountsRelease(counts=b"", ratios=ratios.astype("<f8").tobytes())))
     exact = dataset.exact(body, planned)
-    l1 = counts.sensitivity(planned, dataset.steward.most_records_per_unit)
+    l1 = planned.sensitivity(dataset.steward.most_records_per_unit)
     noisy = noise.discrete_laplace(exact.ravel(), l1, planned.law, question.stamp)
     return Answered(encode(CountsRelease(counts=noisy.astype("<i8").tobytes(), ratios=b"")))
 
 
-def _paper_ratio(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> NDArray[np.float64]:
+def _paper_ratio(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSource) -> NDArray[np.float64]:
     """Eq. 7 as printed, clip((U + Laplace) / n, 0, 1); with no hypothesis, masses clip((n_k + Laplace) / N, 0, 1).
 
     The exact n in the denominator is why this is not private as claimed: simulations only. An empty bin gives

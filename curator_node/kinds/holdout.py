@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from curator_node.answering import Answered, Answerer, Question
+from curator_node.answering import Answered, Answerer, CuratorQuestion
 from curator_node.mechanisms import NoiseSource
 from curator_node.records.dataset import PrivateDataset
 from protocol.codec import decode, encode
@@ -48,7 +48,7 @@ class Running(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
         return int.from_bytes(self.noisy, "little", signed=True)
 
 
-def check(question: Question) -> None:
+def check(question: CuratorQuestion) -> None:
     """Refuse a question where no instance is left, or where the running one's threshold is not the one kept.
 
     Raises:
@@ -65,11 +65,11 @@ def check(question: Question) -> None:
             raise RemoteProtocolError(RefusalCode.STATE_GONE)
 
 
-def answer(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
+def answer(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
     """The encoded HoldoutRelease. Total over all datasets: no record can make it fail or differ in kind."""
     turn, planned, body = question.turn, question.turn.planned, question.body
     bound = dataset.steward.most_records_per_unit
-    moved = holdout.sensitivity(planned, bound)
+    moved = planned.sensitivity(bound)
 
     def noisy(exact: list[int], l1: int, law: DiscreteLaplace, part: int) -> list[int]:
         stamp = replace(question.stamp, part=part)

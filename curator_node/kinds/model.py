@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from curator_node.answering import Answered, Answerer, Question
+from curator_node.answering import Answered, Answerer, CuratorQuestion
 from curator_node.kinds.models import EXACT, MOST_RECORDS, sums_about
 from curator_node.mechanisms import NoiseSource
 from curator_node.records.dataset import PrivateDataset
@@ -16,7 +16,7 @@ from protocol.kinds.model import ModelLimits, ModelRelease, PlannedModel
 from protocol.kinds.models import Centres, KMeans
 
 
-def answer(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
+def answer(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
     """The encoded ModelRelease. Total over all datasets: no record can make it fail or differ in kind."""
     planned: PlannedModel = question.turn.planned
     if isinstance(planned.method, KMeans):
@@ -26,12 +26,14 @@ def answer(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> A
         fits = {each: fit(planned.method, each, dataset.records, dataset.labels) for each in set(models)}
         exact = np.concatenate([fits[each] for each in models])
         bound = dataset.steward.most_records_per_unit
-        l1 = model.sensitivity(planned, bound)
-        noisy = noise.discrete_laplace(exact, l1, model.law(planned, bound), question.stamp)
+        l1 = planned.sensitivity(bound)
+        noisy = noise.discrete_laplace(exact, l1, planned.law(bound), question.stamp)
     return Answered(encode(ModelRelease(noisy.astype("<i8").tobytes())))
 
 
-def _k_means(method: KMeans, question: Question, dataset: PrivateDataset, noise: NoiseSource) -> NDArray[np.int64]:
+def _k_means(
+    method: KMeans, question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSource
+) -> NDArray[np.int64]:
     """Noisy numbers of all runs, flat, as `KMeans` orders those of one.
 
     All runs take each iteration together, with noise that no other iteration has. Given what was released before, a
@@ -40,7 +42,7 @@ def _k_means(method: KMeans, question: Question, dataset: PrivateDataset, noise:
     planned: PlannedModel = question.turn.planned
     models: tuple[Centres, ...] = question.body.models
     bound = dataset.steward.most_records_per_unit
-    l1, law = model.sensitivity(planned, bound) // method.iterations, model.law(planned, bound)
+    l1, law = planned.sensitivity(bound) // method.iterations, planned.law(bound)
     shape = len(models), method.clusters, method.points.coordinates
     centres = np.stack([each.table(method.points.width) for each in models])
     released = []

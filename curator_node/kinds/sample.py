@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from curator_node.answering import Answered, Answerer, Question
+from curator_node.answering import Answered, Answerer, CuratorQuestion
 from curator_node.kinds.samples.learning import Density, NaiveBayesLearner, NetworkLearner, WeakLearner, learn_density
 from curator_node.mechanisms import NoiseSource
 from curator_node.records.dataset import PrivateDataset
@@ -15,7 +15,7 @@ from protocol.records import LABEL_STEPS
 from protocol.schema import Schema
 
 
-def answer(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
+def answer(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
     """The encoded SampleRelease. Total over all datasets: no record can make it fail or differ in kind.
 
     What is learnt hangs on the records in any way; that the draws are private rests on the sampler alone.
@@ -28,7 +28,7 @@ def answer(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> A
 
 def density_of(planned: PlannedSample, dataset: PrivateDataset, schema: Schema) -> Density:
     """What is learnt from the records; private, and drawn from only."""
-    base = sample.base_of(planned, schema)
+    base = planned.base_law(schema)
     return learn_density(
         points_of(dataset, base),
         base,

@@ -4,12 +4,12 @@ Nothing depends on a record before turn `MASKED`, which is the one that is charg
 vectors of 64-bit words for who does not know the masks; what is opened later follows from noisy counts alone.
 """
 
-from curator_node.answering import Answered, Answerer, Question
+from curator_node.answering import Answered, Answerer, CuratorQuestion
 from curator_node.mechanisms import NoiseSource
 from curator_node.records.dataset import PrivateDataset
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
-from protocol.kinds import counts, secure_counts
+from protocol.kinds import secure_counts
 from protocol.kinds.secure_counts import Agreement, MaskedCounts, Revealed, SealedShares
 from protocol.refusals import RefusalCode
 from protocol.secure_sum import participant
@@ -17,7 +17,7 @@ from protocol.secure_sum.group import Group
 from protocol.secure_sum.participant import State
 
 
-def check(question: Question) -> None:
+def check(question: CuratorQuestion) -> None:
     """Refuse a turn that `answer` could not answer, or that would help to open more than the one sum.
 
     Raises:
@@ -49,7 +49,7 @@ def check(question: Question) -> None:
             participant.check_opening(group, state, body.survivors, body.agreements)
 
 
-def answer(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
+def answer(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
     """The encoded release of the turn. Total over all datasets: no record can make it fail or differ in kind.
 
     Raises:
@@ -72,20 +72,20 @@ def answer(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> A
     return Answered(encode(Revealed(participant.reveal(_state(question)))), state=b"")
 
 
-def _keys(question: Question) -> Answered:
+def _keys(question: CuratorQuestion) -> Answered:
     seat, turn, asked = question.seat, question.turn, question.body
     card, state = participant.begin(
         _group(question),
         seat.identity,
         secure_counts.question_digest(seat.learner, turn, asked.sent),
-        counts.length(asked.body, turn, question.schema),
+        secure_counts.SECURE_COUNTS.length(question),
         entropy=seat.entropy,
         sign=seat.sign,
     )
     return _answered(card, state)
 
 
-def _masked(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
+def _masked(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
     """The share of the noise is drawn before the count: how long it takes tells nothing beside the records."""
     planned, asked, state = question.turn.planned, question.body, _state(question)
     _check_length(question, state)
@@ -95,19 +95,19 @@ def _masked(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> 
     return _answered(MaskedCounts(words.astype("<u8").tobytes()), after)
 
 
-def _check_length(question: Question, state: State) -> None:
+def _check_length(question: CuratorQuestion, state: State) -> None:
     """The schema may have been changed since the keys were made: then there is no such vector to mask."""
-    if counts.length(question.body.body, question.turn, question.schema) != state.length:
+    if secure_counts.SECURE_COUNTS.length(question) != state.length:
         limit = f"as many numbers as in the first turn, {state.length}"
         raise RemoteProtocolError(RefusalCode.TERMS_CHANGED, "body.counts", limit)
 
 
-def _group(question: Question) -> Group:
+def _group(question: CuratorQuestion) -> Group:
     planned: secure_counts.PlannedSecureCounts = question.turn.planned
     return planned.group(question.seat.label)
 
 
-def _state(question: Question) -> State:
+def _state(question: CuratorQuestion) -> State:
     return decode(question.state, State)
 
 

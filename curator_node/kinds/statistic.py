@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from curator_node.answering import Answered, Answerer, Question
+from curator_node.answering import Answered, Answerer, CuratorQuestion
 from curator_node.kinds.statistics import blocks, columns, quantiles, selection
 from curator_node.kinds.statistics.heavy_tails import draw_rounded
 from curator_node.mechanisms import NoiseSource, Stamp
@@ -30,7 +30,7 @@ T = TypeVar("T")
 Scores = NDArray[np.int64]
 
 
-def answer(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
+def answer(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
     """The encoded StatisticRelease. Total over all data sets: no record can make it fail or differ in kind."""
     method, asked, stamp = question.turn.planned.method, question.body.asked, question.stamp
     match method:

@@ -94,7 +94,7 @@ class LedgerView:
         if entry.kind is not EntryKind.CHARGE or not entry.note or study is None:
             return entry.note
         kind = QUERY_KINDS.get(study.kind_of(entry.sequence))
-        return entry.note if kind is None else kind.told(entry.note)
+        return entry.note if kind is None else kind.note_words(entry.note)
 
     def name_of(self, key: bytes) -> str | None:
         """The name to which the ledger has bound a key, or the policy's."""

@@ -208,7 +208,7 @@ def summary(
         f"{written(total_cap)}: {written(total_cap - total - cost)} ({written(total)} spent before)"
     )
     subject = f"one {printable(unit.name)}, all its records together," if unit.name else "one record"
-    tells = ", ".join(dict.fromkeys(kinds.kind(head.kind).tells for head in message.plan.heads))
+    tells = ", ".join(dict.fromkeys(kinds.kind(head.kind).reveals for head in message.plan.heads))
     learns = (
         f"{tells}, with noise. Whatever else one knows, the answers change the odds of any belief about {subject} by "
         "no more than the factors below: a factor of 1 changes nothing, and one of 2 makes two to one of what was even"
@@ -312,7 +312,7 @@ def _questions_text(plan: Plan, unit: PrivacyUnit, kinds: Kinds) -> str:
 
 def _question(planned: Planned, unit: PrivacyUnit, kinds: Kinds) -> str:
     kind = kinds.kind(planned.kind)
-    return f"{kind.precision(planned, unit) or kind.tells} (kind {printable(kind.name)})"
+    return f"{kind.precision(planned, unit) or kind.reveals} (kind {printable(kind.name)})"
 
 
 def _days(seconds: int) -> str:

@@ -47,7 +47,7 @@ from protocol.kinds.secure_counts import SECURE_COUNTS, SecureCountsLimits
 from protocol.ledger.entries import ledger_terms
 from protocol.messages import NOBODY
 from protocol.partitions import NearestCentre
-from protocol.query_kind import Kinds, Turn
+from protocol.query_kind import Kinds, KindTerms, Question, Turn
 from protocol.rationals import Rational
 from protocol.record_frames import UnknownClassError
 from protocol.refusals import EXPLANATIONS, RefusalCode
@@ -97,8 +97,8 @@ def _typical_question(release: str, cells: int, steward: StewardFile, policy: Po
     try:
         check_planned(planned, 1, kinds, policy, steward, "plan")
         kind = kinds.kind(planned.kind)
-        checked = kind.read_body(data, Turn(planned, 0, 0), schema, kinds.limits(policy.limits, planned.kind))
-        work = kind.work(checked, Turn(planned, 0, 0), schema, steward.round_size)
+        turn, terms = Turn(planned), KindTerms(schema, kinds.limits(policy.limits, planned.kind))
+        work = kind.work(Question(turn, kind.read_body(data, turn, terms), schema), steward.round_size)
         if work > policy.limits.multiply_adds:
             refused = "more work than limits.multiply_adds allows; declare round_size in the schema, or raise the limit"
     except RemoteProtocolError as error:

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
+from expril.audit.kinds import AUDITED_KINDS
 from protocol.errors import ConfigurationError, printable
-from protocol.kinds import QUERY_KINDS
 
 DRAWS = 100_000
 """From each of two inputs, of an audit that may be relied on."""
@@ -130,7 +130,8 @@ def whole_draws(name: str, most: int) -> int:
         most: draws of fast kinds.
     """
     kind, _, thing = name.partition("/")
-    examples = QUERY_KINDS[kind].examples().get(thing, ()) if kind in QUERY_KINDS else ()
+    audit = AUDITED_KINDS.audits.get(kind)
+    examples = audit.examples().get(thing, ()) if audit else ()
     return min([most, *(example.draws or most for example in examples)])
 
 

@@ -380,7 +380,7 @@ def transcript_show(
     Exit status: 0 printed; 2 the file cannot be read.
     """
     with plain_errors():
-        from expril.audit.kinds.shown import as_lines, find_transcript, read_transcript_view
+        from expril.audit.transcript_view import as_lines, find_transcript, read_transcript_view
 
         file = find_transcript(path, learner=learner, curator=curator, repeat=repeat)
         view = read_transcript_view(file, values=values)

@@ -7,9 +7,7 @@ import numpy as np
 
 from learner_node.study.reading import Reader
 from protocol.kinds import blog_holdout
-from protocol.kinds.blog_holdout import BlogHoldoutBody
-from protocol.query_kind import Turn
-from protocol.schema import Schema
+from protocol.query_kind import Question
 
 
 @dataclass(frozen=True)
@@ -19,9 +17,9 @@ class BlogHoldoutAnswer:
     score: float
 
 
-def read(data: bytes, body: BlogHoldoutBody, turn: Turn, schema: Schema) -> BlogHoldoutAnswer:
+def read(data: bytes, question: Question) -> BlogHoldoutAnswer:
     """One curator's answer; RemoteProtocolError where it is no release."""
-    return BlogHoldoutAnswer(float(blog_holdout.numbers(data, body, turn, schema)[0]))
+    return BlogHoldoutAnswer(float(blog_holdout.BLOG_HOLDOUT.read_release(data, question)[0]))
 
 
 def mean(answers: Sequence[BlogHoldoutAnswer]) -> BlogHoldoutAnswer:

@@ -15,7 +15,7 @@ from protocol.kinds import QUERY_KINDS, counts
 from protocol.kinds.counts import CountsBody, CountsLimits
 from protocol.messages import Card
 from protocol.noise import DiscreteLaplace
-from protocol.query_kind import Turn
+from protocol.query_kind import Question, Turn
 from protocol.records import Records
 from protocol.refusals import RefusalCode
 from protocol.release_kinds import RELEASE_KINDS
@@ -61,16 +61,16 @@ class CountsAnswer:
         return DiscreteLaplace(self.scale).variance(self.noises)
 
 
-def read(data: bytes, body: CountsBody, turn: Turn, schema: Schema) -> CountsAnswer:
+def read(data: bytes, question: Question) -> CountsAnswer:
     """Decode a release body.
 
     Raises:
         RemoteProtocolError: not a CountsRelease, not of the asked shape, or with a ratio that is no number.
     """
-    planned = turn.planned
+    planned, body, schema = question.turn.planned, question.body, question.schema
     sizes = tuple(partition.cell_count(schema) for partition in body.partitions)
     columns = RELEASE_KINDS[planned.release].columns(schema)
-    values = counts.numbers(data, body, turn, schema).astype(np.float64).reshape(-1, columns)
+    values = counts.COUNTS.read_release(data, question).astype(np.float64).reshape(-1, columns)
     if not np.isfinite(values).all():
         raise RemoteProtocolError(RefusalCode.MALFORMED, "release.ratios", "numbers")
     return CountsAnswer(body, values, sizes, planned.release, planned.scale.fraction, steps=planned.steps)
@@ -177,7 +177,7 @@ def precision(body: CountsBody, turn: Turn, schema: Schema, target_size: int, si
 
 def precision_with(variance: float, body: CountsBody, turn: Turn, schema: Schema, target_size: int) -> Precision:
     """As `precision`, for noise of this variance in each pooled number."""
-    planned, cells = turn.planned, cells_of(body, schema)
+    planned, cells = turn.planned, body.cells(schema)
     deviation = float(np.sqrt(variance)) / planned.steps
     records = target_size * len(body.partitions) / cells
     share_error = None
@@ -186,11 +186,6 @@ def precision_with(variance: float, body: CountsBody, turn: Turn, schema: Schema
         columns = RELEASE_KINDS[planned.release].columns(schema)
         share_error = float(min(0.5, np.sqrt(columns * deviation**2 / 4 + records / 4) / records))
     return Precision(cells, planned.scale.fraction, deviation, records, share_error)
-
-
-def cells_of(body: CountsBody, schema: Schema) -> int:
-    """Cells of a question, all partitions together."""
-    return sum(partition.cell_count(schema) for partition in body.partitions)
 
 
 def limits_of(card: Card, kind: str = counts.COUNTS.name) -> CountsLimits:

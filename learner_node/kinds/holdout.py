@@ -8,12 +8,10 @@ import numpy as np
 
 from learner_node.study.cards import FALSE_ALARM, GROWTH, MOST_RECORDS
 from learner_node.study.reading import Reader
-from protocol.codec import decode
 from protocol.kinds import holdout
-from protocol.kinds.holdout import HoldoutBody, HoldoutRelease, PlannedHoldout
+from protocol.kinds.holdout import PlannedHoldout
 from protocol.noise import DiscreteLaplace
-from protocol.query_kind import Turn
-from protocol.schema import Schema
+from protocol.query_kind import Question
 
 Z_95 = 1.959963984540054
 NEVER_LESS = 1.0
@@ -77,13 +75,13 @@ class HoldoutAnswer:
         return max(0.0, share - half), min(1.0, share + half)
 
 
-def read(data: bytes, body: HoldoutBody, turn: Turn, schema: Schema) -> HoldoutAnswer:
+def read(data: bytes, question: Question) -> HoldoutAnswer:
     """One curator's answer; RemoteProtocolError where it is no release of the planned query."""
-    planned: PlannedHoldout = turn.planned
-    release = decode(holdout.read_release(data, body, turn, schema), HoldoutRelease)
+    planned: PlannedHoldout = question.turn.planned
+    release = holdout.release_of(data, planned)
     errors, correct = release.counts or (0, 0)
     return HoldoutAnswer(
-        estimate=Fraction(body.estimate, planned.resolution),
+        estimate=Fraction(question.body.estimate, planned.resolution),
         close=int(release.close),
         told=int(not release.close),
         errors=errors,

@@ -8,12 +8,11 @@ from numpy.typing import NDArray
 
 from learner_node.study.cards import FALSE_ALARM, GROWTH, MOST_RECORDS
 from learner_node.study.reading import Reader
-from protocol.kinds import model
+from protocol.kinds.model import MODEL as MODEL_KIND
 from protocol.kinds.model import ModelBody, PlannedModel
 from protocol.kinds.models import Forest, NaiveBayes
 from protocol.noise import DiscreteLaplace
-from protocol.query_kind import Turn
-from protocol.schema import Schema
+from protocol.query_kind import Question
 
 MOST_UNIT = 1000
 """Noise is foreseen for units of up to so many records: an answer does not say what its curator's bound is."""
@@ -52,13 +51,13 @@ class ModelAnswer:
 
     def variance(self, most_records_per_unit: int) -> float:
         """Variance of one curator's noise in each number, for a unit of so many records."""
-        return model.law(self.planned, most_records_per_unit).variance()
+        return self.planned.law(most_records_per_unit).variance()
 
 
-def read(data: bytes, body: ModelBody, turn: Turn, schema: Schema) -> ModelAnswer:
+def read(data: bytes, question: Question) -> ModelAnswer:
     """The answer of one curator; RemoteProtocolError(MALFORMED) unless it has as many numbers as were asked for."""
-    found = model.numbers(data, body, turn, schema).astype(np.int64)
-    return ModelAnswer(turn.planned, body, found[None], model.lengths(body, turn, schema))
+    numbers = MODEL_KIND.read_release(data, question).astype(np.int64)
+    return ModelAnswer(question.turn.planned, question.body, numbers[None], MODEL_KIND.lengths(question))
 
 
 def together(answers: Sequence[ModelAnswer]) -> ModelAnswer:
@@ -90,4 +89,4 @@ def complaint_about(answer: ModelAnswer, round_size: int | None) -> str:
     return f"its answer has a number of {far:.3g}, to which a record adds at most {each}, {told}"
 
 
-MODEL = Reader(kind=model.MODEL, read=read, pool=together, complaint=complaint_about)
+MODEL = Reader(kind=MODEL_KIND, read=read, pool=together, complaint=complaint_about)

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from learner_node.study.reading import Reader
 from protocol.grids import BaseLaw, LevelAxis, levels_of
 from protocol.kinds import sample
-from protocol.kinds.sample import SampleBody
-from protocol.query_kind import Turn
+from protocol.query_kind import Question
 from protocol.schema import NumericAttribute, Schema
 
 if TYPE_CHECKING:
@@ -62,9 +61,11 @@ class SampleAnswer:
         return pl.DataFrame(list(table.values()))
 
 
-def read(data: bytes, body: SampleBody, turn: Turn, schema: Schema) -> SampleAnswer:
+def read(data: bytes, question: Question) -> SampleAnswer:
     """Decode a release; RemoteProtocolError where it is no SampleRelease of the planned shape."""
-    return SampleAnswer(schema, sample.base_of(turn.planned, schema), sample.cells_of(data, body, turn, schema))
+    base = question.turn.planned.base_law(question.schema)
+    cells = sample.SAMPLE.read_release(data, question).reshape(-1, len(base.axes))
+    return SampleAnswer(question.schema, base, cells)
 
 
 def put_together(answers: Sequence[SampleAnswer]) -> SampleAnswer:

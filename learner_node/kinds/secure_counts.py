@@ -15,7 +15,7 @@ from learner_node.study.reading import Leading, Led, Pooled, Precision, QueryFai
 from protocol.codec import decode, encode
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.kinds import secure_counts
-from protocol.kinds.counts import CountsBody, length
+from protocol.kinds.counts import COUNTS, CountsBody
 from protocol.kinds.secure_counts import (
     AskKeys,
     MaskedCounts,
@@ -26,7 +26,7 @@ from protocol.kinds.secure_counts import (
     RelayShares,
 )
 from protocol.noise_shares import LaplaceShares
-from protocol.query_kind import Turn
+from protocol.query_kind import Question, Turn
 from protocol.records import Records
 from protocol.refusals import RefusalCode
 from protocol.release_kinds import RELEASE_KINDS
@@ -39,9 +39,9 @@ FREE = STEPS[: secure_counts.MASKED]
 AGAIN = "Another study may ask again, without those that are out or with more dropouts"
 
 
-def read(data: bytes, body: Any, turn: Turn, schema: Schema) -> Any:  # noqa: ARG001
+def read(data: bytes, question: Question) -> Any:
     """What a curator released in a turn: a struct of `protocol.kinds.secure_counts`; RemoteProtocolError."""
-    release = decode(data, secure_counts.RELEASES[turn.number], field="release")
+    release = decode(data, secure_counts.RELEASES[question.turn.number], field="release")
     if isinstance(release, MaskedCounts) and len(release.words) % WORD:
         raise RemoteProtocolError(RefusalCode.MALFORMED, "release", f"whole words of {WORD} bytes")
     return release
@@ -71,7 +71,7 @@ def lead(led: Led) -> Leading:
         )
     asked = opening(body, led.turn, led.entropy(secure_counts.NONCE))
     question = secure_counts.question_digest(led.learner, led.turn, asked)
-    aggregator = Aggregator(group, question, length(body, led.turn, schema))
+    aggregator = Aggregator(group, question, COUNTS.length(Question(led.turn, body, schema)))
     seats = {name: index for index, name in names.items()}
     try:
         told = yield dict.fromkeys(names.values(), asked)

@@ -13,9 +13,8 @@ from protocol.kinds import statistic
 from protocol.kinds.statistic import StatisticBody
 from protocol.kinds.statistics.asked import Estimate, Item, Quantile, Selection
 from protocol.kinds.statistics.methods import AggregateMean, AggregateMedian, Exponential, Features, Method
-from protocol.query_kind import Turn
+from protocol.query_kind import Question, Turn
 from protocol.records import Records
-from protocol.schema import Schema
 
 CERTAINTY = 0.95
 """Of what is said about an error."""
@@ -113,10 +112,10 @@ def rank_error(method: Exponential | AggregateMedian, item: Quantile | Estimate,
     return reach / sum(item.sides) if isinstance(item, Quantile) else reach
 
 
-def read(data: bytes, body: StatisticBody, turn: Turn, schema: Schema) -> StatisticAnswer:
+def read(data: bytes, question: Question) -> StatisticAnswer:
     """Decode a release body; RemoteProtocolError where it is none that could answer what was asked."""
-    found = statistic.numbers(data, body, turn, schema).astype(np.int64)
-    return StatisticAnswer(turn.planned.method, body.asked, found.reshape(1, len(body.asked), -1))
+    numbers, items = statistic.STATISTIC.read_release(data, question).astype(np.int64), question.body.asked
+    return StatisticAnswer(question.turn.planned.method, items, numbers.reshape(1, len(items), -1))
 
 
 def join(answers: Sequence[StatisticAnswer]) -> StatisticAnswer:

@@ -34,7 +34,7 @@ from learner_node.strategies.base import (
 from learner_node.strategies.perspectives import asked_attributes
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.feature_map import STEPS, FeatureMap
-from protocol.kinds.model import ModelBody, PlannedModel, law
+from protocol.kinds.model import ModelBody, PlannedModel
 from protocol.kinds.models import (
     AnyMethod,
     Attributes,
@@ -101,7 +101,7 @@ def planned_model(problem: Problem, method: AnyMethod, epsilon: Fraction) -> Pla
         raise ConfigurationError(f"a model of method {name!r} needs {complaint}; choose another strategy")
     try:
         planned = PlannedModel(method=method, epsilon=Rational.of(epsilon))
-        law(planned, problem.most_records_per_unit)
+        planned.law(problem.most_records_per_unit)
     except (ValueError, RemoteProtocolError):
         raise ConfigurationError(
             f"epsilon {epsilon} needs a noise scale of more than 32 bits for a model of method {name!r}; choose a "

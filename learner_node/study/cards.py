@@ -17,7 +17,7 @@ from protocol.errors import ConfigurationError, RemoteProtocolError, printable
 from protocol.limits import ASSUMED_ROUND_SIZE
 from protocol.messages import Card
 from protocol.plans import Plan
-from protocol.query_kind import Kinds, QueryKind, Turn
+from protocol.query_kind import Kinds, KindTerms, QueryKind, Question, Turn
 from protocol.rationals import parse_amount
 from protocol.refusals import EXPLANATIONS, RefusalCode
 from protocol.schema import Schema
@@ -36,19 +36,20 @@ def complaint_about_question(body: Any, turn: Turn, card: Card, kinds: Kinds) ->
     name = turn.planned.kind
     try:
         kind = kinds.kind(name)
-        checked = kind.read_body(data, turn, card.schema, kinds.limits(card.limits, name))
+        checked = kind.read_body(data, turn, KindTerms(card.schema, kinds.limits(card.limits, name)))
     except RemoteProtocolError as error:
         return in_words(error.code, error.field, error.limit)
-    needed = kind.work(checked, turn, card.schema, card.round_size)
+    question = Question(turn, checked, card.schema)
+    needed = kind.work(question, card.round_size)
     if needed > card.limits.multiply_adds:
-        per_record, once = _per_record(kind, checked, turn, card)
+        per_record, once = _per_record(kind, question)
         return _too_much_work(needed, per_record, once, card)
     return ""
 
 
-def _per_record(kind: QueryKind, body: Any, turn: Turn, card: Card) -> tuple[int, int]:
+def _per_record(kind: QueryKind, question: Question) -> tuple[int, int]:
     """Work of a question for one record, and for none: stated work grows evenly with the records."""
-    one, two = (kind.work(body, turn, card.schema, records) for records in (1, 2))
+    one, two = (kind.work(question, records) for records in (1, 2))
     return two - one, 2 * one - two
 
 
@@ -70,8 +71,8 @@ def complaint_about_plan(plan: Plan, card: Card, kinds: Kinds) -> str:
     try:
         cost = kinds.plan_cost(plan, card.most_records_per_unit)
         for index, planned in enumerate(kinds.queries(plan)):
-            limits = kinds.limits(card.limits, planned.kind)
-            kinds.kind(planned.kind).check_allowed(planned, card.schema, limits, f"plan.queries[{index}]")
+            terms = KindTerms(card.schema, kinds.limits(card.limits, planned.kind))
+            kinds.kind(planned.kind).check_allowed(planned, terms, f"plan.queries[{index}]")
     except RemoteProtocolError as error:
         return in_words(error.code, error.field, error.limit)
     if cost < parse_amount(card.least_cost):

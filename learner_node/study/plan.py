@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from learner_node.kinds import READERS
-from learner_node.kinds.counts import allowed_by, cells_of, limits_of, tightest
+from learner_node.kinds.counts import allowed_by, limits_of, tightest
 from learner_node.strategies import DEFAULT_STRATEGY, make_strategy, selected
 from learner_node.strategies.base import Conversation, Problem, assumed_size
 from learner_node.study.budget import Purpose
@@ -338,7 +338,7 @@ def _cramped(setting: Setting, members: Mapping[str, Card], body: Any) -> dict[s
     for least in sorted(set(cells.values())):
         group = {name: card for name, card in plausible.items() if cells[name] >= least}
         body = _group(setting, group, group).conversation.body
-        groups.append((list(group), float(cells_of(body, setting.problem.source.schema))))
+        groups.append((list(group), float(body.cells(setting.problem.source.schema))))
     kept = worth_keeping(groups)
     of_all, of_kept = groups[0][1], next(found for group, found in groups if group == kept)
     return {

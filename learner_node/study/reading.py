@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from learner_node.study.decisions import Decide, as_found
 from protocol.errors import ConfigurationError, ExprilError
 from protocol.messages import Card
-from protocol.query_kind import QueryKind, Turn
+from protocol.query_kind import QueryKind, Question, Turn
 from protocol.records import Records
 from protocol.schema import Schema
 
@@ -104,8 +104,7 @@ class Reader:
 
     Attributes:
         kind: which.
-        read: (release body, what was asked, turn, schema) -> answer; RemoteProtocolError for a wrong shape or for what
-            is no number.
+        read: (release body, question) -> answer; RemoteProtocolError for a wrong shape or for what is no number.
         pool: several curators' answers to the same question -> what they say together.
         complaint: (answer, declared round size) -> why one curator cannot have given it; empty where it can.
         rehearse: (body, turn, n invented records, int64 (n, 2) how many private ones of label 0 and of label 1 are
@@ -118,7 +117,7 @@ class Reader:
     """
 
     kind: QueryKind
-    read: Callable[[bytes, Any, Turn, Schema], Any]
+    read: Callable[[bytes, Question], Any]
     pool: Callable[[Sequence[Any]], Any]
     complaint: Callable[[Any, int | None], str]
     rehearse: Callable[[Any, Turn, Records, NDArray[np.int64], int, np.random.Generator], Any] = not_foreseen

@@ -19,7 +19,7 @@ from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL
 from protocol.errors import ConfigurationError, ExprilError, RemoteProtocolError
 from protocol.messages import Card, Message, Release
 from protocol.plans import Plan
-from protocol.query_kind import Turn
+from protocol.query_kind import Question, Turn
 from protocol.refusals import RefusalCode
 from protocol.transitions import State
 
@@ -353,4 +353,4 @@ class Study(StudyState):
 def _read(reader: Reader, reply: Release, body: Any, turn: Turn, card: Card) -> Any:
     if reply.kind != turn.planned.kind:
         raise RemoteProtocolError(RefusalCode.MALFORMED, "kind", turn.planned.kind)
-    return reader.read(reply.body, body, turn, card.schema)
+    return reader.read(reply.body, Question(turn, body, card.schema))

@@ -23,11 +23,11 @@ from protocol.errors import RemoteProtocolError
 from protocol.hypotheses import Hypothesis
 from protocol.kinds.holdout import CLASSES, NOISE_ONCE, QUERY_ONCE, RECORD_COST, Turns
 from protocol.limits import ASSUMED_ROUND_SIZE, Positive
+from protocol.odds import PrivacyUnit
 from protocol.plans import Planned
-from protocol.query_kind import QueryKind, Turn
+from protocol.query_kind import KindTerms, QueryKind, Question, Turn
 from protocol.rationals import MOST, Rational
 from protocol.refusals import RefusalCode
-from protocol.schema import Schema
 
 RELEASE_BYTES = 32
 
@@ -72,47 +72,72 @@ class BlogHoldoutRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     score: Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
-def check_allowed(planned: PlannedBlogHoldout, schema: Schema, limits: BlogHoldoutLimits, field: str) -> None:  # noqa: ARG001
-    """Raise RemoteProtocolError(BAD_PLAN) for a label that is not of two classes."""
-    if schema.label_bounds is not None or len(schema.classes) != CLASSES:
-        raise RemoteProtocolError(RefusalCode.BAD_PLAN, f"{field}.kind", "blog_holdout needs a label of two classes")
+class BlogHoldout(QueryKind):
+    """Accuracies with noise that does not hide a record."""
+
+    name = "blog_holdout"
+    relation = "replace one record, as the blog understands it; the truth costs more"
+    reveals = "how good hypotheses are, with noise that does not hide a record"
+    planned = PlannedBlogHoldout
+    limits = BlogHoldoutLimits
+
+    def check_allowed(self, planned: PlannedBlogHoldout, terms: KindTerms, field: str) -> None:  # noqa: ARG002
+        """Raise RemoteProtocolError(BAD_PLAN) for a label that is not of two classes."""
+        if terms.schema.label_bounds is not None or len(terms.schema.classes) != CLASSES:
+            limit = "blog_holdout needs a label of two classes"
+            raise RemoteProtocolError(RefusalCode.BAD_PLAN, f"{field}.kind", limit)
+
+    def cost(self, planned: PlannedBlogHoldout, most_records_per_unit: int) -> Fraction:
+        """What is claimed, not the truth: turns c / (n eps); RemoteProtocolError(BAD_PLAN) beyond 32 bits."""
+        value = Fraction(planned.turns * most_records_per_unit, planned.records) / planned.tolerance.fraction
+        if value.numerator > MOST or value.denominator > MOST:
+            raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries", "a cost of at most 32 bits")
+        return value
+
+    def read_body(self, data: bytes, turn: Turn, terms: KindTerms) -> BlogHoldoutBody:  # noqa: ARG002
+        """Decode and check a question; raises RemoteProtocolError(MALFORMED, BAD_QUERY or OVER_LIMIT)."""
+        body = decode(data, BlogHoldoutBody, field="body")
+        if math.isnan(body.training_score):
+            raise RemoteProtocolError(RefusalCode.BAD_QUERY, "body.training_score", "-1 to 1")
+        for name, hypothesis in (("hypothesis", body.hypothesis), ("baseline", body.baseline)):
+            if hypothesis is None:
+                continue
+            if hypothesis.parameter_count() > terms.limits.parameters:
+                limit = f"at most {terms.limits.parameters} parameters"
+                raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"body.{name}", limit)
+            hypothesis.check(terms.schema, f"body.{name}")
+        return body
+
+    def work(self, question: Question, round_size: int | None) -> int:
+        """Work of a question, in the unit of `protocol.limits`."""
+        body: BlogHoldoutBody = question.body
+        hypotheses = [item for item in (body.hypothesis, body.baseline) if item is not None]
+        per_record = sum(RECORD_COST + item.multiply_adds() for item in hypotheses)
+        once = QUERY_ONCE + NOISE_ONCE + sum(item.multiply_adds_once() for item in hypotheses)
+        return once + per_record * (round_size or ASSUMED_ROUND_SIZE)
+
+    def release_bytes(self, question: Question) -> int:  # noqa: ARG002
+        """The same for each."""
+        return RELEASE_BYTES
+
+    def read_release(self, data: bytes, question: Question) -> NDArray[np.number[Any]]:  # noqa: ARG002
+        """(1,) float64: the score; raises as `score_of`."""
+        return np.array([score_of(data)])
+
+    def precision(self, planned: PlannedBlogHoldout, unit: PrivacyUnit) -> str:  # noqa: ARG002
+        """None is promised."""
+        return f"{planned.turns} scores; nothing limits what they tell of a record"
+
+    def private(self, limits: BlogHoldoutLimits) -> bool:  # noqa: ARG002
+        """Never."""
+        return False
+
+    def private_planned(self, planned: PlannedBlogHoldout) -> bool:  # noqa: ARG002
+        """Never."""
+        return False
 
 
-def cost(planned: PlannedBlogHoldout, most_records_per_unit: int) -> Fraction:
-    """What is claimed, not the truth: turns c / (n eps); RemoteProtocolError(BAD_PLAN) beyond 32 bits."""
-    value = Fraction(planned.turns * most_records_per_unit, planned.records) / planned.tolerance.fraction
-    if value.numerator > MOST or value.denominator > MOST:
-        raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries", "a cost of at most 32 bits")
-    return value
-
-
-def read_body(data: bytes, turn: Turn, schema: Schema, limits: BlogHoldoutLimits) -> BlogHoldoutBody:  # noqa: ARG001
-    """Decode and check a question; raises RemoteProtocolError(MALFORMED, BAD_QUERY or OVER_LIMIT)."""
-    body = decode(data, BlogHoldoutBody, field="body")
-    if math.isnan(body.training_score):
-        raise RemoteProtocolError(RefusalCode.BAD_QUERY, "body.training_score", "-1 to 1")
-    for name, hypothesis in (("hypothesis", body.hypothesis), ("baseline", body.baseline)):
-        if hypothesis is None:
-            continue
-        if hypothesis.parameter_count() > limits.parameters:
-            limit = f"at most {limits.parameters} parameters"
-            raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"body.{name}", limit)
-        hypothesis.check(schema, f"body.{name}")
-    return body
-
-
-def work(body: BlogHoldoutBody, turn: Turn, schema: Schema, round_size: int | None) -> int:  # noqa: ARG001
-    """Work of a question, in the unit of `protocol.limits`."""
-    asked = [one for one in (body.hypothesis, body.baseline) if one is not None]
-    per_record = sum(RECORD_COST + one.multiply_adds() for one in asked)
-    once = QUERY_ONCE + NOISE_ONCE + sum(one.multiply_adds_once() for one in asked)
-    return once + per_record * (round_size or ASSUMED_ROUND_SIZE)
-
-
-def read_release(data: bytes, body: BlogHoldoutBody, turn: Turn, schema: Schema) -> bytes:  # noqa: ARG001
-    """The same bytes; RemoteProtocolError(MALFORMED) where they are no BlogHoldoutRelease."""
-    score_of(data)
-    return data
+BLOG_HOLDOUT = BlogHoldout()
 
 
 def score_of(data: bytes) -> float:
@@ -121,28 +146,3 @@ def score_of(data: bytes) -> float:
     if math.isnan(score):
         raise RemoteProtocolError(RefusalCode.MALFORMED, "release.score", "a number")
     return score
-
-
-def numbers(data: bytes, body: BlogHoldoutBody, turn: Turn, schema: Schema) -> NDArray[np.number[Any]]:
-    """(1,) float64: the score; raises as `read_release`."""
-    return np.array([score_of(read_release(data, body, turn, schema))])
-
-
-BLOG_HOLDOUT = QueryKind(
-    name="blog_holdout",
-    relation="replace one record, as the blog understands it; the truth costs more",
-    tells="how good hypotheses are, with noise that does not hide a record",
-    planned=PlannedBlogHoldout,
-    limits=BlogHoldoutLimits,
-    check_planned=lambda planned: None,  # noqa: ARG005
-    check_allowed=check_allowed,
-    cost=cost,
-    read_body=read_body,
-    work=work,
-    release_bytes=lambda body, turn, schema: RELEASE_BYTES,  # noqa: ARG005
-    read_release=read_release,
-    precision=lambda planned, unit: f"{planned.turns} scores; nothing limits what they tell of a record",  # noqa: ARG005
-    private=lambda limits: False,  # noqa: ARG005
-    private_planned=lambda planned: False,  # noqa: ARG005
-    numbers=numbers,
-)

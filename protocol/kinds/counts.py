@@ -5,9 +5,9 @@ records are counted), so scale s gives pure epsilon c m S / s (Laplace mechanism
 2006, for integers Ghosh, Roughgarden and Sundararajan 2009).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -15,17 +15,16 @@ from numpy.typing import NDArray
 
 from protocol.codec import decode
 from protocol.errors import RemoteProtocolError
-from protocol.examples import Example
 from protocol.hypotheses import Hypothesis
 from protocol.limits import ASSUMED_ROUND_SIZE, CALL_ONCE, Positive
-from protocol.noise import DiscreteLaplace, Moved
+from protocol.noise import DiscreteLaplace
 from protocol.odds import MISSES, OFTEN, Odds, PrivacyUnit
 from protocol.partitions import Partition, ScoreBins
 from protocol.plans import Planned
-from protocol.query_kind import QueryKind, Turn
+from protocol.query_kind import KindTerms, QueryKind, Question, Turn
 from protocol.rationals import MOST, Rational
 from protocol.refusals import RefusalCode
-from protocol.release_kinds import MOST_SQUARED_ERROR, MOST_STEPS, RELEASE_KINDS
+from protocol.release_kinds import MOST_SQUARED_ERROR, MOST_STEPS, RELEASE_KINDS, ReleaseKind
 from protocol.schema import Schema
 from protocol.strict_toml import suggest
 
@@ -82,6 +81,10 @@ class PlannedCounts(Planned, frozen=True, tag="counts"):
         """Of the noise in each released number."""
         return DiscreteLaplace(self.scale.fraction)
 
+    def sensitivity(self, most_records_per_unit: int) -> int:
+        """L1 distance c m S by which a unit of so many records moves all released numbers together."""
+        return most_records_per_unit * self.partitions * self.steps
+
 
 class CountsLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a curator limits of a counts query.
@@ -117,6 +120,15 @@ class CountsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     hypothesis: Hypothesis | None
     most_squared_error: MostSquaredError | None = None
 
+    def cells(self, schema: Schema) -> int:
+        """Cells of all partitions together."""
+        return sum(partition.cell_count(schema) for partition in self.partitions)
+
+    def multiply_adds(self) -> int:
+        """Work per record of the partitions and of the hypothesis; counting is not in it."""
+        hypothesis = self.hypothesis.multiply_adds() if self.hypothesis is not None else 0
+        return hypothesis + sum(partition.multiply_adds() for partition in self.partitions)
+
 
 _PARTITION: Any = Partition
 _HYPOTHESIS: Any = Hypothesis | None
@@ -141,108 +153,160 @@ class CountsRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ratios: bytes
 
 
-def check_planned(planned: PlannedCounts) -> None:
-    """Raise RemoteProtocolError(BAD_PLAN) for an unknown release kind, or steps of one that has none."""
-    kind = RELEASE_KINDS.get(planned.release)
-    if kind is None:
-        raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.release", ", ".join(RELEASE_KINDS))
-    if planned.steps != 1 and kind.of_steps is None:
-        raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.steps", f"1 with {planned.release}")
+class Counts(QueryKind):
+    """Counts over partitions, with discrete Laplace noise in each.
 
-
-def check_allowed(planned: PlannedCounts, schema: Schema, limits: CountsLimits, field: str) -> None:
-    """Raise RemoteProtocolError (KIND_NOT_ALLOWED, BAD_PLAN, OVER_LIMIT) where a curator would not accept it."""
-    if planned.release not in limits.release_kinds:
-        allowed = ", ".join(limits.release_kinds)
-        raise RemoteProtocolError(RefusalCode.KIND_NOT_ALLOWED, f"{field}.release", allowed)
-    _check_label(planned, schema, RefusalCode.BAD_PLAN, f"{field}.release")
-    if planned.partitions > limits.partitions:
-        limit = f"at most {limits.partitions} partitions"
-        raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.partitions", limit)
-
-
-def _check_label(planned: PlannedCounts, schema: Schema, code: RefusalCode, field: str) -> None:
-    """Raise where a release cannot be asked of labels as the schema says them."""
-    kind = RELEASE_KINDS[planned.release]
-    if not kind.fits(schema):
-        there = f"{len(schema.classes)} classes" if schema.label_bounds is None else "a number"
-        raise RemoteProtocolError(code, field, f"{planned.release} needs {kind.label}; this one is {there}")
-
-
-def sensitivity(planned: PlannedCounts, most_records_per_unit: int) -> int:
-    """L1 distance c m S by which a unit of so many records moves all released numbers together."""
-    return most_records_per_unit * planned.partitions * planned.steps
-
-
-def cost(planned: PlannedCounts, most_records_per_unit: int) -> Fraction:
-    """Exact epsilon c m S / scale. For `paper_ratio` it is the *claim* of Eq. 14, not the truth."""
-    value = planned.law.loss(sensitivity(planned, most_records_per_unit))
-    if value.numerator > MOST or value.denominator > MOST:
-        raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.scale", "a cost of at most 32 bits")
-    return value
-
-
-def odds(planned: PlannedCounts, unit: PrivacyUnit, readers: int | None = None) -> Odds:
-    """A record that is there adds S to a cell of each partition.
-
-    Another label takes S from a column of that cell and gives it to another (of signed errors, it moves the one by 2),
-    and moves no mass. Other attributes take S from one cell and give it to another, in each partition that reads them.
+    `release_kinds` is what can be counted. All of it is private as claimed, unless a laboratory adds what is not.
     """
-    presence = cost(planned, unit.records)
-    parts = planned.partitions if readers is None else min(readers, planned.partitions)
-    label = 2 * presence if RELEASE_KINDS[planned.release].reads_label else Fraction(0)
-    return Odds(presence, label, 2 * presence * parts / planned.partitions)
+
+    name = "counts"
+    reveals = "how many records fall into groups"
+    planned: ClassVar[type[PlannedCounts]] = PlannedCounts
+    limits = CountsLimits
+    by_default = True
+    release_kinds: ClassVar[Mapping[str, ReleaseKind]] = RELEASE_KINDS
+
+    def check_planned(self, planned: PlannedCounts) -> None:
+        """Raise RemoteProtocolError(BAD_PLAN) for an unknown release kind, or steps of one that has none."""
+        kind = self.release_kinds.get(planned.release)
+        if kind is None:
+            raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.release", ", ".join(self.release_kinds))
+        if planned.steps != 1 and kind.of_steps is None:
+            raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.steps", f"1 with {planned.release}")
+
+    def check_allowed(self, planned: PlannedCounts, terms: KindTerms, field: str) -> None:
+        """Raise RemoteProtocolError (KIND_NOT_ALLOWED, BAD_PLAN, OVER_LIMIT) where a curator would not accept it."""
+        limits: CountsLimits = terms.limits
+        if planned.release not in limits.release_kinds:
+            allowed = ", ".join(limits.release_kinds)
+            raise RemoteProtocolError(RefusalCode.KIND_NOT_ALLOWED, f"{field}.release", allowed)
+        self._check_label(planned, terms.schema, RefusalCode.BAD_PLAN, f"{field}.release")
+        if planned.partitions > limits.partitions:
+            limit = f"at most {limits.partitions} partitions"
+            raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.partitions", limit)
+
+    def _check_label(self, planned: PlannedCounts, schema: Schema, code: RefusalCode, field: str) -> None:
+        """Raise where a release cannot be asked of labels as the schema says them."""
+        kind = self.release_kinds[planned.release]
+        if not kind.fits(schema):
+            there = f"{len(schema.classes)} classes" if schema.label_bounds is None else "a number"
+            raise RemoteProtocolError(code, field, f"{planned.release} needs {kind.label}; this one is {there}")
+
+    def cost(self, planned: PlannedCounts, most_records_per_unit: int) -> Fraction:
+        """Exact epsilon c m S / scale."""
+        value = planned.law.loss(planned.sensitivity(most_records_per_unit))
+        if value.numerator > MOST or value.denominator > MOST:
+            raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.scale", "a cost of at most 32 bits")
+        return value
+
+    def odds(self, planned: PlannedCounts, unit: PrivacyUnit, readers: int | None) -> Odds:
+        """A record that is there adds S to a cell of each partition.
+
+        Another label takes S from a column of that cell and gives it to another (of signed errors, it moves the one by
+        2), and moves no mass. Other attributes take S from one cell and give it to another, in each partition that
+        reads them.
+        """
+        presence = self.cost(planned, unit.records)
+        parts = planned.partitions if readers is None else min(readers, planned.partitions)
+        label = 2 * presence if self.release_kinds[planned.release].reads_label else Fraction(0)
+        return Odds(presence, label, 2 * presence * parts / planned.partitions)
+
+    def most_odds(self, limits: CountsLimits, unit: PrivacyUnit) -> Odds:  # noqa: ARG002
+        """Twice the presence, but for the label where masses alone are allowed."""
+        label = any(self.release_kinds[name].reads_label for name in limits.release_kinds)
+        return Odds(Fraction(1), Fraction(2 * label), Fraction(2))
+
+    def precision(self, planned: PlannedCounts, unit: PrivacyUnit) -> str:  # noqa: ARG002
+        """Of each released number."""
+        kind, parts = self.release_kinds[planned.release], planned.partitions
+        scale = f"scale {planned.scale.fraction} of {planned.release}"
+        asked = f"{kind.told} in each group of {f'{parts} groupings' if parts > 1 else '1 grouping'} of all records"
+        if not kind.private:
+            return f"{asked}; {scale}"
+        width = planned.law.width(MISSES)
+        within = f"{width} records" if kind.of_steps is None else f"what {width / planned.steps:.3g} records can add"
+        return f"{asked}, each number right within {within} in {OFTEN}; {scale}"
+
+    def private(self, limits: CountsLimits) -> bool:
+        """Unless a release kind is allowed that is not."""
+        return all(self.release_kinds[name].private for name in limits.release_kinds)
+
+    def private_planned(self, planned: PlannedCounts) -> bool:
+        """Unless its release kind is not."""
+        return self.release_kinds[planned.release].private
+
+    def read_body(self, data: bytes, turn: Turn, terms: KindTerms) -> CountsBody:
+        """Decode and check a body against its planned query, the schema and the limits.
+
+        Raises:
+            RemoteProtocolError: MALFORMED, NOT_IN_PLAN, BAD_QUERY or OVER_LIMIT.
+        """
+        planned: PlannedCounts = turn.planned
+        schema, limits = terms.schema, terms.limits
+        outline = decode(data, _Outline, field="body")
+        if len(outline.partitions) != planned.partitions:
+            raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, "body.partitions", f"exactly {planned.partitions}")
+        kind = self.release_kinds[planned.release]
+        self._check_label(planned, schema, RefusalCode.BAD_QUERY, "plan.queries.release")
+        hypothesis: Hypothesis | None = decode(bytes(outline.hypothesis), _HYPOTHESIS, field="body")
+        wanted = kind.wants_hypothesis
+        if wanted is not None and wanted != (hypothesis is not None):
+            limit = f"{'a' if wanted else 'no'} hypothesis with {planned.release}"
+            raise RemoteProtocolError(RefusalCode.BAD_QUERY, "body.hypothesis", limit)
+        if outline.most_squared_error is not None and not kind.ranged:
+            raise RemoteProtocolError(RefusalCode.BAD_QUERY, "body.most_squared_error", f"none with {planned.release}")
+        partitions = _read_partitions(outline, kind.columns(schema), schema, limits)
+        if hypothesis is not None:
+            _check_parameters(hypothesis, limits, "body.hypothesis")
+            hypothesis.check(schema, "body.hypothesis")
+        return CountsBody(partitions, hypothesis, outline.most_squared_error)
+
+    def work(self, question: Question, round_size: int | None) -> int:
+        """Work of a query from its bytes to the stored reply, in the unit of `protocol.limits`.
+
+        It is read off the question and the card, never off the records: what is refused for it tells nothing of them.
+        A round size of None stands for `ASSUMED_ROUND_SIZE`.
+        """
+        planned: PlannedCounts = question.turn.planned
+        body: CountsBody = question.body
+        kind = self.release_kinds[planned.release]
+        counting = SUM_COST if kind.of_steps is not None else CLASS_COST if kind.by_class else COUNT_COST
+        per_record = RECORD_COST + body.multiply_adds() + counting * len(body.partitions)
+        once = QUERY_ONCE + (body.hypothesis.multiply_adds_once() if body.hypothesis is not None else 0)
+        once += sum(PARTITION_ONCE + partition.multiply_adds_once() for partition in body.partitions)
+        noise = NOISE_ONCE if planned.scale.fraction >= EASY_SCALE else SMALL_SCALE_NOISE_ONCE
+        once += noise * self.length(question)
+        return once + per_record * (round_size or ASSUMED_ROUND_SIZE)
+
+    def release_bytes(self, question: Question) -> int:
+        """A frame and eight bytes a number."""
+        return RELEASE_FRAME_BYTES + 8 * self.length(question)
+
+    def length(self, question: Question) -> int:
+        """Numbers in the release: a row of columns for each cell."""
+        body: CountsBody = question.body
+        return body.cells(question.schema) * self._columns(question)
+
+    def _columns(self, question: Question) -> int:
+        return self.release_kinds[question.turn.planned.release].columns(question.schema)
+
+    def read_release(self, data: bytes, question: Question) -> NDArray[np.number[Any]]:
+        """All released numbers, cell by cell: int64, or float64 for ratios.
+
+        Raises:
+            RemoteProtocolError: not a CountsRelease, or not of the asked shape.
+        """
+        release = decode(data, CountsRelease, field="release")
+        counted = self.release_kinds[question.turn.planned.release].counted
+        payload, unused = (release.counts, release.ratios) if counted else (release.ratios, release.counts)
+        if len(payload) != 8 * self.length(question) or unused:
+            shape = f"{question.body.cells(question.schema)} x {self._columns(question)} numbers"
+            raise RemoteProtocolError(RefusalCode.MALFORMED, "release", shape)
+        return np.frombuffer(payload, "<i8" if counted else "<f8")
 
 
-def most_odds(limits: CountsLimits, unit: PrivacyUnit) -> Odds:  # noqa: ARG001
-    """Twice the presence, but for the label where masses alone are allowed."""
-    label = any(RELEASE_KINDS[name].reads_label for name in limits.release_kinds)
-    return Odds(Fraction(1), Fraction(2 * label), Fraction(2))
-
-
-def precision(planned: PlannedCounts, unit: PrivacyUnit) -> str:  # noqa: ARG001
-    """Of each number that is told."""
-    kind, parts = RELEASE_KINDS[planned.release], planned.partitions
-    exact = f"scale {planned.scale.fraction} of {planned.release}"
-    asked = f"{kind.told} in each group of {f'{parts} groupings' if parts > 1 else '1 grouping'} of all records"
-    if not kind.private:
-        return f"{asked}; {exact}"
-    width = planned.law.width(MISSES)
-    within = f"{width} records" if kind.of_steps is None else f"what {width / planned.steps:.3g} records can add"
-    return f"{asked}, each number right within {within} in {OFTEN}; {exact}"
-
-
-def laws(planned: PlannedCounts, most_records_per_unit: int) -> tuple[Moved, ...] | None:
-    """M releases that one unit moves by c S each; None for `paper_ratio`, whose cost is a claim.
-
-    In each partition a unit moves the numbers by at most c S in L1, however it is spread over cells. No spread tells
-    more than one number moved by all of it: docs/counts.md.
-    """
-    if not RELEASE_KINDS[planned.release].private:
-        return None
-    return (Moved(planned.law, most_records_per_unit * planned.steps, planned.partitions),)
-
-
-def read_body(data: bytes, turn: Turn, schema: Schema, limits: CountsLimits) -> CountsBody:
-    """Decode and check a body against its planned query, the schema and the limits; reads no record.
-
-    Raises:
-        RemoteProtocolError: MALFORMED, NOT_IN_PLAN, BAD_QUERY or OVER_LIMIT.
-    """
-    planned: PlannedCounts = turn.planned
-    outline = decode(data, _Outline, field="body")
-    if len(outline.partitions) != planned.partitions:
-        raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, "body.partitions", f"exactly {planned.partitions}")
-    kind = RELEASE_KINDS[planned.release]
-    _check_label(planned, schema, RefusalCode.BAD_QUERY, "plan.queries.release")
-    hypothesis: Hypothesis | None = decode(bytes(outline.hypothesis), _HYPOTHESIS, field="body")
-    wanted = kind.wants_hypothesis
-    if wanted is not None and wanted != (hypothesis is not None):
-        limit = f"{'a' if wanted else 'no'} hypothesis with {planned.release}"
-        raise RemoteProtocolError(RefusalCode.BAD_QUERY, "body.hypothesis", limit)
-    if outline.most_squared_error is not None and not kind.ranged:
-        raise RemoteProtocolError(RefusalCode.BAD_QUERY, "body.most_squared_error", f"none with {planned.release}")
-    columns = kind.columns(schema)
+def _read_partitions(outline: _Outline, columns: int, schema: Schema, limits: CountsLimits) -> tuple[Partition, ...]:
+    """The checked partitions of a body; raises RemoteProtocolError (MALFORMED, BAD_QUERY, OVER_LIMIT)."""
     most_cells = limits.cells * _PAIR // max(columns, _PAIR)
     cells = 0
     partitions = []
@@ -258,10 +322,7 @@ def read_body(data: bytes, turn: Turn, schema: Schema, limits: CountsLimits) -> 
             raise RemoteProtocolError(RefusalCode.OVER_LIMIT, "body.partitions", f"at most {most_cells} cells{numbers}")
         partition.check(schema, where)
         partitions.append(partition)
-    if hypothesis is not None:
-        _check_parameters(hypothesis, limits, "body.hypothesis")
-        hypothesis.check(schema, "body.hypothesis")
-    return CountsBody(tuple(partitions), hypothesis, outline.most_squared_error)
+    return tuple(partitions)
 
 
 def _check_parameters(hypothesis: Hypothesis, limits: CountsLimits, field: str) -> None:
@@ -269,96 +330,4 @@ def _check_parameters(hypothesis: Hypothesis, limits: CountsLimits, field: str) 
         raise RemoteProtocolError(RefusalCode.OVER_LIMIT, field, f"at most {limits.parameters} parameters")
 
 
-def multiply_adds(body: CountsBody) -> int:
-    """Work per record of the workload and of the hypothesis alone, counting not among it."""
-    hypothesis = body.hypothesis.multiply_adds() if body.hypothesis is not None else 0
-    return hypothesis + sum(partition.multiply_adds() for partition in body.partitions)
-
-
-def work(body: CountsBody, turn: Turn, schema: Schema, round_size: int | None) -> int:
-    """Work of a query from its bytes to the stored reply, in the unit of `protocol.limits`.
-
-    It is read off the question and the card, never off the records: what is refused for it tells nothing of them.
-
-    Args:
-        body: a checked one.
-        turn: of which it is the body.
-        schema: of the card.
-        round_size: of the card; None stands for `ASSUMED_ROUND_SIZE`.
-    """
-    planned: PlannedCounts = turn.planned
-    kind = RELEASE_KINDS[planned.release]
-    counting = SUM_COST if kind.of_steps is not None else CLASS_COST if kind.by_class else COUNT_COST
-    per_record = RECORD_COST + multiply_adds(body) + counting * len(body.partitions)
-    once = QUERY_ONCE + (body.hypothesis.multiply_adds_once() if body.hypothesis is not None else 0)
-    once += sum(PARTITION_ONCE + partition.multiply_adds_once() for partition in body.partitions)
-    noise = NOISE_ONCE if planned.scale.fraction >= EASY_SCALE else SMALL_SCALE_NOISE_ONCE
-    once += noise * length(body, turn, schema)
-    return once + per_record * (round_size or ASSUMED_ROUND_SIZE)
-
-
-def release_bytes(body: CountsBody, turn: Turn, schema: Schema) -> int:
-    """Most bytes of the encoded release of a checked body; the receipt and the envelope around it not among them."""
-    return RELEASE_FRAME_BYTES + 8 * length(body, turn, schema)
-
-
-def length(body: CountsBody, turn: Turn, schema: Schema) -> int:
-    """Numbers in the release: a row of columns for each cell."""
-    return _cells(body, schema) * RELEASE_KINDS[turn.planned.release].columns(schema)
-
-
-def _cells(body: CountsBody, schema: Schema) -> int:
-    return sum(partition.cell_count(schema) for partition in body.partitions)
-
-
-def read_release(data: bytes, body: CountsBody, turn: Turn, schema: Schema) -> bytes:
-    """The released numbers, after a check of their shape: little-endian int64, or float64 for `paper_ratio`.
-
-    Raises:
-        RemoteProtocolError: not a CountsRelease, or not of the asked shape.
-    """
-    release = decode(data, CountsRelease, field="release")
-    kind = RELEASE_KINDS[turn.planned.release]
-    payload, unused = (release.counts, release.ratios) if kind.counted else (release.ratios, release.counts)
-    if len(payload) != 8 * length(body, turn, schema) or unused:
-        shape = f"{_cells(body, schema)} x {kind.columns(schema)} numbers"
-        raise RemoteProtocolError(RefusalCode.MALFORMED, "release", shape)
-    return payload
-
-
-def numbers(data: bytes, body: CountsBody, turn: Turn, schema: Schema) -> NDArray[np.number[Any]]:
-    """All released numbers, cell by cell: int64, or float64 for `paper_ratio`; raises as `read_release`."""
-    counted = RELEASE_KINDS[turn.planned.release].counted
-    return np.frombuffer(read_release(data, body, turn, schema), "<i8" if counted else "<f8")
-
-
-def examples() -> Mapping[str, Sequence[Example]]:
-    """What an auditor asks, by release kind; those that are not private as claimed are none of them."""
-    from protocol.kinds.counts_examples import examples_of  # noqa: PLC0415 - made of the structs above
-
-    return {name: examples_of(name) for name, kind in RELEASE_KINDS.items() if kind.private}
-
-
-COUNTS = QueryKind(
-    name="counts",
-    relation="add or remove one privacy unit",
-    planned=PlannedCounts,
-    limits=CountsLimits,
-    check_planned=check_planned,
-    check_allowed=check_allowed,
-    cost=cost,
-    read_body=read_body,
-    work=work,
-    release_bytes=release_bytes,
-    read_release=read_release,
-    private=lambda limits: all(RELEASE_KINDS[name].private for name in limits.release_kinds),
-    private_planned=lambda planned: RELEASE_KINDS[planned.release].private,
-    by_default=True,
-    tells="how many records fall into groups",
-    examples=examples,
-    numbers=numbers,
-    laws=laws,
-    odds=odds,
-    most_odds=most_odds,
-    precision=precision,
-)
+COUNTS = Counts()

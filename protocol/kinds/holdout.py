@@ -14,7 +14,7 @@ The first two are AboveThreshold's (Dwork and Roth 2014, Algorithm 1; Lyu, Su an
 Laplace mechanism's on two counts, of which a record is in one. The proof on whole numbers is in docs/holdout.md.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Annotated
 
@@ -24,16 +24,14 @@ from numpy.typing import NDArray
 
 from protocol.codec import decode
 from protocol.errors import RemoteProtocolError
-from protocol.examples import Example
 from protocol.hypotheses import Hypothesis
 from protocol.limits import ASSUMED_ROUND_SIZE, CALL_ONCE, Positive
 from protocol.noise import DiscreteLaplace
 from protocol.odds import MISSES, OFTEN, Odds, PrivacyUnit
 from protocol.plans import MOST_TURNS, Planned
-from protocol.query_kind import Past, QueryKind, Turn
+from protocol.query_kind import KindTerms, Past, QueryKind, Question, Turn
 from protocol.rationals import MOST, Rational
 from protocol.refusals import RefusalCode
-from protocol.schema import Schema
 
 MOST_RESOLUTION = 2**20
 """Steps of an estimate: with 2^40 records a sum stays far below 2^63."""
@@ -95,6 +93,22 @@ class PlannedHoldout(Planned, frozen=True, tag="holdout", kw_only=True):
         """Of the noise in each released count, in records."""
         return DiscreteLaplace(self.count_scale.fraction)
 
+    def sensitivity(self, most_records_per_unit: int) -> int:
+        """How far a unit of so many records moves the sum S, or its size, at most, for any stated accuracy: r c.
+
+        A correct record adds r - p to S, another -p, and 0 <= p <= r. Of the two counts it moves one, by 1.
+        """
+        return self.resolution * most_records_per_unit
+
+    def instance_cost(self, most_records_per_unit: int) -> Fraction:
+        """Exact epsilon of one instance: its threshold, all its comparisons, the two counts that end it."""
+        moved = self.sensitivity(most_records_per_unit)
+        return (
+            self.threshold_law.loss(moved)
+            + self.comparison_law.loss(2 * moved)
+            + self.count_law.loss(most_records_per_unit)
+        )
+
 
 class HoldoutLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a curator limits of a holdout.
@@ -137,80 +151,129 @@ class HoldoutRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.counts is None
 
 
-def check_planned(planned: PlannedHoldout) -> None:
-    """Raise RemoteProtocolError(BAD_PLAN) for more answers than questions."""
-    if planned.answers > planned.turns:
-        raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.answers", f"at most the {planned.turns} turns")
+class Holdout(QueryKind):
+    """Whether hypotheses are as good as was stated; counts where they are not."""
 
-
-def check_allowed(planned: PlannedHoldout, schema: Schema, limits: HoldoutLimits, field: str) -> None:
-    """Raise RemoteProtocolError (BAD_PLAN, OVER_LIMIT) where a curator would not accept it."""
-    if schema.label_bounds is not None or len(schema.classes) != CLASSES:
-        raise RemoteProtocolError(RefusalCode.BAD_PLAN, f"{field}.kind", "holdout needs a label of two classes")
-    if planned.turns > limits.turns:
-        raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.turns", f"at most {limits.turns} turns")
-
-
-def sensitivity(planned: PlannedHoldout, most_records_per_unit: int) -> int:
-    """How far a unit of so many records moves the sum S, or its size, at most, for any stated accuracy: r c.
-
-    A correct record adds r - p to S, another -p, and 0 <= p <= r. Of the two counts it moves one, by 1.
-    """
-    return planned.resolution * most_records_per_unit
-
-
-def instance_cost(planned: PlannedHoldout, most_records_per_unit: int) -> Fraction:
-    """Exact epsilon of one instance: its threshold, all its comparisons, the two counts that end it."""
-    moved = sensitivity(planned, most_records_per_unit)
-    return (
-        planned.threshold_law.loss(moved)
-        + planned.comparison_law.loss(2 * moved)
-        + planned.count_law.loss(most_records_per_unit)
+    name = "holdout"
+    reveals = (
+        "whether hypotheses are as good as was expected, and of those that are not, how many records they get right"
     )
+    planned = PlannedHoldout
+    limits = HoldoutLimits
+    state_bytes = STATE_BYTES
+
+    def check_planned(self, planned: PlannedHoldout) -> None:
+        """Raise RemoteProtocolError(BAD_PLAN) for more answers than questions."""
+        if planned.answers > planned.turns:
+            limit = f"at most the {planned.turns} turns"
+            raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.answers", limit)
+
+    def check_allowed(self, planned: PlannedHoldout, terms: KindTerms, field: str) -> None:
+        """Raise RemoteProtocolError (BAD_PLAN, OVER_LIMIT) where a curator would not accept it."""
+        schema, limits = terms.schema, terms.limits
+        if schema.label_bounds is not None or len(schema.classes) != CLASSES:
+            raise RemoteProtocolError(RefusalCode.BAD_PLAN, f"{field}.kind", "holdout needs a label of two classes")
+        if planned.turns > limits.turns:
+            raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.turns", f"at most {limits.turns} turns")
+
+    def cost(self, planned: PlannedHoldout, most_records_per_unit: int) -> Fraction:
+        """Exact epsilon of all instances together, by basic composition; adaptive questions cost no more.
+
+        Raises:
+            RemoteProtocolError: BAD_PLAN where it needs more than 32 bits.
+        """
+        value = planned.answers * planned.instance_cost(most_records_per_unit)
+        if value.numerator > MOST or value.denominator > MOST:
+            raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries", "scales of a cost of at most 32 bits")
+        return value
+
+    def charge(self, turn: Turn, past: Sequence[Past], most_records_per_unit: int) -> Fraction:
+        """The whole cost of an instance with the turn that begins it; 0 within one, and where none is left to begin."""
+        if not begins(turn, past) or ended(turn, past) >= turn.planned.answers:
+            return Fraction(0)
+        cost: Fraction = turn.planned.instance_cost(most_records_per_unit)
+        return cost
+
+    def odds(self, planned: PlannedHoldout, unit: PrivacyUnit, readers: int | None) -> Odds:  # noqa: ARG002
+        """A changed record is correct where it was not, or the other way round: in S that is a step of r.
+
+        Presence is such a step, too, so threshold and comparisons reveal no more than that. Of the two counts one falls
+        and the other rises: there it is twice as much, and each record is in them, whatever a hypothesis reads.
+        """
+        presence = self.cost(planned, unit.records)
+        changed = presence + planned.answers * planned.count_law.loss(unit.records)
+        return Odds(presence, changed, changed)
+
+    def precision(self, planned: PlannedHoldout, unit: PrivacyUnit) -> str:  # noqa: ARG002
+        """Of the comparisons, and of the counts that end an instance."""
+        close = float(Fraction(planned.comparison_law.width(MISSES), planned.resolution))
+        scales = ", ".join(
+            str(scale.fraction) for scale in (planned.threshold_scale, planned.comparison_scale, planned.count_scale)
+        )
+        return (
+            f"whether each of at most {planned.turns} models gets {planned.threshold} records more or less right than "
+            f"was expected, each comparison right within {close:.3g} records in {OFTEN}, but for one error that it "
+            f"shares with others; and at most {planned.answers} times how many records a model gets right and wrong, "
+            f"each number right within {planned.count_law.width(MISSES)} records in {OFTEN}; scales {scales}, the "
+            f"first two in steps of 1/{planned.resolution}"
+        )
+
+    def read_body(self, data: bytes, turn: Turn, terms: KindTerms) -> HoldoutBody:
+        """Decode and check a question.
+
+        Raises:
+            RemoteProtocolError: MALFORMED, BAD_QUERY (a stated accuracy outside of 0 to 1, a hypothesis that breaks a
+                rule) or OVER_LIMIT.
+        """
+        body = decode(data, HoldoutBody, field="body")
+        if body.estimate > turn.planned.resolution:
+            raise RemoteProtocolError(RefusalCode.BAD_QUERY, "body.estimate", f"0 to {turn.planned.resolution}")
+        if body.hypothesis.parameter_count() > terms.limits.parameters:
+            limit = f"at most {terms.limits.parameters} parameters"
+            raise RemoteProtocolError(RefusalCode.OVER_LIMIT, "body.hypothesis", limit)
+        body.hypothesis.check(terms.schema, "body.hypothesis")
+        return body
+
+    def work(self, question: Question, round_size: int | None) -> int:
+        """Work of a question from its bytes to the stored reply, in the unit of `protocol.limits`."""
+        hypothesis: Hypothesis = question.body.hypothesis
+        per_record = RECORD_COST + hypothesis.multiply_adds()
+        once = QUERY_ONCE + NOISE_ONCE + PAST_ONCE * question.turn.number + hypothesis.multiply_adds_once()
+        return once + per_record * (round_size or ASSUMED_ROUND_SIZE)
+
+    def release_bytes(self, question: Question) -> int:  # noqa: ARG002
+        """The same for each."""
+        return RELEASE_BYTES
+
+    def read_release(self, data: bytes, question: Question) -> NDArray[np.int64]:
+        """(4,): instance, whether counts came, errors, correct; zeros for "close"; raises as `release_of`."""
+        release = release_of(data, question.turn.planned)
+        return np.array([release.instance, not release.close, *(release.counts or (0, 0))], np.int64)
+
+    def release_note(self, release: bytes, question: Question) -> str:
+        """That an instance ended; "" for what is no release."""
+        try:
+            answer = decode(release, HoldoutRelease)
+        except RemoteProtocolError:
+            return ""
+        return "" if answer.close else f"instance {answer.instance} of {question.turn.planned.answers} ended"
 
 
-def cost(planned: PlannedHoldout, most_records_per_unit: int) -> Fraction:
-    """Exact epsilon of all instances together, by basic composition; adaptive questions cost no more.
-
-    Raises:
-        RemoteProtocolError: BAD_PLAN where it needs more than 32 bits.
-    """
-    value = planned.answers * instance_cost(planned, most_records_per_unit)
-    if value.numerator > MOST or value.denominator > MOST:
-        raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries", "scales of a cost of at most 32 bits")
-    return value
+HOLDOUT = Holdout()
 
 
-def odds(planned: PlannedHoldout, unit: PrivacyUnit, readers: int | None = None) -> Odds:  # noqa: ARG001
-    """A changed record is correct where it was not, or the other way round: in S that is a step of r, as presence is.
-
-    So threshold and comparisons tell no more than of presence. Of the two counts one falls and the other rises: there
-    it is twice as much, and each record is in them, whatever attributes a hypothesis reads.
-    """
-    presence = cost(planned, unit.records)
-    changed = presence + planned.answers * planned.count_law.loss(unit.records)
-    return Odds(presence, changed, changed)
-
-
-def precision(planned: PlannedHoldout, unit: PrivacyUnit) -> str:  # noqa: ARG001
-    """Of the comparisons, and of the counts that end an instance."""
-    close = float(Fraction(planned.comparison_law.width(MISSES), planned.resolution))
-    scales = ", ".join(
-        str(each.fraction) for each in (planned.threshold_scale, planned.comparison_scale, planned.count_scale)
-    )
-    return (
-        f"whether each of at most {planned.turns} models gets {planned.threshold} records more or less right than was "
-        f"expected, each comparison right within {close:.3g} records in {OFTEN}, but for one error that it shares with "
-        f"others; and at most {planned.answers} times how many records a model gets right and wrong, each number right "
-        f"within {planned.count_law.width(MISSES)} records in {OFTEN}; scales {scales}, the first two in steps of "
-        f"1/{planned.resolution}"
-    )
+def release_of(data: bytes, planned: PlannedHoldout) -> HoldoutRelease:
+    """The decoded release; RemoteProtocolError(MALFORMED) where it is none of the planned instances."""
+    release = decode(data, HoldoutRelease, field="release")
+    if release.instance > planned.answers:
+        raise RemoteProtocolError(RefusalCode.MALFORMED, "release.instance", f"at most {planned.answers}")
+    return release
 
 
 def ended(turn: Turn, past: Sequence[Past]) -> int:
     """How many instances of a turn's query have ended before it."""
-    own = (decode(item.release, HoldoutRelease) for item in past if item.turn.query == turn.query)
-    return sum(not release.close for release in own)
+    releases = (decode(item.release, HoldoutRelease) for item in past if item.turn.query == turn.query)
+    return sum(not release.close for release in releases)
 
 
 def begins(turn: Turn, past: Sequence[Past]) -> bool:
@@ -219,86 +282,3 @@ def begins(turn: Turn, past: Sequence[Past]) -> bool:
         return True
     last = max((item for item in past if item.turn.query == turn.query), key=lambda item: item.turn.number)
     return not decode(last.release, HoldoutRelease).close
-
-
-def charge(turn: Turn, past: Sequence[Past], most_records_per_unit: int) -> Fraction:
-    """The whole cost of an instance with the turn that begins it; 0 within one, and 0 where none is left to begin."""
-    if not begins(turn, past) or ended(turn, past) >= turn.planned.answers:
-        return Fraction(0)
-    return instance_cost(turn.planned, most_records_per_unit)
-
-
-def read_body(data: bytes, turn: Turn, schema: Schema, limits: HoldoutLimits) -> HoldoutBody:
-    """Decode and check a question; reads no record.
-
-    Raises:
-        RemoteProtocolError: MALFORMED, BAD_QUERY (a stated accuracy outside of 0 to 1, a hypothesis that breaks a
-            rule) or OVER_LIMIT.
-    """
-    body = decode(data, HoldoutBody, field="body")
-    if body.estimate > turn.planned.resolution:
-        raise RemoteProtocolError(RefusalCode.BAD_QUERY, "body.estimate", f"0 to {turn.planned.resolution}")
-    if body.hypothesis.parameter_count() > limits.parameters:
-        limit = f"at most {limits.parameters} parameters"
-        raise RemoteProtocolError(RefusalCode.OVER_LIMIT, "body.hypothesis", limit)
-    body.hypothesis.check(schema, "body.hypothesis")
-    return body
-
-
-def work(body: HoldoutBody, turn: Turn, schema: Schema, round_size: int | None) -> int:  # noqa: ARG001
-    """Work of a question from its bytes to the stored reply, in the unit of `protocol.limits`."""
-    per_record = RECORD_COST + body.hypothesis.multiply_adds()
-    once = QUERY_ONCE + NOISE_ONCE + PAST_ONCE * turn.number + body.hypothesis.multiply_adds_once()
-    return once + per_record * (round_size or ASSUMED_ROUND_SIZE)
-
-
-def read_release(data: bytes, body: HoldoutBody, turn: Turn, schema: Schema) -> bytes:  # noqa: ARG001
-    """The same bytes; RemoteProtocolError where they are no HoldoutRelease of the planned instances."""
-    if decode(data, HoldoutRelease, field="release").instance > turn.planned.answers:
-        raise RemoteProtocolError(RefusalCode.MALFORMED, "release.instance", f"at most {turn.planned.answers}")
-    return data
-
-
-def numbers(data: bytes, body: HoldoutBody, turn: Turn, schema: Schema) -> NDArray[np.int64]:
-    """(4,): instance, whether counts came, errors, correct; zeros for "close". Raises as `read_release`."""
-    release = decode(read_release(data, body, turn, schema), HoldoutRelease)
-    return np.array([release.instance, not release.close, *(release.counts or (0, 0))], np.int64)
-
-
-def noted(data: bytes, body: HoldoutBody, turn: Turn) -> str:  # noqa: ARG001
-    """What the ledger notes of an answer, from what was released alone: that an instance ended; "" for what is none."""
-    try:
-        release = decode(data, HoldoutRelease)
-    except RemoteProtocolError:
-        return ""
-    return "" if release.close else f"instance {release.instance} of {turn.planned.answers} ended"
-
-
-def examples() -> Mapping[str, Sequence[Example]]:
-    """What an auditor asks."""
-    from protocol.kinds.holdout_examples import EXAMPLES  # noqa: PLC0415 - made of the structs above
-
-    return {"": EXAMPLES}
-
-
-HOLDOUT = QueryKind(
-    name="holdout",
-    relation="add or remove one privacy unit",
-    tells="whether hypotheses are as good as was expected, and of those that are not, how many records they get right",
-    planned=PlannedHoldout,
-    limits=HoldoutLimits,
-    check_planned=check_planned,
-    check_allowed=check_allowed,
-    cost=cost,
-    charge=charge,
-    odds=odds,
-    precision=precision,
-    read_body=read_body,
-    work=work,
-    release_bytes=lambda body, turn, schema: RELEASE_BYTES,  # noqa: ARG005
-    read_release=read_release,
-    noted=noted,
-    state_bytes=STATE_BYTES,
-    examples=examples,
-    numbers=numbers,
-)

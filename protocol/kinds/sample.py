@@ -9,9 +9,8 @@ docs/integral-privacy.md has the proofs.
 """
 
 import math
-from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
@@ -19,12 +18,11 @@ from numpy.typing import NDArray
 
 from protocol.codec import decode
 from protocol.errors import RemoteProtocolError
-from protocol.examples import Example
 from protocol.grids import MOST_AXES, Axis, BaseLaw, NumberAxis, levels_of, why_not
 from protocol.limits import ASSUMED_ROUND_SIZE, CALL_ONCE
 from protocol.odds import Odds, PrivacyUnit, factor
 from protocol.plans import Planned
-from protocol.query_kind import QueryKind, Turn
+from protocol.query_kind import KindTerms, QueryKind, Question, Turn
 from protocol.rationals import MOST, Rational
 from protocol.refusals import RefusalCode
 from protocol.schema import Schema
@@ -83,6 +81,10 @@ class PlannedSample(Planned, frozen=True, tag="sample"):
     batch: Annotated[int, msgspec.Meta(ge=0, le=MOST_EXAMPLES)] = 1_000
     bins: Annotated[int, msgspec.Meta(ge=2, le=256)] = 16
 
+    def base_law(self, schema: Schema) -> BaseLaw:
+        """The law that records are drawn by before anything is learnt, Q_0; of a checked query."""
+        return BaseLaw.of(self.axes, schema)
+
 
 class SampleLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a curator limits of a sample, beyond its work.
@@ -110,143 +112,110 @@ class SampleRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cells: bytes
 
 
-def check_planned(planned: PlannedSample) -> None:
-    """Raise RemoteProtocolError(BAD_PLAN) for an epsilon or axes that cannot be drawn by."""
-    epsilon = planned.epsilon.fraction
-    if epsilon > MOST_EPSILON or epsilon.denominator > MOST_DENOMINATOR:
-        limit = f"at most {MOST_EPSILON}, of a denominator of at most {MOST_DENOMINATOR}"
-        raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.epsilon", limit)
-    if len({axis.name for axis in planned.axes}) < len(planned.axes):
-        raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.axes", "each attribute once")
+class Sample(QueryKind):
+    """Synthetic records."""
+
+    name = "sample"
+    relation = "any set of records against any other"
+    reveals = "made-up records that are like those here"
+    planned = PlannedSample
+    limits = SampleLimits
+
+    def check_planned(self, planned: PlannedSample) -> None:
+        """Raise RemoteProtocolError(BAD_PLAN) for an epsilon or axes that cannot be drawn by."""
+        epsilon = planned.epsilon.fraction
+        if epsilon > MOST_EPSILON or epsilon.denominator > MOST_DENOMINATOR:
+            limit = f"at most {MOST_EPSILON}, of a denominator of at most {MOST_DENOMINATOR}"
+            raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.epsilon", limit)
+        if len({axis.name for axis in planned.axes}) < len(planned.axes):
+            raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.axes", "each attribute once")
+
+    def check_allowed(self, planned: PlannedSample, terms: KindTerms, field: str) -> None:
+        """Raise RemoteProtocolError (BAD_PLAN, OVER_LIMIT) where a curator would not accept it."""
+        limits: SampleLimits = terms.limits
+        _check_axes(planned, terms.schema, RefusalCode.BAD_PLAN, f"{field}.axes")
+        sizes = (("records", planned.records, limits.records), ("axes", len(planned.axes), limits.axes))
+        for name, size, most in sizes:
+            if size > most:
+                raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.{name}", f"at most {most}")
+
+    def cost(self, planned: PlannedSample, most_records_per_unit: int) -> Fraction:  # noqa: ARG002
+        """Exact epsilon k epsilon, the same for units of any number of records: it holds between any two sets."""
+        value = planned.records * planned.epsilon.fraction
+        if value.numerator > MOST:
+            raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.epsilon", "a cost of at most 32 bits")
+        return value
+
+    def integral(self, planned: PlannedSample) -> Fraction:
+        """The whole cost."""
+        return self.cost(planned, 1)
+
+    def odds(self, planned: PlannedSample, unit: PrivacyUnit, readers: int | None) -> Odds:  # noqa: ARG002
+        """The cost holds between any two sets of records, so no change costs more; a label not drawn is not read."""
+        cost = self.cost(planned, unit.records)
+        reads_label = any(axis.name == unit.label for axis in planned.axes)
+        return Odds(cost, cost if reads_label else Fraction(0), cost)
+
+    def most_odds(self, limits: SampleLimits, unit: PrivacyUnit) -> Odds:  # noqa: ARG002
+        """As `odds`."""
+        return Odds(Fraction(1), Fraction(1), Fraction(1))
+
+    def precision(self, planned: PlannedSample, unit: PrivacyUnit) -> str:  # noqa: ARG002
+        """Of the made-up records."""
+        axes = ", ".join(axis.name for axis in planned.axes)
+        return (
+            f"{planned.records} made-up records of {axes}, each drawn from a law that lies within a factor of "
+            f"{factor(planned.epsilon.fraction / 2)} of a public one; epsilon {planned.epsilon.fraction} each"
+        )
+
+    def read_body(self, data: bytes, turn: Turn, terms: KindTerms) -> SampleBody:
+        """Decode the body, and hold the plan against today's schema; RemoteProtocolError (MALFORMED, BAD_QUERY)."""
+        body = decode(data, SampleBody, field="body")
+        _check_axes(turn.planned, terms.schema, RefusalCode.BAD_QUERY, "plan.queries.axes")
+        return body
+
+    def work(self, question: Question, round_size: int | None) -> int:
+        """Work of a query, in the unit of `protocol.limits`: the worst density for rejection, all declared records."""
+        planned: PlannedSample = question.turn.planned
+        axes, schema = len(planned.axes), question.schema
+        inputs = sum(1 if isinstance(axis, NumberAxis) else len(levels_of(axis.name, schema)) for axis in planned.axes)
+        network = planned.learner == "network"
+        scored = SCORED_ONCE + SCORED_INPUT_ONCE * inputs if network else COUNTED_AXIS_ONCE * axes
+        tried = TRIED_ONCE + TRIED_AXIS_ONCE * axes + planned.rounds * scored
+        # Each round draws its examples anew; that of the answer comes on top.
+        draws = planned.rounds * planned.examples + planned.records
+        trials = math.ceil(draws * math.exp(float(planned.epsilon.fraction) / 2) * 1.1) + 100 * (planned.rounds + 1)
+        passes = planned.epochs if network else 1
+        shown = 2 * planned.examples
+        steps = math.ceil(shown / (planned.batch or shown)) if network else 0
+        trained = planned.rounds * passes * (shown * (EPOCH_ONCE + EPOCH_INPUT_ONCE * inputs) + steps * STEP_ONCE)
+        per_record = RECORD_COST + RECORD_AXIS_COST * axes + RECORD_COST * planned.rounds
+        total: int = QUERY_ONCE + trials * tried + trained + per_record * (round_size or ASSUMED_ROUND_SIZE)
+        return total
+
+    def release_bytes(self, question: Question) -> int:
+        """A frame and two bytes a place."""
+        planned: PlannedSample = question.turn.planned
+        return RELEASE_FRAME_BYTES + 2 * planned.records * len(planned.axes)
+
+    def read_release(self, data: bytes, question: Question) -> NDArray[np.int64]:
+        """All released places, record by record, after a check that each lies on its axis.
+
+        Raises:
+            RemoteProtocolError: not a SampleRelease, or not of the planned shape.
+        """
+        release, planned = decode(data, SampleRelease, field="release"), question.turn.planned
+        sizes = planned.base_law(question.schema).sizes
+        cells = np.frombuffer(release.cells[: len(release.cells) // 2 * 2], NUMBER)
+        if len(release.cells) != 2 * planned.records * len(sizes) or (cells.reshape(-1, len(sizes)) >= sizes).any():
+            shape = f"{planned.records} x {len(sizes)} places on the planned axes"
+            raise RemoteProtocolError(RefusalCode.MALFORMED, "release", shape)
+        return cells.astype(np.int64)
 
 
-def check_allowed(planned: PlannedSample, schema: Schema, limits: SampleLimits, field: str) -> None:
-    """Raise RemoteProtocolError (BAD_PLAN, OVER_LIMIT) where a curator would not accept it."""
-    _check_axes(planned, schema, RefusalCode.BAD_PLAN, f"{field}.axes")
-    for name in ("records", "axes"):
-        asked, most = getattr(planned, name), getattr(limits, name)
-        if (asked if name == "records" else len(asked)) > most:
-            raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.{name}", f"at most {most}")
+SAMPLE = Sample()
 
 
 def _check_axes(planned: PlannedSample, schema: Schema, code: RefusalCode, field: str) -> None:
-    fault = why_not(planned.axes, schema)
-    if fault:
+    if fault := why_not(planned.axes, schema):
         raise RemoteProtocolError(code, field, fault)
-
-
-def cost(planned: PlannedSample, most_records_per_unit: int) -> Fraction:  # noqa: ARG001
-    """Exact epsilon k epsilon, the same for units of any number of records: it holds between any two sets."""
-    value = planned.records * planned.epsilon.fraction
-    if value.numerator > MOST:
-        raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.epsilon", "a cost of at most 32 bits")
-    return value
-
-
-def odds(planned: PlannedSample, unit: PrivacyUnit, readers: int | None = None) -> Odds:  # noqa: ARG001
-    """The cost holds between any two sets of records: no change costs more. A label that is not drawn is not read."""
-    whole = cost(planned, unit.records)
-    read = any(axis.name == unit.label for axis in planned.axes)
-    return Odds(whole, whole if read else Fraction(0), whole)
-
-
-def precision(planned: PlannedSample, unit: PrivacyUnit) -> str:  # noqa: ARG001
-    """Of the made-up records."""
-    axes = ", ".join(axis.name for axis in planned.axes)
-    return (
-        f"{planned.records} made-up records of {axes}, each drawn from a law that lies within a factor of "
-        f"{factor(planned.epsilon.fraction / 2)} of a public one; epsilon {planned.epsilon.fraction} each"
-    )
-
-
-def base_of(planned: PlannedSample, schema: Schema) -> BaseLaw:
-    """The law that records are drawn by before anything is learnt, Q_0; of a checked query."""
-    return BaseLaw.of(planned.axes, schema)
-
-
-def read_body(data: bytes, turn: Turn, schema: Schema, limits: SampleLimits) -> SampleBody:  # noqa: ARG001
-    """Decode the body, and hold the plan against today's schema; RemoteProtocolError (MALFORMED, BAD_QUERY)."""
-    body = decode(data, SampleBody, field="body")
-    _check_axes(turn.planned, schema, RefusalCode.BAD_QUERY, "plan.queries.axes")
-    return body
-
-
-def work(body: SampleBody, turn: Turn, schema: Schema, round_size: int | None) -> int:  # noqa: ARG001
-    """Work of a query, in multiply-adds: the worst density for rejection, as many records as declared."""
-    planned: PlannedSample = turn.planned
-    axes = len(planned.axes)
-    inputs = sum(1 if isinstance(a, NumberAxis) else len(levels_of(a.name, schema)) for a in planned.axes)
-    network = planned.learner == "network"
-    scored = SCORED_ONCE + SCORED_INPUT_ONCE * inputs if network else COUNTED_AXIS_ONCE * axes
-    tried = TRIED_ONCE + TRIED_AXIS_ONCE * axes + planned.rounds * scored
-    # Each round draws its examples anew; that of the answer comes on top.
-    draws = planned.rounds * planned.examples + planned.records
-    trials = math.ceil(draws * math.exp(float(planned.epsilon.fraction) / 2) * 1.1) + 100 * (planned.rounds + 1)
-    passes = planned.epochs if network else 1
-    shown = 2 * planned.examples
-    steps = math.ceil(shown / (planned.batch or shown)) if network else 0
-    trained = planned.rounds * passes * (shown * (EPOCH_ONCE + EPOCH_INPUT_ONCE * inputs) + steps * STEP_ONCE)
-    per_record = RECORD_COST + RECORD_AXIS_COST * axes + RECORD_COST * planned.rounds
-    total: int = QUERY_ONCE + trials * tried + trained + per_record * (round_size or ASSUMED_ROUND_SIZE)
-    return total
-
-
-def release_bytes(body: SampleBody, turn: Turn, schema: Schema) -> int:  # noqa: ARG001
-    """Most bytes of the encoded release."""
-    planned: PlannedSample = turn.planned
-    return RELEASE_FRAME_BYTES + 2 * planned.records * len(planned.axes)
-
-
-def read_release(data: bytes, body: SampleBody, turn: Turn, schema: Schema) -> bytes:  # noqa: ARG001
-    """The released places, after a check that each lies on its axis.
-
-    Raises:
-        RemoteProtocolError: not a SampleRelease, or not of the planned shape.
-    """
-    release, planned = decode(data, SampleRelease, field="release"), turn.planned
-    sizes = base_of(planned, schema).sizes
-    cells = np.frombuffer(release.cells[: len(release.cells) // 2 * 2], NUMBER)
-    if len(release.cells) != 2 * planned.records * len(sizes) or (cells.reshape(-1, len(sizes)) >= sizes).any():
-        shape = f"{planned.records} x {len(sizes)} places on the planned axes"
-        raise RemoteProtocolError(RefusalCode.MALFORMED, "release", shape)
-    return release.cells
-
-
-def cells_of(data: bytes, body: SampleBody, turn: Turn, schema: Schema) -> NDArray[np.int64]:
-    """(k, axes) the released places; raises as `read_release`."""
-    places = np.frombuffer(read_release(data, body, turn, schema), NUMBER).astype(np.int64)
-    return places.reshape(-1, len(turn.planned.axes))
-
-
-def numbers(data: bytes, body: SampleBody, turn: Turn, schema: Schema) -> NDArray[np.number[Any]]:
-    """All released places, record by record; raises as `read_release`."""
-    return cells_of(data, body, turn, schema).ravel()
-
-
-def examples() -> Mapping[str, Sequence[Example]]:
-    """What an auditor asks."""
-    from protocol.kinds.sample_examples import EXAMPLES  # noqa: PLC0415 - made of the structs above
-
-    return {"": EXAMPLES}
-
-
-SAMPLE = QueryKind(
-    name="sample",
-    relation="any set of records against any other",
-    planned=PlannedSample,
-    limits=SampleLimits,
-    check_planned=check_planned,
-    check_allowed=check_allowed,
-    cost=cost,
-    integral=lambda planned: cost(planned, 1),
-    odds=odds,
-    most_odds=lambda limits, unit: Odds(Fraction(1), Fraction(1), Fraction(1)),  # noqa: ARG005
-    precision=precision,
-    tells="made-up records that are like those here",
-    read_body=read_body,
-    work=work,
-    release_bytes=release_bytes,
-    read_release=read_release,
-    examples=examples,
-    numbers=numbers,
-)

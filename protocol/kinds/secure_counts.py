@@ -13,8 +13,8 @@ other:
 Cost: that of the `counts` query with this scale, as long as at most t of the n curators collude with the learner.
 """
 
+import json
 import re
-from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Annotated, Any
 
@@ -25,16 +25,14 @@ from numpy.typing import NDArray
 from protocol.codec import decode, encode
 from protocol.envelopes import check_public_key, digest, encode_parts
 from protocol.errors import ConfigurationError, RemoteProtocolError
-from protocol.examples import Example
-from protocol.kinds.counts import COUNTS, QUERY_ONCE, CountsBody, CountsLimits, PlannedCounts, length
-from protocol.kinds.secure_remarks import CONDITION, check_remark, in_common, proviso, remark, told
+from protocol.kinds.counts import COUNTS, QUERY_ONCE, Counts, CountsBody, CountsLimits, PlannedCounts
 from protocol.messages import Key
 from protocol.odds import PrivacyUnit
-from protocol.query_kind import QueryKind, Turn
+from protocol.query_kind import KindTerms, Question, Turn
 from protocol.refusals import RefusalCode
 from protocol.release_kinds import RELEASE_KINDS
-from protocol.schema import Schema
 from protocol.secure_sum.aggregator import STEPS
+from protocol.secure_sum.graph import COMPLETE_UP_TO
 from protocol.secure_sum.group import (
     LEAST_PARTICIPANTS,
     MOST_PARTICIPANTS,
@@ -188,8 +186,8 @@ class Revealed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shares: Relays
 
 
-class Question(msgspec.Struct, frozen=True):
-    """The checked body of turn 0, or of turn 2: what is asked, and how it came."""
+class SumBody(msgspec.Struct, frozen=True):
+    """The checked body of turn 0 or 2: the question of `counts`, and the message that it came in."""
 
     body: CountsBody
     sent: AskKeys | RelayShares
@@ -201,52 +199,17 @@ RELEASES: tuple[type[Any], ...] = (KeyCard, SealedShares, MaskedCounts, Agreemen
 """By turn."""
 
 
-def check_planned(planned: PlannedSecureCounts) -> None:
-    """Raise RemoteProtocolError(BAD_PLAN) as `counts` does, and for a group that breaks a rule."""
-    COUNTS.check_planned(planned)
-    if not RELEASE_KINDS[planned.release].private:
-        raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.release", "a release that is private as claimed")
-    if complaint := complaint_about(planned.participants, planned.colluders, planned.dropouts):
-        raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.participants", complaint)
+class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a curator's ledger notes of a secure sum, as JSON."""
 
-
-def check_allowed(planned: PlannedSecureCounts, schema: Schema, limits: SecureCountsLimits, field: str) -> None:
-    """As `counts`; and the curator sums with all of the participants, and trusts in no fewer colluders."""
-    COUNTS.check_allowed(planned, schema, limits, field)
-    if not {key.hex() for key in planned.participants} <= set(limits.members):
-        raise RemoteProtocolError(
-            RefusalCode.OVER_LIMIT, f"{field}.participants", "only curators that are members by this curator's policy"
-        )
-    if planned.colluders < limits.least_colluders:
-        limit = f"at least {limits.least_colluders} colluders"
-        raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.colluders", limit)
-
-
-def read_body(data: bytes, turn: Turn, schema: Schema, limits: SecureCountsLimits) -> Any:
-    """The body of a turn: a `Question` of turns 0 and 2, else the struct of the turn; raises as `counts.read_body`."""
-    sent = decode(data, BODIES[turn.number], field="body")
-    if isinstance(sent, AskKeys | RelayShares):
-        return Question(COUNTS.read_body(sent.counts, turn, schema, limits), sent)
-    return sent
-
-
-def question_digest(learner: bytes, turn: Turn, sent: AskKeys | RelayShares) -> bytes:
-    """What all participants sign for: whose question of which plan it is, and every byte of it."""
-    place = turn.query.to_bytes(8, "big")
-    return digest(
-        encode_parts(b"expril/2 secure counts", learner, encode(turn.planned), place, sent.counts, sent.nonce)
-    )
-
-
-def work(body: Any, turn: Turn, schema: Schema, round_size: int | None) -> int:
-    """Work of a turn: that of the `counts` query where it is asked, and what the other participants cost."""
-    sites = len(turn.planned.participants)
-    per_site = {KEYS: 0, SHARES: SITE_ONCE + sites * SHARE_ONCE, MASKED: SITE_ONCE, AGREED: 0, OPENED: SITE_ONCE}
-    once = QUERY_ONCE + sites * per_site[turn.number]
-    if not isinstance(body, Question):
-        return once
-    asked = COUNTS.work(body.body, turn, schema, round_size)
-    return once + asked + (sites * length(body.body, turn, schema) * WORD_ONCE if turn.number == MASKED else 0)
+    sites: int  # n, named in the plan
+    colluders: int  # t of the plan
+    dropouts: int  # u of the plan
+    shares: int  # h = n - t - u, of the noise
+    round: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")] | msgspec.UnsetType = msgspec.UNSET
+    """Digest of all key cards of the round, in hexadecimal: the same for all who sum together. Of turn 1 alone."""
+    survivors: tuple[int, ...] | msgspec.UnsetType = msgspec.UNSET
+    """Indices of those over whom the sum was opened; of turn 4 alone."""
 
 
 SITE_ONCE = 10_000_000
@@ -258,72 +221,138 @@ WORD_ONCE = 100
 _FRAME = 200
 
 
-def release_bytes(body: Any, turn: Turn, schema: Schema) -> int:
-    """Most bytes of the answer to a turn."""
-    sites = len(turn.planned.participants)
-    if turn.number == MASKED:
-        return _FRAME + 8 * length(body.body, turn, schema)
-    return _FRAME + (sites * 128 if turn.number in (SHARES, OPENED) else 0)
+class SecureCounts(Counts):
+    """Sums of counts: what `counts` asks of one curator, in five turns.
+
+    Its costs are pure epsilons of what everybody sees together, by computation, while at most t participants collude.
+    """
+
+    name = "secure_counts"
+    planned = PlannedSecureCounts
+    limits = SecureCountsLimits
+    charged_turn = MASKED
+    state_bytes = 2**18
+    by_default = False
+
+    def check_planned(self, planned: Any) -> None:
+        """Raise RemoteProtocolError(BAD_PLAN) as `counts` does, and for a group that breaks a rule."""
+        super().check_planned(planned)
+        if not self.release_kinds[planned.release].private:
+            limit = "a release that is private as claimed"
+            raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.release", limit)
+        if complaint := complaint_about(planned.participants, planned.colluders, planned.dropouts):
+            raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.participants", complaint)
+
+    def check_allowed(self, planned: Any, terms: KindTerms, field: str) -> None:
+        """As `counts`; and the curator sums with all participants, and trusts in no fewer colluders."""
+        super().check_allowed(planned, terms, field)
+        limits: SecureCountsLimits = terms.limits
+        if not {key.hex() for key in planned.participants} <= set(limits.members):
+            limit = "only curators that are members by this curator's policy"
+            raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.participants", limit)
+        if planned.colluders < limits.least_colluders:
+            limit = f"at least {limits.least_colluders} colluders"
+            raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.colluders", limit)
+
+    def read_body(self, data: bytes, turn: Turn, terms: KindTerms) -> Any:
+        """The body of a turn: a `SumBody` of turns 0 and 2, else the struct of the turn; raises as `counts`."""
+        sent = decode(data, BODIES[turn.number], field="body")
+        if isinstance(sent, AskKeys | RelayShares):
+            return SumBody(super().read_body(sent.counts, turn, terms), sent)
+        return sent
+
+    def work(self, question: Question, round_size: int | None) -> int:
+        """That of the `counts` query where it is asked, and what the other participants cost."""
+        number, sites = question.turn.number, len(question.turn.planned.participants)
+        per_site = {KEYS: 0, SHARES: SITE_ONCE + sites * SHARE_ONCE, MASKED: SITE_ONCE, AGREED: 0, OPENED: SITE_ONCE}
+        once = QUERY_ONCE + sites * per_site[number]
+        if not isinstance(question.body, SumBody):
+            return once
+        words = sites * self.length(question) * WORD_ONCE if number == MASKED else 0
+        return once + COUNTS.work(counts_question(question), round_size) + words
+
+    def release_bytes(self, question: Question) -> int:
+        """By turn: masked words, or what is relayed to each participant."""
+        if question.turn.number == MASKED:
+            return _FRAME + 8 * self.length(question)
+        relayed = question.turn.number in (SHARES, OPENED)
+        return _FRAME + (len(question.turn.planned.participants) * 128 if relayed else 0)
+
+    def length(self, question: Question) -> int:
+        """Numbers of the sum, of turns 0 and 2."""
+        return COUNTS.length(counts_question(question))
+
+    def read_release(self, data: bytes, question: Question) -> NDArray[np.number[Any]]:
+        """The masked words of turn 2, uint64; no numbers of other turns.
+
+        Raises:
+            RemoteProtocolError: MALFORMED, for what is no answer to this turn.
+        """
+        release = decode(data, RELEASES[question.turn.number], field="release")
+        if not isinstance(release, MaskedCounts):
+            return np.zeros(0, np.uint64)
+        if len(release.words) != 8 * (length := self.length(question)):
+            raise RemoteProtocolError(RefusalCode.MALFORMED, "release", f"{length} numbers")
+        return np.frombuffer(release.words, "<u8")
+
+    def precision(self, planned: Any, unit: PrivacyUnit) -> str:
+        """As of `counts`; the noise is that of the sum, and no less."""
+        return f"{super().precision(planned, unit)}, at best, summed over {len(planned.participants)} curators"
+
+    def charge_note(self, question: Question) -> str:
+        """A `Note`: of turn 1 which round it is, of turn 2 who sums, of turn 4 over whom it was opened."""
+        planned, number, body = question.turn.planned, question.turn.number, question.body
+        note = {
+            "sites": len(planned.participants),
+            "colluders": planned.colluders,
+            "dropouts": planned.dropouts,
+            "shares": planned.shares,
+        }
+        if number == SHARES:
+            return json.dumps(note | {"round": digest(encode(body.cards)).hex()}, sort_keys=True)
+        if number == MASKED:
+            return json.dumps(note, sort_keys=True)
+        return json.dumps(note | {"survivors": list(body.survivors)}, sort_keys=True) if number == OPENED else ""
+
+    def note_words(self, note: str) -> str:
+        """A note in words; what is none, as it is."""
+        try:
+            entry = msgspec.json.decode(note, type=Note)
+        except msgspec.DecodeError:
+            return note
+        if not isinstance(entry.round, msgspec.UnsetType):
+            return f"deals shares among {entry.sites} sites; the secure sum {entry.round[:16]}"
+        if isinstance(entry.survivors, msgspec.UnsetType):
+            return (
+                f"a secure sum over {entry.sites} sites (n), at most {entry.colluders} of them colluding (t), "
+                f"{entry.dropouts} dropping out (u); the noise of one is made of {entry.shares} shares (h)"
+            )
+        missing = sorted(set(range(entry.sites)) - set(entry.survivors))
+        without = f"; not among them, counted from 0 in the plan: {', '.join(map(str, missing))}" if missing else ""
+        return f"helped to open the sum over {len(entry.survivors)} of {entry.sites} sites{without}"
+
+    def proviso(self, planned: PlannedSecureCounts) -> str:
+        """For the steward who approves, and for who reads an audit."""
+        return (
+            f"summed with {len(planned.participants) - 1} other sites under the noise of one. The cost holds while at "
+            f"most {planned.colluders} of them tell the learner all they know, while no ledger is put back before the "
+            "sum is done (another site's counts as one of those; this one's leaves its own records a share of the "
+            "noise alone), and while the cryptography is not broken"
+            + (", but for a chance of 2^-104" if len(planned.participants) > COMPLETE_UP_TO else "")
+        )
 
 
-def read_release(data: bytes, body: Any, turn: Turn, schema: Schema) -> bytes:
-    """The bytes of a turn's answer, after a check of their shape; RemoteProtocolError (MALFORMED) for another."""
-    release = decode(data, RELEASES[turn.number], field="release")
-    if isinstance(release, MaskedCounts):
-        numbers = length(body.body, turn, schema)
-        if len(release.words) != 8 * numbers:
-            raise RemoteProtocolError(RefusalCode.MALFORMED, "release", f"{numbers} numbers")
-    return data
+SECURE_COUNTS = SecureCounts()
 
 
-def numbers(data: bytes, body: Any, turn: Turn, schema: Schema) -> NDArray[np.number[Any]]:
-    """The masked words of turn 2, uint64; nothing of other turns. Raises as `read_release`."""
-    read_release(data, body, turn, schema)
-    if turn.number != MASKED:
-        return np.zeros(0, np.uint64)
-    return np.frombuffer(decode(data, MaskedCounts).words, "<u8")
+def counts_question(question: Question) -> Question:
+    """The question of `counts` that turn 0 or 2 asks."""
+    return Question(question.turn, question.body.body, question.schema)
 
 
-def precision(planned: PlannedSecureCounts, unit: PrivacyUnit) -> str:
-    """As of `counts`; the noise is that of the sum, and no less."""
-    return f"{COUNTS.precision(planned, unit)}, at best, summed over {len(planned.participants)} curators"
-
-
-def examples() -> Mapping[str, Sequence[Example]]:
-    """What an auditor asks: whatever is counted, it is a sum that is released."""
-    from protocol.kinds.secure_counts_examples import examples as of_sums  # noqa: PLC0415 - made of the structs above
-
-    return {"": of_sums()}
-
-
-SECURE_COUNTS = QueryKind(
-    name="secure_counts",
-    relation=COUNTS.relation,
-    condition=CONDITION,
-    tells=COUNTS.tells,
-    planned=PlannedSecureCounts,
-    limits=SecureCountsLimits,
-    check_planned=check_planned,
-    check_allowed=check_allowed,
-    cost=COUNTS.cost,
-    read_body=read_body,
-    work=work,
-    release_bytes=release_bytes,
-    read_release=read_release,
-    charged_turn=MASKED,
-    remark=remark,
-    told=told,
-    check_remark=check_remark,
-    in_common=in_common,
-    proviso=proviso,
-    private=COUNTS.private,
-    private_planned=COUNTS.private_planned,
-    state_bytes=2**18,
-    examples=examples,
-    numbers=numbers,
-    laws=COUNTS.laws,
-    odds=COUNTS.odds,
-    most_odds=COUNTS.most_odds,
-    precision=precision,
-)
-"""Its costs are pure epsilons of what everybody sees together while at most t participants collude, by computation."""
+def question_digest(learner: bytes, turn: Turn, sent: AskKeys | RelayShares) -> bytes:
+    """What all participants sign for: whose question of which plan it is, and every byte of it."""
+    place = turn.query.to_bytes(8, "big")
+    return digest(
+        encode_parts(b"expril/2 secure counts", learner, encode(turn.planned), place, sent.counts, sent.nonce)
+    )

@@ -5,7 +5,6 @@ said by its method, and proved in docs/statistics.md.
 """
 
 import math
-from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Annotated, Any
 
@@ -15,7 +14,6 @@ from numpy.typing import NDArray
 
 from protocol.codec import decode
 from protocol.errors import RemoteProtocolError
-from protocol.examples import Example
 from protocol.kinds.statistics.asked import Item, Quantile, Selection, item_for
 from protocol.kinds.statistics.estimators import ESTIMATORS
 from protocol.kinds.statistics.methods import (
@@ -34,7 +32,7 @@ from protocol.kinds.statistics.methods import (
 from protocol.limits import ASSUMED_ROUND_SIZE, CALL_ONCE, Positive
 from protocol.odds import NOTHING, Odds, PrivacyUnit
 from protocol.plans import Planned
-from protocol.query_kind import QueryKind, Turn
+from protocol.query_kind import KindTerms, QueryKind, Question, Turn
 from protocol.rationals import MOST
 from protocol.refusals import RefusalCode
 from protocol.schema import Schema
@@ -71,6 +69,11 @@ class PlannedStatistic(Planned, frozen=True, tag="statistic"):
 
     method: Method
     statistics: Annotated[int, msgspec.Meta(ge=1, le=MOST_STATISTICS)] = 1
+
+    @property
+    def length(self) -> int:
+        """Numbers in the release."""
+        return self.statistics * (self.method.chosen if isinstance(self.method, Features) else 1)
 
 
 class StatisticLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -112,104 +115,142 @@ class StatisticRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     numbers: bytes
 
 
-def check_planned(planned: PlannedStatistic) -> None:
-    """Raise RemoteProtocolError(BAD_PLAN) for a decay out of range, or a cost of more than 32 bits."""
-    method = planned.method
-    if isinstance(method, Smooth | SmoothLaplace) and not LEAST_DECAY <= method.decay.fraction <= MOST_DECAY:
-        limit = f"{LEAST_DECAY} to {MOST_DECAY}"
-        raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.method.decay", limit)
-    cost(planned, 1)
+class Statistic(QueryKind):
+    """Single figures of the records."""
+
+    name = "statistic"
+    reveals = "quantiles, averages and other single figures of the records"
+    planned = PlannedStatistic
+    limits = StatisticLimits
+
+    def check_planned(self, planned: PlannedStatistic) -> None:
+        """Raise RemoteProtocolError(BAD_PLAN) for a decay out of range, or a cost of more than 32 bits."""
+        method = planned.method
+        if isinstance(method, Smooth | SmoothLaplace) and not LEAST_DECAY <= method.decay.fraction <= MOST_DECAY:
+            limit = f"{LEAST_DECAY} to {MOST_DECAY}"
+            raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.method.decay", limit)
+        self.cost(planned, 1)
+
+    def check_allowed(self, planned: PlannedStatistic, terms: KindTerms, field: str) -> None:
+        """Raise RemoteProtocolError (KIND_NOT_ALLOWED, BAD_PLAN, OVER_LIMIT) where a curator would not accept it."""
+        method, limits = planned.method, terms.limits
+        if method.name not in limits.methods:
+            raise RemoteProtocolError(RefusalCode.KIND_NOT_ALLOWED, f"{field}.method", ", ".join(limits.methods))
+        if isinstance(method, Features) and not terms.schema.classes:
+            raise RemoteProtocolError(RefusalCode.BAD_PLAN, f"{field}.method", "features need a label of classes")
+        if planned.statistics > limits.statistics:
+            raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.statistics", f"at most {limits.statistics}")
+        if isinstance(method, AggregateMean | AggregateMedian) and method.blocks > limits.blocks:
+            raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.method.blocks", f"at most {limits.blocks}")
+        if isinstance(method, AggregateMean) and method.steps >= limits.candidates:
+            limit = f"at most {limits.candidates - 1}"
+            raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.method.steps", limit)
+
+    def cost(self, planned: PlannedStatistic, most_records_per_unit: int) -> Fraction:
+        """Exact epsilon: m times what one statistic costs by its method. For `smooth_laplace` there is a delta, too."""
+        value = planned.statistics * planned.method.cost(most_records_per_unit)
+        if value.numerator > MOST or value.denominator > MOST:
+            raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.method.scale", "a cost of at most 32 bits")
+        return value
+
+    def odds(self, planned: PlannedStatistic, unit: PrivacyUnit, readers: int | None) -> Odds:
+        """M times those of one statistic, and of an attribute those of as many as read it.
+
+        Where a record has no name, its whole content says its block: then what is said in blocks hangs on all of it.
+        """
+        own, whole = planned.method.odds(unit), planned.statistics
+        by_content = isinstance(planned.method, AggregateMean | AggregateMedian) and not unit.name
+        parts = whole if readers is None or by_content else min(readers, whole)
+        return Odds(whole * own.presence, whole * own.label, parts * own.attribute)
+
+    def most_odds(self, limits: StatisticLimits, unit: PrivacyUnit) -> Odds:
+        """Of the worst method among those that are allowed."""
+        most = NOTHING
+        for name in limits.methods:
+            blocks = METHODS[name] in (AggregateMean, AggregateMedian)
+            label = (1 if unit.name else 2) if blocks else 2 if unit.numeric or name == "features" else 0
+            attribute = 1 if blocks and unit.name else 2
+            most = most.or_more(Odds(Fraction(1), Fraction(label), Fraction(attribute)))
+        return most
+
+    def precision(self, planned: PlannedStatistic, unit: PrivacyUnit) -> str:  # noqa: ARG002
+        """Of each statistic."""
+        method = planned.method
+        scale = f"scale {method.scale.fraction}"
+        return f"{planned.statistics} single figures, each {method.precision}; {method.name}, {scale}"
+
+    def private(self, limits: StatisticLimits) -> bool:
+        """Unless a method is allowed whose cost holds but for a delta."""
+        return not NOT_PURE.intersection(limits.methods)
+
+    def private_planned(self, planned: PlannedStatistic) -> bool:
+        """Unless its method's cost holds but for a delta."""
+        return planned.method.name not in NOT_PURE
+
+    def read_body(self, data: bytes, turn: Turn, terms: KindTerms) -> StatisticBody:
+        """Decode and check a body against its planned query, the schema and the limits.
+
+        Raises:
+            RemoteProtocolError: MALFORMED, NOT_IN_PLAN, BAD_QUERY or OVER_LIMIT.
+        """
+        planned: PlannedStatistic = turn.planned
+        body = decode(data, StatisticBody, field="body")
+        if len(body.asked) != planned.statistics:
+            raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, "body.asked", f"exactly {planned.statistics}")
+        wanted = item_for(planned.method)
+        for index, item in enumerate(body.asked):
+            field = f"body.asked[{index}]"
+            if not isinstance(item, wanted):
+                limit = f"a {wanted.__struct_config__.tag} with {planned.method.name}"
+                raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, field, limit)
+            _check_size(item, terms, field)
+            item.check(planned.method, terms.schema, field)  # type: ignore[arg-type]
+        return body
+
+    def work(self, question: Question, round_size: int | None) -> int:
+        """Work of a query, in the unit of `protocol.limits`, of question and card alone."""
+        method: Method = question.turn.planned.method
+        records = round_size or ASSUMED_ROUND_SIZE
+        return QUERY_ONCE + sum(_work_of(item, method, question.schema, records) for item in question.body.asked)
+
+    def release_bytes(self, question: Question) -> int:
+        """A frame and eight bytes a number."""
+        return RELEASE_FRAME_BYTES + 8 * int(question.turn.planned.length)
+
+    def read_release(self, data: bytes, question: Question) -> NDArray[np.number[Any]]:
+        """The released numbers, int64, after a check of their shape and range.
+
+        Raises:
+            RemoteProtocolError: not a StatisticRelease, or not one that could answer what was asked.
+        """
+        release = decode(data, StatisticRelease, field="release")
+        planned: PlannedStatistic = question.turn.planned
+        items: tuple[Item, ...] = question.body.asked
+        if len(release.numbers) != 8 * planned.length:
+            raise RemoteProtocolError(RefusalCode.MALFORMED, "release.numbers", f"{planned.length} numbers")
+        numbers = np.frombuffer(release.numbers, "<i8")
+        if not isinstance(planned.method, AggregateMean):
+            for item, row in zip(items, numbers.reshape(len(items), -1), strict=True):
+                points = len(item.candidates) if isinstance(item, Selection) else item.grid.points
+                if row.min() < 0 or row.max() >= points or len(set(row.tolist())) < len(row):
+                    raise RemoteProtocolError(
+                        RefusalCode.MALFORMED, "release.numbers", "different indices of what was asked"
+                    )
+        return numbers
 
 
-def check_allowed(planned: PlannedStatistic, schema: Schema, limits: StatisticLimits, field: str) -> None:
-    """Raise RemoteProtocolError (KIND_NOT_ALLOWED, BAD_PLAN, OVER_LIMIT) where a curator would not accept it."""
-    method = planned.method
-    if method.name not in limits.methods:
-        raise RemoteProtocolError(RefusalCode.KIND_NOT_ALLOWED, f"{field}.method", ", ".join(limits.methods))
-    if isinstance(method, Features) and not schema.classes:
-        raise RemoteProtocolError(RefusalCode.BAD_PLAN, f"{field}.method", "features need a label of classes")
-    if planned.statistics > limits.statistics:
-        raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.statistics", f"at most {limits.statistics}")
-    if isinstance(method, AggregateMean | AggregateMedian) and method.blocks > limits.blocks:
-        raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.method.blocks", f"at most {limits.blocks}")
-    if isinstance(method, AggregateMean) and method.steps >= limits.candidates:
-        limit = f"at most {limits.candidates - 1}"
-        raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.method.steps", limit)
+STATISTIC = Statistic()
 
 
-def cost(planned: PlannedStatistic, most_records_per_unit: int) -> Fraction:
-    """Exact epsilon: m times what one statistic costs by its method. For `smooth_laplace` there is a delta, too."""
-    value = planned.statistics * planned.method.cost(most_records_per_unit)
-    if value.numerator > MOST or value.denominator > MOST:
-        raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.method.scale", "a cost of at most 32 bits")
-    return value
-
-
-def odds(planned: PlannedStatistic, unit: PrivacyUnit, readers: int | None = None) -> Odds:
-    """M times those of one statistic, and of an attribute those of as many as read it.
-
-    Where a record has no name, its whole content says its block: then what is said in blocks hangs on all of it.
-    """
-    own, whole = planned.method.odds(unit), planned.statistics
-    by_content = isinstance(planned.method, AggregateMean | AggregateMedian) and not unit.name
-    parts = whole if readers is None or by_content else min(readers, whole)
-    return Odds(whole * own.presence, whole * own.label, parts * own.attribute)
-
-
-def most_odds(limits: StatisticLimits, unit: PrivacyUnit) -> Odds:
-    """Of the worst method among those that are allowed."""
-    most = NOTHING
-    for name in limits.methods:
-        blocks = METHODS[name] in (AggregateMean, AggregateMedian)
-        label = (1 if unit.name else 2) if blocks else 2 if unit.numeric or name == "features" else 0
-        attribute = 1 if blocks and unit.name else 2
-        most = most.or_more(Odds(Fraction(1), Fraction(label), Fraction(attribute)))
-    return most
-
-
-def precision(planned: PlannedStatistic, unit: PrivacyUnit) -> str:  # noqa: ARG001
-    """Of each statistic."""
-    scale = planned.method.scale.fraction
-    return f"{planned.statistics} single figures, each {planned.method.precision}; {planned.method.name}, scale {scale}"
-
-
-def read_body(data: bytes, turn: Turn, schema: Schema, limits: StatisticLimits) -> StatisticBody:
-    """Decode and check a body against its planned query, the schema and the limits; reads no record.
-
-    Raises:
-        RemoteProtocolError: MALFORMED, NOT_IN_PLAN, BAD_QUERY or OVER_LIMIT.
-    """
-    planned: PlannedStatistic = turn.planned
-    body = decode(data, StatisticBody, field="body")
-    if len(body.asked) != planned.statistics:
-        raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, "body.asked", f"exactly {planned.statistics}")
-    wanted = item_for(planned.method)
-    for index, item in enumerate(body.asked):
-        field = f"body.asked[{index}]"
-        if not isinstance(item, wanted):
-            limit = f"a {wanted.__struct_config__.tag} with {planned.method.name}"
-            raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, field, limit)
-        _check_size(item, schema, limits, field)
-        item.check(planned.method, schema, field)  # type: ignore[arg-type]
-    return body
-
-
-def _check_size(item: Item, schema: Schema, limits: StatisticLimits, field: str) -> None:
+def _check_size(item: Item, terms: KindTerms, field: str) -> None:
     """Raise RemoteProtocolError(OVER_LIMIT) before a check that takes time in the size."""
     if isinstance(item, Selection):
-        if sum(partition.cell_count(schema) for partition in item.candidates) > limits.cells:
-            limit = f"at most {limits.cells} cells"
+        if sum(partition.cell_count(terms.schema) for partition in item.candidates) > terms.limits.cells:
+            limit = f"at most {terms.limits.cells} cells"
             raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.candidates", limit)
-    elif item.grid.points > limits.candidates:
-        limit = f"at most {limits.candidates - 1}"
+    elif item.grid.points > terms.limits.candidates:
+        limit = f"at most {terms.limits.candidates - 1}"
         raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.grid.steps", limit)
-
-
-def work(body: StatisticBody, turn: Turn, schema: Schema, round_size: int | None) -> int:
-    """Work of a query, in the unit of `protocol.limits`, of question and card alone."""
-    method: Method = turn.planned.method
-    records = round_size or ASSUMED_ROUND_SIZE
-    return QUERY_ONCE + sum(_work_of(item, method, schema, records) for item in body.asked)
 
 
 def _work_of(item: Item, method: Method, schema: Schema, records: int) -> int:
@@ -234,71 +275,3 @@ def _work_of(item: Item, method: Method, schema: Schema, records: int) -> int:
 def decay_steps(method: Smooth | SmoothLaplace) -> int:
     """At most so many distances are looked at: 2^40 falls to 1 in 40 log 2 / log(1 + beta) steps."""
     return math.ceil(40 * math.log(2) / math.log1p(float(method.decay.fraction))) + 1
-
-
-def release_bytes(body: StatisticBody, turn: Turn, schema: Schema) -> int:  # noqa: ARG001
-    """Most bytes of the encoded release of a checked body."""
-    return RELEASE_FRAME_BYTES + 8 * length(turn.planned)
-
-
-def length(planned: PlannedStatistic) -> int:
-    """Numbers in the release."""
-    method = planned.method
-    return planned.statistics * (method.chosen if isinstance(method, Features) else 1)
-
-
-def read_release(data: bytes, body: StatisticBody, turn: Turn, schema: Schema) -> bytes:  # noqa: ARG001
-    """The released numbers, after a check of their shape and range: little-endian int64.
-
-    Raises:
-        RemoteProtocolError: not a StatisticRelease, or not one that could answer what was asked.
-    """
-    release = decode(data, StatisticRelease, field="release")
-    method: Method = turn.planned.method
-    wanted = length(turn.planned)
-    if len(release.numbers) != 8 * wanted:
-        raise RemoteProtocolError(RefusalCode.MALFORMED, "release.numbers", f"{wanted} numbers")
-    if not isinstance(method, AggregateMean):
-        rows = np.frombuffer(release.numbers, "<i8").reshape(len(body.asked), -1)
-        for item, row in zip(body.asked, rows, strict=True):
-            points = len(item.candidates) if isinstance(item, Selection) else item.grid.points
-            if row.min() < 0 or row.max() >= points or len(set(row.tolist())) < len(row):
-                raise RemoteProtocolError(
-                    RefusalCode.MALFORMED, "release.numbers", "different indices of what was asked"
-                )
-    return release.numbers
-
-
-def numbers(data: bytes, body: StatisticBody, turn: Turn, schema: Schema) -> NDArray[np.number[Any]]:
-    """All released numbers, int64; raises as `read_release`."""
-    return np.frombuffer(read_release(data, body, turn, schema), "<i8")
-
-
-def examples() -> Mapping[str, Sequence[Example]]:
-    """One question of each method, and one with awkward values."""
-    from protocol.kinds.statistic_examples import EXAMPLES  # noqa: PLC0415 - made of the structs above
-
-    return EXAMPLES
-
-
-STATISTIC = QueryKind(
-    name="statistic",
-    relation="add or remove one privacy unit",
-    planned=PlannedStatistic,
-    limits=StatisticLimits,
-    check_planned=check_planned,
-    check_allowed=check_allowed,
-    cost=cost,
-    read_body=read_body,
-    work=work,
-    release_bytes=release_bytes,
-    read_release=read_release,
-    private=lambda limits: not NOT_PURE.intersection(limits.methods),
-    private_planned=lambda planned: planned.method.name not in NOT_PURE,
-    examples=examples,
-    numbers=numbers,
-    odds=odds,
-    most_odds=most_odds,
-    precision=precision,
-    tells="quantiles, averages and other single figures of the records",
-)

@@ -105,7 +105,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     suspect: Suspect | None = None  # for HALT, why the ledger may have lost entries; None where a person halted it
     # for people; from the steward, or the purpose a learner stated; for START, the ledger's terms; for ENROL, the name
     # that the key is bound to; for DATA, the name of the records served from then on; for CHARGE, what the query's kind
-    # says of the request, see `QueryKind.remark`; for ANSWERED, what it says of the release, see `QueryKind.noted`;
+    # says of the request (`QueryKind.charge_note`); for ANSWERED, what it says of the release (`release_note`);
     # never from a record otherwise
     note: str = ""
 

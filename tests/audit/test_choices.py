@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from curator_fakes import altered
 from curator_node.answering import Answered, Answerer
 from curator_node.mechanisms import OpenDPNoise
 from expril.audit.attack.kinds import audit_kind, kinds_to_audit
@@ -14,8 +15,9 @@ from expril.audit.kinds.exact import MOST_CHOICES, choice_loss
 from protocol.codec import encode
 from protocol.errors import ConfigurationError
 from protocol.noise import NoisyMax
-from toy.kind import TOY, ToyBody, ToyRelease, ask
-from toy.kind import examples as toy_examples
+from protocol.query_kind import QueryKind
+from toy.audit import TOY_AUDIT, ask
+from toy.kind import Toy, ToyBody, ToyRelease
 
 
 def choosing(question, dataset, noise):
@@ -34,21 +36,28 @@ def one_turn(copies):
 
 def kind_of(factor):
     """A claim of `factor` times the true loss, 2."""
-    return replace(
-        TOY,
-        check_planned=lambda planned: None,
-        cost=lambda planned, most: factor * NoisyMax(planned.scale.fraction).loss(most),
-        charge=None,
-        state_bytes=0,
-        examples=lambda: {"": (replace(toy_examples()[""][0], ask=one_turn),)},
-    )
+
+    class Choice(Toy):
+        state_bytes = 0
+        charge = QueryKind.charge
+
+        def check_planned(self, planned):
+            pass
+
+        def cost(self, planned, most_records_per_unit):
+            return factor * NoisyMax(planned.scale.fraction).loss(most_records_per_unit)
+
+    return Choice()
+
+
+AUDITS = {"toy": altered(TOY_AUDIT, examples=lambda: {"": (replace(TOY_AUDIT.examples()[""][0], ask=one_turn),)})}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("factor", "violation"), [(1, False), (Fraction(1, 2), True)])
 def test_a_kind_that_chooses_is_enumerated_without_being_told(factor, violation):
     answerers = {"toy": Answerer(kind_of(Fraction(factor)), choosing)}
-    result = audit_kind("toy", draws=1_000, answerers=answerers, noise=OpenDPNoise)
+    result = audit_kind("toy", draws=1_000, answerers=answerers, audits=AUDITS, noise=OpenDPNoise)
     assert result.exact is not None
     assert 1 < result.exact <= 2
     assert result.violation is violation
@@ -72,7 +81,7 @@ def test_too_many_choices_are_not_enumerated():
 
 
 def test_a_kind_for_simulations_alone_is_not_audited_as_one():
-    kind = replace(kind_of(Fraction(1)), private=lambda limits: False)
+    kind = altered(kind_of(Fraction(1)), private=lambda limits: False)
     answerers = {"toy": Answerer(kind, choosing)}
     assert kinds_to_audit(answerers) == ()
     with pytest.raises(ConfigurationError, match="in simulations only"):

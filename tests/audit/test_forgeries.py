@@ -9,13 +9,13 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
+from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.recompute import Pins, recompute
 from expril.audit.recompute.ledger import audit_ledger
 from expril.audit.recompute.losses import rounded_up
 from expril.commands.app import app
 from forged_ledger import ADA, BOB, HOSPITAL, MALLORY, TERMS, Forged, counts
 from protocol.envelopes import NOT_PRIVATE_LABEL, SigningKey
-from protocol.kinds import QUERY_KINDS
 from protocol.ledger.checkpoints import cosign, make_checkpoint, sign_checkpoint, with_signature
 from protocol.ledger.entries import EntryKind, Position, Suspect, ledger_terms, read_terms
 from protocol.ledger.merkle import Tree
@@ -202,10 +202,10 @@ def test_cards_of_two_bounds_leave_a_study_without_a_card_open(tmp_path):
     forged.study(MALLORY, [counts(1)], [1])
     path = forged.save(tmp_path / "cards.export")
     shown = {(ADA.public, first): 4, (BOB.public, second): 1}
-    audit = audit_ledger(path, kinds=QUERY_KINDS, cards_of=lambda curator: shown)
+    audit = audit_ledger(path, kinds=AUDITED_KINDS, cards_of=lambda curator: shown)
     assert any("show c = 1 and 4" in text for text in audit.unproven)
     other = {(ADA.public, first): 1}
-    (wrong,) = audit_ledger(path, kinds=QUERY_KINDS, cards_of=lambda curator: other).findings.texts()
+    (wrong,) = audit_ledger(path, kinds=AUDITED_KINDS, cards_of=lambda curator: other).findings.texts()
     assert "with c = 1 by the card" in wrong
 
 

@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from curator_node.ledger.checks import load
+from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.recompute import recompute
 from expril.audit.recompute.entries import ReadEntry, ReadStatefulEntry, read_entry
 from expril.audit.recompute.ledger import audit_ledger
 from histories import ACTS, LEARNERS, History, a_study, resigned
-from protocol.kinds import QUERY_KINDS
 from protocol.ledger.entries import Entry, EntryKind, LedgerCorruptError, StatefulEntry, decode_entry, encode_entry
 from protocol.messages import NOBODY
 
@@ -37,7 +37,7 @@ def lived(acts, bound=1):
 def audited(path, content, **options):
     file = path / "ward.export"
     file.write_bytes(content)
-    return audit_ledger(file, kinds=QUERY_KINDS, **options)
+    return audit_ledger(file, kinds=AUDITED_KINDS, **options)
 
 
 def texts(audit):

@@ -6,10 +6,10 @@ from fractions import Fraction
 
 import pytest
 
+from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.recompute.bounds import Bounds
 from expril.audit.recompute.entries import ZERO, Study, price_of
 from expril.audit.recompute.losses import Losses, discrete_laplace
-from protocol.kinds import QUERY_KINDS
 from protocol.kinds.counts import PlannedCounts
 from protocol.noise import DiscreteLaplace
 from protocol.plans import Plan
@@ -21,7 +21,7 @@ DELTA = 1e-6
 
 def study_of(kinds, *queries, bound=1):
     plan = Plan.of(queries)
-    costs = tuple(str(cost) for cost in QUERY_KINDS.costs(plan, bound))
+    costs = tuple(str(cost) for cost in AUDITED_KINDS.costs(plan, bound))
     return Study(b"l" * 32, b"s" * 16, 0, Bounds(kinds).shape(plan), price_of(costs), 0, ("",), b"")
 
 
@@ -57,8 +57,8 @@ def moved(scale, shift, reach=60):
 
 def test_thirty_unit_releases_of_a_thirtieth():
     """The figure of the project's notes, and the exact one: a unit move is randomised response at 1/30."""
-    study = study_of(QUERY_KINDS, *[counts(30)] * 30)
-    loss = Losses(QUERY_KINDS, DELTA).summed([(study, 1)])
+    study = study_of(AUDITED_KINDS, *[counts(30)] * 30)
+    loss = Losses(AUDITED_KINDS, DELTA).summed([(study, 1)])
     assert study.price.total == 1
     assert round(loss.epsilon, 4) == 0.7203
     assert (loss.delta, loss.plans, loss.pure) == (DELTA, 1, 0)
@@ -114,17 +114,17 @@ def test_a_single_number_moved_by_k_attains_it():
 
 def test_the_bound_c_and_steps_are_shifts():
     """c = 3 records of a unit at thrice the scale: the pure cost is the same; between the ends there is more noise."""
-    one = Losses(QUERY_KINDS, DELTA).summed([(study_of(QUERY_KINDS, *[counts(30)] * 5), 1)])
-    three = Losses(QUERY_KINDS, DELTA).summed([(study_of(QUERY_KINDS, *[counts(90)] * 5, bound=3), 3)])
+    one = Losses(AUDITED_KINDS, DELTA).summed([(study_of(AUDITED_KINDS, *[counts(30)] * 5), 1)])
+    three = Losses(AUDITED_KINDS, DELTA).summed([(study_of(AUDITED_KINDS, *[counts(90)] * 5, bound=3), 3)])
     assert 0.16 < three.epsilon <= one.epsilon <= 1 / 6
     steps = PlannedCounts(release="label_total", partitions=2, scale=Rational.of(Fraction(64)), steps=4)
-    (law,) = QUERY_KINDS["counts"].laws(steps, 2)
+    (law,) = AUDITED_KINDS.audits["counts"].laws(steps, 2)
     assert (law.shift, law.releases, law.noise.scale) == (8, 2, 64)
 
 
 def test_across_plans_epsilons_and_deltas_are_added():
-    losses = Losses(QUERY_KINDS, DELTA)
-    study = study_of(QUERY_KINDS, *[counts(30)] * 30)
+    losses = Losses(AUDITED_KINDS, DELTA)
+    study = study_of(AUDITED_KINDS, *[counts(30)] * 30)
     single, both = losses.summed([(study, 1)]), losses.summed([(study, 1)] * 2, Fraction(1, 4))
     assert both.epsilon == pytest.approx(2 * single.epsilon + 0.25)
     assert (both.delta, both.plans) == (2 * DELTA, 2)
@@ -133,7 +133,7 @@ def test_across_plans_epsilons_and_deltas_are_added():
 
 def test_a_kind_that_tells_no_law_counts_with_its_pure_epsilon():
     """Alone the plan is pure; beside another one it is composed as randomised response."""
-    counts_kind = QUERY_KINDS["counts"]
+    counts_kind = AUDITED_KINDS["counts"]
 
     class Mute(PlannedCounts, frozen=True, tag="mute"):
         """As counts, and nobody says how."""
@@ -156,4 +156,4 @@ def test_a_kind_that_tells_no_law_counts_with_its_pure_epsilon():
 
 def test_what_is_not_private_as_claimed_has_no_law():
     ratio = PlannedCounts(release="paper_ratio", partitions=1, scale=Rational.of(Fraction(30)))
-    assert QUERY_KINDS["counts"].laws(ratio, 1) is None
+    assert AUDITED_KINDS.audits["counts"].laws(ratio, 1) is None

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from curator_fakes import altered
 from curator_node.answering import Answered
 from curator_node.kinds import ANSWERERS
 from expril.audit.attack import handle_checks as checks
@@ -32,10 +33,12 @@ from protocol.query_kind import Turn
 from protocol.release_kinds import RELEASE_KINDS
 from toy import answerer as toy
 from toy.answerer import TOY_ANSWERER
+from toy.audit import KNOWN, TOY_AUDIT
 from toy.curators import TABLE
-from toy.kind import TOY, ToyRelease
+from toy.kind import ToyRelease
 
 COUNTS = ANSWERERS["counts"]
+AUDITS = KNOWN.audits
 NAMES = chosen_kinds("counts")
 SURE, STRICT = 1e-9, 0.01
 ROOT = Path(__file__).parents[2]
@@ -49,7 +52,7 @@ OF_NO_KIND = (
 
 
 def examples(name):
-    return COUNTS.kind.examples()[name.partition("/")[2]]
+    return AUDITS["counts"].examples()[name.partition("/")[2]]
 
 
 def shorten(patch):
@@ -71,10 +74,12 @@ def briefly(monkeypatch):
 
 
 def with_answer(answer, kind="counts"):
-    """The table with another answerer, asked the first question of each name alone."""
-    known = TABLE[kind].kind
-    first = {name: asked[:1] for name, asked in known.examples().items()}
-    return {**TABLE, kind: replace(TABLE[kind], answer=answer, kind=replace(known, examples=lambda: first))}
+    """Tables with another answerer, asked the first question of each name alone."""
+    first = {name: asked[:1] for name, asked in AUDITS[kind].examples().items()}
+    return {
+        "answerers": {**TABLE, kind: replace(TABLE[kind], answer=answer)},
+        "audits": {**AUDITS, kind: altered(AUDITS[kind], examples=lambda: first)},
+    }
 
 
 # what has to be audited
@@ -85,7 +90,7 @@ def test_every_private_release_kind_is_audited_and_no_other():
     names = kinds_to_audit()
     assert tuple(name for name in names if name.partition("/")[0] == "counts") == NAMES
     assert {name.partition("/")[0] for name in names} == set(ANSWERERS) - {"blog_holdout"}
-    assert kinds_to_audit(TABLE) == (*kinds_to_audit(), "toy")
+    assert kinds_to_audit(TABLE, AUDITS) == (*kinds_to_audit(), "toy")
     assert all(examples(name) for name in NAMES)
 
 
@@ -102,15 +107,15 @@ def test_a_name_a_kind_or_all():
 
 
 def test_a_kind_without_questions_is_a_violation():
-    silent = {"toy": replace(TOY_ANSWERER, kind=replace(TOY, examples=dict))}
-    mute = {"toy": replace(TOY_ANSWERER, kind=replace(TOY, numbers=None))}
-    partly = {"toy": replace(TOY_ANSWERER, kind=replace(TOY, examples=lambda: {"new": ()}))}
-    for table, name in ((silent, "toy"), (mute, "toy"), (partly, "toy/new")):
-        assert kinds_to_audit(table) == (name,)
-        result = audit_kind(name, answerers=table)
+    answerers = {"toy": TOY_ANSWERER}
+    silent = {"toy": altered(TOY_AUDIT, examples=dict)}
+    partly = {"toy": altered(TOY_AUDIT, examples=lambda: {"new": ()})}
+    for audits, name in ((silent, "toy"), ({}, "toy"), (partly, "toy/new")):
+        assert kinds_to_audit(answerers, audits) == (name,)
+        result = audit_kind(name, answerers=answerers, audits=audits)
         assert result.violation
         assert "is not audited" in result.verdict
-        assert path_checks(name, answerers=table) == ()
+        assert path_checks(name, answerers=answerers, audits=audits) == ()
 
 
 def test_a_question_that_nobody_answers_is_a_violation():
@@ -119,11 +124,11 @@ def test_a_question_that_nobody_answers_is_a_violation():
     def failing(question, dataset, noise):
         raise MemoryError
 
-    (example,) = TOY.examples()[""]
+    (example,) = TOY_AUDIT.examples()[""]
     refused = replace(example, ask=lambda copies: replace(example.ask(copies), bodies=(b"no body",)))
-    asking = replace(TOY, examples=lambda: {"": (refused,)})
-    for wrong in (replace(TOY_ANSWERER, answer=failing), replace(TOY_ANSWERER, kind=asking)):
-        result = audit_kind("toy", answerers={"toy": wrong})
+    asking = altered(TOY_AUDIT, examples=lambda: {"": (refused,)})
+    for answerer, audit in ((replace(TOY_ANSWERER, answer=failing), TOY_AUDIT), (TOY_ANSWERER, asking)):
+        result = audit_kind("toy", answerers={"toy": answerer}, audits={"toy": audit})
         assert result.violation
         assert "gets no answer" in result.verdict
 
@@ -197,11 +202,11 @@ def test_an_answer_that_fails_is_a_draw():
     def failing(question, dataset, noise):
         raise MemoryError
 
-    path = AnswerPath(with_answer(failing)["counts"], examples("counts/mass")[0], 3)
+    path = AnswerPath(replace(COUNTS, answer=failing), examples("counts/mass")[0], 3)
     pair = best_pair("counts/mass", 0).pairs[0]
     assert (path.draws(pair.others, 7, 2) == FAILED).all()
     assert score_of(path, pair) == 0  # for all records alike
-    some = AnswerPath(with_answer(fails_for_many)["counts"], path.example)
+    some = AnswerPath(replace(COUNTS, answer=fails_for_many), path.example)
     assert score_of(some, replace(pair, others=pair.others[:1] * 10)) == np.inf
 
 
@@ -243,7 +248,7 @@ def fails_for_many(question, dataset, noise):
 @pytest.mark.family(2)
 @pytest.mark.parametrize("answer", [half_the_noise, pytest.param(fails_for_many, marks=pytest.mark.slow)])
 def test_a_wrong_answerer_of_counts_is_caught(answer, briefly):
-    result = audit_kind("counts/mass", draws=4_000, error_rate=STRICT, answerers=with_answer(answer), noise=QuickNoise)
+    result = audit_kind("counts/mass", draws=4_000, error_rate=STRICT, **with_answer(answer), noise=QuickNoise)
     assert result.violation, result
 
 
@@ -258,15 +263,13 @@ def test_a_cell_without_noise_in_each_copy_is_caught(briefly):
         counts[::3] = exact[::3]
         return Answered(encode(CountsRelease(counts=counts.tobytes(), ratios=b"")))
 
-    result = audit_kind("counts/mass", draws=4_000, error_rate=STRICT, answerers=with_answer(answer), noise=QuickNoise)
+    result = audit_kind("counts/mass", draws=4_000, error_rate=STRICT, **with_answer(answer), noise=QuickNoise)
     assert result.violation
     assert result.attack.lower_bound > 3
 
 
 def test_too_little_noise_is_seen_by_enumeration_alone(briefly):
-    result = audit_kind(
-        "counts/mass", draws=400, error_rate=SURE, answerers=with_answer(half_the_noise), noise=QuickNoise
-    )
+    result = audit_kind("counts/mass", draws=400, error_rate=SURE, **with_answer(half_the_noise), noise=QuickNoise)
     assert result.violation
     assert result.exact == pytest.approx(2, abs=1e-9)
     assert "enumeration gives 2" in result.verdict
@@ -274,7 +277,7 @@ def test_too_little_noise_is_seen_by_enumeration_alone(briefly):
 
 @pytest.mark.slow
 def test_a_kind_of_two_turns_is_audited_by_the_same_code(briefly):
-    result = audit_kind("toy", draws=1_000, error_rate=SURE, answerers=TABLE, noise=QuickNoise)
+    result = audit_kind("toy", draws=1_000, error_rate=SURE, answerers=TABLE, audits=AUDITS, noise=QuickNoise)
     assert not result.violation, result
     assert result.attack.claimed == "2"
     assert result.exact is None
@@ -295,9 +298,8 @@ def second_turn_drawn_anew_for_nothing(question, dataset, noise):
 @pytest.mark.slow
 @pytest.mark.parametrize("answer", [second_turn_bare, second_turn_drawn_anew_for_nothing])
 def test_a_wrong_answerer_of_a_new_kind_is_caught(answer, briefly):
-    table = with_answer(answer, "toy")
     draws = 16_000 if answer is second_turn_drawn_anew_for_nothing else 2_000
-    result = audit_kind("toy", draws=draws, error_rate=STRICT, answerers=table, noise=QuickNoise)
+    result = audit_kind("toy", draws=draws, error_rate=STRICT, **with_answer(answer, "toy"), noise=QuickNoise)
     assert result.violation, result
     if answer is second_turn_drawn_anew_for_nothing:
         assert result.attack.claimed == "1"  # within its whole cost, and above what it was charged
@@ -311,7 +313,7 @@ def test_a_wrong_answerer_of_a_new_kind_is_caught(answer, briefly):
 def test_a_curator_releases_what_was_attacked(name, briefly, monkeypatch):
     monkeypatch.setattr(checks, "HANDLED_DRAWS", 1_000)
     monkeypatch.setattr(checks, "MOST_CALLS", 20)
-    sentinel, law = path_checks(name, answerers=TABLE)
+    sentinel, law = path_checks(name, answerers=TABLE, audits=AUDITS)
     assert sentinel.passed, sentinel
     assert law.passed, law
     assert law.false_alarm == SURE
@@ -339,7 +341,7 @@ def test_a_curator_with_another_law_is_noticed(monkeypatch):
 
 def test_copies_that_share_noise_are_noticed(monkeypatch):
     monkeypatch.setattr(checks, "HANDLED_DRAWS", 1_000)
-    path = AnswerPath(with_answer(one_noise_for_all)["counts"], examples("counts/mass")[0], 50)
+    path = AnswerPath(replace(COUNTS, answer=one_noise_for_all), examples("counts/mass")[0], 50)
     assert not checks.same_law("counts/mass", path, best_pair("counts/mass", 0).pairs[0]).passed
 
 
@@ -418,7 +420,7 @@ def test_turns_carry_their_numbers():
         seen.append(question.turn)
         return toy.answer(question, dataset, noise)
 
-    path = AnswerPath(replace(TOY_ANSWERER, answer=answer), TOY.examples()[""][0])
+    path = AnswerPath(replace(TOY_ANSWERER, answer=answer), TOY_AUDIT.examples()[""][0])
     path.exact(((plain_record(path.example.schema),),))
     assert seen == [Turn(path.planned, 0, number) for number in (0, 1)]
     assert path.claimed == 2

@@ -10,6 +10,7 @@ from curator_node.answering import Answered
 from curator_node.kinds.model import MODEL
 from expril.audit.attack.controls.parts import QuickNoise
 from expril.audit.attack.kinds import search
+from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.kinds.answer_path import AnswerPath, NoNoise
 from expril.audit.kinds.exact import enumerate_loss
 from protocol.codec import encode
@@ -23,7 +24,7 @@ LEAST = {"logistic_regression": 0.35, "linear_svm": 0.9, "kernel_svm": 0.9}
 
 def enumerated(name, place):
     """Exact loss of one of a method's questions, on the records that a short search finds."""
-    path = AnswerPath(MODEL, MODEL.kind.examples()[name][place])
+    path = AnswerPath(MODEL, AUDITED_KINDS.audits["model"].examples()[name][place])
     exact = enumerate_loss(path, search(path, random_pairs=24).pairs[0])
     assert path.claimed == 1
     assert exact.loss is not None, exact.why_not
@@ -80,6 +81,6 @@ def looks_at_exact_sums(question, dataset, noise):
     ],
 )
 def test_a_wrong_curator_is_caught_by_enumeration(name, place, answer):
-    path = AnswerPath(replace(MODEL, answer=answer), MODEL.kind.examples()[name][place])
+    path = AnswerPath(replace(MODEL, answer=answer), AUDITED_KINDS.audits["model"].examples()[name][place])
     losses = [enumerate_loss(path, pair) for pair in search(path, random_pairs=24, keep=5).pairs]
     assert any(loss.passes(Fraction(1)) for loss in losses), losses

@@ -4,11 +4,11 @@ from curator_fakes import NOW, Learner, ZeroNoise, dataset, key, ledger_over, po
 from curator_node.ledger.exports import export_ledger
 from curator_node.ledger.store import MemoryStore
 from curator_node.site import assemble_site
+from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.recompute.ledger import audit_ledger
 from protocol.codec import encode
 from protocol.envelopes import open_envelope, request_digest
 from protocol.hypotheses import Constant
-from protocol.kinds import QUERY_KINDS
 from protocol.kinds.holdout import HoldoutBody, PlannedHoldout
 from protocol.limits import Limits
 from protocol.messages import Query, Release
@@ -38,7 +38,7 @@ def test_the_note_of_an_answer_is_held_against_the_released_bytes(tmp_path):
     assert isinstance(answer, Release)
     path = tmp_path / "basel.export"
     path.write_bytes(export_ledger(store))
-    remarks = audit_ledger(path, kinds=QUERY_KINDS).replayed.remarks
+    remarks = audit_ledger(path, kinds=AUDITED_KINDS).replayed.remarks
     envelopes, learner = asker.session.transcript.envelopes, asker.session.key.public
     proof = replay(envelopes, key("basel").public, learner)
     ((request, question),) = [

@@ -22,6 +22,7 @@ from curator_node.ledger.checks import check
 from curator_node.ledger.exports import export_ledger
 from curator_node.ledger.places import create_ledger_file, open_ledger_file, read_ledger_file
 from curator_node.ledger.store import DatabaseStore, read_only_url
+from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.recompute import read_pins, recompute
 from expril.audit.recompute.runs import read_ledger
 from expril.audit.recompute.sums import UnitSum
@@ -31,7 +32,6 @@ from expril.commands.app import app
 from histories import History, a_study
 from protocol.envelopes import SigningKey, digest
 from protocol.errors import ConfigurationError
-from protocol.kinds import QUERY_KINDS
 from protocol.ledger.entries import EntryKind
 from protocol.ledger.exports import encode_export
 from protocol.rationals import parse_amount
@@ -835,7 +835,7 @@ def test_a_damaged_ledger_is_never_a_traceback(other, tmp_path):
         changed = bytearray(kept)
         changed[rng.choice(used)] ^= rng.randrange(1, 256)
         (tmp_path / LEDGERS / entry.file).write_bytes(bytes(changed))
-        caught += read_ledger(RunProof(tmp_path), entry, kinds=QUERY_KINDS).verdict == NOT_PROVEN
+        caught += read_ledger(RunProof(tmp_path), entry, kinds=AUDITED_KINDS).verdict == NOT_PROVEN
     assert caught > 300  # the rest hit what SQLite does not use, or refusals, of which a ledger keeps no digest
 
 

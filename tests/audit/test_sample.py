@@ -17,6 +17,7 @@ from expril.audit.attack.controls.curators import audit_path_control
 from expril.audit.attack.controls.parts import walk_truth
 from expril.audit.attack.game import breaks, play
 from expril.audit.attack.kinds import audit_kind, examples_of
+from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.kinds.answer_path import AnswerPath
 from expril.audit.kinds.invented import held
 from expril.audit.recompute.bounds import Bounds
@@ -24,7 +25,6 @@ from expril.audit.recompute.replay import Replayed
 from expril.audit.recompute.sums import as_words, ledger_sums
 from protocol.codec import encode
 from protocol.grids import LevelAxis, NumberAxis
-from protocol.kinds import QUERY_KINDS
 from protocol.kinds.sample import PlannedSample, SampleBody
 from protocol.limits import Limits
 from protocol.plans import Plan
@@ -109,7 +109,7 @@ def test_a_walk_in_place_of_exact_draws_is_caught():
 
 
 def replayed(store):
-    found = Replayed(Bounds(QUERY_KINDS))
+    found = Replayed(Bounds(AUDITED_KINDS))
     for row in store.rows(0):
         assert found.feed(row.body, row.signature)
     assert not found.findings.texts()

@@ -18,13 +18,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit_results import full_audit
-from curator_fakes import key
+from curator_fakes import altered, key
 from curator_node.kinds import ANSWERERS
 from curator_node.ledger.exports import export_ledger
 from expril.audit.attack.controls.mechanisms import CONTROLS, audit_control
 from expril.audit.attack.controls.parts import QuickNoise, known_keys_path
 from expril.audit.attack.kinds import audit_kind, search
 from expril.audit.document import audit_document, headline
+from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.kinds.answer_path import AnswerPath, NoNoise
 from expril.audit.kinds.exact import (
     KnownShares,
@@ -36,7 +37,6 @@ from expril.audit.kinds.exact import (
     weights,
 )
 from expril.audit.kinds.invented import Neighbours, plain_record
-from expril.audit.kinds.shown import as_lines, read_transcript_view
 from expril.audit.package.evidence import Replay
 from expril.audit.package.losses import judge
 from expril.audit.package.spending import spent_by_curators
@@ -44,14 +44,13 @@ from expril.audit.recompute import recompute
 from expril.audit.recompute.ledger import audit_ledger
 from expril.audit.results import ColluderLoss, as_object, decode_result
 from expril.audit.tables import sum_table
+from expril.audit.transcript_view import as_lines, read_transcript_view
 from expril.report.page import as_page
 from expril.report.terminal import as_terminal
 from forged_ledger import ADA, Forged
 from pooled import Pool, names, planned_of
 from protocol.codec import encode
 from protocol.envelopes import open_envelope, request_digest
-from protocol.kinds import QUERY_KINDS
-from protocol.kinds.secure_counts import SECURE_COUNTS
 from protocol.ledger.entries import EntryKind
 from protocol.messages import Query
 from protocol.noise import DiscreteLaplace
@@ -59,7 +58,8 @@ from protocol.plans import Plan
 from protocol.transcript import replay
 
 ANSWERER = ANSWERERS["secure_counts"]
-EXAMPLES = SECURE_COUNTS.examples()[""]
+AUDIT = AUDITED_KINDS.audits["secure_counts"]
+EXAMPLES = AUDIT.examples()[""]
 SURE, STRICT = 1e-9, 0.01
 AT = Fraction(30)
 GROUPS = ((2, 1, 0), (3, 1, 0), (3, 2, 0), (4, 1, 1), (5, 2, 1), (10, 1, 0), (10, 2, 2), (10, 3, 3), (50, 5, 10))
@@ -158,13 +158,15 @@ def test_what_is_hidden_is_the_count_under_a_mask_that_only_honest_keys_give():
 
 
 def one_example(answer=ANSWERER.answer, check=ANSWERER.check):
-    kind = replace(SECURE_COUNTS, examples=lambda: {"": EXAMPLES[:1]})
-    return {"secure_counts": replace(ANSWERER, kind=kind, answer=answer, check=check)}
+    return {
+        "answerers": {"secure_counts": replace(ANSWERER, answer=answer, check=check)},
+        "audits": {"secure_counts": altered(AUDIT, examples=lambda: {"": EXAMPLES[:1]})},
+    }
 
 
 @pytest.mark.slow
 def test_a_right_curator_holds():
-    result = audit_kind("secure_counts", draws=8_000, error_rate=SURE, answerers=one_example(), noise=QuickNoise)
+    result = audit_kind("secure_counts", draws=8_000, error_rate=SURE, **one_example(), noise=QuickNoise)
     assert not result.violation, result
     assert result.exact == 1
     assert result.attack.lower_bound > 0.4
@@ -190,9 +192,7 @@ def half_of_the_scale(question, dataset, noise):
 @pytest.mark.slow
 @pytest.mark.parametrize(("answer", "exact"), [(shares_for_all_sites, 1.906), (half_of_the_scale, 2.0)])
 def test_a_curator_with_too_little_noise_is_caught_by_draws_and_by_enumeration(answer, exact):
-    result = audit_kind(
-        "secure_counts", draws=8_000, error_rate=STRICT, answerers=one_example(answer), noise=QuickNoise
-    )
+    result = audit_kind("secure_counts", draws=8_000, error_rate=STRICT, **one_example(answer), noise=QuickNoise)
     assert result.violation
     assert result.exact == pytest.approx(exact, abs=1e-3)
     assert result.attack.lower_bound > 1.2
@@ -202,12 +202,12 @@ def test_a_kind_that_cannot_be_played_fails_the_audit():
     def refuses(question):
         raise ValueError
 
-    result = audit_kind("secure_counts", answerers=one_example(check=refuses))
+    result = audit_kind("secure_counts", **one_example(check=refuses))
     assert result.violation
     assert "gets no answer" in result.verdict
     broken = replace(EXAMPLES[0], company=None)
-    kind = replace(SECURE_COUNTS, examples=lambda: {"": (broken,)})
-    result = audit_kind("secure_counts", answerers={"secure_counts": replace(ANSWERER, kind=kind)})
+    asking = altered(AUDIT, examples=lambda: {"": (broken,)})
+    result = audit_kind("secure_counts", audits={"secure_counts": asking})
     assert result.violation
 
 
@@ -373,7 +373,7 @@ def test_a_round_that_was_never_opened_is_in_order(tmp_path):
 def test_a_note_is_held_against_the_request_in_a_transcript(pool, tmp_path):
     """Who has the request can compute what the ledger should say."""
     (path,) = exported(tmp_path, {0: pool.stores[0]}).values()
-    remarks = audit_ledger(path, kinds=QUERY_KINDS).replayed.remarks
+    remarks = audit_ledger(path, kinds=AUDITED_KINDS).replayed.remarks
     assert len(remarks.by_request) == 3
     envelopes, learner = pool.sessions[0].transcript.envelopes, key("ann").public
     proof = replay(envelopes, key(pool.names[0]).public, learner)

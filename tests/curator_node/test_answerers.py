@@ -30,9 +30,9 @@ from protocol.codec import decode, encode
 from protocol.feature_map import CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Mlp
 from protocol.kinds import QUERY_KINDS
-from protocol.kinds.counts import CountsBody, CountsLimits, CountsRelease, PlannedCounts, read_body
+from protocol.kinds.counts import COUNTS, CountsBody, CountsLimits, CountsRelease, PlannedCounts
 from protocol.partitions import PARTITION_KINDS, FeatureBins, NearestCentre, ProductBins, ProjectionBins, ScoreBins
-from protocol.query_kind import Turn
+from protocol.query_kind import KindTerms, Turn
 from protocol.rationals import Rational
 from protocol.record_frames import encode_frame, encode_labels
 from protocol.release_kinds import RELEASE_KINDS
@@ -114,7 +114,7 @@ def queries(draw):
     given_ = draw(st.booleans()) if wants is None else wants
     body = CountsBody(partitions=workload, hypothesis=draw(hypotheses) if given_ else None)
     planned = PlannedCounts(release=release, partitions=len(workload), scale=SCALE)
-    return read_body(encode(body), Turn(planned), SCHEMA, CountsLimits()), planned
+    return COUNTS.read_body(encode(body), Turn(planned), KindTerms(SCHEMA, CountsLimits())), planned
 
 
 def answered(data, body, planned):

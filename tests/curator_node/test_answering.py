@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curator_fakes import NOW, CountingEntropy, Learner, dataset, key, message_of, policy
+from curator_fakes import NOW, CountingEntropy, Learner, altered, dataset, key, message_of, policy
 from curator_node.answering import Seat
 from curator_node.identities import FormerKey, Keys
 from curator_node.ledger import create_ledger
@@ -114,12 +114,12 @@ def test_another_process_s_answer_is_sent_where_it_came_while_the_body_was_read(
     """Its state is the next turn's by then: the question could not be answered any more."""
     store, others = MemoryStore(), []
 
-    def read(data, turn, schema, limits):
+    def read(data, turn, terms):
         while others:
             others.pop()()
-        return TOY.read_body(data, turn, schema, limits)
+        return TOY.read_body(data, turn, terms)
 
-    kind = replace(TOY, read_body=read)
+    kind = altered(TOY, read_body=read)
     asker = Asker(toy_curator(store, answerers=with_toy(kind=kind)))
     asker.turn(ASK)
     asker.session.query("toy", GO_ON, NOW)
@@ -131,7 +131,9 @@ def test_another_process_s_answer_is_sent_where_it_came_while_the_body_was_read(
 
 def test_a_charge_says_what_its_kind_says_of_the_request():
     store = MemoryStore()
-    kind = replace(TOY, remark=lambda body, turn: f"above {body.above}" if turn.number == 0 else "")
+    kind = altered(
+        TOY, charge_note=lambda question: f"above {question.body.above}" if question.turn.number == 0 else ""
+    )
     asker = Asker(toy_curator(store, answerers=with_toy(kind=kind)))
     asker.turn(ASK)
     asker.turn(GO_ON)
@@ -249,14 +251,14 @@ def test_what_a_curator_makes_room_for_holds_the_seal():
     asker = Asker(curator)
     asker.turn(ASK)
     room = curator._room(question[0])
-    assert room == 8192 + TOY.release_bytes(None, None, None) + TOY.state_bytes + STATE_SEAL_BYTES
+    assert room == 8192 + TOY.release_bytes(None) + TOY.state_bytes + STATE_SEAL_BYTES
 
 
-# noted
+# notes of releases
 
 
 def test_what_a_kind_says_of_a_release_is_noted_with_its_answer():
-    kind = replace(TOY, noted=lambda release, body, turn: f"turn {turn.number}: {len(release)} bytes")
+    kind = altered(TOY, release_note=lambda release, question: f"turn {question.turn.number}: {len(release)} bytes")
     store = MemoryStore()
     asker = Asker(toy_curator(store, answerers=with_toy(kind=kind)))
     release = asker.turn(ASK)

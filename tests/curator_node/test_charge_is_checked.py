@@ -10,10 +10,11 @@ from curator_fakes import dataset
 from curator_node.kinds import ANSWERERS
 from curator_node.kinds.holdout import COMPARISON, COUNTS, THRESHOLD
 from curator_node.mechanisms import checked_choice, checked_mechanism, noisy_max_mechanism
+from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.kinds.answer_path import AnswerPath
 from expril.audit.kinds.invented import plain_record
 from holdouts import ROWS, YES, asked, planned
-from protocol.kinds import QUERY_KINDS, holdout
+from protocol.kinds import QUERY_KINDS
 from protocol.kinds.holdout import HoldoutBody
 from protocol.noise import NoisyMax
 
@@ -22,7 +23,9 @@ OWN_SAMPLERS = {("secure_counts", ""), ("sample", ""), ("statistic", "smooth")}
 ELSEWHERE = {"holdout"}
 """What is charged once for several draws."""
 NOT_PRIVATE = {"blog_holdout"}
-NAMES = [(kind.name, name) for kind in QUERY_KINDS.values() for name in kind.examples() if kind.name not in ELSEWHERE]
+NAMES = [
+    (kind, name) for kind, audit in AUDITED_KINDS.audits.items() for name in audit.examples() if kind not in ELSEWHERE
+]
 
 
 class Checked:
@@ -63,7 +66,7 @@ def drawn(kind, example):
 
 @pytest.mark.parametrize(("kind", "name"), NAMES, ids=lambda value: value or "all")
 def test_the_checked_losses_add_up_to_the_charge(kind, name):
-    for example in QUERY_KINDS[kind].examples()[name]:
+    for example in AUDITED_KINDS.audits[kind].examples()[name]:
         noise, charged = drawn(kind, example)
         assert noise.own == ((kind, name) in OWN_SAMPLERS)
         if noise.own:
@@ -79,7 +82,7 @@ def test_an_instance_of_a_holdout_pays_for_its_threshold_a_comparison_and_its_co
     assert [each.close for each in told] == [True, True, False]
     losses = [[loss] for part in (THRESHOLD, COMPARISON, COUNTS) for loss in noise.losses[1, part]]
     assert losses == [[Fraction(1, 4)]] + 3 * [[Fraction(1, 2)]] + [[Fraction(1, 4)]]
-    assert holdout.instance_cost(plan, 1) == 1
+    assert plan.instance_cost(1) == 1
 
 
 def test_every_kind_is_here():

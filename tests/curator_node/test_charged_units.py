@@ -10,10 +10,9 @@ import pytest
 
 from above_threshold import at_least, below, continued, pmf, transcripts
 from curator_fakes import Clock, ZeroNoise, dataset, message_of, open_curator, opened, policy
-from curator_node.answering import Question
+from curator_node.answering import CuratorQuestion
 from holdouts import HOLDOUT, ROWS, STAMP, YES, Scripted, asked, body, planned
 from protocol.codec import decode, encode
-from protocol.kinds import holdout
 from protocol.kinds.holdout import HoldoutBody, HoldoutRelease
 from protocol.limits import Limits
 from protocol.noise_shares import LaplaceShares
@@ -177,19 +176,21 @@ def test_a_branch_keeps_the_threshold_and_draws_all_else_anew():
     """What the proof takes from the answerer: of a stored state, two branches draw comparisons and counts, no more."""
     plan, data, noise = planned(threshold=20), dataset(ROWS), Scripted()
     first = Turn(plan, 0, 0)
-    begun = HOLDOUT.answer(Question(HoldoutBody(YES, 3), first, (), b"", STAMP, None, data.schema), data, noise)
+    begun = HOLDOUT.answer(CuratorQuestion(first, HoldoutBody(YES, 3), data.schema, (), b"", STAMP, None), data, noise)
     assert [name for name, *_ in noise.asked] == ["threshold", "comparison"]
     past = (Past(first, encode(HoldoutRelease(1, None))),)
     for estimate, drawn in ((3, ["comparison"]), (10, ["comparison", "counts"])):
         branch = Scripted()
-        question = Question(HoldoutBody(YES, estimate), Turn(plan, 0, 1), past, begun.state, STAMP, None, data.schema)
+        question = CuratorQuestion(
+            Turn(plan, 0, 1), HoldoutBody(YES, estimate), data.schema, past, begun.state, STAMP, None
+        )
         HOLDOUT.answer(question, data, branch)
         assert [name for name, *_ in branch.asked] == drawn
     assert [each.close for each in asked(plan, [HoldoutBody(YES, 3), HoldoutBody(YES, 10)], data, Scripted())] == [
         True,
         False,
     ]
-    assert holdout.instance_cost(plan, 1) == 1
+    assert plan.instance_cost(1) == 1
 
 
 class Failing(ZeroNoise):

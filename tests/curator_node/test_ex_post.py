@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from curator_fakes import hold, key
+from curator_fakes import altered, hold, key
 from curator_node.kinds import ANSWERERS
 from curator_node.ledger.checks import load
 from curator_node.ledger.marks import Marked
@@ -317,7 +317,7 @@ def test_two_learners_who_reserve_all_that_is_left_spend_it_once():
 def test_a_charge_that_is_short_by_any_amount_is_noticed(release, short):
     """Power."""
     kind = ANSWERERS["counts"].kind
-    cheaper = replace(kind, cost=lambda planned, most: kind.cost(planned, most) * short)
+    cheaper = altered(kind, cost=lambda planned, most: kind.cost(planned, most) * short)
     with pytest.raises(AssertionError, match="more than"):
         worst_case(release, answerers={"counts": replace(ANSWERERS["counts"], kind=cheaper)}).check()
 

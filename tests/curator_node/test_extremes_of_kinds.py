@@ -9,15 +9,13 @@ from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
 from protocol.feature_map import FeatureMap, NumericFeature
 from protocol.grids import LEAST_RANGE, BaseLaw, NumberAxis
-from protocol.kinds.model import ModelBody, PlannedModel
-from protocol.kinds.model import work as work_of_model
+from protocol.kinds.model import MODEL, ModelBody, PlannedModel
 from protocol.kinds.models import Centres, KernelSvm, KMeans, LinearSvm, Points
 from protocol.kinds.sample import PlannedSample
-from protocol.kinds.statistic import PlannedStatistic, StatisticBody
-from protocol.kinds.statistic import work as work_of_statistic
+from protocol.kinds.statistic import STATISTIC, PlannedStatistic, StatisticBody
 from protocol.kinds.statistics.asked import Estimate, Grid
 from protocol.kinds.statistics.methods import AggregateMean
-from protocol.query_kind import Turn
+from protocol.query_kind import Question, Turn
 from protocol.rationals import Rational
 from protocol.schema import NumericAttribute, Schema
 
@@ -69,7 +67,7 @@ def test_runs_of_k_means_from_the_same_centres_are_work_of_their_own():
 
     def per_record(models):
         turn, asked = Turn(PlannedModel(method=method, epsilon=ONE, models=models)), ModelBody((body,) * models)
-        return work_of_model(asked, turn, SCHEMA, 2) - work_of_model(asked, turn, SCHEMA, 1)
+        return MODEL.work(Question(turn, asked, SCHEMA), 2) - MODEL.work(Question(turn, asked, SCHEMA), 1)
 
     assert per_record(100) > 95 * per_record(1)
 
@@ -79,7 +77,7 @@ def test_small_blocks_of_a_regression_are_work():
     grid = Grid(-1.0, 1.0, 100)
     asked = StatisticBody((Estimate("logistic_coefficient", ("x",), grid),))
     turn = Turn(PlannedStatistic(method=AggregateMean(10_000, 100, ONE)))
-    assert work_of_statistic(asked, turn, SCHEMA, 30_000) > 8e10
+    assert STATISTIC.work(Question(turn, asked, SCHEMA), 30_000) > 8e10
 
 
 @pytest.mark.parametrize("radius", [1, 3, 1000, 4096])

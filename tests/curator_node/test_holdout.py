@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from curator_fakes import NOW, ZeroNoise, dataset, key, ledger_over, message_of, policy
-from curator_node.answering import Question
+from curator_node.answering import CuratorQuestion
 from curator_node.kinds.holdout import Running
 from curator_node.ledger.checks import check
 from curator_node.ledger.store import MemoryStore
@@ -26,7 +26,7 @@ from protocol.kinds.holdout import HoldoutBody, HoldoutRelease
 from protocol.limits import Limits
 from protocol.messages import Refusal, Release
 from protocol.plans import Plan
-from protocol.query_kind import Past, Turn
+from protocol.query_kind import KindTerms, Past, Turn
 from protocol.refusals import RefusalCode
 from protocol.transcript import replay
 from simulations.seeded_noise import SeededNoise
@@ -98,8 +98,8 @@ def test_a_unit_moves_the_sum_by_no_more_than_is_charged(draw):
         return plan.resolution * correct - question.estimate * len(rows)
 
     moved = abs(distance(np.arange(len(records))) - distance(np.flatnonzero(kept)))
-    assert moved <= holdout.sensitivity(plan, bound)
-    assert holdout.sensitivity(plan, bound) == plan.resolution * bound
+    assert moved <= plan.sensitivity(bound)
+    assert plan.sensitivity(bound) == plan.resolution * bound
 
 
 def test_the_sensitivity_is_attained_at_both_ends():
@@ -242,7 +242,7 @@ def test_what_is_kept_is_as_long_whatever_the_threshold():
 def test_a_state_of_another_instance_is_refused():
     turn = Turn(planned(), 0, 1)
     past = (Past(Turn(planned(), 0, 0), encode(HoldoutRelease(1, None))),)
-    question = Question(HoldoutBody(YES, 3), turn, past, b"", STAMP, None, None)
+    question = CuratorQuestion(turn, HoldoutBody(YES, 3), None, past, b"", STAMP, None)
     for state in (b"", encode(Running.of(0, 2, 30)), encode(Running.of(1, 1, 30))):
         with pytest.raises(RemoteProtocolError, match="state_gone"):
             HOLDOUT.check(replace(question, state=state))
@@ -252,8 +252,8 @@ def test_a_state_of_another_instance_is_refused():
 def test_what_another_holdout_of_the_study_released_is_not_its_past():
     plan = planned(turns=1, answers=1)
     past = (Past(Turn(plan, 0, 0), encode(HoldoutRelease(1, (3, 4)))),)
-    assert holdout.charge(Turn(plan, 1, 0), past, 1) == 1
-    HOLDOUT.check(Question(HoldoutBody(YES, 3), Turn(plan, 1, 0), past, b"", STAMP, None, None))
+    assert holdout.HOLDOUT.charge(Turn(plan, 1, 0), past, 1) == 1
+    HOLDOUT.check(CuratorQuestion(Turn(plan, 1, 0), HoldoutBody(YES, 3), None, past, b"", STAMP, None))
 
 
 # records never show but in the answer
@@ -301,11 +301,11 @@ def test_more_answers_than_questions_and_other_labels_are_no_plan():
     limits = holdout.HoldoutLimits(turns=5)
     schema = dataset(ROWS).schema
     with pytest.raises(RemoteProtocolError, match="at most 5 turns"):
-        holdout.check_allowed(planned(turns=6), schema, limits, "plan")
+        holdout.HOLDOUT.check_allowed(planned(turns=6), KindTerms(schema, limits), "plan")
     for other in ({"classes": ("a", "b", "c")}, {"classes": (), "label_bounds": (0.0, 1.0)}):
         fields = {"attributes": schema.attributes, "label": "sick", **other}
         with pytest.raises(RemoteProtocolError, match="two classes"):
-            holdout.check_allowed(planned(), type(schema)(**fields), limits, "plan")
+            holdout.HOLDOUT.check_allowed(planned(), KindTerms(type(schema)(**fields), limits), "plan")
 
 
 def test_it_is_off_until_a_policy_names_it():

@@ -12,7 +12,6 @@ from holdouts import NO, ROWS, YES, Scripted, asked, planned
 from protocol.errors import RemoteProtocolError
 from protocol.feature_map import FeatureMap, NumericFeature
 from protocol.hypotheses import Mlp
-from protocol.kinds import holdout
 from protocol.kinds.holdout import HoldoutBody
 
 
@@ -37,7 +36,7 @@ QUESTIONS = [HoldoutBody(YES, p) for p in (0, 3, 10)] + [HoldoutBody(NO, p) for 
 def test_no_instance_loses_more_than_it_costs(scales, threshold):
     """All pairs of questions, and many of three and four, on sets of records that differ by one of either class."""
     plan = planned(turns=4, answers=1, threshold=threshold, scales=scales)
-    claim = float(holdout.instance_cost(plan, 1))
+    claim = float(plan.instance_cost(1))
     small = ROWS[:3] + ROWS[20:26]
     sets = [dataset(small), dataset(small[1:]), dataset(small[:-1])]
     rng = np.random.default_rng(1)
@@ -68,7 +67,7 @@ def test_four_questions_lose_nearly_what_an_instance_costs():
     questions = [HoldoutBody(YES, 0)] * 3 + [HoldoutBody(old, 1)]
     first, second = (levels_of(plan, questions, data) for data in (small, large))
     assert (first, second) == ([9900] * 3 + [99], [10_000] * 3 + [0])
-    claim = float(holdout.instance_cost(plan, 1))
+    claim = float(plan.instance_cost(1))
     loss, _, _ = worst_loss(first, second, 0, *scales, 1 / 4)
     assert 0.99 * claim < loss <= claim * (1 + 1e-9)
 

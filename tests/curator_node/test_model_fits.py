@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from curator_fakes import ZeroNoise
-from curator_node.answering import Question
+from curator_node.answering import CuratorQuestion
 from curator_node.kinds.model import MODEL
 from curator_node.kinds.models import EXACT, newton, sums_about
 from curator_node.kinds.models.linear import MOST_RECORDS
@@ -20,7 +20,7 @@ from generators import feature_bins_of, feature_maps_of, records_of, schemas
 from generators_model import methods_of
 from protocol.codec import decode
 from protocol.feature_map import STEPS, FeatureMap, NumericFeature
-from protocol.kinds.model import ModelBody, ModelLimits, ModelRelease, PlannedModel, sensitivity
+from protocol.kinds.model import ModelBody, ModelLimits, ModelRelease, PlannedModel
 from protocol.kinds.models import Attributes, KMeans, LinearSvm, LogisticRegression, Mapped, Moments, NaiveBayes, Points
 from protocol.kinds.models.linear import TOLERANCE
 from protocol.kinds.models.second_moments import split_moments
@@ -361,7 +361,9 @@ class Held:
 
 
 def ask(planned, bodies, records, labels, noise, bound=1):
-    question = Question(ModelBody(tuple(bodies)), Turn(planned), (), b"", Stamp("ann", 0, 1), None, records.schema)
+    question = CuratorQuestion(
+        Turn(planned), ModelBody(tuple(bodies)), records.schema, (), b"", Stamp("ann", 0, 1), None
+    )
     answered = MODEL.answer(question, Held(records, labels, bound), noise)
     return np.frombuffer(decode(answered.release, ModelRelease).numbers, "<i8")
 
@@ -400,7 +402,7 @@ def test_equal_models_have_noise_of_their_own(name, data):
     told = ask(planned, [body] * 3, records, labels, source, 2).reshape(3, -1)
     assert (told - np.arange(3 * length).reshape(3, -1) == told[0] - np.arange(length)).all()
     ((_, l1, law, _),) = source.asked
-    assert l1 == sensitivity(planned, 2) == 3 * method.sensitivity(2)
+    assert l1 == planned.sensitivity(2) == 3 * method.sensitivity(2)
     assert law == DiscreteLaplace(Fraction(3 * l1))
 
 

@@ -27,7 +27,6 @@ from curator_node.ledger.store import DatabaseStore, LedgerUnavailableError, Mem
 from protocol.envelopes import digest
 from protocol.errors import ConfigurationError
 from protocol.kinds import QUERY_KINDS
-from protocol.kinds.holdout import instance_cost
 from protocol.ledger.entries import (
     STATE_SEAL_BYTES,
     STUB,
@@ -43,7 +42,7 @@ from protocol.messages import Refusal
 from protocol.rationals import amount
 from restores import INSTANCE, LEARNERS, PLANS, TERMS, World
 
-INSTANCE_COST = instance_cost(INSTANCE, 1)
+INSTANCE_COST = INSTANCE.instance_cost(1)
 
 
 class FailingStore:

@@ -37,13 +37,13 @@ from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.places import create_ledger_file, open_ledger_file
 from curator_node.ledger.store import DatabaseStore, MemoryStore, sqlite_url
 from curator_node.site import assemble_site
+from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.recompute.bounds import Bounds
 from expril.audit.recompute.replay import Replayed
 from protocol.codec import decode, encode
 from protocol.envelopes import LABEL
 from protocol.hypotheses import Constant
-from protocol.kinds import QUERY_KINDS
-from protocol.kinds.holdout import HoldoutBody, HoldoutRelease, PlannedHoldout, instance_cost
+from protocol.kinds.holdout import HoldoutBody, HoldoutRelease, PlannedHoldout
 from protocol.ledger.entries import ledger_terms
 from protocol.limits import Limits
 from protocol.messages import Refusal
@@ -80,7 +80,7 @@ def walk(seed, steps, **options):
 
 def audited(store):
     """What the auditor's own replay finds."""
-    replayed = Replayed(Bounds(QUERY_KINDS))
+    replayed = Replayed(Bounds(AUDITED_KINDS))
     assert all(replayed.feed(row.body, row.signature) for row in store.rows(0))
     return replayed
 
@@ -277,7 +277,7 @@ def test_holdout_rollback(branches):
         assert asked(learner, 5)
         assert not asked(learner, 0)
         ends.append(learner.session.newest_receipt)
-    cost = instance_cost(HOLDOUT, 1)
+    cost = HOLDOUT.instance_cost(1)
     ledger = curator._ledger
     assert ledger.account.total_spent == cost
     for number, receipt in enumerate(ends[:-1]):

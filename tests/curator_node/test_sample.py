@@ -29,7 +29,7 @@ from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
 from protocol.grids import LevelAxis, NumberAxis
 from protocol.kinds import QUERY_KINDS
-from protocol.kinds.sample import PlannedSample, SampleBody, SampleRelease, base_of
+from protocol.kinds.sample import PlannedSample, SampleBody, SampleRelease
 from protocol.limits import Limits
 from protocol.messages import Refusal, Release
 from protocol.plans import Plan
@@ -107,7 +107,7 @@ def test_records_outside_the_support_count_at_its_bounds():
         ("p", age, 1.0, sex, "yes") for age, sex in [(90.0, "f"), (89.9, "m"), (18.0, "m"), (-1e9, "f"), (1e9, "f")]
     ]
     missing = [("p", None, 1.0, "f", "no"), ("p", 30.0, 1.0, None, "no"), ("p", 30.0, 1.0, "x", "no")]
-    base = base_of(sampled(), SCHEMA)
+    base = sampled().base_law(SCHEMA)
     cells = base.cells(points_of(dataset([*rows, *missing]), base))
     assert cells.tolist() == [[7, 0, 1], [7, 1, 1], [0, 1, 1], [0, 0, 1], [7, 0, 1]]
 

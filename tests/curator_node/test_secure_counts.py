@@ -164,18 +164,18 @@ def test_the_ledger_says_who_summed_and_over_whom_it_was_opened():
     assert {key: of_round[key] for key in told} == told
     others = [entry.note for entry in ledger_of(pool, 3).entries if entry.kind == "charge"]
     assert others[1] == notes[1]  # all who sum together name the same round
-    assert SECURE_COUNTS.told(notes[1]) == f"deals shares among 4 sites; the secure sum {of_round['round'][:16]}"
+    assert SECURE_COUNTS.note_words(notes[1]) == f"deals shares among 4 sites; the secure sum {of_round['round'][:16]}"
     assert json.loads(notes[2]) == told
     assert json.loads(notes[4]) == {**told, "survivors": [0, 1, 3]}
-    assert SECURE_COUNTS.told(notes[2]) == (
+    assert SECURE_COUNTS.note_words(notes[2]) == (
         "a secure sum over 4 sites (n), at most 1 of them colluding (t), 1 dropping out (u); the noise of one is made "
         "of 2 shares (h)"
     )
-    assert SECURE_COUNTS.told(notes[4]) == (
+    assert SECURE_COUNTS.note_words(notes[4]) == (
         "helped to open the sum over 3 of 4 sites; not among them, counted from 0 in the plan: 2"
     )
     for other in ("", "a purpose", "{}", notes[2][:-1]):
-        assert SECURE_COUNTS.told(other) == other
+        assert SECURE_COUNTS.note_words(other) == other
 
 
 def test_nothing_is_charged_before_the_masked_vector_and_a_failed_round_stays_charged():

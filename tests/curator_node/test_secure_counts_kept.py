@@ -37,7 +37,7 @@ from protocol.kinds.secure_counts import (
 )
 from protocol.ledger.entries import STATE_SEAL_BYTES
 from protocol.messages import Refusal, Release
-from protocol.query_kind import Turn
+from protocol.query_kind import KindTerms, Question, Turn
 from protocol.refusals import RefusalCode
 from protocol.secure_sum import shamir
 from protocol.secure_sum.group import MOST_PARTICIPANTS, KeyCard
@@ -277,8 +277,10 @@ def test_what_is_kept_fits_the_room_that_was_made_for_it():
     for turn in range(5):
         pool.step(turn)
         envelope = pool.sessions[0].transcript.envelopes[-1]
-        body = kind.read_body(pool.asked_body(0), Turn(pool.planned, 0, turn), pool.card.schema, SecureCountsLimits())
-        release = kind.release_bytes(body, Turn(pool.planned, 0, turn), pool.card.schema)
+        body = kind.read_body(
+            pool.asked_body(0), Turn(pool.planned, 0, turn), KindTerms(pool.card.schema, SecureCountsLimits())
+        )
+        release = kind.release_bytes(Question(Turn(pool.planned, 0, turn), body, pool.card.schema))
         assert len(message_of(envelope).body) <= release
         assert len(envelope) <= ENVELOPE_ROOM + release
         sealed = pool.stores[0].reply(PLACE)

@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 from at_length import at_length
 from curator_fakes import NOW, UNIT_KEY, ZeroNoise, key, ledger_over
-from curator_node.answering import Question, Seat
+from curator_node.answering import CuratorQuestion, Seat
 from curator_node.kinds import ANSWERERS
 from curator_node.kinds.statistics.blocks import SPLIT, block_values
 from curator_node.kinds.statistics.columns import FINE_STEPS
@@ -44,7 +44,7 @@ from protocol.limits import Limits
 from protocol.messages import Refusal
 from protocol.partitions import FeatureBins
 from protocol.plans import Plan
-from protocol.query_kind import Turn
+from protocol.query_kind import KindTerms, Question, Turn
 from protocol.rationals import Rational
 from protocol.schema import CategoricalAttribute, NumericAttribute
 from simulations.seeded_noise import SeededNoise
@@ -84,13 +84,13 @@ def answered(dataset, method, *items, noise=None):
     """As its reader reads it."""
     turn = Turn(PlannedStatistic(method=method, statistics=len(items)))
     body = STATISTIC.read_body(
-        encode(StatisticBody(items)), turn, dataset.schema, StatisticLimits(methods=(method.name,))
+        encode(StatisticBody(items)), turn, KindTerms(dataset.schema, StatisticLimits(methods=(method.name,)))
     )
     seat = Seat.of(key("basel"), LABEL, bytes(32), bytes)
-    question = Question(body, turn, (), b"", Stamp("ann", 0, 1), seat, dataset.schema)
+    question = CuratorQuestion(turn, body, dataset.schema, (), b"", Stamp("ann", 0, 1), seat)
     release = ANSWERERS["statistic"].answer(question, dataset, noise or ZeroNoise()).release
-    assert len(release) <= STATISTIC.release_bytes(body, turn, dataset.schema)
-    return READERS["statistic"].read(release, body, turn, dataset.schema)
+    assert len(release) <= STATISTIC.release_bytes(Question(turn, body, dataset.schema))
+    return READERS["statistic"].read(release, Question(turn, body, dataset.schema))
 
 
 EVERY = (
@@ -288,7 +288,7 @@ def test_a_curator_charges_and_tells_a_quantile():
     release = asked(curator_of(Limits(kinds={"statistic": {}})), planned, body)
     turn = Turn(planned)
     answer = READERS["statistic"].read(
-        release.body, StatisticBody((Quantile("x", HALF, GRID),)), turn, held(ROWS_OF_PEOPLE).schema
+        release.body, Question(turn, StatisticBody((Quantile("x", HALF, GRID),)), held(ROWS_OF_PEOPLE).schema)
     )
     # Scores fall by 40 a point and more: beyond two points with a chance below 1e-9, at a scale of 2 records.
     assert abs(answer.value[0] - 5.0) <= 10

@@ -21,8 +21,7 @@ from protocol.codec import encode
 from protocol.errors import RemoteProtocolError
 from protocol.feature_map import CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Mlp
-from protocol.kinds import QUERY_KINDS
-from protocol.kinds.counts import CountsBody, CountsLimits, CountsRelease, PlannedCounts, read_body, release_bytes, work
+from protocol.kinds.counts import COUNTS, CountsBody, CountsLimits, CountsRelease, PlannedCounts
 from protocol.limits import ASSUMED_ROUND_SIZE, Limits
 from protocol.partitions import (
     FeatureBins,
@@ -32,7 +31,7 @@ from protocol.partitions import (
     ScoreBins,
     TreeLeaves,
 )
-from protocol.query_kind import Turn
+from protocol.query_kind import KindTerms, Question, Turn
 from protocol.rationals import Rational
 from protocol.records import Records
 from protocol.refusals import RefusalCode
@@ -98,7 +97,7 @@ def test_the_estimate_is_never_below_the_products_comparisons_and_noisy_numbers(
     numbers = cells * RELEASE_KINDS[release].columns(schema)
     # OpenDP draws a number in no less than 5 microseconds on any machine we know: 50,000 of the unit.
     least = size * per_record + 50_000 * numbers
-    assert work(body, planned(release, len(body.partitions)), schema, size) >= least
+    assert COUNTS.work(Question(planned(release, len(body.partitions)), body, schema), size) >= least
 
 
 def schema_of(body, release):
@@ -121,11 +120,11 @@ def test_more_to_do_is_more_work(data):
     first, second = (data.draw(partitions_of(schema)) for _ in range(2))
     one, both = CountsBody((first,), None), CountsBody((first, second), None)
     size = data.draw(st.integers(1, 10**9))
-    of_one = work(one, planned(), schema, size)
-    assert of_one < work(both, planned(partitions=2), schema, size)
-    assert of_one < work(one, planned(), schema, size + 1)
-    assert of_one < work(one, planned(scale="1/30"), schema, size)
-    assert of_one < work(CountsBody((first,), Constant(1)), planned("error_correct"), schema, size)
+    of_one = COUNTS.work(Question(planned(), one, schema), size)
+    assert of_one < COUNTS.work(Question(planned(partitions=2), both, schema), size)
+    assert of_one < COUNTS.work(Question(planned(), one, schema), size + 1)
+    assert of_one < COUNTS.work(Question(planned(scale="1/30"), one, schema), size)
+    assert of_one < COUNTS.work(Question(planned("error_correct"), CountsBody((first,), Constant(1)), schema), size)
 
 
 test_more_to_do_is_more_work_at_length = at_length(test_more_to_do_is_more_work, 100)
@@ -134,20 +133,22 @@ test_more_to_do_is_more_work_at_length = at_length(test_more_to_do_is_more_work,
 def test_an_undeclared_size_stands_for_a_million_records():
     body = CountsBody((BINS,), None)
     assert ASSUMED_ROUND_SIZE == 1_000_000
-    assert work(body, planned(), TWO, None) == work(body, planned(), TWO, 1_000_000)
+    assert COUNTS.work(Question(planned(), body, TWO), None) == COUNTS.work(Question(planned(), body, TWO), 1_000_000)
 
 
 @pytest.mark.parametrize("scale", ["1/4294967295", "1/10", "3/2", "2", "1000/3", "4294967295"])
 def test_noise_is_paid_for_by_the_number_whatever_the_records(scale):
     """A thousand cells more at a single record: all of the difference is noise."""
     few, many = (CountsBody((FeatureBins("x", tuple(np.linspace(0, 1, k))),), None) for k in (1_000, 2_000))
-    difference = work(many, planned(scale=scale), TWO, 1) - work(few, planned(scale=scale), TWO, 1)
+    difference = COUNTS.work(Question(planned(scale=scale), many, TWO), 1) - COUNTS.work(
+        Question(planned(scale=scale), few, TWO), 1
+    )
     assert difference >= 1_000 * (300_000 if Fraction(scale) < 2 else 150_000)
 
 
 def test_each_class_is_a_number():
     body = CountsBody((FeatureBins("x", tuple(np.linspace(0, 1, 99))),), None)
-    assert work(body, planned("class_counts"), MANY, 1) > 256 * 101 * 150_000
+    assert COUNTS.work(Question(planned("class_counts"), body, MANY), 1) > 256 * 101 * 150_000
 
 
 @pytest.mark.parametrize("release", RELEASE_KINDS)
@@ -159,8 +160,7 @@ def test_the_bytes_of_a_release_are_known_before_anything_is_charged(release, ce
     length = 8 * cells * RELEASE_KINDS[release].columns(schema)
     parts = (bytes(length), b"") if RELEASE_KINDS[release].counted else (b"", bytes(length))
     sent = len(encode(CountsRelease(*parts)))
-    assert sent <= release_bytes(body, planned(release), schema) <= sent + 4
-    assert QUERY_KINDS.kind("counts").release_bytes is release_bytes
+    assert sent <= COUNTS.release_bytes(Question(planned(release), body, schema)) <= sent + 4
 
 
 def test_an_answer_has_at_most_the_stated_bytes():
@@ -181,7 +181,7 @@ def test_an_answer_has_at_most_the_stated_bytes():
             return exact
 
     sent = release_of(body, query.planned, Private(), Silent(), Stamp("ann", 0, 1))
-    assert len(sent) <= release_bytes(body, query, TWO)
+    assert len(sent) <= COUNTS.release_bytes(Question(query, body, TWO))
 
 
 # checks
@@ -212,7 +212,7 @@ def test_the_levels_of_a_schema_are_gone_through_once_for_all_maps():
 
 def refusal(data, plan, limits=CountsLimits(), schema=TWO):  # noqa: B008 - frozen
     with pytest.raises(RemoteProtocolError) as caught:
-        read_body(data, plan, schema, limits)
+        COUNTS.read_body(data, plan, KindTerms(schema, limits))
     return caught.value.code, caught.value.field
 
 
@@ -244,7 +244,7 @@ def test_a_body_is_read_as_its_codec_reads_it():
     """Part by part or at once: the same value, and the same bytes are refused."""
     body = CountsBody((BINS, FeatureBins("c", ())), Constant(1), 7)
     data = encode(body)
-    assert read_body(data, planned("squared_error", 2), NUMBER, CountsLimits()) == body
+    assert COUNTS.read_body(data, planned("squared_error", 2), KindTerms(NUMBER, CountsLimits())) == body
     for end in range(len(data)):
         assert refusal(data[:end], planned("squared_error", 2), schema=NUMBER)[0] == RefusalCode.MALFORMED
     longer = data.replace(b"\xa9partitions", b"\xd9\x0apartitions", 1).replace(b"\xaapartitions", b"\xd9\x0apartitions")
@@ -280,12 +280,12 @@ def test_default_cells_may_be_asked_where_no_size_is_declared(attributes, size, 
     features = standardising_map(source)
     body = CountsBody((NearestCentre(features, bytes(4 * cells * features.width)),), Constant(1))
     plan = planned("error_correct")
-    assert read_body(encode(body), plan, schema, CountsLimits()) == body
-    assert work(body, plan, schema, None) <= Limits().multiply_adds
+    assert COUNTS.read_body(encode(body), plan, KindTerms(schema, CountsLimits())) == body
+    assert COUNTS.work(Question(plan, body, schema), None) <= Limits().multiply_adds
 
 
 def test_the_default_limit_leaves_room_for_all_cells_and_refuses_a_million_noisy_numbers():
     all_cells = CountsBody((FeatureBins("x", tuple(np.linspace(0, 1, 99_998))),), Constant(1))
-    assert work(all_cells, planned("error_correct"), TWO, 100_000) <= Limits().multiply_adds
+    assert COUNTS.work(Question(planned("error_correct"), all_cells, TWO), 100_000) <= Limits().multiply_adds
     wide = CountsBody((FeatureBins("x", tuple(np.linspace(0, 1, 99_998))),) * 5, Constant(1))
-    assert work(wide, planned("error_correct", 5), TWO, 1) > Limits().multiply_adds
+    assert COUNTS.work(Question(planned("error_correct", 5), wide, TWO), 1) > Limits().multiply_adds

@@ -37,7 +37,7 @@ from lab.holdout.study import STUDY, document, study, tasks
 from lab.study import FINDINGS, MARKDOWN, PAGE, Order
 from page_outline import Outline
 from protocol.errors import ConfigurationError
-from protocol.kinds.holdout import cost
+from protocol.kinds.holdout import HOLDOUT
 from protocol.record_frames import encode_frame
 from simulations.campaign.store import Task
 
@@ -225,7 +225,7 @@ def test_a_plan_costs_exactly_epsilon(epsilon, turns, answers):
     planned = plan_holdout(Fraction(epsilon), turns, 40)
 
     assert (planned.answers, planned.turns) == (answers, turns)
-    assert cost(planned, 1) == Fraction(epsilon)
+    assert HOLDOUT.cost(planned, 1) == Fraction(epsilon)
     assert planned.threshold == 40
     assert plan_holdout(Fraction("0.1"), 50, 40).threshold == math.ceil(40 * math.log(50))
     for wrong in ("0", "-1", "1/4294967297"):

@@ -40,7 +40,7 @@ from protocol.kinds.statistics.asked import Selection
 from protocol.kinds.statistics.methods import Features
 from protocol.limits import ASSUMED_ROUND_SIZE, Limits
 from protocol.partitions import NearestCentre
-from protocol.query_kind import Turn
+from protocol.query_kind import Question, Turn
 from protocol.rationals import Rational
 from protocol.record_frames import encode_frame
 from protocol.schema import NumericAttribute
@@ -254,7 +254,9 @@ def test_curators_that_declare_no_size_are_asked_what_they_take_on():
     asked = problem(200, rows=1500, target_size=4000, willing=willing([(Limits(), None)]))
     strategy = make_strategy("cells", {})
     turn = QUERY_KINDS.turns(strategy.plan(asked))[0]
-    work = QUERY_KINDS.kind("counts").work(Conversation(strategy, asked).body, turn, asked.source.schema, None)
+    work = QUERY_KINDS.kind("counts").work(
+        Question(turn, Conversation(strategy, asked).body, asked.source.schema), None
+    )
     assert work <= Limits().multiply_adds
 
 

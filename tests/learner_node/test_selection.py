@@ -22,7 +22,7 @@ from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.hypotheses import Constant, Mlp
 from protocol.kinds import holdout
 from protocol.kinds.holdout import HoldoutBody, HoldoutRelease
-from protocol.query_kind import Turn
+from protocol.query_kind import Question, Turn
 from protocol.record_frames import encode_frame, encode_labels
 
 NAMES = ("basel", "bern", "chur")
@@ -212,7 +212,7 @@ def test_an_estimate_of_a_study_is_an_expectation():
 def test_a_planned_holdout_costs_what_was_told(c):
     for epsilon in (Fraction(1, 3), Fraction(2)):
         plan = plan_holdout(epsilon, 40, 4, c)
-        assert holdout.cost(plan, c) == epsilon
+        assert holdout.HOLDOUT.cost(plan, c) == epsilon
         assert plan.threshold > 0
 
 
@@ -221,7 +221,7 @@ def test_a_planned_holdout_costs_what_was_told(c):
 
 def answer_of(plan, instance, counts, estimate=1):
     body, turn = HoldoutBody(YES, estimate), Turn(plan, 0, 0)
-    return READERS["holdout"].read(encode(HoldoutRelease(instance, counts)), body, turn, None)
+    return READERS["holdout"].read(encode(HoldoutRelease(instance, counts)), Question(turn, body, None))
 
 
 def test_answers_of_several_are_added_up_where_counts_came_and_counted_where_they_were_close():

@@ -24,7 +24,6 @@ from protocol.envelopes import LABEL
 from protocol.errors import ConfigurationError
 from protocol.feature_map import STEPS
 from protocol.hypotheses import Constant, Mlp
-from protocol.kinds.counts import sensitivity
 from protocol.messages import Refusal
 from protocol.record_frames import encode_frame, encode_labels
 from protocol.transcript import replay
@@ -87,7 +86,7 @@ def validated():
 def test_one_question_of_sensitivity_one_is_charged_exactly(validated):
     curators, _, found = validated
     (planned,) = found.study.kinds.queries(found.study.plan)
-    assert sensitivity(planned, 1) == 1
+    assert planned.sensitivity(1) == 1
     assert planned.scale.fraction == 1
     assert found.epsilon_claimed == 1
     assert found.epsilon_spent == dict.fromkeys(NAMES, Fraction(1))

@@ -8,12 +8,12 @@ import pytest
 from protocol.codec import decode, encode
 from protocol.feature_map import FeatureMap, NumericFeature
 from protocol.kinds import QUERY_KINDS
-from protocol.kinds.model import ModelLimits, ModelRelease, PlannedModel, numbers, read_body, sensitivity
+from protocol.kinds.model import MODEL, ModelLimits, ModelRelease, PlannedModel
 from protocol.kinds.models import METHODS
 from protocol.kinds.models.forest import random_trees
 from protocol.kinds.models.public_randomness import words
 from protocol.kinds.models.random_features import cosines, frequencies
-from protocol.query_kind import Turn
+from protocol.query_kind import KindTerms, Question, Turn
 from protocol.schema import Schema
 
 KNOWN = json.loads((Path(__file__).parent / "vectors" / "model.json").read_text(encoding="utf-8"))
@@ -24,13 +24,13 @@ def test_a_method_is_read_and_written_again_byte_for_byte(name):
     case = KNOWN["methods"][name]
     data = {what: bytes.fromhex(case[what]) for what in ("schema", "planned", "body", "release")}
     schema, planned = decode(data["schema"], Schema), decode(data["planned"], PlannedModel)
-    body = read_body(data["body"], Turn(planned), schema, ModelLimits())
+    body = MODEL.read_body(data["body"], Turn(planned), KindTerms(schema, ModelLimits()))
     written = (schema, planned, body, decode(data["release"], ModelRelease))
     assert [encode(value) for value in written] == list(data.values())
     assert planned.name == name
     assert QUERY_KINDS.cost(planned, 2) == planned.models == 2
-    assert sensitivity(planned, 2) == case["sensitivity"]
-    told = numbers(data["release"], body, Turn(planned), schema)
+    assert planned.sensitivity(2) == case["sensitivity"]
+    told = MODEL.read_release(data["release"], Question(Turn(planned), body, schema))
     assert told.tolist() == list(range(len(told)))
 
 

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from expril.audit.kinds import AUDITED_KINDS
 from generators import QUERIES, feature_bins_of, feature_maps_of, records_of, schemas
 from generators_model import model_queries_of
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
 from protocol.feature_map import STEPS, FeatureMap, NumericFeature
 from protocol.kinds import QUERY_KINDS
-from protocol.kinds.model import MODEL, ModelBody, ModelLimits, ModelRelease, PlannedModel, numbers, read_body, work
+from protocol.kinds.model import MODEL, ModelBody, ModelLimits, ModelRelease, PlannedModel
 from protocol.kinds.models import (
     METHODS,
     Attributes,
@@ -36,11 +37,12 @@ from protocol.kinds.models.forest import random_trees
 from protocol.kinds.models.public_randomness import normals, words
 from protocol.kinds.models.random_features import TABLE, cosines, feature_rows, frequencies
 from protocol.partitions import FeatureBins
-from protocol.query_kind import Turn
+from protocol.query_kind import KindTerms, Question, Turn
 from protocol.rationals import Rational
 from protocol.refusals import RefusalCode
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
 
+MODEL_AUDIT = AUDITED_KINDS.audits["model"]
 ONE = Rational(1, 1)
 X = FeatureMap((NumericFeature("x", offset=0.0, factor=1.0, imputation=0.0),))
 SCHEMA = Schema(
@@ -70,20 +72,20 @@ def test_a_query_costs_its_epsilon_and_is_read_back(case, bound):
     schema, query, body = case
     assert decode(encode(query), PlannedModel) == query
     MODEL.check_planned(query)
-    MODEL.check_allowed(query, schema, ModelLimits(), "plan")
+    MODEL.check_allowed(query, KindTerms(schema, ModelLimits()), "plan")
     assert MODEL.cost(query, bound) == query.epsilon.fraction
-    (law,) = MODEL.laws(query, bound)
+    (law,) = MODEL_AUDIT.laws(query, bound)
     assert law.noise.loss(law.shift) * law.releases == query.epsilon.fraction
     turn = Turn(query)
-    read = read_body(body, turn, schema, ModelLimits())
+    read = MODEL.read_body(body, turn, KindTerms(schema, ModelLimits()))
     assert encode(read) == body
     length = query.models * query.method.length(read.models[0], schema)
     release = encode(ModelRelease(np.arange(length).tobytes()))
-    assert len(release) <= MODEL.release_bytes(read, turn, schema)
-    assert numbers(release, read, turn, schema).tolist() == list(range(length))
+    assert len(release) <= MODEL.release_bytes(Question(turn, read, schema))
+    assert MODEL.read_release(release, Question(turn, read, schema)).tolist() == list(range(length))
     with pytest.raises(RemoteProtocolError):
-        numbers(encode(ModelRelease(bytes(8 * length + 8))), read, turn, schema)
-    assert work(read, turn, schema, 10**6) > work(read, turn, schema, 1) > 0
+        MODEL.read_release(encode(ModelRelease(bytes(8 * length + 8))), Question(turn, read, schema))
+    assert MODEL.work(Question(turn, read, schema), 10**6) > MODEL.work(Question(turn, read, schema), 1) > 0
 
 
 def test_a_scale_of_more_than_32_bits_is_refused_with_the_plan():
@@ -146,7 +148,7 @@ def test_a_plan_that_is_no_plan_is_refused(changed):
 )
 def test_what_a_curator_does_not_allow_is_refused_with_the_plan(method, schema, limits, code):
     with pytest.raises(RemoteProtocolError) as caught:
-        MODEL.check_allowed(planned(method, models=2), schema, limits, "plan.queries[0]")
+        MODEL.check_allowed(planned(method, models=2), KindTerms(schema, limits), "plan.queries[0]")
     assert caught.value.code == code
     assert caught.value.field.startswith("plan.queries[0]")
 
@@ -184,7 +186,7 @@ TWO_WIDE = FeatureMap(X.features * 2)
 )
 def test_a_body_that_does_not_fit_its_plan_is_refused(method, body, code):
     with pytest.raises(RemoteProtocolError) as caught:
-        read_body(encode(ModelBody((body,))), Turn(planned(method)), SCHEMA, ModelLimits())
+        MODEL.read_body(encode(ModelBody((body,))), Turn(planned(method)), KindTerms(SCHEMA, ModelLimits()))
     assert caught.value.code == code
     assert caught.value.field.startswith("body.models[0]")
 
@@ -197,9 +199,13 @@ def test_a_body_has_as_many_models_as_planned_and_no_more_numbers_than_allowed()
         (2, ModelLimits(numbers=7), RefusalCode.OVER_LIMIT),
     ):
         with pytest.raises(RemoteProtocolError) as caught:
-            read_body(encode(ModelBody((good,) * count)), Turn(planned(BAYES, models=2)), SCHEMA, limits)
+            MODEL.read_body(
+                encode(ModelBody((good,) * count)), Turn(planned(BAYES, models=2)), KindTerms(SCHEMA, limits)
+            )
         assert caught.value.code == code
-    assert read_body(encode(ModelBody((good,) * 2)), Turn(planned(BAYES, models=2)), SCHEMA, ModelLimits(numbers=8))
+    assert MODEL.read_body(
+        encode(ModelBody((good,) * 2)), Turn(planned(BAYES, models=2)), KindTerms(SCHEMA, ModelLimits(numbers=8))
+    )
 
 
 whole = st.integers(-(2**18), 2**18)
@@ -289,7 +295,7 @@ def test_random_trees_are_trees(span):
 
 
 def test_every_method_has_a_question_and_a_generator():
-    assert MODEL.examples().keys() == METHODS.keys()
+    assert MODEL_AUDIT.examples().keys() == METHODS.keys()
     for name, method in METHODS.items():
         assert method.__struct_config__.tag == name
     assert "model" in QUERIES

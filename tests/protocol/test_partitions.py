@@ -30,7 +30,7 @@ from protocol.feature_map import (
     NumericFeature,
 )
 from protocol.hypotheses import UNIT_COST, Constant, Mlp
-from protocol.kinds.counts import CountsBody, CountsLimits, PlannedCounts, read_body
+from protocol.kinds.counts import COUNTS, CountsBody, CountsLimits, PlannedCounts
 from protocol.partitions import (
     PARTITION_KINDS,
     FeatureBins,
@@ -43,7 +43,7 @@ from protocol.partitions import (
 from protocol.partitions.grid_edges import COLUMN_COST, COMPARISON_COST
 from protocol.partitions.projection_bins import MOST_DIRECTIONS
 from protocol.partitions.tree_leaves import LEVEL_COST, MOST_DEPTH, MOST_NODES
-from protocol.query_kind import Turn
+from protocol.query_kind import KindTerms, Turn
 from protocol.rationals import Rational
 from protocol.record_frames import encode_frame
 from protocol.records import Records
@@ -289,7 +289,7 @@ TURN = Turn(PlannedCounts(release="mass", partitions=1, scale=Rational(1, 1)))
 
 def body_refusal(data, limits=CountsLimits()):  # noqa: B008 - frozen
     with pytest.raises(RemoteProtocolError) as caught:
-        read_body(data, TURN, SCHEMA, limits)
+        COUNTS.read_body(data, TURN, KindTerms(SCHEMA, limits))
     return caught.value.code, caught.value.field
 
 
@@ -305,7 +305,7 @@ def test_the_edge_of_one_step_separates_the_classes():
 def test_a_submitted_score_is_held_to_the_limit_of_parameters():
     data = encode(CountsBody((ScoreBins(NETWORK, (0.0,)),), None))
     parameters = NETWORK.parameter_count()
-    assert read_body(data, TURN, SCHEMA, CountsLimits(parameters=parameters)).partitions
+    assert COUNTS.read_body(data, TURN, KindTerms(SCHEMA, CountsLimits(parameters=parameters))).partitions
     tight = CountsLimits(parameters=parameters - 1)
     assert body_refusal(data, tight) == (RefusalCode.OVER_LIMIT, "body.partitions[0].hypothesis")
 

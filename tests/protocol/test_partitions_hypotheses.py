@@ -17,11 +17,11 @@ from protocol.codec import MOST_ENVELOPE_BYTES, encode
 from protocol.errors import RemoteProtocolError
 from protocol.feature_map import MOST_WIDTH, CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import HYPOTHESIS_KINDS, MOST_FAN_IN, MOST_LAYERS, Constant, Mlp
-from protocol.kinds.counts import CountsBody, CountsLimits, PlannedCounts, multiply_adds, read_body
+from protocol.kinds.counts import COUNTS, CountsBody, CountsLimits, PlannedCounts
 from protocol.partitions import PARTITION_KINDS, FeatureBins, NearestCentre
 from protocol.partitions.grid_edges import COLUMN_COST, COMPARISON_COST
 from protocol.partitions.nearest_centre import NEAREST_COST, TILE_COST
-from protocol.query_kind import Turn
+from protocol.query_kind import KindTerms, Turn
 from protocol.rationals import Rational
 from protocol.refusals import RefusalCode
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
@@ -312,7 +312,7 @@ def test_a_truncated_network_is_a_bad_query(length):
 
 
 def read(body, plan, limits=LIMITS):
-    return read_body(encode(body), Turn(plan), SCHEMA, limits)
+    return COUNTS.read_body(encode(body), Turn(plan), KindTerms(SCHEMA, limits))
 
 
 def test_a_good_body_is_read_back():
@@ -325,7 +325,7 @@ def test_a_good_body_is_read_back():
 def test_any_body_is_read_or_refused_whatever_the_schema(body, schema):
     codes = []
     try:
-        read_body(encode(body), Turn(planned("paper_ratio", len(body.partitions))), schema, LIMITS)
+        COUNTS.read_body(encode(body), Turn(planned("paper_ratio", len(body.partitions))), KindTerms(schema, LIMITS))
     except RemoteProtocolError as error:
         codes.append(error.code)
     assert codes in ([], [RefusalCode.BAD_QUERY])
@@ -393,7 +393,7 @@ def test_a_bad_hypothesis_is_named():
 
 
 def test_a_body_longer_than_any_message_is_too_large():
-    assert refusal(read_body, bytes(MOST_ENVELOPE_BYTES + 1), Turn(planned()), SCHEMA, LIMITS) == (
+    assert refusal(COUNTS.read_body, bytes(MOST_ENVELOPE_BYTES + 1), Turn(planned()), KindTerms(SCHEMA, LIMITS)) == (
         RefusalCode.TOO_LARGE,
         "body",
     )
@@ -402,14 +402,20 @@ def test_a_body_longer_than_any_message_is_too_large():
 @pytest.mark.parametrize("partitions", [[], [{"type": "leaves"}], [{"attribute": "x", "edges": []}], [None]])
 def test_an_empty_workload_or_an_unknown_partition_kind_is_malformed(partitions):
     data = msgspec.msgpack.encode({"partitions": partitions, "hypothesis": None})
-    assert refusal(read_body, data, Turn(planned()), SCHEMA, LIMITS) == (RefusalCode.MALFORMED, "body")
+    assert refusal(COUNTS.read_body, data, Turn(planned()), KindTerms(SCHEMA, LIMITS)) == (
+        RefusalCode.MALFORMED,
+        "body",
+    )
 
 
 @pytest.mark.parametrize("predicted", [2, -1, True, 1.0, None])
 def test_a_constant_predicts_one_of_two_classes(predicted):
     body = {"partitions": [msgspec.to_builtins(BINS)], "hypothesis": {"type": "constant", "predicted": predicted}}
     data = msgspec.msgpack.encode(body)
-    assert refusal(read_body, data, Turn(planned("signed_error")), SCHEMA, LIMITS) == (RefusalCode.MALFORMED, "body")
+    assert refusal(COUNTS.read_body, data, Turn(planned("signed_error")), KindTerms(SCHEMA, LIMITS)) == (
+        RefusalCode.MALFORMED,
+        "body",
+    )
 
 
 def test_work_adds_up_over_the_workload_and_the_hypothesis():
@@ -417,7 +423,7 @@ def test_work_adds_up_over_the_workload_and_the_hypothesis():
     maps = 2 * MAP.multiply_adds()
     products = 2 * (4 + 1) // 2 + len(body.hypothesis.weights) // 4
     centres = 2 * NEAREST_COST + TILE_COST
-    assert multiply_adds(body) == COLUMN_COST + COMPARISON_COST + centres + products + maps
+    assert body.multiply_adds() == COLUMN_COST + COMPARISON_COST + centres + products + maps
 
 
 def test_every_kind_is_registered_under_its_tag():

@@ -21,11 +21,11 @@ from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
 from protocol.hypotheses import Constant, Mlp
 from protocol.kinds import QUERY_KINDS
-from protocol.kinds.counts import CountsBody, CountsLimits, CountsRelease, PlannedCounts, read_body
+from protocol.kinds.counts import COUNTS, CountsBody, CountsLimits, CountsRelease, PlannedCounts
 from protocol.messages import Refusal, Release
 from protocol.partitions import FeatureBins
 from protocol.plans import Plan
-from protocol.query_kind import Turn
+from protocol.query_kind import KindTerms, Question, Turn
 from protocol.rationals import Rational
 from protocol.record_frames import encode_frame
 from protocol.records import LABEL_STEPS
@@ -76,7 +76,7 @@ def queries(draw):
     )
     steps = draw(steps_) if kind.of_steps else 1
     planned = PlannedCounts(release=release, partitions=len(workload), scale=SCALE, steps=steps)
-    return schema, read_body(encode(body), Turn(planned), schema, CountsLimits()), planned
+    return schema, COUNTS.read_body(encode(body), Turn(planned), KindTerms(schema, CountsLimits())), planned
 
 
 def held(rows, schema, *, most=1, cache_bytes=10**6):
@@ -310,10 +310,10 @@ def test_a_kind_is_refused_where_the_label_does_not_fit(release, label):
     }[label]
     body, planned, schema = body_for(release), planned_for(release), SCHEMAS[label]
     if release in lawful:
-        assert read_body(encode(body), Turn(planned), schema, CountsLimits()) == body
+        assert COUNTS.read_body(encode(body), Turn(planned), KindTerms(schema, CountsLimits())) == body
         return
     with pytest.raises(RemoteProtocolError) as caught:
-        read_body(encode(body), Turn(planned), schema, CountsLimits())
+        COUNTS.read_body(encode(body), Turn(planned), KindTerms(schema, CountsLimits()))
     assert (caught.value.code, caught.value.field) == (RefusalCode.BAD_QUERY, "plan.queries.release")
     assert caught.value.limit.startswith(f"{release} needs ")
 
@@ -331,7 +331,9 @@ def test_a_kind_is_refused_where_the_label_does_not_fit(release, label):
 def test_a_body_that_does_not_fit_its_kind_is_refused(release, changes, field):
     schema = SCHEMAS["classes" if release == "class_counts" else "number"]
     with pytest.raises(RemoteProtocolError) as caught:
-        read_body(encode(body_for(release, **changes)), Turn(planned_for(release)), schema, CountsLimits())
+        COUNTS.read_body(
+            encode(body_for(release, **changes)), Turn(planned_for(release)), KindTerms(schema, CountsLimits())
+        )
     assert (caught.value.code, caught.value.field) == (RefusalCode.BAD_QUERY, field)
 
 
@@ -339,16 +341,16 @@ def test_a_body_that_does_not_fit_its_kind_is_refused(release, changes, field):
 def test_a_range_of_errors_outside_the_grid_is_malformed(most):
     body = encode(body_for("squared_error", most_squared_error=most))
     with pytest.raises(RemoteProtocolError) as caught:
-        read_body(body, Turn(planned_for("squared_error")), SCHEMAS["number"], CountsLimits())
+        COUNTS.read_body(body, Turn(planned_for("squared_error")), KindTerms(SCHEMAS["number"], CountsLimits()))
     assert caught.value.code == RefusalCode.MALFORMED
 
 
 def test_more_numbers_a_cell_leave_fewer_cells():
     """A limit of cells is one of pairs: what is released, and held in memory, stays within it."""
     body, planned = body_for("class_counts"), planned_for("class_counts")
-    assert read_body(encode(body), Turn(planned), SCHEMAS["classes"], CountsLimits(cells=6)) == body
+    assert COUNTS.read_body(encode(body), Turn(planned), KindTerms(SCHEMAS["classes"], CountsLimits(cells=6))) == body
     with pytest.raises(RemoteProtocolError) as caught:
-        read_body(encode(body), Turn(planned), SCHEMAS["classes"], CountsLimits(cells=5))
+        COUNTS.read_body(encode(body), Turn(planned), KindTerms(SCHEMAS["classes"], CountsLimits(cells=5)))
     assert (caught.value.code, caught.value.limit) == (RefusalCode.OVER_LIMIT, "at most 2 cells of 4 numbers")
 
 
@@ -382,7 +384,7 @@ def test_a_numeric_answer_is_charged_and_read():
     release = learner.query(encode(body_for("label_total")))
     assert isinstance(release, Release)
     assert learner.curator._ledger.account.total_spent == Fraction(1, 10)
-    answer = read(release.body, body_for("label_total"), Turn(planned), SCHEMAS["number"])
+    answer = read(release.body, Question(Turn(planned), body_for("label_total"), SCHEMAS["number"]))
     both = add([answer, answer])
     assert (answer.steps, both.steps, both.sites) == (10, 10, 2)
     assert answer.values.shape == (3, 2)

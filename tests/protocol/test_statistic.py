@@ -27,7 +27,7 @@ from protocol.kinds.statistics.methods import (
 )
 from protocol.kinds.statistics.tails import POLYNOMIALS, distribution
 from protocol.partitions import FeatureBins
-from protocol.query_kind import Turn
+from protocol.query_kind import KindTerms, Question, Turn
 from protocol.rationals import Rational
 from protocol.refusals import RefusalCode
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
@@ -100,13 +100,13 @@ def test_a_bad_plan(planned, code):
 )
 def test_what_a_curator_does_not_allow(method, schema, limits, code):
     with pytest.raises(RemoteProtocolError) as refused:
-        STATISTIC.check_allowed(PlannedStatistic(method=method), schema, StatisticLimits(**limits), "plan")
+        STATISTIC.check_allowed(PlannedStatistic(method=method), KindTerms(schema, StatisticLimits(**limits)), "plan")
     assert refused.value.code is code
 
 
 def asked_of(method, *items, schema=CLASSES, **limits):
     turn = Turn(PlannedStatistic(method=method, statistics=max(len(items), 1)))
-    return STATISTIC.read_body(encode(StatisticBody(items)), turn, schema, StatisticLimits(**limits))
+    return STATISTIC.read_body(encode(StatisticBody(items)), turn, KindTerms(schema, StatisticLimits(**limits)))
 
 
 EXPONENTIAL = Exponential(ONE, 3)
@@ -158,10 +158,12 @@ def test_a_logistic_coefficient_needs_two_classes_and_cells_are_limited():
 def test_lawful_queries_are_read_and_written_again(case):
     schema, (planned, body) = case
     STATISTIC.check_planned(planned)
-    STATISTIC.check_allowed(planned, schema, StatisticLimits(), "plan")
-    read = STATISTIC.read_body(body, Turn(planned), schema, StatisticLimits())
+    STATISTIC.check_allowed(planned, KindTerms(schema, StatisticLimits()), "plan")
+    read = STATISTIC.read_body(body, Turn(planned), KindTerms(schema, StatisticLimits()))
     assert encode(read) == body
-    assert STATISTIC.work(read, Turn(planned), schema, 100) < STATISTIC.work(read, Turn(planned), schema, None)
+    assert STATISTIC.work(Question(Turn(planned), read, schema), 100) < STATISTIC.work(
+        Question(Turn(planned), read, schema), None
+    )
     assert QUERY_KINDS.cost(planned, 1) in (Fraction(1, 2), Fraction(1, 3), Fraction(1, 10))
 
 
@@ -185,14 +187,14 @@ def test_a_release_that_answers_nothing_is_refused(numbers):
     turn = Turn(PlannedStatistic(method=EXPONENTIAL))
     data = encode(StatisticRelease(np.array(numbers, "<i8").tobytes()))
     with pytest.raises(RemoteProtocolError):
-        STATISTIC.read_release(data, StatisticBody((MEDIAN,)), turn, CLASSES)
+        STATISTIC.read_release(data, Question(turn, StatisticBody((MEDIAN,)), CLASSES))
 
 
 def test_chosen_candidates_are_different():
     turn = Turn(PlannedStatistic(method=Features(2, 1, ONE)))
     data = encode(StatisticRelease(np.array([1, 1], "<i8").tobytes()))
     with pytest.raises(RemoteProtocolError):
-        STATISTIC.read_release(data, StatisticBody((BINS,)), turn, CLASSES)
+        STATISTIC.read_release(data, Question(turn, StatisticBody((BINS,)), CLASSES))
 
 
 @pytest.mark.parametrize("degrees", POLYNOMIALS)
@@ -208,7 +210,7 @@ def test_bytes_on_the_wire_never_drift(name):
     planned_data, body_data, release = (bytes.fromhex(vector[what]) for what in ("planned", "body", "release"))
     schema = Schema((NumericAttribute("age", 0, 120), CategoricalAttribute("sex", ("f", "m"))), "sick", ("no", "yes"))
     planned = decode(planned_data, PlannedStatistic)
-    body = STATISTIC.read_body(body_data, Turn(planned), schema, StatisticLimits(methods=(name,)))
+    body = STATISTIC.read_body(body_data, Turn(planned), KindTerms(schema, StatisticLimits(methods=(name,))))
     assert (encode(planned), encode(body)) == (planned_data, body_data)
-    assert STATISTIC.numbers(release, body, Turn(planned), schema).tolist() == vector["numbers"]
+    assert STATISTIC.read_release(release, Question(Turn(planned), body, schema)).tolist() == vector["numbers"]
     assert str(QUERY_KINDS.cost(planned, 1)) == vector["cost"]

@@ -23,13 +23,13 @@ from protocol.identity import LABEL as IDENTITY_LABEL
 from protocol.identity import read_identity, write_identity
 from protocol.kinds import QUERY_KINDS
 from protocol.kinds.blog_holdout import BlogHoldoutBody, BlogHoldoutRelease, PlannedBlogHoldout
-from protocol.kinds.counts import CountsBody, CountsLimits, CountsRelease, PlannedCounts, read_body
+from protocol.kinds.counts import COUNTS, CountsBody, CountsLimits, CountsRelease, PlannedCounts
 from protocol.kinds.holdout import HoldoutBody, HoldoutRelease, PlannedHoldout
-from protocol.kinds.sample import PlannedSample, SampleBody, SampleRelease, cells_of
+from protocol.kinds.sample import SAMPLE, PlannedSample, SampleBody, SampleRelease
 from protocol.kinds.secure_counts import BODIES, RELEASES, PlannedSecureCounts, question_digest
 from protocol.messages import MESSAGE_TYPES
 from protocol.partitions import PARTITION_KINDS
-from protocol.query_kind import Turn
+from protocol.query_kind import KindTerms, Question, Turn
 from protocol.rationals import Rational
 from protocol.schema import NumericAttribute, Schema
 from protocol.secure_sum.aggregator import Aggregator, as_words
@@ -40,7 +40,7 @@ GOOD = json.loads((FOLDER / "good.json").read_text(encoding="utf-8"))
 BAD = json.loads((FOLDER / "bad.json").read_text(encoding="utf-8"))
 IDENTITY = json.loads((FOLDER / "identity.json").read_text(encoding="utf-8"))
 HOLDOUT = json.loads((FOLDER / "holdout.json").read_text(encoding="utf-8"))
-SAMPLE = json.loads((FOLDER / "sample.json").read_text(encoding="utf-8"))
+SAMPLES = json.loads((FOLDER / "sample.json").read_text(encoding="utf-8"))
 SECURE = json.loads((FOLDER / "secure_sum.json").read_text(encoding="utf-8"))
 CURATOR = SigningKey.from_seed(bytes.fromhex(GOOD["curator"]["seed"]))
 LEARNER = SigningKey.from_seed(bytes.fromhex(GOOD["learner"]["seed"]))
@@ -102,7 +102,7 @@ def test_a_body_is_read_and_written_again_byte_for_byte(name):
     schema = open_envelope(ENVELOPES[1])[1].schema
     release = "mass" if body.hypothesis is None else "signed_error"
     planned = PlannedCounts(release=release, partitions=len(body.partitions), scale=Rational(1, 1))
-    assert read_body(data, Turn(planned), schema, CountsLimits()) == body
+    assert COUNTS.read_body(data, Turn(planned), KindTerms(schema, CountsLimits())) == body
 
 
 @pytest.mark.parametrize("release", GOOD["other_queries"])
@@ -114,7 +114,7 @@ def test_queries_about_other_labels_are_read_and_written_again_byte_for_byte(rel
     planned, body = decode(data["planned"], PlannedCounts), decode(data["body"], CountsBody)
     assert (encode(schema), encode(planned), encode(body)) == (schema_data, data["planned"], data["body"])
     assert planned.release == release
-    assert read_body(data["body"], Turn(planned), schema, CountsLimits()) == body
+    assert COUNTS.read_body(data["body"], Turn(planned), KindTerms(schema, CountsLimits())) == body
     tenths = {"squared_error": Fraction(1, 10), "error_sums": Fraction(1, 10)}
     assert QUERY_KINDS.cost(planned, 1) == tenths.get(release, 1)
 
@@ -128,13 +128,15 @@ def test_a_release_is_read_and_written_again_byte_for_byte():
 
 
 def test_a_sample_is_read_and_written_again_byte_for_byte():
-    told = {name: bytes.fromhex(data) for name, data in SAMPLE.items()}
+    told = {name: bytes.fromhex(data) for name, data in SAMPLES.items()}
     kinds = {"planned": PlannedSample, "body": SampleBody, "release": SampleRelease}
     read = {name: decode(told[name], kind) for name, kind in kinds.items()}
     assert {name: encode(value) for name, value in read.items()} == told
     schema = open_envelope(ENVELOPES[1])[1].schema
     schema = Schema((*schema.attributes, NumericAttribute("x", -1, 1)), schema.label, schema.classes)
-    cells = cells_of(told["release"], read["body"], Turn(read["planned"]), schema)
+    cells = SAMPLE.read_release(told["release"], Question(Turn(read["planned"]), read["body"], schema)).reshape(
+        -1, len(read["planned"].axes)
+    )
     assert cells.tolist() == [[299, 1, 1, 0], [0, 0, 0, 0]]
     assert QUERY_KINDS.cost(read["planned"], 1) == QUERY_KINDS.cost(read["planned"], 7) == Fraction(1, 10)
 
@@ -190,7 +192,9 @@ def read_envelope(data):
 
 def read_first_body(data):
     proposal, card = open_envelope(ENVELOPES[2])[1], open_envelope(ENVELOPES[1])[1]
-    read_body(data, QUERY_KINDS.turns(proposal.plan)[0], card.schema, QUERY_KINDS.limits(card.limits, "counts"))
+    COUNTS.read_body(
+        data, QUERY_KINDS.turns(proposal.plan)[0], KindTerms(card.schema, QUERY_KINDS.limits(card.limits, "counts"))
+    )
 
 
 @pytest.mark.parametrize("name", BAD)

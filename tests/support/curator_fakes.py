@@ -3,6 +3,7 @@
 No mocks: every fake obeys the contract of what it stands in for.
 """
 
+import copy
 import secrets
 import weakref
 from fractions import Fraction
@@ -11,7 +12,7 @@ from warnings import catch_warnings, simplefilter
 import numpy as np
 import polars as pl
 
-from curator_node.answering import Question, Seat
+from curator_node.answering import CuratorQuestion, Seat
 from curator_node.curator import Curator
 from curator_node.kinds import ANSWERERS
 from curator_node.ledger import Ledger, create_ledger
@@ -42,6 +43,13 @@ ATTRIBUTES = (
     NumericAttribute(name="dose", lower=-5, upper=5),
     CategoricalAttribute(name="sex", levels=("f", "m")),
 )
+
+
+def altered(kind, **methods):
+    """The same query kind, or auditor's half of one, with other methods: functions without `self`."""
+    changed = copy.copy(kind)
+    vars(changed).update(methods)
+    return changed
 
 
 def key(name: str) -> SigningKey:
@@ -257,7 +265,7 @@ def release_of(body, planned, dataset, noise, stamp) -> bytes:
     """What the answerer of a planned query's kind releases on its first turn; it keeps nothing."""
     seat = Seat.of(key("basel"), LABEL, key("ann").public, CountingEntropy())
     answerer = ANSWERERS[planned.kind]
-    question = Question(body, Turn(planned), (), b"", stamp, seat, dataset.schema)
+    question = CuratorQuestion(Turn(planned), body, dataset.schema, (), b"", stamp, seat)
     told = answerer.answer(question, dataset, noise)
     assert told.state is None
     return told.release

@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from curator_node.answering import Question
+from curator_node.answering import CuratorQuestion
 from curator_node.kinds import ANSWERERS
 from curator_node.kinds.holdout import COMPARISON, COUNTS, THRESHOLD
 from curator_node.mechanisms import Stamp
@@ -56,7 +56,7 @@ def asked(plan, questions, data, noise):
     past, state, told = [], b"", []
     for number, question in enumerate(questions):
         turn = Turn(plan, 0, number)
-        one = Question(question, turn, tuple(past), state, STAMP, None, data.schema)
+        one = CuratorQuestion(turn, question, data.schema, tuple(past), state, STAMP, None)
         HOLDOUT.check(one)
         answered = HOLDOUT.answer(one, data, noise)
         past.append(Past(turn, answered.release))

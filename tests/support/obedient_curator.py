@@ -29,6 +29,7 @@ from protocol.messages import (
     StudyProposal,
 )
 from protocol.plans import Plan
+from protocol.query_kind import KindTerms
 from protocol.rationals import amount
 from protocol.refusals import EXPLANATIONS, RefusalCode
 from protocol.schema import Schema
@@ -150,7 +151,9 @@ class ObedientCurator:
             raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN)
         turn = turns[message.sequence - 1]
         card, name = self._card(), turn.planned.kind
-        QUERY_KINDS[name].read_body(message.body, turn, card["schema"], QUERY_KINDS.limits(card["limits"], name))
+        QUERY_KINDS[name].read_body(
+            message.body, turn, KindTerms(card["schema"], QUERY_KINDS.limits(card["limits"], name))
+        )
         cost = QUERY_KINDS.cost(turn.planned, self.most)
         held.sequence += 1
         held.spent += cost

@@ -14,7 +14,7 @@ from learner_node.study.session import Session
 from protocol.codec import decode, encode
 from protocol.envelopes import LABEL, open_envelope, seal
 from protocol.hypotheses import Constant
-from protocol.kinds.counts import CountsBody, CountsLimits, length, read_body
+from protocol.kinds.counts import COUNTS, CountsBody, CountsLimits
 from protocol.kinds.secure_counts import (
     NONCE,
     RELEASES,
@@ -30,7 +30,7 @@ from protocol.limits import Limits
 from protocol.messages import Refusal, Release
 from protocol.partitions import FeatureBins
 from protocol.plans import Plan
-from protocol.query_kind import Turn
+from protocol.query_kind import KindTerms, Question, Turn
 from protocol.rationals import Rational
 from protocol.secure_sum.aggregator import Aggregator, as_words
 
@@ -190,11 +190,11 @@ class Pool:
         return Aggregator(
             self.planned.group(LABEL),
             question_digest(key("ann").public, turn, sent),
-            length(self.checked(body), turn, self.card.schema),
+            COUNTS.length(Question(turn, self.checked(body), self.card.schema)),
         )
 
     def checked(self, body):
-        return read_body(body, Turn(self.planned), self.card.schema, CountsLimits())
+        return COUNTS.read_body(body, Turn(self.planned), KindTerms(self.card.schema, CountsLimits()))
 
     def keys(self, who=None, body=BODY, query=0):
         """Turn 0; afterwards `cards` and the machine that relays."""

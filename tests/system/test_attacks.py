@@ -51,7 +51,7 @@ from protocol.envelopes import NOT_PRIVATE_LABEL, Envelope, open_envelope, open_
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.feature_map import FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Mlp
-from protocol.kinds.counts import CountsBody, work
+from protocol.kinds.counts import COUNTS, CountsBody
 from protocol.ledger.entries import decode_entry
 from protocol.messages import (
     MESSAGE_TYPES,
@@ -70,7 +70,7 @@ from protocol.messages import (
 )
 from protocol.partitions import FeatureBins, NearestCentre
 from protocol.plans import Plan
-from protocol.query_kind import Turn
+from protocol.query_kind import Question, Turn
 from protocol.rationals import MOST, Rational
 from protocol.refusals import EXPLANATIONS, RefusalCode
 from simulations.seeded_noise import SeededNoise
@@ -670,7 +670,11 @@ def test_work_is_bounded_by_the_declared_size_and_never_by_the_true_one():
     """The same query is refused or served whatever the number of records."""
     few = CountsBody((FeatureBins("age", (30.0,)),), None)
     declared = dataset().steward
-    rules = policy(limits=limits_with(multiply_adds=work(few, Turn(planned(30)), declared.schema, declared.round_size)))
+    rules = policy(
+        limits=limits_with(
+            multiply_adds=COUNTS.work(Question(Turn(planned(30)), few, declared.schema), declared.round_size)
+        )
+    )
     many = [(f"p{n}", 1.0, 1.0, "f", "no") for n in range(500)] + [ROWS[1]]
     for records in (dataset(), dataset(many)):
         learner = opened(open_curator(rules=rules, records=records))

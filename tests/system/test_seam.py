@@ -42,5 +42,5 @@ def test_the_worked_example_of_contributing_is_there():
     assert len(places) >= 12
     for path, name in places:
         text = (ROOT / path).read_text(encoding="utf-8")
-        assert re.search(rf"^(def|class) {name}\b|^{name}\b.* = ", text, re.MULTILINE), (path, name)
+        assert re.search(rf"^\s*(def|class) {name}\b|^{name}\b.* = ", text, re.MULTILINE), (path, name)
     assert set(re.findall(r"^\| `(\w+)` \| \d+: \d+", page, re.MULTILINE)) == set(QUERY_KINDS)

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 from scipy import stats
 
-from curator_node.answering import Answered, Answerer, Question
+from curator_node.answering import Answered, Answerer, CuratorQuestion
 from curator_node.curator import Curator
 from curator_node.kinds import ANSWERERS
 from curator_node.ledger import memory_ledger
@@ -19,14 +19,14 @@ from curator_node.mechanisms import NoiseSource, OpenDPNoise
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.records.dataset import PrivateDataset
 from curator_node.site import assemble_site
-from expril.audit.attack.kinds import examples_of, names_of, search
+from expril.audit.attack.kinds import AUDITS, Audits, examples_of, names_of, search
 from expril.audit.kinds.answer_path import AnswerPath, Numbers, lead_of, led
 from expril.audit.kinds.invented import Neighbours, Unit, held, plain_record
+from expril.audit.kinds.kind_audit import Asking, Example, Lead, Seen
 from expril.audit.results import Check
 from learner_node.study.session import Session
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
-from protocol.examples import Asking, Example, Lead, Seen
 from protocol.limits import Limits
 from protocol.messages import Refusal, Release
 from protocol.plans import Plan
@@ -145,7 +145,9 @@ def serve(example: Example, units: tuple[Unit, ...], answerers: Mapping[str, Ans
     return Service(tuple(served), learner, example, kinds[kind], kinds)
 
 
-def path_checks(name: str, *, answerers: Mapping[str, Answerer] = ANSWERERS) -> tuple[Check, ...]:
+def path_checks(
+    name: str, *, answerers: Mapping[str, Answerer] = ANSWERERS, audits: Audits = AUDITS
+) -> tuple[Check, ...]:
     """`same_law` for one of `kinds_to_audit`, and `sentinel` too for the first name of a kind.
 
     A name without a question has no check.
@@ -153,14 +155,18 @@ def path_checks(name: str, *, answerers: Mapping[str, Answerer] = ANSWERERS) -> 
     Raises:
         ConfigurationError: nothing of that name is registered.
     """
-    answerer, examples = examples_of(name, answerers)
+    answerer, examples = examples_of(name, answerers, audits)
     if not examples:
         return ()
     path = AnswerPath(answerer, examples[0])
     pair = search(path, random_pairs=path.example.pairs or SEARCHED).pairs[0]
     copies = min(examples[0].copies, COPIES if examples[0].company is None else HANDLED_DRAWS // FEW_CALLS)
     law = same_law(name, replace(path, copies=copies), pair)
-    return (sentinel(name, examples[0], pair, answerers), law) if name == names_of(answerer)[0] else (law,)
+    return (
+        (sentinel(name, examples[0], pair, answerers), law)
+        if name == names_of(answerer.kind.name, audits)[0]
+        else (law,)
+    )
 
 
 def sentinel(name: str, example: Example, pair: Neighbours, answerers: Mapping[str, Answerer] = ANSWERERS) -> Check:
@@ -168,7 +174,7 @@ def sentinel(name: str, example: Example, pair: Neighbours, answerers: Mapping[s
     kind = name.partition("/")[0]
     planned, calls = example.ask(1).planned, []
 
-    def answer(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
+    def answer(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
         calls.append((question.turn, dataset, noise))
         return Answered(SENTINEL, answerers[kind].answer(question, dataset, noise).state)
 

@@ -25,12 +25,13 @@ from curator_node.kinds import ANSWERERS
 from curator_node.mechanisms import NoiseSource, OpenDPNoise
 from expril.audit.attack.game import breaks, choose_events, loss_bound, play
 from expril.audit.attack.game_statistics import Rows
+from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.kinds.answer_path import AnswerPath, NoNoise, Numbers
 from expril.audit.kinds.exact import Enumerated, enumerate_loss, enumerate_sum, hinted_loss
 from expril.audit.kinds.invented import Neighbours, Record, Unit
+from expril.audit.kinds.kind_audit import Example, KindAudit, Value
 from expril.audit.results import Attack, KindResult
 from protocol.errors import ConfigurationError
-from protocol.examples import Example, Value
 from protocol.schema import NumericAttribute
 from protocol.strict_toml import suggest
 
@@ -222,18 +223,23 @@ class Candidate:
     leak: float  # larger of exact loss and what a short game proves, over the claim; infinite if an answer fails
 
 
-def names_of(answerer: Answerer) -> tuple[str, ...]:
+Audits = Mapping[str, KindAudit]
+"""Kinds that an auditor knows, by name."""
+AUDITS: Audits = AUDITED_KINDS.audits
+
+
+def names_of(kind: str, audits: Audits = AUDITS) -> tuple[str, ...]:
     """The names that an audit of a kind covers: "kind/thing" for each thing that it releases, or "kind"."""
-    kind = answerer.kind
-    return tuple(f"{kind.name}/{thing}" if thing else kind.name for thing in kind.examples()) or (kind.name,)
+    things = audits[kind].examples() if kind in audits else ()
+    return tuple(f"{kind}/{thing}" if thing else kind for thing in things) or (kind,)
 
 
-def kinds_to_audit(answerers: Mapping[str, Answerer] = ANSWERERS) -> tuple[str, ...]:
+def kinds_to_audit(answerers: Mapping[str, Answerer] = ANSWERERS, audits: Audits = AUDITS) -> tuple[str, ...]:
     """Every name that an audit has to cover, including kinds that it cannot attack.
 
     Left out are kinds that are less private than their cost under any limits; only simulated curators answer them.
     """
-    return tuple(name for answerer in answerers.values() if _claims(answerer) for name in names_of(answerer))
+    return tuple(name for kind in answerers if _claims(answerers[kind]) for name in names_of(kind, audits))
 
 
 def _claims(answerer: Answerer) -> bool:
@@ -241,13 +247,15 @@ def _claims(answerer: Answerer) -> bool:
     return kind.private(kind.limits())
 
 
-def chosen_kinds(selection: str, answerers: Mapping[str, Answerer] = ANSWERERS) -> tuple[str, ...]:
+def chosen_kinds(
+    selection: str, answerers: Mapping[str, Answerer] = ANSWERERS, audits: Audits = AUDITS
+) -> tuple[str, ...]:
     """The names of a kind, of one of its things, or of "all".
 
     Raises:
         ConfigurationError: nothing of that name is registered.
     """
-    names = kinds_to_audit(answerers)
+    names = kinds_to_audit(answerers, audits)
     chosen = tuple(name for name in names if selection in ("all", name, name.partition("/")[0]))
     if selection in answerers and not chosen:
         raise ConfigurationError(
@@ -261,15 +269,15 @@ def chosen_kinds(selection: str, answerers: Mapping[str, Answerer] = ANSWERERS) 
     return chosen
 
 
-def examples_of(name: str, answerers: Mapping[str, Answerer] = ANSWERERS) -> tuple[Answerer, tuple[Example, ...]]:
+def examples_of(
+    name: str, answerers: Mapping[str, Answerer] = ANSWERERS, audits: Audits = AUDITS
+) -> tuple[Answerer, tuple[Example, ...]]:
     """The answerer of a name, and the questions to attack it with; raises as `chosen_kinds`."""
-    if name not in kinds_to_audit(answerers):
-        chosen_kinds(name, answerers)
+    if name not in kinds_to_audit(answerers, audits):
+        chosen_kinds(name, answerers, audits)
         raise ConfigurationError(f"{name!r} releases several things; audit one of them by its own name")
     kind, _, thing = name.partition("/")
-    answerer = answerers[kind]
-    has_numbers = answerer.kind.numbers is not None
-    return answerer, tuple(answerer.kind.examples().get(thing, ())) if has_numbers else ()
+    return answerers[kind], tuple(audits[kind].examples().get(thing, ())) if kind in audits else ()
 
 
 def audit_kind(
@@ -278,6 +286,7 @@ def audit_kind(
     draws: int = 100_000,
     error_rate: float = ERROR_RATE,
     answerers: Mapping[str, Answerer] = ANSWERERS,
+    audits: Audits = AUDITS,
     noise: Callable[[], NoiseSource] = OpenDPNoise,
     seed: int = 1,
 ) -> KindResult:
@@ -288,17 +297,16 @@ def audit_kind(
         draws: of each data set.
         error_rate: greatest probability that a private mechanism is called a violation.
         answerers: the registered ones.
+        audits: what an auditor knows of their kinds, by name.
         noise: makes a source of noise; by default a curator's own.
         seed: of the search's proposals; the noise has none.
 
     Raises:
         ConfigurationError: nothing of that name is registered.
     """
-    answerer, examples = examples_of(name, answerers)
+    answerer, examples = examples_of(name, answerers, audits)
     if not examples:
-        return _not_audited(
-            name, error_rate, "its kind gives no question to attack it with (`QueryKind.examples` and `numbers`)"
-        )
+        return _not_audited(name, error_rate, "its kind gives no question to attack it with (`KindAudit.examples`)")
     for example in examples:
         if why_not := _unanswered(AnswerPath(answerer, example)):
             return _not_audited(name, error_rate, why_not)

@@ -1,7 +1,27 @@
-"""What an auditor knows of each query kind; nothing here attacks.
+"""What an auditor knows of each query kind, in one file a kind; nothing here attacks.
 
+* `kind_audit`: what an auditor can know of a kind
 * `invented`: records that are made up, and pairs of neighbouring sets of them
-* `path`: a question, its registered answerer, and all numbers that come back
+* `answer_path`: a question, its registered answerer, and all numbers that come back
 * `exact`: worst-case loss by enumeration; where noise is drawn in shares, some of which may be known, too
-* `shown`: a transcript for a person's eyes
 """
+
+from expril.audit.kinds.blog_holdout import BlogHoldoutAudit
+from expril.audit.kinds.counts import CountsAudit
+from expril.audit.kinds.holdout import HoldoutAudit
+from expril.audit.kinds.kind_audit import AuditedKinds
+from expril.audit.kinds.model import ModelAudit
+from expril.audit.kinds.sample import SampleAudit
+from expril.audit.kinds.secure_counts import SecureCountsAudit
+from expril.audit.kinds.statistic import StatisticAudit
+
+AUDITED_KINDS = AuditedKinds(
+    CountsAudit(),
+    SecureCountsAudit(),
+    HoldoutAudit(),
+    BlogHoldoutAudit(),
+    SampleAudit(),
+    ModelAudit(),
+    StatisticAudit(),
+)
+"""What an audit knows unless it is given others."""

@@ -15,23 +15,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from curator_node.answering import Answerer, Question, Seat
+from curator_node.answering import Answerer, CuratorQuestion, Seat
 from curator_node.mechanisms import NoiseSource, OpenDPNoise, Stamp
 from curator_node.records.dataset import PrivateDataset
 from expril.audit.kinds.invented import Neighbours, Unit, held, plain_record
+from expril.audit.kinds.kind_audit import Asked, Asking, Example, Lead, Seen
 from protocol.envelopes import LABEL, SigningKey
-from protocol.errors import ConfigurationError
-from protocol.examples import Asked, Asking, Example, Lead, Seen
 from protocol.noise import DiscreteLaplace, NoisyMax
 from protocol.noise_shares import LaplaceShares
 from protocol.plans import Planned
-from protocol.query_kind import Kinds, Past, QueryKind, Turn
-from protocol.schema import Schema
+from protocol.query_kind import Kinds, KindTerms, Past, QueryKind, Question, Turn
 
 Answer = Callable[[int, int, bytes], bytes]
 """(number of the turn, place of the curator, body) -> what it releases."""
-Reads = Callable[[bytes, Any, Turn, Schema], NDArray[np.number[Any]]]
-"""`QueryKind.numbers`."""
 Body = Callable[[Turn, bytes], Any]
 """(turn, what was asked in it) -> the checked body."""
 
@@ -44,17 +40,12 @@ def lead_of(kind: QueryKind, example: Example, asking: Asking, body: Body | None
         example: the question.
         asking: how it is asked.
         body: reads a turn's body, for who has read it before; None reads it anew.
-
-    Raises:
-        ConfigurationError: the kind does not say which numbers it releases.
     """
-    if kind.numbers is None:
-        raise ConfigurationError(f"query kind {kind.name!r} does not say which numbers it releases")
     if example.company is not None:
         return example.company.lead(asking)
-    limits = kind.limits()
-    read = body or (lambda turn, data: kind.read_body(data, turn, example.schema, limits))
-    return _in_order(kind.numbers, example, asking, read)
+    terms = KindTerms(example.schema, kind.limits())
+    read = body or (lambda turn, data: kind.read_body(data, turn, terms))
+    return _in_order(kind, example, asking, read)
 
 
 def led(lead: Lead, answer: Answer) -> Seen:
@@ -75,13 +66,14 @@ def _asked(ask: Callable[[int], Asked], copies: int) -> Asked:
     return ask(copies)
 
 
-def _in_order(numbers: Reads, example: Example, asking: Asking, read: Body) -> Lead:
+def _in_order(kind: QueryKind, example: Example, asking: Asking, read: Body) -> Lead:
     asked = _asked(example.ask, asking.copies)
     parts = []
     for number, data in enumerate(asked.bodies):
-        told = yield {0: data}
+        releases = yield {0: data}
         turn = Turn(asked.planned, asking.query, number)
-        parts.append(numbers(told[0], read(turn, data), turn, example.schema).reshape(asking.copies, -1))
+        question = Question(turn, read(turn, data), example.schema)
+        parts.append(kind.read_release(releases[0], question).reshape(asking.copies, -1))
     return Seen(np.hstack(parts), np.empty((asking.copies, 0), np.int64))
 
 
@@ -223,7 +215,7 @@ class AnswerPath:
                 charges.append(self.kinds.charge(turn, before, bound))
             known, stamp = tuple(before) if kind.looks_back else (), Stamp("auditor", 0, number + 1)
             schema, seat = self.example.schema, self.seats[place]
-            question = Question(self._body(turn, data), turn, known, states[place], stamp, seat, schema)
+            question = CuratorQuestion(turn, self._body(turn, data), schema, known, states[place], stamp, seat)
             self.answerer.check(question)
             answered = self.answerer.answer(question, self.others if place else dataset, noise)
             before.append(Past(turn, answered.release))
@@ -277,5 +269,5 @@ class AnswerPath:
             if len(self._read) >= MOST_READ:
                 self._read.clear()
             kind = self.answerer.kind
-            self._read[turn.number, data] = kind.read_body(data, turn, self.example.schema, kind.limits())
+            self._read[turn.number, data] = kind.read_body(data, turn, KindTerms(self.example.schema, kind.limits()))
         return self._read[turn.number, data]

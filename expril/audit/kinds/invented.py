@@ -9,8 +9,8 @@ import polars as pl
 
 from curator_node.records.dataset import PrivateDataset, StewardWarning
 from curator_node.records.schema_file import StewardFile
+from expril.audit.kinds.kind_audit import Example, Value
 from protocol.errors import ConfigurationError
-from protocol.examples import Example, Value
 from protocol.schema import NumericAttribute, Schema
 
 Record = Mapping[str, Value]

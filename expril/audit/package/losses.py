@@ -20,10 +20,10 @@ from expril.audit.attack.controls.curators import PATH_CONTROLS
 from expril.audit.attack.controls.mechanisms import CONTROLS
 from expril.audit.attack.game import claimed_epsilon
 from expril.audit.attack.kinds import names_of
+from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.kinds.exact import AGREEMENT, ROUNDING, loss_of_vectors
 from expril.audit.results import Attack, AuditResult, whole_draws
 from protocol.errors import ConfigurationError, RemoteProtocolError, printable
-from protocol.kinds import QUERY_KINDS
 from protocol.kinds.counts import PlannedCounts
 from protocol.plans import Plan, Planned
 
@@ -60,7 +60,7 @@ def judge(result: AuditResult, plans: Iterable[Plan]) -> tuple[list[str], list[s
     ]
     attacked = {kind.kind for kind in result.kinds}
     planned_kinds = {name: None for plan in plans for name in _kind_names(plan)}
-    attacked_whole = {name for name, answerer in ANSWERERS.items() if names_of(answerer) == (name,)}
+    attacked_whole = {name for name in ANSWERERS if names_of(name) == (name,)}
     wrong += [
         f"{printable(name)} was asked for, and never attacked"
         for name in planned_kinds
@@ -95,10 +95,10 @@ def _above(attack: Attack, exact: float | None, *, least: int) -> tuple[bool, st
 
 
 def _kind_names(plan: Plan) -> list[str]:
-    if QUERY_KINDS.missing(plan):
+    if AUDITED_KINDS.missing(plan):
         return []
     names = []
-    for planned in QUERY_KINDS.queries(plan):
+    for planned in AUDITED_KINDS.queries(plan):
         release = getattr(planned, "release", "")
         names.append(f"{planned.kind}/{release}" if release else planned.kind)
     return names
@@ -145,7 +145,7 @@ def exact_losses(plans: Iterable[tuple[Plan, int | None]]) -> tuple[ExactLoss, .
 
 def _queries(plan: Plan) -> tuple[Planned, ...]:
     try:
-        return () if QUERY_KINDS.missing(plan) else QUERY_KINDS.queries(plan)
+        return () if AUDITED_KINDS.missing(plan) else AUDITED_KINDS.queries(plan)
     except RemoteProtocolError:
         return ()
 
@@ -157,7 +157,7 @@ def _scale(planned: Planned) -> Fraction:
 def _loss_of(planned: Planned, bound: int, *, by_formula: bool) -> ExactLoss:
     name = str(planned.__struct_config__.tag)
     try:
-        claimed = QUERY_KINDS.cost(planned, bound)
+        claimed = AUDITED_KINDS.cost(planned, bound)
     except RemoteProtocolError as error:
         raise ConfigurationError(f"what {name} costs is out of range: {printable(str(error))}") from None
     loss_row = ExactLoss(
@@ -182,7 +182,7 @@ def _loss_of(planned: Planned, bound: int, *, by_formula: bool) -> ExactLoss:
         steps=planned.steps,
         why_not="",
     )
-    if not QUERY_KINDS.private_planned(planned):
+    if not AUDITED_KINDS.private_planned(planned):
         return msgspec.structs.replace(loss_row, why_not="what it releases is not private as claimed")
     shift = bound * planned.steps
     loss: float | None

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
+from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.package.evidence import Replay
 from expril.audit.recompute import Recomputed
 from expril.audit.recompute.runs import is_deployed
 from expril.audit.recompute.sums import Sum
 from protocol.envelopes import LABEL
 from protocol.errors import ConfigurationError, RemoteProtocolError, printable
-from protocol.kinds import QUERY_KINDS
 from protocol.ledger.entries import ledger_terms
 from protocol.plans import Plan
 
@@ -121,14 +121,14 @@ def check_private(proof: Replay) -> None:
 
 def not_private(plan: Plan) -> str:
     """Why a plan proves no privacy; "" where it does."""
-    missing = QUERY_KINDS.missing(plan)
+    missing = AUDITED_KINDS.missing(plan)
     if missing:
         return f"a plan asks for {printable(', '.join(missing))}, which is not installed here"
     try:
-        queries = QUERY_KINDS.queries(plan)
+        queries = AUDITED_KINDS.queries(plan)
     except RemoteProtocolError as error:
         return f"a plan cannot be read ({printable(str(error))})"
-    bad = next((query for query in queries if not QUERY_KINDS.private_planned(query)), None)
+    bad = next((query for query in queries if not AUDITED_KINDS.private_planned(query)), None)
     if bad is None:
         return ""
     return f"a plan asks for {printable(_kind_name(bad))}, which is not private as claimed"

@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 
+from expril.audit.kinds import AUDITED_KINDS
+from expril.audit.kinds.kind_audit import AuditedKinds
 from expril.audit.recompute.bounds import Bounds, Cards
 from expril.audit.recompute.entries import ZERO, InCommon, Price, Study
 from expril.audit.recompute.ledger import SIMULATED, Tick, UnreadableError, audit_ledger, is_ledger, quiet
@@ -17,10 +19,8 @@ from expril.audit.recompute.sums import NO_ZCDP, Sum, ledger_sums, unit_sums
 from expril.audit.recompute.verdicts import DELTA, AuditedLedger, Recomputed, RunProof, TranscriptVerdict, learner_names
 from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL
 from protocol.errors import ConfigurationError, printable
-from protocol.kinds import QUERY_KINDS
 from protocol.ledger.checkpoints import CheckpointError, read_checkpoint, witnesses_of
 from protocol.messages import Query
-from protocol.query_kind import Kinds
 from protocol.rationals import parse_amount
 from protocol.run_index import TRANSCRIPTS
 from simulations.run_folder import epsilon_runs
@@ -34,7 +34,7 @@ def recompute(
     witnesses: Collection[bytes] | None = None,
     delta: float | None = DELTA,
     every_signature: bool = False,
-    kinds: Kinds = QUERY_KINDS,
+    kinds: AuditedKinds = AUDITED_KINDS,
     tick: Tick = quiet,
 ) -> Recomputed:
     """Recompute what was spent, from what was signed.
@@ -71,7 +71,9 @@ def recompute(
     return result
 
 
-def _read_all(paths: Iterable[Path], pins: Pins | None, kinds: Kinds, tick: Tick, result: Recomputed) -> list[Path]:
+def _read_all(
+    paths: Iterable[Path], pins: Pins | None, kinds: AuditedKinds, tick: Tick, result: Recomputed
+) -> list[Path]:
     """Read all runs; returns the paths that are ledgers."""
     lone_paths = []
     for path in paths:
@@ -93,7 +95,7 @@ def _audit_lone_ledger(
     all_cards: Callable[[bytes], Cards],
     *,
     pins: Pins | None,
-    kinds: Kinds,
+    kinds: AuditedKinds,
     every: bool,
     tick: Tick,
 ) -> None:
@@ -217,7 +219,7 @@ def _read_checkpoints(paths: Sequence[Path], result: Recomputed) -> dict[str, st
 NO_LIBRARY = '(epsilon, delta) is not computed: a part is not installed (dp_accounting): pip install "expril[audit]"'
 
 
-def add_sums(result: Recomputed, kinds: Kinds) -> None:
+def add_sums(result: Recomputed, kinds: AuditedKinds) -> None:
     """Sum by curator, learner, version and unit, and compute (epsilon, delta) if dp-accounting is installed."""
     names = {key: name for run in result.runs if run.index for key, name in learner_names(run.index).items()}
     there: set[bytes] = set()
@@ -249,7 +251,7 @@ def _goes_on_from(other: AuditedLedger, ledger: AuditedLedger, ledgers: Sequence
     return begins and (len(long) > len(short) or ledgers.index(other) < ledgers.index(ledger))
 
 
-def _transcript_sums(run: RunProof, there: set[bytes], kinds: Kinds) -> list[Sum]:
+def _transcript_sums(run: RunProof, there: set[bytes], kinds: AuditedKinds) -> list[Sum]:
     """What receipts prove of curators without a ledger: by repeat, curator and learner, then over all learners."""
     places: dict[bytes, tuple[int, int]] = {}
     rows: dict[tuple[bytes, str], Sum] = {}

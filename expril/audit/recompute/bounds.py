@@ -12,6 +12,7 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any
 
+from expril.audit.kinds.kind_audit import AuditedKinds
 from expril.audit.recompute.entries import ZERO, Price, Shape, Study, as_text
 from protocol.errors import RemoteProtocolError
 from protocol.plans import Plan
@@ -56,7 +57,7 @@ class Bounds:
     -> (learner, study) -> c of its signed card, where a transcript has one.
     """
 
-    def __init__(self, kinds: Kinds, cards_of: Callable[[bytes], Cards] = lambda curator: {}) -> None:  # noqa: ARG005
+    def __init__(self, kinds: AuditedKinds, cards_of: Callable[[bytes], Cards] = lambda curator: {}) -> None:  # noqa: ARG005
         self.cards: Cards = {}  # of this ledger's curator
         self._cards_of = cards_of
         self.implied: dict[int, int] = {}  # index of a RESERVE entry -> what its costs imply, of studies without a card

@@ -15,15 +15,16 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
+from expril.audit.kinds.kind_audit import AuditedKinds
 from protocol.errors import RemoteProtocolError
 from protocol.ledger.entries import MOST_LOST, STUB, EntryKind, Index, LedgerCorruptError, Suspect
 from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY, Digest, Key, Query, Seconds, Sequence, StudyId
 from protocol.plans import Plan
-from protocol.query_kind import Kinds, QueryKind, Turn
+from protocol.query_kind import KindTerms, QueryKind, Question, Turn
 from protocol.rationals import AMOUNT_PATTERN, LONGEST_DENOMINATOR, plus, shorten, total_of
 from protocol.transcript import Replay
 
@@ -363,8 +364,7 @@ class _ReadQuery(NamedTuple):
     """A query's kind, its turn and its body."""
 
     kind: QueryKind
-    turn: Turn
-    body: Any
+    question: Question
 
 
 class Remarks:
@@ -373,7 +373,7 @@ class Remarks:
     `kinds`: installed; of others' queries nothing is said.
     """
 
-    def __init__(self, kinds: Kinds) -> None:
+    def __init__(self, kinds: AuditedKinds) -> None:
         self._kinds = kinds
         # digest of a request -> the note of its charge; those without one are not kept
         self.by_request: dict[bytes, str] = {}
@@ -383,19 +383,19 @@ class Remarks:
     def take(self, entry: ReadEntry, study: Study, keys: Collection[bytes]) -> str:
         """Keep the note of a charge; returns what is wrong with it, or ""."""
         query, number = study.shape.places[entry.sequence - 1]
-        kind = self._kinds.get(study.shape.kinds[query])
+        audit = self._kinds.audits.get(study.shape.kinds[query])
         if entry.note:
             self.by_request[entry.request] = entry.note
-        if kind is None:
+        if audit is None:
             return ""
-        if kind.check_remark is None:
+        if not audit.checks_notes:
             return "notes what its query kind does not tell" if entry.note else ""
         self._by_query.setdefault((study, query), []).append((entry.index, entry.note))
         try:
             turn = Turn(self._kinds.query(study.shape.plan, query), query, number)
         except RemoteProtocolError:
             return ""  # the plan breaks a rule of its kind, and that is told
-        return kind.check_remark(entry.note, turn, keys)
+        return audit.check_note(entry.note, turn, keys)
 
     def hear(self, entry: ReadEntry) -> None:
         """Keep the note of an answer."""
@@ -405,29 +405,26 @@ class Remarks:
     def in_common(self) -> Iterator[InCommon]:
         """What this ledger notes of actions that several curators took together."""
         for (study, query), notes in self._by_query.items():
-            kind = self._kinds[study.shape.kinds[query]]
             try:
-                planned = self._kinds.query(study.shape.plan, query)
+                self._kinds.query(study.shape.plan, query)
             except RemoteProtocolError:
                 continue
-            joint_action = kind.in_common(planned, [note for _, note in notes])
+            joint_action = self._kinds.audits[study.shape.kinds[query]].joint_action([note for _, note in notes])
             if joint_action is not None:
                 yield InCommon(notes[-1][0], *joint_action)
 
     def differing(self, request: bytes, query: Query, proof: Replay) -> str:
         """What a charge's note should say by the request that was charged; "" if it says that."""
-        read_query = self._read_query(query, proof, lambda kind: kind.check_remark is not None)
+        read_query = self._read_query(query, proof, lambda kind: self._kinds.audits[kind.name].checks_notes)
         if read_query is None:
             return ""
-        should = read_query.kind.remark(read_query.body, read_query.turn)
+        should = read_query.kind.charge_note(read_query.question)
         return "" if should == self.by_request.get(request, "") else should or "nothing"
 
     def unlike_release(self, request: bytes, query: Query, release: bytes, proof: Replay) -> str:
         """What an answer's note should say by the bytes that were released; "" if it says that."""
-        read_query = self._read_query(query, proof, lambda kind: kind.noted is not None)
-        should = ""
-        if read_query is not None and read_query.kind.noted is not None:
-            should = read_query.kind.noted(release, read_query.body, read_query.turn)
+        read_query = self._read_query(query, proof, lambda kind: kind.notes_releases)
+        should = "" if read_query is None else read_query.kind.release_note(release, read_query.question)
         return "" if should == self.by_answer.get(request, "") else should or "nothing"
 
     def _read_query(self, query: Query, proof: Replay, notes: Callable[[QueryKind], bool]) -> _ReadQuery | None:
@@ -440,7 +437,7 @@ class Remarks:
             return None
         try:
             turn = self._kinds.turn(proof.plan, place)
-            limits = self._kinds.limits(proof.card.limits, kind.name)
-            return _ReadQuery(kind, turn, kind.read_body(query.body, turn, proof.card.schema, limits))
+            terms = KindTerms(proof.card.schema, self._kinds.limits(proof.card.limits, kind.name))
+            return _ReadQuery(kind, Question(turn, kind.read_body(query.body, turn, terms), terms.schema))
         except RemoteProtocolError:
             return None

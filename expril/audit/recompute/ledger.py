@@ -23,6 +23,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from expril.audit.kinds.kind_audit import AuditedKinds
 from expril.audit.recompute.bounds import Bounds, Cards
 from expril.audit.recompute.entries import Findings
 from expril.audit.recompute.replay import Replayed
@@ -32,7 +33,6 @@ from protocol.errors import ConfigurationError, RemoteProtocolError, printable
 from protocol.ledger.entries import LedgerCorruptError, decode_entry, entry_hash, head_is_signed
 from protocol.ledger.exports import BLOCK, OLD_START, START, LedgerExport, Pair, decode_export, read_block, state_key
 from protocol.messages import NOBODY
-from protocol.query_kind import Kinds
 from protocol.rationals import plus
 from protocol.run_index import is_listed
 
@@ -216,7 +216,7 @@ class LedgerAudit:
     replayed: Replayed  # the sum of its entries
     bounds: Bounds  # what is known of the bound c
     evidence: Evidence  # the file; its entries have been read
-    kinds: Kinds  # the query kinds that could be read
+    kinds: AuditedKinds  # the query kinds that could be read
     entries: int  # how many the file holds
     checked: int = 0  # how many signatures were verified
     unproven: list[str] = field(default_factory=list)  # what rests on the curator's word
@@ -238,7 +238,7 @@ class LedgerAudit:
 def audit_ledger(
     path: Path,
     *,
-    kinds: Kinds,
+    kinds: AuditedKinds,
     cards_of: Callable[[bytes], Cards] = lambda curator: {},  # noqa: ARG005
     curator: bytes = b"",
     named: Callable[[Replayed], Iterable[int]] = lambda replayed: (),  # noqa: ARG005

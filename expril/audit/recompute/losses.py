@@ -19,11 +19,11 @@ from typing import Any
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.pld.common import DifferentialPrivacyParameters
 
+from expril.audit.kinds.kind_audit import AuditedKinds
 from expril.audit.recompute.entries import ZERO, Shape, Study
 from expril.audit.recompute.sums import Loss, Sum
 from protocol.errors import RemoteProtocolError
 from protocol.noise import DiscreteLaplace, Moved
-from protocol.query_kind import Kinds
 from protocol.rationals import plus
 
 INTERVAL = 1e-5
@@ -53,7 +53,7 @@ class Losses:
     `delta`: of each plan.
     """
 
-    def __init__(self, kinds: Kinds, delta: float) -> None:
+    def __init__(self, kinds: AuditedKinds, delta: float) -> None:
         self._kinds = kinds
         self._delta = delta
         self._computed = 0
@@ -78,7 +78,7 @@ class Losses:
         try:
             for query, name in enumerate(shape.kinds):
                 planned = self._kinds.query(shape.plan, query)
-                laws = self._kinds.kind(name).laws(planned, bound)
+                laws = self._kinds.audits[name].laws(planned, bound)
                 cost += self._kinds.cost(planned, bound)
                 if laws is None or any(law.shift > MOST_SHIFT for law in laws):
                     parts[self._kinds.cost(planned, bound)] += 1
@@ -110,7 +110,7 @@ class Losses:
         return pld.from_privacy_parameters(pure, value_discretization_interval=INTERVAL)
 
 
-def add_losses(sums: Iterable[Sum], kinds: Kinds, delta: float) -> None:
+def add_losses(sums: Iterable[Sum], kinds: AuditedKinds, delta: float) -> None:
     """Compute (epsilon, delta) of each sum whose plans all have a known bound c.
 
     `sums`: changed; `delta`: of each accepted plan.

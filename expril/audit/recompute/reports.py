@@ -11,13 +11,13 @@ from pathlib import Path
 
 import msgspec
 
+from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.recompute.entries import ZERO, Charge, Study, as_text
 from expril.audit.recompute.ledger import read_plain
 from expril.audit.recompute.replay import Replayed
 from expril.audit.recompute.verdicts import TranscriptVerdict, learner_names
 from protocol.envelopes import LABEL
 from protocol.errors import ConfigurationError, RemoteProtocolError, printable
-from protocol.kinds import QUERY_KINDS
 from protocol.limits import Limits
 from protocol.rationals import parse_amount, parse_rational
 from protocol.run_index import AGAIN, COST, FIT, GIVEN_UP, LEDGERS, POLICY_SUFFIX, REPORT, SCENARIO, VALIDATION, Index
@@ -359,7 +359,7 @@ def _check_policies(
 def _limits_fit(on_card: Limits, written: Limits) -> bool:
     """Whether a card shows the limits of a policy; defaults are known of installed kinds only."""
     try:
-        return on_card == QUERY_KINDS.settle(written, where=POLICY_SUFFIX)
+        return on_card == AUDITED_KINDS.settle(written, where=POLICY_SUFFIX)
     except ConfigurationError:
         return (on_card.multiply_adds, on_card.message_bytes) == (written.multiply_adds, written.message_bytes)
 
@@ -405,4 +405,4 @@ def _seeded_fits(report: RunReport, index: Index, policies: Mapping[str, Audited
     signed = {entry.curator for entry in index.transcripts if entry.label != LABEL}
     if report.seeded_noise:
         return signed == {entry.curator for entry in index.transcripts}
-    return all(name in policies and not QUERY_KINDS.private(policies[name].limits) for name in signed)
+    return all(name in policies and not AUDITED_KINDS.private(policies[name].limits) for name in signed)

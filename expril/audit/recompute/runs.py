@@ -14,6 +14,7 @@ from typing import get_args
 
 import msgspec
 
+from expril.audit.kinds.kind_audit import AuditedKinds
 from expril.audit.recompute.bounds import Cards, not_private
 from expril.audit.recompute.entries import ZERO, Effect, Remarks, as_text
 from expril.audit.recompute.ledger import Tick, audit_ledger, digest_of, listed_files, read_plain
@@ -33,7 +34,6 @@ from protocol.envelopes import LABEL, LEARNER_TYPES, digest, open_envelope, open
 from protocol.errors import ConfigurationError, ExprilError, printable
 from protocol.ledger.entries import EntryKind, ledger_terms
 from protocol.messages import Message, Query, Release, StudyAccepted, StudyClosed, StudyProposal
-from protocol.query_kind import Kinds
 from protocol.rationals import plus
 from protocol.run_index import (
     AGAIN,
@@ -65,7 +65,7 @@ from protocol.transitions import State
 
 
 def read_exchange(
-    folder: Path, keys: Mapping[tuple[Role, str, int], bytes], entry: TranscriptEntry, kinds: Kinds
+    folder: Path, keys: Mapping[tuple[Role, str, int], bytes], entry: TranscriptEntry, kinds: AuditedKinds
 ) -> TranscriptVerdict:
     """Replay one transcript: signatures, order, plan, exact costs, receipts, and the head in the run's list."""
     learner = keys.get(("learner", entry.learner, entry.repeat))
@@ -302,7 +302,7 @@ OF_A_LEARNER = (
 )
 
 
-def read_run(folder: Path, pins: Pins | None, kinds: Kinds, tick: Tick) -> RunProof:
+def read_run(folder: Path, pins: Pins | None, kinds: AuditedKinds, tick: Tick) -> RunProof:
     """Check a run's list, files and transcripts; `hold_run` does the rest.
 
     `pins`: public keys known from elsewhere; None takes the run's own, and says so; `kinds`: the query kinds that can
@@ -364,7 +364,7 @@ def read_ledger(
     run: RunProof,
     entry: LedgerEntry,
     *,
-    kinds: Kinds,
+    kinds: AuditedKinds,
     cards_of: Callable[[bytes], Cards] = lambda curator: {},  # noqa: ARG005
 ) -> LedgerVerdict:
     """Audit one ledger by itself: places, contents, costs, signatures, stored replies, and the head in the run's list.
@@ -515,7 +515,7 @@ def _request_text(request: Message | None, answer: Answer) -> str:
     return f"{kind} {answer.receipt.sequence} of study {answer.receipt.study.hex()}"
 
 
-def hold_run(proof: RunProof, all_cards: Callable[[bytes], Cards], kinds: Kinds, tick: Tick) -> None:
+def hold_run(proof: RunProof, all_cards: Callable[[bytes], Cards], kinds: AuditedKinds, tick: Tick) -> None:
     """Check a run's ledgers, each by itself and against the transcripts, and its report.
 
     Findings are added to `proof`, which `read_run` made. `all_cards`: curator's public key -> what its cards show, in

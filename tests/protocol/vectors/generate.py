@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from expril.audit.kinds import AUDITED_KINDS
 from protocol.codec import decode, encode
 from protocol.envelopes import (
     LABEL,
@@ -32,7 +33,7 @@ from protocol.kinds import QUERY_KINDS
 from protocol.kinds.blog_holdout import BlogHoldoutBody, BlogHoldoutRelease, PlannedBlogHoldout
 from protocol.kinds.counts import CountsBody, CountsRelease, PlannedCounts
 from protocol.kinds.holdout import HoldoutBody, HoldoutRelease, PlannedHoldout
-from protocol.kinds.model import ModelBody, ModelRelease, length, sensitivity
+from protocol.kinds.model import MODEL, ModelBody, ModelRelease
 from protocol.kinds.models.forest import random_trees
 from protocol.kinds.models.public_randomness import words
 from protocol.kinds.models.random_features import cosines, frequencies
@@ -78,7 +79,7 @@ from protocol.messages import (
 )
 from protocol.partitions import FeatureBins, NearestCentre, ProductBins, ProjectionBins, ScoreBins, TreeLeaves
 from protocol.plans import Plan
-from protocol.query_kind import Turn
+from protocol.query_kind import Question, Turn
 from protocol.rationals import Rational
 from protocol.refusals import EXPLANATIONS, RefusalCode
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
@@ -549,16 +550,16 @@ def secure_sum():
 def models():
     """A plan, body and release of each method, what a unit of two records moves it by, and public randomness."""
     told = {}
-    for name, (_, example) in QUERY_KINDS["model"].examples().items():
+    for name, (_, example) in AUDITED_KINDS.audits["model"].examples().items():
         asked = example.ask(2)
         planned, (body,) = asked.planned, asked.bodies
-        count = length(decode(body, ModelBody), Turn(planned), example.schema)
+        count = sum(MODEL.lengths(Question(Turn(planned), decode(body, ModelBody), example.schema)))
         told[name] = {
             "schema": encode(example.schema).hex(),
             "planned": encode(planned).hex(),
             "body": body.hex(),
             "release": encode(ModelRelease(b"".join(n.to_bytes(8, "little") for n in range(count)))).hex(),
-            "sensitivity": sensitivity(planned, 2),
+            "sensitivity": planned.sensitivity(2),
         }
     (tree,) = random_trees(FeatureMap((NumericFeature("age", 0.0, 1.0, 0.0),)), 1, 3, 4096, 9)
     return {

@@ -8,13 +8,11 @@ import numpy as np
 
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
-from protocol.examples import Asked, Example
 from protocol.noise import DiscreteLaplace
 from protocol.plans import Planned
 from protocol.query_kind import QueryKind
 from protocol.rationals import Rational
 from protocol.refusals import RefusalCode
-from protocol.schema import NumericAttribute, Schema
 
 Number = Annotated[int, msgspec.Meta(ge=-(2**60), le=2**60)]
 
@@ -50,18 +48,44 @@ class ToyRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     number: Number
 
 
-def check_planned(planned):
-    if planned.turns != 2:
-        raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.turns", "2")
+class Toy(QueryKind):
+    name = "toy"
+    relation = "add or remove one toy"
+    planned = PlannedToy
+    limits = ToyLimits
+    state_bytes = 100
 
+    def check_planned(self, planned):
+        if planned.turns != 2:
+            raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.turns", "2")
 
-def check_allowed(planned, schema, limits, field):
-    if planned.level > limits.highest_level:
-        raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.level", f"at most {limits.highest_level}")
+    def check_allowed(self, planned, terms, field):
+        if planned.level > terms.limits.highest_level:
+            limit = f"at most {terms.limits.highest_level}"
+            raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.level", limit)
 
+    def cost(self, planned, most_records_per_unit):
+        return 2 * planned.law.loss(most_records_per_unit)
 
-def cost(planned, most_records_per_unit):
-    return 2 * planned.law.loss(most_records_per_unit)
+    def charge(self, turn, past, most_records_per_unit):
+        draws = turn.number == 0 or is_drawn_anew(turn, past)
+        return turn.planned.law.loss(most_records_per_unit) if draws else Fraction(0)
+
+    def read_body(self, data, turn, terms):
+        body = decode(data, ToyBody, field="body")
+        if (body.above is None) != (turn.number == 1):
+            limit = "a number in the first turn, none in the second"
+            raise RemoteProtocolError(RefusalCode.BAD_QUERY, "body.above", limit)
+        return body
+
+    def work(self, question, round_size):
+        return 1000
+
+    def release_bytes(self, question):
+        return len(encode(ToyRelease(2**60)))
+
+    def read_release(self, data, question):
+        return np.array([decode(data, ToyRelease, field="release").number])
 
 
 def is_drawn_anew(turn, past):
@@ -70,52 +94,4 @@ def is_drawn_anew(turn, past):
     return tens >= turn.planned.level
 
 
-def charge(turn, past, most_records_per_unit):
-    draws = turn.number == 0 or is_drawn_anew(turn, past)
-    return turn.planned.law.loss(most_records_per_unit) if draws else Fraction(0)
-
-
-def read_body(data, turn, schema, limits):
-    body = decode(data, ToyBody, field="body")
-    if (body.above is None) != (turn.number == 1):
-        raise RemoteProtocolError(RefusalCode.BAD_QUERY, "body.above", "a number in the first turn, none in the second")
-    return body
-
-
-def read_release(data, body, turn, schema):
-    decode(data, ToyRelease, field="release")
-    return data
-
-
-def numbers(data, body, turn, schema):
-    return np.array([decode(data, ToyRelease).number])
-
-
-def ask(copies):
-    """At a cost of 1 a draw; from 0 tens on the second turn is drawn anew."""
-    return Asked(PlannedToy(scale=Rational(1, 1), level=0, turns=2), (encode(ToyBody(29.5)), encode(ToyBody(None))))
-
-
-def examples():
-    """A threshold at a record; its second turn is free, or not, about as often."""
-    schema = Schema(attributes=(NumericAttribute("age", 0, 120),), label="sick", classes=("no", "yes"))
-    return {"": (Example("two turns", schema, ask, values={"age": (29.5, np.nextafter(29.5, 0.0))}),)}
-
-
-TOY = QueryKind(
-    name="toy",
-    relation="add or remove one toy",
-    planned=PlannedToy,
-    limits=ToyLimits,
-    check_planned=check_planned,
-    check_allowed=check_allowed,
-    cost=cost,
-    charge=charge,
-    read_body=read_body,
-    work=lambda body, turn, schema, round_size: 1000,
-    release_bytes=lambda body, turn, schema: len(encode(ToyRelease(2**60))),
-    read_release=read_release,
-    state_bytes=100,
-    examples=examples,
-    numbers=numbers,
-)
+TOY = Toy()

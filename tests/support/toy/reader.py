@@ -25,7 +25,7 @@ def led(told):
 
 TOY_READER = Reader(
     kind=TOY,
-    read=lambda data, body, turn, schema: decode(data, ToyRelease).number,
+    read=lambda data, question: decode(data, ToyRelease).number,
     pool=sum,
     complaint=lambda answer, round_size: "" if answer < 10**6 else "nobody holds so many toys",
     rehearse=not_quoted,

@@ -22,10 +22,10 @@ from expril.audit.attack.game import breaks, play
 from expril.audit.attack.kinds import ERROR_RATE, attack_pair, search
 from expril.audit.kinds.answer_path import AnswerPath, Numbers
 from expril.audit.kinds.invented import Neighbours, Record, Unit, held
+from expril.audit.kinds.kind_audit import Asked, Example
 from expril.audit.results import Attack, ControlResult
 from protocol.codec import encode
 from protocol.errors import ConfigurationError
-from protocol.examples import Asked, Example
 from protocol.feature_map import FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Hypothesis, Mlp
 from protocol.kinds.counts import CountsBody, PlannedCounts

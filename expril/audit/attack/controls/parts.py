@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from curator_node.answering import Answered, Question
+from curator_node.answering import Answered, CuratorQuestion
 from curator_node.kinds import ANSWERERS
 from curator_node.kinds.holdout import COMPARISON
 from curator_node.kinds.sample import density_of, points_of
@@ -32,12 +32,13 @@ from curator_node.kinds.statistics.quantiles import quantile
 from curator_node.mechanisms import NoiseSource, OpenDPNoise, Stamp
 from curator_node.records.dataset import PrivateDataset
 from curator_node.records.schema_file import StewardFile
+from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.kinds.answer_path import AnswerPath, Numbers
 from expril.audit.kinds.exact import loss_of_shares
 from expril.audit.kinds.invented import Neighbours, Record, Unit, held
+from expril.audit.kinds.kind_audit import Asked, Asking, Company, Example, Lead, Seen
 from protocol.codec import decode, encode
 from protocol.envelopes import LABEL
-from protocol.examples import Asked, Asking, Company, Example, Lead, Seen
 from protocol.feature_map import STEPS
 from protocol.hypotheses import Constant, Hypothesis, Mlp
 from protocol.kinds.blog_holdout import BlogHoldoutBody, PlannedBlogHoldout
@@ -213,7 +214,7 @@ def rows_that_blas_changed(
 WALK_STEPS = 10
 """Steps of the walk, each to a neighbouring cell."""
 _SAMPLES = ANSWERERS["sample"]
-_QUESTION = _SAMPLES.kind.examples()[""][0]
+_QUESTION = AUDITED_KINDS.audits["sample"].examples()[""][0]
 
 
 def walk_path() -> AnswerPath:
@@ -228,7 +229,7 @@ def walk_pair() -> Neighbours:
     return Neighbours(((first,),), (last,))
 
 
-def walked(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
+def walked(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
     """Answer as the registered answerer does, but draw by the walk."""
     planned = question.turn.planned
     density = density_of(planned, dataset, question.schema)
@@ -289,7 +290,7 @@ def local_pair() -> Neighbours:
     return _single_records(3, 3)
 
 
-def local_answer(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
+def local_answer(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
     """Answer as the registered answerer does, but by local sensitivity; if that is 0 there is no noise."""
     method, statistics = question.turn.planned.method, question.body.asked
     counts = grid_counts(dataset, statistics[0].attribute, statistics[0].grid)
@@ -445,7 +446,7 @@ OPEN_COPIES = 5000
 def known_keys_path() -> AnswerPath:
     """The kind's first question, to curators whose keys are zeros; the learner removes every mask."""
     answerer = ANSWERERS["secure_counts"]
-    example = answerer.kind.examples()[""][0]
+    example = AUDITED_KINDS.audits["secure_counts"].examples()[""][0]
     return AnswerPath(answerer, _undone(example), OPEN_COPIES, QuickNoise, entropy=NO_ENTROPY)
 
 

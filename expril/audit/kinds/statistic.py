@@ -4,14 +4,24 @@ Values lie on points of the grid, half way between two, and beside them: there a
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from protocol.codec import encode
-from protocol.examples import Asked, Example, Value
-from protocol.kinds.statistic import PlannedStatistic, StatisticBody
+from expril.audit.kinds.kind_audit import Asked, Example, KindAudit, Value, unpacked
+from protocol.codec import decode, encode
+from protocol.errors import printable
+from protocol.kinds.statistic import STATISTIC, PlannedStatistic, StatisticBody, StatisticRelease
 from protocol.kinds.statistics.asked import Estimate, Grid, Item, Quantile, Selection
-from protocol.kinds.statistics.methods import AggregateMean, AggregateMedian, Exponential, Features, Method, Smooth
+from protocol.kinds.statistics.methods import (
+    AggregateMean,
+    AggregateMedian,
+    Exponential,
+    Features,
+    Method,
+    Smooth,
+    SmoothLaplace,
+)
 from protocol.partitions import FeatureBins
 from protocol.rationals import Rational
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
@@ -112,3 +122,62 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
         ),
     ),
 }
+
+
+class StatisticAudit(KindAudit):
+    """Single figures: cost by method."""
+
+    kind = STATISTIC
+
+    def examples(self) -> Mapping[str, Sequence[Example]]:
+        """By method, and one with awkward values."""
+        return EXAMPLES
+
+    def view_planned(self, planned: PlannedStatistic, most_records_per_unit: int) -> dict[str, Any]:
+        """What its cost is made of; a contribution bound of 0 stands for one that is not known."""
+        method, c = planned.method, most_records_per_unit
+        cost = planned.statistics * method.cost(c) if c else None
+        formula = f"{planned.statistics} * {_formula(method, c)}"
+        return {
+            "release": method.name,
+            "statistics": planned.statistics,
+            "c": c or None,
+            "scale": str(method.scale.fraction),
+            "cost": None if cost is None else str(cost),
+            "formula": formula if cost is None else f"{formula} = {cost}",
+        }
+
+    def view_question(self, data: bytes, schema: Schema | None) -> dict[str, Any]:  # noqa: ARG002
+        """What is asked, item by item; raises RemoteProtocolError where it is no body."""
+        return {"asked": [_words(item) for item in decode(data, StatisticBody).asked]}
+
+    def view_release(self, data: bytes) -> list[str]:
+        """The released numbers as text; raises RemoteProtocolError where it is no release."""
+        return unpacked(decode(data, StatisticRelease).numbers, "q")
+
+
+def _formula(method: Method, most_records_per_unit: int) -> str:
+    c, scale = most_records_per_unit or "c", f"({method.scale.fraction})"
+    match method:
+        case Exponential():
+            return f"2 c W / scale = 2 * {c} * {method.weight} / {scale}"
+        case Smooth():
+            d, beta = method.degrees, method.decay.fraction
+            return f"((d + 1) / (2 scale) + d beta) = ({d + 1} / (2 * {scale}) + {d} * ({beta}))"
+        case SmoothLaplace():
+            return f"2 / scale = 2 / {scale}, but for a delta"
+        case AggregateMean():
+            return f"R / scale = {method.steps} / {scale}"
+        case AggregateMedian():
+            return f"2 / scale = 2 / {scale}"
+        case Features():
+            return f"q c W / scale = {method.chosen} * {c} * {method.weight} / {scale}"
+
+
+def _words(item: Item) -> str:
+    if isinstance(item, Selection):
+        return f"selection among {len(item.candidates)} partitions"
+    grid = f"on {item.grid.points} points from {item.grid.lower:g} to {item.grid.upper:g}"
+    if isinstance(item, Quantile):
+        return f"quantile {item.quantile.fraction} of {printable(item.attribute)} {grid}"
+    return f"{printable(item.estimator)} of {', '.join(map(printable, item.attributes))} {grid}"

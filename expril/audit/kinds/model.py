@@ -5,13 +5,15 @@ unit ball, with all coordinates alike, move the numbers most.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+import msgspec
 import numpy as np
 
-from protocol.codec import encode
-from protocol.examples import Asked, Example, Value
+from expril.audit.kinds.kind_audit import Asked, Example, KindAudit, Value, unpacked
+from protocol.codec import decode, encode
 from protocol.feature_map import STEPS, CategoricalFeature, FeatureMap, NumericFeature
-from protocol.kinds.model import ModelBody, PlannedModel
+from protocol.kinds.model import MODEL, ModelBody, ModelRelease, PlannedModel
 from protocol.kinds.models import (
     AnyMethod,
     Attributes,
@@ -29,6 +31,7 @@ from protocol.kinds.models import (
     Points,
     PrincipalComponents,
 )
+from protocol.noise import Moved
 from protocol.partitions import FeatureBins
 from protocol.rationals import Rational
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
@@ -119,17 +122,6 @@ _WIDE: dict[str, tuple[AnyMethod, Body, Schema]] = {
 }
 
 
-def examples_by_method() -> Mapping[str, Sequence[Example]]:
-    """The questions."""
-    return {
-        name: (
-            _example("one coordinate", *_SHORT[name], copies=COPIES),
-            _example("several coordinates, in units of two records", *_WIDE[name], copies=WIDE_COPIES, bound=2),
-        )
-        for name in _SHORT
-    }
-
-
 def _example(about: str, method: AnyMethod, body: Body, schema: Schema, *, copies: int, bound: int = 1) -> Example:
     values = dict(_VALUES) if schema.label_bounds is None else {**_VALUES, schema.label: _NUMBERS}
     return Example(
@@ -152,3 +144,52 @@ def _asking(method: AnyMethod, body: Body) -> Callable[[int], Asked]:
         return Asked(planned, (encode(ModelBody((body,) * copies)),))
 
     return ask
+
+
+class ModelAudit(KindAudit):
+    """In-site models: noise of scale sensitivity / epsilon."""
+
+    kind = MODEL
+
+    def laws(self, planned: PlannedModel, most_records_per_unit: int) -> tuple[Moved, ...]:
+        """Each part of each model, which one unit moves by its share of the sensitivity, however spread over numbers.
+
+        No spread tells more than one number moved by all of it: docs/counts.md. Of parts that look at earlier ones the
+        same holds, once these are given.
+        """
+        parts = planned.models * planned.method.parts
+        law, moved = planned.law(most_records_per_unit), planned.sensitivity(most_records_per_unit)
+        return (Moved(law, moved // parts, parts),)
+
+    def examples(self) -> Mapping[str, Sequence[Example]]:
+        """By method."""
+        return {
+            name: (
+                _example("one coordinate", *_SHORT[name], copies=COPIES),
+                _example("several coordinates, in units of two records", *_WIDE[name], copies=WIDE_COPIES, bound=2),
+            )
+            for name in _SHORT
+        }
+
+    def view_planned(self, planned: PlannedModel, most_records_per_unit: int) -> dict[str, Any]:
+        """What its noise is made of; a contribution bound of 0 stands for one that is not known."""
+        view: dict[str, Any] = {
+            "method": planned.name,
+            "settings": msgspec.to_builtins(planned.method),
+            "models": planned.models,
+            "cost": str(planned.epsilon.fraction),
+            "c": most_records_per_unit or None,
+        }
+        if most_records_per_unit:
+            moved = planned.sensitivity(most_records_per_unit)
+            view["formula"] = f"scale = sensitivity / epsilon = {moved} / ({planned.epsilon.fraction})"
+        return view
+
+    def view_question(self, data: bytes, schema: Schema | None) -> dict[str, Any]:  # noqa: ARG002
+        """How many models, different ones among them; raises RemoteProtocolError where it is no body."""
+        body = decode(data, ModelBody)
+        return {"models": len(body.models), "different": len(set(body.models))}
+
+    def view_release(self, data: bytes) -> list[str]:
+        """The released numbers as text; raises RemoteProtocolError where it is no release."""
+        return unpacked(decode(data, ModelRelease).numbers, "q")

@@ -6,15 +6,13 @@ Nothing is verified here; `expril.audit.recompute` does that. What a curator or 
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
-from types import ModuleType
 from typing import Any, cast
 
-from expril.audit.kinds.shown import blog_holdout, counts, holdout, model, sample, secure_counts, statistic
+from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.recompute.ledger import read_plain
 from protocol.codec import decode
 from protocol.envelopes import LEARNER_TYPES, Envelope, digest, open_envelope
 from protocol.errors import ConfigurationError, ExprilError, RemoteProtocolError, printable
-from protocol.kinds import QUERY_KINDS
 from protocol.messages import (
     NO_DIGEST,
     Card,
@@ -34,17 +32,6 @@ from protocol.run_index import INDEX, TRANSCRIPTS, decode_index, decode_transcri
 from protocol.schema import Schema
 
 View = dict[str, Any]
-
-SHOWN: dict[str, ModuleType] = {
-    "counts": counts,
-    "secure_counts": secure_counts,
-    "holdout": holdout,
-    "blog_holdout": blog_holdout,
-    "sample": sample,
-    "model": model,
-    "statistic": statistic,
-}
-"""How the parts of each query kind are shown."""
 
 
 def find_transcript(path: Path, *, learner: str = "", curator: str = "", repeat: int = 0) -> Path:
@@ -150,11 +137,11 @@ class _Told:
         plan = cast(Plan, self._plan)
         head, query = plan.heads[number - 1], bytes(plan.queries[number - 1])
         told: View = {"query": number, "kind": printable(head.kind), "turns": head.turns}
-        shown = SHOWN.get(head.kind)
-        if shown is None:
+        audit = AUDITED_KINDS.audits.get(head.kind)
+        if audit is None:
             return told | {"formula": "not told: query kind not installed"}
         try:
-            told |= shown.planned(decode(query, QUERY_KINDS[head.kind].planned), self._most)
+            told |= audit.view_planned(decode(query, AUDITED_KINDS[head.kind].planned), self._most)
         except RemoteProtocolError:
             told["formula"] = f"not told: {len(query)} bytes that cannot be read"
         return told
@@ -167,18 +154,18 @@ class _Told:
     def _question(self, message: Query) -> View:
         number = self._number(message)
         told: View = {"planned": self._planned(number)} if number else {}
-        shown = SHOWN.get(message.kind)
+        audit = AUDITED_KINDS.audits.get(message.kind)
         try:
-            return told | (shown.question(message.body, self._schema) if shown else {"body": _size(message.body)})
+            return told | (audit.view_question(message.body, self._schema) if audit else {"body": _size(message.body)})
         except RemoteProtocolError:
             return told | {"body": f"{_size(message.body)} that cannot be read"}
 
     def _released(self, message: Release) -> View:
-        shown = SHOWN.get(message.kind)
-        if shown is None:
+        audit = AUDITED_KINDS.audits.get(message.kind)
+        if audit is None:
             return {"release": _size(message.body), "release_digest": digest(message.body).hex()}
         try:
-            numbers = shown.released(message.body)
+            numbers = audit.view_release(message.body)
         except RemoteProtocolError:
             return {"release": f"{_size(message.body)} that cannot be read"}
         told: View = {"numbers": len(numbers), "release_digest": digest(message.body).hex()}
@@ -190,8 +177,8 @@ class _Told:
         if not number:
             return {}
         try:
-            planned = QUERY_KINDS.query(cast(Plan, self._plan), number - 1)
-            proviso = QUERY_KINDS.kind(planned.kind).proviso(planned)
+            planned = AUDITED_KINDS.query(cast(Plan, self._plan), number - 1)
+            proviso = AUDITED_KINDS.kind(planned.kind).proviso(planned)
         except RemoteProtocolError:
             return {}
         return {"on_condition": proviso} if proviso else {}
@@ -220,7 +207,7 @@ def _header(envelope: Envelope, message: Message, data: bytes) -> View:
 def _card(card: Card) -> View:
     unit = PrivacyUnit.of(card.schema, card.unit, card.most_records_per_unit)
     try:
-        odds = at_most(parse_amount(card.cap), QUERY_KINDS.most_odds(card.limits, unit), unit)
+        odds = at_most(parse_amount(card.cap), AUDITED_KINDS.most_odds(card.limits, unit), unit)
     except RemoteProtocolError:
         odds = "unknown, as it allows a query kind that is not installed here"
     return {
@@ -241,8 +228,10 @@ def _card(card: Card) -> View:
 
 def _conditions(card: Card) -> dict[str, str]:
     """On what the costs of allowed kinds hold, by kind, where they hold on a condition."""
-    known = (QUERY_KINDS.get(name) for name in QUERY_KINDS.allowed(card.limits))
-    return {kind.name: kind.condition for kind in known if kind is not None and kind.condition}
+    allowed = AUDITED_KINDS.allowed(card.limits)
+    return {
+        name: audit.condition for name, audit in AUDITED_KINDS.audits.items() if name in allowed and audit.condition
+    }
 
 
 def _receipt(data: bytes) -> View:

@@ -1,16 +1,18 @@
 """Questions of `holdout` for an auditor: sums at the threshold's edge, and free questions before one that is paid."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
+from expril.audit.kinds.kind_audit import Asked, Asking, Company, Example, KindAudit, Lead, Seen, Value
 from protocol.codec import decode, encode
 from protocol.envelopes import SigningKey, digest
-from protocol.examples import Asked, Asking, Company, Example, Lead, Seen, Value
 from protocol.feature_map import STEPS, FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Hypothesis, Mlp
-from protocol.kinds.holdout import HoldoutBody, PlannedHoldout, numbers
-from protocol.query_kind import Turn
+from protocol.kinds.holdout import HOLDOUT, HoldoutBody, HoldoutRelease, PlannedHoldout
+from protocol.query_kind import Question, Turn
 from protocol.rationals import Rational
 from protocol.schema import NumericAttribute, Schema
 
@@ -29,7 +31,8 @@ _VALUES: dict[str, tuple[Value, ...]] = {
     "x": (1.0, 1.0 - 1 / STEPS, 1.0 + 1 / STEPS, 1.0 + 0.5 / STEPS, -4.0, 4.0, None)
 }
 
-Question = tuple[Hypothesis, int]
+Stated = tuple[Hypothesis, int]
+"""A hypothesis, and the numerator of the accuracy that is stated."""
 
 
 def planned_at_cost(turns: int, answers: int, threshold: int, bound: int) -> PlannedHoldout:
@@ -49,7 +52,7 @@ def planned_at_cost(turns: int, answers: int, threshold: int, bound: int) -> Pla
     )
 
 
-def _asked(planned: PlannedHoldout, questions: tuple[Question, ...]) -> Callable[[int], Asked]:
+def _asked(planned: PlannedHoldout, questions: tuple[Stated, ...]) -> Callable[[int], Asked]:
     """The same questions each time; they come one after the other, so there are no copies."""
     asked = Asked(planned, tuple(encode(HoldoutBody(hypothesis, estimate)) for hypothesis, estimate in questions))
     return lambda copies: asked  # noqa: ARG005
@@ -64,9 +67,9 @@ def _until_refused(asked: Asked) -> Callable[[Asking], Lead]:
             if ended == asked.planned.answers:
                 rows.append(np.zeros(NUMBERS, np.int64))
                 continue
-            told = yield {0: data}
+            releases = yield {0: data}
             turn = Turn(asked.planned, asking.query, number)
-            rows.append(numbers(told[0], decode(data, HoldoutBody), turn, _SCHEMA))
+            rows.append(HOLDOUT.read_release(releases[0], Question(turn, decode(data, HoldoutBody), _SCHEMA)))
             ended += int(rows[-1][1])
         return Seen(np.hstack(rows)[None, :], np.empty((1, 0), np.int64))
 
@@ -97,3 +100,44 @@ EXAMPLES = (
         draws=DRAWS,
     ),
 )
+
+
+class HoldoutAudit(KindAudit):
+    """A holdout: cost from its three scales."""
+
+    kind = HOLDOUT
+
+    def examples(self) -> Mapping[str, Sequence[Example]]:
+        """Of all that it releases."""
+        return {"": EXAMPLES}
+
+    def view_planned(self, planned: PlannedHoldout, most_records_per_unit: int) -> dict[str, Any]:
+        """What its cost is made of; a contribution bound of 0 stands for one that is not known."""
+        c, r = most_records_per_unit, planned.resolution
+        scales = [scale.fraction for scale in (planned.threshold_scale, planned.comparison_scale, planned.count_scale)]
+        threshold, comparison, count = scales
+        cost = planned.answers * (Fraction(r * c) / threshold + Fraction(2 * r * c) / comparison + Fraction(c) / count)
+        formula = (
+            f"B (r c / threshold scale + 2 r c / comparison scale + c / count scale) = {planned.answers} * "
+            f"({r} * {c or 'c'} / ({threshold}) + 2 * {r} * {c or 'c'} / ({comparison}) + {c or 'c'} / ({count}))"
+        )
+        return {
+            "B": planned.answers,
+            "turns": planned.turns,
+            "r": r,
+            "threshold": planned.threshold,
+            "c": c or None,
+            "scales": ", ".join(map(str, scales)),
+            "cost": str(cost) if c else None,
+            "formula": f"{formula} = {cost}" if c else formula,
+        }
+
+    def view_question(self, data: bytes, schema: Schema | None) -> dict[str, Any]:  # noqa: ARG002
+        """The hypothesis and the stated accuracy's numerator; raises RemoteProtocolError where it is no body."""
+        body = decode(data, HoldoutBody)
+        return {"hypothesis": type(body.hypothesis).__name__, "estimate": body.estimate}
+
+    def view_release(self, data: bytes) -> list[str]:
+        """The instance, and "close" or the noisy counts; raises RemoteProtocolError where it is no release."""
+        release = decode(data, HoldoutRelease)
+        return [f"instance {release.instance}", *(["close"] if release.counts is None else map(str, release.counts))]

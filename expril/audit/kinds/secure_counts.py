@@ -6,24 +6,32 @@ the two that answer are attacked. Beside the sum the learner sees that curator's
 mask that is known: its self mask, and those with the two others. The one with the honest curator is left.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
+from expril.audit.kinds.counts import CountsAudit, shortest_of
+from expril.audit.kinds.kind_audit import Asked, Asking, Company, Example, Lead, Seen, unpacked
 from protocol.codec import decode, encode
 from protocol.envelopes import LABEL, SigningKey, digest, statement_bytes
-from protocol.errors import ConfigurationError
-from protocol.examples import Asked, Asking, Company, Example, Lead, Seen
-from protocol.kinds.counts import CountsLimits, length, read_body
-from protocol.kinds.counts_examples import shortest_of
+from protocol.errors import ConfigurationError, RemoteProtocolError
+from protocol.kinds.counts import COUNTS, CountsLimits
 from protocol.kinds.secure_counts import (
+    BODIES,
+    MASKED,
     NONCE,
+    OPENED,
+    RELEASES,
+    SECURE_COUNTS,
+    SHARES,
     TURNS,
     Agreement,
     AskKeys,
     MaskedCounts,
+    Note,
     OpenSum,
     PlannedSecureCounts,
     ProposeSurvivors,
@@ -33,8 +41,9 @@ from protocol.kinds.secure_counts import (
     SealedShares,
     question_digest,
 )
-from protocol.query_kind import Turn
+from protocol.query_kind import KindTerms, Question, Turn
 from protocol.release_kinds import RELEASE_KINDS
+from protocol.schema import Schema
 from protocol.secure_sum import participant, shamir
 from protocol.secure_sum.aggregator import Aggregator, as_words
 from protocol.secure_sum.group import Cards, Group, KeyCard, list_digest, seed_check
@@ -53,12 +62,6 @@ _INDEX = tuple(_PARTICIPANTS.index(key.public) for key in _KEYS)
 """Place -> index among the participants."""
 
 
-def examples() -> Sequence[Example]:
-    """The shortest question of `counts` for each release kind, over four curators."""
-    private = (name for name, kind in RELEASE_KINDS.items() if kind.private)
-    return [_pooled(alone) for alone in map(shortest_of, private) if alone is not None]
-
-
 def _pooled(alone: Example) -> Example:
     @lru_cache(maxsize=4)
     def ask(copies: int) -> Asked:
@@ -68,8 +71,8 @@ def _pooled(alone: Example) -> Example:
     def counted(copies: int) -> _Counted:
         (data,) = alone.ask(copies).bodies
         turn = Turn(ask(copies).planned)
-        body = read_body(data, turn, alone.schema, CountsLimits())
-        return _Counted(turn.planned, data, length(body, turn, alone.schema))
+        body = COUNTS.read_body(data, turn, KindTerms(alone.schema, CountsLimits()))
+        return _Counted(turn.planned, data, COUNTS.length(Question(turn, body, alone.schema)))
 
     return Example(
         f"{', '.join(alone.limits['release_kinds'])} of four curators, of which one colludes and one falls silent: "
@@ -199,3 +202,98 @@ class _Colluder:
 
     def _sign(self, type_name: str, payload: bytes) -> bytes:
         return _KEYS[COLLUDER].sign(statement_bytes(LABEL, type_name, payload))
+
+
+class SecureCountsAudit(CountsAudit):
+    """Secure sums: cost as of counts, and who sums."""
+
+    kind = SECURE_COUNTS
+    condition = (
+        "while at most t of a sum's sites tell the learner all they know; a site whose ledger was put back within the "
+        "sum is one of those"
+    )
+
+    def check_note(self, note: str, turn: Turn, keys: Collection[bytes]) -> str:
+        """It must say of turns 1, 2 and 4 what `SecureCounts.charge_note` says, as far as the plan tells."""
+        planned = turn.planned
+        if turn.number not in (SHARES, MASKED, OPENED):
+            return "says of a turn what it does not tell" if note else ""
+        try:
+            entry = msgspec.json.decode(note, type=Note)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return "does not say who sums"
+        group = (len(planned.participants), planned.colluders, planned.dropouts, planned.shares)
+        if (entry.sites, entry.colluders, entry.dropouts, entry.shares) != group:
+            return f"sums for other sites, colluders, dropouts and shares than the plan's {', '.join(map(str, group))}"
+        names_round, names_survivors = (entry.round is not msgspec.UNSET, entry.survivors is not msgspec.UNSET)
+        if (names_round, names_survivors) != (turn.number == SHARES, turn.number == OPENED):
+            return "does not name the round with the second turn, and those summed over with the last"
+        if isinstance(entry.survivors, msgspec.UnsetType):
+            return ""
+        curator = {place for place, key in enumerate(planned.participants) if key in keys}
+        most, survivors = len(planned.participants), set(entry.survivors)
+        if list(entry.survivors) != sorted(survivors) or not survivors <= set(range(most)):
+            return f"opens a sum over others than the {most} sites of the plan"
+        if len(survivors) < (least := planned.shares + planned.colluders):
+            return f"opens a sum over {len(survivors)} sites, and the plan needs {least}"
+        return "" if curator & survivors else "opens a sum that its curator is not in"
+
+    def joint_action(self, notes: Sequence[str]) -> tuple[str, str] | None:
+        """The round, and over whom it was opened; None where the notes do not reach so far, or say no such thing."""
+        try:
+            deal, opening = (msgspec.json.decode(note, type=Note) for note in (notes[SHARES], notes[OPENED]))
+        except (msgspec.DecodeError, UnicodeDecodeError, IndexError):
+            return None
+        if isinstance(deal.round, msgspec.UnsetType) or isinstance(opening.survivors, msgspec.UnsetType):
+            return None
+        return f"the secure sum {deal.round[:16]}", f"opened over sites {', '.join(map(str, opening.survivors))}"
+
+    def examples(self) -> Mapping[str, Sequence[Example]]:
+        """The shortest question of `counts` for each release kind, over four curators; all of them release a sum."""
+        private = (name for name, kind in RELEASE_KINDS.items() if kind.private)
+        return {"": [_pooled(alone) for alone in map(shortest_of, private) if alone is not None]}
+
+    def view_planned(self, planned: Any, most_records_per_unit: int) -> dict[str, Any]:
+        """As of `counts`, and who sums: n, t, u and h as docs/secure-sums.md has them."""
+        sites, colluders, dropouts = len(planned.participants), planned.colluders, planned.dropouts
+        return super().view_planned(planned, most_records_per_unit) | {
+            "n": sites,
+            "t": colluders,
+            "u": dropouts,
+            "h": planned.shares,
+            "participants": [key.hex() for key in planned.participants],
+            "who": f", over {sites} sites (n), of whom at most {colluders} collude (t) and {dropouts} drop out (u)",
+        }
+
+    def view_question(self, data: bytes, schema: Schema | None) -> dict[str, Any]:
+        """What a turn asks or relays; raises RemoteProtocolError where it is none of the five."""
+        body = _one_of(data, BODIES)
+        match body:
+            case AskKeys():
+                return {"turn": "keys", **super().view_question(body.counts, schema)}
+            case RelayCards():
+                return {"turn": "shares", "cards": [index for index, _ in body.cards]}
+            case RelayShares():
+                holders = [index for index, _ in body.shares]
+                turn = {"turn": "masked", "dealers": list(body.dealers), "shares": holders}
+                return turn | super().view_question(body.counts, schema)
+            case ProposeSurvivors():
+                return {"turn": "agreed", "survivors": list(body.survivors)}
+        opening: OpenSum = body
+        signed = [index for index, _ in opening.agreements]
+        return {"turn": "opened", "survivors": list(opening.survivors), "signed by": signed}
+
+    def view_release(self, data: bytes) -> list[str]:
+        """The masked words, as text; none of other turns. Raises RemoteProtocolError where it is no release."""
+        release = _one_of(data, RELEASES)
+        return unpacked(release.words, "Q") if isinstance(release, MaskedCounts) else []
+
+
+def _one_of(data: bytes, types: tuple[type[Any], ...]) -> Any:
+    """The first of the types that the bytes are of; their fields tell them apart."""
+    for struct in types[:-1]:
+        try:
+            return decode(data, struct)
+        except RemoteProtocolError:
+            continue
+    return decode(data, types[-1])

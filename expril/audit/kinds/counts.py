@@ -4,15 +4,19 @@ The short one has few numbers, since exact noise takes its time and 10^5 draws a
 record's cell or prediction hangs on the last bit: ties of logits, centres and projections, edges at records.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, ClassVar
 
 import numpy as np
 
-from protocol.codec import encode
-from protocol.examples import Asked, Example, Value
+from expril.audit.kinds.kind_audit import Asked, Example, KindAudit, Value, unpacked
+from protocol.codec import decode, encode
+from protocol.errors import ExprilError, printable
 from protocol.feature_map import STEPS, CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import Hypothesis, Mlp
-from protocol.kinds.counts import CountsBody, PlannedCounts
+from protocol.kinds.counts import COUNTS, CountsBody, CountsRelease, PlannedCounts
+from protocol.noise import Moved
 from protocol.partitions import (
     FeatureBins,
     NearestCentre,
@@ -22,6 +26,7 @@ from protocol.partitions import (
     ScoreBins,
     TreeLeaves,
 )
+from protocol.query_kind import QueryKind
 from protocol.rationals import Rational
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
@@ -154,3 +159,58 @@ def _asking(
         return Asked(planned, (encode(CountsBody(partitions * copies, hypothesis, most)),))
 
     return ask
+
+
+class CountsAudit(KindAudit):
+    """Counts: cost c m S / scale."""
+
+    kind: ClassVar[QueryKind] = COUNTS
+
+    def laws(self, planned: PlannedCounts, most_records_per_unit: int) -> tuple[Moved, ...] | None:
+        """M releases that one unit moves by c S each; None for ratios, whose cost is a claim.
+
+        In each partition a unit moves the numbers by at most c S in L1, however it is spread over cells. No spread
+        tells more than one number moved by all of it: docs/counts.md.
+        """
+        if not RELEASE_KINDS[planned.release].private:
+            return None
+        return (Moved(planned.law, most_records_per_unit * planned.steps, planned.partitions),)
+
+    def examples(self) -> Mapping[str, Sequence[Example]]:
+        """By release kind; those that are not private as claimed are none of them."""
+        return {name: examples_of(name) for name, kind in RELEASE_KINDS.items() if kind.private}
+
+    def view_planned(self, planned: PlannedCounts, most_records_per_unit: int) -> dict[str, Any]:
+        """What its cost is made of; a contribution bound of 0 stands for one that is not known."""
+        scale, c = planned.scale.fraction, most_records_per_unit
+        cost = Fraction(c * planned.partitions * planned.steps) / scale if c else None
+        formula = f"c m S / scale = {c or 'c'} * {planned.partitions} * {planned.steps} / ({scale})"
+        return {
+            "release": printable(planned.release),
+            "c": c or None,
+            "m": planned.partitions,
+            "S": planned.steps,
+            "scale": str(scale),
+            "cost": None if cost is None else str(cost),
+            "formula": formula if cost is None else f"{formula} = {cost}",
+        }
+
+    def view_question(self, data: bytes, schema: Schema | None) -> dict[str, Any]:
+        """Partitions by kind, the hypothesis, and the number of cells."""
+        body = decode(data, CountsBody)
+        names = [type(partition).__name__ for partition in body.partitions]
+        view: dict[str, Any] = {
+            "partitions": {name: names.count(name) for name in dict.fromkeys(names)},
+            "hypothesis": None if body.hypothesis is None else type(body.hypothesis).__name__,
+        }
+        if schema is not None:
+            try:
+                view["cells"] = sum(partition.cell_count(schema) for partition in body.partitions)
+            except (ExprilError, LookupError, ValueError, ArithmeticError):
+                view["cells"] = None
+        return view
+
+    def view_release(self, data: bytes) -> list[str]:
+        """The released numbers as text; raises RemoteProtocolError where it is no release."""
+        body = decode(data, CountsRelease)
+        return unpacked(body.counts, "q") if body.counts else unpacked(body.ratios, "d")

@@ -1,0 +1,104 @@
+"""Questions of `sample` for an auditor: a table of few cells where one record says much, and a network's density."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from expril.audit.kinds.kind_audit import Asked, Example, KindAudit, unpacked
+from protocol.codec import decode, encode
+from protocol.errors import printable
+from protocol.grids import Axis, LevelAxis, NumberAxis
+from protocol.kinds.sample import SAMPLE, PlannedSample, SampleBody, SampleRelease
+from protocol.rationals import Rational
+from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
+
+COPIES = 5_000
+"""Records of one query: all are drawn from one density, which takes most of the time."""
+
+_SCHEMA = Schema(
+    attributes=(NumericAttribute("x", -4.0, 4.0), CategoricalAttribute("s", ("a", "b", "c"))),
+    label="outcome",
+    classes=("no", "yes"),
+)
+_TABLE: tuple[Axis, ...] = (NumberAxis("x", -2.0, 2.0, 4), LevelAxis("s"), LevelAxis("outcome"))
+_LINE: tuple[Axis, ...] = (NumberAxis("x", -3.0, 3.0, 12, 0.0, 1.0),)
+_EIGHT: tuple[Axis, ...] = (NumberAxis("x", -2.0, 2.0, 8),)
+_EDGES = (-2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 1e300, -1e300)
+
+
+def _asking(axes: tuple[Axis, ...], **settings: int | str) -> Callable[[int], Asked]:
+    """At a cost of 1 a record."""
+
+    def ask(copies: int) -> Asked:
+        planned = PlannedSample(records=copies, epsilon=Rational(1, 1), axes=axes, **settings)  # type: ignore[arg-type]
+        return Asked(planned, (encode(SampleBody()),))
+
+    return ask
+
+
+EXAMPLES = (
+    Example(
+        "eight cells, where one record more turns the exponent of a cell from the lowest to the highest",
+        _SCHEMA,
+        _asking(_EIGHT, learner="naive_bayes", examples=500),
+        copies=COPIES,
+        values={"x": _EDGES},
+    ),
+    Example(
+        "24 cells, a density that few records decide",
+        _SCHEMA,
+        _asking(_TABLE, learner="naive_bayes", examples=500),
+        copies=COPIES,
+        values={"x": _EDGES},
+    ),
+    Example(
+        "a network's density on a line, units of two records",
+        _SCHEMA,
+        _asking(_LINE, examples=64, epochs=40, rounds=2),
+        copies=COPIES,
+        most_records_per_unit=2,
+        values={"x": _EDGES},
+        pairs=6,
+    ),
+)
+
+
+class SampleAudit(KindAudit):
+    """Synthetic records: cost k epsilon."""
+
+    kind = SAMPLE
+
+    def examples(self) -> Mapping[str, Sequence[Example]]:
+        """Of all that it releases."""
+        return {"": EXAMPLES}
+
+    def view_planned(self, planned: PlannedSample, most_records_per_unit: int) -> dict[str, Any]:  # noqa: ARG002
+        """What its cost is made of, which no contribution bound changes, and the axes."""
+        epsilon = planned.epsilon.fraction
+        cost = planned.records * epsilon
+        return {
+            "k": planned.records,
+            "epsilon": str(epsilon),
+            "cost": str(cost),
+            "integral": str(cost),
+            "axes": [_axis(axis) for axis in planned.axes],
+            "learner": planned.learner,
+            "rounds": planned.rounds,
+            "formula": f"k epsilon = {planned.records} * {epsilon} = {cost}",
+        }
+
+    def view_question(self, data: bytes, schema: Schema | None) -> dict[str, Any]:  # noqa: ARG002
+        """Nothing: the plan says all; raises RemoteProtocolError where it is no body."""
+        decode(data, SampleBody)
+        return {}
+
+    def view_release(self, data: bytes) -> list[str]:
+        """The places as text, record by record; raises RemoteProtocolError where it is no release."""
+        return unpacked(decode(data, SampleRelease).cells, "H")
+
+
+def _axis(axis: Any) -> str:
+    name = printable(axis.name)
+    if not isinstance(axis, NumberAxis):
+        return f"{name}: its levels"
+    law = "uniform" if axis.deviation is None else f"Gaussian {axis.centre:g} +- {axis.deviation:g}"
+    return f"{name}: {axis.points} points of {axis.lower:g} to {axis.upper:g}, {law}"
