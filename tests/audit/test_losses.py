@@ -6,14 +6,15 @@ from fractions import Fraction
 
 import pytest
 
+from curator_fakes import altered
 from expril.audit.kinds import AUDITED_KINDS
+from expril.audit.kinds.kind_audit import AuditedKinds, KindAudit
 from expril.audit.recompute.bounds import Bounds
 from expril.audit.recompute.entries import ZERO, Study, price_of
 from expril.audit.recompute.losses import Losses, discrete_laplace
-from protocol.kinds.counts import PlannedCounts
+from protocol.kinds.counts import COUNTS, PlannedCounts
 from protocol.noise import DiscreteLaplace
 from protocol.plans import Plan
-from protocol.query_kind import Kinds
 from protocol.rationals import Rational
 
 DELTA = 1e-6
@@ -133,14 +134,14 @@ def test_across_plans_epsilons_and_deltas_are_added():
 
 def test_a_kind_that_tells_no_law_counts_with_its_pure_epsilon():
     """Alone the plan is pure; beside another one it is composed as randomised response."""
-    counts_kind = AUDITED_KINDS["counts"]
 
     class Mute(PlannedCounts, frozen=True, tag="mute"):
         """As counts, and nobody says how."""
 
-    from dataclasses import replace
+    class MuteAudit(KindAudit):
+        kind = altered(COUNTS, name="mute", planned=Mute)
 
-    kinds = Kinds(counts_kind, replace(counts_kind, name="mute", planned=Mute, laws=lambda planned, bound: None))
+    kinds = AuditedKinds(AUDITED_KINDS.audits["counts"], MuteAudit())
     mute = Mute(release="mass", partitions=1, scale=Rational.of(Fraction(30)))
     alone = study_of(kinds, counts(30))
     plan = Plan.of([mute] * 30)
