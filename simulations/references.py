@@ -20,17 +20,11 @@ Labels = NDArray[Any]
 
 @dataclass(frozen=True)
 class Answers:
-    """What a predictor says of n test records, beside the truth.
+    """What a predictor says of n test records, beside the truth."""
 
-    Attributes:
-        labels: (n,) true labels.
-        predicted: (n,) of the same kind.
-        probabilities: (n, C), or None where there are none.
-    """
-
-    labels: Labels
-    predicted: Labels
-    probabilities: NDArray[np.float64] | None = None
+    labels: Labels  # (n,) true labels
+    predicted: Labels  # (n,) of the same kind
+    probabilities: NDArray[np.float64] | None = None  # (n, C), or None where there are none
 
 
 @dataclass(frozen=True)

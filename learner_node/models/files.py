@@ -70,23 +70,16 @@ class _Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class StudyModel:
-    """The models of one study, and what their records look like.
+    """The models of one study, and what their records look like."""
 
-    Attributes:
-        schema: attributes, label and classes, as on the curators' cards.
-        models: under "" the pooled model, or under each curator's name its own.
-        masses: under the same keys, estimated number of private records behind each.
-        about: what the writer says of it (strategy, learner ...); text for people.
-        recalibration: by a validation's answers, which `recalibrated_` applies; None where none was asked for.
-        recalibrates: whether `predict_proba` applies it.
-    """
-
-    schema: Schema
-    models: dict[str, AnyModel]
-    masses: dict[str, float]
+    schema: Schema  # attributes, label and classes, as on the curators' cards
+    models: dict[str, AnyModel]  # under "" the pooled model, or under each curator's name its own
+    masses: dict[str, float]  # under the same keys, estimated number of private records behind each
+    # what the writer says of it (strategy, learner ...); text for people
     about: dict[str, str] = field(default_factory=dict)
+    # by a validation's answers, which `recalibrated_` applies; None where none was asked for
     recalibration: Recalibration | None = None
-    recalibrates: bool = False
+    recalibrates: bool = False  # whether `predict_proba` applies it
 
     @classmethod
     def of(

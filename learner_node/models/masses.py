@@ -81,17 +81,11 @@ def tilted(workload: BinWorkload, values: Vector, answer: CountsAnswer) -> Vecto
 
 @dataclass(frozen=True)
 class ConsistentBlocks:
-    """Blocks whose totals agree.
+    """Blocks whose totals agree."""
 
-    Attributes:
-        blocks: one float64 array per partition, (cells,), in the order that was given.
-        total: of every block.
-        total_variance: the noise variance of `total` before any clipping.
-    """
-
-    blocks: tuple[Vector, ...]
-    total: float
-    total_variance: float
+    blocks: tuple[Vector, ...]  # one float64 array per partition, (cells,), in the order that was given
+    total: float  # of every block
+    total_variance: float  # the noise variance of `total` before any clipping
 
 
 def make_consistent(blocks: Sequence[ArrayLike], variances: ArrayLike) -> ConsistentBlocks:

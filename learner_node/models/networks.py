@@ -28,13 +28,10 @@ Matrix32 = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class TrainedNetwork:
-    """A classifier with one logit output and rectified linear units, the only ones that curators evaluate.
+    """A classifier with one logit output and rectified linear units, the only ones that curators evaluate."""
 
-    Attributes:
-        layers: (W, b) from input to output, float32, W of shape (outputs, inputs) and b of shape (outputs,); every
-            entry within `WEIGHT_LIMIT`. The last layer has one output.
-    """
-
+    # (W, b) from input to output, float32, W of shape (outputs, inputs) and b of shape (outputs,); every entry within
+    # `WEIGHT_LIMIT`. The last layer has one output.
     layers: tuple[tuple[Matrix32, Matrix32], ...]
 
     def logits(self, X: ArrayLike) -> Matrix32:
@@ -62,19 +59,12 @@ class TrainedNetwork:
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """The records of one network; checked by `train_networks`.
+    """The records of one network; checked by `train_networks`."""
 
-    Attributes:
-        X: (n, d) float, already scaled, n, d >= 1.
-        y: (n,) labels in [0, 1]; soft labels are probabilities of 1.
-        weights: (n,) record weights >= 0, not all 0; None is 1.
-        seed: of the first weights and the order of the records.
-    """
-
-    X: ArrayLike
-    y: ArrayLike
-    weights: ArrayLike | None
-    seed: int
+    X: ArrayLike  # (n, d) float, already scaled, n, d >= 1
+    y: ArrayLike  # (n,) labels in [0, 1]; soft labels are probabilities of 1
+    weights: ArrayLike | None  # (n,) record weights >= 0, not all 0; None is 1
+    seed: int  # of the first weights and the order of the records
 
 
 def train_networks(sets: Sequence[TrainingSet], options: TrainingOptions) -> list[TrainedNetwork]:

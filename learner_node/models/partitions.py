@@ -30,32 +30,21 @@ LEAST_GAIN = 1e-9
 
 @dataclass(frozen=True)
 class Split:
-    """One cut.
+    """One cut."""
 
-    Attributes:
-        gain: what it takes from the target's sum of squares; 0 for an even cut.
-        coordinate: of the points.
-        threshold: in grid steps; records at or above it go to the second side.
-    """
-
-    gain: float
-    coordinate: int
-    threshold: int
+    gain: float  # what it takes from the target's sum of squares; 0 for an even cut
+    coordinate: int  # of the points
+    threshold: int  # in grid steps; records at or above it go to the second side
 
 
 @dataclass(frozen=True)
 class Part:
-    """The source's records of one leaf.
+    """The source's records of one leaf."""
 
-    Attributes:
-        order: (width, m) int32; row j holds the m record numbers sorted by coordinate j, ties by number.
-        weight: their total weight.
-        split: the best cut; None where none is possible.
-    """
-
+    # (width, m) int32; row j holds the m record numbers sorted by coordinate j, ties by number
     order: NDArray[np.int32]
-    weight: float
-    split: Split | None
+    weight: float  # their total weight
+    split: Split | None  # the best cut; None where none is possible
 
     def emptied(self) -> "Part":
         """Without its records, which its sides hold now."""
@@ -64,21 +53,13 @@ class Part:
 
 @dataclass(frozen=True)
 class SplitSearch:
-    """What all leaves share.
+    """What all leaves share."""
 
-    Attributes:
-        steps: (width, n) int32 grid steps of the points.
-        weights: (n,) of the records.
-        targets: (t, n), each row of weighted mean 0; t = 0 without a target.
-        least: records on each side of a cut.
-        least_gain: gains up to this are rounding.
-    """
-
-    steps: NDArray[np.int32]
-    weights: NDArray[np.float64]
-    targets: NDArray[np.float64]
-    least: int
-    least_gain: float
+    steps: NDArray[np.int32]  # (width, n) int32 grid steps of the points
+    weights: NDArray[np.float64]  # (n,) of the records
+    targets: NDArray[np.float64]  # (t, n), each row of weighted mean 0; t = 0 without a target
+    least: int  # records on each side of a cut
+    least_gain: float  # gains up to this are rounding
 
     @classmethod
     def of(

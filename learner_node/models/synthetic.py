@@ -58,15 +58,10 @@ def mixed_numbers(masses: Sequence[Floats | float], numbers: Sequence[Floats]) -
 
 @dataclass(frozen=True)
 class MixedModel:
-    """Several sites' classifiers as one: probabilities mixed by the records that each answered for.
+    """Several sites' classifiers as one: probabilities mixed by the records that each answered for."""
 
-    Attributes:
-        models: at least one.
-        masses: of each, non-negative.
-    """
-
-    models: tuple[AnyModel, ...]
-    masses: tuple[float, ...]
+    models: tuple[AnyModel, ...]  # at least one
+    masses: tuple[float, ...]  # of each, non-negative
 
     def probabilities(self, records: Records) -> Floats:
         """Class probabilities: (n, C), rows adding up to 1."""

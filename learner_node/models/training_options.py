@@ -8,22 +8,15 @@ from dataclasses import dataclass
 class TrainingOptions:
     """How networks are trained; see `learner_node.models.networks.train_networks` for the method.
 
-    Attributes:
-        hidden: sizes of the hidden layers; () is logistic regression.
-        epochs: passes over the records, >= 1.
-        batch_size: records in a batch at most, >= 1.
-        learning_rate: of the first step, > 0; falls linearly to a fiftieth.
-        weight_decay: decoupled decay per step, relative to the rate, >= 0.
-
     Raises:
         ValueError: on a value out of its range.
     """
 
-    hidden: tuple[int, ...]
-    epochs: int = 40
-    batch_size: int = 512
-    learning_rate: float = 1e-2
-    weight_decay: float = 1e-4
+    hidden: tuple[int, ...]  # sizes of the hidden layers; () is logistic regression
+    epochs: int = 40  # passes over the records, >= 1
+    batch_size: int = 512  # records in a batch at most, >= 1
+    learning_rate: float = 1e-2  # of the first step, > 0; falls linearly to a fiftieth
+    weight_decay: float = 1e-4  # decoupled decay per step, relative to the rate, >= 0
 
     def __post_init__(self) -> None:
         if any(size < 1 for size in self.hidden):

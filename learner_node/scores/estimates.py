@@ -38,21 +38,13 @@ _BLOCK_ENTRIES = 4_000_000
 
 @dataclass(frozen=True)
 class Profiles:
-    """What a model says of n source records, in the order of their K cells.
+    """What a model says of n source records, in the order of their K cells."""
 
-    Attributes:
-        value: The model's probability of label 1, float64 (n,), in [0, 1].
-        probability: Its means over all source records of each cell, float64 (K,).
-        cell: Cell of each record, int64 (n,), ascending.
-        starts: Where each cell begins, int64 (K,).
-        counts: Records of each cell, float64 (K,), at least 1.
-    """
-
-    value: Floats
-    probability: Floats
-    cell: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    counts: Floats
+    value: Floats  # The model's probability of label 1, float64 (n,), in [0, 1]
+    probability: Floats  # Its means over all source records of each cell, float64 (K,)
+    cell: NDArray[np.int64]  # Cell of each record, int64 (n,), ascending
+    starts: NDArray[np.int64]  # Where each cell begins, int64 (K,)
+    counts: Floats  # Records of each cell, float64 (K,), at least 1
 
     @classmethod
     def of(cls, probability: Floats, posterior: CellPosterior, rng: np.random.Generator) -> "Profiles":
@@ -183,17 +175,11 @@ _RANKING_ENTRIES = 2_000_000
 
 @dataclass(frozen=True)
 class Ranked:
-    """How labels are dealt within cells, in each of S draws.
+    """How labels are dealt within cells, in each of S draws."""
 
-    Attributes:
-        shift: As `Profiles.by_ranking` gives it, float64 (S, K).
-        sharpness: As index of `SHARPNESS`, int64 (S,).
-        trust: How far they are dealt by the model's ranking, float64 (S,), in [-1, 1]; 0 is at random.
-    """
-
-    shift: Floats
-    sharpness: NDArray[np.int64]
-    trust: Floats
+    shift: Floats  # As `Profiles.by_ranking` gives it, float64 (S, K)
+    sharpness: NDArray[np.int64]  # As index of `SHARPNESS`, int64 (S,)
+    trust: Floats  # How far they are dealt by the model's ranking, float64 (S,), in [-1, 1]; 0 is at random
 
 
 def auc_draws(profiles: Profiles, share: Floats, weight: Floats, ranked: Ranked | None = None) -> Floats:

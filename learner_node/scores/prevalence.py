@@ -34,18 +34,12 @@ _SWEEPS, _CLOSE = 200, 1e-10
 
 @dataclass(frozen=True)
 class Prevalence:
-    """A class's share of the target's records, as the answers tell it.
+    """A class's share of the target's records, as the answers tell it."""
 
-    Attributes:
-        share: in (0, 1).
-        low, high: 95 % confidence interval, `0 <= low <= share <= high <= 1`.
-        error: standard error that noise and sampling imply, positive.
-    """
-
-    share: float
-    low: float
+    share: float  # in (0, 1)
+    low: float  # low, high: 95 % confidence interval, `0 <= low <= share <= high <= 1`
     high: float
-    error: float
+    error: float  # standard error that noise and sampling imply, positive
 
     def nearest(self, probability: Floats, mass: Floats) -> float:
         """The share that is nearest to a model's own mean, of those that the answers bear out, in (0, 1).

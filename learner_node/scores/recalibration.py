@@ -35,16 +35,11 @@ _LEAST = 1e-3
 
 @dataclass(frozen=True)
 class Recalibration:
-    """A map of probabilities of class 1 that keeps their order.
+    """A map of probabilities of class 1 that keeps their order."""
 
-    Attributes:
-        intercept, slope: of the logit, posterior medians with 95 % intervals; the slope is positive.
-        factor: the Bayes factor of the map against the probabilities as they are; `on` where it is above 1.
-    """
-
-    intercept: Interval
+    intercept: Interval  # intercept, slope: of the logit, posterior medians with 95 % intervals; the slope is positive
     slope: Interval
-    factor: float
+    factor: float  # the Bayes factor of the map against the probabilities as they are; `on` where it is above 1
 
     @property
     def on(self) -> bool:
@@ -99,22 +94,15 @@ def recalibrate(
 
 @dataclass(frozen=True)
 class _Likelihood:
-    """Of a shift d and a log slope g: logit P' = m + d + exp(g) (logit P - m), m the source's mean logit.
+    """Of a shift d and a log slope g: logit P' = m + d + exp(g) (logit P - m), m the source's mean logit."""
 
-    Attributes:
-        centre: m.
-        places: logits less m that stand for the source's records in each bin, float64 (k, 40).
-        sizes: records that a bin may hold, float64 (k, 31), and `size_weights` their log prior weights.
-        roots: of the means at which the answers' log probabilities are known: the first, and the step, (2k,) each.
-        known: these, float64 (2k, 240).
-    """
-
-    centre: float
-    places: Floats
-    sizes: Floats
+    centre: float  # m
+    places: Floats  # logits less m that stand for the source's records in each bin, float64 (k, 40)
+    sizes: Floats  # records that a bin may hold, float64 (k, 31), and `size_weights` their log prior weights
     size_weights: Floats
+    # of the means at which the answers' log probabilities are known: the first, and the step, (2k,) each
     roots: tuple[Floats, Floats]
-    known: Floats
+    known: Floats  # these, float64 (2k, 240)
 
     @classmethod
     def of(

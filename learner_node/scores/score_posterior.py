@@ -48,17 +48,11 @@ _MOST_STEPS = 200
 
 @dataclass(frozen=True)
 class Bins:
-    """What the source says of k bins of a score; nothing here comes from a private record.
+    """What the source says of k bins of a score; nothing here comes from a private record."""
 
-    Attributes:
-        share: of the source's records, half a record added to each bin, float64 (k,), positive, adding up to 1.
-        place: mean normal score of their ranks, float64 (k,), not decreasing.
-        within: area under the ROC curve within each bin at each of 41 slopes, float64 (k, 41), 1/2 to 1.
-    """
-
-    share: Floats
-    place: Floats
-    within: Floats
+    share: Floats  # of the source's records, half a record added to each bin, float64 (k,), positive, adding up to 1
+    place: Floats  # mean normal score of their ranks, float64 (k,), not decreasing
+    within: Floats  # area under the ROC curve within each bin at each of 41 slopes, float64 (k, 41), 1/2 to 1
 
     @classmethod
     def of(cls, scores: Floats, bins: NDArray[np.intp], count: int) -> "Bins":
@@ -90,17 +84,11 @@ class Bins:
 
 @dataclass(frozen=True)
 class TrendDraws:
-    """Draws from the posterior of the trend.
+    """Draws from the posterior of the trend."""
 
-    Attributes:
-        means: of the expected counts, class 0 first, float64 (S, k, 2), positive.
-        slope: b, float64 (S,).
-        shape: of the scatter, float64 (S,).
-    """
-
-    means: Floats
-    slope: Floats
-    shape: Floats
+    means: Floats  # of the expected counts, class 0 first, float64 (S, k, 2), positive
+    slope: Floats  # b, float64 (S,)
+    shape: Floats  # of the scatter, float64 (S,)
 
 
 def draw_trend(
@@ -283,15 +271,10 @@ _MOST_WITHIN = 2.0
 
 @dataclass(frozen=True)
 class CountDraws:
-    """Joint posterior draws.
+    """Joint posterior draws."""
 
-    Attributes:
-        expected: records of class 0 and of class 1 that a bin holds on average, float64 (S, k, 2), positive.
-        area: under the ROC curve of the score itself, not of its bins, float64 (S,), in [0, 1].
-    """
-
-    expected: Floats
-    area: Floats
+    expected: Floats  # records of class 0 and of class 1 that a bin holds on average, float64 (S, k, 2), positive
+    area: Floats  # under the ROC curve of the score itself, not of its bins, float64 (S,), in [0, 1]
 
 
 def draw_counts(
@@ -336,20 +319,13 @@ class _Table:
 
     A count whose mean is Gamma about m with shape a is negative binomial; its law times the noise's is summed at some
     values of m and a, and interpolated in their logarithms.
-
-    Attributes:
-        true: counts that an answer may stand for, rising, float64 (2k, 65).
-        stands: how many whole numbers each stands for, (2k, 65).
-        base: log probability of the noise that each needs, less log n!, times what it stands for, (2k, 65).
-        means: 140 values of log m.
-        values: log probability of the answer, (2k, 6, 140).
     """
 
-    true: Floats
-    stands: Floats
-    base: Floats
-    means: Floats
-    values: Floats
+    true: Floats  # counts that an answer may stand for, rising, float64 (2k, 65)
+    stands: Floats  # how many whole numbers each stands for, (2k, 65)
+    base: Floats  # log probability of the noise that each needs, less log n!, times what it stands for, (2k, 65)
+    means: Floats  # 140 values of log m
+    values: Floats  # log probability of the answer, (2k, 6, 140)
 
     @classmethod
     def of(cls, answers: Floats, scale: float, noises: float) -> "_Table":

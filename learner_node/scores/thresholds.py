@@ -23,18 +23,13 @@ _SHARE = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%")
 
 @dataclass(frozen=True)
 class Rule:
-    """One threshold.
+    """One threshold."""
 
-    Attributes:
-        kind: "probability" (above `value`), "prevalence" (above the expected share of class 1), or "share" (the
-            `value` of the records with the highest probabilities).
-        value: in (0, 1); of "prevalence" 0.
-        name: as a table shows it.
-    """
-
+    # "probability" (above `value`), "prevalence" (above the expected share of class 1), or "share" (the `value` of the
+    # records with the highest probabilities)
     kind: Literal["probability", "prevalence", "share"]
-    value: float
-    name: str
+    value: float  # in (0, 1); of "prevalence" 0
+    name: str  # as a table shows it
 
 
 def read_thresholds(written: Sequence[Threshold]) -> tuple[Rule, ...]:

@@ -85,37 +85,25 @@ class NotConvergedError(ArithmeticError):
 
 @dataclass(frozen=True)
 class Solution:
-    """A minimiser with the evidence that it is one.
+    """A minimiser with the evidence that it is one."""
 
-    Attributes:
-        x: (n,) float64, inside the bounds exactly.
-        objective: value of the printed objective at `x`, regularisation included.
-        kkt_residual: at most the tolerance that was asked for. With the gradient g of the objective and the row
-            sums c of |A|'|A| + 2 alpha I, which dominate the Hessian, it is the largest c |x - clip(x - g / c)|
-            relative to the largest of |A|'|b|, c |x| and 2 alpha |prior|, the terms that g is a sum of. It does not
-            change when the data, the unknowns or the objective are rescaled, and is 0 exactly at the minimisers.
-        iterations: iterations of all the methods that ran.
-        method: "newton" or "gradient", the one that reached the tolerance.
-    """
-
-    x: Vector
-    objective: float
+    x: Vector  # (n,) float64, inside the bounds exactly
+    objective: float  # value of the printed objective at `x`, regularisation included
+    # at most the tolerance that was asked for. With the gradient g of the objective and the row sums c of |A|'|A| + 2
+    # alpha I, which dominate the Hessian, it is the largest c |x - clip(x - g / c)| relative to the largest of |A|'|b|,
+    # c |x| and 2 alpha |prior|, the terms that g is a sum of. It does not change when the data, the unknowns or the
+    # objective are rescaled, and is 0 exactly at the minimisers.
     kkt_residual: float
-    iterations: int
-    method: str
+    iterations: int  # iterations of all the methods that ran
+    method: str  # "newton" or "gradient", the one that reached the tolerance
 
 
 @dataclass(frozen=True)
 class LabelSystem:
-    """One answered hypothesis as linear equations `A y = b` on the labels (Eq. 5).
+    """One answered hypothesis as linear equations `A y = b` on the labels (Eq. 5)."""
 
-    Attributes:
-        A: (K, n) CSR float64, `R diag(w) diag(sign(h - 1/2))`.
-        b: (K,) float64, `R diag(w) h - (R diag(w) 1) * q`.
-    """
-
-    A: scipy.sparse.csr_matrix
-    b: Vector
+    A: scipy.sparse.csr_matrix  # (K, n) CSR float64, `R diag(w) diag(sign(h - 1/2))`
+    b: Vector  # (K,) float64, `R diag(w) h - (R diag(w) 1) * q`
 
 
 def solve_weights(

@@ -16,30 +16,19 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class BoxProblem:
-    """`min 1/2 ||A x - b||^2 + alpha ||x - prior||^2` over `lower <= x <= upper`, with what every method needs.
+    """`min 1/2 ||A x - b||^2 + alpha ||x - prior||^2` over `lower <= x <= upper`, with what every method needs."""
 
-    Attributes:
-        A: (K, n) CSR; few rows, many columns.
-        At: its transpose, CSR.
-        b: (K,) right-hand side.
-        alpha: finite and >= 0.
-        prior: (n,) centre of the regularisation.
-        lower: bound of every unknown.
-        upper: bound of every unknown; may be infinite.
-        curvature: (n,) row sums of |A|'|A| + 2 alpha I, all positive. As a diagonal matrix they dominate the Hessian:
-            a step size for each coordinate, without an estimate of the largest eigenvalue.
-        magnitude_b: the largest entry of |A|'|b|.
-    """
-
-    A: scipy.sparse.csr_matrix
-    At: scipy.sparse.csr_matrix
-    b: Vector
-    alpha: float
-    prior: Vector
-    lower: float
-    upper: float
+    A: scipy.sparse.csr_matrix  # (K, n) CSR; few rows, many columns
+    At: scipy.sparse.csr_matrix  # its transpose, CSR
+    b: Vector  # (K,) right-hand side
+    alpha: float  # finite and >= 0
+    prior: Vector  # (n,) centre of the regularisation
+    lower: float  # bound of every unknown
+    upper: float  # bound of every unknown; may be infinite
+    # (n,) row sums of |A|'|A| + 2 alpha I, all positive. As a diagonal matrix they dominate the Hessian: a step size
+    # for each coordinate, without an estimate of the largest eigenvalue.
     curvature: Vector
-    magnitude_b: float
+    magnitude_b: float  # the largest entry of |A|'|b|
 
     @classmethod
     def of(

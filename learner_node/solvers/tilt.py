@@ -24,16 +24,11 @@ _POLISHING = 5
 
 @dataclass(frozen=True)
 class Tilt:
-    """Weights of exponential form.
+    """Weights of exponential form."""
 
-    Attributes:
-        weights: (n,) positive, `prior exp(R' coefficients)`.
-        coefficients: (K,) b, in log-weight per unit of R.
-        residual: largest entry of `R w + v b - p`, relative to the largest of |p| and 1; 0 exactly at the minimiser.
-    """
-
-    weights: Vector
-    coefficients: Vector
+    weights: Vector  # (n,) positive, `prior exp(R' coefficients)`
+    coefficients: Vector  # (K,) b, in log-weight per unit of R
+    # largest entry of `R w + v b - p`, relative to the largest of |p| and 1; 0 exactly at the minimiser
     residual: float
 
 

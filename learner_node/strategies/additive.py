@@ -41,17 +41,11 @@ MOST_BINS = 10
 
 @dataclass(frozen=True)
 class AdditiveModel:
-    """log-odds(x) = intercept + one contribution for each attribute.
+    """log-odds(x) = intercept + one contribution for each attribute."""
 
-    Attributes:
-        partitions: the bins of each attribute.
-        fit: the posterior of intercept and contributions.
-        shape_functions: what each attribute contributes, with bands; the strongest first.
-    """
-
-    partitions: tuple[FeatureBins, ...]
-    fit: AdditiveFit
-    shape_functions: tuple[ShapeFunction, ...]
+    partitions: tuple[FeatureBins, ...]  # the bins of each attribute
+    fit: AdditiveFit  # the posterior of intercept and contributions
+    shape_functions: tuple[ShapeFunction, ...]  # what each attribute contributes, with bands; the strongest first
 
     def probability(self, records: Records) -> NDArray[np.float64]:
         """P(class 1) for each record: (n,) in [0, 1]."""
@@ -59,7 +53,7 @@ class AdditiveModel:
 
 
 class AdditiveStrategy:
-    """See the module.
+    """Strategy `additive`.
 
     Args:
         attributes: names of those to ask; None takes all that vary in the source.

@@ -44,17 +44,12 @@ def assumed_size(round_sizes: Sequence[int | None], source_size: int) -> int:
 
 @dataclass(frozen=True)
 class Willing:
-    """What the curators of a study take on, as their cards say.
+    """What the curators of a study take on, as their cards say."""
 
-    Attributes:
-        work: for one record in one question, in the unit of `protocol.limits`, at the least willing of them.
-        selects: whether all of them choose attributes (`features` of the query kind `statistic`).
-        records: at one of them, about: the mean of their declared sizes; None where nothing is known.
-    """
-
+    # for one record in one question, in the unit of `protocol.limits`, at the least willing of them
     work: float = math.inf
-    selects: bool = False
-    records: float | None = None
+    selects: bool = False  # whether all of them choose attributes (`features` of the query kind `statistic`)
+    records: float | None = None  # at one of them, about: the mean of their declared sizes; None where nothing is known
 
 
 UNWILLING = Willing()
@@ -63,30 +58,18 @@ UNWILLING = Willing()
 
 @dataclass(frozen=True)
 class Problem:
-    """What a strategy may know before it asks; nothing here comes from a private record.
+    """What a strategy may know before it asks; nothing here comes from a private record."""
 
-    Attributes:
-        source: the learner's encoded records.
-        epsilon: to spend at each curator, exact.
-        sites: curators whose answers are summed.
-        pool: of these curators, where they sum securely; None: each adds noise of its own.
-        target_size: private records at all of them together, see `assumed_size`.
-        most_records_per_unit: the largest contribution bound c among them.
-        seed: of the learner's own random choices (k-means, networks).
-        limits: the tightest of the curators' cards.
-        train: trains the networks of strategies that have any.
-        willing: what the curators of the whole study do beyond counting, and how much; the same for all its groups.
-    """
-
-    source: Records
-    epsilon: Fraction
-    sites: int
-    target_size: int
-    most_records_per_unit: int
-    seed: int
-    limits: CountsLimits = field(default_factory=CountsLimits)
-    train: Trainer = train_alone
-    pool: SecurePool | None = None
+    source: Records  # the learner's encoded records
+    epsilon: Fraction  # to spend at each curator, exact
+    sites: int  # curators whose answers are summed
+    target_size: int  # private records at all of them together, see `assumed_size`
+    most_records_per_unit: int  # the largest contribution bound c among them
+    seed: int  # of the learner's own random choices (k-means, networks)
+    limits: CountsLimits = field(default_factory=CountsLimits)  # the tightest of the curators' cards
+    train: Trainer = train_alone  # trains the networks of strategies that have any
+    pool: SecurePool | None = None  # of these curators, where they sum securely; None: each adds noise of its own
+    # what the curators of the whole study do beyond counting, and how much; the same for all its groups
     willing: Willing = UNWILLING
 
     def records_at(self, sites: int) -> float:
@@ -175,30 +158,23 @@ class ClassesModel(Protocol):
 
 @dataclass(frozen=True)
 class ErrorEstimate:
-    """What the curators said about a model's error, with 95 % intervals.
+    """What the curators said about a model's error, with 95 % intervals."""
 
-    Attributes:
-        value: estimated mean squared error over the private records, in squared units of the label; squared errors
-            above `most` count as `most`.
-        low, high: ends of its interval.
-        most: the largest squared error that was counted.
-        absolute: estimated mean absolute error, in units of the label, counted as far as the root of `most`. This and
-            its interval are None where the curators allow no question about it.
-        absolute_low, absolute_high: ends of its interval.
-        r2: estimated share of the labels' variance that the model explains, at most 1. This and its interval are None
-            in files of earlier versions.
-        r2_low, r2_high: ends of its interval; -1 stands for whatever is less.
-    """
-
+    # estimated mean squared error over the private records, in squared units of the label; squared errors above `most`
+    # count as `most`
     value: float
-    low: float
+    low: float  # low, high: ends of its interval
     high: float
-    most: float
+    most: float  # the largest squared error that was counted
+    # estimated mean absolute error, in units of the label, counted as far as the root of `most`. This and its interval
+    # are None where the curators allow no question about it.
     absolute: float | None = None
-    absolute_low: float | None = None
+    absolute_low: float | None = None  # absolute_low, absolute_high: ends of its interval
     absolute_high: float | None = None
+    # estimated share of the labels' variance that the model explains, at most 1. This and its interval are None in
+    # files of earlier versions.
     r2: float | None = None
-    r2_low: float | None = None
+    r2_low: float | None = None  # r2_low, r2_high: ends of its interval; -1 stands for whatever is less
     r2_high: float | None = None
 
 
@@ -234,19 +210,14 @@ def class_probabilities(model: AnyModel, records: Records) -> NDArray[np.float64
 
 @dataclass(frozen=True)
 class SourceEstimate:
-    """What the answers say about the source records: the weighted synthetic data set.
+    """What the answers say about the source records: the weighted synthetic data set."""
 
-    Attributes:
-        weights: (n,) non-negative; private records that each source record stands for.
-        probability: (n,) P(class 1).
-        accuracy: what the model may be expected to score on records like the private ones; None where the strategy's
-            answers cannot tell.
-        counted: share of class 1 as the answers' totals tell it; None where the strategy does not read them so.
-    """
-
-    weights: NDArray[np.float64]
-    probability: NDArray[np.float64]
+    weights: NDArray[np.float64]  # (n,) non-negative; private records that each source record stands for
+    probability: NDArray[np.float64]  # (n,) P(class 1)
+    # what the model may be expected to score on records like the private ones; None where the strategy's answers cannot
+    # tell
     accuracy: AccuracyEstimate | None = None
+    # share of class 1 as the answers' totals tell it; None where the strategy does not read them so
     counted: Prevalence | None = None
 
     @property
@@ -258,33 +229,22 @@ class SourceEstimate:
 
 @dataclass(frozen=True)
 class ClassesEstimate:
-    """As `SourceEstimate`, for any number of classes.
+    """As `SourceEstimate`, for any number of classes."""
 
-    Attributes:
-        weights: (n,) as there.
-        probabilities: (n, C), rows adding up to 1.
-        counted: as there, of each class; empty where the strategy does not read the totals.
-        recalls: the share of each class's records that the model calls so, (C,), on records like the private ones; None
-            where the strategy's answers cannot tell.
-    """
-
-    weights: NDArray[np.float64]
-    probabilities: NDArray[np.float64]
-    counted: tuple[Prevalence, ...] = ()
+    weights: NDArray[np.float64]  # (n,) as there
+    probabilities: NDArray[np.float64]  # (n, C), rows adding up to 1
+    counted: tuple[Prevalence, ...] = ()  # as there, of each class; empty where the strategy does not read the totals
+    # the share of each class's records that the model calls so, (C,), on records like the private ones; None where the
+    # strategy's answers cannot tell
     recalls: tuple[Interval, ...] | None = None
 
 
 @dataclass(frozen=True)
 class NumberEstimate:
-    """As `SourceEstimate`, for a numeric label.
+    """As `SourceEstimate`, for a numeric label."""
 
-    Attributes:
-        weights: (n,) as there.
-        value: (n,) expected label, in its units.
-    """
-
-    weights: NDArray[np.float64]
-    value: NDArray[np.float64]
+    weights: NDArray[np.float64]  # (n,) as there
+    value: NDArray[np.float64]  # (n,) expected label, in its units
 
 
 AnyEstimate = SourceEstimate | ClassesEstimate | NumberEstimate

@@ -55,18 +55,13 @@ LEAST_TOTAL = 0.3
 
 @dataclass(frozen=True)
 class CellsModel:
-    """The label model behind the source's feature map.
+    """The label model behind the source's feature map."""
 
-    Attributes:
-        features: the source's.
-        labels: the Gaussian process.
-        networks: whose probabilities are averaged with its, by their weight; None is the Gaussian process alone.
-        intercept: b of P = Phi(probit(p) + b), by which the target's mean of P is near what the answers say of class 1.
-    """
-
-    features: FeatureMap
-    labels: LabelModel
+    features: FeatureMap  # the source's
+    labels: LabelModel  # the Gaussian process
+    # whose probabilities are averaged with its, by their weight; None is the Gaussian process alone
     networks: CellNetworks | None = None
+    # b of P = Phi(probit(p) + b), by which the target's mean of P is near what the answers say of class 1
     intercept: float = 0.0
 
     def probability(self, records: Records) -> NDArray[np.float64]:
@@ -95,7 +90,7 @@ class CellsModel:
 
 
 class CellsStrategy:
-    """See the module.
+    """Strategy `cells` for two classes.
 
     Args:
         cells: number of cells; None takes about three noise deviations of signed count a cell, and no more than the
@@ -232,7 +227,7 @@ class CellsClassesModel:
 
 
 class CellsClassesStrategy:
-    """See the module.
+    """Strategy `cells` for more than two classes: one count a class in each cell.
 
     Args:
         cells: number of cells; None takes as many as for two classes, and no more than the curators allow.
@@ -318,7 +313,7 @@ BY_LABEL: dict[str, Callable[..., Strategy]] = {
 
 
 class CellsByLabel:
-    """See the module.
+    """Strategy `cells`, whatever the label is: two classes, more, or a number. The curators' card says which.
 
     Args:
         chosen: attributes that each curator chooses first, 0 for none; None goes by what is public (`choice_of`).

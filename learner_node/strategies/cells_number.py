@@ -73,7 +73,7 @@ class NetworkNumberModel:
 
 
 class CellsNumberStrategy:
-    """See the module.
+    """Strategy `cells` for a label that is a number.
 
     Args:
         cells: number of cells; None takes half as many as for two classes, since labels differ less than classes do.

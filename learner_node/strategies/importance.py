@@ -24,7 +24,7 @@ from protocol.plans import Plan
 
 
 class ImportanceStrategy:
-    """See the module.
+    """Strategy `importance`.
 
     Args:
         bins: per numeric attribute; None takes the paper's rule, for the records of one class.

@@ -236,36 +236,30 @@ def new_features(
 class PaperOptions:
     """What a user may choose; the names are those of a scenario's options.
 
-    Attributes:
-        rounds: T, hypotheses whose errors are asked; fixed in advance.
-        reweight: ask the masses first (Pb. 1). Without it source and target must have the same distribution, and
-            error/correct pairs are asked.
-        weighting: how Pb. 1 is solved: "least-squares" (Eq. 2), or "tilt" for weights of exponential form.
-        bins: bins per attribute; None takes the paper's rule.
-        label_alpha: weight of Pb. 2's regularisation towards 1/2, in squared counts, >= 0; None takes it from the
-            variance of noise and sampling.
-        label_steps: approach Pb. 2 by so many gradient steps (`descend_labels`), as the paper may have; None solves it.
-        soft_labels: train on the relaxed labels of Pb. 2, in [0, 1]; False rounds them.
-        hidden, epochs, batch_size, learning_rate, weight_decay: of the networks, see `TrainingOptions`.
-        printed: use `paper_ratio`, whose claim is wrong; simulations only.
-
     Raises:
         ValueError, TypeError: a value out of its range, or of another type.
     """
 
-    rounds: int = 2
+    rounds: int = 2  # T, hypotheses whose errors are asked; fixed in advance
+    # ask the masses first (Pb. 1). Without it source and target must have the same distribution, and error/correct
+    # pairs are asked.
     reweight: bool = True
+    # how Pb. 1 is solved: "least-squares" (Eq. 2), or "tilt" for weights of exponential form.
     weighting: str = LEAST_SQUARES
-    bins: int | None = None
+    bins: int | None = None  # bins per attribute; None takes the paper's rule
+    # weight of Pb. 2's regularisation towards 1/2, in squared counts, >= 0; None takes it from the variance of noise
+    # and sampling.
     label_alpha: float | None = None
+    # approach Pb. 2 by so many gradient steps (`descend_labels`), as the paper may have; None solves it.
     label_steps: int | None = None
-    soft_labels: bool = False
+    soft_labels: bool = False  # train on the relaxed labels of Pb. 2, in [0, 1]; False rounds them.
+    # hidden, epochs, batch_size, learning_rate, weight_decay: of the networks, see `TrainingOptions`
     hidden: Sequence[int] = (32, 32)
     epochs: int = 40
     batch_size: int = 512
     learning_rate: float = 1e-2
     weight_decay: float = 1e-4
-    printed: bool = False
+    printed: bool = False  # use `paper_ratio`, whose claim is wrong; simulations only
 
     def __post_init__(self) -> None:
         whole("rounds", self.rounds, most=MOST_QUERIES - 1)

@@ -75,7 +75,7 @@ def check_network(problem: Problem, features: FeatureMap, hidden: Sequence[int],
 
 
 class PaperStrategy:
-    """See the module.
+    """Strategies `paper-i` and `paper-c`.
 
     Args:
         options: see `PaperOptions`.

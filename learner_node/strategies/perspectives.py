@@ -44,19 +44,12 @@ MOST_BINS = 40
 
 @dataclass
 class RoundState:
-    """What is known before a round.
+    """What is known before a round."""
 
-    Attributes:
-        features: the source's feature map.
-        points: coordinates of the source records under it, (n, width).
-        answers: to the rounds so far.
-        fits: after each of those rounds, the label model of all answers.
-    """
-
-    features: FeatureMap
-    points: NDArray[np.float64]
-    answers: Sequence[CountsAnswer] = ()
-    fits: list[LabelModel] = field(default_factory=list)
+    features: FeatureMap  # the source's feature map
+    points: NDArray[np.float64]  # coordinates of the source records under it, (n, width)
+    answers: Sequence[CountsAnswer] = ()  # to the rounds so far
+    fits: list[LabelModel] = field(default_factory=list)  # after each of those rounds, the label model of all answers
 
     @property
     def number(self) -> int:

@@ -58,19 +58,13 @@ class ManyAttributesWarning(UserWarning):
 
 @dataclass(frozen=True)
 class AttributeChoice:
-    """Which attributes are chosen, and at what cost.
+    """Which attributes are chosen, and at what cost."""
 
-    Attributes:
-        chosen: q, by each curator.
-        kept: of all that were chosen, at most so many.
-        share: of epsilon, for the choice, in (0, 1).
-        weights: of the classes in a score, whole numbers from 1 to 1000; None asks for the classes' shares first, at
-            `CLASSES_SHARE` of epsilon, so that a rare one counts as much as the others.
-    """
-
-    chosen: int
-    kept: int
-    share: Fraction
+    chosen: int  # q, by each curator
+    kept: int  # of all that were chosen, at most so many
+    share: Fraction  # of epsilon, for the choice, in (0, 1)
+    # of the classes in a score, whole numbers from 1 to 1000; None asks for the classes' shares first, at
+    # `CLASSES_SHARE` of epsilon, so that a rare one counts as much as the others
     weights: tuple[int, ...] | None = None
 
 

@@ -1,1 +1,1 @@
-"""One simulation run as one self-contained web page: `model` holds the numbers, `page` writes the page."""
+"""One simulation run as one self-contained document: `model` holds its numbers, `document` puts them together."""

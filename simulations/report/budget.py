@@ -34,19 +34,12 @@ def exact(text: str) -> Fraction:
 
 
 class StudyReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One of a learner's studies: what it cost, and how often it brought nothing.
+    """One of a learner's studies: what it cost, and how often it brought nothing."""
 
-    Attributes:
-        what: its model's, or that of the model's validation.
-        claimed: exact; the privacy loss that its plan announced.
-        spent: exact; the most that any one curator's ledger charged.
-        failed: repeats in which it brought nothing.
-    """
-
-    what: Literal["model", "validation"]
-    claimed: str
-    spent: str
-    failed: int = 0
+    what: Literal["model", "validation"]  # its model's, or that of the model's validation
+    claimed: str  # exact; the privacy loss that its plan announced
+    spent: str  # exact; the most that any one curator's ledger charged
+    failed: int = 0  # repeats in which it brought nothing
 
     def __post_init__(self) -> None:
         """Refuse budgets that are not numbers."""
@@ -67,19 +60,12 @@ class BudgetPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CuratorReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One curator's ledger.
+    """One curator's ledger."""
 
-    Attributes:
-        name: its name, distinct within a run.
-        cap: exact; the most epsilon that it spends on all learners together.
-        private_unit: whose presence is hidden: "record", "exam", "patient" ...
-        spent_by_round: cumulative for each learner apart; in any order.
-    """
-
-    name: str
-    cap: str
-    private_unit: str
-    spent_by_round: tuple[BudgetPoint, ...] = ()
+    name: str  # its name, distinct within a run
+    cap: str  # exact; the most epsilon that it spends on all learners together
+    private_unit: str  # whose presence is hidden: "record", "exam", "patient" ...
+    spent_by_round: tuple[BudgetPoint, ...] = ()  # cumulative for each learner apart; in any order
 
     def __post_init__(self) -> None:
         """Refuse a cap that is not a number, and a spending that shrinks."""

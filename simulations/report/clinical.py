@@ -140,17 +140,11 @@ def calibration_figure(report: RunReport) -> Figure | None:
 
 @dataclass(frozen=True)
 class Entry:
-    """Something of a learner in a table.
+    """Something of a learner in a table."""
 
-    Attributes:
-        learner: its name, in the first row only.
-        item: what it is.
-        site: "" for all.
-    """
-
-    learner: str
-    item: Any
-    site: str = ""
+    learner: str  # its name, in the first row only
+    item: Any  # what it is
+    site: str = ""  # "" for all
 
     @property
     def strong(self) -> bool:

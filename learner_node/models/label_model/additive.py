@@ -42,19 +42,13 @@ _RAKED = 1e-6
 
 @dataclass(frozen=True)
 class BinCounts:
-    """One attribute's answer.
+    """One attribute's answer."""
 
-    Attributes:
-        cells: bin of each source record, integer (n_s,), in [0, K).
-        counts: noisy numbers of private records of class 0 (column 0) and class 1 (column 1), float64 (K, 2).
-        variance: of the noise in one count, at least 0.
-        kernel: prior covariance of the bins' contributions, float64 (K, K), positive semidefinite, of about unit
-            diagonal; its scale is inferred.
-    """
-
-    cells: NDArray[np.int64]
-    counts: Floats
-    variance: float
+    cells: NDArray[np.int64]  # bin of each source record, integer (n_s,), in [0, K)
+    counts: Floats  # noisy numbers of private records of class 0 (column 0) and class 1 (column 1), float64 (K, 2)
+    variance: float  # of the noise in one count, at least 0
+    # prior covariance of the bins' contributions, float64 (K, K), positive semidefinite, of about unit diagonal; its
+    # scale is inferred
     kernel: Floats
 
     @property
@@ -94,16 +88,11 @@ class BinCounts:
 
 @dataclass(frozen=True)
 class SourceMasses:
-    """How many private records the source's stand for.
+    """How many private records the source's stand for."""
 
-    Attributes:
-        weights: of each source record, float64 (n_s,), non-negative.
-        totals: private records of class 0 and of class 1, about, float64 (2,), positive.
-        variances: per answer, how far the mass of each bin may still be off, float64 (K,); 0 where no source record is.
-    """
-
-    weights: Floats
-    totals: Floats
+    weights: Floats  # of each source record, float64 (n_s,), non-negative
+    totals: Floats  # private records of class 0 and of class 1, about, float64 (2,), positive
+    # per answer, how far the mass of each bin may still be off, float64 (K,); 0 where no source record is
     variances: tuple[Floats, ...]
 
 
@@ -260,25 +249,15 @@ _BLOCK = 4096
 
 @dataclass(frozen=True)
 class AdditiveFit:
-    """The posterior of intercept and contributions, normal by Laplace's approximation.
+    """The posterior of intercept and contributions, normal by Laplace's approximation."""
 
-    Attributes:
-        intercept: b, in log-odds.
-        contributions: f_j of each answer's bins, float64 (B,): one answer after the other.
-        covariance: of intercept and contributions, float64 (1 + B, 1 + B).
-        starts: where each answer's bins begin, and B at the end, int64 (m + 1,).
-        scales: inferred prior variance of each answer's contributions, float64 (m,).
-        source_mass: private records that each source record stands for, float64 (n_s,).
-        log_evidence: of the contrasts at the last fit, up to a constant.
-    """
-
-    intercept: float
-    contributions: Floats
-    covariance: Floats
-    starts: NDArray[np.int64]
-    scales: Floats
-    source_mass: Floats
-    log_evidence: float
+    intercept: float  # b, in log-odds
+    contributions: Floats  # f_j of each answer's bins, float64 (B,): one answer after the other
+    covariance: Floats  # of intercept and contributions, float64 (1 + B, 1 + B)
+    starts: NDArray[np.int64]  # where each answer's bins begin, and B at the end, int64 (m + 1,)
+    scales: Floats  # inferred prior variance of each answer's contributions, float64 (m,)
+    source_mass: Floats  # private records that each source record stands for, float64 (n_s,)
+    log_evidence: float  # of the contrasts at the last fit, up to a constant
 
     def log_odds(self, cells: Sequence[NDArray[np.int64]]) -> tuple[Floats, Floats]:
         """Posterior mean and variance of the log-odds of records, two float64 (n,).
@@ -357,17 +336,11 @@ def fit_additive(
 
 @dataclass(frozen=True)
 class _Linear:
-    """The model linearised about a fit, in the bins that hold source records.
+    """The model linearised about a fit, in the bins that hold source records."""
 
-    Attributes:
-        contrast: z + H theta, float64 (U,).
-        slope: H, its derivative by intercept and contributions, float64 (U, 1 + B).
-        covariance: F + D and the intercept's part, float64 (U, U).
-    """
-
-    contrast: Floats
-    slope: Floats
-    covariance: Floats
+    contrast: Floats  # z + H theta, float64 (U,)
+    slope: Floats  # H, its derivative by intercept and contributions, float64 (U, 1 + B)
+    covariance: Floats  # F + D and the intercept's part, float64 (U, U)
 
 
 @dataclass(frozen=True)
@@ -506,39 +479,26 @@ OTHER, MISSING = "other", "missing"
 
 @dataclass(frozen=True)
 class ShapeBin:
-    """One bin of an attribute.
+    """One bin of an attribute."""
 
-    Attributes:
-        label: in words: a level, "other", "missing", or a range whose lower end is inside; its upper end is not, but
-            for whole numbers, "2 to 4".
-        low, high: edges of a bin of numbers; None where it has none on that side, and for levels.
-        share: of the private records, as the answers have it, in [0, 1].
-        log_odds: contribution to the log-odds of class 1, less its mean over the records.
-        lower, upper: ends of its 95 % band (posterior, Laplace's approximation), the model being right.
-    """
-
+    # in words: a level, "other", "missing", or a range whose lower end is inside; its upper end is not, but for whole
+    # numbers, "2 to 4"
     label: str
-    low: float | None
+    low: float | None  # low, high: edges of a bin of numbers; None where it has none on that side, and for levels
     high: float | None
-    share: float
-    log_odds: float
-    lower: float
+    share: float  # of the private records, as the answers have it, in [0, 1]
+    log_odds: float  # contribution to the log-odds of class 1, less its mean over the records
+    lower: float  # lower, upper: ends of its 95 % band (posterior, Laplace's approximation), the model being right
     upper: float
 
 
 @dataclass(frozen=True)
 class ShapeFunction:
-    """What one attribute contributes.
+    """What one attribute contributes."""
 
-    Attributes:
-        attribute: its name.
-        numeric: whether its bins are ranges of a number, in their order (missing last), or levels.
-        bins: those that hold source records; of the others only the prior speaks.
-    """
-
-    attribute: str
-    numeric: bool
-    bins: tuple[ShapeBin, ...]
+    attribute: str  # its name
+    numeric: bool  # whether its bins are ranges of a number, in their order (missing last), or levels
+    bins: tuple[ShapeBin, ...]  # those that hold source records; of the others only the prior speaks
 
     @property
     def strength(self) -> float:

@@ -38,16 +38,12 @@ _STEADIER = 2.0
 
 @dataclass(frozen=True)
 class CellNetworks:
-    """A trained ensemble.
+    """A trained ensemble."""
 
-    Attributes:
-        layers: (W, b) from input to output, float32, (networks, inputs, outputs) and (networks, 1, outputs); ReLU
-            between them, tanh after the last.
-        weight: their share of an average with the Gaussian process, in [0, 1].
-    """
-
+    # (W, b) from input to output, float32, (networks, inputs, outputs) and (networks, 1, outputs); ReLU between them,
+    # tanh after the last
     layers: tuple[tuple[Singles, Singles], ...]
-    weight: float
+    weight: float  # their share of an average with the Gaussian process, in [0, 1]
 
     def signal(self, features: Floats) -> Floats:
         """The ensemble's mean label signal at instances on the scale of the fit, float64 (n,), in [-1, 1].

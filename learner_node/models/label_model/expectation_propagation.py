@@ -31,51 +31,31 @@ _LARGEST_SINGLE = 1e3
 
 @dataclass(frozen=True)
 class NormalSites:
-    """The likelihood as normal pseudo-observations of the cell means.
+    """The likelihood as normal pseudo-observations of the cell means."""
 
-    Attributes:
-        precision: float64 (K,), in [1e-3, 1e5].
-        shift: Precision times pseudo-observation, float64 (K,).
-    """
-
-    precision: Floats
-    shift: Floats
+    precision: Floats  # float64 (K,), in [1e-3, 1e5]
+    shift: Floats  # Precision times pseudo-observation, float64 (K,)
 
 
 @dataclass(frozen=True)
 class NormalPosterior:
-    """The approximate posterior of the cell means.
+    """The approximate posterior of the cell means."""
 
-    Attributes:
-        sites: The pseudo-observations.
-        mean: Posterior means, float64 (K,).
-        variance: Posterior variances, float64 (K,), positive.
-        log_evidence: Log of the approximate marginal likelihood.
-        whitener: float64 (K, K), W with W' W = (C + diag(1 / precision))^-1 for the prior covariance C.
-        coefficients: (C + diag(1 / precision))^-1 times the pseudo-observations, float64 (K,).
-    """
-
-    sites: NormalSites
-    mean: Floats
-    variance: Floats
-    log_evidence: float
-    whitener: Floats
-    coefficients: Floats
+    sites: NormalSites  # The pseudo-observations
+    mean: Floats  # Posterior means, float64 (K,)
+    variance: Floats  # Posterior variances, float64 (K,), positive
+    log_evidence: float  # Log of the approximate marginal likelihood
+    whitener: Floats  # float64 (K, K), W with W' W = (C + diag(1 / precision))^-1 for the prior covariance C
+    coefficients: Floats  # (C + diag(1 / precision))^-1 times the pseudo-observations, float64 (K,)
 
 
 @dataclass(frozen=True)
 class FittedSites:
-    """The sites after the sweeps, before a posterior is computed from them in double precision.
+    """The sites after the sweeps, before a posterior is computed from them in double precision."""
 
-    Attributes:
-        sites: The pseudo-observations.
-        log_evidence: Log of the approximate marginal likelihood.
-        given_up: Whether the sweeps ended early because the evidence was hopeless.
-    """
-
-    sites: NormalSites
-    log_evidence: float
-    given_up: bool
+    sites: NormalSites  # The pseudo-observations
+    log_evidence: float  # Log of the approximate marginal likelihood
+    given_up: bool  # Whether the sweeps ended early because the evidence was hopeless
 
 
 def approximate_posterior(
@@ -292,40 +272,25 @@ _JITTER = 1e-9
 
 @dataclass(frozen=True)
 class CellDraws:
-    """Joint posterior draws.
+    """Joint posterior draws."""
 
-    Attributes:
-        signal: Cell means of f, float64 (S, K), in [-1, 1]; a cell's share of label 1 is (1 + f) / 2.
-        mass: Expected target records of the cells, float64 (S, K), positive.
-        no_signal: bool (S,); where True, labels do not depend on the cell in that draw.
-    """
-
-    signal: Floats
-    mass: Floats
-    no_signal: NDArray[np.bool_]
+    signal: Floats  # Cell means of f, float64 (S, K), in [-1, 1]; a cell's share of label 1 is (1 + f) / 2
+    mass: Floats  # Expected target records of the cells, float64 (S, K), positive
+    no_signal: NDArray[np.bool_]  # bool (S,); where True, labels do not depend on the cell in that draw
 
 
 @dataclass(frozen=True)
 class CellPosterior:
-    """The posterior of the K used cells.
+    """The posterior of the K used cells."""
 
-    Attributes:
-        cells: Used cell of each source record, int64 (n_s,), in [0, K); every number occurs.
-        table: The likelihood of the cells' answers.
-        mass: Posterior means of the cell masses, float64 (K,), positive.
-        mass_variance: Their posterior variances, float64 (K,), positive.
-        log_evidence: Log probability of the answers under the Gaussian processes, averaged over kernels.
-        kernels: (weight, prior covariance (K, K), posterior) of the averaged kernels; the weights sum to 1.
-        dimensions: d of the instances that the kernels are of, at least 1.
-    """
-
-    cells: NDArray[np.int64]
-    table: SiteTable
-    mass: Floats
-    mass_variance: Floats
-    log_evidence: float
+    cells: NDArray[np.int64]  # Used cell of each source record, int64 (n_s,), in [0, K); every number occurs
+    table: SiteTable  # The likelihood of the cells' answers
+    mass: Floats  # Posterior means of the cell masses, float64 (K,), positive
+    mass_variance: Floats  # Their posterior variances, float64 (K,), positive
+    log_evidence: float  # Log probability of the answers under the Gaussian processes, averaged over kernels
+    # (weight, prior covariance (K, K), posterior) of the averaged kernels; the weights sum to 1
     kernels: tuple[tuple[float, Floats, NormalPosterior], ...]
-    dimensions: int
+    dimensions: int  # d of the instances that the kernels are of, at least 1
 
     @property
     def no_signal_probability(self) -> float:

@@ -93,19 +93,13 @@ def features_at(length_scale: float, features: Floats, phases: Floats) -> Single
 
 @dataclass(frozen=True)
 class LabelModel:
-    """P(label 1 | instance) as inferred from the counts: an evidence-weighted mixture of posteriors.
+    """P(label 1 | instance) as inferred from the counts: an evidence-weighted mixture of posteriors."""
 
-    Attributes:
-        source_mass: Estimated number of target records that each source record stands for, float64 (n_s,),
-            non-negative, equal within a cell. The sum is the estimated size of the target within the used
-            cells.
-        total: Estimated number of target records in all cells, at least 1.
-        log_evidence: Log probability of the counts in the used cells, averaged over the kernels tried.
-    """
-
+    # Estimated number of target records that each source record stands for, float64 (n_s,), non-negative, equal within
+    # a cell. The sum is the estimated size of the target within the used cells.
     source_mass: Floats
-    total: float
-    log_evidence: float
+    total: float  # Estimated number of target records in all cells, at least 1
+    log_evidence: float  # Log probability of the counts in the used cells, averaged over the kernels tried
     _frequencies: Floats
     _components: tuple[Component, ...]
 

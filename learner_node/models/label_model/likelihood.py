@@ -150,15 +150,10 @@ _MASS_REGIONS = 40
 
 @dataclass(frozen=True)
 class MassPrior:
-    """Independent Gamma priors of the cell masses.
+    """Independent Gamma priors of the cell masses."""
 
-    Attributes:
-        mean: Expected number of target records, float64 (K,), positive.
-        shape: Gamma shape, float64 (K,), positive; the variance is `mean**2 / shape`.
-    """
-
-    mean: Floats
-    shape: Floats
+    mean: Floats  # Expected number of target records, float64 (K,), positive
+    shape: Floats  # Gamma shape, float64 (K,), positive; the variance is `mean**2 / shape`
 
     def of(self, cells: NDArray[np.int64]) -> "MassPrior":
         """Those of some cells."""
@@ -167,15 +162,10 @@ class MassPrior:
 
 @dataclass(frozen=True)
 class SiteTable:
-    """The likelihood of every cell's answer as a function of its label signal.
+    """The likelihood of every cell's answer as a function of its label signal."""
 
-    Attributes:
-        log_likelihood: log P(answer | f), float64 (K, 81), at `SIGNAL_NODES`; taken as constant outside.
-        mass: E[M | answer, f], float64 (K, 81), non-negative.
-    """
-
-    log_likelihood: Floats
-    mass: Floats
+    log_likelihood: Floats  # log P(answer | f), float64 (K, 81), at `SIGNAL_NODES`; taken as constant outside
+    mass: Floats  # E[M | answer, f], float64 (K, 81), non-negative
 
 
 def fit_mass_prior(

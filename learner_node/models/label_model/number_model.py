@@ -40,18 +40,13 @@ _JITTER = 1e-8
 
 @dataclass(frozen=True)
 class NumberLabelModel:
-    """The expected label, as a share of its range, as inferred from noisy sums over cells.
+    """The expected label, as a share of its range, as inferred from noisy sums over cells."""
 
-    Attributes:
-        source_mass: estimated number of target records that each source record stands for, float64 (n_s,),
-            non-negative, equal within a cell.
-        centre: the overall mean share.
-        spread: estimated standard deviation of labels about the function, as a share of their range.
-    """
-
+    # estimated number of target records that each source record stands for, float64 (n_s,), non-negative, equal within
+    # a cell
     source_mass: Floats
-    centre: float
-    spread: float
+    centre: float  # the overall mean share
+    spread: float  # estimated standard deviation of labels about the function, as a share of their range
     _frequencies: Floats
     _weights: dict[float, Floats]
     """Per length-scale, posterior mean as weights of the features, float64 (1001 + d,), mixed over the kernels."""

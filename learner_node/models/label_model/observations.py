@@ -15,24 +15,18 @@ _LARGEST_COUNT = 1e12
 
 @dataclass(frozen=True)
 class Observation:
-    """One answered partition; those of one fit may come from several queries, with different noise.
+    """One answered partition; those of one fit may come from several queries, with different noise."""
 
-    Attributes:
-        cells: Cell of each source record, integer (n_s,), in [0, K). Cells without one are left out.
-        counts: Noisy counts, float64 (K, 2), finite: target records of label 0 (column 0) and of label 1
-            (column 1), summed over the sites. Integers; others are rounded where it matters.
-        scale: Scale of the discrete Laplace noise of one site, P(k) proportional to exp(-|k| / scale);
-            0 is no noise.
-        noises: Number of independent noises in each count, at least 1; or, where they differ, in those of label 0 and
-            of label 1.
-        mass_spread: None where both counts were asked. Where only their difference was, with so many noises in it,
-            their sum is the cell's expected mass, and this is how far that may be off: see `expected_mass_prior`.
-    """
-
-    cells: NDArray[np.int64]
+    cells: NDArray[np.int64]  # Cell of each source record, integer (n_s,), in [0, K). Cells without one are left out.
+    # Noisy counts, float64 (K, 2), finite: target records of label 0 (column 0) and of label 1 (column 1), summed over
+    # the sites. Integers; others are rounded where it matters.
     counts: Floats
+    # Scale of the discrete Laplace noise of one site, P(k) proportional to exp(-|k| / scale); 0 is no noise
     scale: float
+    # Number of independent noises in each count, at least 1; or, where they differ, in those of label 0 and of label 1
     noises: Noises = 1
+    # None where both counts were asked. Where only their difference was, with so many noises in it, their sum is the
+    # cell's expected mass, and this is how far that may be off: see `expected_mass_prior`.
     mass_spread: float | None = None
 
     @classmethod
@@ -84,19 +78,12 @@ class Observation:
 
 @dataclass(frozen=True)
 class UsedCells:
-    """The cells of all observations that hold source records, one observation after the other, numbered 0 .. U-1.
+    """The cells of all observations that hold source records, one observation after the other, numbered 0 .. U-1."""
 
-    Attributes:
-        compact: Per observation, the number of each source record's cell, int64 (n_s,).
-        spans: Per observation, its numbers.
-        counts: Noisy counts of the used cells, float64 (U, 2).
-        source_counts: Source records of the used cells, float64 (U,), at least 1.
-    """
-
-    compact: tuple[NDArray[np.int64], ...]
-    spans: tuple[slice, ...]
-    counts: Floats
-    source_counts: Floats
+    compact: tuple[NDArray[np.int64], ...]  # Per observation, the number of each source record's cell, int64 (n_s,)
+    spans: tuple[slice, ...]  # Per observation, its numbers
+    counts: Floats  # Noisy counts of the used cells, float64 (U, 2)
+    source_counts: Floats  # Source records of the used cells, float64 (U,), at least 1
 
     @classmethod
     def of(cls, observations: Sequence[Observation]) -> "UsedCells":

@@ -27,17 +27,11 @@ _EXCLUSIONS: Floats = np.linspace(0.0, 1.0, 21)
 
 @dataclass(frozen=True)
 class ClassesLabelModel:
-    """P(class c | instance) as inferred from noisy counts.
+    """P(class c | instance) as inferred from noisy counts."""
 
-    Attributes:
-        source_mass: estimated number of target records that each source record stands for, float64 (n_s,).
-        models: one a class.
-        exclusion: t, how far one class's evidence is evidence against the others, in [0, 1].
-    """
-
-    source_mass: Floats
-    models: tuple[LabelModel, ...]
-    exclusion: float = 0.0
+    source_mass: Floats  # estimated number of target records that each source record stands for, float64 (n_s,)
+    models: tuple[LabelModel, ...]  # one a class
+    exclusion: float = 0.0  # t, how far one class's evidence is evidence against the others, in [0, 1]
 
     def probabilities(self, features: Floats) -> Floats:
         """Return the class probabilities, float64 (n, C); each row is positive and adds up to 1.

@@ -63,17 +63,15 @@ _OWN_STREAM = 1_000_003
 class Belief:
     """What is known of the labels before anything is asked; each is drawn evenly from its range.
 
-    Attributes:
-        prevalence: share of label 1 among the private records; None knows nothing and takes Beta(3/2, 3/2).
-        best_auc: area under the ROC curve of perfect knowledge of P(label 1 | record); None knows nothing. The
-            attributes then explain a share r of the latent variance, 1 - r being the cube of an even draw: the 5, 50
-            and 95 % points of r are .14, .88 and .9999.
-
     Raises:
         ConfigurationError: a range beyond what can be, or with its ends exchanged.
     """
 
+    # share of label 1 among the private records; None knows nothing and takes Beta(3/2, 3/2)
     prevalence: Range | None = None
+    # area under the ROC curve of perfect knowledge of P(label 1 | record); None knows nothing. The attributes then
+    # explain a share r of the latent variance, 1 - r being the cube of an even draw: the 5, 50 and 95 % points of r are
+    # .14, .88 and .9999.
     best_auc: Range | None = None
 
     def __post_init__(self) -> None:
@@ -90,21 +88,13 @@ class Belief:
 
 @dataclass(frozen=True)
 class PriorProblems:
-    """Problems on the same source records.
+    """Problems on the same source records."""
 
-    Attributes:
-        probability: P(label 1) of each source record in each problem, float64 (n_s, P), in [0, 1].
-        difficulty: place in `DIFFICULTIES` of each, int64 (P,).
-        majority: what always answering the likelier class scores, float64 (P,).
-        best: what knowing `probability` scores, float64 (P,).
-        best_auc: the area under the ROC curve that knowing `probability` has, float64 (P,).
-    """
-
-    probability: Floats
-    difficulty: NDArray[np.int64]
-    majority: Floats
-    best: Floats
-    best_auc: Floats
+    probability: Floats  # P(label 1) of each source record in each problem, float64 (n_s, P), in [0, 1]
+    difficulty: NDArray[np.int64]  # place in `DIFFICULTIES` of each, int64 (P,)
+    majority: Floats  # what always answering the likelier class scores, float64 (P,)
+    best: Floats  # what knowing `probability` scores, float64 (P,)
+    best_auc: Floats  # the area under the ROC curve that knowing `probability` has, float64 (P,)
 
 
 def draw_prior_problems(

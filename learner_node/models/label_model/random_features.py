@@ -28,36 +28,22 @@ _LARGEST_FEATURE = 1e3
 
 @dataclass(frozen=True)
 class Kernel:
-    """One setting of the prior covariance of f.
+    """One setting of the prior covariance of f."""
 
-    Attributes:
-        length_scale: In units of the typical distance sqrt(d), positive.
-        linear: Weight of the linear part, non-negative.
-        amplitude: Prior variance of the stationary part, positive.
-        constant: Prior variance of what f is everywhere, non-negative.
-    """
-
-    length_scale: float
-    linear: float
-    amplitude: float
-    constant: float
+    length_scale: float  # In units of the typical distance sqrt(d), positive
+    linear: float  # Weight of the linear part, non-negative
+    amplitude: float  # Prior variance of the stationary part, positive
+    constant: float  # Prior variance of what f is everywhere, non-negative
 
 
 @dataclass(frozen=True)
 class CellAverages:
-    """Averages of features over the source records of the used cells.
+    """Averages of features over the source records of the used cells."""
 
-    Attributes:
-        centres: Mean instance, float64 (K, d).
-        stationary: Per length-scale, mean stationary features, float32 (K, 1000).
-        square: Mean of |z|^2 / d, float64 (K,).
-        counts: Instances that were averaged, float64 (K,), at least 1.
-    """
-
-    centres: Floats
-    stationary: dict[float, Singles]
-    square: Floats
-    counts: Floats
+    centres: Floats  # Mean instance, float64 (K, d)
+    stationary: dict[float, Singles]  # Per length-scale, mean stationary features, float32 (K, 1000)
+    square: Floats  # Mean of |z|^2 / d, float64 (K,)
+    counts: Floats  # Instances that were averaged, float64 (K,), at least 1
 
 
 class Covariances:
