@@ -16,7 +16,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from curator_node.client_app import make_client_app
-from learner_node.server_app import FlowerCarrier, make_server_app
+from learner_node.carriers.flower import FlowerCarrier, make_server_app
 from learner_node.study.federation import Carrier
 from protocol.flower_internals import NodeInfo, Run, TaskIdentity, message_from_proto, message_to_proto
 from simulations.carriers import Handle

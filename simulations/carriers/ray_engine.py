@@ -25,7 +25,7 @@ from flwr.simulation import run_simulation
 
 from curator_node.client_app import make_client_app
 from expril.report.provenance import cores
-from learner_node.server_app import FlowerCarrier, make_server_app
+from learner_node.carriers.flower import FlowerCarrier, make_server_app
 from learner_node.study.federation import Carrier
 from protocol.carriage import ACTION, FIELD, RECORD
 from protocol.errors import ConfigurationError

@@ -10,8 +10,7 @@ from learner_fakes import NoNoise, account, federate, open_curator, ring, silent
 from learner_node.kinds import READERS
 from learner_node.kinds.holdout import HoldoutAnswer
 from learner_node.models.source import standardising_map
-from learner_node.questions.holdout_plan import plan_holdout
-from learner_node.questions.selection import select
+from learner_node.questions.selection import plan_holdout, select
 from learner_node.scores.estimates import AccuracyEstimate
 from learner_node.study.budget import Budget
 from learner_node.study.study import NoCuratorError

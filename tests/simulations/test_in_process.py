@@ -11,7 +11,7 @@ from flwr.serverapp import ServerApp
 from flwr.supercore.task_identity import TaskIdentity
 
 from curator_node.client_app import NOT_SERVED, make_client_app
-from learner_node.server_app import FlowerCarrier, make_server_app
+from learner_node.carriers.flower import FlowerCarrier, make_server_app
 from simulations.carriers.in_process import APP_FAILED, SERVER_NODE, UNKNOWN_NODE, InProcessGrid, run_in_process
 
 SECRET = "patient 4711 has b-negative"

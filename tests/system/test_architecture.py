@@ -68,7 +68,7 @@ PINNED = {
     "flwr": {
         "curator_node/client_app.py",
         "curator_node/daemon/fleet.py",
-        "learner_node/server_app.py",
+        "learner_node/carriers/flower.py",
         "learner_node/carriers/superlink_run.py",
         "simulations/carriers/in_process.py",
         "simulations/carriers/ray_engine.py",
