@@ -1,8 +1,8 @@
 """What a study would bring, before anything is asked: noise, cost, scores to reckon with, from the source alone.
 
 Labels are drawn from a broad prior, a synthetic target of the declared size is drawn from the source, the strategy asks
-it as it would ask curators, and its model is scored on the source. How well a model can do at all hangs on what no
-unlabelled record tells; what the noise takes away from it hangs on that much less. Both are told apart.
+it as it would ask curators, and its model is scored on the source. The best reachable score depends on the labels,
+which the source does not have. The loss through noise depends on them much less. A quote states both.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +40,7 @@ MOST_SITES = 1000
 MOST_TARGET_SIZE = 10_000_000
 FORESEEN, REHEARSED = 300, 12
 """Problems unless told otherwise: where all fits are foreseen at once, and where each is made."""
-KEPT_RECORDS, KEPT_PER_CELL = 2000, 4
+SAMPLE_RECORDS, SAMPLE_PER_CELL = 2000, 4
 """Source records on which studies are simulated; more move no score by as much as another seed does."""
 NO_NOISE = Fraction(10**6)
 """Epsilon whose noise is 0 in every draw."""
@@ -58,77 +58,52 @@ _STUDIES = 60
 
 @dataclass(frozen=True)
 class Scores:
-    """One score over the simulated problems; all in [0, 1] but `lost`, which is in [-1, 1].
+    """One score over the simulated problems; all in [0, 1] but the loss, which is in [-1, 1].
 
-    Attributes:
-        mean: over the problems.
-        low, high: the range to reckon with, rounded outwards to hundredths: 95 % of the problems lie in it, and it is
-            quoted as one of 90 %, since real problems differ from the prior's.
-        best: mean of what knowing P(label | record) exactly would score.
-        without_noise: mean of what the same strategy would learn from exact answers.
-        lost: mean of what noise takes from that.
-        lost_low, lost_high: range of it, as above.
+    Ranges are rounded outwards to hundredths. 95 % of the problems lie in one. It is quoted as one of 90 %, since real
+    problems differ from the prior's.
     """
 
     mean: float
     low: float
     high: float
-    best: float
-    without_noise: float
-    lost: float
-    lost_low: float
-    lost_high: float
+    best: float  # mean score of knowing P(label | record) exactly
+    without_noise: float  # mean score of what the same strategy would learn from exact answers
+    loss: float  # mean of what noise takes from that
+    loss_low: float
+    loss_high: float
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """What one plan brings over the simulated problems.
+    """What one plan brings over the simulated problems."""
 
-    Attributes:
-        problems: how many.
-        accuracy: share of records whose label is predicted.
-        auc: area under the ROC curve: how well the model ranks, however rare a label is.
-        majority: mean of what the majority class would score in accuracy.
-        beats_majority: share of problems whose model's accuracy beats the majority class.
-        by_difficulty: mean accuracy of the easy, middling and hard problems.
-    """
-
-    problems: int
-    accuracy: Scores
-    auc: Scores
-    majority: float
-    beats_majority: float
-    by_difficulty: Mapping[str, float]
+    problems: int  # how many
+    accuracy: Scores  # share of records whose label is predicted
+    auc: Scores  # area under the ROC curve: how well the model ranks, however rare a label is
+    majority: float  # mean accuracy of the majority class
+    beats_majority: float  # share of problems whose model's accuracy beats the majority class
+    by_difficulty: Mapping[str, float]  # mean accuracy of the easy, middling and hard problems
 
 
 @dataclass(frozen=True)
 class QuoteRow:
     """One way to spend one epsilon.
 
-    Attributes:
-        epsilon: at each curator, exact.
-        cost: of the plan at a curator, exact; equals epsilon.
-        options: of the strategy.
-        split: share of epsilon of each question, exact; they sum to 1.
-        precision: of the question that has the most cells, the first of such.
-        simulated: scores; None where the label is not of two classes: there is no prior of such labels.
-        accuracies: of the simulated problems, (problems,), in the same order in every row.
-        usual: what the strategy does when it is not told otherwise.
-        suggested: the usual one, unless another is better on these problems by more than two standard errors and half a
-            point of accuracy.
-        chosen: attributes that each curator chooses first.
+    The suggested row is the usual one, unless another is better on these problems by more than two standard errors and
+    half a point of accuracy.
     """
 
-    epsilon: Fraction
-    cost: Fraction
-    options: Mapping[str, Any]
-    split: tuple[Fraction, ...]
-    precision: Precision
-    simulated: Simulated | None
-    accuracies: tuple[float, ...]
-    usual: bool
+    epsilon: Fraction  # at each curator, exact
+    cost: Fraction  # of the plan at a curator, exact; equals epsilon
+    options: Mapping[str, Any]  # of the strategy
+    split: tuple[Fraction, ...]  # share of epsilon of each question, exact; they sum to 1
+    precision: Precision  # of the question that has the most cells, the first of such
+    simulated: Simulated | None  # None where the label is not of two classes: there is no prior of such labels
+    accuracies: tuple[float, ...]  # of the simulated problems, (problems,), in the same order in every row
+    usual: bool  # what the strategy does when it is not told otherwise
     suggested: bool = False
-    chosen: int = 0
+    chosen: int = 0  # attributes that each curator chooses first
 
     @property
     def queries(self) -> int:
@@ -187,7 +162,7 @@ def quote(
     belief: Belief | None = None,
     problems: int | None = None,
     seed: int = 0,
-    progress: Progress = lambda what, done, total: None,  # noqa: ARG005
+    progress: Progress = lambda what, number, total: None,  # noqa: ARG005
 ) -> list[QuoteRow]:
     """Quote plans at several epsilons with several numbers of cells (`cells`) or splits of the budget (two rounds).
 
@@ -206,7 +181,7 @@ def quote(
         problems: simulated problems per row, at least 3; None takes 300 for `cells`, for other strategies 12 or, with
             many rows, as few as 4.
         seed: of everything random here; equal arguments give equal rows.
-        progress: called with (what, done, total).
+        progress: called with (what, number done, total).
 
     Returns:
         Rows by epsilon, then number of cells or split.
@@ -215,32 +190,34 @@ def quote(
         ConfigurationError: an argument out of its range, or a strategy or option that does not exist.
     """
     _check(source, strategy, epsilons, target, problems)
-    told = dict(options or {})
-    at = {epsilon: target.problem(source, epsilon, seed) for epsilon in (*epsilons, NO_NOISE)}
+    options = dict(options or {})
+    base = {epsilon: target.problem(source, epsilon, seed) for epsilon in (*epsilons, NO_NOISE)}
     if len(source.schema.classes) != 2:
-        return [_unlabelled_row(at[epsilon], strategy, told) for epsilon in epsilons]
-    choices = {epsilon: _choices(problem, strategy, told) for epsilon, problem in at.items()}
+        return [_unlabelled_row(base[epsilon], strategy, options) for epsilon in epsilons]
+    choices = {epsilon: _choices(problem, strategy, options) for epsilon, problem in base.items()}
     # Exact answers first: what all rows are held against.
-    asked = [(at[NO_NOISE], *next(each for each in choices[NO_NOISE] if each[1]))]
-    asked += [(at[epsilon], *choice) for epsilon in epsilons for choice in choices[epsilon]]
-    kept = _kept(source, max(each.get("cells") or 0 for _, each, _ in asked), seed)
-    asked = [(replace(problem, source=kept), each, usual) for problem, each, usual in asked]
-    at_once = [_at_once(problem, strategy, chosen) for problem, chosen, _ in asked]
-    slow = len(asked) - sum(at_once)
+    trials = [_Trial(base[NO_NOISE], *next(choice for choice in choices[NO_NOISE] if choice[1]))]
+    trials += [_Trial(base[epsilon], *choice) for epsilon in epsilons for choice in choices[epsilon]]
+    sample = _sample(source, max(trial.options.get("cells") or 0 for trial in trials), seed)
+    trials = [replace(trial, problem=replace(trial.problem, source=sample)) for trial in trials]
+    at_once = [_at_once(trial.problem, strategy, trial.options) for trial in trials]
+    slow = len(trials) - sum(at_once)
     number = problems or (max(4, min(REHEARSED, _STUDIES // slow)) if slow else FORESEEN)
-    progress(WHAT, 0, len(asked) * number)
-    drawn = draw_prior_problems(carriers(kept, number, seed), number, seed, belief)
-    foreseen = CellsForeseen(kept, drawn, seed=seed) if any(at_once) else None
-    found: list[Rehearsal] = []
-    for place, (problem, chosen, _) in enumerate(asked):
+    progress(WHAT, 0, len(trials) * number)
+    prior = draw_prior_problems(carriers(sample, number, seed), number, seed, belief)
+    foreseen = CellsForeseen(sample, prior, seed=seed) if any(at_once) else None
+    rehearsals: list[Rehearsal] = []
+    for place, trial in enumerate(trials):
         if foreseen and at_once[place]:
-            found.append(foreseen.rehearse(problem, {name: chosen[name] for name in chosen if name != CHOSEN}))
+            cells_options = {name: value for name, value in trial.options.items() if name != CHOSEN}
+            rehearsals.append(foreseen.rehearse(trial.problem, cells_options))
         else:
-            own = {NETWORKS: False, **chosen} if strategy == CELLS_STRATEGY else chosen
-            tick = partial(_tick, progress, place * number, len(asked) * number)
-            found.append(rehearse(problem, strategy, own, drawn, seed=seed, tick=tick))
-        progress(WHAT, (place + 1) * number, len(asked) * number)
-    rows = [_row(*each, strategy, drawn, here, found[0]) for each, here in zip(asked[1:], found[1:], strict=True)]
+            faster = {NETWORKS: False, **trial.options} if strategy == CELLS_STRATEGY else trial.options
+            tick = partial(_tick, progress, place * number, len(trials) * number)
+            rehearsals.append(rehearse(trial.problem, strategy, faster, prior, seed=seed, tick=tick))
+        progress(WHAT, (place + 1) * number, len(trials) * number)
+    exact, *noisy = rehearsals
+    rows = [_row(trial, strategy, prior, rehearsal, exact) for trial, rehearsal in zip(trials[1:], noisy, strict=True)]
     chosen_rows = [_suggested([row for row in rows if row.epsilon == epsilon]) for epsilon in epsilons]
     return [replace(row, suggested=any(row is best for best in chosen_rows)) for row in rows]
 
@@ -250,9 +227,18 @@ def many_attributes(problem: Problem, strategy: str, options: Mapping[str, Any])
     if strategy != CELLS_STRATEGY or not is_wide(problem.source):
         return []
     first = choice_of(problem, options.get(CHOSEN))
-    told = f"each curator first chooses {first.chosen} attributes at {first.share} of epsilon" if first else ""
-    lines = f"simulated: {CARRIERS} of the source's many attributes carry the signal", told
+    choosing = f"each curator first chooses {first.chosen} attributes at {first.share} of epsilon" if first else ""
+    lines = f"simulated: {CARRIERS} of the source's many attributes carry the signal", choosing
     return [line for line in (*lines, "" if CHOSEN in options else why_not_chosen(problem)) if line]
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """A plan that is simulated."""
+
+    problem: Problem
+    options: Mapping[str, Any]
+    usual: bool  # whether these are the strategy's own options
 
 
 def _at_once(problem: Problem, strategy: str, options: Mapping[str, Any]) -> bool:
@@ -260,12 +246,12 @@ def _at_once(problem: Problem, strategy: str, options: Mapping[str, Any]) -> boo
     return strategy == CELLS_STRATEGY and choice_of(problem, options.get(CHOSEN)) is None
 
 
-def _tick(progress: Progress, before: int, total: int, done: int) -> None:
-    progress(WHAT, before + done, total)
+def _tick(progress: Progress, before: int, total: int, number: int) -> None:
+    progress(WHAT, before + number, total)
 
 
 def _check(source: Records, strategy: str, epsilons: Sequence[Fraction], target: Target, problems: int | None) -> None:
-    """Raise ConfigurationError for what cannot be quoted, before anything is drawn."""
+    """Raise ConfigurationError for what cannot be quoted, before anything is prior."""
     sites, size = target.sites, target.records(source)
     bound = target.most_records_per_unit
     least = {"epsilons": len(epsilons), "sites": sites, "most_records_per_unit": bound, "target_size": size}
@@ -289,9 +275,9 @@ def _check(source: Records, strategy: str, epsilons: Sequence[Fraction], target:
         )
 
 
-def _kept(source: Records, cells: int, seed: int) -> Records:
+def _sample(source: Records, cells: int, seed: int) -> Records:
     """The source, or a random part of it that is large enough for the cells."""
-    most = max(KEPT_RECORDS, KEPT_PER_CELL * cells)
+    most = max(SAMPLE_RECORDS, SAMPLE_PER_CELL * cells)
     if len(source) <= most:
         return source
     return source.take(np.sort(np.random.default_rng(seed).choice(len(source), most, replace=False)))
@@ -317,8 +303,8 @@ def _choices(problem: Problem, strategy: str, options: dict[str, Any]) -> list[t
     if choice_of(problem, options.get(CHOSEN)):
         return [(options, True)] if CHOSEN in options else [(options, True), ({**options, CHOSEN: 0}, False)]
     n_source = len(problem.source)
-    known = names_of(CellsStrategy)
-    rule = CellsStrategy(**{name: value for name, value in options.items() if name in known}).cell_count(problem)
+    names = names_of(CellsStrategy)
+    rule = CellsStrategy(**{name: value for name, value in options.items() if name in names}).cell_count(problem)
     most = min(n_source, max(rule, MOST_CELLS))
     numbers = {max(2, min(most, round(rule * factor))) for factor in _FACTORS} | {rule}
     rows = [({**options, "cells": number}, number == rule) for number in sorted(numbers)]
@@ -334,10 +320,10 @@ def _split(plan: Plan, problem: Problem) -> tuple[Fraction, ...]:
 
 
 def _unlabelled_row(problem: Problem, strategy: str, options: Mapping[str, Any]) -> QuoteRow:
-    """Cost, noise and precision of the first question; what comes after it hangs on answers."""
+    """Cost, noise and precision of the first question; what comes after it depends on answers."""
     choice = choice_of(problem, options.get(CHOSEN)) if strategy == CELLS_STRATEGY else None
     plan = make_strategy(strategy, options).plan(problem)
-    # What is asked after a choice hangs on it; how precisely does not.
+    # What is asked after a choice depends on it; how precisely does not.
     rest = replace(problem, epsilon=problem.epsilon * _split(plan, problem)[-1]) if choice else problem
     last = make_strategy(strategy, {**options, CHOSEN: 0} if choice else options)
     turn, *_ = questions(QUERY_KINDS.turns(last.plan(rest)), READERS)
@@ -358,20 +344,13 @@ def _unlabelled_row(problem: Problem, strategy: str, options: Mapping[str, Any])
     )
 
 
-def _row(
-    problem: Problem,
-    options: Mapping[str, Any],
-    usual: bool,
-    strategy: str,
-    drawn: PriorProblems,
-    found: Rehearsal,
-    exact: Rehearsal,
-) -> QuoteRow:
+def _row(trial: _Trial, strategy: str, prior: PriorProblems, rehearsal: Rehearsal, exact: Rehearsal) -> QuoteRow:
+    problem, options = trial.problem, trial.options
     plan = make_strategy(strategy, options).plan(problem)
     turns = questions(QUERY_KINDS.turns(plan), READERS)
     precisions = [
         READERS[turn.planned.kind].precision(body, turn, problem.source.schema, problem.target_size, problem.sites)
-        for turn, body in zip(turns[-len(found.bodies) :], found.bodies, strict=True)
+        for turn, body in zip(turns[-len(rehearsal.bodies) :], rehearsal.bodies, strict=True)
         if READERS[turn.planned.kind].precision is not not_foreseen
     ]
     choice = choice_of(problem, options.get(CHOSEN)) if strategy == CELLS_STRATEGY else None
@@ -382,28 +361,28 @@ def _row(
         split=_split(plan, problem),
         precision=max(precisions, key=lambda precision: precision.cells),
         simulated=Simulated(
-            problems=len(found.accuracy),
-            accuracy=_told(found.accuracy, exact.accuracy, drawn.best),
-            auc=_told(found.auc, exact.auc, drawn.best_auc),
-            majority=float(drawn.majority.mean()),
-            beats_majority=float(np.mean(found.accuracy > drawn.majority)),
+            problems=len(rehearsal.accuracy),
+            accuracy=_score_summary(rehearsal.accuracy, exact.accuracy, prior.best),
+            auc=_score_summary(rehearsal.auc, exact.auc, prior.best_auc),
+            majority=float(prior.majority.mean()),
+            beats_majority=float(np.mean(rehearsal.accuracy > prior.majority)),
             by_difficulty={
-                name: float(found.accuracy[drawn.difficulty == number].mean())
+                name: float(rehearsal.accuracy[prior.difficulty == number].mean())
                 for number, name in enumerate(DIFFICULTIES)
             },
         ),
-        accuracies=tuple(map(float, found.accuracy)),
-        usual=usual,
+        accuracies=tuple(map(float, rehearsal.accuracy)),
+        usual=trial.usual,
         chosen=choice.chosen if choice else 0,
     )
 
 
-def _told(score: Floats, exact: Floats, best: Floats) -> Scores:
-    lost = exact - score
+def _score_summary(score: Floats, exact: Floats, best: Floats) -> Scores:
+    loss = exact - score
     low, high = _range(score)
     return Scores(
         float(score.mean()), max(low, 0.0), min(high, 1.0), float(best.mean()), float(exact.mean()),
-        float(lost.mean()), *_range(lost),
+        float(loss.mean()), *_range(loss),
     )  # fmt: skip
 
 

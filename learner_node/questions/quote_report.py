@@ -6,14 +6,14 @@ Nothing private is read: of curators only what they declare is used.
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
 
 from expril.report.table import Cell, Column, Group, Table
 from learner_node.models.label_model.prior import Belief
-from learner_node.questions.quote import QuoteRow, Scores, Simulated, Target, many_attributes
+from learner_node.questions.quote import QuoteRow, Simulated, Target, many_attributes
 from learner_node.questions.quote import quote as quote_plans
 from learner_node.study.pooling import SUMMED
 from protocol.errors import ConfigurationError
@@ -89,18 +89,18 @@ class Request:
             pooling=before.pooling.changed(pooling, colluders, dropouts),
             willing=replace(before.willing, work=math.inf) if target_size else before.willing,  # then it is declared
         )
-        kept = self.options if strategy in ("", self.strategy) else {}
+        before_options = self.options if strategy in ("", self.strategy) else {}
         return replace(
             self,
             target=target,
             declared=self.declared or target_size is not None,
             strategy=strategy or self.strategy,
-            options={**kept, **dict(map(_option, options))},
+            options={**before_options, **dict(map(_option, options))},
             belief=Belief(parse_range("--prevalence", prevalence), parse_range("--best-auc", best_auc)),
         )
 
 
-def parse_range(what: str, text: str) -> tuple[float, float] | None:
+def parse_range(option: str, text: str) -> tuple[float, float] | None:
     """A number as a range of its own, or two with a dash between; None for an empty text.
 
     Raises:
@@ -112,7 +112,9 @@ def parse_range(what: str, text: str) -> tuple[float, float] | None:
     try:
         return float(low), float(high if dash else low)
     except ValueError:
-        raise ConfigurationError(f"{what} takes a number or a range, such as 0.4 or 0.35-0.45, not {text!r}") from None
+        raise ConfigurationError(
+            f"{option} takes a number or a range, such as 0.4 or 0.35-0.45, not {text!r}"
+        ) from None
 
 
 def run(
@@ -166,29 +168,20 @@ def as_object(request: Request, rows: Sequence[QuoteRow]) -> dict[str, Any]:
     }
 
 
-def _simulated(told: Simulated | None) -> dict[str, Any]:
-    if told is None:
+def _simulated(scores: Simulated | None) -> dict[str, Any]:
+    if scores is None:
         return dict.fromkeys(SIMULATED)
     values = (
-        told.problems,
-        *_scores(told.accuracy),
-        told.majority,
-        told.beats_majority,
-        dict(told.by_difficulty),
-        *_scores(told.auc),
+        *(scores.problems, *astuple(scores.accuracy)),
+        *(scores.majority, scores.beats_majority, dict(scores.by_difficulty)),
+        *astuple(scores.auc),
     )
     return dict(zip(SIMULATED, values, strict=True))
 
 
-def _scores(told: Scores) -> tuple[float, ...]:
-    return (
-        told.mean, told.low, told.high, told.best, told.without_noise, told.lost, told.lost_low, told.lost_high,
-    )  # fmt: skip
-
-
 def quote_table(request: Request, rows: Sequence[QuoteRow]) -> Table[QuoteRow]:
     """One line per epsilon and plan; the suggested plan of each epsilon in bold, and marked."""
-    shown: dict[str, Callable[[QuoteRow], str]] = {
+    cells: dict[str, Callable[[QuoteRow], str]] = {
         "epsilon\n= cost": lambda row: f"{SUGGESTED} " * row.suggested + written(row.epsilon),
         "attributes\nchosen": lambda row: str(row.chosen or "none"),
         "split": lambda row: _split(row.split),
@@ -198,19 +191,21 @@ def quote_table(request: Request, rows: Sequence[QuoteRow]) -> Table[QuoteRow]:
         "of a\nshare": lambda row: "-" if row.precision.share_error is None else f"{row.precision.share_error:.2f}",
     }
     if not any(row.chosen for row in rows):
-        del shown["attributes\nchosen"]
+        del cells["attributes\nchosen"]
     if all(row.queries == 1 for row in rows):
-        del shown["split"]
+        del cells["split"]
     if rows[0].simulated is not None:
         simulated: dict[str, Callable[[Simulated], str]] = {
-            "accuracy": lambda told: _ranged(told.accuracy.mean, told.accuracy.low, told.accuracy.high),
-            "AUC": lambda told: _ranged(told.auc.mean, told.auc.low, told.auc.high),
-            "AUC lost\nto noise": lambda told: _ranged(told.auc.lost, max(told.auc.lost_low, 0.0), told.auc.lost_high),
-            "beats\nmajority": lambda told: f"{100 * told.beats_majority:.0f} %",
+            "accuracy": lambda scores: _ranged(scores.accuracy.mean, scores.accuracy.low, scores.accuracy.high),
+            "AUC": lambda scores: _ranged(scores.auc.mean, scores.auc.low, scores.auc.high),
+            "AUC lost\nto noise": lambda scores: _ranged(
+                scores.auc.loss, max(scores.auc.loss_low, 0.0), scores.auc.loss_high
+            ),
+            "beats\nmajority": lambda scores: f"{100 * scores.beats_majority:.0f} %",
         }
-        shown |= {name: partial(_of_simulated, show) for name, show in simulated.items()}
+        cells |= {name: partial(_of_simulated, show) for name, show in simulated.items()}
     questions = "one question" if rows[0].queries == 1 else f"{rows[0].queries} questions"
-    columns = [Column[QuoteRow](name, partial(_cell, show), number=True) for name, show in shown.items()]
+    columns = [Column[QuoteRow](name, partial(_cell, show), number=True) for name, show in cells.items()]
     declared = "declared" if request.declared else ASSUMED
     note = (
         f"{len(request.source)} source records; {request.size} private ones ({declared}) "
@@ -244,38 +239,38 @@ def _ranged(mean: float, low: float, high: float) -> str:
 
 def _explained(request: Request, rows: Sequence[QuoteRow]) -> str:
     """What the numbers are, and what they cannot know."""
-    told = rows[0].simulated
+    scores = rows[0].simulated
     problem = replace(request.target, pooling=SUMMED, most_records_per_unit=1).problem(request.source, rows[0].epsilon)
     chosen = "".join(f"\n{line}" for line in many_attributes(problem, request.strategy, request.options))
-    if told is None:
+    if scores is None:
         number = OF_A_NUMBER if request.source.schema.label_bounds is not None else ""
         return "cost and precision alone;\naccuracy is quoted for labels of two classes" + number + chosen
     belief = request.belief
-    known = [
+    beliefs = [
         f"{name} {low:g}" + (f" to {high:g}" if high > low else "")
         for name, (low, high) in (
             (name, ends) for name, ends in (("prevalence", belief.prevalence), ("best AUC", belief.best_auc)) if ends
         )
     ]
-    stated = f" with {' and '.join(known)}" if known else ""
+    stated = f" with {' and '.join(beliefs)}" if beliefs else ""
     lines = [
-        f"mean and 90 % range to reckon with, over {told.problems} inventions of the labels{stated}",
+        f"mean and 90 % range to reckon with, over {scores.problems} inventions of the labels{stated}",
         (
-            f"mean accuracy, AUC: without noise {told.accuracy.without_noise:.2f}, {told.auc.without_noise:.2f}; "
-            f"of perfect knowledge {told.accuracy.best:.2f}, {told.auc.best:.2f}"
+            f"mean accuracy, AUC: without noise {scores.accuracy.without_noise:.2f}, {scores.auc.without_noise:.2f}; "
+            f"of perfect knowledge {scores.accuracy.best:.2f}, {scores.auc.best:.2f}"
         ),
     ]
-    open_ = [
-        what
-        for what, ends in (
+    unknowns = [
+        name
+        for name, ends in (
             ("how common the label is (--prevalence)", belief.prevalence),
             ("how well any model could do (--best-auc)", belief.best_auc),
         )
         if ends is None
     ]
-    if open_:
+    if unknowns:
         lines.append(
-            f"no source record tells {' or '.join(open_)};\nwhat is stated, from the literature, narrows the ranges"
+            f"no source record tells {' or '.join(unknowns)};\nwhat is stated, from the literature, narrows the ranges"
         )
     lines.append(f"{SUGGESTED} suggested: the strategy's own plan unless another is clearly better")
     return "\n".join(lines) + chosen
@@ -289,8 +284,8 @@ def _split(shares: Sequence[Fraction]) -> str:
 
 
 def _option(text: str) -> tuple[str, Any]:
-    name, found, value = text.partition("=")
-    if not found or not name:
+    name, sign, value = text.partition("=")
+    if not sign or not name:
         raise ConfigurationError(f"an option is written name=value, such as cells=40, not {text!r}")
     try:
         return name, json.loads(value)

@@ -52,7 +52,7 @@ class Rehearsal:
 
 
 def rehearse(
-    problem: Problem, strategy: str, options: Mapping[str, Any], drawn: PriorProblems, *, seed: int, tick: Tick
+    problem: Problem, strategy: str, options: Mapping[str, Any], prior: PriorProblems, *, seed: int, tick: Tick
 ) -> Rehearsal:
     """Run the strategy against invented curators, once for each problem.
 
@@ -60,16 +60,16 @@ def rehearse(
         problem: whose source the problems were drawn on.
         strategy: see `make_strategy`.
         options: see there.
-        drawn: the problems.
+        prior: the problems.
         seed: of the private records' draw and of the noise, together with the number of the problem.
         tick: called after each problem with the number of those done.
 
     Raises:
         ConfigurationError: a plan that cannot be rehearsed, or learns no model.
     """
-    found = []
-    asked: list[Any] = []
-    for number, probability in enumerate(drawn.probability.T):
+    scores = []
+    first_bodies: list[Any] = []
+    for number, probability in enumerate(prior.probability.T):
         rng = np.random.default_rng([seed, number, 1])
         private = _multiplicities(problem, rng)
         ones = rng.binomial(private, np.clip(probability, 0.0, 1.0))
@@ -86,11 +86,11 @@ def rehearse(
         model = conversation.models[-1]
         if model is None:
             raise ConfigurationError(f"strategy {strategy!r} learnt no model from its plan")
-        found.append(_scores(class_probabilities(model, problem.source)[:, 1] - 0.5, probability))
-        asked = asked or bodies
+        scores.append(_scores(class_probabilities(model, problem.source)[:, 1] - 0.5, probability))
+        first_bodies = first_bodies or bodies
         tick(number + 1)
-    accuracy, auc = np.array(found).T
-    return Rehearsal(accuracy, auc, tuple(asked))
+    accuracy, auc = np.array(scores).T
+    return Rehearsal(accuracy, auc, tuple(first_bodies))
 
 
 def carriers(source: Records, number: int, seed: int) -> Floats | list[Floats]:
@@ -112,12 +112,12 @@ class CellsForeseen:
 
     Args:
         source: on which the problems were drawn.
-        drawn: the problems.
+        prior: the problems.
         seed: as there, and of cells and random features.
     """
 
-    def __init__(self, source: Records, drawn: PriorProblems, *, seed: int) -> None:
-        self._source, self._drawn, self._seed = source, drawn, seed
+    def __init__(self, source: Records, prior: PriorProblems, *, seed: int) -> None:
+        self._source, self._prior, self._seed = source, prior, seed
         self._features = standardising_map(source)
         self._foresight = Foresight(coordinates(self._features, source), seed=seed)
         self._cells: dict[int, tuple[Partition, NDArray[np.int64]]] = {}
@@ -129,7 +129,7 @@ class CellsForeseen:
         draws = problem.noises * (1 if planned.release == "signed_error" else 2)
         partition, cells = self._cells_of(strategy.cell_count(problem))
         counts = np.bincount(cells).astype(np.float64)
-        probability = self._drawn.probability
+        probability = self._prior.probability
         mass = problem.target_size * counts / counts.sum()
         observed = np.empty((len(counts), probability.shape[1]))
         for number, column in enumerate(probability.T):
@@ -140,7 +140,7 @@ class CellsForeseen:
             observed[:, number] = (2 * ones - private + noise) / mass
         variance = (planned.law.variance(draws) + mass) / mass**2
         signals = self._foresight.signals(cells, observed, variance)
-        scores = [_scores(signal, each) for signal, each in zip(signals.T, probability.T, strict=True)]
+        scores = [_scores(signal, column) for signal, column in zip(signals.T, probability.T, strict=True)]
         accuracy, auc = np.array(scores).T
         return Rehearsal(accuracy, auc, (CountsBody(partitions=(partition,), hypothesis=None),))
 

@@ -92,14 +92,14 @@ def as_hypothesis(model: Any, source: Records, cards: Mapping[str, Card], *, see
     Raises:
         ConfigurationError: a model without a score, or one that does not fit the schema.
     """
-    found = model if isinstance(model, Mlp | Constant) else getattr(model, "hypothesis", None)
-    if isinstance(found, Constant):
+    network = model if isinstance(model, Mlp | Constant) else getattr(model, "hypothesis", None)
+    if isinstance(network, Constant):
         raise ConfigurationError("a constant gives every record one score: there is nothing to validate")
     if isinstance(model, NumberModel):
         raise ConfigurationError("validation is about two classes; this model predicts a number")
-    if isinstance(found, Mlp):
-        _check(found, source.schema)
-        return found, None
+    if isinstance(network, Mlp):
+        _check(network, source.schema)
+        return network, None
     if not (hasattr(model, "probability") or hasattr(model, "probabilities")):
         raise ConfigurationError(
             f"a {type(model).__name__} cannot be validated: pass a fitted ExPriLClassifier, a model of a study, or a "
@@ -113,11 +113,11 @@ def as_hypothesis(model: Any, source: Records, cards: Mapping[str, Card], *, see
 
     allowed = [_units_allowed(card, features.width, features.multiply_adds()) for card in cards.values()]
     hidden = int(np.clip(min(allowed), FEWEST_UNITS, MOST_UNITS))
-    network = distil_score(probability, features, source, hidden=hidden, seed=seed)
-    told, logits = probability(source), network.logits(source)
-    constant = np.ptp(told) == 0.0 or np.ptp(logits) == 0.0
-    correlation = float("nan") if constant else float(spearmanr(told, logits).statistic)
-    return network, Agreement(correlation, float(np.mean((told > 0.5) == (logits > 0))))
+    distilled = distil_score(probability, features, source, hidden=hidden, seed=seed)
+    scores, logits = probability(source), distilled.logits(source)
+    constant = np.ptp(scores) == 0.0 or np.ptp(logits) == 0.0
+    correlation = float("nan") if constant else float(spearmanr(scores, logits).statistic)
+    return distilled, Agreement(correlation, float(np.mean((scores > 0.5) == (logits > 0))))
 
 
 def bin_count(probability: Floats, *, target_size: int, scale: float, noises: float, most: int = MOST_BINS) -> int:
@@ -133,8 +133,8 @@ def bin_count(probability: Floats, *, target_size: int, scale: float, noises: fl
     share = float(np.mean(probability))
     rarer = max(min(share, 1.0 - share), 0.01) * target_size
     deviation = np.sqrt(noise_law(scale).variance(noises))
-    wanted = int(np.clip(round(rarer / (DEVIATIONS_A_BIN * deviation)), FEWEST_BINS, MOST_BINS))
-    return max(1, min(wanted, most, max(2, len(probability) // SOURCE_A_BIN)))
+    count = int(np.clip(round(rarer / (DEVIATIONS_A_BIN * deviation)), FEWEST_BINS, MOST_BINS))
+    return max(1, min(count, most, max(2, len(probability) // SOURCE_A_BIN)))
 
 
 def settled_thresholds(rules: Sequence[Rule], probability: Floats, *, bins: int | None = None) -> dict[float, str]:
@@ -147,7 +147,7 @@ def settled_thresholds(rules: Sequence[Rule], probability: Floats, *, bins: int 
             ones, and none to a threshold that has too few source records between it and the next one, or on a side.
             None keeps all rules.
     """
-    found: dict[float, str] = {}
+    names: dict[float, str] = {}
     flagged_by: list[float] = [0.0, 1.0]
     for rule in rules:
         value = rule.value
@@ -158,18 +158,18 @@ def settled_thresholds(rules: Sequence[Rule], probability: Floats, *, bins: int 
         edge = edge_of(min(max(value, _NEVER), 1.0 - _NEVER))
         flagged = float(np.mean(probability >= expit(edge)))
         room = bins is None or (
-            len(found) < max(1, (bins - 1) // 2)
+            len(names) < max(1, (bins - 1) // 2)
             and min(abs(flagged - other) for other in flagged_by) >= LEAST_PART / bins
         )
-        if edge in found:
-            found[edge] += f"{RULES}{rule.name}"
+        if edge in names:
+            names[edge] += f"{RULES}{rule.name}"
         elif room:
-            found[edge] = rule.name
+            names[edge] = rule.name
             flagged_by.append(flagged)
-    return found
+    return names
 
 
-def validation_bins(hypothesis: Mlp, source: Records, bins: int, asked: Collection[float]) -> ScoreBins:
+def validation_bins(hypothesis: Mlp, source: Records, bins: int, required: Collection[float]) -> ScoreBins:
     """Bins of the score, of even mass of the two foretold classes together, with the edges that are asked for.
 
     Half of the mass is the records weighted by P(class 1), half by P(class 0): so where one class is rare, bins are
@@ -179,26 +179,26 @@ def validation_bins(hypothesis: Mlp, source: Records, bins: int, asked: Collecti
         hypothesis: whose score.
         source: n records.
         bins: their number, those of the asked edges among them; ties may leave fewer, many asked edges make more.
-        asked: edges in units of the logit.
+        required: edges in units of the logit.
     """
     probability = np.clip(probability_of(hypothesis, source), 1e-12, 1.0 - 1e-12)
     weights = probability / probability.sum() + (1.0 - probability) / (1.0 - probability).sum()
     edges = list(score_bins(hypothesis, source, bins, weights).edges)
-    for edge in asked:
+    for edge in required:
         if edges:
             edges.remove(min(edges, key=lambda other: abs(other - edge)))
-    return ScoreBins(hypothesis=hypothesis, edges=tuple(sorted({*edges, *asked})))
+    return ScoreBins(hypothesis=hypothesis, edges=tuple(sorted({*edges, *required})))
 
 
 def bin_means(bins: ScoreBins, records: Records) -> Floats:
     """Mean probability of the source's records in each bin; the middle of a bin that has none."""
     edges, probability = expit(np.array(bins.edges)), probability_of(bins.hypothesis, records)
-    found: Floats = (np.concatenate([[0.0], edges]) + np.concatenate([edges, [1.0]])) / 2
+    means: Floats = (np.concatenate([[0.0], edges]) + np.concatenate([edges, [1.0]])) / 2
     cells = bins.cells(records)
-    counted = np.bincount(cells, minlength=len(found))
-    sums = np.bincount(cells, weights=probability, minlength=len(found))
-    found[counted > 0] = sums[counted > 0] / counted[counted > 0]
-    return found
+    counted = np.bincount(cells, minlength=len(means))
+    sums = np.bincount(cells, weights=probability, minlength=len(means))
+    means[counted > 0] = sums[counted > 0] / counted[counted > 0]
+    return means
 
 
 def edge_of(threshold: float) -> float:

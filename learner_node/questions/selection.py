@@ -1,8 +1,8 @@
 """Which of several models is best, asked of the curators through one holdout study, and what that cost.
 
-The learner says of each candidate what accuracy it expects. A curator answers "close" for nothing, or pays an instance
-of its holdout for two noisy counts. So a learner whose own estimates are right learns that of many candidates at the
-price of one instance; one whose estimates are wrong learns the truth of as many as it paid instances for.
+The learner states the accuracy that it expects of each candidate. A curator answers "close", which costs nothing, or
+ends an instance of its holdout and gives two noisy counts. A learner with right expectations so confirms many
+candidates for one instance. If its expectations are wrong, it learns the accuracy of one candidate per instance paid.
 """
 
 import math
@@ -65,12 +65,12 @@ def plan_holdout(
     Raises:
         ConfigurationError: a scale that needs more than 32 bits, or a threshold out of range.
     """
-    one, moved = epsilon / answers, resolution * most_records_per_unit
+    share, moved = epsilon / answers, resolution * most_records_per_unit
     counts = 1 - THRESHOLD_SHARE - COMPARISON_SHARE
     scales = (
-        moved / (one * THRESHOLD_SHARE),
-        2 * moved / (one * COMPARISON_SHARE),
-        most_records_per_unit / (one * counts),
+        moved / (share * THRESHOLD_SHARE),
+        2 * moved / (share * COMPARISON_SHARE),
+        most_records_per_unit / (share * counts),
     )
     if threshold is None:
         # Tails of a continuous Laplace law: exp(-t / scale) / 2 on one side.
@@ -102,29 +102,19 @@ ANSWERS = 2
 
 @dataclass(frozen=True)
 class Checked:
-    """What the curators said of one candidate.
-
-    Attributes:
-        name: of the candidate.
-        expected: the accuracy that was expected, before what counts of earlier candidates told of a site.
-        close: curator that found it close -> the accuracy that was stated there.
-        told: curator -> its noisy counts.
-        accuracy: the mean over curators by records: of counts where they were told, of what was stated where it was
-            close.
-        agreement: how far the network that was asked about agrees with the candidate; None where it is the candidate.
-    """
+    """What the curators answered about one candidate."""
 
     name: str
-    expected: float
-    close: Mapping[str, float]
-    told: Mapping[str, HoldoutAnswer]
-    accuracy: float
-    agreement: Agreement | None
+    expected: float  # accuracy, before it is corrected for a site by the counts of earlier candidates
+    close: Mapping[str, float]  # curator that found it close -> the accuracy that was stated there
+    counts: Mapping[str, HoldoutAnswer]  # curator -> its noisy counts
+    accuracy: float  # mean over curators, weighted by records: of their counts, or of what was stated and was close
+    agreement: Agreement | None  # of the network that was asked about with the candidate; None if it is that
 
     def __str__(self) -> str:
         """For people."""
         parts = [f"close to {stated:.3f} at {name}" for name, stated in self.close.items()]
-        for name, answer in self.told.items():
+        for name, answer in self.counts.items():
             share = answer.accuracy
             value = "too few records to tell" if share is None else f"{share:.3f}"
             parts.append(f"{value} at {name} ({answer.correct} of about {answer.records} records)")
@@ -135,63 +125,47 @@ class Checked:
 
 @dataclass(frozen=True)
 class Selection:
-    """The best candidate as far as the curators told, what that cost, and what is still unknown.
+    """The best candidate by the curators' answers, what that cost, and what is still unknown."""
 
-    Attributes:
-        best: name of the candidate of the highest accuracy, the first of equals.
-        model: it, as it was given.
-        hypothesis: what the curators were asked about in its place.
-        checked: candidates that were asked about, in order.
-        unchecked: candidates that were not.
-        planned: the holdout.
-        tolerance: records by which a "close" candidate may differ from what was expected at one curator, about; noise
-            makes it more or less.
-        epsilon_claimed: exact cost of all instances at the costliest curator.
-        epsilon_spent: curator -> exact epsilon that its receipts charge to this study.
-        instances: curator -> instances that ended there.
-        left_out: curators that were not asked, or dropped out -> why.
-        study: with its transcripts.
-    """
-
-    best: str
-    model: Any
-    hypothesis: Hypothesis
-    checked: tuple[Checked, ...]
+    best: str  # name of the candidate of the highest accuracy, the first of equals
+    model: Any  # it, as it was passed
+    hypothesis: Hypothesis  # what the curators were asked about in its place
+    checked: tuple[Checked, ...]  # candidates that were asked about, in order
     unchecked: tuple[str, ...]
     planned: PlannedHoldout
-    tolerance: int
-    epsilon_claimed: Fraction
-    epsilon_spent: Mapping[str, Fraction]
-    instances: Mapping[str, int]
-    left_out: Mapping[str, str]
+    tolerance: int  # records by which a "close" candidate may be off at one curator, about; noise adds to it or takes
+    epsilon_claimed: Fraction  # exact cost of all instances at the costliest curator
+    epsilon_spent: Mapping[str, Fraction]  # curator -> exact epsilon that its receipts charge to this study
+    instances: Mapping[str, int]  # curator -> instances that ended there
+    left_out: Mapping[str, str]  # curators that were not asked, or dropped out -> why
     study: Study
 
     @property
     def accuracy(self) -> float:
         """Of the best candidate; see `Checked.accuracy`."""
-        return next(one.accuracy for one in self.checked if one.name == self.best)
+        return next(item.accuracy for item in self.checked if item.name == self.best)
 
     @property
     def unknown(self) -> tuple[str, ...]:
         """What this study did not tell, in sentences."""
-        found = []
+        sentences = []
         if self.unchecked:
-            found.append(f"Nothing was asked of {', '.join(self.unchecked)}.")
-        asked = max(len(one.close) + len(one.told) for one in self.checked)
-        if fewer := [one.name for one in self.checked if len(one.close) + len(one.told) < asked]:
-            found.append(f"{', '.join(fewer)}: not every curator was asked, so these figures are of other records.")
-        if close := [one.name for one in self.checked if one.close]:
-            found.append(
+            sentences.append(f"Nothing was asked of {', '.join(self.unchecked)}.")
+        most = max(len(item.close) + len(item.counts) for item in self.checked)
+        if fewer := [item.name for item in self.checked if len(item.close) + len(item.counts) < most]:
+            sentences.append(f"{', '.join(fewer)}: not every curator was asked, so these figures are of other records.")
+        if close := [item.name for item in self.checked if item.close]:
+            sentences.append(
                 f"Of {', '.join(close)} no number was released where it was close: there the expected number of "
                 f"correct records may be off by about {self.tolerance} records of that curator, either way."
             )
-        values = sorted((one.accuracy for one in self.checked), reverse=True)
+        values = sorted((item.accuracy for item in self.checked), reverse=True)
         if len(values) > 1:
-            found.append(
+            sentences.append(
                 f"The next candidate is {values[0] - values[1]:.3f} behind; a lead within tolerance and noise is none."
             )
-        found.append("The best of several noisy figures is on average too high a figure for it.")
-        return tuple(found)
+        sentences.append("The best of several noisy figures is on average too high a figure for it.")
+        return tuple(sentences)
 
     def to_text(self) -> str:
         """For people: the choice, each answer, the bill, and what is not known."""
@@ -201,7 +175,7 @@ class Selection:
         )
         lines = [
             f"Best of {len(self.checked)} asked about: {self.best}, accuracy {self.accuracy:.3f}",
-            *(f"  {one}" for one in self.checked),
+            *(f"  {item}" for item in self.checked),
             f"Epsilon charged, of at most {written(self.epsilon_claimed)}: {charged}",
             "Not known:",
             *(f"  {sentence}" for sentence in self.unknown),
@@ -257,16 +231,16 @@ def select(
     study = Study(federation)
     records, cards, left_out = admit(study, _source_of(candidates) if source is None else source)
     _check_label(records.schema)
-    asked = [
-        _Asked(name, stated[name], *_asked_about(model, records, cards, seed)) for name, model in candidates.items()
+    questions = [
+        _Candidate(name, stated[name], *_network_of(model, records, cards, seed)) for name, model in candidates.items()
     ]
     most = max((card.most_records_per_unit for card in cards.values()), default=1)
-    planned = plan_holdout(budget.epsilon, len(asked), answers, most, resolution=resolution, threshold=threshold)
-    bodies = [HoldoutBody(each.hypothesis, resolution) for each in asked]
+    planned = plan_holdout(budget.epsilon, len(questions), answers, most, resolution=resolution, threshold=threshold)
+    bodies = [HoldoutBody(candidate.hypothesis, resolution) for candidate in questions]
     left_out |= _objections(study, Plan.of([planned]), bodies, cards)
-    order = asked if patience is not None else sorted(asked, key=lambda each: -each.expected)
-    settled = decided(federation.decided, _Settled(planned, order, left_out))
-    planned, order, left_out = settled.planned, settled.order, settled.left_out
+    order = questions if patience is not None else sorted(questions, key=lambda candidate: -candidate.expected)
+    start = decided(federation.decided, _Start(planned, order, left_out))
+    planned, order, left_out = start.planned, start.order, start.left_out
     plan = Plan.of([planned])
     for name, reason in left_out.items():
         study.leave_out(name, reason)
@@ -276,18 +250,18 @@ def select(
     inquiry = _Inquiry(study, federation.decided, resolution, {name: card.round_size for name, card in cards.items()})
     with study.closing():
         study.propose(plan, budget.words, names)
-        for each in order:
-            if not inquiry.ask(each) or inquiry.stale(patience):
+        for candidate in order:
+            if not inquiry.ask(candidate) or inquiry.stale(patience):
                 break
     if not inquiry.checked:
         raise study.nobody("no curator answered a question")
-    best = max(inquiry.checked, key=lambda one: one.accuracy)
+    best = max(inquiry.checked, key=lambda item: item.accuracy)
     return Selection(
         best=best.name,
         model=candidates[best.name],
-        hypothesis=next(each.hypothesis for each in order if each.name == best.name),
+        hypothesis=next(candidate.hypothesis for candidate in order if candidate.name == best.name),
         checked=tuple(inquiry.checked),
-        unchecked=tuple(each.name for each in order if each.name not in {one.name for one in inquiry.checked}),
+        unchecked=tuple(candidate.name for candidate in order[len(inquiry.checked) :]),
         planned=planned,
         tolerance=planned.threshold,
         epsilon_claimed=study.kinds.plan_cost(plan, most),
@@ -298,8 +272,8 @@ def select(
     )
 
 
-class _Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What stands for a candidate, and the accuracy that is expected of it."""
+class _Candidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The network that stands for a candidate, and the accuracy that is expected of it."""
 
     name: str
     expected: float
@@ -307,27 +281,21 @@ class _Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     agreement: Agreement | None
 
 
-class _Settled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is settled before anything is asked: the plan, the candidates in order, and who is left out."""
+class _Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is computed before anything is asked: the plan, the candidates in order, and who is left out."""
 
     planned: PlannedHoldout
-    order: list[_Asked]
+    order: list[_Candidate]
     left_out: dict[str, str]
 
 
 class _Inquiry:
-    """The questions so far, and whom the next one can be asked.
-
-    Attributes:
-        checked: what was learned.
-        ended: curator -> instances that ended there.
-        used_up: curators whose last instance has ended; they are asked nothing more.
-    """
+    """The questions so far, and whom the next one can be asked."""
 
     def __init__(self, study: Study, decide: Decide, resolution: int, sizes: Mapping[str, int | None]) -> None:
         self.checked: list[Checked] = []
-        self.ended: dict[str, int] = {}
-        self.used_up: set[str] = set()
+        self.ended: dict[str, int] = {}  # curator -> instances that ended there
+        self.used_up: set[str] = set()  # curators whose last instance has ended; they are asked nothing more
         self._study = study
         self._decide = decide
         self._resolution = resolution
@@ -335,11 +303,11 @@ class _Inquiry:
         self._off: dict[str, float] = {}
         self._alive: list[str] | None = None
 
-    def ask(self, candidate: _Asked) -> bool:
+    def ask(self, candidate: _Candidate) -> bool:
         """Ask about one candidate; False where nobody is left to ask, or nobody answered.
 
-        Where a curator's counts put an expectation right, the next ones are put right there by as much: sites differ,
-        and what differs from site to site is mostly common to all candidates.
+        Where a curator's counts correct an expectation, the next expectations are corrected there by as much: what
+        differs from site to site is mostly common to all candidates.
         """
         alive = self._study.survivors if self._alive is None else self._alive
         if not alive:
@@ -355,24 +323,24 @@ class _Inquiry:
             answers = dict(self._study.rounds[-1].answers) if self._study.rounds else {}
         if not answers:
             return False
-        told = {who: answer for who, answer in answers.items() if answer.told}
-        for who, answer in told.items():
+        counts = {who: answer for who, answer in answers.items() if answer.told}
+        for who, answer in counts.items():
             self.ended[who] = self.ended.get(who, 0) + 1
             self._sizes[who] = max(answer.records, 1)
             self._off[who] = 0.0 if answer.accuracy is None else answer.accuracy - expected
-        self.used_up |= {who for who, answer in told.items() if answer.last}
+        self.used_up |= {who for who, answer in counts.items() if answer.last}
         self._alive = [who for who in answers if who not in self.used_up]
-        found = [float(answer.estimate) if answer.accuracy is None else answer.accuracy for answer in answers.values()]
-        accuracy = float(np.average(found, weights=[self._size(who) for who in answers]))
+        values = [float(answer.estimate) if answer.accuracy is None else answer.accuracy for answer in answers.values()]
+        accuracy = float(np.average(values, weights=[self._size(who) for who in answers]))
         close = {who: float(answer.estimate) for who, answer in answers.items() if answer.close}
-        self.checked.append(Checked(candidate.name, expected, close, told, accuracy, candidate.agreement))
+        self.checked.append(Checked(candidate.name, expected, close, counts, accuracy, candidate.agreement))
         return True
 
     def stale(self, patience: int | None) -> bool:
         """Whether the last `patience` candidates were all no better than the best before them."""
         if patience is None or len(self.checked) <= patience:
             return False
-        values = [one.accuracy for one in self.checked]
+        values = [item.accuracy for item in self.checked]
         return decided(self._decide, max(values[-patience:]) <= max(values[:-patience]))
 
     def _size(self, name: str) -> int:
@@ -386,7 +354,7 @@ def _stated(candidates: Mapping[str, Any], expected: Mapping[str, float | Accura
         raise ConfigurationError("give at least one candidate")
     if strange := [name for name in expected if name not in candidates]:
         raise ConfigurationError(f"expected names no candidate: {', '.join(map(repr, strange))}")
-    found = {}
+    accuracies = {}
     for name, model in candidates.items():
         value = expected.get(name, getattr(model, "accuracy_estimate_", None))
         share = value.accuracy if isinstance(value, AccuracyEstimate) else value
@@ -394,8 +362,8 @@ def _stated(candidates: Mapping[str, Any], expected: Mapping[str, float | Accura
             raise ConfigurationError(f"candidate {name!r} brings no estimate of its accuracy: say it in expected")
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
             raise ConfigurationError(f"the expected accuracy of {name!r} is {share!r}; it must lie between 0 and 1")
-        found[name] = float(share)
-    return found
+        accuracies[name] = float(share)
+    return accuracies
 
 
 def _source_of(candidates: Mapping[str, Any]) -> pl.DataFrame:
@@ -406,7 +374,7 @@ def _source_of(candidates: Mapping[str, Any]) -> pl.DataFrame:
     raise ConfigurationError("pass source, unlabelled records: candidates are distilled on them")
 
 
-def _asked_about(
+def _network_of(
     model: Any, records: Records, cards: Mapping[str, Card], seed: int
 ) -> tuple[Hypothesis, Agreement | None]:
     if hasattr(model, "to_validate"):
@@ -422,8 +390,8 @@ def _check_label(schema: Schema) -> None:
         raise ConfigurationError(f"a holdout is about two classes; the label {schema.label!r} is {there}")
 
 
-def _check_whole(told: Mapping[str, tuple[Any, int]]) -> None:
-    for name, (value, most) in told.items():
+def _check_whole(numbers: Mapping[str, tuple[Any, int]]) -> None:
+    for name, (value, most) in numbers.items():
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
             raise ConfigurationError(f"{name} is {value!r}; it must be a whole number from 1 to {most}")
 
@@ -438,5 +406,5 @@ def _objections(study: Study, plan: Plan, bodies: Sequence[HoldoutBody], cards: 
         for number, body in enumerate(bodies):
             yield complaint_about_question(body, Turn(planned, 0, number), card, study.kinds)
 
-    found = {name: next(filter(None, complaints(card)), "") for name, card in cards.items()}
-    return {name: f"it would refuse this study: {reason}" for name, reason in found.items() if reason}
+    reasons = {name: next(filter(None, complaints(card)), "") for name, card in cards.items()}
+    return {name: f"it would refuse this study: {reason}" for name, reason in reasons.items() if reason}

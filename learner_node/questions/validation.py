@@ -1,7 +1,7 @@
 """How good is a model, asked of the curators themselves: one question, the class counts in bins of its score.
 
-A validation is a study of its own: its plan, its charge, its receipts and transcripts are like those of a fit. What is
-asked is in `scored`, what the answers say in `score_posterior`, and how it reads in `performance`.
+A validation is a study of its own: its plan, charge, receipts and transcripts are like those of a fit. `score_question`
+makes the question, `score_posterior` reads the answers, and `performance` computes and prints what they say.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -72,36 +72,23 @@ class Validation:
     Every interval is a central 95 % one and speaks of the population behind the records that the curators count: it
     holds the noise, and the chance by which these records are those of the population.
 
-    Attributes:
-        pooled: of all curators that answered, together.
-        by_site: of each of them; empty where only their sum was opened.
-        curators: names of those whose records are counted in `pooled`.
-        hypothesis: what was validated, and what to use: `score_question.probability_of(hypothesis, records)`
-            is its P(class 1).
-        agreement: how far it agrees with the model that was given; None where it is that model.
-        bins: what was asked.
-        positive: name of class 1.
-        epsilon_claimed: exact cost of the question at the costliest curator.
-        epsilon_spent: curator -> exact epsilon that its receipts charge to this study.
-        left_out: curators whose answers are not used -> why.
-        population: which records count, in words; "" where each record is a privacy unit.
-        study: with its transcripts.
-        recalibration: of the model that was given, fitted to the same answers; None where it was not asked for.
+    `hypothesis` is what was validated, and what to use: `score_question.probability_of(hypothesis, records)` is its
+    P(class 1).
     """
 
-    pooled: Performance
-    by_site: Mapping[str, Performance]
-    curators: tuple[str, ...]
+    pooled: Performance  # of all curators that answered, together
+    by_site: Mapping[str, Performance]  # empty where only their sum was opened
+    curators: tuple[str, ...]  # whose records are counted in `pooled`
     hypothesis: Mlp
-    agreement: Agreement | None
-    bins: ScoreBins
-    positive: str
-    epsilon_claimed: Fraction
-    epsilon_spent: Mapping[str, Fraction]
-    left_out: Mapping[str, str]
-    population: str
+    agreement: Agreement | None  # of the hypothesis with the model that was passed; None where it is that model
+    bins: ScoreBins  # what was asked
+    positive: str  # name of class 1
+    epsilon_claimed: Fraction  # exact cost of the question at the costliest curator
+    epsilon_spent: Mapping[str, Fraction]  # curator -> exact epsilon that its receipts charge to this study
+    left_out: Mapping[str, str]  # curators whose answers are not used -> why
+    population: str  # which records count, in words; "" where each record is a privacy unit
     study: Study
-    recalibration: Recalibration | None = None
+    recalibration: Recalibration | None = None  # of the model that was passed, fitted to the same answers
 
     @property
     def auc(self) -> float:
@@ -135,12 +122,12 @@ class Validation:
     def to_frame(self) -> pl.DataFrame:
         """Operating points with the ends of their intervals: one row a threshold and site; "" is all sites."""
         parts = {"": self.pooled, **self.by_site}
-        return as_frame([row for name, found in parts.items() for row in point_rows(name, found)])
+        return as_frame([row for name, part in parts.items() for row in point_rows(name, part)])
 
     def calibration_frame(self) -> pl.DataFrame:
         """Bins of the score: one row a bin and site; "" is all sites."""
         parts = {"": self.pooled, **self.by_site}
-        return as_frame([row for name, found in parts.items() for row in calibration_rows(name, found)])
+        return as_frame([row for name, part in parts.items() for row in calibration_rows(name, part)])
 
     def to_text(self) -> str:
         """For people: areas, operating points and calibration, and what was validated at what cost."""
@@ -158,8 +145,8 @@ class Validation:
         if len(self.by_site) > 1:
             lines.append("By site:")
             lines += [
-                f"  {name}: AUC {found.area}, share of {self.positive!r} {found.prevalence}"
-                for name, found in self.by_site.items()
+                f"  {name}: AUC {site.area}, share of {self.positive!r} {site.prevalence}"
+                for name, site in self.by_site.items()
             ]
         if self.agreement is not None:
             lines.append(str(self.agreement))
@@ -194,7 +181,7 @@ def validate(
 
     Args:
         federation: whom to ask, and how.
-        model: a fitted `ExPriLClassifier`, a model of a study, or a network of the protocol (`scored.as_hypothesis`).
+        model: a fitted `ExPriLClassifier`, a model of a study, or a network of the protocol (see `as_hypothesis`).
         budget: to spend, and what the stewards read.
         source: unlabelled records, or a function that encodes them for a schema: bins are drawn on them. None takes the
             source of a fitted `ExPriLClassifier`.
@@ -213,8 +200,8 @@ def validate(
     """
     rules = _checked(thresholds, bins)
     if hasattr(model, "to_validate"):
-        model, own = model.to_validate()
-        source = own if source is None else source
+        model, training_source = model.to_validate()
+        source = training_source if source is None else source
     if source is None:
         raise ConfigurationError("pass source, unlabelled records: the bins of the score are drawn on them")
     study = Study(federation)
@@ -224,10 +211,12 @@ def validate(
         there = "a number" if schema.label_bounds is not None else f"one of {len(schema.classes)} classes"
         raise ConfigurationError(f"validation is about two classes; the label {schema.label!r} is {there}")
     hypothesis, agreement = as_hypothesis(model, records, cards, seed=seed)
-    wish = _Wish(hypothesis, agreement, records, budget.epsilon, rules, thresholds is not None, bins, seed, pooling)
+    request = _Request(
+        hypothesis, agreement, records, budget.epsilon, rules, thresholds is not None, bins, seed, pooling
+    )
 
     def settle(cards: Mapping[str, Card], left_out: Mapping[str, str]) -> _Question:
-        return decided(federation.decided, _settled(study, wish, cards, left_out))
+        return decided(federation.decided, _plan_question(study, request, cards, left_out))
 
     question = settle(cards, left_out)
     for name, reason in question.left_out.items():
@@ -239,11 +228,11 @@ def validate(
     hypothesis = question.bins.hypothesis
     place = Bins.of(hypothesis.logits(records), question.bins.cells(records), len(question.bins.edges) + 1)
     answers = {} if pooling.secure else {name: study.pooled([name])[0] for name in study.survivors}
-    told = _Telling(question, place, bin_means(question.bins, records), seed)
+    reading = _Reading(question, place, bin_means(question.bins, records), seed)
     pooled: CountsAnswer = study.pooled(study.survivors)[0]
     return Validation(
-        pooled=told.of(pooled),
-        by_site={name: told.of(answer) for name, answer in answers.items()},
+        pooled=reading.of(pooled),
+        by_site={name: reading.of(answer) for name, answer in answers.items()},
         curators=study.rounds[0].took_part or tuple(study.survivors),
         hypothesis=hypothesis,
         agreement=question.agreement,
@@ -259,7 +248,7 @@ def validate(
 
 
 @dataclass(frozen=True)
-class _Wish:
+class _Request:
     """What is to be asked, whoever answers."""
 
     hypothesis: Mlp
@@ -276,7 +265,7 @@ class _Wish:
 class _Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is asked, of whom, at what noise; and how far the score that is asked about agrees with the model."""
 
-    asked: dict[float, str]
+    rules: dict[float, str] = msgspec.field(name="asked")  # edge of the score -> the thresholds that ask for it
     body: CountsBody
     plan: Plan
     names: list[str]
@@ -294,15 +283,17 @@ class _Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _recalibrated(model: Any, answer: CountsAnswer, question: _Question, records: Records) -> Recalibration:
-    """The model's own risks are mended, also where a network was validated that stands for it."""
+    """Recalibrate the model's own risks, also where a network was validated in its place."""
     bins = question.bins
-    own = class_probabilities(model, records)[:, 1] if question.agreement else probability_of(bins.hypothesis, records)
+    risks = (
+        class_probabilities(model, records)[:, 1] if question.agreement else probability_of(bins.hypothesis, records)
+    )
     law = {"scale": float(answer.scale), "noises": answer.noises, "design": float(question.most_records_per_unit)}
-    return recalibrate(answer.values, own, bins.cells(records), **law)
+    return recalibrate(answer.values, risks, bins.cells(records), **law)
 
 
 @dataclass(frozen=True)
-class _Telling:
+class _Reading:
     """How an answer is read."""
 
     question: _Question
@@ -322,7 +313,7 @@ class _Telling:
             design=float(self.question.most_records_per_unit),
         )
         edges = self.question.bins.edges
-        rules = [self.question.asked.get(edge, "") for edge in edges]
+        rules = [self.question.rules.get(edge, "") for edge in edges]
         return performance(draws, [float(expit(edge)) for edge in edges], list(self.predicted), rules)
 
 
@@ -332,20 +323,22 @@ def _checked(thresholds: Sequence[Threshold] | None, bins: int | None) -> tuple[
     return read_thresholds(DEFAULT_THRESHOLDS if thresholds is None else thresholds)
 
 
-def _settled(study: Study, wish: _Wish, cards: Mapping[str, Card], left_out: Mapping[str, str]) -> _Question:
+def _plan_question(
+    study: Study, request: _Request, cards: Mapping[str, Card], left_out: Mapping[str, str]
+) -> _Question:
     """The question, and whom to ask it: all but those that would refuse it; they are left out beside the others."""
-    asked, left_out = dict(cards), dict(left_out)
-    while asked:
-        if apart := strangers(wish.pooling, asked):
+    remaining, left_out = dict(cards), dict(left_out)
+    while remaining:
+        if apart := strangers(request.pooling, remaining):
             left_out |= apart
-            asked = {name: card for name, card in asked.items() if name not in apart}
+            remaining = {name: card for name, card in remaining.items() if name not in apart}
             continue
-        question = _question(wish, asked)
+        question = _question(request, remaining)
         turn = study.kinds.turn(question.plan, question.plan.places[0])
         body = study.readers[turn.planned.kind].opening(question.body, turn)
         reasons = {
             name: f"it would refuse this study: {reason}"
-            for name, card in asked.items()
+            for name, card in remaining.items()
             if (
                 reason := complaint_about_plan(question.plan, card, study.kinds)
                 or complaint_about_question(body, turn, card, study.kinds)
@@ -353,36 +346,36 @@ def _settled(study: Study, wish: _Wish, cards: Mapping[str, Card], left_out: Map
         }
         capped = {
             name: reason
-            for name, card in asked.items()
+            for name, card in remaining.items()
             if name not in reasons and (reason := complaint_about_cap(question.plan, card, study.kinds))
         }
         # Where all caps are too low the plan is proposed: a refusal tells what is left.
-        if len(capped) < len(asked) - len(reasons):
+        if len(capped) < len(remaining) - len(reasons):
             reasons |= capped
         if not reasons:
             return msgspec.structs.replace(question, left_out=left_out)
         left_out |= reasons
-        asked = {name: card for name, card in asked.items() if name not in reasons}
+        remaining = {name: card for name, card in remaining.items() if name not in reasons}
     listed = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:5])
     raise ConfigurationError(f"no curator is left to ask. {listed}; nothing was asked yet: change epsilon or the model")
 
 
-def _question(wish: _Wish, cards: Mapping[str, Card]) -> _Question:
-    size = assumed_size([card.round_size for card in cards.values()], len(wish.source))
+def _question(request: _Request, cards: Mapping[str, Card]) -> _Question:
+    size = assumed_size([card.round_size for card in cards.values()], len(request.source))
     most = max(card.most_records_per_unit for card in cards.values())
-    limits = tightest([counts_limits(wish.pooling, card) for card in cards.values()])
-    pool = secure_pool(wish.pooling, cards)
-    problem = Problem(wish.source, wish.epsilon, len(cards), size, most, wish.seed, limits, pool=pool)
-    probability = probability_of(wish.hypothesis, wish.source)
+    limits = tightest([counts_limits(request.pooling, card) for card in cards.values()])
+    pool = secure_pool(request.pooling, cards)
+    problem = Problem(request.source, request.epsilon, len(cards), size, most, request.seed, limits, pool=pool)
+    probability = probability_of(request.hypothesis, request.source)
     plan = problem.counts_plan([("error_correct", 1, Fraction(1))])
-    count = wish.bins or bin_count(
+    count = request.bins or bin_count(
         probability,
         target_size=size,
         scale=float(problem.scale(1).fraction),
         noises=problem.noises,
         most=limits.cells,
     )
-    asked = settled_thresholds(wish.rules, probability, bins=None if wish.all_rules else count)
-    bins = validation_bins(wish.hypothesis, wish.source, count, asked)
+    rules = settled_thresholds(request.rules, probability, bins=None if request.all_rules else count)
+    bins = validation_bins(request.hypothesis, request.source, count, rules)
     body = CountsBody(partitions=(bins,), hypothesis=Constant(predicted=1))
-    return _Question(asked, body, plan, list(cards), most, wish.agreement)
+    return _Question(rules, body, plan, list(cards), most, request.agreement)

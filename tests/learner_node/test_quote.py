@@ -84,8 +84,8 @@ def test_scores_are_shares_and_no_model_beats_perfect_knowledge(rows):
         for score in (told.accuracy, told.auc):
             assert 0 <= score.low <= score.mean <= score.high <= 1
             assert score.mean <= score.best <= 1
-            assert score.without_noise - score.mean == pytest.approx(score.lost)
-            assert score.lost_low <= score.lost <= score.lost_high
+            assert score.without_noise - score.mean == pytest.approx(score.loss)
+            assert score.loss_low <= score.loss <= score.loss_high
         assert 0.5 <= told.majority <= told.accuracy.best
         assert told.by_difficulty.keys() == set(DIFFICULTIES)
         assert np.mean(list(told.by_difficulty.values())) == pytest.approx(told.accuracy.mean)

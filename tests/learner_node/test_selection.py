@@ -91,7 +91,7 @@ def test_a_model_that_is_no_network_is_asked_about_as_one_and_the_report_says_ho
     ellipse = Ellipse().probability(encode_frame(SOURCE, asked["basel"]._dataset.schema)) > 0.5
     majority = max(ellipse.mean(), 1 - ellipse.mean())
     assert binom.sf(round(one.agreement.same_class * 120) - 1, 120, majority) < FALSE_ALARM
-    assert one.told["basel"].accuracy == pytest.approx(share_right(asked, found.hypothesis)[0])
+    assert one.counts["basel"].accuracy == pytest.approx(share_right(asked, found.hypothesis)[0])
 
 
 def test_wrong_expectations_are_put_right_by_counts_until_the_instances_are_used_up():
@@ -112,7 +112,7 @@ def test_wrong_expectations_are_put_right_by_counts_until_the_instances_are_used
     assert found.best == "all well"
     (one,) = found.checked
     assert one.accuracy == pytest.approx(truth)
-    assert {name: answer.accuracy for name, answer in one.told.items()} == by_site
+    assert {name: answer.accuracy for name, answer in one.counts.items()} == by_site
     assert found.instances == dict.fromkeys(NAMES, 1)
     assert found.left_out == {}
     text = found.to_text()
@@ -129,8 +129,8 @@ def test_a_curator_that_is_used_up_is_asked_no_more_and_the_others_go_on():
     candidates = {"all well": NO, "all sick": YES}
     found = select(federate(asked), candidates, Budget("8"), source=SOURCE, expected=stated, answers=1, threshold=4)
     first, second = found.checked
-    assert (tuple(first.close), tuple(first.told)) == (("bern",), ("basel",))
-    assert (tuple(second.close), dict(second.told)) == (("bern",), {})
+    assert (tuple(first.close), tuple(first.counts)) == (("bern",), ("basel",))
+    assert (tuple(second.close), dict(second.counts)) == (("bern",), {})
     assert found.left_out == {}
 
 
@@ -141,7 +141,7 @@ def test_what_counts_tell_of_a_site_is_expected_of_the_next_candidate_there():
     again = {f"again {n}": NO for n in range(5)}
     found = select(federate(asked), again, Budget("8"), source=SOURCE, expected=dict.fromkeys(again, 0.3), threshold=2)
     first, *others = found.checked
-    assert set(first.told) == {"basel", "bern"}
+    assert set(first.counts) == {"basel", "bern"}
     for one in others:
         assert one.close == pytest.approx(by_site, abs=0.001)
         assert one.accuracy == pytest.approx(first.accuracy, abs=0.001)
