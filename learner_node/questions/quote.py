@@ -198,14 +198,14 @@ def quote(
     # Exact answers first: what all rows are held against.
     trials = [_Trial(base[NO_NOISE], *next(choice for choice in choices[NO_NOISE] if choice[1]))]
     trials += [_Trial(base[epsilon], *choice) for epsilon in epsilons for choice in choices[epsilon]]
-    sample = _sample(source, max(trial.options.get("cells") or 0 for trial in trials), seed)
-    trials = [replace(trial, problem=replace(trial.problem, source=sample)) for trial in trials]
+    subset = _sample(source, max(trial.options.get("cells") or 0 for trial in trials), seed)
+    trials = [replace(trial, problem=replace(trial.problem, source=subset)) for trial in trials]
     at_once = [_at_once(trial.problem, strategy, trial.options) for trial in trials]
     slow = len(trials) - sum(at_once)
     number = problems or (max(4, min(REHEARSED, _STUDIES // slow)) if slow else FORESEEN)
     progress(WHAT, 0, len(trials) * number)
-    prior = draw_prior_problems(carriers(sample, number, seed), number, seed, belief)
-    foreseen = CellsForeseen(sample, prior, seed=seed) if any(at_once) else None
+    prior = draw_prior_problems(carriers(subset, number, seed), number, seed, belief)
+    foreseen = CellsForeseen(subset, prior, seed=seed) if any(at_once) else None
     rehearsals: list[Rehearsal] = []
     for place, trial in enumerate(trials):
         if foreseen and at_once[place]:
