@@ -201,7 +201,7 @@ class Account(Trail):
                 if not self.halted:
                     return "resumes what was not halted"
                 # An older program entered what its own rules said
-                by_rule = all(least.proven for least in self.suspects)
+                by_rule = all(trace.proven for trace in self.suspects)
                 least = total_of(item.total for item in self.lost_spending()) if by_rule else ZERO
                 return "restores less than was lost" if amount < least else ""
             case EntryKind.ENROL:

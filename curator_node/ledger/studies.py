@@ -225,13 +225,6 @@ class Learners:
         keys = {key, *(other for other in there if self.bound[other][0] <= index)}
         return sum((self._spent_at(own_key, index) for own_key in keys), ZERO)
 
-    def history_of(self, key: bytes) -> list[tuple[int, Fraction]]:
-        """(index, spent) of a learner after each change, over all its keys."""
-        keys = self.keys_of(key)
-        changes = {index for own_key in keys for index, _ in self.history.get(own_key, ())}
-        changes |= {self.bound[own_key][0] for own_key in keys if own_key in self.bound}
-        return [(index, self.spent_at(key, index)) for index in sorted(changes)]
-
     def complaint_of_name(self, key: bytes, name: str) -> str:
         """What is wrong with binding a key to a name; "" where nothing is."""
         if key == NOBODY or not 0 < len(name) <= MOST_NAME:

@@ -57,10 +57,6 @@ class Tree:
             raise ValueError(f"there are {self.size} leaves, not {count}")
         return self._subtree(0, count) if count else EMPTY_ROOT
 
-    def peaks(self) -> tuple[bytes, ...]:
-        """Roots of the complete subtrees that all leaves fall into, the largest in front."""
-        return tuple(self._levels[height][first >> height] for first, height in _complete(0, self.size))
-
     def inclusion_proof(self, index: int, size: int | None = None) -> tuple[bytes, ...]:
         """The hashes that lead from a leaf to the root of the first `size` leaves (RFC 9162, section 2.1.3.1).
 
@@ -114,21 +110,6 @@ class Tree:
         while nodes:
             root = pair_hash(nodes.pop(), root)
         return root
-
-
-def root_of(leaves: Iterable[bytes]) -> bytes:
-    """Root of a list of leaves."""
-    return Tree(leaves).root()
-
-
-def inclusion_proof(leaves: Iterable[bytes], index: int) -> tuple[bytes, ...]:
-    """See `Tree.inclusion_proof`; for one proof only."""
-    return Tree(leaves).inclusion_proof(index)
-
-
-def consistency_proof(leaves: Iterable[bytes], old: int) -> tuple[bytes, ...]:
-    """See `Tree.consistency_proof`; for one proof only."""
-    return Tree(leaves).consistency_proof(old)
 
 
 def check_inclusion(leaf: bytes, index: int, size: int, root: bytes, proof: Sequence[bytes]) -> bool:

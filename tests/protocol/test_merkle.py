@@ -12,9 +12,6 @@ from protocol.ledger.merkle import (
     Tree,
     check_consistency,
     check_inclusion,
-    consistency_proof,
-    inclusion_proof,
-    root_of,
 )
 
 # --- the RFC's recursion: sections 2.1.1, 2.1.3.1 and 2.1.4.1 ----------------------------------------------
@@ -74,8 +71,8 @@ CT_ROOTS = [
 
 
 def test_the_roots_that_certificate_transparency_s_programs_agree_on():
-    assert [root_of(CT_LEAVES[:n]).hex() for n in range(1, 9)] == CT_ROOTS
-    assert root_of([]).hex() == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    assert [Tree(CT_LEAVES[:n]).root().hex() for n in range(1, 9)] == CT_ROOTS
+    assert Tree().root().hex() == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 
 def test_the_proofs_of_the_rfc_s_example_of_seven_leaves():
@@ -98,13 +95,13 @@ def test_the_proofs_of_the_rfc_s_example_of_seven_leaves():
 def test_every_root_and_proof_of_small_trees_is_the_recursion_s(n):
     leaves = leaves_of(34)
     tree = Tree(leaves)
-    assert tree.root(n) == mth(leaves[:n]) == root_of(leaves[:n])
+    assert tree.root(n) == mth(leaves[:n]) == Tree(leaves[:n]).root()
     for m in range(n):
-        assert tree.inclusion_proof(m, n) == tuple(path(m, leaves[:n])) == inclusion_proof(leaves[:n], m)
+        assert tree.inclusion_proof(m, n) == tuple(path(m, leaves[:n])) == Tree(leaves[:n]).inclusion_proof(m)
         assert check_inclusion(leaves[m], m, n, tree.root(n), tree.inclusion_proof(m, n))
     for m in range(1, n + 1):
         assert tree.consistency_proof(m, n) == tuple(subproof(m, leaves[:n], whole=True))
-        assert check_consistency(m, tree.root(m), n, tree.root(n), consistency_proof(leaves[:n], m))
+        assert check_consistency(m, tree.root(m), n, tree.root(n), Tree(leaves[:n]).consistency_proof(m))
     assert check_consistency(0, EMPTY_ROOT, n, tree.root(n), tree.consistency_proof(0, n))
 
 
@@ -114,8 +111,6 @@ def test_a_tree_that_grows_is_the_tree_of_what_it_holds():
         tree.append(leaf)
         assert tree.size == n
         assert tree.root() == mth(leaves[:n])
-        assert len(tree.peaks()) == n.bit_count()
-        assert tree.peaks()[0] == mth(leaves[: 1 << n.bit_length() - 1])
     for n in (-1, 71):
         with pytest.raises(ValueError, match="leaves"):
             tree.root(n)

@@ -22,6 +22,7 @@ from expril.audit.attack.game import claimed_epsilon
 from expril.audit.attack.kinds import names_of
 from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.kinds.exact import AGREEMENT, ROUNDING, loss_of_vectors
+from expril.audit.package.spending import kind_name
 from expril.audit.results import Attack, AuditResult, whole_draws
 from protocol.errors import ConfigurationError, RemoteProtocolError, printable
 from protocol.kinds.counts import PlannedCounts
@@ -95,13 +96,7 @@ def _above(attack: Attack, exact: float | None, *, least: int) -> tuple[bool, st
 
 
 def _kind_names(plan: Plan) -> list[str]:
-    if AUDITED_KINDS.missing(plan):
-        return []
-    names = []
-    for planned in AUDITED_KINDS.queries(plan):
-        release = getattr(planned, "release", "")
-        names.append(f"{planned.kind}/{release}" if release else planned.kind)
-    return names
+    return [] if AUDITED_KINDS.missing(plan) else list(map(kind_name, AUDITED_KINDS.queries(plan)))
 
 
 WIDEST = 2000

@@ -13,7 +13,7 @@ from expril.audit.recompute.sums import Sum
 from protocol.envelopes import LABEL
 from protocol.errors import ConfigurationError, RemoteProtocolError, printable
 from protocol.ledger.entries import ledger_terms
-from protocol.plans import Plan
+from protocol.plans import Plan, Planned
 
 REPEATED = (
     "The evidence holds repeats of one simulation. Nothing shows that they had different people, so their figures are "
@@ -131,13 +131,13 @@ def not_private(plan: Plan) -> str:
     bad = next((query for query in queries if not AUDITED_KINDS.private_planned(query)), None)
     if bad is None:
         return ""
-    return f"a plan asks for {printable(_kind_name(bad))}, which is not private as claimed"
+    return f"a plan asks for {printable(kind_name(bad))}, which is not private as claimed"
 
 
-def _kind_name(planned: object) -> str:
-    kind = str(getattr(planned, "kind", ""))
+def kind_name(planned: Planned) -> str:
+    """A planned query's kind, with what it releases."""
     release = getattr(planned, "release", "")
-    return f"{kind}/{release}" if release else kind
+    return f"{planned.kind}/{release}" if release else planned.kind
 
 
 def _parts(result: Recomputed) -> list[_Part]:
