@@ -34,15 +34,13 @@ Floats = NDArray[np.float64]
 def learnt(split: Split, strategy: str, options: Options, epsilon: Fraction) -> Floats:
     """P(class 1) of the test records."""
     model = make_study(split, strategy, options, epsilon).model()
-    probability: Floats = model.probability(split.test)  # type: ignore[union-attr]  # two classes
-    return probability
+    return np.asarray(model.probability(split.test))  # type: ignore[union-attr]  # two classes
 
 
 def half_and_half(split: Split, epsilon: Fraction) -> Floats:
     """Half of the budget for either question, their models' log-odds averaged."""
     models = [learnt(split, name, {}, epsilon / 2) for name in ("cells", "additive")]
-    mean: Floats = expit(np.mean([logit(np.clip(model, SUREST, 1 - SUREST)) for model in models], axis=0))
-    return mean
+    return np.asarray(expit(np.mean([logit(np.clip(model, SUREST, 1 - SUREST)) for model in models], axis=0)))
 
 
 WAYS: dict[str, Callable[[Split, Fraction], Floats]] = {

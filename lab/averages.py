@@ -15,10 +15,8 @@ from expril.report.provenance import Provenance
 from expril.report.table import Column, Tone
 from lab.cells import Item, Rank, grouped
 
-COVERAGE = 0.95
-"""Of an interval."""
-WANTED = 0.93
-"""Of intervals of 95 %, this share shall hold."""
+COVERAGE = 0.95  # of an interval
+WANTED = 0.93  # of intervals of 95 %, this share shall hold
 
 
 class Mean(msgspec.Struct, frozen=True):
@@ -106,12 +104,10 @@ def _filed(name: str, part: str, item: Any) -> str:
     return "" if mean is None else str(mean.runs) if part == "runs" else points(getattr(mean, part))
 
 
-Summary = Callable[[Sequence[Any]], Mean | float]
-"""Runs -> a number of them."""
+Summary = Callable[[Sequence[Any]], Mean | float]  # runs -> a number of them
 
 
-Value = Callable[[Any], float] | str
-"""A run -> a number of it, or the name of one of a `Run`."""
+Value = Callable[[Any], float] | str  # a run -> a number of it, or the name of one of a `Run`
 
 
 def mean(value: Value) -> Summary:

@@ -278,8 +278,7 @@ def exact_label_signal(points: Floats, labels: Bools, test: Floats, seed: int) -
     first = max((best(scale, _FIRST_LINEAR_WEIGHT) for scale in _LENGTH_SCALES), key=lambda candidate: candidate[0])
     rest = (best(first[1], linear) for linear in _LINEAR_WEIGHTS if linear != _FIRST_LINEAR_WEIGHT)
     _, length_scale, linear, weights = max([first, *rest], key=lambda candidate: candidate[0])
-    signal: Floats = features(test, length_scale, linear) @ weights
-    return signal
+    return np.asarray(features(test, length_scale, linear) @ weights)
 
 
 def compute(task: Task) -> Run:
@@ -334,8 +333,7 @@ DIFFERENCES = (
     (INFINITE, "a kernel instead of the network (both on exact labels)", "h*", "exact"),
 )
 """At which epsilon, what costs accuracy, the setting without that cost, the setting with it."""
-RESOLVED_ERRORS = 2.0
-"""Standard errors beyond which a difference is bold; of one run no difference is."""
+RESOLVED_ERRORS = 2.0  # standard errors beyond which a difference is bold; of one run no difference is
 OURS = {"1": ("cells-1", "networks-1"), "0.1": ("cells-0.1", "networks-0.1")}
 """Epsilon of a bar -> settings that a learner can have."""
 IDEALS = {

@@ -9,12 +9,10 @@ import msgspec
 from protocol.rationals import parse_rational
 from simulations.campaign.store import Task
 
-INFINITE = "inf"
-"""Epsilon of what is not private."""
+INFINITE = "inf"  # epsilon of what is not private
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
-Rank = Callable[[Any], Any] | Sequence[Any]
-"""What sorts names: a key, or all of them in order."""
+Rank = Callable[[Any], Any] | Sequence[Any]  # what sorts names: a key, or all of them in order
 
 
 class TaskCell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

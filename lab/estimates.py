@@ -69,8 +69,7 @@ def auc_error(labels: NDArray[np.bool_], score: Floats, units: NDArray[np.generi
 def _share_below(values: Floats, score: Floats) -> Floats:
     """Share of ascending values that lie below each score, equal ones counting one half."""
     places = np.searchsorted(values, score) + np.searchsorted(values, score, "right")
-    below: Floats = places / (2.0 * len(values))
-    return below
+    return np.asarray(places / (2.0 * len(values)))
 
 
 def _error(contribution: Floats, units: NDArray[np.generic] | None) -> float:
@@ -80,8 +79,7 @@ def _error(contribution: Floats, units: NDArray[np.generic] | None) -> float:
 
 EPSILONS = ("1", "0.3", "0.1")
 OWN, COIN = "own", "coin flips"
-USUAL = ("A", "B", "C", "D", "E", "CTG-A", "CTG-B", "heart", "heart-cleveland", "wdbc")
-"""Those of docs/uncertainty.md."""
+USUAL = ("A", "B", "C", "D", "E", "CTG-A", "CTG-B", "heart", "heart-cleveland", "wdbc")  # those of docs/uncertainty.md
 DATASETS: dict[str, Callable[[int], Split]] = {
     **{name: partial(load_halves, name) for name in PROBLEMS},
     **{
@@ -169,8 +167,7 @@ def learnt(
 def _coins(share: float, count: int, units: NDArray[np.object_] | None, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Coin flips, one of each unit: all its records have it."""
     if units is None:
-        flips: NDArray[np.bool_] = rng.random(count) < share
-        return flips
+        return np.asarray(rng.random(count) < share)
     names, unit = np.unique(units, return_inverse=True)
     return (rng.random(len(names)) < share)[unit]
 
@@ -191,8 +188,7 @@ def _tested(
     return float(correct.mean()), share_error(correct, units), auc, auc_error(labels, probability, units)
 
 
-FORGIVEN = 2.0
-"""Standard errors by which a bar may be missed."""
+FORGIVEN = 2.0  # standard errors by which a bar may be missed
 SCORES = {
     "accuracy": ("expected", "accuracy", "low", "high", "holds"),
     "auc": ("expected_auc", "auc", "auc_low", "auc_high", "auc_holds"),

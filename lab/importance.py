@@ -41,16 +41,14 @@ from protocol.noise import DiscreteLaplace
 from simulations.campaign.store import Task
 
 EPSILON = Fraction(1)
-RUNS = {"C": 20, "D": 20, "E": 12, "CTG-B": 12}
-"""The most of each problem; the seeds count from 0."""
+RUNS = {"C": 20, "D": 20, "E": 12, "CTG-B": 12}  # the most of each problem; the seeds count from 0
 NAMES = tuple(RUNS)
 FIRST_DEVELOPMENT_SEED, DEVELOPMENT_RUNS = 5000, 5
 REGULARISERS = (3.0, 10.0, 30.0, 100.0, 300.0)
 """Of the published mechanism; the best of them on development seeds is used, problem by problem."""
 SHRINKAGES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
 """Of Eq. 2's regularisation, relative to that of `paper-c`; the best is used likewise."""
-PARTS = 4
-"""Of each attribute, cut at the source's quartiles, in the distance of two sets of records."""
+PARTS = 4  # of each attribute, cut at the source's quartiles, in the distance of two sets of records
 METHODS: dict[str, tuple[str, Mapping[str, object]]] = {
     "paper-c": ("paper-c", {"weighting": LEAST_SQUARES}),
     "paper-c, tilt": ("paper-c", {"weighting": TILT}),
@@ -81,8 +79,7 @@ READING = (
     "published mechanism and Eq. 2 with its best regularisation are played outside of any curator, at a third of "
     "epsilon."
 )
-SILENT = ("paper-c", "paper-c, tilt", "importance")
-"""Those that are also asked with next to no noise."""
+SILENT = ("paper-c", "paper-c, tilt", "importance")  # those that are also asked with next to no noise
 SILENT_BINS = 16
 """Of each attribute then, as in the paper's reproduction: the rule for noise would give a bin to each record."""
 Vector = NDArray[np.float64]
@@ -108,8 +105,7 @@ class Plane:
             np.bincount(PARTS * places[a] + places[b], counted, PARTS**2)
             for a, b in combinations(range(len(places)), 2)
         ]
-        shares: Points = np.array(pairs) / counted.sum()
-        return shares
+        return np.asarray(np.array(pairs) / counted.sum())
 
 
 def distance(first: Points, second: Points) -> float:
@@ -125,8 +121,7 @@ def effective(weights: Vector) -> float:
 def _bounded(points: Points, radius: float) -> Points:
     """With a constant, and scaled into the unit ball: what the published mechanism needs of a record."""
     extended = np.column_stack([points / radius, np.ones(len(points))]) / np.sqrt(2)
-    bounded: Points = extended / np.maximum(1.0, np.linalg.norm(extended, axis=1))[:, None]
-    return bounded
+    return np.asarray(extended / np.maximum(1.0, np.linalg.norm(extended, axis=1))[:, None])
 
 
 def discriminator(private: Points, public: Points, regulariser: float) -> Vector:
@@ -147,8 +142,7 @@ def discriminator(private: Points, public: Points, regulariser: float) -> Vector
         return loss, regulariser * b - signed.T @ expit(-margin)
 
     start = np.zeros(signed.shape[1])
-    coefficients: Vector = minimize(value, start, jac=True, method="L-BFGS-B", options={"maxiter": 500}).x
-    return coefficients
+    return np.asarray(minimize(value, start, jac=True, method="L-BFGS-B", options={"maxiter": 500}).x)
 
 
 def published_weights(private: Points, public: Points, regulariser: float, epsilon: float, seed: int) -> Vector:
@@ -166,8 +160,7 @@ def published_weights(private: Points, public: Points, regulariser: float, epsil
     direction = rng.normal(size=len(b))
     noise = direction / np.linalg.norm(direction) * rng.gamma(len(b), 1 / (epsilon * regulariser))
     score = records @ (b + noise)
-    weights: Vector = np.exp(score - score.max())
-    return weights
+    return np.asarray(np.exp(score - score.max()))
 
 
 def _points(split: Split) -> tuple[Points, Points, Points]:

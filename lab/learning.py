@@ -135,8 +135,7 @@ def run_study(
     return Answer(class_probabilities(learned.model(), split.test)[:, 1], epsilon, extras)
 
 
-DELTA = 1e-6
-"""Of the peers that have no pure guarantee, or do better without one. Ours is 0."""
+DELTA = 1e-6  # of the peers that have no pure guarantee, or do better without one. Ours is 0.
 
 
 def network(split: Split) -> Answer:

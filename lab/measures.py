@@ -8,8 +8,7 @@ from sklearn.metrics import roc_auc_score
 from learner_node.scores.clinical import calibration
 
 BINS = 15
-DIGITS = 6
-"""Decimals that are kept."""
+DIGITS = 6  # decimals that are kept
 
 
 class Reliability(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -42,11 +42,9 @@ from protocol.records import Records
 from protocol.schema import NumericAttribute
 from simulations.campaign.store import Task
 
-CLASSES, NUMBER, NOTHING = "classes", "a number", "nothing"
-"""What a method predicts."""
+CLASSES, NUMBER, NOTHING = "classes", "a number", "nothing"  # what a method predicts
 CLUSTERS, COMPONENTS = 4, 2
-KINDS: Mapping[str, Mapping[str, object]] = {MODEL.name: {}}
-"""What curators answer beside counts."""
+KINDS: Mapping[str, Mapping[str, object]] = {MODEL.name: {}}  # what curators answer beside counts
 LABELS: dict[str, str] = {"CTG-A": "ASTV", "wdbc": "mean smoothness", "heart": "age"}
 """Problem -> the attribute that a regression predicts from all others; the class is left out."""
 Floats = NDArray[np.float64]
@@ -202,8 +200,7 @@ def numbered(split: Split) -> tuple[StewardFile, list[pl.DataFrame], Callable[[o
 def points_of(features: FeatureMap, records: Records) -> Floats:
     """Points in units, those longer than 1 shrunk to that, as the curators see them."""
     points = coordinates(features, records)
-    shrunk: Floats = points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1.0)
-    return shrunk
+    return np.asarray(points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1.0))
 
 
 def explained(truth: Floats, predicted: Floats) -> float:
@@ -411,8 +408,7 @@ def _settings(order: Order) -> dict[str, object]:
 
 
 ALL = {"problems": tuple(LABELS), "methods": tuple(WAYS)}
-SIZE = Size(3, ("10", "1", "0.1"), ALL, "a minute")
-"""The whole is short enough."""
+SIZE = Size(3, ("10", "1", "0.1"), ALL, "a minute")  # the whole is short enough
 STUDY = Study(
     name="model",
     parts=[Part("studies", Fitted, tasks, compute, _settings)],

@@ -136,8 +136,7 @@ def _scenario_records(name: str, most: int | None) -> tuple[Scenario, ScenarioRe
     return scenario, load_records(scenario, Path())
 
 
-KEPT_SPLITS = 4
-"""Splits that a process keeps, so that the strategies of one run do not each make it anew."""
+KEPT_SPLITS = 4  # splits that a process keeps, so that the strategies of one run do not each make it anew
 
 
 _DEEP = (16, 256, 256, 16)
@@ -159,8 +158,7 @@ PAPER_DATASETS: dict[str, PaperDataset] = {
     )
 }
 """By name, in the order of Table 1."""
-BIG_RUNS = 2
-"""Runs of a problem on which a study takes the better part of a minute."""
+BIG_RUNS = 2  # runs of a problem on which a study takes the better part of a minute
 
 
 def draw(name: str, seed: int) -> Draw:

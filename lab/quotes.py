@@ -48,15 +48,13 @@ from simulations.scenario import builtin_scenarios, load_scenario
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "learning" / "cells" / "cells.jsonl"
 EPSILONS = ("1", "0.3", "0.1")
 SPLIT = 5000
-LARGE = 10_000
-"""From so many source records on, a scenario is run once: chance is small there."""
+LARGE = 10_000  # from so many source records on, a scenario is run once: chance is small there
 STATED_PREVALENCE, STATED_AUC = (-0.05, 0.05), (-0.02, 0.05)
 """What is stated: the true prevalence, and the AUC of the better of two models without privacy, within these."""
 NOTHING, PREVALENCE_AND_AUC = "nothing", "prevalence and best AUC"
 STATED = (NOTHING, PREVALENCE_AND_AUC)
 SCORES, ENDS = {"accuracy": "accuracy", "auc": "AUC"}, ("low", "high")
-SCENARIO = "scenario "
-"""Before the name of a scenario."""
+SCENARIO = "scenario "  # before the name of a scenario
 READING = (
     "Came true: means of the runs. Stated: the true prevalence within .05, and the best AUC as from .02 below to .05 "
     "above that of the better of logistic regression and gradient boosting on the private records."

@@ -32,8 +32,7 @@ from simulations.campaign.store import Task
 Floats = NDArray[np.float64]
 
 POPULATION, SOURCE, SITES = 20_000, 1_000, 3
-STRENGTH = 1.0
-"""Deviation of the true logits: an AUC of about .76."""
+STRENGTH = 1.0  # deviation of the true logits: an AUC of about .76
 SIZES = ((400, Fraction(1, 4)), (1_000, Fraction(1)))
 """Private records at all sites together, and epsilon of the validation."""
 PREVALENCES = (0.05, 0.3)

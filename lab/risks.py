@@ -129,8 +129,7 @@ SOURCE = 900
 CELLS, SMOOTH, REGRESSION = "cells", "cells-smooth", "regression"
 MAKERS = (CELLS, SMOOTH, REGRESSION)
 """`cells` as it comes, without networks, and tuned logistic regression on the private records, without privacy."""
-TUNED_UP_TO = 20_000
-"""Records from which on regression is hardly penalised, and not tuned: its slope is then near 1."""
+TUNED_UP_TO = 20_000  # records from which on regression is hardly penalised, and not tuned: its slope is then near 1
 SUREST = 1e-6
 
 
@@ -291,8 +290,7 @@ def calibration_slope(probability: Floats, truth: Floats) -> float | None:
 
 SLOPES = (0.8, 1.25)
 SLOPE_RUNS = 40
-FORGIVEN = 3.0
-"""Standard errors by which a bar may be missed."""
+FORGIVEN = 3.0  # standard errors by which a bar may be missed
 MEASURES = ("auc", "brier", "accuracy")
 READING = (
     "Bias / error: the mean of what the model says less the true prevalence, over the implied standard error; it "

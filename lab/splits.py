@@ -85,8 +85,7 @@ def make_matrices(
 
 
 Labels = NDArray[np.bool_]
-Options = dict[str, object]
-"""Of a strategy or of its networks, by their names."""
+Options = dict[str, object]  # of a strategy or of its networks, by their names
 
 LABEL_COLUMN, CLASSES = "label", ("0", "1")
 BOUND = 32.0

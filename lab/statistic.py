@@ -54,13 +54,11 @@ class Population:
 def stays() -> Values:
     """Days in hospital of the diabetes data, (99,343,), 1 to 14."""
     frame = load_dataset("readmission").frame
-    days: Values = frame["time_in_hospital"].cast(pl.Float64).to_numpy()
-    return days
+    return np.asarray(frame["time_in_hospital"].cast(pl.Float64).to_numpy())
 
 
 def _contaminated(rng: np.random.Generator, count: int) -> Values:
-    values: Values = np.where(rng.random(count) < CONTAMINATED, rng.normal(60, 5, count), rng.normal(0, 1, count))
-    return values
+    return np.asarray(np.where(rng.random(count) < CONTAMINATED, rng.normal(60, 5, count), rng.normal(0, 1, count)))
 
 
 def _of_mixture(share: float) -> float:
@@ -101,8 +99,7 @@ POPULATIONS: dict[str, Population] = {
 ESTIMANDS: dict[str, tuple[int, int]] = {"median": (1, 1), "upper_quartile": (3, 1)}
 """Estimator -> (a, b) of the quantile a / (a + b)."""
 DEGREES: Degrees = 4
-STRETCH_SHARE = Fraction(1, 2)
-"""Of epsilon, for the stretch of heavy-tailed noise; the rest is for its shift."""
+STRETCH_SHARE = Fraction(1, 2)  # of epsilon, for the stretch of heavy-tailed noise; the rest is for its shift
 DELTA = 1e-6
 MOST_BLOCKS, LEAST_BLOCKS = 1000, 10
 DRAWS = 40
@@ -175,8 +172,7 @@ def aggregate_mean(sample: Sample) -> Values:
     values, steps = sample.blocks(), sample.grid.steps
     method = AggregateMean(len(values), steps, Rational.of(steps / sample.epsilon))
     noise = method.law.simulate(sample.rng, (DRAWS,))
-    means: Values = np.clip((values.sum() + noise) / len(values), 0, steps)
-    return means
+    return np.asarray(np.clip((values.sum() + noise) / len(values), 0, steps))
 
 
 def aggregate_median(sample: Sample) -> Values:
@@ -248,8 +244,7 @@ def compute(task: Task) -> Measured:
     return Measured(task.problem, estimand, int(records), task.epsilon, task.seed, errors)
 
 
-REAL = tuple(name for name in METHODS if name != "none")
-"""Methods that are private."""
+REAL = tuple(name for name in METHODS if name != "none")  # methods that are private
 ESTIMATORS = {"median": "median", "upper_quartile": "quantile at 3/4"}
 SHORT = {
     "exponential": "exponential",
@@ -260,8 +255,7 @@ SHORT = {
     "global": "global",
     "none": "no noise",
 }
-LEAST = 0.01
-"""Errors below are drawn there, in percent of the interquartile range."""
+LEAST = 0.01  # errors below are drawn there, in percent of the interquartile range
 READING = (
     "Mean absolute distance between what is told and the population's own quantile, in percent of its interquartile "
     f"range, over {DRAWS} draws of noise on each sample; sampling error is in it, and is all that there is without "

@@ -42,8 +42,7 @@ Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 Labels = NDArray[np.bool_]
 
-BINS = 10
-"""Even bins of a numeric attribute over the source's range, for total-variation distances."""
+BINS = 10  # even bins of a numeric attribute over the source's range, for total-variation distances
 MEASURES = {
     "accuracy-logistic": "accuracy of logistic regression, trained on it, on real test records, in percent",
     "auc-logistic": "its area under the ROC curve, in percent",
@@ -141,8 +140,7 @@ def logistic_regression(data: WeightedRecords, test: Matrix) -> Vector:
         return np.full(len(test), float(labels[0]))
     scaler = StandardScaler().fit(data.matrix, sample_weight=data.weights)
     model = LogisticRegression(max_iter=2000).fit(scaler.transform(matrix), labels, sample_weight=weights)
-    probability: Vector = model.predict_proba(scaler.transform(test))[:, 1]
-    return probability
+    return np.asarray(model.predict_proba(scaler.transform(test))[:, 1])
 
 
 def gradient_boosting(data: WeightedRecords, test: Matrix) -> Vector:
@@ -151,8 +149,7 @@ def gradient_boosting(data: WeightedRecords, test: Matrix) -> Vector:
     if len(set(labels.tolist())) < 2:
         return np.full(len(test), float(labels[0]))
     model = HistGradientBoostingClassifier(random_state=0).fit(matrix, labels, sample_weight=weights)
-    probability: Vector = model.predict_proba(test)[:, 1]
-    return probability
+    return np.asarray(model.predict_proba(test)[:, 1])
 
 
 def variation(first: WeightedRecords, second: WeightedRecords, attributes: Sequence[Attribute]) -> tuple[float, float]:
@@ -174,8 +171,7 @@ def variation(first: WeightedRecords, second: WeightedRecords, attributes: Seque
             count *= sizes[place]
         parts = [data.weights * data.probability, data.weights * (1 - data.probability)] if label else [data.weights]
         counted = np.concatenate([np.bincount(cells, weights=part, minlength=count) for part in parts])
-        parted: Vector = counted / data.weights.sum()
-        return parted
+        return np.asarray(counted / data.weights.sum())
 
     def distance(places: Sequence[int], *, label: bool = False) -> float:
         return float(0.5 * np.abs(shares(0, places, label=label) - shares(1, places, label=label)).sum())
@@ -203,8 +199,7 @@ def range_wasserstein(first: WeightedRecords, second: WeightedRecords, columns: 
     return float(np.mean(distances))
 
 
-DELTA = 1e-6
-"""Of AIM and MST, whose guarantee is (epsilon, delta); ours is pure."""
+DELTA = 1e-6  # of AIM and MST, whose guarantee is (epsilon, delta); ours is pure
 
 
 @dataclass(frozen=True)
@@ -274,8 +269,7 @@ GENERATORS: dict[str, Generator] = {
 
 
 DISTANCES = ("marginal-tv", "wasserstein", "pair-tv", "label-gap")
-SECONDS = "seconds"
-"""Of generating; in the tables beside the measures."""
+SECONDS = "seconds"  # of generating; in the tables beside the measures
 READING = (
     "Mean ± standard deviation over the runs. Accuracies and areas (higher is better) are those of a classifier "
     "trained on the data set and tested on real records; distances (lower is better) are to the private records. "

@@ -61,8 +61,7 @@ READING = (
     "exact curve, the bias of what is told of it, and the mean width of its interval."
 )
 QUANTITIES = ("prevalence", "auc", "sensitivity", "specificity", "ppv", "npv", "calibration")
-REPEATS = {"pooled": 4, "site": 1}
-"""Answers to one split and one score; there are several sites."""
+REPEATS = {"pooled": 4, "site": 1}  # answers to one split and one score; there are several sites
 
 
 class Coverage(TaskCell, frozen=True):
@@ -214,8 +213,7 @@ def compute(task: Task) -> Coverage:
     return Coverage(*task, k, float(np.mean(areas)), dict(hits), dict(intervals), dict(width), bias)
 
 
-Truth = tuple[float, NDArray[np.float64]]
-"""Exact area, and exact shares of the records by bin and class, (k, 2)."""
+Truth = tuple[float, NDArray[np.float64]]  # exact area, and exact shares of the records by bin and class, (k, 2)
 
 
 def _truth(split: Split, cells: Sequence[NDArray[np.int64]], part: Sequence[int], k: int) -> Truth | None:

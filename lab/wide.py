@@ -37,15 +37,11 @@ READING = (
     "Area under the ROC curve on test records, and how far below logistic regression of all private records, tuned "
     "without privacy, that is: mean of the paired differences with its standard error."
 )
-IN_SITE = "in site"
-"""The way without privacy."""
-SIGNAL, STRENGTH = 10, 2.0
-"""Columns that carry the signal, and the deviation of the log odds."""
+IN_SITE = "in site"  # the way without privacy
+SIGNAL, STRENGTH = 10, 2.0  # columns that carry the signal, and the deviation of the log odds
 SOURCE, TEST = 2000, 6000
-FACTORS = 5
-"""Of correlated noise columns; each has half of its variance from them, about."""
-SMALL = 0.1
-"""Deviation of a signal column of low variance; of noise it is 1 and more."""
+FACTORS = 5  # of correlated noise columns; each has half of its variance from them, about
+SMALL = 0.1  # deviation of a signal column of low variance; of noise it is 1 and more
 KINDS = {"equal": 0.5, "low variance": 0.5, "low variance, 25 %": 0.25, "low variance, 10 %": 0.1, "all carry": 0.5}
 """Kind of records -> prevalence. Where variance is low it is that of signal columns, and the noise's are correlated;
 where all carry, there is no column of noise."""
@@ -109,19 +105,16 @@ def in_site(split: Split) -> Floats:
         Cs=np.logspace(-3, 1, 5), cv=5, scoring="neg_log_loss", max_iter=500, use_legacy_attributes=False
     )
     model.fit((split.private.numeric - mean) / spread, split.private_labels)
-    scores: Floats = model.decision_function((split.test.numeric - mean) / spread)
-    return scores
+    return np.asarray(model.decision_function((split.test.numeric - mean) / spread))
 
 
 def private(split: Split, way: str, epsilon: Fraction) -> Floats:
     """P(class 1) of the test records by a study; curators count, and choose attributes when asked."""
     model = make_study(split, "cells", WAYS[way], epsilon, kinds=SELECTING).model()
-    probability: Floats = model.probability(split.test)  # type: ignore[union-attr]  # two classes
-    return probability
+    return np.asarray(model.probability(split.test))  # type: ignore[union-attr]  # two classes
 
 
-_split = lru_cache(1)(wide_split)
-"""The same records for all ways."""
+_split = lru_cache(1)(wide_split)  # the same records for all ways
 
 
 def compute(task: Task) -> Run:
@@ -178,8 +171,7 @@ def document(results: Averages) -> Document:
     return document_of("wide", [section], results.provenance)
 
 
-PROBLEM = ("kinds", "columns", "sites", "sizes")
-"""Axes that make a problem, "equal; 200; 2; 2000"."""
+PROBLEM = ("kinds", "columns", "sites", "sizes")  # axes that make a problem, "equal; 200; 2; 2000"
 CHOICES = {
     "kinds": tuple(KINDS),
     "columns": ("30", "60", "100", "200"),

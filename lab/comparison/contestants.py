@@ -60,10 +60,8 @@ GROUP_TITLES: dict[Group, str] = {
     "peer": "private, sees the records",
     "ceiling": "not private, sees the records",
 }
-DEFAULT = DEFAULT_STRATEGY
-"""The contestant to which all others are compared run by run."""
-SECURE_DEFAULT = f"{DEFAULT}-secure"
-"""The same, where curators sum its answers securely."""
+DEFAULT = DEFAULT_STRATEGY  # the contestant to which all others are compared run by run
+SECURE_DEFAULT = f"{DEFAULT}-secure"  # the same, where curators sum its answers securely
 
 
 @dataclass(frozen=True)
@@ -175,13 +173,11 @@ def trained(name: str, kind: PeerKind) -> Contestant:
     )
 
 
-MOST_RUNS: dict[str, int] = {"aim": 2, "mst": 3}
-"""Peers that are too slow for every run."""
+MOST_RUNS: dict[str, int] = {"aim": 2, "mst": 3}  # peers that are too slow for every run
 BIG_RUNS: dict[str, int] = {"aim": 0, "mst": 0, "opacus-mlp": 1}
 """Of peers on a big problem, by the processor time of a training there: more than half a minute gives one run
 (`opacus-mlp`, 48 s), about a minute or more none (MST, 55 s, and AIM, which takes longer on every other problem)."""
-ONE_RUN = 1
-"""Of our other strategies there: enough to see that none is far ahead."""
+ONE_RUN = 1  # of our other strategies there: enough to see that none is far ahead
 ONE_POPULATION = frozenset({"A", "B", "CTG-A", "heart", "wdbc"})
 """Where the split says so: the paper asks no masses of the first three either, and unlabelled records of the
 hospitals are a random part of each one's."""
@@ -197,8 +193,7 @@ OF_READMISSION = (
 )
 """The eight that ranked best in a first look at these data, so not chosen without them. Five are in the scores HOSPITAL
 (Donze et al. 2013) or LACE (van Walraven et al. 2010); discharge and age are covariates of Strack et al. (2014)."""
-OTHER_RUNS = 10
-"""Runs of each perspective that was not chosen; enough to see that none is far ahead."""
+OTHER_RUNS = 10  # runs of each perspective that was not chosen; enough to see that none is far ahead
 IN_SITE: Mapping[str, Mapping[str, Any]] = MappingProxyType({MODEL.name: {}})
 """What curators answer beside counts, where a model is fitted in site."""
 SELECTING: Mapping[str, Mapping[str, Any]] = MappingProxyType({STATISTIC.name: {}})

@@ -14,11 +14,9 @@ import numpy as np
 
 from lab.holdout.regression import Numbers, Offer, Score
 
-TOLERANCE = Fraction(1, 25)
-"""The blog's eps."""
+TOLERANCE = Fraction(1, 25)  # the blog's eps
 
-Laplace = Callable[[Numbers], Numbers]
-"""(c,) scales -> (c,) independent Laplace noises."""
+Laplace = Callable[[Numbers], Numbers]  # (c,) scales -> (c,) independent Laplace noises
 
 
 def blog_score(train: Numbers, test: Numbers, laplace: Laplace, tolerance: float) -> Numbers:

@@ -33,15 +33,13 @@ from protocol.schema import NumericAttribute
 from simulations.carriers.direct import direct_federation
 
 CURATOR, LABEL, CLASSES = "holdout", "y", ("0", "1")
-BOUND = 8.0
-"""Declared bounds of each variable; a normal number lies beyond with a chance below 1e-14."""
+BOUND = 8.0  # declared bounds of each variable; a normal number lies beyond with a chance below 1e-14
 MOST_WEIGHT = 32.0
 """Weights are stretched to this size, which changes no prediction, so that the grid of 2^-12 rounds them little."""
 RESOLUTION = 1000
 CANDIDATE_STEPS = 10
 """Steps at which every candidate is asked about: 1,055 questions; later ones go by the belief of then."""
-THRESHOLD_SHARE = COUNT_SHARE = Fraction(1, 4)
-"""Of an instance's epsilon; the comparisons have the rest."""
+THRESHOLD_SHARE = COUNT_SHARE = Fraction(1, 4)  # of an instance's epsilon; the comparisons have the rest
 
 
 def plan_holdout(epsilon: Fraction, turns: int, threshold: int) -> PlannedHoldout:
@@ -193,5 +191,4 @@ def _answers(believed: list[float], holdout: Asking, charged: list[Fraction]) ->
     )
 
 
-SOLVERS = {EACH_STEP: ask_each_step, EACH_CANDIDATE: ask_each_candidate}
-"""Procedures that ask a curator."""
+SOLVERS = {EACH_STEP: ask_each_step, EACH_CANDIDATE: ask_each_candidate}  # procedures that ask a curator

@@ -24,13 +24,11 @@ HOLDS: Verdict = "holds"
 POSSIBLE: Verdict = "possible"
 NOT_SEEN: Verdict = "not seen"
 OPEN: Verdict = "open"
-MOST = 50.0
-"""Percentage of data sets above which a statement without a number holds."""
+MOST = 50.0  # percentage of data sets above which a statement without a number holds
 EARLY = 10
 WITHIN_ERRORS = 2.0
 
-Runs = Mapping[str, Run]
-"""One data set's runs by procedure."""
+Runs = Mapping[str, Run]  # one data set's runs by procedure
 
 
 @dataclass(frozen=True)
@@ -223,8 +221,7 @@ def wilson(hits: float, trials: int) -> tuple[float, float]:
     return max(0.0, low), min(100.0, high)
 
 
-SPREAD = (0.1, 0.9)
-"""Quantiles between which a band lies: eight of ten data sets."""
+SPREAD = (0.1, 0.9)  # quantiles between which a band lies: eight of ten data sets
 TITLES = {
     NAIVE: "naive, 1,000 test rows",
     THRESHOLDOUT: "the blog's Thresholdout, eps 0.04",

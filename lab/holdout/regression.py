@@ -18,8 +18,7 @@ Matrix = NDArray[np.float64]
 Numbers = NDArray[np.float64]
 Labels = NDArray[np.bool_]
 
-TOLERANCE = 1e-7
-"""Largest change of a coefficient at which a fit has converged, in units of the variables."""
+TOLERANCE = 1e-7  # largest change of a coefficient at which a fit has converged, in units of the variables
 MOST_CHORD_STEPS = 40
 MOST_NEWTON_STEPS = 25
 """As many as R's `glm` takes: where classes can be separated no maximum exists, and the direction found is kept."""
@@ -150,8 +149,7 @@ class Offer:
         return Model((*self.current, int(self.candidates[place])), weights)
 
 
-Score = Callable[[Offer], Numbers]
-"""An offer -> (c,) scores; the first of those with the largest is chosen."""
+Score = Callable[[Offer], Numbers]  # an offer -> (c,) scores; the first of those with the largest is chosen
 
 
 @dataclass(frozen=True)
@@ -207,8 +205,7 @@ def _scores(part: Part, current: tuple[int, ...], candidates: NDArray[np.intp], 
 
 
 def _shares(scores: Matrix, part: Part) -> Numbers:
-    shares: Numbers = ((scores >= 0) == part.labels[:, None]).mean(axis=0)
-    return shares
+    return np.asarray(((scores >= 0) == part.labels[:, None]).mean(axis=0))
 
 
 def by_test(offer: Offer) -> Numbers:
@@ -219,5 +216,4 @@ def by_test(offer: Offer) -> Numbers:
 def by_likelihood(offer: Offer) -> Numbers:
     """The logarithm of the training likelihood, the usual score of stepwise regression: no test record is looked at."""
     wrong_way = np.where(offer.labels[:, None], -offer.fits.scores, offer.fits.scores)
-    logarithms: Numbers = -np.logaddexp(0.0, wrong_way).sum(axis=0)
-    return logarithms
+    return np.asarray(-np.logaddexp(0.0, wrong_way).sum(axis=0))

@@ -18,8 +18,7 @@ EACH_STEP, EACH_CANDIDATE = "holdout, each step", "holdout, each candidate"
 """Procedures that ask a curator; the first chooses as `SOURCE` does."""
 FREE = (NAIVE, THRESHOLDOUT, LARGE, SOURCE)
 """Procedures that no curator answers; what the test records lose is not accounted."""
-PROCEDURES = (*FREE, EACH_STEP, EACH_CANDIDATE)
-"""All, in the order in which they are shown."""
+PROCEDURES = (*FREE, EACH_STEP, EACH_CANDIDATE)  # all, in the order in which they are shown
 
 
 class Run(TaskCell, frozen=True):

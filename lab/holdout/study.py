@@ -29,8 +29,7 @@ CHOICES = {
     "each-candidate": EACH_CANDIDATE,
 }
 """Of procedures on a command line."""
-OTHER_REPEATS = 10
-"""Data sets of the other settings, at most."""
+OTHER_REPEATS = 10  # data sets of the other settings, at most
 CANDIDATE_REPEATS = 3
 """Data sets on which a curator is asked about every candidate, at most: a thousand signed questions take a minute.
 Below an epsilon of 1 nobody is: noise would hide any gap, and curators refuse plans whose questions cost next to
@@ -45,8 +44,7 @@ VERDICTS: dict[Verdict, Cell] = {
 TRAIN_KEY, TEST_KEY, FRESH_KEY = Key(2, False, "training"), Key(1, False, "test"), Key(3, False, "fresh: the truth")
 BELIEVED_KEY = Key(1, True, "what the learner believes")
 SIGNED = partial(mean_text, form=signed)
-HEIGHT, MARKED = 270, 5
-"""Of a chart in pixels; every fifth step has a mark."""
+HEIGHT, MARKED = 270, 5  # of a chart in pixels; every fifth step has a mark
 
 SETUP = (
     "The blog (N. Zumel, Win-Vector, 2015) chooses variables for a logistic regression one by one, out of ten that "

@@ -17,8 +17,7 @@ from lab.peers.environment import rows_in_environment
 from lab.peers.task import Matrix, PeerFailedError, PeerTask, PeerUnavailableError
 from protocol.errors import ConfigurationError
 
-DRAWS = 2_000
-"""From either input: a fit takes a millisecond or two, and what these give away shows in a few hundred."""
+DRAWS = 2_000  # from either input: a fit takes a millisecond or two, and what these give away shows in a few hundred
 EPSILON = 1.0
 
 

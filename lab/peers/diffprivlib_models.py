@@ -18,16 +18,14 @@ from lab.peers.task import Matrix, PeerTask, Vector
 
 LIBRARIES = ("diffprivlib", "scikit-learn", "numpy", "scipy")
 
-INVERSE_PENALTY = 0.03
-"""scikit-learn's C at epsilon 1; it falls with the square root of epsilon."""
+INVERSE_PENALTY = 0.03  # scikit-learn's C at epsilon 1; it falls with the square root of epsilon
 CONSTANT, LARGE_CONSTANT = 0.3, 3.0
 SPARSE = 6.0
 """Below this n epsilon / p noise outweighs the features, and a larger constant column keeps the class shares."""
 VARIANCE_FLOOR = 0.2
 """Added to every variance of naive Bayes; the columns are about uniform on [-1, 1], of variance 1/3."""
 TREES = 10
-DEEP, SHALLOW = 8, 6
-"""Levels of a tree at epsilon >= 0.3 and below."""
+DEEP, SHALLOW = 8, 6  # levels of a tree at epsilon >= 0.3 and below
 
 
 def logistic(task: PeerTask) -> Vector:
@@ -44,8 +42,7 @@ def logistic(task: PeerTask) -> Vector:
     def inside(records: Matrix) -> Matrix:
         scaled = standardise(task.source, records) / radius
         scaled /= np.maximum(np.linalg.norm(scaled, axis=1, keepdims=True), 1.0)
-        extended: Matrix = np.hstack([scaled, np.full((len(scaled), 1), constant)]) / np.hypot(1.0, constant)
-        return extended
+        return np.asarray(np.hstack([scaled, np.full((len(scaled), 1), constant)]) / np.hypot(1.0, constant))
 
     model = LogisticRegression(
         epsilon=epsilon,
@@ -97,12 +94,10 @@ def _unit_bounds(task: PeerTask) -> tuple[Vector, Vector]:
 
 
 def _of_one(model: LogisticRegression, records: Matrix) -> Vector:
-    probability: Vector = model.predict_proba(records)[:, 1]
-    return probability
+    return np.asarray(model.predict_proba(records)[:, 1])
 
 
-FAILED = -1.0
-"""Released where a fit raises an error; an answer has 1 in its place."""
+FAILED = -1.0  # released where a fit raises an error; an answer has 1 in its place
 
 
 def class_counts(task: PeerTask) -> Matrix:

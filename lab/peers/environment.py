@@ -29,8 +29,7 @@ HOW_TO_INSTALL = (
     f"`make peers` in ExPriL's checkout makes {FOLDER}; or install lab/peers/requirements.txt into an "
     f"environment of its own and set {PYTHON_VARIABLE} to its python"
 )
-TIMEOUT_SECONDS = 1800.0
-"""For one answer; far above what any peer takes, so that only one that hangs is ended."""
+TIMEOUT_SECONDS = 1800.0  # for one answer; far above what any peer takes, so that only one that hangs is ended
 CLOSING_SECONDS = 5.0
 # Ours come last on the path: a scikit-learn beside ExPriL must not hide the older one of the peers.
 _START = "import sys; sys.path.append(sys.argv[1]); from lab.peers.worker import main; main()"
@@ -157,8 +156,7 @@ class Worker:
 
 
 _LOCK = threading.Lock()
-_WORKERS: dict[tuple[int, Path], Worker] = {}
-"""By process, as a fork must not share its parent's pipes, and Python."""
+_WORKERS: dict[tuple[int, Path], Worker] = {}  # by process, as a fork must not share its parent's pipes, and Python
 
 
 def run_in_environment(family: str, task: PeerTask) -> PeerResult:

@@ -20,11 +20,9 @@ RECORDS_PER_BIN = 10
 SPARSE_BINS = 0.5
 """Below this n epsilon / (10 d), histograms say less than the class totals, which then get half of epsilon."""
 LEAST_CLASS_SHARE = 0.02
-LEAST_SHARE = 0.1
-"""A cell's probability is never below this share of the source's."""
+LEAST_SHARE = 0.1  # a cell's probability is never below this share of the source's
 
-Cells = list[tuple[Labels, int]]
-"""Per attribute: the cell of each record, and the number of cells."""
+Cells = list[tuple[Labels, int]]  # per attribute: the cell of each record, and the number of cells
 
 
 def histogram_naive_bayes(task: PeerTask) -> Vector:
@@ -50,8 +48,7 @@ def histogram_naive_bayes(task: PeerTask) -> Vector:
     score = np.full(len(task.test), np.log(totals[1] / totals[0]))
     for (cells, _), ratio in zip(test, ratios, strict=True):
         score += ratio[cells]
-    probability: Vector = 1 / (1 + np.exp(-np.clip(score, -500, 500)))
-    return probability
+    return np.asarray(1 / (1 + np.exp(-np.clip(score, -500, 500))))
 
 
 def bin_count(records: int, attributes: int, epsilon: float) -> int:
@@ -67,8 +64,7 @@ def is_sparse(records: int, attributes: int, epsilon: float) -> bool:
 def noisy_counts(cells: Labels, labels: Labels, size: int, scale: float, rng: np.random.Generator) -> Matrix:
     """(2, size) counts per class and cell plus discrete Laplace noise."""
     exact = np.bincount(labels * size + cells, minlength=2 * size).reshape(2, size)
-    noisy: Matrix = (exact + DiscreteLaplace(Fraction(scale)).simulate(rng, exact.shape)).astype(float)
-    return noisy
+    return np.asarray((exact + DiscreteLaplace(Fraction(scale)).simulate(rng, exact.shape)).astype(float))
 
 
 def class_totals(counts: list[Matrix]) -> Vector:

@@ -20,12 +20,10 @@ from protocol.noise import DiscreteLaplace
 
 GRID = 2**20
 """Clipped records are whole numbers of L1 norm at most this, so that the noise is integers and its cost exact."""
-UNCLIPPED = 0.5
-"""Share of the source's records whose norm is not clipped."""
+UNCLIPPED = 0.5  # share of the source's records whose norm is not clipped
 VARIANCES = np.geomspace(0.01, 1.0, 20)
 """Prior variances of a record's score that are tried: the mean of labels of -1 and 1 has a square of at most 1."""
-FAILURE = 0.05
-"""Of AdaSSP's bound on the noise: with this probability the ridge is not what makes the matrix regular."""
+FAILURE = 0.05  # of AdaSSP's bound on the noise: with this probability the ridge is not what makes the matrix regular
 SUREST, MOST_SCALE = 0.95, 50.0
 
 
@@ -88,8 +86,7 @@ def _clipped(source: Matrix, records: Matrix, *, order: int) -> Matrix:
     norms = np.linalg.norm(_extended(source, source), ord=order, axis=1)
     rows = _extended(source, records)
     longest = np.maximum(np.linalg.norm(rows, ord=order, axis=1), float(np.quantile(norms, UNCLIPPED)))
-    clipped: Matrix = rows / longest[:, None]
-    return clipped
+    return np.asarray(rows / longest[:, None])
 
 
 def _extended(source: Matrix, records: Matrix) -> Matrix:
@@ -99,8 +96,7 @@ def _extended(source: Matrix, records: Matrix) -> Matrix:
 
 def signed_sum(rows: Matrix | NDArray[np.int64], labels: NDArray[np.int64]) -> Vector:
     """Sum of y x, y = 1 for class 1 and -1 for class 0: (p,) float64, exact for whole numbers."""
-    total: Vector = (rows[labels == 1].sum(axis=0) - rows[labels == 0].sum(axis=0)).astype(np.float64)
-    return total
+    return np.asarray((rows[labels == 1].sum(axis=0) - rows[labels == 0].sum(axis=0)).astype(np.float64))
 
 
 def shrunk_weights(covariance: Matrix, mean: Vector, noise: float, n: int) -> Vector:
@@ -115,8 +111,7 @@ def shrunk_weights(covariance: Matrix, mean: Vector, noise: float, n: int) -> Ve
     variances = VARIANCES / values.sum()
     total = values**2 * variances[:, None] + error
     likeliest = variances[np.argmin((np.log(total) + turned**2 / total).sum(axis=1))]
-    weights: Vector = vectors @ (likeliest * values * turned / (values**2 * likeliest + error))
-    return weights
+    return np.asarray(vectors @ (likeliest * values * turned / (values**2 * likeliest + error)))
 
 
 def probabilities(source_scores: Vector, scores: Vector) -> Vector:
@@ -130,5 +125,4 @@ def probabilities(source_scores: Vector, scores: Vector) -> Vector:
         return float(np.mean((2.0 * ndtr(scale * source_scores) - 1.0) * source_scores)) - target
 
     scale = brentq(excess, 0.0, MOST_SCALE) if excess(MOST_SCALE) > 0 else 1.0  # scores of 0 have no scale
-    probability: Vector = ndtr(scale * scores)
-    return probability
+    return np.asarray(ndtr(scale * scores))

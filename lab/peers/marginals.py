@@ -25,11 +25,9 @@ from lab.peers.preparation import attribute_columns, logistic_regression
 from lab.peers.task import Labels, Matrix, PeerTask, Vector
 
 Codes = NDArray[np.int64]
-Clique = tuple[int, ...]
-"""Places of attributes that are counted together."""
+Clique = tuple[int, ...]  # places of attributes that are counted together
 
-BINS = 8
-"""Even bins of a numeric attribute over its public range."""
+BINS = 8  # even bins of a numeric attribute over its public range
 
 
 @dataclass(frozen=True)
@@ -94,8 +92,7 @@ def marginal(codes: Codes, sizes: Sequence[int], clique: Clique) -> NDArray[np.i
     return np.bincount(cells, minlength=math.prod(shape))
 
 
-FIT_STEPS = 300
-"""Of mirror descent, per fit."""
+FIT_STEPS = 300  # of mirror descent, per fit
 
 
 @dataclass(frozen=True)
@@ -183,8 +180,7 @@ def onto_simplex(values: Vector, total: float) -> Vector:
     ordered = np.sort(values)[::-1]
     excess = (np.cumsum(ordered) - total) / np.arange(1, len(values) + 1)
     last = np.flatnonzero(ordered - excess > 0)[-1]
-    nearest: Vector = np.maximum(values - excess[last], 0.0)
-    return nearest
+    return np.asarray(np.maximum(values - excess[last], 0.0))
 
 
 def fits(cliques_so_far: Sequence[Clique], clique: Clique, sizes: Sequence[int], megabytes: float) -> bool:
@@ -214,8 +210,7 @@ def _mbi() -> Any:
 
 dp.enable_features("contrib")
 
-SAFETY = 1 - 1e-9
-"""Share of the budget that is planned with, so that rounded sums stay below it."""
+SAFETY = 1 - 1e-9  # share of the budget that is planned with, so that rounded sums stay below it
 
 
 class Odometer:
@@ -295,12 +290,9 @@ def rho_for(epsilon: float, delta: float) -> float:
     return low
 
 
-MOST_MEGABYTES = 1.0
-"""Of AIM's graphical model; the authors' default of 80 takes hours."""
-MOST_ROUNDS = 15
-"""Of AIM; the last one spends what is left."""
-MOST_CANDIDATE_CELLS = 2000
-"""Marginals with more cells are no candidates of AIM: their noise would exceed their counts."""
+MOST_MEGABYTES = 1.0  # of AIM's graphical model; the authors' default of 80 takes hours
+MOST_ROUNDS = 15  # of AIM; the last one spends what is left
+MOST_CANDIDATE_CELLS = 2000  # marginals with more cells are no candidates of AIM: their noise would exceed their counts
 SAMPLED = 20_000
 """Rows drawn from a model to read its marginals off; the error is far below the noise of what is measured."""
 
@@ -422,8 +414,7 @@ def _total(measured: Sequence[Measured]) -> float:
 
 def _model_marginal(model: Model, measured: Sequence[Measured], clique: Clique) -> Vector:
     counts = marginal(model.draw(measured, SAMPLED), model.sizes, clique)
-    counted: Vector = counts.astype(np.float64) * (model.total / SAMPLED)
-    return counted
+    return np.asarray(counts.astype(np.float64) * (model.total / SAMPLED))
 
 
 def _distances(

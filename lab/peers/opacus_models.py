@@ -20,13 +20,10 @@ from torch import nn
 from lab.peers.preparation import clipped, noise_multiplier
 from lab.peers.task import Labels, Matrix, PeerTask, Vector
 
-STEPS = 2000
-"""Of the critic."""
+STEPS = 2000  # of the critic
 BATCH = 128
-PER_GENERATOR = 5
-"""Steps of the critic for one of the generator."""
-WEIGHTS = 0.3
-"""Largest absolute value of a weight of the critic: what makes it Lipschitz."""
+PER_GENERATOR = 5  # steps of the critic for one of the generator
+WEIGHTS = 0.3  # largest absolute value of a weight of the critic: what makes it Lipschitz
 RATE = 1e-3
 WIDTH, LATENT = 64, 4
 
@@ -78,8 +75,7 @@ def dpgan(task: PeerTask) -> Matrix:
             module.enable_hooks()
     with torch.inference_mode():
         points = generator(torch.randn(len(task.test), LATENT)).double().numpy()
-    scaled: Matrix = np.asarray(middle + half * points)
-    return scaled
+    return np.asarray(np.asarray(middle + half * points))
 
 
 GANS = {"dpgan": dpgan}
@@ -93,8 +89,7 @@ def _layers(first: int, last: int) -> nn.Sequential:
 
 LIBRARIES = ("opacus", "torch", "numpy", "scipy")
 
-CLIP = 1.0
-"""L2 norm to which each record's gradient is clipped: the sensitivity, in that unit."""
+CLIP = 1.0  # L2 norm to which each record's gradient is clipped: the sensitivity, in that unit
 HIDDEN = 32
 
 

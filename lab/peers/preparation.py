@@ -19,15 +19,13 @@ from sklearn.preprocessing import StandardScaler
 
 from lab.peers.task import Matrix, PeerTask, Vector
 
-DEVIATIONS = 3.0
-"""Standardised values are clipped to this many."""
+DEVIATIONS = 3.0  # standardised values are clipped to this many
 
 
 def standardise(source: Matrix, records: Matrix) -> Matrix:
     """Subtract the source's means, divide by its standard deviations (1 where 0)."""
     deviation = source.std(axis=0)
-    scaled: Matrix = (records - source.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
-    return scaled
+    return np.asarray((records - source.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0))
 
 
 def clipped(source: Matrix, records: Matrix) -> Matrix:
@@ -95,5 +93,4 @@ def majority(task: PeerTask) -> Vector:
 def _fitted(task: PeerTask, model: LogisticRegression) -> Vector:
     if len(np.unique(task.labels)) < 2:
         return majority(task)
-    probability: Vector = model.fit(task.train, task.labels).predict_proba(task.test)[:, 1]
-    return probability
+    return np.asarray(model.fit(task.train, task.labels).predict_proba(task.test)[:, 1])

@@ -49,16 +49,13 @@ def stream(name: str, seed: int) -> np.random.Generator:
 FLIPPED_SHARE = 1 / 3
 """Of the target's records, those nearest to the middle of the sum of their attributes have their label flipped."""
 
-COMPONENTS = 5
-"""Gaussians in a latent mixture."""
+COMPONENTS = 5  # gaussians in a latent mixture
 
-MEAN_SHIFT = 0.5
-"""Standard deviation of a target component's mean about the source component's."""
+MEAN_SHIFT = 0.5  # standard deviation of a target component's mean about the source component's
 
 FEATURE_UNITS = 64
 LABEL_UNITS = 32
-BIAS_SHARE = 0.3
-"""Standard deviation of a random network's biases, relative to its gain."""
+BIAS_SHARE = 0.3  # standard deviation of a random network's biases, relative to its gain
 
 
 _SOURCE_STREAM, _ORACLE_STREAM = 1, 2
@@ -109,14 +106,12 @@ def _labelled_clusters(
     cluster_labels = rng.permutation(np.arange(clusters) < ones).astype(np.int64)
 
     def from_middle(records: Records) -> Records:
-        distances: Records = np.abs(records.sum(axis=1) - dimensions / 2)
-        return distances
+        return np.asarray(np.abs(records.sum(axis=1) - dimensions / 2))
 
     half_width = np.quantile(from_middle(target), FLIPPED_SHARE)
 
     def labels_of(records: Records, cells: Labels) -> Labels:
-        labels: Labels = cluster_labels[cells] ^ (from_middle(records) <= half_width)
-        return labels
+        return np.asarray(cluster_labels[cells] ^ (from_middle(records) <= half_width))
 
     target_labels = labels_of(target, kmeans.labels_)
     return Draw(
@@ -142,8 +137,7 @@ def _random_network(rng: np.random.Generator, sizes: tuple[int, ...], gain: floa
         for W, b in layers[:-1]:
             values = np.tanh(values @ W + b)
         W, b = layers[-1]
-        outputs: Records = values @ W + b
-        return outputs
+        return np.asarray(values @ W + b)
 
     return apply
 
@@ -223,14 +217,11 @@ draw_e = partial(_latent_mixtures, "E", latent=10, dimensions=25, label_gain=5.5
 Rows = NDArray[np.int64]
 
 CTG_A_SOURCE = 708
-CTG_A_ORACLE = 709
-"""Thirds of the 2126 records; the test part is what remains, 709."""
+CTG_A_ORACLE = 709  # thirds of the 2126 records; the test part is what remains, 709
 
-CTG_B_HALF = 1063
-"""Records on either side: 'source and target datasets have the same size'."""
+CTG_B_HALF = 1063  # records on either side: 'source and target datasets have the same size'
 CTG_B_SOURCE = 708
-CTG_B_ORACLE = 708
-"""Of the halves, the records that are used; the test part is what remains of the target, 355."""
+CTG_B_ORACLE = 708  # of the halves, the records that are used; the test part is what remains of the target, 355
 
 HEART_RATE = "LB"
 LEAST_SHARE, LARGEST_SHARE = 0.1, 0.9
@@ -265,8 +256,7 @@ def target_probability() -> Records:
     attributes, values, _ = _records()
     rate = values[:, attributes.index(HEART_RATE)]
     share = (rate - rate.min()) / (rate.max() - rate.min())
-    probability: Records = LEAST_SHARE + (LARGEST_SHARE - LEAST_SHARE) * share
-    return probability
+    return np.asarray(LEAST_SHARE + (LARGEST_SHARE - LEAST_SHARE) * share)
 
 
 def rows_b(seed: int) -> tuple[Rows, Rows, Rows]:

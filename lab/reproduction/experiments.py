@@ -85,11 +85,9 @@ def _mass_loss(bins: int, records: int, least: int, noise: float) -> float:
 
 EPSILON = Fraction(1)
 PLAN_LENGTHS = range(1, 11)
-FIXED_QUERIES = 3
-"""Section 4.2 sets the noise for three queries, whatever the number of rounds."""
+FIXED_QUERIES = 3  # section 4.2 sets the noise for three queries, whatever the number of rounds
 MOST_ROUNDS = 10
-MOST_BINS = 1000
-"""Far above what the rule gives here; the default of other studies would cut data set A's 110 bins."""
+MOST_BINS = 1000  # far above what the rule gives here; the default of other studies would cut data set A's 110 bins
 LEARNERS: tuple[Literal["C", "I"], ...] = ("C", "I")
 
 

@@ -47,12 +47,9 @@ EPSILON_COLUMNS = tuple(name for name in COLUMNS if name.startswith("epsilon"))
 ACCURACIES = tuple(name for name in TABLE_COLUMNS if name != "ratio")
 CHOSEN = frozenset({"h_star", "h0_star"})
 """Columns that the method does not influence: the data sets were chosen so that they come near the paper's (ADR 4)."""
-RUNS = 100
-"""Over which the paper averages."""
-LIMIT = 2.0
-"""Standard errors up to which two means agree: if nothing differed, 1 entry in 22 would still lie outside."""
-LEVEL = 0.05
-"""The paper tests at 95 % confidence (section 4.3)."""
+RUNS = 100  # over which the paper averages
+LIMIT = 2.0  # standard errors up to which two means agree: if nothing differed, 1 entry in 22 would still lie outside
+LEVEL = 0.05  # the paper tests at 95 % confidence (section 4.3)
 Standing = Literal["within", "above", "below"]
 
 
@@ -212,8 +209,7 @@ class Reproduction(msgspec.Struct, frozen=True):
     """By experiment."""
 
 
-CELLS = "cells"
-"""Folder of the finished cells, one file per experiment."""
+CELLS = "cells"  # folder of the finished cells, one file per experiment
 PAIRS: tuple[tuple[Noise, str], ...] = (("none", ""), ("printed", "1DP-"), ("valid", "valid-1DP-"))
 
 

@@ -22,21 +22,15 @@ from simulations.campaign.store import Task
 Floats = NDArray[np.float64]
 
 MBDE, ONE_BATCH, DPB, DPGAN = "mbde", "mbde-one-batch", "dpb", "dpgan"
-REPEATS = 4
-"""As in the paper."""
-RECORDS = 10_000
-"""Of the target, for every method."""
-CELLS = {1: 800, 2: 160}
-"""Of each coordinate, by dimensions."""
-MAP_CELLS = 64
-"""Of each coordinate of a density that is kept for a figure."""
-LATTICES = {1: (20, 40, 80), 2: (10, 20, 30)}
-"""Degrees, by dimensions. The paper gives none."""
+REPEATS = 4  # as in the paper
+RECORDS = 10_000  # of the target, for every method
+CELLS = {1: 800, 2: 160}  # of each coordinate, by dimensions
+MAP_CELLS = 64  # of each coordinate of a density that is kept for a figure
+LATTICES = {1: (20, 40, 80), 2: (10, 20, 30)}  # degrees, by dimensions. The paper gives none.
 USUAL = {1: Lattice(40), 2: Lattice(20)}
 """As plain as the paper has it: the operator once, shifted; in the middle of the degrees."""
 ORDERS = (1, 3)
-GAN_DELTA = 0.1
-"""As in the paper: far too large for a guarantee."""
+GAN_DELTA = 0.1  # as in the paper: far too large for a guarantee
 GAN_POINTS = 10_000
 GAN_SETTINGS = "2,000 steps of the critic, batches of 128, delta 0.1"
 
@@ -68,8 +62,7 @@ class Picture(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def share(self) -> Floats:
         """(MAP_CELLS, MAP_CELLS) densities as shares of the peak; the first coordinate is the row."""
-        shares: Floats = np.frombuffer(zlib.decompress(self.shades), np.uint8).reshape(MAP_CELLS, -1) / 255
-        return shares
+        return np.asarray(np.frombuffer(zlib.decompress(self.shades), np.uint8).reshape(MAP_CELLS, -1) / 255)
 
 
 class Sampled(TaskCell, frozen=True):
@@ -185,8 +178,7 @@ def _bandwidth(domain: str, seed: int) -> float:
 def _unit(target: Target, records: Floats) -> Floats:
     """Records in the unit cube, by the bounds of the target's box."""
     low, high = np.array(target.box.low), np.array(target.box.high)
-    scaled: Floats = (records - low) / (high - low)
-    return scaled
+    return np.asarray((records - low) / (high - low))
 
 
 def lattices(dimensions: int) -> Iterator[Lattice]:
@@ -256,8 +248,7 @@ def _rebinned(cells: Floats, count: int) -> Floats:
     side = len(cells)
     fine = int(np.lcm(side, count))
     spread = np.kron(cells, np.full((fine // side,) * 2, (side / fine) ** 2)) if fine != side else cells
-    sums: Floats = spread.reshape(count, fine // count, count, fine // count).sum(axis=(1, 3))
-    return sums
+    return np.asarray(spread.reshape(count, fine // count, count, fine // count).sum(axis=(1, 3)))
 
 
 _METHODS: dict[str, Callable[[Target, Floats, Task], _Output]] = {

@@ -16,8 +16,7 @@ from protocol.errors import ConfigurationError
 Floats = NDArray[np.float64]
 
 RING, WIDE_RING, MIXTURE, RANDOM_2D, RANDOM_1D = "ring", "wide-ring", "mixture", "random-2d", "random-1d"
-MODES = 8
-"""Of both rings."""
+MODES = 8  # of both rings
 RING_RADIUS, RING_VARIANCE = 1.0, 0.01
 WIDE_RADIUS, WIDE_VARIANCE = 4.0, 0.5
 RANDOM_VARIANCE = 0.01
@@ -55,8 +54,7 @@ class Box:
 
     def contains(self, points: Floats) -> NDArray[np.bool_]:
         """(n,) whether (n, d) points lie inside."""
-        inside: NDArray[np.bool_] = np.all((points >= self.low) & (points <= self.high), axis=1)
-        return inside
+        return np.asarray(np.all((points >= self.low) & (points <= self.high), axis=1))
 
 
 @dataclass(frozen=True)
@@ -81,8 +79,7 @@ class Target:
             np.clip(sides, low, high)
             for sides, low, high in zip(where.edges(cells), self.box.low, self.box.high, strict=True)
         ]
-        probabilities: Floats = self._masses(edges) / self.inside
-        return probabilities
+        return np.asarray(self._masses(edges) / self.inside)
 
     def _masses(self, edges: list[Floats]) -> Floats:
         deviations = np.sqrt(self.variances)[:, None]
@@ -90,8 +87,7 @@ class Target:
             np.diff(ndtr((side - self.means[:, [place]]) / deviations), axis=1) for place, side in enumerate(edges)
         ]
         shapes = "mi->i" if len(sides) == 1 else "mi,mj->ij"
-        joint: Floats = np.einsum(shapes, *sides).ravel() / len(self.means)
-        return joint
+        return np.asarray(np.einsum(shapes, *sides).ravel() / len(self.means))
 
     def draw(self, count: int, rng: np.random.Generator) -> Floats:
         """(count, d) independent records; what falls outside of the box is drawn again."""

@@ -191,15 +191,12 @@ def _check(first: Sampled, theories: Sequence[Theory]) -> Check:
 
 
 Verdict = Literal["holds", "in part", "does not hold", "not measured"]
-TIMES, SPREAD = 400, 100
-"""Of the paper's claims on epsilon and on the deviation."""
+TIMES, SPREAD = 400, 100  # of the paper's claims on epsilon and on the deviation
 SOME_TIMES = 10
-SMALL, LARGE = 0.1, 10.0
-"""Epsilons between which a decrease is split."""
+SMALL, LARGE = 0.1, 10.0  # epsilons between which a decrease is split
 SHARP, PLATEAU = 2.0, 1.0
 FAR = 5.0
-FLAT = 0.1
-"""Share of a decrease that a plateau may still have."""
+FLAT = 0.1  # share of a decrease that a plateau may still have
 NEAR_ONE = (0.5, 2.0)
 FLAT_COVERAGE = 0.005
 LEAST_EPSILONS = 3

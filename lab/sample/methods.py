@@ -34,14 +34,11 @@ from protocol.grids import BaseLaw, NumberAxis
 Floats = NDArray[np.float64]
 
 FOLDS = 10
-BANDWIDTHS = tuple(0.004 * 1.35**step for step in range(13))
-"""Of the unit cube's side: 0.004 to 0.15."""
+BANDWIDTHS = tuple(0.004 * 1.35**step for step in range(13))  # of the unit cube's side: 0.004 to 0.15
 BINS = {1: 2048, 2: 256}
 """Of each coordinate, by dimensions, in which cross-validation counts records; a bin is at most the least bandwidth."""
-_REACH = 8.0
-"""Deviations after which cross-validation's kernels are 0."""
-FLOOR = 1e-3
-"""Least density after shifting or cutting, where 1 is that of the uniform one."""
+_REACH = 8.0  # deviations after which cross-validation's kernels are 0
+FLOOR = 1e-3  # least density after shifting or cutting, where 1 is that of the uniform one
 
 
 @dataclass(frozen=True)
@@ -98,10 +95,8 @@ def lattice_values(records: Floats, bandwidth: float, k: int) -> Floats:
         for column in records.T
     ]
     if len(sides) == 1:
-        mean: Floats = sides[0].mean(axis=0)
-        return mean
-    joint: Floats = sides[0].T @ sides[1] / len(records)
-    return joint
+        return np.asarray(sides[0].mean(axis=0))
+    return np.asarray(sides[0].T @ sides[1] / len(records))
 
 
 def noise_scale(lattice: Lattice, bandwidth: float, records: int, dimensions: int, epsilon: float) -> float:
@@ -114,16 +109,14 @@ def _basis(k: int, order: int, cells: int) -> Floats:
     """(cells, k + 1): what each lattice value adds to the polynomial at the middles of the unit interval's cells."""
 
     def bernstein(points: Floats) -> Floats:
-        values: Floats = binom.pmf(np.arange(k + 1), k, points[:, None])
-        return values
+        return np.asarray(binom.pmf(np.arange(k + 1), k, points[:, None]))
 
     at_lattice = bernstein(np.arange(k + 1) / k)
     series, power = np.zeros((k + 1, k + 1)), np.eye(k + 1)
     for term in range(1, order + 1):
         series += math.comb(order, term) * (-1) ** (term - 1) * power
         power = at_lattice @ power
-    basis: Floats = bernstein((np.arange(cells) + 0.5) / cells) @ series
-    return basis
+    return np.asarray(bernstein((np.arange(cells) + 0.5) / cells) @ series)
 
 
 def polynomial(values: Floats, order: int, cells: int) -> Floats:
@@ -132,15 +125,13 @@ def polynomial(values: Floats, order: int, cells: int) -> Floats:
     In two dimensions it is the tensor product of the operators of one dimension.
     """
     basis = _basis(len(values) - 1, order, cells)
-    values_there: Floats = basis @ values if values.ndim == 1 else (basis @ values @ basis.T).ravel()
-    return values_there
+    return np.asarray(basis @ values if values.ndim == 1 else (basis @ values @ basis.T).ravel())
 
 
 def as_probabilities(density: Floats, *, cut: bool) -> Floats:
     """Probabilities of equal cells from a density that may be negative: cut off below, or shifted up, then scaled."""
     positive = np.maximum(density, FLOOR) if cut else density - min(0.0, float(density.min())) + FLOOR
-    probabilities: Floats = positive / positive.sum()
-    return probabilities
+    return np.asarray(positive / positive.sum())
 
 
 def release(
@@ -156,8 +147,7 @@ def release(
     return as_probabilities(polynomial(noisy, lattice.order, cells), cut=lattice.cut)
 
 
-ROUNDS, EXAMPLES = 3, 10_000
-"""T, and records and draws of each classifier, as in the paper."""
+ROUNDS, EXAMPLES = 3, 10_000  # T, and records and draws of each classifier, as in the paper
 
 
 @dataclass(frozen=True)
@@ -172,8 +162,7 @@ class Training:
         return f"{self.epochs} epochs in {'one batch' if self.batch is None else f'batches of {self.batch}'}"
 
 
-ONE_BATCH = Training(750, None)
-"""The paper's number of epochs; it names no batch."""
+ONE_BATCH = Training(750, None)  # the paper's number of epochs; it names no batch
 TRAINING = {1: ONE_BATCH, 2: Training(75, 250)}
 """By dimensions. In the plane 750 steps with all examples hardly leave the first weights; a tenth of the epochs in
 small batches costs half and has 8 times as many steps."""
@@ -202,8 +191,7 @@ def base_law(box: Box, cells: int) -> BaseLaw:
 def base_masses(box: Box, cells: int) -> Floats:
     """(n,) probabilities of the cells under Q_0."""
     law = base_law(box, cells)
-    masses: Floats = np.exp(law.log_masses(_every(law)))
-    return masses
+    return np.asarray(np.exp(law.log_masses(_every(law))))
 
 
 def learn(box: Box, cells: int, records: Floats, epsilon: Fraction, seed: int, training: Training) -> Learnt:

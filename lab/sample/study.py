@@ -41,14 +41,10 @@ from protocol.rationals import parse_rational
 from simulations.campaign.store import Task
 
 Floats = NDArray[np.float64]
-SIDE, GAP, HEAD = 120, 16, 34
-"""Of a map, between two, and above one for its name, in pixels."""
-HEIGHT = 284
-"""Of a chart."""
-CHART_LINES = (1, 2, 3, 5, 7, 10)
-"""Numbers of random Gaussians that the figures show; the tables have all."""
-FIGURE_1 = 2.0
-"""Epsilon of MBDE there: the largest of the paper's range."""
+SIDE, GAP, HEAD = 120, 16, 34  # of a map, between two, and above one for its name, in pixels
+HEIGHT = 284  # of a chart
+CHART_LINES = (1, 2, 3, 5, 7, 10)  # numbers of random Gaussians that the figures show; the tables have all
+FIGURE_1 = 2.0  # epsilon of MBDE there: the largest of the paper's range
 CHART_TITLES = {
     RING: "ring",
     WIDE_RING: "wide ring",
@@ -68,10 +64,8 @@ MAP = Markup(
 )
 SHEET = Markup('<svg width="{width}" height="{height}" role="img" aria-label="{name}">{maps}</svg>')
 
-Measure = Callable[[Row], tuple[float, float]]
-"""A row -> a value and its deviation."""
-Map = tuple[str, str, str]
-"""A name, a line under it, and a URI."""
+Measure = Callable[[Row], tuple[float, float]]  # a row -> a value and its deviation
+Map = tuple[str, str, str]  # a name, a line under it, and a URI
 
 
 def figures(results: Findings) -> list[Charts | Drawing]:

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-COVERED = 0.95
-"""Mass of the model's region."""
+COVERED = 0.95  # mass of the model's region
 
 
 @dataclass(frozen=True)
@@ -65,10 +64,8 @@ def _mass(target: Floats, model: Floats, order: Floats) -> float:
     return float(np.sum(share * under_target))
 
 
-MOST_OUTPUT = math.log(2)
-"""c*: of a clipped classifier."""
-HIGH = 1 / 3
-"""Least gamma_Q of the regime that the paper calls high."""
+MOST_OUTPUT = math.log(2)  # c*: of a clipped classifier
+HIGH = 1 / 3  # least gamma_Q of the regime that the paper calls high
 SLACK = 1e-9
 
 

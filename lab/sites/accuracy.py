@@ -15,10 +15,8 @@ from learner_node.study.pooling import PoolingName
 from protocol.rationals import parse_rational
 from simulations.campaign.store import Task
 
-LOCAL: PoolingName = "sum"
-"""Every site adds noise of its own."""
-SECURE: PoolingName = "secure"
-"""All sites together add about one noise."""
+LOCAL: PoolingName = "sum"  # every site adds noise of its own
+SECURE: PoolingName = "secure"  # all sites together add about one noise
 
 
 @dataclass(frozen=True)

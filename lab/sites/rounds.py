@@ -38,8 +38,7 @@ OLDEST = 1000.0
 STEWARD = StewardFile(label="sick", classes=("no", "yes"), attributes=(NumericAttribute("age", 0.0, OLDEST),))
 EPSILON = Fraction(1, 10)
 SCALE = Rational.of(1 / EPSILON)
-RECORDS = 2
-"""At each site: what is measured here does not depend on them."""
+RECORDS = 2  # at each site: what is measured here does not depend on them
 
 
 class Round(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

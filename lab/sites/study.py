@@ -27,8 +27,7 @@ from learner_node.study.pooling import PoolingName
 from protocol.secure_sum.aggregator import STEPS
 from simulations.campaign.store import Task
 
-NOISE_COVERAGE = 0.999
-"""Of the interval of a variance, which is held against a bound at every number of sites."""
+NOISE_COVERAGE = 0.999  # of the interval of a variance, which is held against a bound at every number of sites
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -205,18 +204,12 @@ def _fate(ask: Ask, rounds: Sequence[Round]) -> Fate:
     )
 
 
-NUMBERS = 1000
-"""In a question whose noise and bytes are measured."""
-LOSING, FEW_NUMBERS = 20, 50
-"""Sites among which some fall silent, and numbers of the question then."""
-SILENT = (2, 6)
-"""A tenth of them, and three tenths."""
-TOLERATED = (4, 6)
-"""What a learner tolerates of so many where it is told nothing, and three tenths."""
-MOST_ROUNDS = 3
-"""Of each question, however many repeats of the studies there are."""
-TITLES = {"CTG-A": "CTG"}
-"""Of problems, where it is not their name."""
+NUMBERS = 1000  # in a question whose noise and bytes are measured
+LOSING, FEW_NUMBERS = 20, 50  # sites among which some fall silent, and numbers of the question then
+SILENT = (2, 6)  # a tenth of them, and three tenths
+TOLERATED = (4, 6)  # what a learner tolerates of so many where it is told nothing, and three tenths
+MOST_ROUNDS = 3  # of each question, however many repeats of the studies there are
+TITLES = {"CTG-A": "CTG"}  # of problems, where it is not their name
 STEP_WORDS = {
     "keys": "keys: before it answers anything",
     "shares": "shares: after its key card",
