@@ -139,9 +139,9 @@ class Data:
 
     source: Records  # the learner's
     private: Records  # what is counted
-    private_labels: Bools  # bool (n,)
+    private_labels: Bools  # (n,)
     test: Records  # of the private population
-    test_labels: Bools  # bool (m,)
+    test_labels: Bools  # (m,)
     averaged: Records  # over which the features of cells are averaged
 
 
@@ -246,10 +246,7 @@ def exact_label_signal(points: Floats, labels: Bools, test: Floats, seed: int) -
     2006, Eq. 2.8 and 2.30). The kernel of the greatest evidence is taken: of all length-scales at linear weight 0.5,
     then of the other linear weights at the best of them; with each, all amplitudes and noises.
 
-    `points`: of the private records, float64 (n, d); `labels`: bool (n,); `test`: float64 (m, d).
-
-    Returns:
-        Posterior means of the signal at the test points, float64 (m,).
+    Private points are (n, d), their labels (n,), test points (m, d). Returns posterior means of the signal there, (m,).
     """
     frequencies = draw_frequencies(points.shape[1], seed)
     signs = np.where(labels, 1.0, -1.0)

@@ -134,32 +134,19 @@ SUREST = 1e-6
 
 
 class RiskRun(TaskCell, frozen=True):
-    """What one model says of a population. Of two classes the second's; of more, each class's in turn.
-
-    Attributes:
-        problem: name of the setting.
-        maker: of `MAKERS`.
-        seed: of source, private records and noise.
-        truth: mean probabilities of the population.
-        stated: means of the model's.
-        low, high, error: 95 % interval of the shares, and the standard error that the answers imply; empty for
-            regression.
-        slope: of the true log odds on the model's, over the population; NaN where the model says one probability.
-        auc: expected, of the last class against the rest.
-        brier: expected mean squared error of the last class's probability.
-        accuracy: expected share of records whose likeliest class is right.
-    """
+    """What one model says of a population. Of two classes the second's; of more, each class's in turn."""
 
     problem: str = msgspec.field(name="setting")
-    truth: tuple[float, ...]
-    stated: tuple[float, ...] = msgspec.field(name="said")
-    low: tuple[float, ...]
+    truth: tuple[float, ...]  # mean probabilities of the population
+    stated: tuple[float, ...] = msgspec.field(name="said")  # means of the model's
+    low: tuple[float, ...]  # of the 95 % interval of the shares; empty for regression
     high: tuple[float, ...]
-    error: tuple[float, ...]
+    error: tuple[float, ...]  # standard error that the answers imply; empty for regression
+    # of the true log odds on the model's, over the population; None where the model says one probability
     slope: tuple[float | None, ...]
-    auc: float
-    brier: float
-    accuracy: float
+    auc: float  # expected, of the last class against the rest
+    brier: float  # expected mean squared error of the last class's probability
+    accuracy: float  # expected share of records whose likeliest class is right
     seconds: float = 0.0
 
 

@@ -96,13 +96,7 @@ class WeightedRecords:
 def utility(
     synthetic: WeightedRecords, private: WeightedRecords, test: WeightedRecords, columns: "Columns"
 ) -> dict[str, float]:
-    """All measures of one data set.
-
-    Distances are to the private records, accuracies on the test records, both real.
-
-    Returns:
-        Key of `MEASURES` -> value.
-    """
+    """All `MEASURES` of one data set, by name: distances from the private records, accuracies on the test records."""
     marginal, pair = variation(synthetic, private, columns.attributes)
     scores_of = {}
     for name, probability in (
@@ -153,11 +147,7 @@ def gradient_boosting(data: WeightedRecords, test: Matrix) -> Vector:
 
 
 def variation(first: WeightedRecords, second: WeightedRecords, attributes: Sequence[Attribute]) -> tuple[float, float]:
-    """Total-variation distances, 1/2 sum |p - q|, in [0, 1].
-
-    Returns:
-        Mean over the attributes; mean over all pairs of attributes, the label being one.
-    """
+    """Total variation, 1/2 sum |p - q|: means over the attributes and over all pairs of them, the label being one."""
     sizes = [attribute.size for attribute in attributes]
     codes = [discretise(data.matrix, attributes) for data in (first, second)]
     sides = (first, second)

@@ -43,13 +43,9 @@ def with_intercept(columns: Matrix) -> Matrix:
 
 
 def fit(design: Matrix, labels: Labels, start: Matrix | None = None) -> tuple[Matrix, bool]:
-    """Maximum of the likelihood by Newton's method.
+    """Maximum of the likelihood by Newton's method: (p,) weights, and whether they converged.
 
-    `design` (n, p), with an intercept's column where one is wanted; `labels` (n,) whether a record is of class 1;
-    `start` (p,); None starts at 0.
-
-    Returns:
-        (p,) weights, and whether they converged.
+    The design is (n, p), with an intercept's column where there is to be one; `start` is (p,), 0 by default.
     """
     weights = np.zeros(design.shape[1]) if start is None else start.copy()
     ridge = RIDGE * len(design) * np.eye(design.shape[1])
@@ -66,8 +62,8 @@ def fit(design: Matrix, labels: Labels, start: Matrix | None = None) -> tuple[Ma
 def fit_each(design: Matrix, weights: Matrix, more: Matrix, labels: Labels) -> Candidates:
     """Fit, for each column of `more`, the model of `design` and that column.
 
-    `design` (n, p) intercept and current variables; `weights` (p,) of the current model, fitted; `more` (n, c) one
-    candidate a column, c >= 1; `labels` (n,) whether a record is of class 1.
+    `design` (n, p) has the intercept and current variables, `weights` (p,) are those of the current model, fitted;
+    `more` (n, c) has one candidate a column, c >= 1.
     """
     chord = _Chord(design, weights, more)
     inner, added = np.repeat(weights[:, None], more.shape[1], axis=1), np.zeros(more.shape[1])
@@ -92,10 +88,7 @@ def fit_each(design: Matrix, weights: Matrix, more: Matrix, labels: Labels) -> C
 
 
 class _Chord:
-    """The curvature of all candidates at the current model, solved by blocks.
-
-    `design` (n, p); `weights` (p,); `more` (n, c).
-    """
+    """The curvature of all candidates at the current model, solved by blocks; shapes as of `fit_each`."""
 
     def __init__(self, design: Matrix, weights: Matrix, more: Matrix) -> None:
         chances = logistic(design @ weights)

@@ -24,32 +24,23 @@ PROCEDURES = (*FREE, EACH_STEP, EACH_CANDIDATE)  # all, in the order in which th
 class Run(TaskCell, frozen=True):
     """One run: the problem is a key of `SETTINGS`, the maker the procedure that chose.
 
-    Attributes:
-        epsilon: exact text of what the curator may charge; "inf" where none is asked.
-        seed: of the data set, and of noise where it is seeded.
-        sizes: records of training, test and fresh.
-        signal: of each step, whether its variable carries signal.
-        train, test, fresh: of each step, how many records its model predicts correctly.
-        estimates: of each step, the accuracy that the learner believes in, in percent; empty where it is the test's.
-        questions: questions to the curator.
-        counted: how many of them were answered by counts.
-        last: step of the last question, from 0; -1 where none was asked.
-        charged: exact epsilon by the curator's ledger; "" where none was asked.
+    Epsilon is what the curator may charge, "inf" where none is asked; the seed is of the data set and of seeded noise.
     """
 
     problem: str = msgspec.field(name="setting")
     maker: str = msgspec.field(name="procedure")
-    sizes: tuple[int, int, int]
-    signal: tuple[bool, ...]
-    train: tuple[int, ...]
+    sizes: tuple[int, int, int]  # records of training, test and fresh
+    signal: tuple[bool, ...]  # of each step, whether its variable carries signal
+    train: tuple[int, ...]  # of each step, how many records its model predicts correctly
     test: tuple[int, ...]
     fresh: tuple[int, ...]
     seconds: float = 0.0
+    # of each step, the accuracy that the learner believes in, in percent; empty where it is the test's
     estimates: tuple[float, ...] = ()
-    questions: int = msgspec.field(default=0, name="asked")
-    counted: int = 0
-    last: int = -1
-    charged: str = ""
+    questions: int = msgspec.field(default=0, name="asked")  # to the curator
+    counted: int = 0  # how many of them were answered by counts
+    last: int = -1  # step of the last question, from 0; -1 where none was asked
+    charged: str = ""  # exact epsilon by the curator's ledger; "" where none was asked
 
     def percent(self, part: str) -> "list[float]":
         """Accuracy of each step on "train", "test" or "fresh" records."""

@@ -218,11 +218,8 @@ class Odometer:
 
     `epsilon` > 0; `delta`: 0 for pure epsilon with Laplace noise; else in (0, 1), with Gaussian noise under zCDP.
 
-    Attributes:
-        total: to spend: epsilon, or the largest rho whose zCDP guarantee implies (epsilon, delta).
-        spent: by OpenDP's maps, at most `total`.
-
-    Raises ValueError: epsilon or delta out of range.
+    `total` is to spend: epsilon, or the largest rho whose zCDP guarantee implies (epsilon, delta); `spent`, at most
+    that, is by OpenDP's maps. Raises ValueError: epsilon or delta out of range.
     """
 
     def __init__(self, epsilon: float, delta: float) -> None:
@@ -367,8 +364,7 @@ def synthesise(
     `train` are (n, p) private records, `labels` (n,) 0 or 1; the budget has `epsilon` and `delta`, as of `Odometer`,
     and `seed`, of the drawn rows, never of the noise.
 
-    Returns:
-        (m, p) records and (m,) labels; m is the noisy number of private records.
+    Returns (m, p) records and (m,) labels; m is the noisy number of private records.
 
     Raises ValueError: an unknown algorithm, or a budget out of range; ArithmeticError: more would be spent than there
     is.

@@ -26,12 +26,8 @@ from learner_node.strategies.paper import SHRINKAGE
 def error_ratio_epsilon(records: ArrayLike, scale: Fraction | float) -> NDArray[np.float64]:
     """Privacy loss of `clip((U + Laplace(l)) / n, 0, 1)` between n and n + 1 records in the bin.
 
-    `max(1 / l, ln(1 + 1 / n) + n / ((n + 1) l))`, infinite at n = 0.
-
-    Numbers of records n are whole and >= 0; the scale l is > 0.
-
-    Returns:
-        float64 of the shape of `records`.
+    `max(1 / l, ln(1 + 1 / n) + n / ((n + 1) l))`, infinite at n = 0. It has the shape of
+    `records`, whole numbers >= 0; the scale l is > 0.
     """
     n = np.asarray(records, dtype=np.float64)
     noise = float(scale)
@@ -62,9 +58,8 @@ def mass_ratio_epsilon(bins: Sequence[ArrayLike], scale: Fraction | float) -> fl
 
     All features' numbers of records have the same sum N.
 
-    Returns:
-        The sum over features of the larger one, over all bins j, with one record more or one fewer; infinite for N
-        of 0 or 1.
+    Returns the sum over features of the larger one, over all bins j, with one record more or one fewer; infinite for N
+    of 0 or 1.
     """
     noise = float(scale)
     total = 0.0

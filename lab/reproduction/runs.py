@@ -117,12 +117,9 @@ class Lockstep:
 def run_together(
     items: Sequence[Item], work: Callable[[Item, Trainer], Result]
 ) -> tuple[dict[int, Result], dict[int, Exception]]:
-    """`work(item, train)` for every item, each in a thread; networks are trained together.
+    """Results of `work(item, train)` by place, and the errors of items that failed; each item has a thread.
 
-    An interrupt stops every study where it next needs a network.
-
-    Returns:
-        The results, and the errors of the items that failed, by place.
+    Networks are trained together. An interrupt stops every study where it next needs a network.
     """
     meeting = Lockstep(len(items))
     results: dict[int, Result] = {}

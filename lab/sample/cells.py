@@ -68,29 +68,20 @@ class Picture(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Sampled(TaskCell, frozen=True):
     """One cell.
 
-    Attributes:
-        problem: as of `target_of`.
-        maker: "mbde", "mbde-one-batch", "dpb" or "dpgan".
-        epsilon: exact text: of one sampled record and integral with MBDE, of the whole density with DPB, of the whole
-            training, with delta, with DPGAN.
-        seed: of the target's places, the records and the method's own choices and, as this is a simulation, noise.
-        variants: at least one.
-        entropy: of the target, -E_P[log P]: the least negative log-likelihood.
-        base: negative log-likelihood of Q_0.
-        theory: of MBDE alone.
-        picture: of the first variant, in two dimensions.
-        settings: of the method, in words: what was chosen by the records, and how much was trained.
+    Epsilon is of one sampled record and integral with MBDE, of the whole density with DPB, of the whole training, with
+    delta, with DPGAN. The seed is of the target's places, the records and the method's own choices and, as this is a
+    simulation, noise.
     """
 
     problem: str = msgspec.field(name="domain")
     maker: str = msgspec.field(name="method")
-    variants: tuple[Variant, ...]
-    entropy: float
-    base: float
-    theory: Theory | None = None
-    picture: Picture | None = None
+    variants: tuple[Variant, ...]  # at least one
+    entropy: float  # of the target, -E_P[log P]: the least negative log-likelihood
+    base: float  # negative log-likelihood of Q_0
+    theory: Theory | None = None  # of MBDE alone
+    picture: Picture | None = None  # of the first variant, in two dimensions
     seconds: float = 0.0
-    settings: str = ""
+    settings: str = ""  # of the method, in words: what was chosen by the records, and how much was trained
 
 
 def compute_cell(task: Task) -> Sampled:

@@ -79,15 +79,12 @@ class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CountingCarrier(DirectCarrier):
-    """Calls the curators directly, weighs what it carries, and loses what a silent curator would get.
-
-    Attributes:
-        sent, received: turn -> bytes to, and from, each curator that was asked, or that answered.
-    """
+    """Calls the curators directly, weighs what it carries, and loses what a silent curator would get."""
 
     def __init__(self, sites: Mapping[bytes, Site], silent: frozenset[bytes], first: int) -> None:
         super().__init__({key: site.handle for key, site in sites.items()})
         self._silent, self._first = silent, first
+        # turn -> bytes to each curator that was asked, and from each that answered
         self.sent: dict[int, list[int]] = {}
         self.received: dict[int, list[int]] = {}
 
