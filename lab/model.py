@@ -173,7 +173,7 @@ WAYS: dict[str, Way] = {
 
 
 def numbered(split: Split) -> tuple[StewardFile, list[pl.DataFrame], Callable[[object], Records], pl.DataFrame, Floats]:
-    """Records whose label is an attribute: steward's file, the sites' frames, source (by schema), test frame, labels."""
+    """Records whose label is an attribute: steward's file, the sites' frames, source by schema, test frame, labels."""
     name, old = LABELS[split.problem], split.sites[0].steward
     attribute = split.schema.find(name)
     if not isinstance(attribute, NumericAttribute):
