@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lab.peers.environment import checked, environment_versions, run_in_environment
-from lab.peers.histogram import histogram_naive_bayes
-from lab.peers.linear import adassp, public_covariance
+from lab.peers.noisy_sums import adassp, histogram_naive_bayes, public_covariance
 from lab.peers.preparation import gradient_boosting, logistic_regression, majority
 from lab.peers.task import PeerFailedError, PeerResult, PeerTask, PeerUnavailableError, Vector
 from protocol.errors import ConfigurationError

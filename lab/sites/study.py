@@ -18,9 +18,19 @@ from expril.report.table import Cell, Column, Group, Table, attributes, numbers
 from lab.averages import Interval, log_chart, mean_columns, mean_text
 from lab.cells import by_seed, differences, epsilon_order, grouped
 from lab.problems import check_problems
-from lab.sites import accuracy
-from lab.sites.accuracy import LOCAL, QUESTIONS, SECURE, Studied, poolings_of, task_of
-from lab.sites.rounds import Ask, Round, compute_round, one_noise
+from lab.sites.rounds import (
+    LOCAL,
+    QUESTIONS,
+    SECURE,
+    Ask,
+    Round,
+    Studied,
+    compute,
+    compute_round,
+    one_noise,
+    poolings_of,
+    task_of,
+)
 from lab.studies import document_of
 from lab.study import Order, Part, Size, Study
 from learner_node.study.pooling import PoolingName
@@ -472,7 +482,7 @@ STUDY = Study(
     name="sites",
     parts=[
         Part("rounds", Round, round_tasks, compute_round, lambda order: {"seed": order.seed}),
-        Part("studies", Studied, study_tasks, accuracy.compute, _questions),
+        Part("studies", Studied, study_tasks, compute, _questions),
     ],
     findings=findings,
     document=document,

@@ -12,7 +12,7 @@ from scipy.integrate import quad
 from scipy.stats import dlaplace, norm
 
 from lab.peers import PEERS, PeerKind, PeerTask, run_peer
-from lab.peers.histogram import bin_count, class_totals, is_sparse, log_ratios, noisy_counts
+from lab.peers.noisy_sums import bin_count, class_totals, is_sparse, log_ratios, noisy_counts
 from lab.peers.preparation import attribute_columns, clipped, gaussian_delta, noise_multiplier, ranks, standardise
 from lab.peers.worker import FAMILIES
 from protocol.errors import ConfigurationError

@@ -13,8 +13,8 @@ from sklearn.linear_model import Ridge
 from sklearn.metrics import roc_auc_score
 
 from lab.peers import PeerTask, run_peer
-from lab.peers import linear as linear_module
-from lab.peers.linear import GRID, probabilities, shrunk_weights, signed_sum, unit_rows, whole_rows
+from lab.peers import noisy_sums as linear_module
+from lab.peers.noisy_sums import GRID, probabilities, shrunk_weights, signed_sum, unit_rows, whole_rows
 from lab.peers.preparation import gaussian_delta, noise_multiplier
 from protocol.noise import DiscreteLaplace
 

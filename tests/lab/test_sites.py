@@ -24,9 +24,20 @@ from lab.comparison import contestants
 from lab.comparison.contestants import CONTESTANTS, SEVERAL_SITES, file_settings
 from lab.learning import make_study, run_study
 from lab.problems import PROBLEMS
-from lab.sites import accuracy, study
-from lab.sites.accuracy import Question, Studied, compute, spread_over, task_of
-from lab.sites.rounds import Ask, Round, exact_counts, one_noise, open_curators, take_round
+from lab.sites import rounds, study
+from lab.sites.rounds import (
+    Ask,
+    Question,
+    Round,
+    Studied,
+    compute,
+    exact_counts,
+    one_noise,
+    open_curators,
+    spread_over,
+    take_round,
+    task_of,
+)
 from lab.sites.study import STUDY, document, findings, losses
 from lab.splits import Units
 from lab.study import FINDINGS, MARKDOWN, PAGE, Order, Size
@@ -268,9 +279,9 @@ def test_nothing_is_a_page_too():
 @pytest.fixture
 def tiny(monkeypatch):
     """One problem, whose questions are small."""
-    for module in (problems, accuracy):
+    for module in (problems, rounds):
         monkeypatch.setattr(module, "load_split", lambda problem, seed: tiny_split(seed, problem))
-    monkeypatch.setitem(accuracy.QUESTIONS, "tiny", Question("cells", {"cells": 3, "networks": False}, "three cells"))
+    monkeypatch.setitem(rounds.QUESTIONS, "tiny", Question("cells", {"cells": 3, "networks": False}, "three cells"))
     for name, value in {"NUMBERS": 4, "LOSING": 5, "SILENT": (2,), "TOLERATED": (1,)}.items():
         monkeypatch.setattr(study, name, value)
 
@@ -369,7 +380,7 @@ def test_the_prose_has_the_kept_numbers(kept):
         (("readmission", "1", 100), "gain"): "{} on readmission; three sites gain nothing that is sure",
     }.items():
         assert words.format(mean_text(getattr(at[key], part))) in prose
-    assert not any(at[problem, "1", 3].gain.tone for problem in accuracy.QUESTIONS)
+    assert not any(at[problem, "1", 3].gain.tone for problem in rounds.QUESTIONS)
     gains = [mean_text(at[problem, "0.1", 100].gain) for problem in ("CTG-A", "C", "readmission")]
     assert "Their gains in accuracy are {} on CTG, {} on C and {} on readmission.".format(*gains) in prose
 
