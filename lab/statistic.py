@@ -28,7 +28,7 @@ from lab.cells import by_seed, epsilon_order, grouped
 from lab.studies import document_of
 from lab.study import Order, Part, Size, Study
 from protocol.kinds.statistics.asked import Grid
-from protocol.kinds.statistics.methods import AggregateMean, AggregateMedian, Exponential, Smooth, SmoothLaplace
+from protocol.kinds.statistics.methods import AggregateMean, AggregateMedian, Exponential
 from protocol.kinds.statistics.tails import Degrees
 from protocol.noise import DiscreteLaplace, NoisyMax
 from protocol.rationals import Rational
@@ -155,16 +155,17 @@ def smooth(sample: Sample) -> Values:
     """Student's t scaled by smooth sensitivity: pure."""
     beta = Rational.of(STRETCH_SHARE * sample.epsilon / DEGREES)
     scale = Fraction(DEGREES + 1, 2) / ((1 - STRETCH_SHARE) * sample.epsilon)
-    method = Smooth(Rational.of(scale), beta, DEGREES)
     noise = sample.rng.standard_t(DEGREES, DRAWS) / math.sqrt(DEGREES)
-    return _scaled(sample, method, noise)
+    return _scaled(sample, scale, beta.fraction, noise)
 
 
 def smooth_laplace(sample: Sample) -> Values:
-    """Laplace noise scaled by smooth sensitivity: private but for delta."""
+    """Laplace noise scaled by smooth sensitivity: epsilon = 2 / scale, but for a delta of 2 exp(-1 / (scale beta)).
+
+    See Nissim, Raskhodnikova and Smith 2007. It is not pure, so no curator has it.
+    """
     beta = Fraction(float(sample.epsilon) / (2 * math.log(2 / DELTA))).limit_denominator(10**6)
-    method = SmoothLaplace(Rational.of(2 / sample.epsilon), Rational.of(beta))
-    return _scaled(sample, method, sample.rng.laplace(size=DRAWS))
+    return _scaled(sample, 2 / sample.epsilon, beta, sample.rng.laplace(size=DRAWS))
 
 
 def aggregate_mean(sample: Sample) -> Values:
@@ -187,9 +188,9 @@ def _choices(scores: NDArray[np.int64], law: NoisyMax, sample: Sample) -> Values
     return np.array([law.simulate(sample.rng, scores) for _ in range(DRAWS)], np.float64)
 
 
-def _scaled(sample: Sample, method: Smooth | SmoothLaplace, noise: Values) -> Values:
-    sensitivity = quantiles.smooth_sensitivity(sample.counts, *sample.sides, method.decay.fraction, 1) / quantiles.ONE
-    return np.clip(np.rint(sample.centre + float(method.scale.fraction) * sensitivity * noise), 0, sample.grid.steps)
+def _scaled(sample: Sample, scale: Fraction, decay: Fraction, noise: Values) -> Values:
+    sensitivity = quantiles.smooth_sensitivity(sample.counts, *sample.sides, decay, 1) / quantiles.ONE
+    return np.clip(np.rint(sample.centre + float(scale) * sensitivity * noise), 0, sample.grid.steps)
 
 
 METHODS: dict[str, tuple[str, Callable[[Sample], Values]]] = {

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from curator_node.answering import Answerer
-from curator_node.kinds.blog_holdout import BLOG_HOLDOUT
 from curator_node.kinds.counts import COUNTS
 from curator_node.kinds.holdout import HOLDOUT
 from curator_node.kinds.model import MODEL
@@ -16,7 +15,6 @@ _SHIPPED = (
     COUNTS,
     SECURE_COUNTS,
     HOLDOUT,
-    BLOG_HOLDOUT,
     SAMPLE,
     MODEL,
     STATISTIC,

@@ -23,7 +23,6 @@ from protocol.kinds.statistics.methods import (
     Exponential,
     Features,
     Smooth,
-    SmoothLaplace,
 )
 
 T = TypeVar("T")
@@ -89,7 +88,7 @@ def _choices(
 
 
 def _scaled_noise(
-    asked: Sequence[Item], method: Smooth | SmoothLaplace, dataset: PrivateDataset, noise: NoiseSource, stamp: Stamp
+    asked: Sequence[Item], method: Smooth, dataset: PrivateDataset, noise: NoiseSource, stamp: Stamp
 ) -> list[int]:
     """Quantiles with noise in scales of their smooth sensitivity, each moved to its grid."""
     bound = dataset.steward.most_records_per_unit
@@ -101,14 +100,8 @@ def _scaled_noise(
         return quantiles.quantile(counts, *item.sides), scale, item.grid.steps
 
     found = _each_once(asked, known)
-    if isinstance(method, Smooth):
-        random_bytes = noise.randomness(stamp)
-        return [draw_rounded(centre, scale, method.degrees, most, random_bytes) for centre, scale, most in found]
-    drawn = noise.laplace(len(found), Fraction(1), stamp)
-    return [
-        int(np.clip(np.rint(centre + float(scale) * one), 0, most))
-        for (centre, scale, most), one in zip(found, drawn, strict=True)
-    ]
+    random_bytes = noise.randomness(stamp)
+    return [draw_rounded(centre, scale, method.degrees, most, random_bytes) for centre, scale, most in found]
 
 
 STATISTIC = Answerer(statistic.STATISTIC, answer)

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from learner_node.kinds.blog_holdout import BLOG_HOLDOUT
 from learner_node.kinds.counts import COUNTS
 from learner_node.kinds.holdout import HOLDOUT
 from learner_node.kinds.model import MODEL
@@ -16,7 +15,6 @@ _SHIPPED = (
     COUNTS,
     SECURE_COUNTS,
     HOLDOUT,
-    BLOG_HOLDOUT,
     SAMPLE,
     MODEL,
     STATISTIC,

@@ -4,7 +4,6 @@ A new kind is one file here, one in `curator_node/kinds/`, one in `learner_node/
 their three tables; a test says that the three agree.
 """
 
-from protocol.kinds.blog_holdout import BLOG_HOLDOUT
 from protocol.kinds.counts import COUNTS
 from protocol.kinds.holdout import HOLDOUT
 from protocol.kinds.model import MODEL
@@ -17,7 +16,6 @@ QUERY_KINDS = Kinds(
     COUNTS,
     SECURE_COUNTS,
     HOLDOUT,
-    BLOG_HOLDOUT,
     SAMPLE,
     MODEL,
     STATISTIC,

@@ -20,14 +20,12 @@ from protocol.kinds.statistics.methods import (
     LEAST_DECAY,
     METHODS,
     MOST_DECAY,
-    NOT_PURE,
     AggregateMean,
     AggregateMedian,
     Exponential,
     Features,
     Method,
     Smooth,
-    SmoothLaplace,
 )
 from protocol.limits import ASSUMED_ROUND_SIZE, CALL_ONCE, Positive
 from protocol.odds import NOTHING, Odds, PrivacyUnit
@@ -87,7 +85,7 @@ class StatisticLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         blocks: most blocks.
     """
 
-    methods: tuple[str, ...] = tuple(name for name in METHODS if name not in NOT_PURE)
+    methods: tuple[str, ...] = tuple(METHODS)
     statistics: Positive = 1_000
     candidates: Positive = 10_001
     cells: Positive = 100_000
@@ -126,7 +124,7 @@ class Statistic(QueryKind):
     def check_planned(self, planned: PlannedStatistic) -> None:
         """Raise RemoteProtocolError(BAD_PLAN) for a decay out of range, or a cost of more than 32 bits."""
         method = planned.method
-        if isinstance(method, Smooth | SmoothLaplace) and not LEAST_DECAY <= method.decay.fraction <= MOST_DECAY:
+        if isinstance(method, Smooth) and not LEAST_DECAY <= method.decay.fraction <= MOST_DECAY:
             limit = f"{LEAST_DECAY} to {MOST_DECAY}"
             raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.method.decay", limit)
         self.cost(planned, 1)
@@ -147,7 +145,7 @@ class Statistic(QueryKind):
             raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.method.steps", limit)
 
     def cost(self, planned: PlannedStatistic, most_records_per_unit: int) -> Fraction:
-        """Exact epsilon: m times what one statistic costs by its method. For `smooth_laplace` there is a delta, too."""
+        """Exact epsilon: m times what one statistic costs by its method."""
         value = planned.statistics * planned.method.cost(most_records_per_unit)
         if value.numerator > MOST or value.denominator > MOST:
             raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.method.scale", "a cost of at most 32 bits")
@@ -178,14 +176,6 @@ class Statistic(QueryKind):
         method = planned.method
         scale = f"scale {method.scale.fraction}"
         return f"{planned.statistics} single figures, each {method.precision}; {method.name}, {scale}"
-
-    def private(self, limits: StatisticLimits) -> bool:
-        """Unless a method is allowed whose cost holds but for a delta."""
-        return not NOT_PURE.intersection(limits.methods)
-
-    def private_planned(self, planned: PlannedStatistic) -> bool:
-        """Unless its method's cost holds but for a delta."""
-        return planned.method.name not in NOT_PURE
 
     def read_body(self, data: bytes, turn: Turn, terms: KindTerms) -> StatisticBody:
         """Decode and check a body against its planned query, the schema and the limits.
@@ -264,7 +254,7 @@ def _work_of(item: Item, method: Method, schema: Schema, records: int) -> int:
     if isinstance(method, Exponential | AggregateMedian):
         once += CHOICE_ONCE * item.grid.points
     if isinstance(item, Quantile):
-        smooth = SMOOTH_STEP_ONCE * decay_steps(method) if isinstance(method, Smooth | SmoothLaplace) else 0
+        smooth = SMOOTH_STEP_ONCE * decay_steps(method) if isinstance(method, Smooth) else 0
         return once + smooth + item.grid.points * 100 + COLUMN_COST * records
     blocks = method.blocks if isinstance(method, AggregateMean | AggregateMedian) else 0
     width, estimator = len(item.attributes), ESTIMATORS[item.estimator]
@@ -272,6 +262,6 @@ def _work_of(item: Item, method: Method, schema: Schema, records: int) -> int:
     return once + (BLOCK_ONCE + estimator.work_once(width)) * blocks + per_record * records
 
 
-def decay_steps(method: Smooth | SmoothLaplace) -> int:
+def decay_steps(method: Smooth) -> int:
     """At most so many distances are looked at: 2^40 falls to 1 in 40 log 2 / log(1 + beta) steps."""
     return math.ceil(40 * math.log(2) / math.log1p(float(method.decay.fraction))) + 1

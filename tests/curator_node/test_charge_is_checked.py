@@ -22,7 +22,6 @@ OWN_SAMPLERS = {("secure_counts", ""), ("sample", ""), ("statistic", "smooth")}
 """What draws by a sampler of its own has no map to check."""
 ELSEWHERE = {"holdout"}
 """What is charged once for several draws."""
-NOT_PRIVATE = {"blog_holdout"}
 NAMES = [
     (kind, name) for kind, audit in AUDITED_KINDS.audits.items() for name in audit.examples() if kind not in ELSEWHERE
 ]
@@ -86,7 +85,7 @@ def test_an_instance_of_a_holdout_pays_for_its_threshold_a_comparison_and_its_co
 
 
 def test_every_kind_is_here():
-    assert {kind for kind, _ in NAMES} == QUERY_KINDS.keys() - NOT_PRIVATE - ELSEWHERE
+    assert {kind for kind, _ in NAMES} == QUERY_KINDS.keys() - ELSEWHERE
 
 
 def test_features_the_librarys_map_says_twice_the_charge_unless_it_is_told_that_scores_move_one_way():

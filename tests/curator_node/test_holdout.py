@@ -21,6 +21,9 @@ from learner_node.study.session import Session
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
 from protocol.hypotheses import Constant
+from expril.audit.kinds.blog_holdout import PlannedBlogHoldout
+from protocol.errors import ConfigurationError
+from protocol.rationals import Rational
 from protocol.kinds import QUERY_KINDS, holdout
 from protocol.kinds.holdout import HoldoutBody, HoldoutRelease
 from protocol.limits import Limits
@@ -313,7 +316,12 @@ def test_it_is_off_until_a_policy_names_it():
     assert asker.accepted.code == RefusalCode.KIND_NOT_ALLOWED
 
 
-def test_the_blog_s_is_refused_outside_of_simulations():
-    rules = policy(cap=100, limits=Limits(kinds={"blog_holdout": {}}))
-    with pytest.raises(Exception, match="simulation"):
+@pytest.mark.parametrize("simulation", [False, True])
+def test_the_blog_s_is_unknown_to_a_curator(simulation):
+    """It is a control of the audit alone: no policy reaches it, and no request."""
+    rules = policy(cap=100, limits=Limits(kinds={"blog_holdout": {}}), simulation=simulation)
+    with pytest.raises(ConfigurationError, match="unknown query kind 'blog_holdout'"):
         Asker(MemoryStore(), planned(), rules=rules)
+    blog = PlannedBlogHoldout(tolerance=Rational(1, 25), records=100)
+    rules = policy(cap=100, limits=Limits(kinds={"holdout": {}}))
+    assert Asker(MemoryStore(), blog, rules=rules).accepted.code == RefusalCode.UNKNOWN_KIND

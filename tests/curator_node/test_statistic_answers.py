@@ -38,7 +38,6 @@ from protocol.kinds.statistics.methods import (
     Exponential,
     Features,
     Smooth,
-    SmoothLaplace,
 )
 from protocol.limits import Limits
 from protocol.messages import Refusal
@@ -96,7 +95,6 @@ def answered(dataset, method, *items, noise=None):
 EVERY = (
     (Exponential(Rational(1, 1), 9), Quantile("x", Rational(9, 10), GRID)),
     (Smooth(Rational(1, 1), Rational(1, 4)), Quantile("x", HALF, GRID)),
-    (SmoothLaplace(Rational(1, 1), Rational(1, 4)), Quantile("x", HALF, GRID)),
     *[
         (AggregateMean(3, 100, Rational(1, 1)), Estimate(name, ("x", "z")[: max(kind.fewest, 1)], GRID))
         for name, kind in ESTIMATORS.items()
@@ -299,7 +297,6 @@ def test_a_curator_charges_and_tells_a_quantile():
     ("limits", "method", "code"),
     [
         (Limits(), Exponential(Rational(8, 1), 1), "kind_not_allowed"),
-        (Limits(kinds={"statistic": {}}), SmoothLaplace(Rational(8, 1), Rational(1, 8)), "kind_not_allowed"),
         (Limits(kinds={"statistic": {}}), Exponential(Rational(1, 1), 1), "over_budget"),
     ],
 )

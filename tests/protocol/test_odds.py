@@ -21,7 +21,6 @@ from generators import OWN_SAMPLERS, QUERIES, schemas
 from protocol.errors import RemoteProtocolError
 from protocol.grids import LevelAxis, NumberAxis
 from protocol.kinds import QUERY_KINDS
-from protocol.kinds.blog_holdout import PlannedBlogHoldout
 from protocol.kinds.counts import PlannedCounts
 from protocol.kinds.holdout import PlannedHoldout
 from protocol.kinds.model import PlannedModel
@@ -45,7 +44,6 @@ from protocol.kinds.statistics.methods import (
     Exponential,
     Features,
     Smooth,
-    SmoothLaplace,
 )
 from protocol.limits import Limits
 from protocol.odds import NOTHING, WORST, Odds, PrivacyUnit, factor
@@ -636,8 +634,6 @@ def test_a_sample_loses_the_same_whatever_changes():
     "planned",
     [
         PlannedCounts(release="paper_ratio", partitions=1, scale=SCALE),
-        PlannedBlogHoldout(turns=2, tolerance=HALF_EPSILON, records=100),
-        PlannedStatistic(SmoothLaplace(SCALE, HALF_EPSILON)),
     ],
 )
 def test_what_is_not_private_as_claimed_has_no_factor(planned):

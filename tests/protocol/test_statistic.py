@@ -23,7 +23,6 @@ from protocol.kinds.statistics.methods import (
     Exponential,
     Features,
     Smooth,
-    SmoothLaplace,
 )
 from protocol.kinds.statistics.tails import POLYNOMIALS, distribution
 from protocol.partitions import FeatureBins
@@ -50,7 +49,6 @@ BINS = Selection((FeatureBins("x", (0.0,)), FeatureBins("c", ())))
         (Exponential(Rational(36, 1), 9), Fraction(1, 2), Fraction(3, 2)),
         (Smooth(Rational(10, 1), Rational(1, 16)), Fraction(1, 2), Fraction(1, 2)),
         (Smooth(Rational(3, 1), Rational(1, 4), degrees=2), Fraction(1), Fraction(1)),
-        (SmoothLaplace(Rational(4, 1), ONE), Fraction(1, 2), Fraction(1, 2)),
         (AggregateMean(50, 10, Rational(20, 1)), Fraction(1, 2), Fraction(1, 2)),
         (AggregateMedian(50, Rational(4, 1)), Fraction(1, 2), Fraction(1, 2)),
         (Features(2, 3, Rational(12, 1)), Fraction(1, 2), Fraction(3, 2)),
@@ -65,11 +63,9 @@ def test_what_a_method_costs(method, cost_of_one, cost_of_three):
 
 
 def test_what_is_not_pure_is_no_default_and_not_private():
-    assert set(METHODS) - set(StatisticLimits().methods) == {"smooth_laplace"}
+    assert tuple(METHODS) == StatisticLimits().methods
     assert not STATISTIC.by_default
     assert STATISTIC.private(StatisticLimits())
-    assert not STATISTIC.private(StatisticLimits(methods=("smooth_laplace",)))
-    assert not STATISTIC.private_planned(PlannedStatistic(method=SmoothLaplace(ONE, ONE)))
     with pytest.raises(ValueError, match="unknown method 'smoth'"):
         StatisticLimits(methods=("smoth",))
 
@@ -91,7 +87,6 @@ def test_a_bad_plan(planned, code):
 @pytest.mark.parametrize(
     ("method", "schema", "limits", "code"),
     [
-        (SmoothLaplace(ONE, ONE), CLASSES, {}, RefusalCode.KIND_NOT_ALLOWED),
         (Features(1, 1, ONE), CLASSES, {"methods": ("smooth",)}, RefusalCode.KIND_NOT_ALLOWED),
         (Features(1, 1, ONE), NUMBER, {}, RefusalCode.BAD_PLAN),
         (AggregateMedian(11, ONE), CLASSES, {"blocks": 10}, RefusalCode.OVER_LIMIT),

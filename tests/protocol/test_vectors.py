@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from expril.audit.kinds.blog_holdout import BLOG_HOLDOUT, BlogHoldoutBody, BlogHoldoutRelease, PlannedBlogHoldout
 from protocol.codec import decode, encode
 from protocol.envelopes import (
     LABEL,
@@ -22,7 +23,6 @@ from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.identity import LABEL as IDENTITY_LABEL
 from protocol.identity import read_identity, write_identity
 from protocol.kinds import QUERY_KINDS
-from protocol.kinds.blog_holdout import BlogHoldoutBody, BlogHoldoutRelease, PlannedBlogHoldout
 from protocol.kinds.counts import COUNTS, CountsBody, CountsLimits, CountsRelease, PlannedCounts
 from protocol.kinds.holdout import HoldoutBody, HoldoutRelease, PlannedHoldout
 from protocol.kinds.sample import SAMPLE, PlannedSample, SampleBody, SampleRelease
@@ -155,7 +155,7 @@ def test_a_holdout_is_read_and_written_again_byte_for_byte():
     read = {name: decode(told[name], kind) for name, kind in kinds.items()}
     assert {name: encode(value) for name, value in read.items()} == told
     assert QUERY_KINDS.cost(read["planned"], 1) == Fraction(3, 2)
-    assert QUERY_KINDS.cost(read["blog_planned"], 1) == Fraction(1, 20)
+    assert BLOG_HOLDOUT.cost(read["blog_planned"], 1) == Fraction(1, 20)
     assert (read["close"].close, read["counts"].counts) == (True, (-7, 2**40))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from hypothesis import strategies as st
 
-from generators_holdout import blog_holdout_queries_of, holdout_queries_of
+from generators_holdout import holdout_queries_of
 from generators_model import model_queries_of
 from generators_sample import sample_queries_of
 from generators_statistic import statistic_queries_of
@@ -308,7 +308,6 @@ def counts_queries_of(draw, schema, *, release=None, partitions=None, hypotheses
 QUERIES = {
     "counts": counts_queries_of,
     "holdout": lambda schema, **told: holdout_queries_of(hypotheses_of(schema)),
-    "blog_holdout": lambda schema, **told: blog_holdout_queries_of(hypotheses_of(schema)),
     "sample": sample_queries_of,
     "model": lambda schema, **told: model_queries_of(schema, feature_maps_of(schema), feature_bins_of(schema)),
     "statistic": statistic_queries_of,

@@ -5,7 +5,6 @@ from fractions import Fraction
 from hypothesis import strategies as st
 
 from protocol.codec import encode
-from protocol.kinds.blog_holdout import BlogHoldoutBody, PlannedBlogHoldout
 from protocol.kinds.holdout import HoldoutBody, HoldoutRelease, PlannedHoldout
 from protocol.rationals import Rational
 
@@ -45,13 +44,3 @@ def holdout_queries_of(draw, hypotheses):
     """(planned query of one turn, encoded body)."""
     planned = draw(planned_holdouts(turns=1))
     return planned, encode(draw(holdout_bodies_of(hypotheses, planned.resolution)))
-
-
-@st.composite
-def blog_holdout_queries_of(draw, hypotheses):
-    """(planned query of one turn, encoded body)."""
-    planned = PlannedBlogHoldout(tolerance=Rational.of(Fraction(1, draw(small))), records=draw(small))
-    body = BlogHoldoutBody(
-        draw(hypotheses), draw(st.one_of(st.none(), hypotheses)), draw(st.sampled_from([-1.0, 0.0, 0.5, 1.0]))
-    )
-    return planned, encode(body)

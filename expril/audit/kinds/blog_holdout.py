@@ -1,12 +1,155 @@
-"""`blog_holdout` for an auditor. It is a control that is known to break its claim, and gives no questions."""
+"""The `blog_holdout` query: the reusable holdout as a blog told it. Not private as claimed: a control of the audit.
 
+No curator and no learner has it in its tables.
+
+`diffPrivMethod` of Zumel's "A simpler explanation of differential privacy" (2015): where the scores on the holdout and
+on the training records differ by at most eps / 2, it answers the training score with Laplace noise of scale eps / 2,
+else the holdout score with Laplace noise of scale eps; there is no budget. A score is a ratio over the exact number of
+records.
+
+What it claims is what its reader would: a mean over n records moves by 1 / n, so noise of scale eps makes an answer
+cost c / (n eps). A claim may not depend on the private n, so n is stated in the plan. What it costs in truth is in
+docs/holdout.md: the comparison has no noise, and whether it was close can be read off the width of the noise.
+"""
+
+import math
 from fractions import Fraction
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from expril.audit.kinds.kind_audit import KindAudit
 from protocol.codec import decode
-from protocol.kinds.blog_holdout import BLOG_HOLDOUT, BlogHoldoutBody, PlannedBlogHoldout, score_of
+from protocol.errors import RemoteProtocolError
+from protocol.hypotheses import Hypothesis
+from protocol.kinds.holdout import CLASSES, NOISE_ONCE, QUERY_ONCE, RECORD_COST, Turns
+from protocol.limits import ASSUMED_ROUND_SIZE, Positive
+from protocol.odds import PrivacyUnit
+from protocol.plans import Planned
+from protocol.query_kind import KindTerms, QueryKind, Question, Turn
+from protocol.rationals import MOST, Rational
+from protocol.refusals import RefusalCode
 from protocol.schema import Schema
+
+RELEASE_BYTES = 32
+
+
+class PlannedBlogHoldout(Planned, frozen=True, tag="blog_holdout", kw_only=True):
+    """Future questions.
+
+    Attributes:
+        turns: questions; the blog has no end of them.
+        tolerance: the blog's eps; half of it is the tolerance, and the scale of the noise in a training score.
+        records: n that the claim is made with; public, and not what is divided by.
+    """
+
+    turns: Turns = 1
+    tolerance: Rational
+    records: Annotated[int, msgspec.Meta(ge=1, le=2**32)]
+
+
+class BlogHoldoutLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a curator limits: most parameters of a hypothesis."""
+
+    parameters: Positive = 2_000_000
+
+
+class BlogHoldoutBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One question.
+
+    Attributes:
+        hypothesis: which is scored.
+        baseline: whose score is taken off, as the blog does; None: the score is the accuracy itself.
+        training_score: the same on the learner's own records, within -1 .. 1.
+    """
+
+    hypothesis: Hypothesis
+    baseline: Hypothesis | None
+    training_score: Annotated[float, msgspec.Meta(ge=-1, le=1)]
+
+
+class BlogHoldoutRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One answer: a noisy score, clipped to 0 .. 1 as in the blog."""
+
+    score: Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+class BlogHoldout(QueryKind):
+    """Accuracies with noise that does not hide a record."""
+
+    name = "blog_holdout"
+    relation = "replace one record, as the blog understands it; the truth costs more"
+    reveals = "how good hypotheses are, with noise that does not hide a record"
+    planned = PlannedBlogHoldout
+    limits = BlogHoldoutLimits
+
+    def check_allowed(self, planned: PlannedBlogHoldout, terms: KindTerms, field: str) -> None:  # noqa: ARG002
+        """Raise RemoteProtocolError(BAD_PLAN) for a label that is not of two classes."""
+        if terms.schema.label_bounds is not None or len(terms.schema.classes) != CLASSES:
+            limit = "blog_holdout needs a label of two classes"
+            raise RemoteProtocolError(RefusalCode.BAD_PLAN, f"{field}.kind", limit)
+
+    def cost(self, planned: PlannedBlogHoldout, most_records_per_unit: int) -> Fraction:
+        """What is claimed, not the truth: turns c / (n eps); RemoteProtocolError(BAD_PLAN) beyond 32 bits."""
+        value = Fraction(planned.turns * most_records_per_unit, planned.records) / planned.tolerance.fraction
+        if value.numerator > MOST or value.denominator > MOST:
+            raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries", "a cost of at most 32 bits")
+        return value
+
+    def read_body(self, data: bytes, turn: Turn, terms: KindTerms) -> BlogHoldoutBody:  # noqa: ARG002
+        """Decode and check a question; raises RemoteProtocolError(MALFORMED, BAD_QUERY or OVER_LIMIT)."""
+        body = decode(data, BlogHoldoutBody, field="body")
+        if math.isnan(body.training_score):
+            raise RemoteProtocolError(RefusalCode.BAD_QUERY, "body.training_score", "-1 to 1")
+        for name, hypothesis in (("hypothesis", body.hypothesis), ("baseline", body.baseline)):
+            if hypothesis is None:
+                continue
+            if hypothesis.parameter_count() > terms.limits.parameters:
+                limit = f"at most {terms.limits.parameters} parameters"
+                raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"body.{name}", limit)
+            hypothesis.check(terms.schema, f"body.{name}")
+        return body
+
+    def work(self, question: Question, round_size: int | None) -> int:
+        """Work of a question, in the unit of `protocol.limits`."""
+        body: BlogHoldoutBody = question.body
+        hypotheses = [item for item in (body.hypothesis, body.baseline) if item is not None]
+        per_record = sum(RECORD_COST + item.multiply_adds() for item in hypotheses)
+        once = QUERY_ONCE + NOISE_ONCE + sum(item.multiply_adds_once() for item in hypotheses)
+        return once + per_record * (round_size or ASSUMED_ROUND_SIZE)
+
+    def release_bytes(self, question: Question) -> int:  # noqa: ARG002
+        """The same for each."""
+        return RELEASE_BYTES
+
+    def read_release(self, data: bytes, question: Question) -> NDArray[np.number[Any]]:  # noqa: ARG002
+        """(1,) float64: the score; raises as `score_of`."""
+        return np.array([score_of(data)])
+
+    def precision(self, planned: PlannedBlogHoldout, unit: PrivacyUnit) -> str:  # noqa: ARG002
+        """None is promised."""
+        return f"{planned.turns} scores; nothing limits what they tell of a record"
+
+    def private(self, limits: BlogHoldoutLimits) -> bool:  # noqa: ARG002
+        """Never."""
+        return False
+
+    def private_planned(self, planned: PlannedBlogHoldout) -> bool:  # noqa: ARG002
+        """Never."""
+        return False
+
+
+BLOG_HOLDOUT = BlogHoldout()
+
+
+def score_of(data: bytes) -> float:
+    """The released score; RemoteProtocolError(MALFORMED) where there is none."""
+    score = decode(data, BlogHoldoutRelease, field="release").score
+    if math.isnan(score):
+        raise RemoteProtocolError(RefusalCode.MALFORMED, "release.score", "a number")
+    return score
 
 
 class BlogHoldoutAudit(KindAudit):

@@ -20,7 +20,6 @@ from protocol.kinds.statistics.methods import (
     Features,
     Method,
     Smooth,
-    SmoothLaplace,
 )
 from protocol.partitions import FeatureBins
 from protocol.rationals import Rational
@@ -164,8 +163,6 @@ def _formula(method: Method, most_records_per_unit: int) -> str:
         case Smooth():
             d, beta = method.degrees, method.decay.fraction
             return f"((d + 1) / (2 scale) + d beta) = ({d + 1} / (2 * {scale}) + {d} * ({beta}))"
-        case SmoothLaplace():
-            return f"2 / scale = 2 / {scale}, but for a delta"
         case AggregateMean():
             return f"R / scale = {method.steps} / {scale}"
         case AggregateMedian():

@@ -16,7 +16,6 @@ from protocol.kinds.statistics.methods import (
     Features,
     Method,
     Smooth,
-    SmoothLaplace,
     Steps,
     Weight,
 )
@@ -87,7 +86,7 @@ class Quantile(msgspec.Struct, frozen=True, tag="quantile", forbid_unknown_field
         """(a, b) of a / (a + b), in lowest terms: what a record above and one below the quantile weigh."""
         return self.quantile.numerator, self.quantile.denominator - self.quantile.numerator
 
-    def check(self, method: Exponential | Smooth | SmoothLaplace, schema: Schema, field: str) -> None:
+    def check(self, method: Exponential | Smooth, schema: Schema, field: str) -> None:
         """Raise RemoteProtocolError(BAD_QUERY or NOT_IN_PLAN) where it breaks a rule."""
         _check_number(self.attribute, schema, f"{field}.attribute")
         self.grid.check(f"{field}.grid")
@@ -170,7 +169,7 @@ def item_for(method: Method) -> type[Item]:
     """What a method is asked."""
     if isinstance(method, Features):
         return Selection
-    return Quantile if isinstance(method, Exponential | Smooth | SmoothLaplace) else Estimate
+    return Quantile if isinstance(method, Exponential | Smooth) else Estimate
 
 
 def _check_number(name: str, schema: Schema, field: str) -> None:

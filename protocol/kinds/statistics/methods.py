@@ -109,30 +109,6 @@ class Smooth(_Method, frozen=True, tag="smooth"):
         return _HIDDEN_WIDTH
 
 
-class SmoothLaplace(_Method, frozen=True, tag="smooth_laplace"):
-    """The same with Laplace noise: private with a delta of 2 exp(-1 / (scale beta)) only, so for simulations alone.
-
-    Attributes:
-        scale, decay: as of `Smooth`.
-    """
-
-    scale: Rational
-    decay: Rational
-
-    def cost(self, most_records_per_unit: int) -> Fraction:  # noqa: ARG002
-        """Epsilon = 2 / scale, which holds but for delta (Nissim, Raskhodnikova and Smith 2007)."""
-        return 2 / self.scale.fraction
-
-    def odds(self, unit: PrivacyUnit) -> Odds:
-        """As of `Smooth`, but for delta."""
-        return Odds.twice(self.cost(unit.records))
-
-    @property
-    def precision(self) -> str:
-        """As of `Smooth`."""
-        return _HIDDEN_WIDTH
-
-
 class AggregateMean(_Method, frozen=True, tag="aggregate_mean"):
     """The sum of what an estimator says in each of k blocks, in whole steps, with discrete Laplace noise.
 
@@ -268,14 +244,11 @@ _HIDDEN_WIDTH = "a value whose noise is as wide as one unit could move it, which
 LEAST_DECAY, MOST_DECAY = Fraction(1, 10_000), Fraction(10)
 """Of beta: a smaller one would take long, and a larger one would smooth nothing."""
 
-Method = Exponential | Smooth | SmoothLaplace | AggregateMean | AggregateMedian | Features
+Method = Exponential | Smooth | AggregateMean | AggregateMedian | Features
 METHODS: dict[str, type[Method]] = {
     "exponential": Exponential,
     "smooth": Smooth,
-    "smooth_laplace": SmoothLaplace,
     "aggregate_mean": AggregateMean,
     "aggregate_median": AggregateMedian,
     "features": Features,
 }
-NOT_PURE = frozenset({"smooth_laplace"})
-"""Those whose cost holds but for a delta."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from expril.audit.kinds import AUDITED_KINDS
+from expril.audit.kinds.blog_holdout import BlogHoldoutBody, BlogHoldoutRelease, PlannedBlogHoldout
 from protocol.codec import decode, encode
 from protocol.envelopes import (
     LABEL,
@@ -30,7 +31,6 @@ from protocol.hypotheses import Constant, Mlp
 from protocol.identity import LABEL as LABEL_OF_CARDS
 from protocol.identity import TYPE, IdentityCard, armour, fingerprint, succession, write_identity
 from protocol.kinds import QUERY_KINDS
-from protocol.kinds.blog_holdout import BlogHoldoutBody, BlogHoldoutRelease, PlannedBlogHoldout
 from protocol.kinds.counts import CountsBody, CountsRelease, PlannedCounts
 from protocol.kinds.holdout import HoldoutBody, HoldoutRelease, PlannedHoldout
 from protocol.kinds.model import MODEL, ModelBody, ModelRelease
@@ -59,7 +59,6 @@ from protocol.kinds.statistics.methods import (
     Exponential,
     Features,
     Smooth,
-    SmoothLaplace,
 )
 from protocol.limits import Limits
 from protocol.messages import (
@@ -444,7 +443,6 @@ def statistic():
     cases = {
         "exponential": (Exponential(Rational(2, 1), 1), median, (48,)),
         "smooth": (Smooth(Rational(5, 1), Rational(1, 8)), median, (51,)),
-        "smooth_laplace": (SmoothLaplace(Rational(2, 1), Rational(1, 30)), median, (0,)),
         "aggregate_mean": (AggregateMean(50, 120, Rational(120, 1)), mean, (-7,)),
         "aggregate_median": (AggregateMedian(50, Rational(2, 1)), mean, (47,)),
         "features": (Features(2, 3, Rational(6, 1)), chosen, (1, 0)),

@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from curator_node.answering import Answered, CuratorQuestion
+from curator_node.answering import Answered, Answerer, CuratorQuestion
 from curator_node.kinds import ANSWERERS
 from curator_node.kinds.holdout import COMPARISON
 from curator_node.kinds.sample import density_of, points_of
@@ -34,6 +34,7 @@ from curator_node.records.dataset import PrivateDataset
 from curator_node.records.schema_file import StewardFile
 from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.kinds.answer_path import AnswerPath, Numbers
+from expril.audit.kinds.blog_holdout import BLOG_HOLDOUT, BlogHoldoutBody, BlogHoldoutRelease, PlannedBlogHoldout
 from expril.audit.kinds.exact import loss_of_shares
 from expril.audit.kinds.invented import Neighbours, Record, Unit, held
 from expril.audit.kinds.kind_audit import Asked, Asking, Company, Example, Lead, Seen
@@ -41,7 +42,6 @@ from protocol.codec import decode, encode
 from protocol.envelopes import LABEL
 from protocol.feature_map import STEPS
 from protocol.hypotheses import Constant, Hypothesis, Mlp
-from protocol.kinds.blog_holdout import BlogHoldoutBody, PlannedBlogHoldout
 from protocol.kinds.counts import CountsBody, PlannedCounts
 from protocol.kinds.holdout import HoldoutBody, PlannedHoldout
 from protocol.kinds.sample import NUMBER, SampleRelease
@@ -366,11 +366,27 @@ _YES = Constant(1)
 
 
 def blog_path() -> AnswerPath:
-    """One question to the blog's holdout, by its own answerer."""
+    """One question to the blog's holdout."""
     planned = PlannedBlogHoldout(tolerance=TOLERANCE, records=RECORDS)
     turns = Asked(planned, (encode(BlogHoldoutBody(_YES, None, TRAINING_SCORE)),))
     example = Example("a control", _CLASSES, lambda copies: turns)  # noqa: ARG005
-    return AnswerPath(ANSWERERS["blog_holdout"], example, noise=QuickNoise)
+    return AnswerPath(Answerer(BLOG_HOLDOUT, blog_answer), example, noise=QuickNoise)
+
+
+def blog_answer(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
+    """Answer by the blog's `diffPrivMethod`, with the exact number of records in it."""
+    body, tolerance = question.body, question.turn.planned.tolerance.fraction
+    score = _accuracy(body.hypothesis, dataset)
+    if body.baseline is not None:
+        score -= _accuracy(body.baseline, dataset)
+    close = abs(score - body.training_score) <= float(tolerance / 2)
+    centre, scale = (body.training_score, tolerance / 2) if close else (score, tolerance)
+    noisy = centre + float(noise.laplace(1, scale, question.stamp)[0])
+    return Answered(encode(BlogHoldoutRelease(float(np.clip(noisy, 0.0, 1.0)))))
+
+
+def _accuracy(hypothesis: Hypothesis, dataset: PrivateDataset) -> float:
+    return float(np.mean(hypothesis.predict(dataset.records) == dataset.labels))
 
 
 def blog_pair() -> Neighbours:
