@@ -14,22 +14,21 @@ from curator_node.kinds.holdout import Running
 from curator_node.ledger.checks import check
 from curator_node.ledger.store import MemoryStore
 from curator_node.site import assemble_site
+from expril.audit.kinds.blog_holdout import PlannedBlogHoldout
 from generators import hypotheses_of, records_of, schemas
 from generators_holdout import holdout_bodies_of, planned_holdouts
 from holdouts import HOLDOUT, NO, ROWS, STAMP, YES, Scripted, asked, body, planned
 from learner_node.study.session import Session
 from protocol.codec import decode, encode
-from protocol.errors import RemoteProtocolError
+from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.hypotheses import Constant
-from expril.audit.kinds.blog_holdout import PlannedBlogHoldout
-from protocol.errors import ConfigurationError
-from protocol.rationals import Rational
 from protocol.kinds import QUERY_KINDS, holdout
 from protocol.kinds.holdout import HoldoutBody, HoldoutRelease
 from protocol.limits import Limits
 from protocol.messages import Refusal, Release
 from protocol.plans import Plan
 from protocol.query_kind import KindTerms, Past, Turn
+from protocol.rationals import Rational
 from protocol.refusals import RefusalCode
 from protocol.transcript import replay
 from simulations.seeded_noise import SeededNoise
