@@ -1,9 +1,9 @@
-"""Whether a curator serves a request: its time, its learner's attention limits, its plan, its place in the study.
+"""Decides whether a curator serves a request, by its time, its learner's rate limits, its plan and its study.
 
-Reads request, policy, schema file and ledger, never a record; nothing here charges. A learner's attention limits count
-what it signed, once: a message that is in time and that this process has not seen. Whoever holds old bytes can send
-them again, so those count on the channel. What is counted of a learner is never more than it signed itself: also after
-a restart, which begins anew, since a message counts on the day in which it expires, whenever it comes.
+It reads request, policy, schema file and ledger, never a record, and charges nothing. A message counts against its
+learner's limits once, if it is in time and this process has not seen it. Anybody can send old bytes again, so those
+count on the channel. A restart begins to count anew; a learner is still never counted more than it signed, since a
+message counts on the day in which it expires, whenever it comes.
 """
 
 import math
@@ -32,11 +32,11 @@ from protocol.refusals import EXPLANATIONS, RefusalCode
 from protocol.transitions import State
 
 ENVELOPE_ROOM = 8192
-"""What a stored release takes beside its numbers: envelope, header and receipt are well below this."""
+"""Most bytes of a stored release beside its numbers; envelope, header and receipt are well below this."""
 MOST_HELD_BYTES = 2**20
-"""Of a proposal that waits."""
+"""Most bytes of a proposal that waits for its steward."""
 STRAY = frozenset({RefusalCode.EXPIRED, RefusalCode.NOT_YET_VALID, RefusalCode.WRONG_RECIPIENT})
-"""Why a message that a learner signed is none that it answers for here and now."""
+"""Refusals of messages that do not count against the learner that signed them."""
 _DAY = 86_400
 
 
@@ -56,7 +56,7 @@ class Terms:
 
 
 def settled_terms(policy: Policy, kinds: Kinds, noise: NoiseSource) -> Terms:
-    """What a policy comes to.
+    """The terms of a policy.
 
     Raises:
         ConfigurationError: noise from a seed without `simulation = true`, or as `settled_limits`.
@@ -116,7 +116,7 @@ class _Day:
 
 
 class Meter:
-    """Counts requests and final refusals, over all keys of a learner, and what comes on the channel beside them.
+    """Counts requests and final refusals by learner, over all its keys, and stray messages on the channel.
 
     Kept in memory: at most `requests_per_day` digests a learner and day, of the days in which a message may expire.
     """
@@ -149,13 +149,13 @@ class Meter:
         return ""
 
     def stray(self, now: int, policy: Policy) -> bool:
-        """Count a message that no learner answers for (late, repeated, forged, misaddressed); whether it floods."""
+        """Count a stray message (late, repeated, forged or misaddressed); True if there were too many today."""
         self._turn(now)
         self._stray += 1
         return self._stray > policy.stray_messages_per_day
 
     def count_refusal(self, message: Message, identity: bytes, learner: str, has_study: bool) -> None:
-        """Count a final refusal, once, of a request of a learner that was counted; of a study that the ledger has."""
+        """Count a final refusal of a counted request, once: for the learner, and for the study if the ledger has it."""
         day = self._days.get(message.expires_at // _DAY)
         if day is None or identity not in day.counted or identity in day.refused:
             return
@@ -165,7 +165,7 @@ class Meter:
             self._of_studies[StudyKey(message.sender, message.study)] += 1
 
     def _turn(self, now: int) -> None:
-        """Forget what expired before today, once a day."""
+        """Drop the messages that expired before today, once a day."""
         if now // _DAY == self._today:
             return
         self._today, self._stray = now // _DAY, 0
@@ -237,9 +237,9 @@ class Refusals:
         return _refusal(header, RemoteProtocolError(RefusalCode.TOO_MANY_REQUESTS, "", limit), remaining, "")
 
     def _remember(self, message: Message, identity: bytes, refusal: Refusal, policy: Policy, learner: str) -> bool:
-        """Keep a final refusal until its request can take effect no more; whether there was room.
+        """Keep a final refusal until its request expires; False if the learner has too many of them.
 
-        That is when it expires. An approved proposal may be accepted for longer.
+        The refusal of an approved proposal is kept until the approval ends, too.
         """
         has_study = StudyKey(message.sender, message.study) in self._ledger.account.studies
         self._meter.count_refusal(message, identity, learner, has_study)
@@ -271,8 +271,8 @@ def _refusal(header: dict[str, Any], error: RemoteProtocolError, remaining: str,
     )
 
 
-class Books(Protocol):
-    """A ledger, or what was read of one."""
+class ReadableLedger(Protocol):
+    """A ledger that serves, or one that was only read."""
 
     @property
     def account(self) -> Account:
@@ -291,7 +291,7 @@ def reserve(
     steward: StewardFile,
     waits: Callable[[bytes], None],
 ) -> None:
-    """Reserve a new study's cost; where a steward reads each proposal, only once it has said yes.
+    """Reserve a new study's cost; under manual approval, only after the steward has approved it.
 
     A proposal that waits reserves nothing. It is kept beside the ledger, where every process that serves from it sees
     it; the steward's word is an entry of the ledger.
@@ -346,14 +346,14 @@ def check_in_time(request: PendingRequest, ledger: Ledger) -> None:
 
 
 def is_awaited(request: PendingRequest, ledger: Ledger) -> bool:
-    """Whether a request is a proposal that waits for its steward, or on which the steward's word still holds."""
+    """Whether a request is a proposal that waits for its steward, or whose approval or decline still holds."""
     word = ledger.account.decisions.get(request.identity)
     if word is not None and (word.allows(request.now) or not word.approved):
         return True
     return any(proposal.request == request.identity for proposal in ledger.store.pending(request.now))
 
 
-def undecided(ledger: Books, now: int) -> list[PendingProposal]:
+def undecided_proposals(ledger: ReadableLedger, now: int) -> list[PendingProposal]:
     """The proposals that wait for the steward, the first that came in front.
 
     One that was approved waits once more where the approval has ended, or where it was held again since: something
@@ -372,7 +372,7 @@ def _is_decided(proposal: PendingProposal, word: Decision | None, now: int) -> b
 
 
 def _hold(request: PendingRequest, ledger: Ledger) -> bool:
-    """Keep a proposal for the steward; whether it is new to every process that serves from this ledger.
+    """Keep a proposal for the steward; True if no process that serves from this ledger had it waiting.
 
     Raises:
         RemoteProtocolError: TOO_MANY_REQUESTS or OVER_LIMIT; it is not kept.
@@ -381,7 +381,7 @@ def _hold(request: PendingRequest, ledger: Ledger) -> bool:
         limit = f"at most {MOST_HELD_BYTES} bytes where a steward reads proposals"
         raise RemoteProtocolError(RefusalCode.OVER_LIMIT, "plan", limit)
     sender, policy, identity, now = request.message.sender, request.policy, request.identity, request.now
-    waiting = {other.request for other in undecided(ledger, now) if other.learner in policy.keys_of(sender)}
+    waiting = {other.request for other in undecided_proposals(ledger, now) if other.learner in policy.keys_of(sender)}
     if identity not in waiting and len(waiting) >= policy.held_studies:
         limit = f"at most {policy.held_studies} proposals that wait for the steward"
         raise RemoteProtocolError(RefusalCode.TOO_MANY_REQUESTS, "", limit)
@@ -407,9 +407,9 @@ def check_plan(plan: Plan, kinds: Kinds, policy: Policy, steward: StewardFile) -
 
 
 def check_planned(planned: Any, turns: int, kinds: Kinds, policy: Policy, steward: StewardFile, field: str) -> None:
-    """Raise where the policy of today, or the label, rules a planned query out.
+    """Raise if today's policy, or the label, rules a planned query out.
 
-    Asked at the proposal and again at the query: a steward may have withdrawn a kind meanwhile.
+    This is checked at the proposal and again at the query: a steward may have withdrawn a kind in between.
 
     Raises:
         RemoteProtocolError: UNKNOWN_KIND, KIND_NOT_ALLOWED, BAD_PLAN, OVER_LIMIT or BELOW_LEAST_COST.

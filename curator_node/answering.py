@@ -1,4 +1,4 @@
-"""The interface between a curator and its answerers: `Question`, `Answered` and `Answerer`. No kind is named here."""
+"""The interface between a curator and its answerers: `CuratorQuestion`, `Answered` and `Answerer`. No kind is named here."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,12 +9,12 @@ from curator_node.records.dataset import PrivateDataset
 from protocol.envelopes import SigningKey, statement_bytes
 from protocol.errors import ConfigurationError
 from protocol.limits import Limits
-from protocol.query_kind import Kinds, Past, QueryKind, Question
+from protocol.query_kind import CuratorQuestion, Kinds, Past, QueryKind
 
 
 @dataclass(frozen=True)
 class Seat:
-    """As whom a curator answers, where its answer is meant for other curators, too."""
+    """The identity under which a curator answers; an answer for other curators is signed with it."""
 
     identity: bytes  # the public key that the question is addressed to
     label: str  # under which the curator signs
@@ -34,7 +34,7 @@ class Seat:
 
 
 @dataclass(frozen=True)
-class CuratorQuestion(Question):
+class CuratorQuestion(CuratorQuestion):
     """A question as its answerer gets it: it checks it once more, then the question is charged, then answered.
 
     The schema is that of today: the steward may have changed it since the turn before.
@@ -61,11 +61,11 @@ class Answered:
 
 
 def _nothing_more(question: CuratorQuestion) -> None:
-    """Where request, policy and ledger have said all."""
+    """The check of a kind for which request, policy and ledger suffice."""
 
 
 def _nothing_bounded(limits: Any) -> Mapping[str, int]:  # noqa: ARG001
-    """Where all that is answered is private with any number of records."""
+    """The bounds of a kind that is private with any number of records."""
     return {}
 
 
@@ -87,8 +87,8 @@ class Answerer:
     bounded: Callable[[Any], Mapping[str, int]] = _nothing_bounded
 
 
-def bounded_in(limits: Limits, answerers: Mapping[str, Answerer]) -> dict[str, int]:
-    """What a policy's limits allow that is private up to so many records of one curator only; see `Answerer`."""
+def record_bounds(limits: Limits, answerers: Mapping[str, Answerer]) -> dict[str, int]:
+    """Place in a policy -> most records with which what it allows there is private; see `Answerer.bounded`."""
     kinds = Kinds(*(answerer.kind for answerer in answerers.values()))
     bounds: dict[str, int] = {}
     for name in kinds.allowed(limits):
@@ -97,12 +97,11 @@ def bounded_in(limits: Limits, answerers: Mapping[str, Answerer]) -> dict[str, i
 
 
 def check_size(limits: Limits, answerers: Mapping[str, Answerer], records: int) -> None:
-    """Check that what the limits allow is private with so many records, before anything is answered.
+    """Raise ConfigurationError if the limits allow something that is not private with so many records.
 
-    Raises:
-        ConfigurationError: it is not; for the steward, who alone may know how many records there are.
+    The error is for the steward, who alone may know how many records there are.
     """
-    for place, most in bounded_in(limits, answerers).items():
+    for place, most in record_bounds(limits, answerers).items():
         if records > most:
             raise ConfigurationError(
                 f"{place} is private up to {most:,} records of one curator, and there are more; take it out of the "

@@ -1,4 +1,4 @@
-"""What a curator's learners have spent and may still spend, by policy and ledger; `ledger/account.py` keeps it."""
+"""The budgets of a curator and its learners: what policy and ledger say is spent, reserved and left."""
 
 import math
 from collections.abc import Collection
@@ -43,7 +43,7 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 def standing_of(account: Account, policy: Policy, kinds: Kinds = QUERY_KINDS) -> Standing:
-    """What a ledger and a policy add up to; a learner's keys share one budget.
+    """The standing by a ledger and a policy; a learner's keys share one budget.
 
     Args:
         account: of the ledger.
@@ -76,7 +76,7 @@ def standing_of(account: Account, policy: Policy, kinds: Kinds = QUERY_KINDS) ->
 
 
 def integral_spent(account: Account, kinds: Kinds, keys: Collection[bytes] | None = None) -> Fraction | None:
-    """What was charged costs under integral privacy, exact; None for infinite.
+    """The exact cost of all charges under integral privacy; None for infinite.
 
     A query counts whole with its first charge. What a steward entered after a halt is infinite: nobody knows what it
     was charged for.

@@ -2,8 +2,10 @@
 
 Order of every answered query: verify, charge durably, compute, add noise, store the signed release together with the
 entry that holds its digest, move the mark, send. A repeat of a request returns the stored bytes: no new noise, no new
-charge. A refusal changes no budget and depends on the request, the policy and the ledger, never on a record. Data,
-ledger, keys, clock and noise are passed in; transport is in `client_app`, the rules of each request in `admission`.
+charge. A refusal changes no budget and depends on the request, the policy and the ledger, never on a record.
+
+Data, ledger, keys, clock and noise are passed in. `admission` holds the rules for each request, `client_app` the
+transport.
 """
 
 import logging
@@ -31,7 +33,7 @@ from curator_node.admission import (
     reserve,
     settled_terms,
 )
-from curator_node.answering import Answerer, CuratorQuestion, Seat, bounded_in, check_size
+from curator_node.answering import Answerer, CuratorQuestion, Seat, check_size, record_bounds
 from curator_node.identities import Identities, Keys
 from curator_node.kinds import ANSWERERS
 from curator_node.ledger import (
@@ -71,7 +73,7 @@ from protocol.messages import (
     StudyClosed,
     StudyProposal,
 )
-from protocol.query_kind import Kinds, Past, Question
+from protocol.query_kind import CuratorQuestion, Kinds, Past
 from protocol.rationals import amount, shorten
 from protocol.refusals import RETRIABLE, RefusalCode
 
@@ -79,9 +81,9 @@ log = logging.getLogger(__name__)
 
 
 def bind_known(ledger: Ledger, policy: Policy, now: int) -> None:
-    """Bind every key that the ledger has seen to the name under which the policy has it, with what it has spent.
+    """Bind every key that the ledger has seen, with its spending, to the learner's name in the policy.
 
-    So a key that is taken out of the policy later leaves its spending with its learner.
+    A key that is taken out of the policy later then leaves its spending with its learner.
 
     Raises:
         BoundElsewhereError: one is bound to another name.
@@ -202,7 +204,10 @@ class Curator:
             ConfigurationError: as when a curator is made; or its answers would be private in another way, or it newly
                 allows what is private up to a number of records only: then the curator must be started anew.
         """
-        terms, bounds = settled_terms(policy, self._kinds, self._noise), partial(bounded_in, answerers=self._answerers)
+        terms, bounds = (
+            settled_terms(policy, self._kinds, self._noise),
+            partial(record_bounds, answerers=self._answerers),
+        )
         if bounds(terms.limits).keys() - bounds(self._terms.limits).keys():
             # Whether there are too many records for it is seen when the curator starts, and then by nobody else.
             raise ConfigurationError(
@@ -298,7 +303,7 @@ class Curator:
                 self._in_hand.discard(identity)
 
     def _check_attention(self, request: PendingRequest) -> None:
-        """Raise for a request that is late, was refused for good, is one too many, or is being answered just now."""
+        """Raise if a request is late, was refused for good, exceeds its learner's limits, or is being answered now."""
         if not request.took_effect:
             check_in_time(request, self._ledger)
         self._refusals.check(request.identity)
@@ -309,7 +314,7 @@ class Curator:
             raise RemoteProtocolError(RefusalCode.BUSY)
 
     def _card(self, request: PendingRequest) -> bytes:
-        """What a learner reads of a curator before it asks."""
+        """The signed card, which a learner reads before it asks."""
         steward, policy = self._dataset.steward, request.policy
         card = Card(
             **self._header(request.data, request.message),
@@ -346,7 +351,7 @@ class Curator:
         return self._settled(self._ledger.answer(identity, accept, now))
 
     def _charge(self, request: PendingRequest, message: Query) -> CuratorQuestion:
-        """Charge a query; all that its answerer needs beside the records is read, and checked by it, before."""
+        """Charge a query. Before that, its answerer checks the question and all that it needs beside the records."""
         study, policy, steward = request.known_study(), request.policy, self._dataset.steward
         if not request.took_effect:
             check_next(message, study)
@@ -374,7 +379,7 @@ class Curator:
             request.took_effect = True
         return question
 
-    def _question(self, request: PendingRequest, message: Query, checked: Question) -> CuratorQuestion:
+    def _question(self, request: PendingRequest, message: Query, checked: CuratorQuestion) -> CuratorQuestion:
         """A checked query as its answerer gets it; StateGoneError or AnswerGoneError where what it needs is gone."""
         study, identities = request.known_study(), self._identities
         kind, identity = self._kinds.kind(checked.turn.planned.kind), message.recipient
@@ -389,7 +394,7 @@ class Curator:
             seat=Seat(identity, identities.label, message.sender, partial(identities.say, identity), self._entropy),
         )
 
-    def _room(self, question: Question) -> int:
+    def _room(self, question: CuratorQuestion) -> int:
         """Most bytes that are stored with the answer to a question."""
         kind = self._kinds.kind(question.turn.planned.kind)
         state_bytes = kind.state_bytes + STATE_SEAL_BYTES if kind.state_bytes else 0
@@ -453,12 +458,12 @@ class Curator:
         return self._settled(self._ledger.answer(identity, close, now))
 
     def _settled(self, reply: bytes) -> bytes:
-        """A reply that may leave: this process's mark is at, or after, what it rests on."""
+        """The reply, once this process's mark has reached the ledger entries on which it rests."""
         self._ledger.settle()
         return reply
 
     def _stray(self, data: bytes, message: Message | None, error: RemoteProtocolError) -> bytes:
-        """Refuse what no learner answers for: it counts on the channel alone, and is not remembered."""
+        """Refuse a stray message: it counts on the channel, against no learner, and is not remembered."""
         with self._lock:
             self._meter.stray(self._clock(), self.policy)
         return self._refuse(data, message, b"", error)

@@ -1,7 +1,7 @@
-"""The keys under which a curator answers: its own, and those that it had before, each for as long as its steward said.
+"""The keys with which a curator signs replies and receipts: its own and, for as long as its steward said, former ones.
 
-A request is answered under the key that it was addressed to, and so is its receipt: a learner notices nothing of a
-rotation until it is told.
+Reply and receipt are signed with the key to which the request was addressed, so a learner notices a rotation only when
+it is told.
 """
 
 import math
@@ -73,7 +73,7 @@ class Receipts:
         return seal_receipt(receipt, self._key, label=self._label)
 
     def check(self, data: bytes, ledger: Ledger, now: int) -> None:
-        """Halt where a learner's newest receipt is of an entry that this ledger lacks and its steward has not seen.
+        """Halt the ledger if it lacks the entry of a learner's newest receipt and the steward has not acknowledged it.
 
         Args:
             data: the receipt; empty where the learner has none.
@@ -99,7 +99,7 @@ class Receipts:
             raise RemoteProtocolError(RefusalCode.LEDGER_ROLLED_BACK)
 
     def standing(self, account: Account, key: StudyKey, now: int) -> bytes:
-        """A signed receipt of where the ledger stands, at the steward's word: for a study, or a learner as a whole.
+        """A signed receipt, made on the steward's request, of where the ledger stands for a study or a learner.
 
         Its request is zero, and so is its charge: it names the newest entry, and what was spent up to it.
 
@@ -127,9 +127,9 @@ class Receipts:
         return seal_receipt(receipt, self._key, label=self._label)
 
     def lost_branch(self, data: bytes, ledger: Ledger) -> BranchTrace | None:
-        """What a receipt proves the ledger to have lost: its entry, or its answer; None where neither, or acknowledged.
+        """The lost branch that a receipt proves: its entry or its reply is missing. None if neither, or acknowledged.
 
-        A receipt leaves inside a stored reply. So where its request has no reply, or another one, the reply was lost.
+        A receipt is sent inside a stored reply, so if its request has no reply, or another one, the reply was lost.
 
         Raises:
             RemoteProtocolError: this curator did not sign the receipt.
@@ -147,7 +147,7 @@ class Receipts:
 
 
 def _is_kept(data: bytes, receipt: Receipt, ledger: Ledger) -> bool:
-    """Whether a receipt is that of its request's reply; a reply that is gone cannot be compared."""
+    """Whether the stored reply to a receipt's request holds it; True where the reply is gone and cannot be compared."""
     if receipt.request not in ledger.account.answers:
         return False
     try:
@@ -215,7 +215,7 @@ class Identities:
         return tuple(key for key in self._keys if self.serves(key, now))
 
     def header(self, data: bytes, message: Message | None, expires_at: int) -> dict[str, Any]:
-        """What every reply to a request says; `message` is None where the request's sender is not verified.
+        """The header of a reply; `message` is None where the request's sender is not verified.
 
         Args:
             data: the request's envelope.
@@ -247,13 +247,13 @@ class Identities:
         return self._receipts[request.recipient].write(account, owed, identity, now, release=release)
 
     def check(self, data: bytes, ledger: Ledger, now: int) -> None:
-        """Halt where a receipt under any of the keys is of an entry that the ledger lacks; see `Receipts.check`."""
+        """`Receipts.check` under the key that signed the receipt; one under a leaked key proves nothing."""
         issuer = self._issuer(data)
         if issuer not in self._leaked:
             self._receipts[issuer].check(data, ledger, now)
 
     def _issuer(self, data: bytes) -> bytes:
-        """Who a receipt says that it is of; nothing is verified."""
+        """The curator that a receipt names; nothing is verified."""
         try:
             issuer = decode(decode(data, Envelope, field="receipt").payload, Receipt, field="receipt").curator
         except RemoteProtocolError:
@@ -261,7 +261,7 @@ class Identities:
         return issuer if issuer in self._keys else self.current
 
     def _named_in(self, data: bytes) -> bytes:
-        """To whom an envelope is addressed, as far as it can be read; nothing is verified."""
+        """The recipient that an envelope names, else the current key; nothing is verified."""
         if len(self._keys) == 1:
             return self.current
         try:

@@ -1,4 +1,7 @@
-"""What a curator allows: its steward's own TOML file, never a run's configuration."""
+"""The policy of a curator: its steward's TOML file, which says who may ask, and how much.
+
+An enrolled learner is a name with a budget and the keys that may sign for it, now or at another time.
+"""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime

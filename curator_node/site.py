@@ -1,4 +1,4 @@
-"""A curator opens here, and nowhere else: from its folder, or from parts in memory.
+"""Opens curators, and is the only module that does: from a site's folder, or from parts in memory.
 
 A site's folder holds what its steward wrote and made:
 
@@ -31,7 +31,7 @@ from warnings import catch_warnings, simplefilter
 
 import polars as pl
 
-from curator_node.admission import undecided
+from curator_node.admission import undecided_proposals
 from curator_node.answering import Answerer
 from curator_node.budgets import Standing, standing_of
 from curator_node.curator import Curator
@@ -57,7 +57,10 @@ _LINE = re.compile(rb"([0-9a-f]{64}) ([0-9a-f]{32})\n")
 
 
 def version_of_data(path: Path, fingerprint: bytes) -> str:
-    """The name of records: the one that they had, or a new one, durably kept before it is used.
+    """The random name of a snapshot of records: the one that it had, or a new one, durably stored before it is used.
+
+    The name goes on the ledger, the digest nowhere: a digest that anybody can compute would distinguish records that
+    differ in one patient. If the file is lost, the same records get another name.
 
     Several processes may share the file.
 
@@ -163,7 +166,7 @@ class Site:
         """
         with self.curator.lock:
             self.ledger.refresh(self._clock())
-            return len(undecided(self.ledger, self._clock()))
+            return len(undecided_proposals(self.ledger, self._clock()))
 
     def export(self) -> CheckedLedger:
         """The ledger as an auditor reads it: every entry, checked anew.
@@ -404,7 +407,7 @@ def temporary_site(
 
 @contextmanager
 def _about(where: Path | str) -> Iterator[None]:
-    """Errors within name the file; a database's URL, which may hold a password, is never told."""
+    """Errors within name the file, but never a database's URL, which may hold a password."""
     name = str(where) if isinstance(where, Path) else "the ledger"
     try:
         yield

@@ -1,4 +1,4 @@
-"""Calls to a SuperLink: answers are read up to a limit, and what goes wrong is one of four errors."""
+"""Calls to a SuperLink: an answer is read up to a limit, and every failure is one of four errors."""
 
 import ssl
 import time
@@ -54,7 +54,7 @@ class TooLargeError(ExprilError):
 
 
 class Sender:
-    """The only one of Flower's interceptors: it signs as a node, sends, and reads no answer beyond its limit.
+    """The only interceptor of Flower's client: it signs as a node, sends, and reads no answer beyond its limit.
 
     Flower's own ones load its server, end the process where versions differ, and read answers of any length.
 
@@ -68,7 +68,7 @@ class Sender:
         self._http = http
         self._key = key
         self._limit = limit
-        self._told = {
+        self._headers = {
             FLWR_PACKAGE_NAME_METADATA_KEY: package_name,
             FLWR_PACKAGE_VERSION_METADATA_KEY: package_version,
             FLWR_COMPONENT_NAME_METADATA_KEY: "SuperNode",
@@ -77,11 +77,11 @@ class Sender:
         }
 
     def intercept(self, context: Any, call_next: object) -> httpx.Response:  # noqa: ARG002
-        """See Flower's `ProtobufClientInterceptor`; what would come next reads without a limit, and is not asked."""
+        """See Flower's `ProtobufClientInterceptor`; `call_next` reads without a limit, and is not called."""
         request, most = context.request, self._limit(context.message)
         now = datetime.now(UTC).isoformat()
         signature = b64encode(sign_message(self._key, now.encode())).decode()
-        request.headers.update({**self._told, TIMESTAMP_HEADER: now, FLEET_HTTP_SIGNATURE_HEADER: signature})
+        request.headers.update({**self._headers, TIMESTAMP_HEADER: now, FLEET_HTTP_SIGNATURE_HEADER: signature})
         answer = self._http.send(request, stream=True)
         try:
             if answer.headers.get("content-encoding", "identity") != "identity":
@@ -99,7 +99,7 @@ class Sender:
 
 
 def tls_context(ca: Path) -> ssl.SSLContext:
-    """Trust in one authority and no other.
+    """A TLS context that trusts one authority only.
 
     Raises:
         ConfigurationError: its certificate cannot be read.
@@ -115,8 +115,8 @@ def tls_context(ca: Path) -> ssl.SSLContext:
     return context
 
 
-def reached(address: str, ca: Path | None) -> str:
-    """Whether a SuperLink answers at all: "", or why not.
+def why_unreachable(address: str, ca: Path | None) -> str:
+    """Why a SuperLink cannot be reached, in words; "" if it answers.
 
     Raises:
         ConfigurationError: its authority's certificate cannot be read.
@@ -138,7 +138,7 @@ _UNKNOWN = (401, 403, 404, 409, 412)
 """Statuses by which a SuperLink turns a node, or a message of a run, away."""
 
 
-def called(call: Callable[[Any], Any], request: object) -> Any:
+def call_for_node(call: Callable[[Any], Any], request: object) -> Any:
     """Make a call about this node.
 
     Raises:
@@ -156,8 +156,8 @@ def called(call: Callable[[Any], Any], request: object) -> Any:
         raise SuperLinkDownError(type(error).__name__) from None
 
 
-def about(call: Callable[[Any], Any], request: object) -> Any:
-    """Make a call about one message: being turned away is about that message.
+def call_for_message(call: Callable[[Any], Any], request: object) -> Any:
+    """Make a call about one message; a refusal by the SuperLink concerns that message, not the node.
 
     Raises:
         GoneError: the SuperLink has lost it, or its run has ended.
@@ -177,8 +177,8 @@ def about(call: Callable[[Any], Any], request: object) -> Any:
         raise SuperLinkDownError(type(error).__name__) from None
 
 
-def until_taken(call: Callable[[], Any], patience: Callable[[], bool]) -> Any:
-    """Repeat a call while the SuperLink is down and there is patience; SuperLinkDownError where it stays so."""
+def retry(call: Callable[[], Any], patience: Callable[[], bool]) -> Any:
+    """Repeat a call while the SuperLink is down and `patience()`; raises SuperLinkDownError after that."""
     wait = _LEAST_RETRY
     while True:
         try:

@@ -8,6 +8,7 @@ SuperLink is held beyond the length that belongs to it.
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,10 +23,10 @@ from curator_node.daemon.calls import (
     Sender,
     SuperLinkDownError,
     TooLargeError,
-    about,
-    called,
+    call_for_message,
+    call_for_node,
+    retry,
     tls_context,
-    until_taken,
 )
 from curator_node.daemon.node_key import read_node_key
 from protocol.carriage import FIELD, RECORD
@@ -72,7 +73,7 @@ class Parcel:
 
     @property
     def name(self) -> str:
-        """Flower's name of it."""
+        """Flower's name of the message."""
         return str(self.tree.object_id)
 
     @property
@@ -125,7 +126,7 @@ class Fleet:
         self._client = FleetHttpClient(base, interceptors=[sender], verify=verify, timeout=CALL_SECONDS)
 
     def enter(self, last: int = 0) -> int:
-        """Have this node let in; its number.
+        """Have the SuperLink let this node in; returns the node's number.
 
         Args:
             last: the number that it had when its process ended last; 0 where that is not known. The SuperLink takes a
@@ -136,12 +137,12 @@ class Fleet:
         """
         request = ActivateNodeRequest(public_key=self._public, heartbeat_interval=HEARTBEAT_SECONDS)
         try:
-            self.node = int(called(self._client.ActivateNode, request).node_id)
+            self.node = int(call_for_node(self._client.ActivateNode, request).node_id)
         except NotLetInError:
-            if last and self._beats(last):
+            if last and self._beat_as(last):
                 self.node = last
-            elif self._registers():
-                self.node = int(called(self._client.ActivateNode, request).node_id)
+            elif self._register():
+                self.node = int(call_for_node(self._client.ActivateNode, request).node_id)
             else:
                 raise
         return self.node
@@ -153,7 +154,7 @@ class Fleet:
             NotLetInError, SuperLinkDownError: it did not help.
         """
         request = SendNodeHeartbeatRequest(node=Node(node_id=self.node), heartbeat_interval=HEARTBEAT_SECONDS)
-        if not called(self._client.SendNodeHeartbeat, request).success:
+        if not call_for_node(self._client.SendNodeHeartbeat, request).success:
             raise NotLetInError("heartbeat")
 
     def pull(self) -> Parcel | None:
@@ -163,7 +164,7 @@ class Fleet:
             NotLetInError, SuperLinkDownError: not now.
             TooLargeError: it has very many parts; it will not come again.
         """
-        response = called(self._client.PullMessages, PullMessagesRequest(node=Node(node_id=self.node)))
+        response = call_for_node(self._client.PullMessages, PullMessagesRequest(node=Node(node_id=self.node)))
         if not response.messages_list or not response.message_object_trees:
             return None
         message = message_from_proto(response.messages_list[0])
@@ -171,7 +172,7 @@ class Fleet:
         return Parcel(response.message_object_trees[0], message, until)
 
     def fetch(self, parcel: Parcel) -> bool:
-        """Fetch what a message still lacks; whether all of it is there.
+        """Fetch what a message still lacks; True once all of it is there.
 
         Raises:
             TooLargeError: it has more, or larger, objects than a request of ours.
@@ -182,7 +183,7 @@ class Fleet:
         if len(names) > MOST_OBJECTS:
             raise TooLargeError
         try:
-            if not all(self._fetched(parcel, name) for name in names):
+            if not all(self._fetch_object(parcel, name) for name in names):
                 return False
         except TooLargeError:
             with suppress(GoneError, SuperLinkDownError):
@@ -194,7 +195,7 @@ class Fleet:
             parcel.message.content = content.content
         return True
 
-    def answered(self, parcel: Parcel) -> Any:
+    def reply_to(self, parcel: Parcel) -> Any:
         """The installed ClientApp's reply to a whole message.
 
         Raises:
@@ -204,7 +205,7 @@ class Fleet:
         return self._app(parcel.message, context)
 
     @staticmethod
-    def declined(parcel: Parcel) -> Any:
+    def error_reply_to(parcel: Parcel) -> Any:
         """A reply that is an error without text."""
         return Message(Error(NOT_SERVED, ""), reply_to=parcel.message)
 
@@ -228,7 +229,7 @@ class Fleet:
                 message_object_trees=[tree],
                 clientapp_runtime_list=[0.0],
             )
-            response = until_taken(lambda: about(self._client.PushMessages, push), patience)
+            response = retry(lambda: call_for_message(self._client.PushMessages, push), patience)
             lacking = set(response.objects_to_push)
             for name, content in objects.items():
                 if name not in lacking:
@@ -240,14 +241,15 @@ class Fleet:
                     object_content=content.deflate(),
                     session_id=response.session_id,
                 )
-                if not until_taken(lambda request=request: about(self._client.PushObject, request), patience).stored:  # type: ignore[misc]
+                push_object = partial(call_for_message, self._client.PushObject, request)
+                if not retry(push_object, patience).stored:
                     raise GoneError("session")
 
     def leave(self) -> None:
-        """Have this node counted as gone, so that it can come back at once; harmless where it is gone already."""
+        """Sign this node off, so that it can come back at once; harmless where it is gone already."""
         if self.node:
             try:
-                called(self._client.DeactivateNode, DeactivateNodeRequest(node_id=self.node))
+                call_for_node(self._client.DeactivateNode, DeactivateNodeRequest(node_id=self.node))
             except SuperLinkDownError:
                 return
 
@@ -256,12 +258,12 @@ class Fleet:
         self._client.close()
         self._http.close()
 
-    def _fetched(self, parcel: Parcel, name: str) -> bool:
-        """Fetch one object; whether it is there. Raises as `fetch`."""
+    def _fetch_object(self, parcel: Parcel, name: str) -> bool:
+        """Fetch one object; True if it is there. Raises as `fetch`."""
         if name in parcel.objects:
             return True
         request = PullObjectRequest(node=Node(node_id=self.node), run_id=parcel.run, object_id=name)
-        response = about(self._client.PullObject, request)
+        response = call_for_message(self._client.PullObject, request)
         if not response.object_found:
             raise GoneError("object")
         if not response.object_available:
@@ -277,9 +279,9 @@ class Fleet:
         request = ConfirmMessageReceivedRequest(
             node=Node(node_id=self.node), run_id=parcel.run, message_object_id=parcel.name
         )
-        about(self._client.ConfirmMessageReceived, request)
+        call_for_message(self._client.ConfirmMessageReceived, request)
 
-    def _beats(self, last: int) -> bool:
+    def _beat_as(self, last: int) -> bool:
         self.node = last
         try:
             self.beat()
@@ -287,10 +289,10 @@ class Fleet:
             return False
         return True
 
-    def _registers(self) -> bool:
+    def _register(self) -> bool:
         """Register by itself, where the SuperLink lets any node in; elsewhere a person does it."""
         try:
-            called(self._client.RegisterNode, RegisterNodeFleetRequest(public_key=self._public))
+            call_for_node(self._client.RegisterNode, RegisterNodeFleetRequest(public_key=self._public))
         except NotLetInError:
             return False
         return True

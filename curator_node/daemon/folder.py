@@ -1,7 +1,7 @@
 """A curator that answers from a folder: requests as files, replies as files beside them, whole or not at all.
 
-Whoever can write into the folder is a stranger. Files are read only where they are plain, have a request's name and are
-small enough, links are never followed, and what a file says is `Curator.handle`'s affair, as on any other way.
+Anybody may be able to write into the folder. So a file is read only if it is a plain file, has a request's name and is
+small enough; links are never followed. `Curator.handle` judges its content, as with any other transport.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ ANSWERED, REFUSED, IGNORED = "answered", "refused", "ignored"
 
 
 @dataclass(frozen=True)
-class Handled:
+class FileOutcome:
     """What became of a file."""
 
     file: str  # its name
@@ -37,8 +37,8 @@ class Handled:
     limit: str = ""  # of a refusal, what would be accepted
 
 
-def answer_folder(folder: Path, site: Site) -> Iterator[Handled]:
-    """Answer every request that has no reply yet, or only a refusal that may pass; those to former keys, too, in time.
+def answer_folder(folder: Path, site: Site) -> Iterator[FileOutcome]:
+    """Answer every request that has no reply yet, or only a refusal that is not final; also those to former keys.
 
     Args:
         folder: of the carrier; only the part of this curator is looked at.
@@ -54,33 +54,33 @@ def answer_folder(folder: Path, site: Site) -> Iterator[Handled]:
     for identity in addressed or [site.identity]:
         with _open_folders(folder, identity) as (requests, replies):
             for name in sorted(os.listdir(requests)):  # noqa: PTH208 - a handle, no path
-                handled = _handled(requests, replies, name, site, identity)
-                if handled is not None:
-                    yield handled
+                outcome = _answer_file(requests, replies, name, site, identity)
+                if outcome is not None:
+                    yield outcome
 
 
-def _handled(requests: int, replies: int, name: str, site: Site, identity: bytes) -> Handled | None:
+def _answer_file(requests: int, replies: int, name: str, site: Site, identity: bytes) -> FileOutcome | None:
     if not _NAME.match(name):
-        return Handled(name, IGNORED, "not the name of a request")
+        return FileOutcome(name, IGNORED, "not the name of a request")
     most = site.policy.limits.message_bytes
     request = _read(requests, name, most)
     if isinstance(request, str):
-        return Handled(name, IGNORED, request)
+        return FileOutcome(name, IGNORED, request)
     if hashlib.sha256(request).hexdigest() != name.removesuffix(SUFFIX):
-        return Handled(name, IGNORED, "its name is not its digest: it was changed on its way, or is not whole yet")
+        return FileOutcome(name, IGNORED, "its name is not its digest: it was changed on its way, or is not whole yet")
     earlier_reply = _read(replies, name, MOST_ENVELOPE_BYTES)
-    if isinstance(earlier_reply, bytes) and _settled(earlier_reply, identity):
+    if isinstance(earlier_reply, bytes) and _is_settled(earlier_reply, identity):
         return None
     reply = site.handle(request)
     _write(replies, name, reply)
     message = open_envelope(reply)[1]
     if isinstance(message, Refusal):
-        return Handled(name, REFUSED, message.code, message.limit)
-    return Handled(name, ANSWERED, TYPE_NAMES[type(message)])
+        return FileOutcome(name, REFUSED, message.code, message.limit)
+    return FileOutcome(name, ANSWERED, TYPE_NAMES[type(message)])
 
 
-def _settled(reply: bytes, curator: bytes) -> bool:
-    """Whether a reply is this curator's own, and no refusal that may pass."""
+def _is_settled(reply: bytes, curator: bytes) -> bool:
+    """Whether a reply is this curator's own and final."""
     try:
         envelope, message = open_envelope(reply)
         verify(envelope, curator, label=envelope.label)

@@ -47,7 +47,7 @@ class Watch:
     def watched(
         self, handle: Callable[[bytes], bytes], policy: Callable[[], Policy], label: str
     ) -> Callable[[bytes], bytes]:
-        """`handle`, watched: the same bytes in, the same bytes out.
+        """Wrap `handle`: each request is counted and logged, and the bytes stay the same.
 
         Args:
             handle: the curator's.
@@ -74,7 +74,7 @@ class Watch:
 
 
 def request_type(data: object) -> str:
-    """Type of a request, as its envelope says without proof; "unreadable" where it is none."""
+    """The type that a request's envelope claims; "unreadable" if it is no envelope."""
     if not isinstance(data, bytes):
         return UNREADABLE
     try:
@@ -84,7 +84,7 @@ def request_type(data: object) -> str:
 
 
 def describe(data: bytes, reply: bytes, policy: Policy, label: str) -> Request:
-    """The event of an answered request; what it says of the sender is what the curator verified."""
+    """The log event of an answered request; its sender is the one that the curator verified."""
     envelope, message = open_envelope(reply)
     request = _readable(data)
     is_verified = message.recipient != NOBODY
@@ -202,7 +202,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._say(404, {"error": "ask for /health or /status"})
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
-        """Looks at one's own health are no events."""
+        """Requests for the health page are not logged."""
 
     def _say(self, code: int, content: object) -> None:
         body = json.dumps(content).encode()

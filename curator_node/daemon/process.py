@@ -1,4 +1,7 @@
-"""A curator's daemon as a process: opened from its folder, told to stop by signals, known to systemd."""
+"""A curator's daemon as a process: it opens a site's folder, stops on signals, and reports to systemd.
+
+`Bell` runs the steward's own command when a study begins to wait for approval.
+"""
 
 import contextlib
 import os
@@ -39,19 +42,19 @@ from protocol.errors import ExprilError
 LONGEST_SECONDS = 30.0
 """A command that takes longer is stopped."""
 APART_SECONDS = 60.0
-"""Between the starts of two."""
+"""Least time between the starts of two commands."""
 LOOK_SECONDS = 0.05
-"""Between two looks whether it has ended."""
+"""Time between two looks whether a command has ended."""
 REAP_SECONDS = 2.0
-"""For the end of one that was stopped."""
+"""How long a stopped command may take to end."""
 MOST_QUEUED = 100
-"""Studies whose turn is still to come."""
+"""Most studies that wait for the command to be run."""
 KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
-"""Of the environment. A ledger's URL with its password, which may stand in another, is not handed on."""
+"""Environment variables that the command gets. Another one may hold a ledger's URL with its password."""
 
 
 class Bell:
-    """Rings for the steward.
+    """Runs the steward's command for each study that begins to wait, one at a time, in a thread.
 
     Args:
         command: a program and its arguments; empty: nothing is run.
@@ -77,7 +80,7 @@ class Bell:
             self._thread.start()
 
     def ring(self, study: bytes) -> None:
-        """A study waits: have the command run for it, soon. Returns at once, and raises nothing."""
+        """Have the command run for a study that waits. Returns at once, and raises nothing."""
         if not self._command:
             return
         try:
@@ -104,7 +107,7 @@ class Bell:
                 self._tell(StewardTold(study=study, outcome="dropped") if stopping else self._run_for(study))
 
     def _run_for(self, study: str) -> StewardTold:
-        """Run the command for one study; what became of it."""
+        """Run the command for one study; returns the event that says how it ended."""
         environment = {name: os.environ[name] for name in KEPT if name in os.environ}
         try:
             process = subprocess.Popen(  # noqa: S603 - the steward's own words, and hexadecimal digits

@@ -150,7 +150,7 @@ class Service:
                 return
 
     def finish(self) -> int:
-        """Let what is in hand end, as long as the settings allow, and leave the SuperLink; how much did not end."""
+        """Finish the messages in hand, as long as the settings allow, and sign off; returns how many did not end."""
         end = time.monotonic() + self._settings.stop_seconds
         self._give_up = time.time() + self._settings.stop_seconds
         with self._lock:
@@ -163,7 +163,7 @@ class Service:
         return unfinished
 
     def _turn(self) -> float:
-        """One look for a message and whatever else is due; seconds until the next."""
+        """Look for a message and do whatever else is due; returns the seconds until the next turn."""
         now = time.monotonic()
         if now >= self._files_due or self._stale:
             self._files_due = now + FILES_SECONDS
@@ -178,13 +178,13 @@ class Service:
             self._fleet.beat()
             self._beat_due = now + HEARTBEAT_SECONDS * 0.8
         self._resume(now)
-        if self._full():
+        if self._is_full():
             return self._settings.busy_seconds
         look_began = time.monotonic()
         try:
             parcel = self._fleet.pull()
         except TooLargeError as error:
-            self._unserved("too_large", error)
+            self._log_unserved("too_large", error)
             return self._settings.busy_seconds
         if parcel is not None:
             self._busy_until = now + BUSY_FOR
@@ -211,7 +211,7 @@ class Service:
                 return  # then a process that follows a kill waits until the SuperLink has noticed it
 
     def _disconnected(self, error: Exception, tries: int) -> float:
-        """Tell it once; seconds until the next try."""
+        """Log a lost connection once; returns the seconds until the next try."""
         self.connected_since = 0
         outside = isinstance(error, NotLetInError)
         event = Disconnected(reason="unexpected", status=0, kind=type(error).__name__)
@@ -226,7 +226,7 @@ class Service:
         return float(min(longest, 0.1 * 2 ** min(tries, 16)) * (0.5 + secrets.randbelow(500) / 1000))
 
     def _read_files(self) -> None:
-        """Serve what the steward's files say now; what the ledger does not take now is tried again."""
+        """Adopt the steward's files as they are now; if the ledger is not available, that is tried again."""
         self._stale = False
         try:
             policy = self._files.read()
@@ -263,7 +263,7 @@ class Service:
         for aside in due:
             self._start(aside.parcel, aside)
 
-    def _full(self) -> bool:
+    def _is_full(self) -> bool:
         """Whether no more may be fetched until something that is in hand ends.
 
         As many of the longest messages as there are threads may be in memory; one that is not fetched yet counts so.
@@ -285,7 +285,7 @@ class Service:
     def _take(self, parcel: Parcel, aside: _Aside) -> None:
         """Fetch a message and have it answered, here or, where it will be counted, by other threads."""
         try:
-            if not self._fetched(parcel, aside):
+            if not self._fetch(parcel, aside):
                 self._finish_parcel(parcel)
                 return
             with self._lock:
@@ -295,11 +295,11 @@ class Service:
             else:
                 self._answer(parcel)
         except Exception as error:  # noqa: BLE001 - a thread that ends by an error would leave the message in hand
-            self._unserved("fault", error)
+            self._log_unserved("fault", error)
             self._finish_parcel(parcel)
 
-    def _fetched(self, parcel: Parcel, aside: _Aside) -> bool:
-        """Whether a message is whole now; one that cannot become so is answered by an error, or dropped."""
+    def _fetch(self, parcel: Parcel, aside: _Aside) -> bool:
+        """Whether all of a message is here now; one that can never be complete is answered by an error, or dropped."""
         try:
             if self._fleet.fetch(parcel):
                 return True
@@ -308,7 +308,7 @@ class Service:
             self._decline(parcel, "too_large", error)
             return False
         except GoneError as error:
-            self._unserved("gone", error)
+            self._log_unserved("gone", error)
             return False
         except SuperLinkDownError:
             pass
@@ -329,7 +329,7 @@ class Service:
                 self._decline(parcel, "not_ours")
                 return
             try:
-                reply = self._fleet.answered(parcel)
+                reply = self._fleet.reply_to(parcel)
             except Exception as error:  # noqa: BLE001 - Flower's own, of a type that nobody serves
                 self._decline(parcel, "not_ours", error)
                 return
@@ -338,22 +338,22 @@ class Service:
             self._finish_parcel(parcel)
 
     def _decline(self, parcel: Parcel, reason: Unread, error: Exception | None = None) -> None:
-        """Answer by an error without text."""
-        self._unserved(reason, error)
-        self._send(parcel, self._fleet.declined(parcel))
+        """Log a message as unserved and answer it by an error without text."""
+        self._log_unserved(reason, error)
+        self._send(parcel, self._fleet.error_reply_to(parcel))
 
     def _send(self, parcel: Parcel, reply: object) -> None:
         try:
             self._fleet.send(parcel, reply, patience=self._patience(parcel))
         except GoneError as error:
-            self._unserved("gone", error)
+            self._log_unserved("gone", error)
         except SuperLinkDownError as error:
-            self._unserved("undelivered", error)
+            self._log_unserved("undelivered", error)
 
     def _patience(self, parcel: Parcel) -> Callable[[], bool]:
-        """Whether a reply is still worth a try: somebody waits for it, and the daemon was not told to stop long ago."""
+        """A function that says whether sending a reply is still worth a try: the learner waits, the daemon goes on."""
         end = min(parcel.until, time.time() + SEND_SECONDS)
         return lambda: time.time() < min(end, self._give_up)
 
-    def _unserved(self, reason: Unread, error: Exception | None = None) -> None:
+    def _log_unserved(self, reason: Unread, error: Exception | None = None) -> None:
         self._watch.tell(Unserved(reason=reason, kind="" if error is None else type(error).__name__))

@@ -1,7 +1,4 @@
-"""The private records, and where a question is counted on them (`workloads` counts cells); exact counts leave it.
-
-Exact counts go to an answerer that adds noise, and nowhere else.
-"""
+"""The private records, and exact counts of them, which go to an answerer that adds noise and nowhere else."""
 
 import hashlib
 import hmac

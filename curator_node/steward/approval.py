@@ -1,4 +1,8 @@
-"""What a steward reads before it approves a study, in plain words; nothing of it comes from a record."""
+"""What a steward reads before it approves a study, in plain words; nothing of it comes from a record.
+
+A study and the validation of its model are two proposals. The first may announce what the second will cost, and the
+second names the first; the steward sees whether the learner keeps to it. That does not bind the ledger.
+"""
 
 import math
 from collections import Counter
@@ -6,12 +10,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 
-from curator_node.admission import undecided
+from curator_node.admission import undecided_proposals
 from curator_node.ledger import Account, Ledger, StudyKey
 from curator_node.ledger.store import PendingProposal
 from curator_node.policy import EnrolledLearner, Policy
 from curator_node.records.schema_file import StewardFile
-from curator_node.steward.exposure import exposure, rows
+from curator_node.steward.exposure import exposure, exposure_rows
 from protocol.announcements import Notice, read_notice
 from protocol.envelopes import open_envelope, request_digest, verify
 from protocol.errors import ConfigurationError, RemoteProtocolError, printable
@@ -29,7 +33,7 @@ _ENDED = (State.CLOSED, State.EXPIRED)
 
 @dataclass(frozen=True)
 class Announcement:
-    """What one proposal announces."""
+    """What a proposal announces of a validation, or as a validation of a study."""
 
     notice: Notice  # as its learner wrote it
     cost: Fraction  # of the proposal itself, at most
@@ -39,7 +43,7 @@ class Announcement:
     before: Fraction = Fraction(0)  # what other validations of that study have cost here, or may still
 
     def rows(self) -> list[tuple[str, str]]:
-        """(what, in plain words) for the steward; empty where nothing is announced."""
+        """Rows (subject, plain words) for the steward; empty where nothing is announced."""
         if self.notice.most is not None:
             return [("then", self._then(self.notice.most))]
         return [("after", self._after())] if self.notice.study != NO_STUDY else []
@@ -121,7 +125,7 @@ def announcement_of(message: StudyProposal, cost: Fraction, ledger: Ledger, poli
 
 
 def _costs(entry: Entry, ledger: Ledger) -> Fraction:
-    """What a study has cost, or may still: of one that has ended, what was charged."""
+    """What a study may cost at most; of one that has ended, what it was charged."""
     study = ledger.account.studies[StudyKey(entry.learner, entry.study)]
     return study.spent if study.state in _ENDED else parse_amount(entry.amount)
 
@@ -131,7 +135,7 @@ def _up(value: Fraction) -> str:
 
 
 _MOST_SORTS = 12
-"""So many sorts of questions are written out."""
+"""Most sorts of questions that are written out."""
 
 
 @dataclass(frozen=True)
@@ -156,12 +160,12 @@ class WaitingProposal:
 
 
 def waiting_proposals(ledger: Ledger, policy: Policy, now: int) -> list[WaitingProposal]:
-    """The proposals that wait for the steward, the first that came in front; see `undecided`.
+    """The proposals that wait for the steward, the first that came in front; see `undecided_proposals`.
 
     Raises:
         ConfigurationError: what is kept is not what a learner signed: somebody has changed the database.
     """
-    return [_read(pending, policy) for pending in undecided(ledger, now)]
+    return [_read(pending, policy) for pending in undecided_proposals(ledger, now)]
 
 
 def readable(proposal: WaitingProposal, kinds: Kinds, steward: StewardFile) -> tuple[Fraction, str]:
@@ -186,7 +190,7 @@ def find_proposal(proposals: list[WaitingProposal], study: str) -> WaitingPropos
 def summary(
     proposal: WaitingProposal, ledger: Ledger, policy: Policy, steward: StewardFile, kinds: Kinds
 ) -> list[tuple[str, str]]:
-    """(what, in plain words) of a proposal, for its steward.
+    """Rows (subject, plain words) that describe a proposal to its steward.
 
     Raises:
         ConfigurationError: its plan cannot be read under the kinds and the schema of today.
@@ -228,7 +232,7 @@ def summary(
         ("costs", costs),
         ("leaves", leaves),
         ("learns", learns),
-        *rows(exposures, unit),
+        *exposure_rows(exposures, unit),
         *([("provided", provided)] if provided else []),
         *announcement_of(message, cost, ledger, policy).rows(),
     ]
@@ -263,7 +267,7 @@ def as_object(
 
 
 def _read(pending: PendingProposal, policy: Policy) -> WaitingProposal:
-    """Checked anew: what the steward reads must be what is accepted, whoever can write to the database."""
+    """Check a stored proposal anew. The steward must read what was signed, whoever can change the database."""
     try:
         envelope, message = open_envelope(pending.envelope, types=("study_proposal",))
         verify(envelope, message.sender)
@@ -277,7 +281,7 @@ def _read(pending: PendingProposal, policy: Policy) -> WaitingProposal:
 
 
 def _changes(proposal: WaitingProposal, account: Account, cost: Fraction) -> list[tuple[str, str]]:
-    """What differs from what the steward approved before; nothing where nothing was approved."""
+    """Rows on what has changed since the steward approved the proposal; none if it never did."""
     word = account.decisions.get(proposal.pending.request)
     if word is None:
         return []
@@ -300,7 +304,7 @@ def _who(proposal: WaitingProposal, policy: Policy) -> str:
 
 
 def _questions_text(plan: Plan, unit: PrivacyUnit, kinds: Kinds) -> str:
-    """The questions in words, with how exactly each is answered; equal ones together."""
+    """The planned questions and the precision of their answers, in words; equal questions are counted."""
     queries = kinds.queries(plan)
     alike = Counter(_question(planned, unit, kinds) for planned in queries)
     phrases = [f"{f'{many} x ' if len(queries) > 1 else ''}{words}" for words, many in alike.items()]

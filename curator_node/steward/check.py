@@ -1,4 +1,4 @@
-"""A steward's dry run: what a site's folder holds, and what would stop it. It writes nothing, and nothing leaves.
+"""A dry run for the steward: checks a site's folder, and says what would stop the curator. It writes and sends nothing.
 
 It is for the steward's eyes only: it may name numbers of records, which no learner is ever told.
 """
@@ -56,11 +56,11 @@ from protocol.schema import Attribute, NumericAttribute, Schema
 
 CELLS = (30, 100, 300, 1000)
 SECONDS = 1e-10
-"""Of one unit of work, on one core."""
+"""Time of one unit of work, on one core."""
 
 
-class Typical(NamedTuple):
-    """One question."""
+class TypicalQuestion(NamedTuple):
+    """A question of the default strategy, and whether policy and schema allow it."""
 
     release: str  # what is counted in its cells
     cells: int  # how many
@@ -69,8 +69,8 @@ class Typical(NamedTuple):
     refused: str  # why it would be, in words; empty where it would not
 
 
-def typical_questions(steward: StewardFile, policy: Policy, kinds: Kinds = QUERY_KINDS) -> list[Typical]:
-    """The questions of the default strategy, by number of cells, at a cost of the whole cap."""
+def typical_questions(steward: StewardFile, policy: Policy, kinds: Kinds = QUERY_KINDS) -> list[TypicalQuestion]:
+    """The questions of the default strategy for several numbers of cells, each at the cost of the whole cap."""
     return [
         _typical_question(release, cells, steward, policy, kinds)
         for release in _releases(steward.schema)
@@ -84,7 +84,7 @@ def _releases(schema: Schema) -> tuple[str, ...]:
     return ("error_correct",) if len(schema.classes) == 2 else ("class_counts",)
 
 
-def _typical_question(release: str, cells: int, steward: StewardFile, policy: Policy, kinds: Kinds) -> Typical:
+def _typical_question(release: str, cells: int, steward: StewardFile, policy: Policy, kinds: Kinds) -> TypicalQuestion:
     schema = steward.schema
     features = FeatureMap(tuple(_feature(attribute) for attribute in schema.attributes))
     partition = NearestCentre(features=features, centres=bytes(4 * features.width * cells))
@@ -105,7 +105,7 @@ def _typical_question(release: str, cells: int, steward: StewardFile, policy: Po
         refused = ": ".join(part for part in (EXPLANATIONS[RefusalCode(error.code)], error.limit) if part)
     if len(data) > policy.limits.message_bytes:
         refused = refused or "a longer message than limits.message_bytes allows"
-    return Typical(release, cells, work * SECONDS, len(data), refused)
+    return TypicalQuestion(release, cells, work * SECONDS, len(data), refused)
 
 
 def _feature(attribute: Attribute) -> Feature:
@@ -121,7 +121,7 @@ Level = Literal["stop", "look", "fine"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was checked."""
+    """The result of one check."""
 
     # "stop" where the curator would not start or answer, "look" for the steward to think about, else "fine"
     level: Level
@@ -131,10 +131,10 @@ class Finding:
 
 @dataclass
 class SiteCheck:
-    """What was found."""
+    """The results of all checks of a site."""
 
     findings: list[Finding] = field(default_factory=list)  # in the order in which things were checked
-    questions: list[Typical] = field(default_factory=list)  # what the default strategy would ask
+    questions: list[TypicalQuestion] = field(default_factory=list)  # what the default strategy would ask
     standing: Standing | None = None  # of ledger and policy; None where one of them cannot be read
 
     @property
@@ -148,14 +148,14 @@ class SiteCheck:
 
     @contextmanager
     def stops(self, about: str) -> Iterator[None]:
-        """What cannot be read would stop the curator."""
+        """Turn an error within into a finding that stops the curator."""
         try:
             yield
         except ExprilError as error:
             self.say("stop", about, error_text(error))
 
-    def of(self, about: str, make: Callable[[], T]) -> T | None:
-        """What `make` gives; None where it would stop the curator."""
+    def read(self, about: str, make: Callable[[], T]) -> T | None:
+        """The result of `make`; None, and a finding that stops the curator, if it raises."""
         try:
             return make()
         except ExprilError as error:
@@ -164,7 +164,7 @@ class SiteCheck:
 
 
 def error_text(error: ExprilError) -> str:
-    """The error, with what the steward alone may know of a record."""
+    """The text of an error, with what the steward alone may read of a record."""
     return f"{error}{error.likeness}" if isinstance(error, UnknownClassError) else str(error)
 
 
@@ -176,10 +176,10 @@ def check_site(folder: Path, probe: Callable[[DaemonSettings], str] | None = Non
         probe: asks the SuperLink of these settings whether it answers: "" or why not; None asks nobody.
     """
     report = SiteCheck()
-    policy = report.of("policy", lambda: policy_of(folder))
-    steward = report.of("schema", lambda: steward_of(folder))
-    keys = report.of("keys", lambda: _keys(report, folder))
-    settings = report.of("superlink", lambda: read_settings(folder))
+    policy = report.read("policy", lambda: policy_of(folder))
+    steward = report.read("schema", lambda: steward_of(folder))
+    keys = report.read("keys", lambda: _keys(report, folder))
+    settings = report.read("superlink", lambda: read_settings(folder))
     if policy is not None:
         _policy(report, policy)
     if policy is not None and keys is not None:
@@ -236,7 +236,7 @@ def _policy(report: SiteCheck, policy: Policy) -> None:
 
 
 def _members(report: SiteCheck, policy: Policy, keys: Keys) -> None:
-    """With whom the curator sums, by the policy."""
+    """Check the members of secure sums in the policy."""
     name = SECURE_COUNTS.name
     if name not in QUERY_KINDS.allowed(policy.limits):
         return
@@ -346,7 +346,7 @@ def _ledger(
 
 
 def _waiting(report: SiteCheck, settings: DaemonSettings, policy: Policy) -> None:
-    """Whether somebody is told where each proposal is read."""
+    """Check that the steward hears of proposals if approval is manual."""
     if policy.approval != "manual":
         return
     if not settings.waiting_command:

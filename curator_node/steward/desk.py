@@ -1,4 +1,4 @@
-"""A steward's desk: policy, ledger and schema of a site's folder, opened beside the process that serves from it."""
+"""What a steward does beside the process that serves: look at a curator's status, act on its ledger, export it."""
 
 import http.client
 import json
@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from curator_node.admission import undecided
+from curator_node.admission import undecided_proposals
 from curator_node.budgets import standing_of
 from curator_node.daemon.health import LOOPBACK
 from curator_node.daemon.settings import DAEMON, inside, ledger_of, read_settings
@@ -37,7 +37,7 @@ from protocol.messages import NO_STUDY, Receipt
 
 
 def write_export(where: Place, out: Path) -> int:
-    """Write a ledger's export; how many entries it has.
+    """Write a ledger's export; returns its number of entries.
 
     Raises:
         ConfigurationError: no ledger there, it is not in order, or the file exists or cannot be written.
@@ -64,7 +64,7 @@ def write_receipt(where: Place, key: SigningKey, out: Path, *, study: bytes, lea
         ConfigurationError: the ledger is not in order, another curator's, or knows no such study or learner; or the
             file cannot be written.
     """
-    account, _ = _in_order(where, key)
+    account, _ = _checked_ledger(where, key)
     label = NOT_PRIVATE_LABEL if account.terms.endswith(f"signatures: {json.dumps(NOT_PRIVATE_LABEL)}") else LABEL
     about = _subject(account, study, learner)
     sealed = Receipts(key, Sealer(key, secrets.token_bytes), label).standing(account, about, now)
@@ -86,7 +86,7 @@ def read_receipt(path: Path, account: Account) -> Receipt:
 
 
 def study_identity(text: str, learner: bytes) -> bytes:
-    """What a person typed for a study; zero where a learner as a whole is meant."""
+    """The study identity that a person typed; zero for a learner as a whole. Raises ConfigurationError."""
     if not text and not learner:
         raise ConfigurationError("name a study, a learner, or both: --study ID, --learner KEY")
     try:
@@ -98,7 +98,9 @@ def study_identity(text: str, learner: bytes) -> bytes:
     return identity
 
 
-def join(where: Place, key: SigningKey, mark: Path, *, beside: Path | None, first: SigningKey | None = None) -> str:
+def join_ledger(
+    where: Place, key: SigningKey, mark: Path, *, beside: Path | None, first: SigningKey | None = None
+) -> str:
     """Make the mark of a further process that will serve from a ledger; it starts at the newest entry.
 
     Where another process's mark is at hand, the ledger must hold what that one names. Without it nothing here can know
@@ -118,7 +120,7 @@ def join(where: Place, key: SigningKey, mark: Path, *, beside: Path | None, firs
         ConfigurationError: the ledger is halted, not in order, another curator's, or lacks what the other mark names;
             or the file exists or cannot be made.
     """
-    account, entries = _in_order(where, key)
+    account, entries = _checked_ledger(where, key)
     if account.halted:
         raise ConfigurationError(f"{place_text(where)} is halted; see what was lost, then: expril ledger resume")
     if beside is not None:
@@ -136,22 +138,22 @@ def join(where: Place, key: SigningKey, mark: Path, *, beside: Path | None, firs
             open_mark_file.write(marked_at_end(account), account.hashes)
         finally:
             open_mark_file.close()
-    return place_of(entries[-1], account)
+    return entry_text(entries[-1], account)
 
 
-def place_of(entry: Entry, account: Account) -> str:
+def entry_text(entry: Entry, account: Account) -> str:
     """A ledger's newest entry, for people."""
     when = datetime.fromtimestamp(entry.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
     return f"entry {entry.index} ({entry.kind}, {when} UTC), head {account.head.hex()[:16]}"
 
 
-def newest_of(where: Place, key: SigningKey) -> str:
+def newest_entry(where: Place, key: SigningKey) -> str:
     """The newest entry of a ledger in order, for people; raises as `join`."""
-    account, entries = _in_order(where, key)
-    return place_of(entries[-1], account)
+    account, entries = _checked_ledger(where, key)
+    return entry_text(entries[-1], account)
 
 
-def _in_order(where: Place, key: SigningKey) -> tuple[Account, tuple[Entry, ...]]:
+def _checked_ledger(where: Place, key: SigningKey) -> tuple[Account, tuple[Entry, ...]]:
     with read_evidence(where) as ledger:
         checked = check_evidence(ledger)
     if checked.account.curator != key.public:
@@ -178,15 +180,15 @@ SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class _Read:
-    """See `curator_node.admission.Books`."""
+class _ReadLedger:
+    """See `curator_node.admission.ReadableLedger`."""
 
     account: Account
     store: LedgerStore
 
 
 def read_status(folder: Path) -> dict[str, Any]:
-    """What the health page says, and whether the curator is "healthy" and "running".
+    """The content of the daemon's health page; by policy and ledger alone if no daemon runs.
 
     Raises:
         ConfigurationError: no daemon runs, and the folder cannot be read.
@@ -199,7 +201,7 @@ def read_status(folder: Path) -> dict[str, Any]:
     url, policy = ledger_of(settings), policy_of(folder)
     with read_store(url or folder / LEDGER) as store:
         account = load(store)
-        waiting = len(undecided(_Read(account, store), now()))
+        waiting = len(undecided_proposals(_ReadLedger(account, store), now()))
     return {
         "running": False,
         "healthy": False,
@@ -212,7 +214,7 @@ def read_status(folder: Path) -> dict[str, Any]:
 
 
 def page_of(port: int, page: str) -> dict[str, Any] | None:
-    """A page of a daemon on this machine; None where none answers there.
+    """A page of the daemon on this machine; None if no daemon answers.
 
     Raises:
         ConfigurationError: something else answers there.
@@ -235,7 +237,7 @@ def page_of(port: int, page: str) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class Desk:
-    """What a steward acts on."""
+    """A site's policy and ledger, opened for its steward."""
 
     folder: Path  # the site's
     policy: Policy  # with the enrolled learners
@@ -243,12 +245,12 @@ class Desk:
 
 
 def places_of(folder: Path, ledger: str = "", mark: Path | None = None) -> tuple[Path | str, Path | None]:
-    """Where a site's ledger and the mark of its process are: as told, else as its daemon file says, else its folder.
+    """The places of a site's ledger and mark: as given, else as in its daemon file, else in its folder.
 
     Args:
         folder: the site's.
-        ledger: a file or a database's URL; "" where it is not told.
-        mark: a file; None where it is not told.
+        ledger: a file or a database's URL; "" if it is not given.
+        mark: a file; None if it is not given.
     """
     place = ledger_place(ledger) if ledger else None
     if (folder / DAEMON).is_file():

@@ -1,9 +1,9 @@
-"""Who may ask at a site: its policy file, and a file in the folder `learners` for each learner enrolled by its card.
+"""Learners of a site: its policy file, and in the folder `learners` a file for each learner enrolled by its card.
 
     policy.toml          the steward writes it
     learners/ann.toml    expril curator enrol writes it: name, cap, and every key that the learner ever had
 
-Removing a file keeps its learner out, and refills nothing: the ledger knows its keys, and what they spent, by its name.
+Removing a file keeps its learner out and refills no budget: the ledger has its keys and their spending under its name.
 """
 
 import json
@@ -26,7 +26,7 @@ from protocol.strict_toml import read_toml
 
 POLICY, LEARNERS = "policy.toml", "learners"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
-"""Of an enrolled learner: its file is named after it."""
+"""Names of enrolled learners; the learner's file has the same name."""
 
 
 def read_policy_of(folder: Path, *, kinds: Kinds | None = QUERY_KINDS) -> Policy:
@@ -42,7 +42,7 @@ def read_policy_of(folder: Path, *, kinds: Kinds | None = QUERY_KINDS) -> Policy
     path = folder / POLICY
     text = read_text_file(path, "policy file", remedy="its steward writes it, as docs/policy.md says")
     policy = read_policy(text, where=str(path), kinds=kinds)
-    enrolled = tuple(_read(path) for path in _files(folder))
+    enrolled = tuple(_read_learner(path) for path in _learner_files(folder))
     if not enrolled:
         return policy
     try:
@@ -53,18 +53,14 @@ def read_policy_of(folder: Path, *, kinds: Kinds | None = QUERY_KINDS) -> Policy
 
 
 def check_written(folder: Path) -> None:
-    """Read what people wrote in a site's folder: what is wrong in it is told before what serves is loaded.
-
-    Raises:
-        ConfigurationError: its policy or schema file is absent or wrong.
-    """
+    """Raise ConfigurationError if a site's policy or schema file is absent or wrong, before slow imports."""
     read_policy_of(folder, kinds=None)
     steward_of(folder)
 
 
 @dataclass(frozen=True)
 class Enrolment:
-    """What enrolling a card changes; nothing is written yet."""
+    """The change that enrolling a card would make; nothing is written yet."""
 
     folder: Path  # the site's
     learner: EnrolledLearner  # as its file will say
@@ -73,7 +69,7 @@ class Enrolment:
 
     def write(self) -> Path:
         """Write the learner's file; OSError names it where that fails."""
-        return _write(self.folder, self.learner)
+        return _write_learner(self.folder, self.learner)
 
 
 def plan_enrolment(
@@ -86,7 +82,7 @@ def plan_enrolment(
     overlap: int = 0,
     add: bool = False,
 ) -> Enrolment:
-    """What enrolling a learner's card would change.
+    """The change that enrolling a learner's card would make.
 
     A card whose key takes the place of an enrolled one belongs to the same learner: it keeps name and cap, and the old
     key may sign until the overlap ends.
@@ -118,7 +114,7 @@ def plan_enrolment(
         )
     if before is None:
         before = _namesake(policy, chosen, add=add)
-    if before is not None and before.name not in {path.stem for path in _files(folder)}:
+    if before is not None and before.name not in {path.stem for path in _learner_files(folder)}:
         raise ConfigurationError(
             f"{before.name!r} is in {POLICY}; move its entry to {LEARNERS}/{before.name}.toml first"
         )
@@ -153,7 +149,7 @@ def revoke(folder: Path, name: str, *, now: int, key: str = "") -> list[str]:
     Raises:
         ConfigurationError: no such learner or key.
     """
-    learner = next((entry for entry in map(_read, _files(folder)) if entry.name == name), None)
+    learner = next((entry for entry in map(_read_learner, _learner_files(folder)) if entry.name == name), None)
     if learner is None:
         raise ConfigurationError(
             f"nobody is enrolled as {name!r} in {folder / LEARNERS}; a learner of {POLICY} is taken out there"
@@ -165,7 +161,7 @@ def revoke(folder: Path, name: str, *, now: int, key: str = "") -> list[str]:
     keys = tuple(
         msgspec.structs.replace(entry, revoked=instant(now)) if entry.key in ended else entry for entry in learner.keys
     )
-    _write(folder, msgspec.structs.replace(learner, keys=keys))
+    _write_learner(folder, msgspec.structs.replace(learner, keys=keys))
     return ended
 
 
@@ -183,7 +179,7 @@ def check_card(card: IdentityCard, role: str, now: int) -> None:
 def _predecessor(
     policy: Policy, card: IdentityCard, now: int, *, add: bool
 ) -> tuple[EnrolledLearner | None, EnrolledKey | None]:
-    """The learner whose valid key gave the card's its word, and that key."""
+    """The learner one of whose valid keys signed for the card's key, and that key; (None, None) if there is none."""
     former = [entry.previous for entry in card.successions if policy.learner(entry.previous) is not None]
     if not former:
         return None, None
@@ -205,7 +201,7 @@ def _predecessor(
 
 
 def _namesake(policy: Policy, name: str, *, add: bool) -> EnrolledLearner | None:
-    """The enrolled learner of this name, if the steward means it."""
+    """The enrolled learner of this name; raises ConfigurationError unless the steward said `add`."""
     for learner in policy.keys.values():
         if learner.name.lower() != name.lower():
             continue
@@ -232,27 +228,27 @@ def _ending(key: EnrolledKey, ends: EnrolledKey | None, last: datetime) -> Enrol
     return msgspec.structs.replace(key, until=last if key.until is None else min(key.until, last))
 
 
-def _files(folder: Path) -> list[Path]:
-    """The learners' files; one whose name begins with a dot is being written."""
+def _learner_files(folder: Path) -> list[Path]:
+    """The learners' files; a name that begins with a dot is a draft."""
     return sorted(path for path in (folder / LEARNERS).glob("*.toml") if not path.name.startswith("."))
 
 
-def _read(path: Path) -> EnrolledLearner:
+def _read_learner(path: Path) -> EnrolledLearner:
     learner = read_toml(read_text_file(path, "learner's file"), EnrolledLearner, where=str(path))
     if learner.name != path.stem:
         raise ConfigurationError(f"{path} is of {learner.name!r}; a learner's file is named after it, for ever")
     return learner
 
 
-def _write(folder: Path, learner: EnrolledLearner) -> Path:
+def _write_learner(folder: Path, learner: EnrolledLearner) -> Path:
     lines = [
         "# Made by expril curator enrol; see docs/enrolment.md.",
-        f"name = {_quoted(learner.name)}",
-        f"cap = {_quoted(learner.cap)}",
+        f"name = {quoted(learner.name)}",
+        f"cap = {quoted(learner.cap)}",
     ]
-    lines += [f"{name} = {_quoted(text)}" for name in ("organisation", "contact") if (text := getattr(learner, name))]
+    lines += [f"{name} = {quoted(text)}" for name in ("organisation", "contact") if (text := getattr(learner, name))]
     for key in learner.keys:
-        lines += ["", "[[keys]]", f"key = {_quoted(key.key)}"]
+        lines += ["", "[[keys]]", f"key = {quoted(key.key)}"]
         times = {"from": key.start, "until": key.until, "revoked": key.revoked}
         lines += [f"{name} = {written_instant(at)}" for name, at in times.items() if at is not None]
     path = folder / LEARNERS / f"{learner.name}.toml"
@@ -261,6 +257,6 @@ def _write(folder: Path, learner: EnrolledLearner) -> Path:
     return path
 
 
-def _quoted(value: Written) -> str:
-    """As TOML: its basic strings take the escapes of JSON, and DEL as well, which JSON leaves alone."""
+def quoted(value: Written) -> str:
+    """A value as TOML text; TOML takes JSON's escapes and wants DEL escaped as well."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,6 +1,6 @@
-"""By what factors a curator's answers may change the odds of what anybody believes of one privacy unit.
+"""Factors by which a curator's answers may change the odds of any belief about one privacy unit.
 
-Here alone the exponents of kinds are added up over plan, ledger and caps, and put into words; see `protocol.odds`.
+Only this module adds up the exponents of all kinds over plan, ledger and caps; see `protocol.odds`.
 """
 
 from collections.abc import Collection
@@ -24,7 +24,7 @@ NOT_COVERED = (
 
 @dataclass(frozen=True)
 class Exposure:
-    """Exponents of what answers may change; None of each is without limit."""
+    """Exponents of the factors; None means without limit."""
 
     study: Odds | None  # by the plan alone
     learner: Odds | None  # with all that its learner was answered before
@@ -43,7 +43,7 @@ def exposure(
     name: str = "",
     plan: Plan | None = None,
 ) -> Exposure:
-    """What a plan's answers may change, alone and with what was spent before.
+    """Exponents for a plan's answers, alone and with what was spent before.
 
     Args:
         account: of the ledger.
@@ -58,18 +58,21 @@ def exposure(
         RemoteProtocolError: the plan cannot be read.
     """
     study = NOTHING if plan is None else kinds.plan_odds(plan, unit)
-    of_learner, of_everybody = spent(account, kinds, unit, account.keys_of(learner, name)), spent(account, kinds, unit)
+    of_learner, of_everybody = (
+        odds_spent(account, kinds, unit, account.keys_of(learner, name)),
+        odds_spent(account, kinds, unit),
+    )
     worst = _worst(account, policy, unit, kinds, plan)
     remaining = max(policy.total_cap - account.total_spent, _ZERO)
     ever = None if of_everybody is None or worst is None else of_everybody + worst * remaining
     return Exposure(study, _sum(study, of_learner), _sum(study, of_everybody), ever)
 
 
-def spent(account: Account, kinds: Kinds, unit: PrivacyUnit, keys: Collection[bytes] | None = None) -> Odds | None:
-    """What was charged may have changed; None for anything.
+def odds_spent(account: Account, kinds: Kinds, unit: PrivacyUnit, keys: Collection[bytes] | None = None) -> Odds | None:
+    """Exponents of all that was charged; None for no limit.
 
-    What a steward entered after a halt counts as the worst: nobody knows what it was charged for. So does what was
-    charged at another price than the same query has today.
+    Epsilon that a steward entered after a halt counts as the worst, since nobody knows what it was charged for; so does
+    a query that was charged at another price than it has today.
 
     Args:
         account: of the ledger.
@@ -90,16 +93,16 @@ def spent(account: Account, kinds: Kinds, unit: PrivacyUnit, keys: Collection[by
     return total + WORST * max(total_spent - charged, _ZERO)
 
 
-def most(policy: Policy, unit: PrivacyUnit, kinds: Kinds) -> Odds | None:
-    """What each epsilon may change, of the worst that a policy allows; None for anything."""
+def most_odds(policy: Policy, unit: PrivacyUnit, kinds: Kinds) -> Odds | None:
+    """Exponents per epsilon of the worst that a policy allows; None for no limit."""
     try:
         return kinds.most_odds(policy.limits, unit)
     except RemoteProtocolError:
         return WORST
 
 
-def rows(exposures: Exposure, unit: PrivacyUnit) -> list[tuple[str, str]]:
-    """(what, in words) for a steward: of each of the three, the four factors, and what is in none of them."""
+def exposure_rows(exposures: Exposure, unit: PrivacyUnit) -> list[tuple[str, str]]:
+    """Rows (subject, words) for a steward: the four factors for each of three beliefs, and what they leave out."""
     unit_name = printable(unit.name) or "record"
     subject = f"of a {unit_name} that is known to be there"
     other_records = f"records of the same {unit_name}" if unit.name else "the same record"
@@ -117,7 +120,7 @@ def rows(exposures: Exposure, unit: PrivacyUnit) -> list[tuple[str, str]]:
     ]
 
 
-def short(odds: Odds | None) -> tuple[str, str, str]:
+def factors_of(odds: Odds | None) -> tuple[str, str, str]:
     """The three factors of a study, for a table."""
     if odds is None:
         return ("no limit",) * 3
@@ -125,7 +128,7 @@ def short(odds: Odds | None) -> tuple[str, str, str]:
 
 
 def _per_epsilon(kinds: Kinds, unit: PrivacyUnit, plan: Plan, query: int, cost: Fraction) -> Odds | None:
-    """What each epsilon may change that is charged of a query; None for anything."""
+    """Exponents per epsilon charged of a query; None for no limit."""
     try:
         planned = kinds.query(plan, query)
         odds, today = kinds.odds(planned, unit), kinds.cost(planned, unit.records)
@@ -137,8 +140,8 @@ def _per_epsilon(kinds: Kinds, unit: PrivacyUnit, plan: Plan, query: int, cost: 
 
 
 def _worst(account: Account, policy: Policy, unit: PrivacyUnit, kinds: Kinds, plan: Plan | None) -> Odds | None:
-    """What each epsilon that is left may change: of what may be asked, and of what was accepted and goes on."""
-    candidates = [most(policy, unit, kinds)]
+    """Exponents per remaining epsilon: the worst of what may be asked and of the open studies."""
+    candidates = [most_odds(policy, unit, kinds)]
     accepted = [study for study in account.studies.values() if not study.ended]
     candidates += [odds for study in accepted for odds in _of_study(study, unit, kinds)]
     if plan is not None:
@@ -161,7 +164,7 @@ def _sum(first: Odds | None, second: Odds | None) -> Odds | None:
 
 
 def _factors(exposures: Exposure, field: str) -> str:
-    """Of this study, and of all that goes with it."""
+    """The four factors for one belief, in words."""
     exponents = (
         (exposures.study, "by this study"),
         (exposures.learner, "with all that this learner was answered before"),

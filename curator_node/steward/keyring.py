@@ -35,7 +35,7 @@ MOST_ROTATIONS = 1000
 
 
 class Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A key that gave way to the next one."""
+    """The replacement of a key by the next one."""
 
     key: PublicKey  # the former public key
     at: Instant  # when it gave way
@@ -56,14 +56,14 @@ def read_keys(folder: Path) -> Keys:
         ConfigurationError: a key is absent or no key, or a rotation was not finished.
     """
     current = read_key(folder / KEY)
-    former = tuple(_former(folder, rotation) for rotation in _rotations(folder))
+    former = tuple(_former_key(folder, rotation) for rotation in _rotations(folder))
     if (folder / FORMER / NEXT).exists() or current.public in {entry.key.public for entry in former}:
         raise ConfigurationError(f"{folder / FORMER}: {UNFINISHED} {folder}")
     return Keys(current, former)
 
 
 def first_key(path: Path) -> SigningKey:
-    """The first key of the curator whose present one is in a file, from the folder around it; raises as `read_keys`."""
+    """The first key of the curator whose present key is in this file, read from its folder; raises as `read_keys`."""
     return read_keys(path.parent).first if path.name == KEY else read_key(path)
 
 
@@ -91,7 +91,7 @@ def rotate(
     ledger: Path | str | None = None,
     mark: Path | None = None,
 ) -> bytes:
-    """Give a curator a new key, and its ledger to that key; ends what was begun before and not finished.
+    """Give a curator a new key and hand its ledger to it; also finishes a rotation that was interrupted.
 
     Where the ledger is an older copy that still belongs to a former key, it is handed to the present one, and no new
     key is made.
@@ -113,7 +113,7 @@ def rotate(
     """
     current, rotations = read_key(folder / KEY), _rotations(folder)
     url, where = url_and_mark(ledger or folder / LEDGER, mark)
-    first = _private(folder, rotations[0].key) if rotations else current
+    first = _private_key(folder, rotations[0].key) if rotations else current
     with ExitStack() as opened:
         opened.callback(open_mark(where, first).close)
         store = DatabaseStore(url)
@@ -124,7 +124,7 @@ def rotate(
             bytes.fromhex(rotation.key): rotation for rotation in rotations if rotation.key != current.public.hex()
         }
         if holder in former and not begun:
-            hand_over(store, _private(folder, former[holder].key), current, now)
+            hand_over(store, _private_key(folder, former[holder].key), current, now)
             return current.public
         expected = {current.public, *([read_key(folder / FORMER / NEXT).public] if begun else [])}
         if holder not in expected:
@@ -132,22 +132,22 @@ def rotate(
         if not begun:
             write_key(folder / FORMER / NEXT)
         following = read_key(folder / FORMER / NEXT)
-        kept_path = _place(folder, current.public.hex())
+        kept_path = _key_path(folder, current.public.hex())
         if not kept_path.exists():
             write_new(kept_path, current.to_pem(), rule="a key is never overwritten")
         hand_over(store, current, following, now)
         if current.public not in {bytes.fromhex(rotation.key) for rotation in rotations}:
             until = instant(now if leaked else now + overlap)
             last = Rotation(current.public.hex(), instant(now), until, leaked)
-            replace_text(folder / FORMER / ROTATIONS, _written((*rotations, last)))
+            replace_text(folder / FORMER / ROTATIONS, _rotations_text((*rotations, last)))
         (folder / FORMER / NEXT).replace(folder / KEY)
     return following.public
 
 
 def curator_card(folder: Path, card: IdentityCard) -> tuple[IdentityCard, SigningKey]:
-    """A card of a site's present key, with the word of each former key that it gave way; and the key that signs it.
+    """An identity card of a site's present key with the successions from its former keys, and the key that signs it.
 
-    From a key that has leaked no word is passed on: its thief could say the same of another.
+    Successions up to a leaked key are left out: its thief could sign one for another key.
 
     Args:
         folder: the site's.
@@ -172,22 +172,22 @@ def _rotations(folder: Path) -> tuple[Rotation, ...]:
     return read_toml(read_text_file(path, "file of rotations"), Rotations, where=str(path)).rotations
 
 
-def _former(folder: Path, rotation: Rotation) -> FormerKey:
-    return FormerKey(_private(folder, rotation.key), int(rotation.until.timestamp()), rotation.leaked)
+def _former_key(folder: Path, rotation: Rotation) -> FormerKey:
+    return FormerKey(_private_key(folder, rotation.key), int(rotation.until.timestamp()), rotation.leaked)
 
 
-def _private(folder: Path, public: str) -> SigningKey:
-    key = read_key(_place(folder, public))
+def _private_key(folder: Path, public: str) -> SigningKey:
+    key = read_key(_key_path(folder, public))
     if key.public.hex() != public:
-        raise ConfigurationError(f"{_place(folder, public)} holds another key than {ROTATIONS} says")
+        raise ConfigurationError(f"{_key_path(folder, public)} holds another key than {ROTATIONS} says")
     return key
 
 
-def _place(folder: Path, public: str) -> Path:
+def _key_path(folder: Path, public: str) -> Path:
     return folder / FORMER / f"{public[:16]}.pem"
 
 
-def _written(rotations: tuple[Rotation, ...]) -> str:
+def _rotations_text(rotations: tuple[Rotation, ...]) -> str:
     lines = ["# Former keys of this curator, the oldest first; made by expril curator rotate."]
     for rotation in rotations:
         lines += ["", "[[rotations]]", f'key = "{rotation.key}"', f"at = {written_instant(rotation.at)}"]

@@ -1,6 +1,5 @@
-"""A new site's folder, made once: keys, ledger and mark, and the files that its steward writes on."""
+"""Makes a new site's folder, once: keys, ledger and mark, and templates of the files that its steward edits."""
 
-import json
 import secrets
 import socket
 from pathlib import Path
@@ -13,6 +12,7 @@ from curator_node.ledger.places import create_ledger_file, mark_path
 from curator_node.policy import read_policy
 from curator_node.records.schema_file import SCHEMA, read_steward_file
 from curator_node.site import KEY, LEDGER, POLICY, RECORDS, now
+from curator_node.steward.enrolment import quoted
 from expril.files import read_text_file, write_new
 from protocol.errors import ConfigurationError
 from protocol.identity import MOST_NAME, check_said
@@ -113,17 +113,12 @@ health_port = {port}           # of this machine alone: http://127.0.0.1:{port}/
 
 def policy_template(name: str) -> str:
     """A policy with low limits and without learners."""
-    return POLICY_TEMPLATE.format(name=_quoted(name))
+    return POLICY_TEMPLATE.format(name=quoted(name))
 
 
 def daemon_template(superlink: str, health_port: int) -> str:
     """A daemon file."""
-    return DAEMON_TEMPLATE.format(superlink=_quoted(superlink), port=health_port)
-
-
-def _quoted(text: str) -> str:
-    """As a TOML string: JSON's escapes are TOML's, but for the delete character."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return DAEMON_TEMPLATE.format(superlink=quoted(superlink), port=health_port)
 
 
 CA = "ca.crt"
@@ -132,7 +127,7 @@ RULE = "a site is made once; nothing is overwritten"
 
 
 class NewSite(NamedTuple):
-    """What was made."""
+    """The result of `init_site`."""
 
     identity: bytes  # the curator's public key
     node: Path  # file of the node's public key
@@ -217,7 +212,7 @@ def _certificate(ca: Path) -> bytes:
 
 
 def _quiet_port() -> int:
-    """A port of the loopback that nobody listens on, and that no outgoing connection will have: a site of its own."""
+    """A free port of the loopback below those of outgoing connections, so that each site has its own."""
     while True:
         port = 20_000 + secrets.randbelow(10_000)
         with socket.socket() as sock:

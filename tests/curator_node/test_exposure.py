@@ -19,7 +19,7 @@ from curator_fakes import (
     steward_file,
 )
 from curator_node.kinds.sample import points_of
-from curator_node.steward.exposure import exposure, most, rows, short, spent
+from curator_node.steward.exposure import exposure, exposure_rows, factors_of, most_odds, odds_spent
 from protocol.codec import encode
 from protocol.grids import BaseLaw, NumberAxis
 from protocol.hypotheses import Constant
@@ -93,7 +93,7 @@ def test_a_query_that_is_charged_in_parts_counts_by_its_parts():
     learner = Learner(curator)
     learner.propose(Plan.of([asked]))
     learner.query(encode(HoldoutBody(Constant(predicted=1), 30)), kind="holdout")
-    assert spent(curator._ledger.account, QUERY_KINDS, UNIT) == whole * Fraction(1, 2)
+    assert odds_spent(curator._ledger.account, QUERY_KINDS, UNIT) == whole * Fraction(1, 2)
 
 
 def test_the_worst_is_taken_of_what_is_not_known():
@@ -101,22 +101,22 @@ def test_the_worst_is_taken_of_what_is_not_known():
     curator = open_curator()
     asked_of(Learner(curator), mass_body())
     account = curator._ledger.account
-    assert spent(account, QUERY_KINDS, UNIT) == odds("1/10", 0, "1/5")
-    assert spent(account, type(QUERY_KINDS)(), UNIT) == odds("1/10", "1/5", "1/5")
-    assert spent(account, QUERY_KINDS, PrivacyUnit(2)) == odds("1/10", "1/5", "1/5")
+    assert odds_spent(account, QUERY_KINDS, UNIT) == odds("1/10", 0, "1/5")
+    assert odds_spent(account, type(QUERY_KINDS)(), UNIT) == odds("1/10", "1/5", "1/5")
+    assert odds_spent(account, QUERY_KINDS, PrivacyUnit(2)) == odds("1/10", "1/5", "1/5")
     kinds = type(QUERY_KINDS)(TOY)
     toy = PlannedToy(scale=Rational(4, 1), level=0, turns=2)
     assert kinds.odds(toy, UNIT) == odds("1/2", 1, 1)
-    assert most(TOY_RULES, UNIT, kinds) == odds(1, 2, 2)  # counts are allowed, too, and not installed
+    assert most_odds(TOY_RULES, UNIT, kinds) == odds(1, 2, 2)  # counts are allowed, too, and not installed
 
 
 def test_what_is_not_private_has_no_limit_and_the_page_says_so():
     rules = policy(limits=Limits(kinds={"counts": {"release_kinds": ["paper_ratio"]}}), simulation=True)
     found = exposure(ledger_over().account, rules, UNIT, QUERY_KINDS, plan=Plan.of([planned(release="paper_ratio")]))
     assert (found.study, found.learner, found.everybody, found.ever) == (None,) * 4
-    assert dict(rows(found, UNIT))["its label"].count("without any limit") == 4
-    assert short(found.study) == ("no limit",) * 3
-    assert at_most(Fraction(1), most(rules, UNIT, QUERY_KINDS), UNIT).startswith("without any limit")
+    assert dict(exposure_rows(found, UNIT))["its label"].count("without any limit") == 4
+    assert factors_of(found.study) == ("no limit",) * 3
+    assert at_most(Fraction(1), most_odds(rules, UNIT, QUERY_KINDS), UNIT).startswith("without any limit")
 
 
 def test_hostile_denominators_stop_no_page():
@@ -124,7 +124,7 @@ def test_hostile_denominators_stop_no_page():
     account.total_spent = sum((Fraction(1, 10**40 + 2 * n + 1) for n in range(300)), Fraction(0))
     found = exposure(account, policy(), UNIT, QUERY_KINDS, plan=PLAN)
     assert found.everybody.presence > Fraction(3, 10)
-    assert all(len(text) < 3000 for _, text in rows(found, UNIT))
+    assert all(len(text) < 3000 for _, text in exposure_rows(found, UNIT))
 
 
 # --- what the factors of kinds suppose of records -------------------------------------------------------------------

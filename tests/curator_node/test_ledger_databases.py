@@ -21,7 +21,7 @@ from curator_node.ledger.store import AppendConflictError, DatabaseStore, Ledger
 from curator_node.ledger.tables import ENTRIES
 from curator_node.ledger.view import write_checkpoint
 from curator_node.site import KEY, create_site, now, open_site
-from curator_node.steward.desk import join
+from curator_node.steward.desk import join_ledger
 from postgres import carried_programs, postgres_server
 from protocol.errors import ConfigurationError
 from protocol.ledger.checkpoints import CheckpointError
@@ -50,7 +50,7 @@ class Place:
 
     def second_mark(self):
         mark = self.folder / "second.mark"
-        join(self.ledger, self.key, mark, beside=self.mark)
+        join_ledger(self.ledger, self.key, mark, beside=self.mark)
         return mark
 
     def process(self, mark=None):

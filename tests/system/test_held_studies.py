@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from curator_node.admission import undecided
+from curator_node.admission import undecided_proposals
 from curator_node.ledger import StudyKey
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.site import temporary_site
@@ -59,7 +59,7 @@ class World:
 
     def decide(self, *, approve):
         ledger, now = self.sites["basel"].ledger, self.clock()
-        (waiting,) = undecided(ledger, now)
+        (waiting,) = undecided_proposals(ledger, now)
         study = StudyKey(waiting.learner, open_envelope(waiting.envelope)[1].study)
         ledger.decide_on(study, waiting.request, now, approve=approve, cost=COST, until=now + DAY)
 

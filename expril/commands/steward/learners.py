@@ -155,7 +155,7 @@ def curator_studies(folder: Folder, ledger: LedgerOption = "", json_: Json = Fal
     with plain_errors():
         from curator_node.steward.approval import as_object, readable, waiting_proposals
         from curator_node.steward.desk import open_desk
-        from curator_node.steward.exposure import short
+        from curator_node.steward.exposure import factors_of
         from protocol.rationals import written
 
         with open_desk(folder, ledger) as desk:
@@ -173,7 +173,7 @@ def curator_studies(folder: Folder, ledger: LedgerOption = "", json_: Json = Fal
                 cost, unreadable = readable(proposal, kinds, steward)
                 terms = ["?"] * 4
                 if not unreadable:
-                    terms = [written(cost), *short(kinds.plan_odds(proposal.message.plan, steward.protected))]
+                    terms = [written(cost), *factors_of(kinds.plan_odds(proposal.message.plan, steward.protected))]
                 row = (
                     proposal.message.study.hex()[:8],
                     proposal.name or "?",
@@ -258,7 +258,7 @@ def _terms(desk: "Desk") -> "tuple[Kinds, StewardFile]":
 
 def _may_learn(desk: "Desk", cap: object) -> str:
     """The odds that a learner's whole budget may change, in words; "" if the schema is not written yet."""
-    from curator_node.steward.exposure import most
+    from curator_node.steward.exposure import most_odds
     from protocol.odds import at_most
     from protocol.rationals import parse_rational
 
@@ -267,7 +267,7 @@ def _may_learn(desk: "Desk", cap: object) -> str:
     except ConfigurationError:
         return ""
     unit = steward.protected
-    change = at_most(parse_rational(str(cap)), most(desk.policy, unit, kinds), unit)
+    change = at_most(parse_rational(str(cap)), most_odds(desk.policy, unit, kinds), unit)
     return f"change {change}, by all its answers together"
 
 

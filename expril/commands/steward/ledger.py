@@ -218,17 +218,17 @@ def ledger_mark(
     with plain_errors():
         from curator_node.key_files import read_key
         from curator_node.ledger.places import ledger_place
-        from curator_node.steward.desk import join, newest_of
+        from curator_node.steward.desk import join_ledger, newest_entry
         from curator_node.steward.keyring import first_key
 
         where, owner = ledger_place(ledger), read_key(key)
         if beside is None and not confirm:
-            sys.stdout.write(f"the newest is {newest_of(where, owner)}\n")
+            sys.stdout.write(f"the newest is {newest_entry(where, owner)}\n")
             question = "Do you know that no copy was restored into this ledger since its other processes last served?"
             if not typer.confirm(question):
                 sys.stdout.write("no mark was made; a process that serves finds it out: let it start\n")
                 raise typer.Exit(1)
-        sys.stdout.write(f"{mark} starts at {join(where, owner, mark, beside=beside, first=first_key(key))}\n")
+        sys.stdout.write(f"{mark} starts at {join_ledger(where, owner, mark, beside=beside, first=first_key(key))}\n")
 
 
 @ledger_app.command("upgrade")

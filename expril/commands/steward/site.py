@@ -79,11 +79,11 @@ def curator_check(folder: Folder, json_: Json = False) -> None:
     with plain_errors():
         import msgspec
 
-        from curator_node.daemon.calls import reached
+        from curator_node.daemon.calls import why_unreachable
         from curator_node.daemon.settings import inside
         from curator_node.steward.check import check_site
 
-        check = check_site(folder, lambda settings: reached(settings.superlink, inside(folder, settings.ca)))
+        check = check_site(folder, lambda settings: why_unreachable(settings.superlink, inside(folder, settings.ca)))
         if json_:
             standing = None if check.standing is None else msgspec.to_builtins(check.standing)
             questions = [each._asdict() for each in check.questions]
