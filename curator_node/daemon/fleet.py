@@ -195,7 +195,7 @@ class Fleet:
             parcel.message.content = content.content
         return True
 
-    def reply_to(self, parcel: Parcel) -> Any:
+    def app_reply(self, parcel: Parcel) -> Any:
         """The installed ClientApp's reply to a whole message.
 
         Raises:
@@ -205,7 +205,7 @@ class Fleet:
         return self._app(parcel.message, context)
 
     @staticmethod
-    def error_reply_to(parcel: Parcel) -> Any:
+    def error_reply(parcel: Parcel) -> Any:
         """A reply that is an error without text."""
         return Message(Error(NOT_SERVED, ""), reply_to=parcel.message)
 

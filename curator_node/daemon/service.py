@@ -329,7 +329,7 @@ class Service:
                 self._decline(parcel, "not_ours")
                 return
             try:
-                reply = self._fleet.reply_to(parcel)
+                reply = self._fleet.app_reply(parcel)
             except Exception as error:  # noqa: BLE001 - Flower's own, of a type that nobody serves
                 self._decline(parcel, "not_ours", error)
                 return
@@ -340,7 +340,7 @@ class Service:
     def _decline(self, parcel: Parcel, reason: Unread, error: Exception | None = None) -> None:
         """Log a message as unserved and answer it by an error without text."""
         self._log_unserved(reason, error)
-        self._send(parcel, self._fleet.error_reply_to(parcel))
+        self._send(parcel, self._fleet.error_reply(parcel))
 
     def _send(self, parcel: Parcel, reply: object) -> None:
         try:

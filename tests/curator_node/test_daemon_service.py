@@ -75,10 +75,10 @@ class FakeFleet:
         parcel.size = len(parcel.data)
         return True
 
-    def answered(self, parcel):
+    def app_reply(self, parcel):
         return self.handle(parcel.data)
 
-    def declined(self, parcel):
+    def error_reply(self, parcel):
         return None
 
     def send(self, parcel, reply, *, patience):
