@@ -1,4 +1,4 @@
-"""The interface between a curator and its answerers: `CuratorQuestion`, `Answered` and `Answerer`. No kind is named here."""
+"""The interface of curators to answerers: `CuratorQuestion`, `Answered` and `Answerer`. No kind is named here."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from curator_node.records.dataset import PrivateDataset
 from protocol.envelopes import SigningKey, statement_bytes
 from protocol.errors import ConfigurationError
 from protocol.limits import Limits
-from protocol.query_kind import CuratorQuestion, Kinds, Past, QueryKind
+from protocol.query_kind import Kinds, Past, QueryKind, Question
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Seat:
 
 
 @dataclass(frozen=True)
-class CuratorQuestion(CuratorQuestion):
+class CuratorQuestion(Question):
     """A question as its answerer gets it: it checks it once more, then the question is charged, then answered.
 
     The schema is that of today: the steward may have changed it since the turn before.

@@ -73,7 +73,7 @@ from protocol.messages import (
     StudyClosed,
     StudyProposal,
 )
-from protocol.query_kind import CuratorQuestion, Kinds, Past
+from protocol.query_kind import Kinds, Past, Question
 from protocol.rationals import amount, shorten
 from protocol.refusals import RETRIABLE, RefusalCode
 
@@ -379,7 +379,7 @@ class Curator:
             request.took_effect = True
         return question
 
-    def _question(self, request: PendingRequest, message: Query, checked: CuratorQuestion) -> CuratorQuestion:
+    def _question(self, request: PendingRequest, message: Query, checked: Question) -> CuratorQuestion:
         """A checked query as its answerer gets it; StateGoneError or AnswerGoneError where what it needs is gone."""
         study, identities = request.known_study(), self._identities
         kind, identity = self._kinds.kind(checked.turn.planned.kind), message.recipient
