@@ -29,6 +29,7 @@ COUNTED = {".py", ".j2", ".css", ".js"}
 LABORATORY = "lab"
 ROOMS = {
     "protocol": 0,
+    "expril/files.py": 0,
     "expril/report": 0,
     "curator_node": 1,
     "learner_node": 1,
