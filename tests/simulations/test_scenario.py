@@ -10,6 +10,7 @@ from protocol.errors import ConfigurationError
 from protocol.limits import Limits
 from simulations.carriers.sites import open_here, order_sites
 from simulations.records import load_records, split_records
+from simulations.run_order import choose
 from simulations.scenario import Scenario, builtin_scenarios, load_scenario
 
 CANARY = "canary-7f3a"
@@ -25,6 +26,7 @@ column = "ward"
 [[learners]]
 name = "ada"
 """
+LEARNER = 'name = "ada"\n'
 SCHEMA = """
 label = "ill"
 classes = ["no", "yes"]
@@ -97,9 +99,9 @@ cells = 50
 """
     _, sites = build(load(own, GOOD + 'pooling = "secure"\n' + kinds), own)
     assert sites["north"].policy.limits.kinds == {"counts": {}}
-    told = sites["south"].policy.limits.kinds
-    assert told.keys() == {"secure_counts"}
-    assert told["secure_counts"]["cells"] == 50
+    south = sites["south"].policy.limits.kinds
+    assert south.keys() == {"secure_counts"}
+    assert south["secure_counts"]["cells"] == 50
     assert len(members_of(sites["south"])) == 2
 
 
@@ -119,7 +121,11 @@ def test_own_records_are_split_by_their_site_column(own):
         "north": 30,
         "south": 30,
     }
-    assert all(site.policy.total_cap == Fraction(2) for site in sites.values())
+    assert all(site.policy.total_cap == Fraction(2) and not site.warnings for site in sites.values())
+
+
+CURATOR = '[[curators]]\nname = "x"\n'
+FAULT = '[[faults]]\ncurator = "x"\n'
 
 
 @pytest.mark.parametrize(
@@ -127,68 +133,38 @@ def test_own_records_are_split_by_their_site_column(own):
     [
         ("title", "titel", "'titel'", "'title'"),
         ("[[learners]]", "[[learner]]", "'learner'", "'learners'"),
-        ('name = "ada"', 'name = "ada"\nepsilonn = 1', "'epsilonn'", "'epsilon'"),
-        ('name = "ada"', 'name = "ada"\nstrategy = "cell"', "'cell'", "'cells'"),
-        ('name = "ada"', 'name = "ada"\nstrategy = "paper-c"\noptions = {round = 2}', "round", "paper-c"),
-        ('name = "ada"', 'name = "ada"\nepsilon = -1', "learner 'ada': epsilon: '-1'", "positive"),
-        ('name = "ada"', 'name = "ada"\nepsilon = "lots"', "learner 'ada': epsilon: 'lots'", "1/30"),
-        ('name = "ada"', 'name = "ada"\ncolluders = 2', "learner 'ada': colluders", 'pooling = "secure"'),
-        ('name = "ada"', 'name = "ada"\npooling = "mean"', "pooling", "one of sum, site, secure, not 'mean'"),
-        ('name = "ada"', 'name = "ada"\nrecalibrate = true', "learner 'ada': recalibrate", 'add validate = "1/4"'),
-        ('name = "ada"', 'name = "ada"\npooling = "sums"', "sum, site, secure, not 'sums'", "did you mean 'sum'?"),
-        (
-            'name = "ada"',
-            'name = "ada"\npooling = 1',
-            "learner 'ada': pooling",
-            "must be text, not a whole number; put it in quotes",
-        ),
-        ('name = "ada"', 'name = "ada"\nepsilon = "1e999999999"', "1e999999999", "1/30"),
-        ('name = "ada"', 'name = "ada"\nepsilon = nan', "'nan'", "1/30"),
         ('how = "site"', 'how = "sites"', "'sites'", "'site'"),
         ('how = "site"', 'how = "random"', "fractions", "north"),
         ('path = "records.csv"', 'path = "records.csv"\nname = "wdbc"', "built-in", "one of the two"),
         ('schema = "schema.toml"', "", "schema", "beside"),
         ('path = "records.csv"', 'name = "wdcb"', "'wdcb'", "'wdbc'"),
         ('title = "own"', 'title = "own"\nrepeats = 0', "repeats", "at least 1"),
-        ('name = "ada"', 'name = "ada"\n[[curators]]\nname = "x"\ncap = 0', "'0'", "positive"),
-        (
-            'name = "ada"',
-            'name = "ada"\n[[curators]]\nname = "x"\n[curators.limits.kinds.counts]\ncels = 5',
-            "'cels'",
-            "'cells'",
-        ),
-        (
-            'name = "ada"',
-            'name = "ada"\n[[curators]]\nname = "x"\n[curators.limits]\nmessage_byte = 5',
-            "'message_byte'",
-            "'message_bytes'",
-        ),
-        (
-            'name = "ada"',
-            'name = "ada"\n[[curators]]\nname = "x"\n[curators.limits.kinds.count]\ncells = 5',
-            "'count'",
-            "'counts'",
-        ),
-        ('name = "ada"', 'name = "ada"\n[[faults]]\ncurator = "x"\nkind = "dies"', "'dies'", "one of refuse, vanish"),
-        ('name = "ada"', 'name = "ada"\n[[faults]]\ncurator = "x"\nkind = "lat"', "'lat'", "did you mean 'late'?"),
-        ('name = "ada"', 'name = "ada"\n[[faults]]\ncurator = "*"\nkind = "late"', "fault", "name of one"),
-        (
-            'name = "ada"',
-            'name = "ada"\n[[curators]]\nname = "x"\nlearner_cap = "y"',
-            "curator 'x': learner_cap",
-            "1/30",
-        ),
-        (
-            'name = "ada"',
-            'name = "ada"\n[[curators]]\nname = "x"\nlearner_cap = 0',
-            "curator 'x': learner_cap",
-            "positive",
-        ),
-        (
-            'name = "ada"',
-            'name = "ada"\n[[curators]]\nname = "x"\nopen_studies = 0',
-            "curator 'x': open_studies",
-            "at least 1",
+        *(
+            (LEARNER, LEARNER + addition, wrong, hint)
+            for addition, wrong, hint in [
+                ("epsilonn = 1", "'epsilonn'", "'epsilon'"),
+                ('strategy = "cell"', "'cell'", "'cells'"),
+                ('strategy = "paper-c"\noptions = {round = 2}', "round", "paper-c"),
+                ("epsilon = -1", "learner 'ada': epsilon: '-1'", "positive"),
+                ('epsilon = "lots"', "learner 'ada': epsilon: 'lots'", "1/30"),
+                ('epsilon = "1e999999999"', "1e999999999", "1/30"),
+                ("epsilon = nan", "'nan'", "1/30"),
+                ("colluders = 2", "learner 'ada': colluders", 'pooling = "secure"'),
+                ('pooling = "mean"', "pooling", "one of sum, site, secure, not 'mean'"),
+                ('pooling = "sums"', "sum, site, secure, not 'sums'", "did you mean 'sum'?"),
+                ("pooling = 1", "learner 'ada': pooling", "must be text, not a whole number; put it in quotes"),
+                ("recalibrate = true", "learner 'ada': recalibrate", 'add validate = "1/4"'),
+                (CURATOR + "cap = 0", "'0'", "positive"),
+                (CURATOR + 'learner_cap = "y"', "curator 'x': learner_cap", "1/30"),
+                (CURATOR + "learner_cap = 0", "curator 'x': learner_cap", "positive"),
+                (CURATOR + "open_studies = 0", "curator 'x': open_studies", "at least 1"),
+                (CURATOR + "[curators.limits.kinds.counts]\ncels = 5", "'cels'", "'cells'"),
+                (CURATOR + "[curators.limits]\nmessage_byte = 5", "'message_byte'", "'message_bytes'"),
+                (CURATOR + "[curators.limits.kinds.count]\ncells = 5", "'count'", "'counts'"),
+                (FAULT + 'kind = "dies"', "'dies'", "one of refuse, vanish"),
+                (FAULT + 'kind = "lat"', "'lat'", "did you mean 'late'?"),
+                ('[[faults]]\ncurator = "*"\nkind = "late"', "fault", "name of one"),
+            ]
         ),
     ],
 )
@@ -198,6 +174,15 @@ def test_a_mistake_is_named_with_its_remedy(own, old, new, wrong, hint):
         load(own, GOOD.replace(old, new, 1))
     assert wrong in str(caught.value)
     assert hint in str(caught.value)
+
+
+def test_a_run_by_a_carrier_that_is_gone_is_run_again_in_process(tmp_path):
+    (tmp_path / "transcripts").mkdir()
+    (tmp_path / "scenario.toml").write_text(builtin_scenarios()["wdbc"])
+    (tmp_path / "again.json").write_text('{"format": 1, "changes": {}, "carrier": "folder"}')
+    chosen = choose(str(tmp_path), {})
+    assert chosen.carrier == "process"
+    assert "was made with the carrier folder, which is gone" in chosen.notes[0]
 
 
 def test_an_unknown_scenario_suggests_the_nearest():
@@ -295,20 +280,15 @@ def test_what_a_steward_is_warned_of_stays_with_its_site(own):
     assert about_age.startswith("more than a tenth of the values of 'age' lie outside the declared bounds")
 
 
-def test_a_site_without_doubts_has_no_warnings(own):
-    scenario = load(own, GOOD)
-    assert all(not site.warnings for site in build(scenario, own)[1].values())
-
-
 @pytest.mark.skipif("EXPRIL_DATA_DIR" not in os.environ, reason="needs the UCI files in EXPRIL_DATA_DIR")
 @pytest.mark.parametrize("name", ["wdbc", "heart", "ctg"])
 def test_built_in_schemas_fit_their_records(name):
     scenario, _, folder = load_scenario(name)
     _, sites = build(scenario, folder)
-    told = [(name, text) for name, site in sites.items() for text in site.warnings]
-    assert not any("more than a tenth" in text for _, text in told)
+    warnings = [(name, text) for name, site in sites.items() for text in site.warnings]
+    assert not any("more than a tenth" in text for _, text in warnings)
     # heart: one hospital measured no cholesterol, the other hardly ever counted vessels
-    assert {name for name, _ in told} <= {"switzerland", "long-beach"}
+    assert {name for name, _ in warnings} <= {"switzerland", "long-beach"}
 
 
 def test_own_csv_can_be_split_by_a_shifted_attribute(own):
