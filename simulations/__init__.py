@@ -1,1 +1,1 @@
-"""Both sides in one process: scenarios, the paper reproduced, peers compared, reports, the command `expril`."""
+"""Both sides of studies on one machine: scenarios, data sets, carriers, runs and their reports."""

@@ -81,6 +81,11 @@ def simulate(*arguments, code=0):
     return run("simulate", *arguments, "--json", code=code)
 
 
+def run_of(*arguments):
+    """The folder of the run that `expril simulate` makes."""
+    return Path(json.loads(simulate(*arguments).stdout)["run"])
+
+
 def killed(how, after, *arguments):
     """The command in a process of its own, which is really ended while it keeps the repeat number `after`."""
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
@@ -96,14 +101,14 @@ def place(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def whole(place, tmp_path_factory):
+def undisturbed(place, tmp_path_factory):
     """The folder of a run that nobody disturbed."""
-    return Path(json.loads(simulate(place / "small.toml", "--out", tmp_path_factory.mktemp("whole")).stdout)["run"])
+    return run_of(place / "small.toml", "--out", tmp_path_factory.mktemp("whole"))
 
 
 def partial(out):
-    (found,) = out.glob(".*.partial")
-    return found
+    (folder,) = out.glob(".*.partial")
+    return folder
 
 
 def predictions(folder):
@@ -156,9 +161,9 @@ def same(run_, other):
 
 
 @pytest.mark.slow
-def test_every_score_can_be_computed_anew_from_the_predictions(whole):
-    told = predictions(whole)
-    metrics = pl.read_parquet(whole / "metrics.parquet")
+def test_every_score_can_be_computed_anew_from_the_predictions(undisturbed):
+    told = predictions(undisturbed)
+    metrics = pl.read_parquet(undisturbed / "metrics.parquet")
     assert set(told.columns) >= {"repeat", "learner", "site", "part", "row", "label", "predicted"}
     assert told["part"].unique().to_list() == ["test"]
     last = metrics.sort("round").group_by("repeat", "learner", "curator").last()
@@ -176,36 +181,36 @@ def test_every_score_can_be_computed_anew_from_the_predictions(whole):
     assert np.array_equal(malignant > benign, (told["predicted"] == "malignant").to_numpy())
 
 
-def test_the_models_of_the_first_repeat_load_and_predict_what_was_predicted(whole):
-    told = predictions(whole).filter(pl.col("repeat") == 0)
+def test_the_models_of_the_first_repeat_load_and_predict_what_was_predicted(undisturbed):
+    told = predictions(undisturbed).filter(pl.col("repeat") == 0)
     frame = load_dataset("wdbc").frame
     for learner, pooled in (("ada", True), ("grace", False)):
-        model = expril.load(whole, learner)
+        model = expril.load(undisturbed, learner)
         for site in ("north", "south"):
             mine = told.filter((pl.col("learner") == learner) & (pl.col("site") == site))
             said = model.predict_proba(frame[mine["row"]], None if pooled else site)
             # Networks in float32: sums of some dozen products, each rounded to 2^-24.
             np.testing.assert_allclose(said, mine.select("P(benign)", "P(malignant)").to_numpy(), rtol=0, atol=1e-5)
     with pytest.raises(Exception, match="holds several models; say whose"):
-        expril.load(whole)
+        expril.load(undisturbed)
     with pytest.raises(Exception, match="those of ada in repeat 0, grace in repeat 0"):
-        expril.load(whole, "ada", repeat=1)
+        expril.load(undisturbed, "ada", repeat=1)
 
 
-def test_files_of_single_records_are_for_their_owner_alone_and_in_no_list(whole):
-    local = [whole / "local", *(whole / "local").rglob("*")]
+def test_files_of_single_records_are_for_their_owner_alone_and_in_no_list(undisturbed):
+    local = [undisturbed / "local", *(undisturbed / "local").rglob("*")]
     assert {stat.S_IMODE(path.stat().st_mode) for path in local if path.is_file()} == {0o600}
     assert {stat.S_IMODE(path.stat().st_mode) for path in local if path.is_dir()} == {0o700}
-    index = json.loads((whole / "transcripts/index.json").read_bytes())
+    index = json.loads((undisturbed / "transcripts/index.json").read_bytes())
     assert "models/repeat-00000-0-ada.safetensors" in index["files"]
     assert not [name for name in index["files"] if name.startswith(("local", ".progress"))]
-    assert not list(whole.rglob("*keys*")), "the learners' keys are gone"
-    assert not (whole / ".progress").exists()
+    assert not list(undisturbed.rglob("*keys*")), "the learners' keys are gone"
+    assert not (undisturbed / ".progress").exists()
 
 
-def test_audit_run_says_what_is_local_and_stays_content_without_it(whole, tmp_path):
+def test_audit_run_says_what_is_local_and_stays_content_without_it(undisturbed, tmp_path):
     copy = tmp_path / "copy"
-    shutil.copytree(whole, copy)
+    shutil.copytree(undisturbed, copy)
     assert "tells of single records" in run("audit", "run", copy).output
     shutil.rmtree(copy / "local")
     assert "was removed, or not kept" in run("audit", "run", copy).output
@@ -233,7 +238,7 @@ def test_a_model_that_no_file_holds_is_said_and_costs_the_run_nothing(place, tmp
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["SIGKILL", "SIGINT"])
-def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been(place, whole, tmp_path, how):
+def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been(place, undisturbed, tmp_path, how):
     died = killed(how, 1, "simulate", place / "small.toml", "--out", tmp_path)
     left = partial(tmp_path)
     if how == "SIGKILL":
@@ -252,19 +257,19 @@ def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been(place, whole, tmp_p
     done = Path(json.loads(told.stdout)["run"])
     assert {path.name for path in tmp_path.iterdir()} == {done.name, "latest"}
     assert (done / "transcripts/00000.msgpack").read_bytes() == kept
-    same(done, whole)
+    same(done, undisturbed)
     assert "not proven" not in run("audit", "run", done).output.lower()
 
 
 @pytest.mark.slow
-def test_a_full_disk_is_one_sentence_and_finished_repeats_stay(place, whole, tmp_path):
+def test_a_full_disk_is_one_sentence_and_finished_repeats_stay(place, undisturbed, tmp_path):
     died = killed("full", 1, "simulate", place / "small.toml", "--out", tmp_path)
     assert died.returncode == 2, died.stderr
     assert "Traceback" not in died.stderr
     assert "cannot write the run" in died.stderr
     assert f"1 of 2 repeats are kept in {partial(tmp_path)}" in died.stderr
-    done = Path(json.loads(simulate(place / "small.toml", "--out", tmp_path).stdout)["run"])
-    same(done, whole)
+    done = run_of(place / "small.toml", "--out", tmp_path)
+    same(done, undisturbed)
 
 
 @pytest.fixture(scope="module")
@@ -300,11 +305,11 @@ def test_another_order_does_not_go_on_with_it_and_says_that_it_is_there(place, i
 
 
 @pytest.mark.slow
-def test_fresh_begins_anew(place, interrupted, whole):
+def test_fresh_begins_anew(place, interrupted, undisturbed):
     told = simulate(place / "small.toml", "--out", interrupted, "--fresh")
     assert "going on" not in told.stderr
     assert "holds 1 of 2 repeats" in told.stderr
-    same(Path(json.loads(told.stdout)["run"]), whole)
+    same(Path(json.loads(told.stdout)["run"]), undisturbed)
 
 
 @pytest.mark.slow
@@ -336,12 +341,12 @@ def test_a_folder_that_a_process_works_on_is_left_alone(place, interrupted):
 
 
 @pytest.mark.slow
-def test_what_the_interrupted_repeat_had_written_is_forgotten(place, interrupted, whole):
+def test_what_the_interrupted_repeat_had_written_is_forgotten(place, interrupted, undisturbed):
     left = partial(interrupted)
     (left / "transcripts/00099.msgpack").write_bytes(b"half")
     (left / "local/predictions/repeat-00001.parquet").write_bytes(b"half")
-    done = Path(json.loads(simulate(place / "small.toml", "--out", interrupted).stdout)["run"])
-    same(done, whole)
+    done = run_of(place / "small.toml", "--out", interrupted)
+    same(done, undisturbed)
     assert "not proven" not in run("audit", "run", done).output.lower()
 
 
@@ -349,18 +354,18 @@ def test_what_the_interrupted_repeat_had_written_is_forgotten(place, interrupted
 
 
 @pytest.mark.slow
-def test_a_run_is_run_again_from_its_folder(whole, tmp_path):
-    again = Path(json.loads(simulate(whole, "--out", tmp_path).stdout)["run"])
-    same(again, whole)
-    file = Path(json.loads(simulate(whole / "scenario.toml", "--out", tmp_path, "--repeats", 1).stdout)["run"])
+def test_a_run_is_run_again_from_its_folder(undisturbed, tmp_path):
+    again = run_of(undisturbed, "--out", tmp_path)
+    same(again, undisturbed)
+    file = run_of(undisturbed / "scenario.toml", "--out", tmp_path, "--repeats", 1)
     assert json.loads((file / "report.json").read_bytes())["repeats"] == 1
-    third = Path(json.loads(simulate(file, "--out", tmp_path).stdout)["run"])
+    third = run_of(file, "--out", tmp_path)
     same(third, file)
     assert "--repeats" not in json.loads((third / "report.json").read_bytes())["command"]
     output = simulate(tmp_path, "--out", tmp_path, code=2).output
     assert "is a folder, and no run is in it" in output
     assert (tmp_path / "latest" / "small").resolve() == third.resolve()
-    newest = Path(json.loads(simulate(tmp_path / "latest" / "small", "--out", tmp_path).stdout)["run"])
+    newest = run_of(tmp_path / "latest" / "small", "--out", tmp_path)
     assert newest != third
     assert json.loads((newest / "report.json").read_bytes())["command"] == f"expril simulate {third.name}"
     run("audit", "run", tmp_path / "latest" / "small")
@@ -432,12 +437,12 @@ def own(tmp_path):
 
 @pytest.mark.slow
 def test_records_of_ones_own_are_found_again_and_never_copied_or_named(own, tmp_path):
-    first = Path(json.loads(simulate(own / "own.toml", "--out", tmp_path / "runs").stdout)["run"])
+    first = run_of(own / "own.toml", "--out", tmp_path / "runs")
     (own / "own.toml").unlink()
     (own / "schema.toml").unlink()
     told = simulate(first, "--out", tmp_path / "again")
     same(Path(json.loads(told.stdout)["run"]), first)
-    same(Path(json.loads(simulate(json.loads(told.stdout)["run"], "--out", tmp_path).stdout)["run"]), first)
+    same(run_of(json.loads(told.stdout)["run"], "--out", tmp_path), first)
     for path in first.rglob("*"):
         if path.is_file() and "local" not in path.parts:
             assert str(tmp_path).encode() not in path.read_bytes(), path
@@ -459,7 +464,7 @@ def test_records_of_ones_own_are_found_again_and_never_copied_or_named(own, tmp_
 
 @pytest.mark.slow
 def test_a_run_without_its_local_folder_says_how_its_records_are_found(own, tmp_path):
-    first = Path(json.loads(simulate(own / "own.toml", "--out", tmp_path / "runs").stdout)["run"])
+    first = run_of(own / "own.toml", "--out", tmp_path / "runs")
     shutil.rmtree(first / "local")
     assert "--base FOLDER" in simulate(first, "--out", tmp_path, code=2).output
     simulate(first, "--out", tmp_path, "--base", own)
