@@ -6,13 +6,12 @@ from functools import partial
 from multiprocessing.reduction import ForkingPickler
 
 import pytest
-from typer.testing import CliRunner
 
 from audit_results import audit, blog, check, control, kind, study
+from command_line import run as typed
 from expril.audit.attack import whole_audit as everything
 from expril.audit.attack.whole_audit import FALSE_ALARMS, Attempt, play, tasks_of
 from expril.audit.results import read_result
-from expril.commands.app import app
 from protocol.errors import ConfigurationError
 from simulations.campaign.runner import FailedRunsError
 from simulations.campaign.store import Store
@@ -135,10 +134,7 @@ def run(tmp_path, monkeypatch):
     def command(result, *options, code):
         parts = (result.kinds, result.controls, result.checks, result.studies, *filter(None, (result.blog,)))
         monkeypatch.setattr(everything, "tasks_of", lambda **asked: tasks_for(*parts))
-        arguments = ["audit", "all", "--workers", "1", "--out", str(tmp_path / "out"), *options]
-        done = CliRunner().invoke(app, arguments)
-        assert done.exit_code == code, done.output
-        return done
+        return typed("audit", "all", "--workers", 1, "--out", tmp_path / "out", *options, code=code)
 
     return command
 

@@ -5,9 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from expril.commands.app import app
+from command_line import run as command
 
 EXHIBITS = Path(__file__).resolve().parents[2] / "docs" / "exhibits"
 CLEAN_GAME = """
@@ -66,10 +65,7 @@ def play(tmp_path, monkeypatch):
         monkeypatch.setattr(sys, "path", sys.path[:])
         for name in ("theirs", "needs", "wrong", "leaves"):
             monkeypatch.delitem(sys.modules, name, raising=False)
-        result = CliRunner().invoke(app, ["audit", "game", *arguments])
-        assert result.exit_code == code, result.output
-        assert "Traceback" not in result.output
-        return result.output
+        return command("audit", "game", *arguments, code=code).output
 
     return run
 
@@ -138,7 +134,6 @@ def test_the_exhibits_run(monkeypatch, name, draws, code):
     monkeypatch.chdir(EXHIBITS)
     monkeypatch.setattr(sys, "path", sys.path[:])
     monkeypatch.delitem(sys.modules, name, raising=False)
-    arguments = ["audit", "game", f"{name}:game", "--draws", str(draws), "--error-rate", "1e-9", "--json"]
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == code, result.output
+    options = ("--draws", draws, "--error-rate", "1e-9", "--json")
+    result = command("audit", "game", f"{name}:game", *options, code=code)
     assert json.loads(result.output)["broken"] == bool(code)

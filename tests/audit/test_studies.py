@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
+from command_line import run
 from curator_fakes import ZeroNoise
 from curator_node.ledger import Ledger, create_ledger
 from curator_node.ledger.marks import MemoryMark
@@ -30,7 +30,6 @@ from expril.audit.attack.studies.counting import CountService
 from expril.audit.attack.studies.curators import in_memory, on_disk, table_of
 from expril.audit.attack.studies.games import Guesses, bound_of, half_in, judged
 from expril.audit.results import AuditResult, StudyAttack
-from expril.commands.app import app
 from protocol.envelopes import SigningKey, open_envelope
 from protocol.errors import ConfigurationError
 from protocol.messages import Query, Refusal
@@ -406,8 +405,7 @@ def test_what_cannot_be_played_is_told(arguments, said):
 
 
 def test_the_command_prints_each_attack_and_its_verdict():
-    done = CliRunner().invoke(app, [*STUDIES, "isolation", "rounded_counts", "--trials", "200", "--epsilon", "1"])
-    assert done.exit_code == 0, done.output
+    done = run(*STUDIES, "isolation", "rounded_counts", "--trials", 200, "--epsilon", 1)
     assert "rounded counts" in done.output
     assert "isolation on ExPriL, epsilon 1: It gains" in done.output
 
@@ -418,12 +416,8 @@ def test_the_command_for_machines_and_its_exit_status(monkeypatch):
     def broken(name, epsilon, **_):
         return (judged(name, "x", Guesses(50, 50, 0, 50), epsilon=Fraction(epsilon), error_rate=0.01),)
 
-    done = CliRunner().invoke(app, [*STUDIES, "isolation", "nonsense", "--json"])
-    assert done.exit_code == 2
-    assert json.loads(done.stdout)["kind"] == "input"
+    assert json.loads(run(*STUDIES, "isolation", "nonsense", "--json", code=2).stdout)["kind"] == "input"
     monkeypatch.setattr(attacks, "attack_study", broken)
-    done = CliRunner().invoke(app, [*STUDIES, "isolation", "--epsilon", "0.1", "--json"])
-    assert done.exit_code == 1
-    told = json.loads(done.output)
+    told = json.loads(run(*STUDIES, "isolation", "--epsilon", "0.1", "--json", code=1).output)
     assert told["passed"] is False
     assert told["studies"][0].keys() == set(StudyAttack.__struct_fields__)

@@ -11,6 +11,7 @@ from test_ledger import spend
 from test_rotation import rotate, toml
 
 from benchmarks.audit_histories import HONEST, LIES, play
+from command_line import TERMS, ledger_and_key, run
 from curator_fakes import Clock, frame_of, key, policy, steward_file
 from curator_node.key_files import read_key
 from curator_node.ledger.places import open_ledger_file
@@ -30,7 +31,6 @@ from protocol.ledger.checkpoints import (
     witnesses_of,
 )
 from protocol.ledger.notes import Signature
-from steward_commands import TERMS, made, run
 from witnessed import NOW, Grown
 
 WITNESS = key("university")
@@ -390,7 +390,7 @@ def words(result):
 
 @pytest.mark.slow
 def test_a_steward_and_a_witness_by_their_commands(tmp_path):
-    path, pem = made(tmp_path, studies=2)
+    path, pem = ledger_and_key(tmp_path, studies=2)
     own, owner = tmp_path / "witness.pem", read_key(pem).public.hex()
     witness_key = run("keys", own).output.strip()
     first, second, out = (tmp_path / name for name in ("1.checkpoint", "2.checkpoint", "co-signed"))
@@ -448,7 +448,7 @@ def test_a_refusal_of_the_witness_has_status_1_and_evidence_stands_by_itself(tmp
 
 
 def test_a_ledger_that_was_rolled_back_is_not_signed_for(tmp_path):
-    path, pem = made(tmp_path, studies=1)
+    path, pem = ledger_and_key(tmp_path, studies=1)
     older, again = tmp_path / "older", ("ledger", "checkpoint", path, "--key", pem, "--out", tmp_path / "new")
     run("ledger", "backup", path, tmp_path / "copy")
     serve(path, pem, 2)

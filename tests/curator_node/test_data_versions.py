@@ -180,7 +180,7 @@ def test_the_digest_is_nowhere_but_in_the_local_file(folder, caplog):
 
 
 def test_a_steward_sees_the_names(folder):
-    from steward_commands import run
+    from command_line import run
 
     names = entered(folder)
     told = json.loads(run("ledger", "show", folder / "curator.ledger", "--json").stdout)

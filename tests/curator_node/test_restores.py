@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from test_ledger import CURATOR, spend
 
 from at_length import at_length
+from command_line import run
 from curator_fakes import (
     MARKS,
     NOW,
@@ -51,7 +52,6 @@ from protocol.plans import Plan
 from protocol.rationals import Rational
 from protocol.refusals import RefusalCode
 from restores import LEARNERS, World
-from steward_commands import run
 
 # any number of restores
 

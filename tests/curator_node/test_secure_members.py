@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from command_line import run
 from curator_fakes import NOW, ROWS, frame_of, key, ledger_over, policy, steward_file
 from curator_node.key_files import read_key
 from curator_node.ledger.places import create_ledger_file, open_ledger_file
@@ -20,7 +21,6 @@ from protocol.kinds import QUERY_KINDS
 from protocol.kinds.secure_counts import SecureCountsLimits
 from protocol.limits import Limits
 from protocol.refusals import RefusalCode
-from steward_commands import run
 
 ONE, OTHER, THIRD = (key(name).public.hex() for name in ("one", "other", "third"))
 

@@ -7,21 +7,14 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from typer.testing import CliRunner
 
 from absent import OF_EXTRAS, in_one_process
+from command_line import run
 from curator_node.key_files import read_key
-from expril.commands.app import app
 from simulations.notes import failure_notes
 from simulations.report.budget import StudyReport
 from simulations.report.model import LearnerReport, RunReport, Score
 from simulations.run import nothing_learned
-
-
-def run(*arguments, code=0):
-    result = CliRunner().invoke(app, list(map(str, arguments)))
-    assert result.exit_code == code, result.output
-    return result
 
 
 def quick(folder, name, *changes):

@@ -8,27 +8,19 @@ from fractions import Fraction
 
 import pytest
 from test_site import toml
-from typer.testing import CliRunner
 
+from command_line import run
 from curator_fakes import ROWS, Learner, frame_of, plan_of, steward_file
 from curator_node.key_files import read_key
 from curator_node.ledger.checks import load
 from curator_node.ledger.store import DatabaseStore, sqlite_url
 from curator_node.site import open_site
-from expril.commands.app import app
 from protocol.identity import read_identity
 from protocol.messages import Refusal, Release, StudyAccepted
 from protocol.query_kind import Kinds
 from protocol.refusals import RefusalCode
 
 POLICY = 'name = "ward"\ncap = 2\n'
-
-
-def run(*arguments, code=0, typed=None):
-    result = CliRunner().invoke(app, list(map(str, arguments)), input=typed)
-    assert result.exit_code == code, result.output
-    assert "Traceback" not in result.output
-    return result
 
 
 @pytest.fixture

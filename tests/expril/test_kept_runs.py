@@ -15,10 +15,9 @@ import polars as pl
 import polars.selectors as cs
 import pytest
 from sklearn.metrics import accuracy_score
-from typer.testing import CliRunner
 
 import expril
-from expril.commands.app import app
+from command_line import run
 from learner_node.models.files import KINDS
 from protocol.envelopes import open_envelope
 from protocol.messages import Release
@@ -48,7 +47,7 @@ options = { epochs = 1, hidden = [2], rounds = 1 }
 KILLED = """
 import os, resource, signal, sys
 from simulations.campaign.store import Store
-from expril.commands.app import app
+from command_line import run
 
 how, after, *arguments = sys.argv[1:]
 add = Store.add
@@ -68,13 +67,6 @@ def stopped(self, cell):
 Store.add = stopped
 app(arguments, prog_name="expril")
 """
-
-
-def run(*arguments, code=0):
-    result = CliRunner().invoke(app, list(map(str, arguments)))
-    assert result.exit_code == code, result.output
-    assert "Traceback" not in result.output
-    return result
 
 
 def simulate(*arguments, code=0):

@@ -5,12 +5,12 @@ from fractions import Fraction
 
 from test_ledger import LEARNERS, THIRTIETH, key_of, spend
 
+from command_line import TERMS, ledger_and_key, run
 from curator_fakes import NOW, key
 from curator_node.key_files import read_key
 from curator_node.ledger.branches import BranchTrace
 from curator_node.ledger.places import mark_path, open_ledger_file
 from protocol.ledger.entries import Position, Suspect
-from steward_commands import TERMS, made, run
 
 POLICY = f"""
 name = "ward"
@@ -23,7 +23,7 @@ cap = 1
 
 
 def test_a_ledger_is_made_once_with_its_mark(tmp_path):
-    path, pem = made(tmp_path)
+    path, pem = ledger_and_key(tmp_path)
     assert path.is_file()
     assert mark_path(path).is_file()
     assert "never made anew" in run("ledger", "create", path, "--key", pem, code=2).output
@@ -33,7 +33,7 @@ def test_a_ledger_is_made_once_with_its_mark(tmp_path):
 
 
 def test_show_tells_who_spent_what_and_what_is_left(tmp_path):
-    path, _ = made(tmp_path, studies=3)
+    path, _ = ledger_and_key(tmp_path, studies=3)
     path.with_name("ward.policy.toml").write_text(POLICY)
     told = json.loads(run("ledger", "show", path, "--json").stdout)
     assert (told["spent"], told["cap"], told["halted"], told["findings"]) == ("1/10", "2", False, [])
@@ -45,7 +45,7 @@ def test_show_tells_who_spent_what_and_what_is_left(tmp_path):
 
 
 def test_verify_checks_every_entry_and_reply_and_may_be_told_the_key(tmp_path):
-    path, pem = made(tmp_path, studies=2)
+    path, pem = ledger_and_key(tmp_path, studies=2)
     owner = read_key(pem).public.hex()
     assert f"10 entries and 4 stored replies in order, signed by {owner}" in run("ledger", "verify", path).output
     run("ledger", "verify", path, "--curator", owner)
@@ -74,7 +74,7 @@ def test_a_file_that_is_no_ledger_is_one_clear_line(tmp_path):
 
 
 def test_backup_copies_a_ledger_that_is_served(tmp_path):
-    path, pem = made(tmp_path, studies=1)
+    path, pem = ledger_and_key(tmp_path, studies=1)
     ledger = open_ledger_file(path, read_key(pem))
     ledger.begin(TERMS, NOW)
     spend(ledger, 2, learner=key("ann").public)
@@ -86,7 +86,7 @@ def test_backup_copies_a_ledger_that_is_served(tmp_path):
 
 
 def test_resume_after_a_restored_backup_enters_what_the_mark_knows(tmp_path):
-    path, pem = made(tmp_path, studies=1)
+    path, pem = ledger_and_key(tmp_path, studies=1)
     copy = tmp_path / "copy.ledger"
     run("ledger", "backup", path, copy)
     ledger = open_ledger_file(path, read_key(pem))
@@ -108,7 +108,7 @@ def test_resume_after_a_restored_backup_enters_what_the_mark_knows(tmp_path):
 
 
 def test_resume_after_a_receipt_enters_the_learner_s_part_and_what_the_steward_knows_beyond(tmp_path):
-    path, pem = made(tmp_path, studies=1)
+    path, pem = ledger_and_key(tmp_path, studies=1)
     ledger = open_ledger_file(path, read_key(pem))
     newest = ledger.account.next_index - 1
     lost = Position(40, bytes(32), "1/2", ancestors=(), named=((newest, ledger.account.head[:8]),))

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from test_ledger import LEARNERS, key_of, spend
 
+from command_line import TERMS, ledger_and_key, run
 from curator_fakes import NOW, key
 from curator_node.identities import Receipts
 from curator_node.key_files import read_key
@@ -17,7 +18,6 @@ from protocol.envelopes import LABEL
 from protocol.errors import ConfigurationError
 from protocol.ledger.exports import decode_export, encode_export, read_block
 from protocol.messages import Receipt
-from steward_commands import TERMS, made, run
 
 ANN = key("ann").public
 
@@ -38,7 +38,7 @@ def go_on(where, pem, number, mark=None):
 
 
 def test_an_export_is_shown_and_verified_without_the_database(tmp_path):
-    path, pem = made(tmp_path, studies=2)
+    path, pem = ledger_and_key(tmp_path, studies=2)
     assert "ward.export: 10 entries" in run("ledger", "export", path).output.replace("\n", "")
     file = tmp_path / "ward.export"
     assert is_export(file)
@@ -54,7 +54,7 @@ def test_an_export_is_shown_and_verified_without_the_database(tmp_path):
 
 @pytest.mark.slow
 def test_an_export_that_was_changed_is_found(tmp_path):
-    path, _ = made(tmp_path, studies=2)
+    path, _ = ledger_and_key(tmp_path, studies=2)
     file = tmp_path / "ward.export"
     run("ledger", "export", path)
     export = decode_export(file.read_bytes())
@@ -95,7 +95,7 @@ def test_an_export_that_was_changed_is_found(tmp_path):
 
 @pytest.mark.slow
 def test_a_receipt_says_where_the_ledger_stands_and_is_held_against_it(tmp_path):
-    path, pem = made(tmp_path, studies=2)
+    path, pem = ledger_and_key(tmp_path, studies=2)
     study, out = key_of(1).study.hex(), tmp_path / "a.receipt"
     output = run("ledger", "receipt", path, "--key", pem, "--study", study, "--out", out).output
     assert "has spent 1/15, and 1/30 of it by this study" in output.replace("\n", " ")
@@ -115,7 +115,7 @@ def test_a_receipt_says_where_the_ledger_stands_and_is_held_against_it(tmp_path)
 
 
 def test_a_receipt_of_what_the_ledger_does_not_know_is_refused(tmp_path):
-    path, pem = made(tmp_path, studies=1)
+    path, pem = ledger_and_key(tmp_path, studies=1)
     arguments = ("ledger", "receipt", path, "--key", pem, "--out", tmp_path / "r")
     for options, told in (
         ((), "name a study"),
@@ -132,7 +132,7 @@ def test_a_receipt_of_what_the_ledger_does_not_know_is_refused(tmp_path):
 
 
 def test_a_steward_s_receipt_that_a_learner_shows_halts_only_a_ledger_that_lost_it(tmp_path):
-    path, pem = made(tmp_path, studies=1)
+    path, pem = ledger_and_key(tmp_path, studies=1)
     owner = read_key(pem)
     run("ledger", "backup", path, tmp_path / "old")
     go_on(path, pem, 2)
@@ -153,7 +153,7 @@ def test_a_steward_s_receipt_that_a_learner_shows_halts_only_a_ledger_that_lost_
 
 
 def test_a_further_process_gets_a_mark_that_starts_at_the_newest_entry(tmp_path):
-    path, pem = made(tmp_path, studies=1)
+    path, pem = ledger_and_key(tmp_path, studies=1)
     mark = tmp_path / "second.mark"
     output = run("ledger", "mark", path, "--key", pem, "--mark", mark, "--beside", tmp_path / "ward.mark").output
     assert "starts at entry 5 (answered" in output.replace("\n", " ")
@@ -169,7 +169,7 @@ def test_a_further_process_gets_a_mark_that_starts_at_the_newest_entry(tmp_path)
 
 
 def test_no_mark_is_made_beside_one_that_knows_more_than_the_ledger(tmp_path):
-    path, pem = made(tmp_path, studies=1)
+    path, pem = ledger_and_key(tmp_path, studies=1)
     run("ledger", "backup", path, tmp_path / "old")
     go_on(path, pem, 2)
     path.unlink()

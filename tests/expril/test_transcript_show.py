@@ -7,10 +7,9 @@ from fractions import Fraction
 
 import msgspec
 import pytest
-from typer.testing import CliRunner
 
+from command_line import run
 from expril.audit.recompute import recompute
-from expril.commands.app import app
 from pooled import Pool
 from protocol.envelopes import digest, open_envelope
 from protocol.run_index import TRANSCRIPTS
@@ -19,10 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
 def show(*arguments, code=0):
-    result = CliRunner().invoke(app, ["transcript", "show", *map(str, arguments)])
-    assert result.exit_code == code, result.output
-    assert "Traceback" not in result.output
-    return result.output
+    return run("transcript", "show", *arguments, code=code).output
 
 
 @pytest.fixture(scope="module")

@@ -8,17 +8,17 @@ import shutil
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import polars as pl
 import pytest
-from typer.testing import CliRunner
 
+import command_line
 from absent import in_one_process
 from curator_node.ledger.places import create_ledger_file
 from expril.commands import terminal
-from expril.commands.app import app
 from protocol.envelopes import SigningKey
 from protocol.errors import ExprilError
 from run_forger import make_run
@@ -29,11 +29,7 @@ TOUR = ROOT / "docs" / "tour"
 EXPRIL = [sys.executable, "-m", "expril"]
 
 
-def run(*arguments, code=2):
-    result = CliRunner().invoke(app, list(map(str, arguments)))
-    assert result.exit_code == code, result.output
-    assert "Traceback" not in result.output
-    return result
+run = partial(command_line.run, code=2)
 
 
 def complaint(*arguments, code=2):

@@ -1,4 +1,4 @@
-"""A steward's commands as they are typed, and a ledger that they and a process have made."""
+"""Commands as they are typed, and a ledger that a steward's commands and a process have made."""
 
 from test_ledger import spend
 from typer.testing import CliRunner
@@ -13,13 +13,15 @@ from protocol.ledger.entries import ledger_terms
 TERMS = ledger_terms(None, LABEL)
 
 
-def run(*arguments, code=0):
-    result = CliRunner().invoke(app, list(map(str, arguments)))
+def run(*arguments, code=0, typed=None):
+    """The result of a command, which ends with this status and without a traceback."""
+    result = CliRunner().invoke(app, list(map(str, arguments)), input=typed)
     assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
     return result
 
 
-def made(folder, *, studies=0):
+def ledger_and_key(folder, *, studies=0):
     """A ledger and its curator's key, as the commands make them, and what a process wrote since."""
     path, pem = folder / "ward.ledger", folder / "curator.pem"
     run("keys", pem)
