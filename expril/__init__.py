@@ -10,7 +10,7 @@ from typing import Any
 
 NAMES = {
     "ExPriLClassifier": "learner_node.estimator:ExPriLClassifier",
-    "ExPriLRegressor": "learner_node.regressor:ExPriLRegressor",
+    "ExPriLRegressor": "learner_node.estimator:ExPriLRegressor",
     "SimulatedExPriLClassifier": "simulations.local:SimulatedExPriLClassifier",
     "Federation": "learner_node.study.federation:Federation",
     "direct_federation": "simulations.carriers.direct:direct_federation",
