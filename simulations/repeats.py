@@ -183,7 +183,7 @@ def _validate(outcome: Outcome, federation: Federation, source: pl.DataFrame, sc
     try:
         outcome.validation = validate(
             federation,
-            learned.whole,
+            learned.final_model,
             learner.budget.following(learned.study.accepted),
             source=source.drop(learned.schema.label),
             pooling=learner.pool,

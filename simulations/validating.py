@@ -68,12 +68,15 @@ def _recalibrated(validation: Validation, outcome: Outcome, repeat: Repeat) -> R
     fitted, learned = validation.recalibration, outcome.learned
     if fitted is None or learned is None:
         return None
-    cells, risks = validation.bins.cells(learned.source), fitted.probability(_risks(learned.whole, learned.source))
+    cells, risks = (
+        validation.bins.cells(learned.source),
+        fitted.probability(_risks(learned.final_model, learned.source)),
+    )
     by_bin = [risks[cells == number] for number in range(len(validation.calibration))]
     names, _ = sites_of(outcome.learner, repeat.sites)
     tests = [labelled(repeat.sites[name].test, repeat.sites[name]) for name in names]
     truth = np.concatenate([test.labels for test in tests])
-    raw = np.concatenate([_risks(learned.whole, test.records) for test in tests])
+    raw = np.concatenate([_risks(learned.final_model, test.records) for test in tests])
     brier, brier_raw = (
         float(np.mean((risks - truth) ** 2)) if len(truth) else None for risks in (fitted.probability(raw), raw)
     )

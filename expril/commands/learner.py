@@ -303,7 +303,7 @@ def _carrier(study: "StudyFile", result: "Kept", path: Path, how: _How, stack: E
     without = [result.curators[name] for name in how.without]
     names = {key: name for name, key in result.curators.items()}
     all_or_none = study.all_or_none
-    waiting = partial(WaitingCarrier, names=names, without=without, all_or_none=all_or_none, poll=how.wait, told=note)
+    waiting = partial(WaitingCarrier, names=names, without=without, all_or_none=all_or_none, poll=how.wait, notify=note)
     folder = how.folder or (path.parent / study.folder if study.folder and not how.superlink else None)
     if folder is not None:
         wait = FOREVER if how.wait else study.wait_seconds

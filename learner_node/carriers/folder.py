@@ -53,8 +53,7 @@ class FolderCarrier:
             self._send(key, data)
         end = time.monotonic() + self._wait
         while True:
-            found = {key: self._reply(key, data) for key, data in requests.items()}
-            replies = {key: data for key, data in found.items() if data is not None}
+            replies = {key: reply for key, data in requests.items() if (reply := self._reply(key, data)) is not None}
             missing = requests.keys() - replies.keys() - self._without
             if not missing:
                 return replies
@@ -90,8 +89,8 @@ def read_small_file(path: Path, most: int) -> bytes | None:
     except OSError:
         return None
     try:
-        told = os.fstat(handle)
-        if not stat.S_ISREG(told.st_mode) or told.st_size > most:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > most:
             return None
         with os.fdopen(handle, "rb", closefd=False) as file:
             return file.read(most)

@@ -40,70 +40,57 @@ class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
     pass
 
 
-class Begun(_Record, frozen=True, tag="begun"):
-    """What the study is.
-
-    Attributes:
-        format: `FORMAT`, or an older one.
-        expril: version that began it.
-        about: digest of what is asked, of whom, with which source and key.
-        receipts: curator's public key -> the newest receipt that the learner held.
-    """
+class Beginning(_Record, frozen=True, tag="begun"):
+    """What the study is."""
 
     format: Annotated[int, msgspec.Meta(ge=OLDEST, le=FORMAT)]
-    expril: str
-    about: Digest
-    receipts: dict[Key, bytes]
+    expril: str  # version that began it
+    about: Digest  # of what is asked, of whom, with which source and key
+    receipts: dict[Key, bytes]  # curator's public key -> the newest receipt that the learner held
 
 
-class Read(_Record, frozen=True, tag="read"):
+class ClockReading(_Record, frozen=True, tag="read"):
     """The clock was read."""
 
     seconds: Seconds
 
 
-class Drew(_Record, frozen=True, tag="drew"):
+class Randomness(_Record, frozen=True, tag="drew"):
     """Random bytes were drawn."""
 
     data: bytes
 
 
-class Decided(_Record, frozen=True, tag="decided"):
+class Decision(_Record, frozen=True, tag="decided"):
     """Something was computed that later messages depend on; who asks for it knows what it is."""
 
     data: bytes
 
 
-class Asked(_Record, frozen=True, tag="asked"):
+class Requests(_Record, frozen=True, tag="asked"):
     """Requests that were about to be sent: curator's public key -> envelope."""
 
     requests: dict[Key, bytes]
 
 
-class Answered(_Record, frozen=True, tag="answered"):
+class Replies(_Record, frozen=True, tag="answered"):
     """What they brought, where it was waited for to the end."""
 
     replies: dict[Key, bytes]
 
 
-Record = Begun | Read | Drew | Decided | Asked | Answered
-R = TypeVar("R", Begun, Read, Drew, Decided, Asked, Answered)
+Record = Beginning | ClockReading | Randomness | Decision | Requests | Replies
+R = TypeVar("R", Beginning, ClockReading, Randomness, Decision, Requests, Replies)
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a journal is kept for.
+    """What a journal is kept for."""
 
-    Attributes:
-        version: of ExPriL.
-        about: digest of what is asked, of whom, with which source and key; one journal is of one of these.
-        receipts: curator's public key -> newest receipt, as the study begins.
-    """
-
-    version: str
-    about: bytes
-    receipts: Mapping[bytes, bytes]
+    version: str  # of ExPriL
+    about: bytes  # digest of what is asked, of whom, with which source and key; one journal is of one of these
+    receipts: Mapping[bytes, bytes]  # curator's public key -> newest receipt, as the study begins
 
 
 class Journal:
@@ -147,47 +134,47 @@ class Journal:
     def clock(self) -> int:
         """Seconds since 1970: as an earlier process read them, or now."""
         if self._past:
-            return self._next(Read).seconds
+            return self._next(ClockReading).seconds
         now = self._clock()
-        self._write(Read(now))
+        self._write(ClockReading(now))
         return now
 
     def entropy(self, size: int) -> bytes:
         """Random bytes: as an earlier process drew them, or new ones."""
         if self._past:
-            drawn = self._next(Drew).data
-            if len(drawn) != size:
+            data = self._next(Randomness).data
+            if len(data) != size:
                 raise self._other()
-            return drawn
-        drawn = self._entropy(size)
-        self._write(Drew(drawn))
-        return drawn
+            return data
+        data = self._entropy(size)
+        self._write(Randomness(data))
+        return data
 
-    def decided(self, found: T, write: Callable[[T], bytes], read: Callable[[bytes], T]) -> T:
+    def decided(self, value: T, write: Callable[[T], bytes], read: Callable[[bytes], T]) -> T:
         """What an earlier process decided here, or what was computed now; see `learner_node.study.decisions`.
 
         Raises:
             ConfigurationError: another version of ExPriL decided something else: it may mean something else by it.
         """
-        data = write(found)
+        data = write(value)
         if not self._past:
-            self._write(Decided(data))
-            return found
-        if self._begun.format == OLDEST and not isinstance(self._past[0], Decided):
-            return found
-        kept = self._next(Decided).data
-        if kept == data:
-            return found
+            self._write(Decision(data))
+            return value
+        if self._begun.format == OLDEST and not isinstance(self._past[0], Decision):
+            return value
+        data_before = self._next(Decision).data
+        if data_before == data:
+            return value
         if self._begun.expril != self._version:
             raise self._other()
         try:
-            return read(kept)
+            return read(data_before)
         except RemoteProtocolError:
             raise self._other() from None
 
     def through(self, carrier: Carrier) -> Carrier:
         """A carrier whose exchanges are kept here; what an earlier process was answered is not asked again."""
-        return _Kept(self, carrier)
+        return _JournalledCarrier(self, carrier)
 
     def exchange(self, carrier: Carrier, requests: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
         """Send requests, unless an earlier process was answered.
@@ -195,17 +182,17 @@ class Journal:
         Raises:
             ConfigurationError: an earlier process sent others here; nothing is sent.
         """
-        asked = Asked(dict(requests))
+        record = Requests(dict(requests))
         if self._past:
-            if self._next(Asked).requests != asked.requests:
+            if self._next(Requests).requests != record.requests:
                 raise self._other()
             if self._past:
-                return dict(self._next(Answered).replies)
+                return dict(self._next(Replies).replies)
         else:
-            self._write(asked, sync=True)
-            self._proposed = self._proposed or _binds(asked)
-        replies = {key: data for key, data in carrier.exchange(asked.requests).items() if key in asked.requests}
-        self._write(Answered(replies), sync=True)
+            self._write(record, sync=True)
+            self._proposed = self._proposed or _binds(record)
+        replies = {key: data for key, data in carrier.exchange(record.requests).items() if key in record.requests}
+        self._write(Replies(replies), sync=True)
         return replies
 
     def forget(self) -> None:
@@ -230,7 +217,7 @@ class Journal:
     ) -> None:
         self.close()
 
-    def _open(self, settings: Settings) -> tuple[Begun, deque[Record]]:
+    def _open(self, settings: Settings) -> tuple[Beginning, deque[Record]]:
         """What the study is, and what an earlier process saw."""
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -240,11 +227,11 @@ class Journal:
         records = self._read()
         self.resumed = bool(records)
         if not records:
-            records = [Begun(FORMAT, settings.version, settings.about, dict(settings.receipts))]
+            records = [Beginning(FORMAT, settings.version, settings.about, dict(settings.receipts))]
             self._write(records[0], sync=True)
             sync_folder(self._path.parent)
         begun, *rest = records
-        if not isinstance(begun, Begun):
+        if not isinstance(begun, Beginning):
             raise ConfigurationError(f"{self._path} is damaged: it does not begin with what the study is")
         if begun.about != settings.about and not any(map(_binds, rest)):
             self._cut(0)
@@ -284,8 +271,8 @@ class Journal:
             data = content[place + HEAD : end]
             true = head[4:8] == digest(head[:4])[:4]
             if not true or len(content) < end or digest(data)[:8] != head[8:]:
-                whole = len(head) == HEAD and any(content[place:])
-                if whole and (not true or len(content) > end):
+                complete = len(head) == HEAD and any(content[place:])
+                if complete and (not true or len(content) > end):
                     raise ConfigurationError(f"{self._path} is damaged after {place} bytes; put a copy of it back")
                 break
             try:
@@ -307,10 +294,10 @@ class Journal:
         data = encode(record)
         place = os.lseek(self._handle, 0, os.SEEK_CUR)
         length = len(data).to_bytes(4, "big")
-        left = memoryview(length + digest(length)[:4] + digest(data)[:8] + data)
+        rest = memoryview(length + digest(length)[:4] + digest(data)[:8] + data)
         try:
-            while left:
-                left = left[os.write(self._handle, left) :]
+            while rest:
+                rest = rest[os.write(self._handle, rest) :]
             if sync:
                 os.fsync(self._handle)
         except OSError as error:
@@ -319,7 +306,7 @@ class Journal:
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _JournalledCarrier:
     _journal: Journal
     _carrier: Carrier
 
@@ -330,6 +317,6 @@ class _Kept:
 
 def _binds(record: Record) -> bool:
     """Whether a record is of requests that propose a plan."""
-    if not isinstance(record, Asked):
+    if not isinstance(record, Requests):
         return False
     return any(isinstance(open_envelope(data)[1], StudyProposal) for data in record.requests.values())

@@ -25,7 +25,7 @@ class WaitingCarrier:
         without: public keys of curators that are not waited for.
         all_or_none: a proposal that one curator refuses for good is waited for at none.
         poll: ask again until nobody says "later", instead of leaving it to another process.
-        told: is told, in words, who is waited for.
+        notify: called with words that say who is waited for.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class WaitingCarrier:
         without: Collection[bytes] = (),
         all_or_none: bool = False,
         poll: bool = False,
-        told: Callable[[str], None] = lambda text: None,  # noqa: ARG005
+        notify: Callable[[str], None] = lambda text: None,  # noqa: ARG005
     ) -> None:
         self._carrier = carrier
         self._names = dict(names)
@@ -45,7 +45,7 @@ class WaitingCarrier:
         self._without = frozenset(without)
         self._all_or_none = all_or_none
         self._poll = poll
-        self._told = told
+        self._notify = notify
 
     def exchange(self, requests: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
         """See `learner_node.study.federation.Carrier`.
@@ -54,33 +54,33 @@ class WaitingCarrier:
             UnfinishedError: a curator says "later"; the text says who, and why.
         """
         replies = dict(self._carrier.exchange(requests))
-        told = ""
-        while held := self._held(requests, replies):
-            text = self._awaited(held)
+        last_text = ""
+        while deferrals := self._deferrals(requests, replies):
+            text = self._awaited(deferrals)
             if not self._poll:
                 raise UnfinishedError(f"{text}; then the same command goes on")
-            if text != told:
-                self._told(text)
-                told = text
+            if text != last_text:
+                self._notify(text)
+                last_text = text
             time.sleep(POLL_SECONDS)
-            replies |= self._carrier.exchange({key: requests[key] for key in held})
+            replies |= self._carrier.exchange({key: requests[key] for key in deferrals})
         return replies
 
-    def _held(self, requests: Mapping[bytes, bytes], replies: Mapping[bytes, bytes]) -> dict[bytes, Refusal]:
-        said = {key: refusal_of(data, key, requests[key]) for key, data in replies.items() if key in requests}
-        if self._all_or_none and any(_ends_all(requests[key], refusal) for key, refusal in said.items()):
+    def _deferrals(self, requests: Mapping[bytes, bytes], replies: Mapping[bytes, bytes]) -> dict[bytes, Refusal]:
+        refusals = {key: refusal_of(data, key, requests[key]) for key, data in replies.items() if key in requests}
+        if self._all_or_none and any(_ends_all(requests[key], refusal) for key, refusal in refusals.items()):
             return {}
         return {
             key: refusal
-            for key, refusal in said.items()
+            for key, refusal in refusals.items()
             if refusal is not None and not refusal.final and key not in self._without and self._waits(refusal)
         }
 
-    def _awaited(self, held: Mapping[bytes, Refusal]) -> str:
+    def _awaited(self, deferrals: Mapping[bytes, Refusal]) -> str:
         return "; ".join(
             f"{self._names.get(key, key.hex())}: {EXPLANATIONS[RefusalCode(refusal.code)]}"
             f"{f' ({printable(refusal.limit)})' if refusal.limit else ''}"
-            for key, refusal in held.items()
+            for key, refusal in deferrals.items()
         )
 
 

@@ -42,11 +42,19 @@ from learner_node.scores.score_posterior import Bins, draw_counts
 from learner_node.scores.thresholds import DEFAULT_THRESHOLDS, Rule, Threshold, read_thresholds
 from learner_node.strategies.base import Problem, assumed_size, class_probabilities
 from learner_node.study.budget import Budget
-from learner_node.study.cards import complaint_about_cap, complaint_about_plan, complaint_about_question, population
+from learner_node.study.cards import population
 from learner_node.study.decisions import decided
 from learner_node.study.federation import Federation
 from learner_node.study.learn import admit
-from learner_node.study.plan import agree, counts_limits, secure_pool, strangers
+from learner_node.study.plan import (
+    agree,
+    counts_limits,
+    foreseen_refusals,
+    nobody_left,
+    over_caps,
+    secure_pool,
+    strangers,
+)
 from learner_node.study.pooling import SUMMED, Pooling
 from learner_node.study.study import Study
 from protocol.errors import ConfigurationError
@@ -334,30 +342,15 @@ def _plan_question(
             remaining = {name: card for name, card in remaining.items() if name not in apart}
             continue
         question = _question(request, remaining)
-        turn = study.kinds.turn(question.plan, question.plan.places[0])
-        body = study.readers[turn.planned.kind].opening(question.body, turn)
-        reasons = {
-            name: f"it would refuse this study: {reason}"
-            for name, card in remaining.items()
-            if (
-                reason := complaint_about_plan(question.plan, card, study.kinds)
-                or complaint_about_question(body, turn, card, study.kinds)
-            )
-        }
-        capped = {
-            name: reason
-            for name, card in remaining.items()
-            if name not in reasons and (reason := complaint_about_cap(question.plan, card, study.kinds))
-        }
-        # Where all caps are too low the plan is proposed: a refusal tells what is left.
-        if len(capped) < len(remaining) - len(reasons):
-            reasons |= capped
+        plan, kinds = question.plan, study.kinds
+        reasons = foreseen_refusals(plan, question.body, remaining, kinds, study.readers)
+        fit = {name: card for name, card in remaining.items() if name not in reasons}
+        reasons |= over_caps(plan, fit, kinds)
         if not reasons:
             return msgspec.structs.replace(question, left_out=left_out)
         left_out |= reasons
         remaining = {name: card for name, card in remaining.items() if name not in reasons}
-    listed = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:5])
-    raise ConfigurationError(f"no curator is left to ask. {listed}; nothing was asked yet: change epsilon or the model")
+    raise nobody_left(left_out, "epsilon or the model")
 
 
 def _question(request: _Request, cards: Mapping[str, Card]) -> _Question:

@@ -108,7 +108,7 @@ def run_study(
     try:
         found = validate(
             federation,
-            learned.whole,
+            learned.final_model,
             budget.following(learned.study.accepted),
             source=source,
             pooling=study.pool,

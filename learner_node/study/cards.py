@@ -49,21 +49,21 @@ def complaint_about_question(body: Any, turn: Turn, card: Card, kinds: Kinds) ->
 
 def _per_record(kind: QueryKind, question: Question) -> tuple[int, int]:
     """Work of a question for one record, and for none: stated work grows evenly with the records."""
-    one, two = (kind.work(question, records) for records in (1, 2))
-    return two - one, 2 * one - two
+    single, double = (kind.work(question, records) for records in (1, 2))
+    return double - single, 2 * single - double
 
 
 def _too_much_work(needed: int, per_record: int, once: int, card: Card) -> str:
     """What is too much, and each way out of it."""
     most = card.limits.multiply_adds
     fits = (most - once) // per_record if per_record and once < most else 0
-    said = f"the question takes {needed:,} multiply-adds, its limit is {most:,}; ask about fewer cells or attributes"
+    cost = f"the question takes {needed:,} multiply-adds, its limit is {most:,}; ask about fewer cells or attributes"
     if card.round_size is None and fits:
         return (
-            f"{said}, or have its steward declare round_size, up to {fits:,}: it declares none, so "
+            f"{cost}, or have its steward declare round_size, up to {fits:,}: it declares none, so "
             f"{ASSUMED_ROUND_SIZE:,} records are assumed"
         )
-    return f"{said}, or have its steward raise limits.multiply_adds in the policy"
+    return f"{cost}, or have its steward raise limits.multiply_adds in the policy"
 
 
 def complaint_about_plan(plan: Plan, card: Card, kinds: Kinds) -> str:
@@ -114,8 +114,8 @@ def counted(frame: pl.DataFrame, unit: str | None, most: int, rng: np.random.Gen
     """
     if unit is None:
         return frame
-    drawn = pl.DataFrame({"unit": frame[unit], "place": rng.permutation(frame.height)})
-    rank = drawn.select(pl.col("place").rank("ordinal").over("unit")).to_series()
+    order = pl.DataFrame({"unit": frame[unit], "place": rng.permutation(frame.height)})
+    rank = order.select(pl.col("place").rank("ordinal").over("unit")).to_series()
     return frame.filter(rank <= most)
 
 
@@ -178,9 +178,9 @@ def common_schema(cards: Mapping[str, Card], fits: Callable[[Schema], bool]) -> 
                 "ask curators with one schema at a time"
             )
     chosen = cards[largest[0][0]].schema
-    others = ", ".join(largest[0][:5])
+    examples = ", ".join(largest[0][:5])
     return chosen, {
-        name: f"its card describes {_listed(chosen.differences(card.schema))} differently from {others}"
+        name: f"its card describes {_listed(chosen.differences(card.schema))} differently from {examples}"
         for name, card in cards.items()
         if name not in largest[0]
     }
@@ -189,10 +189,9 @@ def common_schema(cards: Mapping[str, Card], fits: Callable[[Schema], bool]) -> 
 def implausible_cards(cards: Mapping[str, Card], source_size: int) -> dict[str, str]:
     """Curators whose card cannot be true, or whose unit bound costs more than their records bring -> why.
 
-    Noise is scaled to the largest unit bound c, so records N under a bound c bring N / c. Of the groups "all with a
-    bound of at most b" the largest is kept that brings at least 1 / `MOST_LOSS` of what the best would; so nobody is
-    left out where bounds are within a factor of `MOST_LOSS`, whatever the sizes, and never more than stay. A bound
-    above the declared size needs no rule of its own: it costs much and brings little, unless the others' are as large.
+    Noise is scaled to the largest unit bound c, so N records under a bound c are worth N / c. Of the groups "all with a
+    bound of at most b" the largest is kept that is worth at least 1 / `MOST_LOSS` of the best. So nobody is left out
+    where bounds are within a factor of `MOST_LOSS`, and never more than stay.
 
     Args:
         cards: of one schema.
@@ -203,15 +202,15 @@ def implausible_cards(cards: Mapping[str, Card], source_size: int) -> dict[str, 
         for name, card in cards.items()
         if card.round_size is not None and card.round_size > MOST_RECORDS
     }
-    left = {name: card for name, card in cards.items() if name not in reasons}
-    sizes = weights(left, source_size)
+    plausible = {name: card for name, card in cards.items() if name not in reasons}
+    sizes = weights(plausible, source_size)
     groups = []
-    for bound in sorted({card.most_records_per_unit for card in left.values()}, reverse=True):
-        group = [name for name, card in left.items() if card.most_records_per_unit <= bound]
+    for bound in sorted({card.most_records_per_unit for card in plausible.values()}, reverse=True):
+        group = [name for name, card in plausible.items() if card.most_records_per_unit <= bound]
         groups.append((group, sum(sizes[name] for name in group) / bound))
-    kept = worth_keeping(groups)
-    for name, card in left.items():
-        if name not in kept:
+    keep = worth_keeping(groups)
+    for name, card in plausible.items():
+        if name not in keep:
             reasons[name] = (
                 f"one unit may have {card.most_records_per_unit} records there, and all noise is scaled to the largest "
                 "such bound: it costs the study more than its records bring"
@@ -222,11 +221,11 @@ def implausible_cards(cards: Mapping[str, Card], source_size: int) -> dict[str, 
 def weights(cards: Mapping[str, Card], source_size: int) -> dict[str, int]:
     """Declared sizes where sites are weighed against each other, see `SIZE_INFLUENCE`."""
     sizes = {name: card.round_size or source_size for name, card in cards.items()}
-    found = {}
+    limited = {}
     for name, size in sizes.items():
-        others = [other for key, other in sizes.items() if key != name]
-        found[name] = min(size, SIZE_INFLUENCE * int(max(source_size, median(others) if others else size)))
-    return found
+        rest = [other for key, other in sizes.items() if key != name]
+        limited[name] = min(size, SIZE_INFLUENCE * int(max(source_size, median(rest) if rest else size)))
+    return limited
 
 
 def worth_keeping(groups: Sequence[tuple[list[str], float]]) -> list[str]:

@@ -1,7 +1,7 @@
-"""What a study decides by computing: a plan, a question, a model. Another process takes what was decided, as it was.
+"""What a study computes and later messages depend on: a plan, a question, a model. It is computed once.
 
-Floats differ in their last digits from processor to processor, and what is trained on them differs by more. So nothing
-that was asked, or that later messages depend on, is computed a second time: it is written down before it is used.
+Floats differ in their last digits from processor to processor, and what is trained on them differs by more. So such a
+value is written down before it is used, and a process that goes on with the study reads it instead.
 """
 
 from collections.abc import Callable
@@ -13,30 +13,24 @@ T = TypeVar("T")
 
 
 class Decide(Protocol):
-    """Takes what was computed here, and gives what an earlier process computed in its place, where there is one."""
+    """Takes a value that was computed now; returns the one of an earlier process, where there is one."""
 
-    def __call__(self, found: T, write: Callable[[T], bytes], read: Callable[[bytes], T]) -> T:
-        """What is to be gone on with.
+    def __call__(self, value: T, write: Callable[[T], bytes], read: Callable[[bytes], T]) -> T:
+        """The value to go on with.
 
         Args:
-            found: as computed now.
+            value: as computed now.
             write: to bytes; equal values give equal bytes.
             read: back; RemoteProtocolError where the bytes are no such value.
         """
 
 
-def as_found(found: T, write: Callable[[T], bytes], read: Callable[[bytes], T]) -> T:  # noqa: ARG001
-    """Of a study that no other process goes on with: what was computed."""
-    return found
+def as_found(value: T, write: Callable[[T], bytes], read: Callable[[bytes], T]) -> T:  # noqa: ARG001
+    """The value as it is, in a study that no other process goes on with."""
+    return value
 
 
-def decided(decide: Decide, found: T, kind: type[T] | None = None) -> T:
-    """What was decided, of a value that MessagePack holds.
-
-    Args:
-        decide: of the federation.
-        found: as computed now.
-        kind: its type, where that says more than its class.
-    """
-    wanted = kind or type(found)
-    return decide(found, encode, lambda data: decode(data, wanted, limit=len(data)))
+def decided(decide: Decide, value: T, kind: type[T] | None = None) -> T:
+    """`decide` for a value that MessagePack holds; `kind` is its type, where that says more than its class."""
+    value_type = kind or type(value)
+    return decide(value, encode, lambda data: decode(data, value_type, limit=len(data)))

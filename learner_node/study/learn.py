@@ -37,26 +37,18 @@ from protocol.schema import Schema
 class Learned:
     """What a study gave.
 
-    Attributes:
-        schema: of the cards.
-        source: the encoded source records.
-        epsilon_claimed: exact cost of the plan at the costliest curator.
-        models: newest model after each round (None while there is none), under "" for pooled answers or under
-            each curator's name for one model per site.
-        estimates: weights and labels of the source records, under the same keys.
-        study: the study, with its transcripts and outcomes.
-        population: which records count, in words, by the cards; "" where each record is a unit.
-        advice: what to change where many attributes cost more than they had to; "" where nothing is.
+    `models` holds the newest model after each round (None while there is none), under "" for pooled answers or under
+    each curator's name for one model per site.
     """
 
-    schema: Schema
+    schema: Schema  # of the cards
     source: Records
-    epsilon_claimed: Fraction
+    epsilon_claimed: Fraction  # exact cost of the plan at the costliest curator
     models: dict[str, list[AnyModel | None]]
-    estimates: dict[str, AnyEstimate]
-    study: Study
-    population: str = ""
-    advice: str = ""
+    estimates: dict[str, AnyEstimate]  # weights and labels of the source records, under the same keys
+    study: Study  # with its transcripts and outcomes
+    population: str = ""  # which records count, in words, by the cards; "" where each record is a unit
+    advice: str = ""  # what to change where many attributes cost more than they had to; "" where nothing is
 
     @property
     def not_private(self) -> list[str]:
@@ -65,10 +57,10 @@ class Learned:
 
     def model(self, curator: str = POOLED) -> AnyModel:
         """The final pooled model, or a curator's own; NoCuratorError where there is none."""
-        done = [model for model in self.models.get(curator, []) if model is not None]
-        if not done:
+        models = [model for model in self.models.get(curator, []) if model is not None]
+        if not models:
             raise NoCuratorError(f"no model was learnt{f' for {curator}' if curator else ''}")
-        return done[-1]
+        return models[-1]
 
     def shares(self, curator: str = POOLED) -> dict[str, Prevalence]:
         """Each class's share of the private records that count, as the totals of the answers tell it, by its name.
@@ -82,7 +74,7 @@ class Learned:
         return dict(zip(self.schema.classes, counted, strict=False))
 
     @property
-    def whole(self) -> AnyModel:
+    def final_model(self) -> AnyModel:
         """The final model; of several curators' own, their mixture by the records that each answered for."""
         models = {name: self.model(name) for name in self.estimates}
         if len(models) == 1:
@@ -101,13 +93,13 @@ def learn(
     pooling: Pooling = SUMMED,
     seed: int = 0,
     train: Trainer = train_alone,
-    progress: Callable[[str, int, int], None] = lambda what, done, total: None,  # noqa: ARG005
+    progress: Callable[[str, int, int], None] = lambda step, number, total: None,  # noqa: ARG005
 ) -> Learned:
     """Run one study.
 
-    A curator whose card cannot be true, or rules the study out, is left out before anything is asked, and one whose
-    answer cannot be true afterwards (`plausibility`, `drafts`); `Study.left_out` says who and why. A plan of secure
-    sums that not all accept is drafted again for those that do (`agreeing`).
+    A curator is left out before anything is asked if its card cannot be true or rules the study out (`cards`, `plan`),
+    and afterwards if its answer cannot be true. `Study.left_out` says who and why. A plan of secure sums that not all
+    accept is drafted again for those that do (`plan.agree`).
 
     Args:
         federation: whom to ask, and how.
@@ -118,7 +110,7 @@ def learn(
         pooling: how answers become models.
         seed: of the learner's own random choices.
         train: trains the strategy's networks.
-        progress: called with (what, rounds done, rounds in all).
+        progress: called with (step, rounds done, rounds in all).
 
     Raises:
         NoCuratorError: no curator accepted or none answered every round; the study is closed first.

@@ -39,7 +39,10 @@ ATTEMPTS = 5
 """Plans that a study proposes at most: each counts as a study where a policy limits how many a learner may propose."""
 
 
-class Drafted(Protocol):
+REMEDY = "the strategy's options, epsilon or pooling"
+
+
+class Proposable(Protocol):
     """What is to be asked, and of whom."""
 
     @property
@@ -55,16 +58,16 @@ class Drafted(Protocol):
         """The curators that are not asked -> why."""
 
 
-D = TypeVar("D", bound=Drafted)
+P = TypeVar("P", bound=Proposable)
 
 
 def agree(
     study: Study,
-    drafted: D,
+    draft: P,
     purpose: Purpose,
-    again: Callable[[Mapping[str, Card]], D] | None,
+    redraft: Callable[[Mapping[str, Card]], P] | None,
     cards: Mapping[str, Card],
-) -> D:
+) -> P:
     """Propose a plan; the one that is carried out.
 
     A secure sum shares its noise among the curators that the plan names, so one that refuses, or does not answer, is a
@@ -75,9 +78,9 @@ def agree(
 
     Args:
         study: in which nothing was asked yet.
-        drafted: what is proposed first.
+        draft: what is proposed first.
         purpose: for the stewards to read.
-        again: cards of the curators that are left -> a draft for them, ConfigurationError where there is none; None:
+        redraft: cards of the remaining curators -> a draft for them, ConfigurationError where there is none; None:
             the plan holds whoever accepts it.
         cards: of the curators that are named, and maybe of others.
 
@@ -85,66 +88,50 @@ def agree(
         NoCuratorError: nobody accepted, or not all did of a study for all or none; or no plan can be drafted for those
             whose cards are still the same.
     """
-    for left in reversed(range(ATTEMPTS)):
-        accepted = study.propose(drafted.plan, purpose, drafted.names)
-        if again is None or not left or len(accepted) == len(drafted.names):
+    for attempts_left in reversed(range(ATTEMPTS)):
+        accepted = study.propose(draft.plan, purpose, draft.names)
+        if redraft is None or not attempts_left or len(accepted) == len(draft.names):
             break
         try:
-            following = again({name: cards[name] for name in accepted})
+            following = redraft({name: cards[name] for name in accepted})
         except ConfigurationError:
             break
         same = study.withdraw()
         if same != accepted:
             try:
-                following = again({name: cards[name] for name in same})
+                following = redraft({name: cards[name] for name in same})
             except ConfigurationError as error:
                 raise study.nobody(f"the plan was withdrawn, for not all accepted it; now {error}") from None
         for name, reason in following.left_out.items():
             study.leave_out(name, reason)
-        drafted = following
-    return drafted
+        draft = following
+    return draft
 
 
 @dataclass
 class Group:
-    """Curators whose answers are summed for one model.
+    """Curators whose answers are summed for one model."""
 
-    Attributes:
-        key: of the model, see `Pooling.groups`.
-        names: of the curators.
-        plan: of the strategy.
-        conversation: with them.
-    """
-
-    key: str
+    key: str  # of the model, see `Pooling.groups`
     names: frozenset[str]
     plan: Plan
     conversation: Conversation
 
     def hear(self, study: Study) -> None:
         """Go on with the answers of all rounds, summed over the curators that gave them all; nothing if none did."""
-        together = [name for name in study.survivors if name in self.names]
-        if together:
-            self.conversation.hear(study.pooled(together))
+        members = [name for name in study.survivors if name in self.names]
+        if members:
+            self.conversation.hear(study.pooled(members))
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What does not depend on who is asked.
+    """What does not depend on who is asked."""
 
-    Attributes:
-        strategy: key of `STRATEGIES`.
-        options: of the strategy.
-        pooling: how answers become models.
-        problem: with the source, epsilon, seed and trainer; the rest of it is filled in from the cards.
-        kinds, readers: of the query kinds that may be asked.
-        decided: of the federation.
-    """
-
-    strategy: str
-    options: Mapping[str, object]
+    strategy: str  # key of `STRATEGIES`
+    options: Mapping[str, object]  # of the strategy
     pooling: Pooling
-    problem: Problem
+    problem: Problem  # with the source, epsilon, seed and trainer; the rest of it is filled in from the cards
     kinds: Kinds
     readers: Mapping[str, Reader] = field(default_factory=lambda: READERS)
     decided: Decide = as_found
@@ -152,24 +139,16 @@ class Setting:
 
 @dataclass(frozen=True)
 class Draft:
-    """What will be asked first, and of whom.
+    """What will be asked first, and of whom."""
 
-    Attributes:
-        groups: whose answers are summed for one model, their first question made.
-        plan: for all of them.
-        names: of the curators that are asked.
-        left_out: the curators that are not asked -> why.
-        most_records_per_unit: the largest contribution bound among those that are.
-    """
-
-    groups: list[Group]
-    plan: Plan
-    names: list[str]
-    left_out: dict[str, str]
-    most_records_per_unit: int
+    groups: list[Group]  # their first questions made
+    plan: Plan  # for all of them
+    names: list[str]  # of the curators that are asked
+    left_out: dict[str, str]  # the curators that are not asked -> why
+    most_records_per_unit: int  # the largest contribution bound among those that are
 
 
-class _KeptGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _WrittenGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A group, and its first question."""
 
     key: str
@@ -177,10 +156,10 @@ class _KeptGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     body: bytes
 
 
-class _Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _WrittenDraft(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A draft, for a process that goes on with the study."""
 
-    groups: tuple[_KeptGroup, ...]
+    groups: tuple[_WrittenGroup, ...]
     plan: Plan
     names: tuple[str, ...]
     left_out: dict[str, str]
@@ -190,9 +169,8 @@ class _Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def settle(setting: Setting, cards: Mapping[str, Card], left_out: Mapping[str, str]) -> Draft:
     """Draft the study for all of the cards; leave out those that rule it out, and draft it again without them.
 
-    Left out is whoever would refuse the plan or the first question, which is a refusal foreseen, and of curators that
-    are pooled whose limits alone make everybody's question too coarse. Without pooling a curator's limits concern its
-    own question only.
+    A curator is left out if its card shows that it would refuse. With pooled answers it is also left out if its limits
+    would force a coarser question on all others.
 
     Args:
         setting: of the study.
@@ -202,8 +180,8 @@ def settle(setting: Setting, cards: Mapping[str, Card], left_out: Mapping[str, s
     Raises:
         ConfigurationError: nobody is left.
     """
-    found = _settled(setting, cards, left_out)
-    return setting.decided(found, _write, partial(_read, setting, cards))
+    draft = _settled(setting, cards, left_out)
+    return setting.decided(draft, _write, partial(_read, setting, cards))
 
 
 def why_not_chosen(setting: Setting, cards: Mapping[str, Card]) -> str:
@@ -211,21 +189,21 @@ def why_not_chosen(setting: Setting, cards: Mapping[str, Card]) -> str:
     if setting.strategy != DEFAULT_STRATEGY or "chosen" in setting.options or not cards:
         return ""
     most = max(card.most_records_per_unit for card in cards.values())
-    return selected.why_not_chosen(_told(setting, cards, most).problem)
+    return selected.why_not_chosen(_for_cards(setting, cards, most).problem)
 
 
 def _settled(setting: Setting, cards: Mapping[str, Card], left_out: Mapping[str, str]) -> Draft:
-    asked, left_out = list(cards), dict(left_out)
-    if not asked:
-        raise _nobody(left_out)
+    remaining, left_out = dict(cards), dict(left_out)
+    if not remaining:
+        raise nobody_left(left_out, REMEDY)
     while True:
-        draft, reasons, error = _drafted(setting, {name: cards[name] for name in asked})
+        draft, reasons, error = _drafted(setting, remaining)
         if draft is not None and not reasons:
             return replace(draft, left_out=left_out)
-        if not set(asked) - reasons.keys():
-            raise error or _nobody({**reasons, **left_out})
+        if not remaining.keys() - reasons.keys():
+            raise error or nobody_left({**reasons, **left_out}, REMEDY)
         left_out |= reasons
-        asked = [name for name in asked if name not in reasons]
+        remaining = {name: card for name, card in remaining.items() if name not in reasons}
 
 
 def _drafted(
@@ -235,7 +213,7 @@ def _drafted(
     if apart := strangers(setting.pooling, cards):
         return None, apart, None
     most = max(card.most_records_per_unit for card in cards.values())
-    setting = _told(setting, cards, most)
+    setting = _for_cards(setting, cards, most)
     reasons: dict[str, str] = {}
     groups: list[Group] = []
     failed: ConfigurationError | None = None
@@ -248,26 +226,20 @@ def _drafted(
             reasons |= _unfit(setting, part, error)
             continue
         groups.append(group)
-        found = {
-            name: f"it would refuse this study: {reason}"
-            for name, card in part.items()
-            if (reason := _complaint_about(group, card, setting))
-        }
-        reasons |= found or _cramped(setting, part, group.conversation.body)
+        body = group.conversation.body
+        reasons |= foreseen_refusals(group.plan, body, part, setting.kinds, setting.readers) or _cramped(
+            setting, part, body
+        )
     if not groups:
         return None, reasons, failed
     plan = groups[0].plan
     names = [name for group in groups for name in cards if name in group.names]
-    fit = [name for name in names if name not in reasons]
-    capped = {name: reason for name in fit if (reason := complaint_about_cap(plan, cards[name], setting.kinds))}
-    # Where all caps are too low the plan is proposed: a refusal tells what is left, and by how much to scale.
-    if len(capped) < len(fit):
-        reasons |= capped
-    return Draft(groups, plan, names, {}, most), reasons, None
+    fit = {name: cards[name] for name in names if name not in reasons}
+    return Draft(groups, plan, names, {}, most), reasons | over_caps(plan, fit, setting.kinds), None
 
 
-def _told(setting: Setting, cards: Mapping[str, Card], most_records_per_unit: int) -> Setting:
-    """With what all curators of the study say together: groups share a plan, so it must not differ between them."""
+def _for_cards(setting: Setting, cards: Mapping[str, Card], most_records_per_unit: int) -> Setting:
+    """The setting with what all cards together decide: groups share a plan, so it must not differ between them."""
     sizes = weights(cards, len(setting.problem.source)).values()
     willing = selected.willing(
         [(card.limits, card.round_size) for card in cards.values()], sum(sizes) / len(sizes), setting.kinds
@@ -291,43 +263,42 @@ def _group(setting: Setting, members: Mapping[str, Card], limiting: Mapping[str,
 
 def _write(draft: Draft) -> bytes:
     groups = tuple(
-        _KeptGroup(group.key, tuple(sorted(group.names)), encode(group.conversation.body)) for group in draft.groups
+        _WrittenGroup(group.key, tuple(sorted(group.names)), encode(group.conversation.body)) for group in draft.groups
     )
-    return encode(_Kept(groups, draft.plan, tuple(draft.names), draft.left_out, draft.most_records_per_unit))
+    return encode(_WrittenDraft(groups, draft.plan, tuple(draft.names), draft.left_out, draft.most_records_per_unit))
 
 
 def _read(setting: Setting, cards: Mapping[str, Card], data: bytes) -> Draft:
     """The draft that was written, with conversations of its own groups that begin with its questions."""
-    kept = decode(data, _Kept, limit=len(data))
-    if not cards.keys() >= {name for each in kept.groups for name in each.names}:
+    draft = decode(data, _WrittenDraft, limit=len(data))
+    if not cards.keys() >= {name for group in draft.groups for name in group.names}:
         raise RemoteProtocolError(RefusalCode.MALFORMED, "names", "curators that were admitted")
-    setting = _told(setting, {name: cards[name] for name in kept.names}, kept.most_records_per_unit)
+    setting = _for_cards(setting, {name: cards[name] for name in draft.names}, draft.most_records_per_unit)
     groups = []
-    for each in kept.groups:
-        members = {name: cards[name] for name in each.names}
-        group = _group(setting, members, members, each.key)
-        group.conversation.body = decode(each.body, type(group.conversation.body), limit=len(each.body))
-        groups.append(replace(group, plan=kept.plan))
-    return Draft(groups, kept.plan, list(kept.names), kept.left_out, kept.most_records_per_unit)
+    for written in draft.groups:
+        members = {name: cards[name] for name in written.names}
+        group = _group(setting, members, members, written.key)
+        group.conversation.body = decode(written.body, type(group.conversation.body), limit=len(written.body))
+        groups.append(replace(group, plan=draft.plan))
+    return Draft(groups, draft.plan, list(draft.names), draft.left_out, draft.most_records_per_unit)
 
 
 def _unfit(setting: Setting, members: Mapping[str, Card], error: ConfigurationError) -> dict[str, str]:
-    """Where no question fits all limits together: whose limits alone no question fits. All, where that tells nobody."""
+    """Curators whose limits alone no question fits -> why; all, where only their limits together are too low."""
     reasons = {}
     for name, card in members.items():
         try:
             _group(setting, members, {name: card})
-        except ConfigurationError as own:
-            reasons[name] = f"no question of this study fits its card: {own}"
+        except ConfigurationError as misfit:
+            reasons[name] = f"no question of this study fits its card: {misfit}"
     return reasons or dict.fromkeys(members, str(error))
 
 
 def _cramped(setting: Setting, members: Mapping[str, Card], body: Any) -> dict[str, str]:
-    """Whose limit of cells alone makes the first question too coarse for everybody -> why; nobody if it has none.
+    """Curators whose limit of cells makes the first question too coarse for everybody -> why.
 
     Of the groups "all that allow at least b cells" the largest is kept whose own question has enough cells, see
-    `worth_keeping`. So a site that brings most of the records may have tight limits: without it the others' question
-    is coarse, too.
+    `worth_keeping`. So a site with most of the records may have tight limits: without it the question is coarse, too.
     """
     cells = {name: counts_limits(setting.pooling, card).cells for name, card in members.items()}
     if len(set(cells.values())) == 1 or not isinstance(body, CountsBody):
@@ -339,28 +310,41 @@ def _cramped(setting: Setting, members: Mapping[str, Card], body: Any) -> dict[s
         group = {name: card for name, card in plausible.items() if cells[name] >= least}
         body = _group(setting, group, group).conversation.body
         groups.append((list(group), float(body.cells(setting.problem.source.schema))))
-    kept = worth_keeping(groups)
-    of_all, of_kept = groups[0][1], next(found for group, found in groups if group == kept)
+    keep = worth_keeping(groups)
+    of_all, of_rest = groups[0][1], next(count for group, count in groups if group == keep)
     return {
-        name: f"with its limit of {limit} cells a question would have {of_all:g} cells, without {of_kept:g}"
+        name: f"with its limit of {limit} cells a question would have {of_all:g} cells, without {of_rest:g}"
         for name, limit in cells.items()
-        if name not in kept
+        if name not in keep
     }
 
 
-def _complaint_about(group: Group, card: Card, setting: Setting) -> str:
-    """Why a curator would refuse, read off its card; empty where it would not."""
-    kinds = setting.kinds
-    turn = kinds.turn(group.plan, group.plan.places[0])
-    body = setting.readers[turn.planned.kind].opening(group.conversation.body, turn)
-    return complaint_about_plan(group.plan, card, kinds) or complaint_about_question(body, turn, card, kinds)
+def foreseen_refusals(
+    plan: Plan, body: Any, cards: Mapping[str, Card], kinds: Kinds, readers: Mapping[str, Reader]
+) -> dict[str, str]:
+    """Curators that would refuse a plan or its first question, by their cards -> why."""
+    turn = kinds.turn(plan, plan.places[0])
+    opening = readers[turn.planned.kind].opening(body, turn)
+    return {
+        name: f"it would refuse this study: {reason}"
+        for name, card in cards.items()
+        if (reason := complaint_about_plan(plan, card, kinds) or complaint_about_question(opening, turn, card, kinds))
+    }
 
 
-def _nobody(reasons: Mapping[str, str]) -> ConfigurationError:
+def over_caps(plan: Plan, cards: Mapping[str, Card], kinds: Kinds) -> dict[str, str]:
+    """Curators whose caps a plan is over -> why; none where all caps are too low.
+
+    Then the plan is proposed: a refusal says how much is left, and by how much to scale.
+    """
+    reasons = {name: reason for name, card in cards.items() if (reason := complaint_about_cap(plan, card, kinds))}
+    return reasons if len(reasons) < len(cards) else {}
+
+
+def nobody_left(reasons: Mapping[str, str], remedy: str) -> ConfigurationError:
+    """An error that says why each of the first curators is left out."""
     listed = "; ".join(f"{name}: {reason}" for name, reason in list(reasons.items())[:5])
-    return ConfigurationError(
-        f"no curator is left to ask. {listed}; nothing was asked yet: change the strategy's options, epsilon or pooling"
-    )
+    return ConfigurationError(f"no curator is left to ask. {listed}; nothing was asked yet: change {remedy}")
 
 
 def counts_limits(pooling: Pooling, card: Card) -> CountsLimits:
@@ -421,9 +405,9 @@ def strangers(pooling: Pooling, cards: Mapping[str, Card]) -> dict[str, str]:
         most = max(map(len, broken.values()), default=0)
         if not most:
             break
-        worst = [name for name, others in broken.items() if len(others) == most][-1]
-        others = ", ".join(broken[worst][:5])
-        reasons[worst] = f"it and {others} do not list each other as members of a secure sum"
+        worst = [name for name, partners in broken.items() if len(partners) == most][-1]
+        partners = ", ".join(broken[worst][:5])
+        reasons[worst] = f"it and {partners} do not list each other as members of a secure sum"
         del listed[worst]
     while wary := [name for name in listed if least[name] > max(len(listed) - 1 - 2 * dropouts, 1)]:
         worst = max(wary, key=least.__getitem__)

@@ -215,10 +215,10 @@ class Session:
             self.transcript.append(data)
         return message
 
-    def _check_header(self, message: Message, asked: Message) -> None:
+    def _check_header(self, message: Message, request: Message) -> None:
         unaddressed = isinstance(message, Refusal) and message.recipient == NOBODY
         names = (message.study, message.sequence, message.recipient)
-        if not unaddressed and names != (self.study, asked.sequence, self.key.public):
+        if not unaddressed and names != (self.study, request.sequence, self.key.public):
             raise RemoteProtocolError(RefusalCode.OUT_OF_ORDER, "study, sequence or recipient")
 
     def _take_refusal(self, message: Refusal, sent: _Sent) -> None:

@@ -176,10 +176,10 @@ class Study(StudyState):
             raise
         self.close()
 
-    def nobody(self, what: str) -> NoCuratorError:
+    def nobody(self, failure: str) -> NoCuratorError:
         """An error that says what became of each."""
         fates = [f"{name}: {self.fate(name)}" for name in self.sessions]
-        return NoCuratorError(f"{what}. {'; '.join(fates) or 'The federation names no curator'}", self)
+        return NoCuratorError(f"{failure}. {'; '.join(fates) or 'The federation names no curator'}", self)
 
     def _exchange(
         self,

@@ -495,7 +495,7 @@ def test_a_validation_is_for_all_or_none_too():
     federation.carrier.sent.clear()
     before = {name: account(curator).total_spent for name, curator in curators.items()}
     with pytest.raises(NoCuratorError, match="chur: the plan costs more than is left"):
-        validate(federation, learned.whole, Budget("1/4"), source=SOURCE)
+        validate(federation, learned.final_model, Budget("1/4"), source=SOURCE)
     assert spent(curators, before) == dict.fromkeys(NAMES, 0)
     assert all(account(curator).total_reserved == 0 for curator in curators.values())
 

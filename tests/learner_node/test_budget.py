@@ -99,13 +99,13 @@ def test_a_curator_that_took_no_part_in_the_study_is_told_of_no_study():
     with pytest.raises(NoCuratorError):
         validate(
             federate({"bern": curators["bern"]}),
-            learned.whole,
+            learned.final_model,
             Budget("1/4", validates=learned.study.accepted),
             source=SOURCE,
         )
     fresh = {"bern": open_curator("bern", noise=NoNoise())}
     others = federate(fresh)
-    validate(others, learned.whole, Budget("1/4", "how good?", validates=learned.study.accepted), source=SOURCE)
+    validate(others, learned.final_model, Budget("1/4", "how good?", validates=learned.study.accepted), source=SOURCE)
     assert read(others.carrier, "bern") == ["how good?"]
 
 
@@ -136,7 +136,7 @@ def test_the_learner_s_own_words_have_to_leave_room_for_what_is_announced():
     learned = learn(federation, SOURCE, budget, strategy="cells", options=CELLS)
     validate(
         federation,
-        learned.whole,
+        learned.final_model,
         Budget("1/4", purpose="x" * MOST_WORDS, validates=learned.study.accepted),
         source=SOURCE,
     )

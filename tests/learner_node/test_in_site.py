@@ -302,7 +302,7 @@ def test_a_study_spends_exactly_epsilon_and_learns(strategy, pooling):
     assert {spent(site, learner) for site in held.values()} == {epsilon}
     assert learned.epsilon_claimed == epsilon
     assert set(learned.estimates) == ({""} if pooling == "sum" else {"site 0", "site 1"})
-    assert learnt(class_probabilities(learned.whole, TEST_RECORDS)[:, 1])
+    assert learnt(class_probabilities(learned.final_model, TEST_RECORDS)[:, 1])
     for estimate in learned.estimates.values():
         wanted = 600 if pooling == "sum" else 300
         assert estimate.weights.sum() == pytest.approx(wanted, rel=0.1)

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from learner_fakes import LEARNER, Clock, Entropy, NoNoise, Scripted, account, journalled, key, open_curator, ring
-from learner_node.carriers.journal import HEAD, Begun, Decided, Journal, Record, Settings
+from learner_node.carriers.journal import HEAD, Beginning, Decision, Journal, Record, Settings
 from learner_node.questions.selection import select
 from learner_node.result.deployed import run_study
 from learner_node.strategies.base import NumberModel, class_probabilities, train_alone
@@ -168,7 +168,7 @@ def test_a_study_with_its_validation_is_stopped_at_every_message_and_goes_on_els
     # Another processor finds all of it in the journal: the model that was validated, and not another one.
     Moved(monkeypatch, 99)
     again = world.run(Stopping(world.carrier, served=False))
-    assert probability(again.learned.whole).tolist() == probability(found.learned.whole).tolist()
+    assert probability(again.learned.final_model).tolist() == probability(found.learned.final_model).tolist()
     assert again.validation.hypothesis == found.validation.hypothesis
     assert again.validation.agreement == found.validation.agreement
     assert again.learned.estimates[""].accuracy == found.learned.estimates[""].accuracy
@@ -258,7 +258,7 @@ def test_a_validation_that_waits_for_a_steward_goes_on_elsewhere(tmp_path, monke
 
     with pytest.raises(PowerFailure):
         world.run(Waiting(world.curators))
-    decided = [record.data for record in records_of(world.path) if isinstance(record, Decided)]
+    decided = [record.data for record in records_of(world.path) if isinstance(record, Decision)]
     Moved(monkeypatch, 1)
     found = world.run()
     assert_asked_and_paid_once(world, found.studies)
@@ -272,7 +272,7 @@ def stopped(tmp_path_factory):
     world = world_of(tmp_path_factory.mktemp("stopped"), partial(learnt, strategy="cells", options=CELLS), ["basel"])
     world.run()
     records = records_of(world.path)
-    last = max(number for number, record in enumerate(records) if isinstance(record, Decided))
+    last = max(number for number, record in enumerate(records) if isinstance(record, Decision))
     return world, records[:last]
 
 
@@ -286,8 +286,8 @@ def again_from(world, records, tmp_path, **how):
 def as_older(records):
     """As the version before wrote it: it held no decisions."""
     begun, *rest = records
-    return [Begun(1, begun.expril, begun.about, begun.receipts)] + [
-        record for record in rest if not isinstance(record, Decided)
+    return [Beginning(1, begun.expril, begun.about, begun.receipts)] + [
+        record for record in rest if not isinstance(record, Decision)
     ]
 
 
@@ -324,12 +324,12 @@ def test_another_version_goes_on_only_where_it_decides_the_same(stopped, tmp_pat
 def test_what_cannot_be_a_decision_of_this_study_is_refused(stopped, tmp_path, place):
     """Another number of decisions, or other bytes: nothing is sent, and it says what to do."""
     world, records = stopped
-    at = next(number for number, record in enumerate(records) if isinstance(record, Decided))
+    at = next(number for number, record in enumerate(records) if isinstance(record, Decision))
     changed = [
         [*records[:at], *records[at + 1 :]],
         [*records[:at], records[at], *records[at:]],
-        [*records[:at], Decided(b""), *records[at + 1 :]],
-        [*records[:at], Decided(records[at].data[:-1]), *records[at + 1 :]],
+        [*records[:at], Decision(b""), *records[at + 1 :]],
+        [*records[:at], Decision(records[at].data[:-1]), *records[at + 1 :]],
     ][place]
     other, run = again_from(world, changed, tmp_path)
     with pytest.raises(ConfigurationError, match="would now ask something else than before, so nothing was sent"):
@@ -385,7 +385,7 @@ def test_answers_are_read_with_what_was_asked_and_not_with_what_would_be_drawn_n
     )
     found = world.run()
     records = records_of(world.path)
-    last = max(number for number, record in enumerate(records) if isinstance(record, Decided))
+    last = max(number for number, record in enumerate(records) if isinstance(record, Decision))
     assert records[last].data, "model and estimate are kept"
     write_records(world.path, records[:last])
     elsewhere = len(trained)
@@ -424,7 +424,7 @@ def test_questions_that_are_read_together_are_about_the_same_parts_wherever_each
     with pytest.raises(PowerFailure):
         world.run(Ending(world.curators))
     records = records_of(world.path)
-    undecided = max(number for number, record in enumerate(records) if isinstance(record, Decided))
+    undecided = max(number for number, record in enumerate(records) if isinstance(record, Decision))
     write_records(world.path, records[:undecided])
     Moved(monkeypatch, 7, by=0.5, features=False)
     found = world.run()

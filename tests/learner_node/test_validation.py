@@ -160,7 +160,7 @@ def test_models_of_sites_are_validated_as_their_mixture():
     federation = federate(curators, allow_not_private=True)
     options = {"networks": False, "cells": 12}
     learned = learn(federation, SOURCE, Budget(1), strategy="cells", options=options, pooling=Pooling("site"))
-    found = validate(federation, learned.whole, Budget("1/2"), source=SOURCE)
+    found = validate(federation, learned.final_model, Budget("1/2"), source=SOURCE)
     assert surely_ranks(found)
 
 

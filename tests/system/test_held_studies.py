@@ -41,7 +41,7 @@ class World:
         names = {site.identity: name for name, site in self.sites.items()}
         keys = [self.sites[name].identity for name in without]
         with Journal(self.path, Settings("1", bytes(32), {}), clock=self.clock, entropy=Entropy()) as journal:
-            carrier = WaitingCarrier(self.carrier, names, without=keys, poll=poll, told=told)
+            carrier = WaitingCarrier(self.carrier, names, without=keys, poll=poll, notify=told)
             federation = Federation(
                 curators={name: site.identity for name, site in self.sites.items()},
                 key=key(LEARNER),
