@@ -21,7 +21,7 @@ from curator_node.ledger import memory_ledger
 from curator_node.mechanisms import OpenDPNoise
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.records.dataset import PrivateDataset
-from curator_node.records.schema_file import StewardFile
+from curator_node.records.schema_file import SchemaFile
 from curator_node.site import Site, assemble_site, hold_records
 from learner_node.study.federation import Carrier, Federation
 from protocol.envelopes import SigningKey
@@ -130,9 +130,9 @@ def bins_of(attributes: int, bins: int) -> tuple[FeatureBins, ...]:
     return tuple(FeatureBins(attribute=f"a{i}", edges=edges) for i in range(attributes))
 
 
-def steward_of(schema: Schema, records: int) -> StewardFile:
+def steward_of(schema: Schema, records: int) -> SchemaFile:
     """The file of a steward who declares a size."""
-    return StewardFile(
+    return SchemaFile(
         label=schema.label, classes=schema.classes, attributes=schema.attributes, round_size=max(1, records)
     )
 

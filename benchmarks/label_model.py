@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.common import Result, at_least, at_most, median, spread
 from curator_node.policy import LearnerPolicy, Policy
-from curator_node.records.schema_file import StewardFile
+from curator_node.records.schema_file import SchemaFile
 from curator_node.site import temporary_site
 from learner_node.models.label_model import Observation, fit_label_model
 from learner_node.models.label_model.expectation_propagation import approximate_posterior, tilted_moments
@@ -174,7 +174,7 @@ def _study(source: int, private: int, *, networks: bool = False) -> float:
     rng = np.random.default_rng(0)
     names = [f"x{index}" for index in range(ATTRIBUTES)]
     attributes = tuple(NumericAttribute(name=name, lower=-6, upper=6) for name in names)
-    steward = StewardFile(label="y", classes=("0", "1"), attributes=attributes, round_size=private)
+    steward = SchemaFile(label="y", classes=("0", "1"), attributes=attributes, round_size=private)
     values = rng.normal(size=(private, ATTRIBUTES))
     labels = (values[:, 0] + 0.5 * values[:, 1] ** 2 > 0.3).astype(np.int64)
     frame = pl.DataFrame(values, schema=names).with_columns(pl.Series("y", labels).cast(pl.String))

@@ -13,7 +13,7 @@ from curator_node.answering import CuratorQuestion, Seat
 from curator_node.kinds import ANSWERERS
 from curator_node.mechanisms import OpenDPNoise, Stamp
 from curator_node.records.dataset import PrivateDataset
-from curator_node.records.schema_file import StewardFile
+from curator_node.records.schema_file import SchemaFile
 from protocol.envelopes import LABEL, SigningKey
 from protocol.kinds.statistic import PlannedStatistic, StatisticBody
 from protocol.kinds.statistics.asked import Estimate, Grid, Item, Quantile, Selection
@@ -69,7 +69,7 @@ def _records() -> PrivateDataset:
     rng = np.random.default_rng(1)
     columns = {name: rng.gamma(2.0, 10.0, RECORDS) for name in NAMES}
     frame = pl.DataFrame({**columns, "y": np.where(rng.random(RECORDS) < 0.3, "yes", "no")})
-    steward = StewardFile(
+    steward = SchemaFile(
         label="y",
         attributes=tuple(NumericAttribute(name, 0.0, 200.0) for name in NAMES),
         classes=("no", "yes"),

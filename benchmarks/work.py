@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.common import NOW, Result, at_most
 from curator_node.policy import LearnerPolicy, Policy
-from curator_node.records.schema_file import StewardFile
+from curator_node.records.schema_file import SchemaFile
 from curator_node.site import temporary_site
 from learner_node.study.session import Session
 from protocol.codec import encode
@@ -130,7 +130,7 @@ class _Site:
             sort
         ]
         label = np.array(classes)[rng.integers(0, len(classes), records)] if classes else rng.random(records)
-        steward = StewardFile(
+        steward = SchemaFile(
             label="y", classes=classes, label_bounds=None if classes else (0.0, 1.0), attributes=ATTRIBUTES
         )
         self._key = SigningKey.generate()

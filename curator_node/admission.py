@@ -20,7 +20,7 @@ from curator_node.ledger.store import LedgerStore, PendingProposal
 from curator_node.ledger.studies import Decision
 from curator_node.mechanisms import NoiseSource
 from curator_node.policy import EnrolledLearner, LearnerPolicy, Policy, settled_limits
-from curator_node.records.schema_file import StewardFile
+from curator_node.records.schema_file import SchemaFile
 from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.limits import Limits
@@ -288,7 +288,7 @@ def reserve(
     message: StudyProposal,
     ledger: Ledger,
     kinds: Kinds,
-    steward: StewardFile,
+    steward: SchemaFile,
     waits: Callable[[bytes], None],
 ) -> None:
     """Reserve a new study's cost; under manual approval, only after the steward has approved it.
@@ -392,7 +392,7 @@ def _hold(request: PendingRequest, ledger: Ledger) -> bool:
     return ledger.store.hold(PendingProposal(identity, sender, request.data, since, now + policy.approval_seconds), now)
 
 
-def check_plan(plan: Plan, kinds: Kinds, policy: Policy, steward: StewardFile) -> tuple[Fraction, ...]:
+def check_plan(plan: Plan, kinds: Kinds, policy: Policy, steward: SchemaFile) -> tuple[Fraction, ...]:
     """The most that each of the plan's queries may cost, exact.
 
     Raises:
@@ -406,7 +406,7 @@ def check_plan(plan: Plan, kinds: Kinds, policy: Policy, steward: StewardFile) -
     return kinds.costs(plan, steward.most_records_per_unit)
 
 
-def check_planned(planned: Any, turns: int, kinds: Kinds, policy: Policy, steward: StewardFile, field: str) -> None:
+def check_planned(planned: Any, turns: int, kinds: Kinds, policy: Policy, steward: SchemaFile, field: str) -> None:
     """Raise if today's policy, or the label, rules a planned query out.
 
     This is checked at the proposal and again at the query: a steward may have withdrawn a kind in between.
@@ -444,7 +444,7 @@ def check_next(message: Query, study: StudyAccount) -> None:
         raise RemoteProtocolError(RefusalCode.OUT_OF_ORDER, "answers", "the digest of this study's last reply")
 
 
-def check_query(message: Query, study: StudyAccount, kinds: Kinds, steward: StewardFile, policy: Policy) -> Question:
+def check_query(message: Query, study: StudyAccount, kinds: Kinds, steward: SchemaFile, policy: Policy) -> Question:
     """The checked question.
 
     Raises:

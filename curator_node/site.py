@@ -46,7 +46,7 @@ from curator_node.policy import Policy, doubts_about, read_policy
 from curator_node.records.databases import SOURCE
 from curator_node.records.dataset import PrivateDataset, StewardWarning
 from curator_node.records.files import read_records
-from curator_node.records.schema_file import SCHEMA, StewardFile, read_steward_file, steward_of
+from curator_node.records.schema_file import SCHEMA, SchemaFile, read_schema_file, read_schema_of
 from curator_node.steward import enrolment, keyring
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
@@ -220,7 +220,7 @@ def open_site(
     if not folder.is_dir():
         raise ConfigurationError(f"no folder {folder}; it holds {POLICY}, {SCHEMA}, {KEY}, {LEDGER} and the records")
     policy = policy_of(folder, answerers)
-    steward = steward_of(folder)
+    steward = read_schema_of(folder)
     with _about(folder / KEY):
         keys = keyring.read_keys(folder)
     path = records or records_of(folder)
@@ -304,7 +304,7 @@ def create_site(
         ConfigurationError: the folder holds a key or a ledger already, a text is wrong, or a file cannot be written.
     """
     read_policy(policy, where=POLICY)
-    read_steward_file(schema, where=SCHEMA)
+    read_schema_file(schema, where=SCHEMA)
     identity = bytes.fromhex(write_key(folder / KEY, key))
     create_ledger_file(folder / LEDGER, read_key(folder / KEY), now=clock(), note=note)
     (folder / POLICY).write_text(policy, encoding="utf-8")
@@ -313,7 +313,7 @@ def create_site(
     return identity
 
 
-def hold_records(frame: pl.DataFrame, steward: StewardFile, policy: Policy, key: SigningKey) -> PrivateDataset:
+def hold_records(frame: pl.DataFrame, steward: SchemaFile, policy: Policy, key: SigningKey) -> PrivateDataset:
     """The private records of the curator with this first key; which records of a unit are kept follows from it.
 
     What the steward is warned of is an attribute of the result, and no Python warning.
@@ -370,7 +370,7 @@ def assemble_site(
 
 def temporary_site(
     frame: pl.DataFrame,
-    steward: StewardFile,
+    steward: SchemaFile,
     policy: Policy,
     *,
     key: SigningKey | None = None,

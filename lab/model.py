@@ -14,7 +14,7 @@ from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LinearRegression
 
-from curator_node.records.schema_file import StewardFile
+from curator_node.records.schema_file import SchemaFile
 from expril.report.chart import Figure, Key, Level, Series
 from expril.report.document import Charts, Document, Section, Text
 from expril.report.numbers import decimal, signed
@@ -172,7 +172,7 @@ WAYS: dict[str, Way] = {
 """By name, in the order of the tables; those without a ceiling are one."""
 
 
-def numbered(split: Split) -> tuple[StewardFile, list[pl.DataFrame], Callable[[object], Records], pl.DataFrame, Floats]:
+def numbered(split: Split) -> tuple[SchemaFile, list[pl.DataFrame], Callable[[object], Records], pl.DataFrame, Floats]:
     """Records whose label is an attribute: steward's file, the sites' frames, source by schema, test frame, labels."""
     name, old = LABELS[split.problem], split.sites[0].steward
     attribute = split.schema.find(name)

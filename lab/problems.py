@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from curator_node.records.schema_file import read_steward_file
+from curator_node.records.schema_file import read_schema_file
 from lab.reproduction.datasets import (
     CTG_A_ORACLE,
     Draw,
@@ -78,7 +78,7 @@ def hospital_split(
     """
     name, hospitals = HOSPITALS[problem]
     dataset = load_dataset(name)
-    steward = read_steward_file(dataset.schema_text, where=f"schema of {name}")
+    steward = read_schema_file(dataset.schema_text, where=f"schema of {name}")
     rng = np.random.default_rng([seed, *name.encode()]) if rng is None else rng
     frames = split_by_site(dataset) if dataset.site else split_at_random(dataset, rng, fractions=wdbc_sites)
     divided = {site: split_parts(frame, parts, rng, dataset.unit) for site, frame in frames.items()}

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from curator_node.records.schema_file import StewardFile
+from curator_node.records.schema_file import SchemaFile
 from lab.reproduction.datasets import Draw
 from protocol.record_frames import encode_frame, encode_labels
 from protocol.records import MISSING_CODE, Records
@@ -123,13 +123,13 @@ class PaperDataset:
         return {"hidden": self.hidden, **asdict(self.training)}
 
 
-def draw_steward(draw: Draw, round_size: int | None = None) -> StewardFile:
+def draw_steward(draw: Draw, round_size: int | None = None) -> SchemaFile:
     """A schema of numeric attributes; the paper takes every row as independent, so the record is the unit.
 
     `round_size` is the declared one; the paper's Table 1 prints it for each data set.
     """
     attributes = tuple(NumericAttribute(name=name, lower=-BOUND, upper=BOUND) for name in draw.attributes)
-    return StewardFile(label=LABEL_COLUMN, classes=CLASSES, attributes=attributes, round_size=round_size)
+    return SchemaFile(label=LABEL_COLUMN, classes=CLASSES, attributes=attributes, round_size=round_size)
 
 
 def draw_frame(draw: Draw, records: NDArray[np.float64], labels: NDArray[np.int64] | None = None) -> pl.DataFrame:
@@ -147,12 +147,12 @@ class Site:
 
     name: str
     frame: pl.DataFrame  # n records with the label column, as its curator reads them
-    steward: StewardFile  # schema and declared round size
+    steward: SchemaFile  # schema and declared round size
     records: Records  # the same records, encoded
     labels: Labels  # (n,) whether a record is of class 1
 
     @classmethod
-    def of(cls, name: str, frame: pl.DataFrame, steward: StewardFile) -> "Site":
+    def of(cls, name: str, frame: pl.DataFrame, steward: SchemaFile) -> "Site":
         """The site of a frame with a label column."""
         records = encode_frame(frame, steward.schema)
         return cls(name, frame, steward, records, encode_labels(frame[steward.label], steward.classes) > 0)

@@ -18,7 +18,7 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegressionCV
 from sklearn.metrics import roc_auc_score
 
-from curator_node.records.schema_file import StewardFile
+from curator_node.records.schema_file import SchemaFile
 from expril.report.document import Document, Section, Text
 from expril.report.provenance import Provenance
 from expril.report.table import Table
@@ -85,7 +85,7 @@ def wide_split(kind: str, columns: int, sites: int, size: int, seed: int) -> Spl
     frame = pl.DataFrame(records.clip(-BOUND, BOUND), schema=names)
     frame = frame.with_columns(pl.Series(LABEL_COLUMN, labels).cast(pl.String))
     attributes = tuple(NumericAttribute(name, -BOUND, BOUND) for name in names)
-    steward = StewardFile(label=LABEL_COLUMN, classes=CLASSES, attributes=attributes, round_size=size)
+    steward = SchemaFile(label=LABEL_COLUMN, classes=CLASSES, attributes=attributes, round_size=size)
     parts = [frame[SOURCE + TEST + at * size : SOURCE + TEST + (at + 1) * size] for at in range(sites)]
     return Split(
         problem=f"{kind}, {columns} columns",

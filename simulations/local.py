@@ -17,7 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from curator_node.policy import LearnerPolicy, Policy
-from curator_node.records.schema_file import StewardFile
+from curator_node.records.schema_file import SchemaFile
 from curator_node.site import Site, temporary_site
 from learner_node.estimator import ExPriLClassifier
 from learner_node.models.source import as_frame
@@ -256,7 +256,7 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
                 cache_bytes=CACHE_BYTES,
                 simulation=True,
             )
-            steward = StewardFile(
+            steward = SchemaFile(
                 label=schema.label, classes=schema.classes, attributes=schema.attributes, round_size=share
             )
             noise = None if self.noise_seed is None else SeededNoise(self.noise_seed, name)

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from curator_node.records.dataset import complaints_about
 from curator_node.records.files import read_records
-from curator_node.records.schema_file import StewardFile
+from curator_node.records.schema_file import SchemaFile
 from learner_node.questions.quote import QuoteRow, Target
 from learner_node.questions.quote_report import Request
 from learner_node.questions.quote_report import run as quote_rows
@@ -38,7 +38,7 @@ class Quoted:
 
     title: str  # of the table
     source: EncodedRecords  # the learner's encoded records
-    stewards: tuple[StewardFile, ...]  # schema file of each curator that is asked
+    stewards: tuple[SchemaFile, ...]  # schema file of each curator that is asked
     learner: LearnerScenario | None = None  # of the scenario; None where records alone were named
     # of each of these curators, and the number of records that it declares, if any
     limits: tuple[tuple[Limits, int | None], ...] = ()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from curator_node.records.dataset import complaints_about, unit_names
 from curator_node.records.files import read_records
-from curator_node.records.schema_file import StewardFile, read_steward_file
+from curator_node.records.schema_file import SchemaFile, read_schema_file
 from learner_node.study.cards import counted
 from learner_node.study.doubts import doubts_about
 from protocol.errors import ConfigurationError
@@ -59,7 +59,7 @@ class Records:
     """All records of a scenario, before any split."""
 
     dataset: Dataset
-    steward: StewardFile  # the schema file
+    steward: SchemaFile  # the schema file
     # (n,) uint32, row of each in its file or data set, from 0; None where no row was left out
     places: NDArray[np.uint32] | None = None
 
@@ -86,7 +86,7 @@ class SiteRecords:
     source: pl.DataFrame  # public; learners get it without labels
     test: pl.DataFrame  # for scores
     all_tests: pl.DataFrame  # test records, bound or not
-    steward: StewardFile  # its schema file, with the declared round size
+    steward: SchemaFile  # its schema file, with the declared round size
     # (n,) uint32, row of each record of `test` in its file or data set, from 0
     test_rows: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
 
@@ -101,7 +101,7 @@ def load_records(scenario: Scenario, folder: Path) -> Records:
     data = scenario.data
     if data.name is not None:
         dataset = load_dataset(data.name)
-        steward = read_steward_file(dataset.schema_text, where=f"schema of {data.name}")
+        steward = read_schema_file(dataset.schema_text, where=f"schema of {data.name}")
     else:
         schema = folder / str(data.schema)
         steward = read_schema(schema)
@@ -152,8 +152,8 @@ def _adapted(records: Records, data: Data) -> Records:
 
 
 def _merged(
-    frame: pl.DataFrame, steward: StewardFile, levels_of: Mapping[str, Sequence[str]]
-) -> tuple[pl.DataFrame, StewardFile]:
+    frame: pl.DataFrame, steward: SchemaFile, levels_of: Mapping[str, Sequence[str]]
+) -> tuple[pl.DataFrame, SchemaFile]:
     """The label's levels merged into classes."""
     if steward.label_bounds is not None:
         raise ConfigurationError(f"merge_label: the label {steward.label!r} is a number; there are no levels to merge")
@@ -175,7 +175,7 @@ def _merged(
     return labelled, msgspec.structs.replace(steward, classes=tuple(levels_of))
 
 
-def _check_own(frame: pl.DataFrame, data: Data, steward: StewardFile) -> None:
+def _check_own(frame: pl.DataFrame, data: Data, steward: SchemaFile) -> None:
     """Read a file of records as its curators will, before it is split, so that an error names the file's row."""
     site = data.sites.column if data.sites.how == "site" else None
     roles = {"label": steward.label, "unit": steward.unit if data.unit else None, "site": site}
@@ -385,7 +385,7 @@ def _site(
     )
 
 
-def require_classes(learner: LearnerScenario, steward: StewardFile) -> None:
+def require_classes(learner: LearnerScenario, steward: SchemaFile) -> None:
     """Refuse a validation where the label does not have two classes.
 
     Raises:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from curator_node.policy import LearnerPolicy, Policy, Written, check_rational, settled_limits
-from curator_node.records.schema_file import StewardFile, read_steward_file
+from curator_node.records.schema_file import SchemaFile, read_schema_file
 from expril.files import read_text_file
 from learner_node.scores.thresholds import DEFAULT_THRESHOLDS, Threshold, read_thresholds
 from learner_node.strategies import DEFAULT_STRATEGY, check_options
@@ -135,9 +135,9 @@ class Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError('sites: how = "site" needs column, the column of the records that names the site')
 
 
-def read_schema(path: Path) -> StewardFile:
+def read_schema(path: Path) -> SchemaFile:
     """A steward's schema file; a ConfigurationError names it, and what is wrong in it."""
-    return read_steward_file(read_text_file(path, "schema file"), where=f"schema file {path.name}")
+    return read_schema_file(read_text_file(path, "schema file"), where=f"schema file {path.name}")
 
 
 def is_table(source: str) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from curator_node.records.schema_file import StewardFile
+from curator_node.records.schema_file import SchemaFile
 from curator_node.records.workloads import WorkloadCache
 from protocol.codec import encode
 from protocol.errors import ConfigurationError
@@ -66,7 +66,7 @@ class PrivateDataset:
             or labels, do not fit their declaration; or `round_size` is far from the number of records that count.
     """
 
-    def __init__(self, frame: pl.DataFrame, steward: StewardFile, *, unit_key: bytes, cache_bytes: int) -> None:
+    def __init__(self, frame: pl.DataFrame, steward: SchemaFile, *, unit_key: bytes, cache_bytes: int) -> None:
         unit = () if steward.unit is None else (steward.unit,)
         require_columns((steward.label, *unit, *(a.name for a in steward.attributes)), frame.columns)
         if frame.is_empty():
@@ -223,7 +223,7 @@ def complaints_about(records: Records, moved: Mapping[str, int]) -> list[str]:
     return texts
 
 
-def _complaints_about_labels(column: pl.Series, labels: NDArray[np.unsignedinteger], steward: StewardFile) -> list[str]:
+def _complaints_about_labels(column: pl.Series, labels: NDArray[np.unsignedinteger], steward: SchemaFile) -> list[str]:
     """As `complaints_about`, of the labels; the texts name no class."""
     classes_present = len(np.unique(labels))
     if steward.label_bounds is not None:
@@ -240,7 +240,7 @@ def _complaints_about_labels(column: pl.Series, labels: NDArray[np.unsignedinteg
     return []
 
 
-def _complaints_about_size(count: int, steward: StewardFile) -> list[str]:
+def _complaints_about_size(count: int, steward: SchemaFile) -> list[str]:
     """As `complaints_about`, of the number of records that count; the text holds no number."""
     if steward.round_size is None:
         if count <= ASSUMED_ROUND_SIZE:

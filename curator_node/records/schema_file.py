@@ -11,7 +11,7 @@ from protocol.schema import MOST_CLASSES, Attribute, Name, Schema
 from protocol.strict_toml import read_toml
 
 
-class StewardFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SchemaFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A schema file."""
 
     label: Name  # label column
@@ -50,12 +50,12 @@ SCHEMA = "schema.toml"
 """In a site's folder."""
 
 
-def read_steward_file(text: str, *, where: str = "schema file") -> StewardFile:
+def read_schema_file(text: str, *, where: str = "schema file") -> SchemaFile:
     """Parse a schema file; ConfigurationError names the wrong key and suggests the right one."""
-    return read_toml(text, StewardFile, where=where)
+    return read_toml(text, SchemaFile, where=where)
 
 
-def steward_of(folder: Path) -> StewardFile:
+def read_schema_of(folder: Path) -> SchemaFile:
     """The schema file of a site's folder.
 
     Raises:
@@ -63,4 +63,4 @@ def steward_of(folder: Path) -> StewardFile:
     """
     path = folder / SCHEMA
     text = read_text_file(path, "schema file", remedy="its steward writes it, as docs/policy.md says")
-    return read_steward_file(text, where=str(path))
+    return read_schema_file(text, where=str(path))

@@ -14,7 +14,7 @@ from curator_node.admission import undecided_proposals
 from curator_node.ledger import Account, Ledger, StudyKey
 from curator_node.ledger.store import PendingProposal
 from curator_node.policy import EnrolledLearner, Policy
-from curator_node.records.schema_file import StewardFile
+from curator_node.records.schema_file import SchemaFile
 from curator_node.steward.exposure import exposure, exposure_rows
 from protocol.announcements import Notice, read_notice
 from protocol.envelopes import open_envelope, request_digest, verify
@@ -151,7 +151,7 @@ class WaitingProposal:
         """Its study."""
         return StudyKey(self.message.sender, self.message.study)
 
-    def cost(self, kinds: Kinds, steward: StewardFile) -> Fraction:
+    def cost(self, kinds: Kinds, steward: SchemaFile) -> Fraction:
         """The most that the study may be charged; ConfigurationError where the plan cannot be read any more."""
         try:
             return kinds.plan_cost(self.message.plan, steward.most_records_per_unit)
@@ -168,7 +168,7 @@ def waiting_proposals(ledger: Ledger, policy: Policy, now: int) -> list[WaitingP
     return [_read(pending, policy) for pending in undecided_proposals(ledger, now)]
 
 
-def readable(proposal: WaitingProposal, kinds: Kinds, steward: StewardFile) -> tuple[Fraction, str]:
+def readable(proposal: WaitingProposal, kinds: Kinds, steward: SchemaFile) -> tuple[Fraction, str]:
     """The most that a study may be charged, and why its plan cannot be read any more; "" where it can."""
     try:
         return proposal.cost(kinds, steward), ""
@@ -188,7 +188,7 @@ def find_proposal(proposals: list[WaitingProposal], study: str) -> WaitingPropos
 
 
 def summary(
-    proposal: WaitingProposal, ledger: Ledger, policy: Policy, steward: StewardFile, kinds: Kinds
+    proposal: WaitingProposal, ledger: Ledger, policy: Policy, steward: SchemaFile, kinds: Kinds
 ) -> list[tuple[str, str]]:
     """Rows (subject, plain words) that describe a proposal to its steward.
 
@@ -239,7 +239,7 @@ def summary(
 
 
 def as_object(
-    proposal: WaitingProposal, ledger: Ledger, policy: Policy, steward: StewardFile, kinds: Kinds
+    proposal: WaitingProposal, ledger: Ledger, policy: Policy, steward: SchemaFile, kinds: Kinds
 ) -> dict[str, object]:
     """A proposal for a steward's own programs: its names, times and cost, and all that `summary` says.
 

@@ -33,7 +33,7 @@ from curator_node.ledger.places import mark_path, place_text, read_store
 from curator_node.policy import Policy, doubts_about
 from curator_node.records.dataset import unit_names
 from curator_node.records.files import read_records
-from curator_node.records.schema_file import StewardFile, steward_of
+from curator_node.records.schema_file import SchemaFile, read_schema_of
 from curator_node.site import KEY, LEDGER, hold_records, now, policy_of, records_of
 from curator_node.steward.keyring import check_keys_of, read_keys
 from protocol.codec import encode
@@ -69,7 +69,7 @@ class TypicalQuestion(NamedTuple):
     refused: str  # why it would be, in words; empty where it would not
 
 
-def typical_questions(steward: StewardFile, policy: Policy, kinds: Kinds = QUERY_KINDS) -> list[TypicalQuestion]:
+def typical_questions(steward: SchemaFile, policy: Policy, kinds: Kinds = QUERY_KINDS) -> list[TypicalQuestion]:
     """The questions of the default strategy for several numbers of cells, each at the cost of the whole cap."""
     return [
         _typical_question(release, cells, steward, policy, kinds)
@@ -84,7 +84,7 @@ def _releases(schema: Schema) -> tuple[str, ...]:
     return ("error_correct",) if len(schema.classes) == 2 else ("class_counts",)
 
 
-def _typical_question(release: str, cells: int, steward: StewardFile, policy: Policy, kinds: Kinds) -> TypicalQuestion:
+def _typical_question(release: str, cells: int, steward: SchemaFile, policy: Policy, kinds: Kinds) -> TypicalQuestion:
     schema = steward.schema
     features = FeatureMap(tuple(_feature(attribute) for attribute in schema.attributes))
     partition = NearestCentre(features=features, centres=bytes(4 * features.width * cells))
@@ -177,7 +177,7 @@ def check_site(folder: Path, probe: Callable[[DaemonSettings], str] | None = Non
     """
     report = SiteCheck()
     policy = report.read("policy", lambda: policy_of(folder))
-    steward = report.read("schema", lambda: steward_of(folder))
+    steward = report.read("schema", lambda: read_schema_of(folder))
     keys = report.read("keys", lambda: _keys(report, folder))
     settings = report.read("superlink", lambda: read_settings(folder))
     if policy is not None:
@@ -265,7 +265,7 @@ def _members(report: SiteCheck, policy: Policy, keys: Keys) -> None:
     )
 
 
-def _records(report: SiteCheck, path: Path, steward: StewardFile, policy: Policy, keys: Keys) -> None:
+def _records(report: SiteCheck, path: Path, steward: SchemaFile, policy: Policy, keys: Keys) -> None:
     frame = read_records(path)
     dataset = hold_records(frame, steward, policy, keys.first)
     total = counted = len(frame)
@@ -305,7 +305,7 @@ def _ledger(
     settings: DaemonSettings | None,
     keys: Keys,
     policy: Policy | None,
-    steward: StewardFile | None,
+    steward: SchemaFile | None,
 ) -> None:
     url = None if settings is None else ledger_of(settings)
     mark_setting = None if settings is None else inside(folder, settings.mark)

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from curator_node.policy import EnrolledKey, EnrolledLearner, Policy, Written, instant, read_policy, written_instant
-from curator_node.records.schema_file import steward_of
+from curator_node.records.schema_file import read_schema_of
 from expril.files import read_text_file, replace_text
 from protocol.errors import ConfigurationError
 from protocol.identity import IdentityCard
@@ -55,7 +55,7 @@ def read_policy_of(folder: Path, *, kinds: Kinds | None = QUERY_KINDS) -> Policy
 def check_written(folder: Path) -> None:
     """Raise ConfigurationError if a site's policy or schema file is absent or wrong, before slow imports."""
     read_policy_of(folder, kinds=None)
-    steward_of(folder)
+    read_schema_of(folder)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from curator_node.daemon.settings import DAEMON, NODE_KEY, NODE_PUBLIC, read_set
 from curator_node.key_files import read_key, write_key
 from curator_node.ledger.places import create_ledger_file, mark_path
 from curator_node.policy import read_policy
-from curator_node.records.schema_file import SCHEMA, read_steward_file
+from curator_node.records.schema_file import SCHEMA, read_schema_file
 from curator_node.site import KEY, LEDGER, POLICY, RECORDS, now
 from curator_node.steward.enrolment import quoted
 from expril.files import read_text_file, write_new
@@ -161,7 +161,7 @@ def init_site(
     read_policy(policy, where="--name")
     declared = SCHEMA_TEMPLATE if schema is None else read_text_file(schema, "schema file")
     if schema is not None:
-        read_steward_file(declared, where=str(schema))
+        read_schema_file(declared, where=str(schema))
     authority = None if ca is None else _certificate(ca)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from curator_node.policy import LearnerPolicy, Policy
-from curator_node.records.schema_file import read_steward_file
+from curator_node.records.schema_file import read_schema_file
 from curator_node.site import temporary_site
 from learner_node.estimator import ExPriLClassifier
 from learner_node.questions.selection import select
@@ -30,7 +30,7 @@ CANDIDATES = {
 def main() -> None:
     """Fit each candidate at epsilon 1/4, then choose among them at epsilon 1 at most."""
     dataset = load_dataset("readmission")
-    steward, learner = read_steward_file(dataset.schema_text), SigningKey.generate()
+    steward, learner = read_schema_file(dataset.schema_text), SigningKey.generate()
     rng = np.random.default_rng(SEED)
     parts = {name: split_parts(frame, PARTS, rng, dataset.unit) for name, frame in split_by_site(dataset).items()}
     sites = {}

@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 
-from curator_node.records.schema_file import StewardFile
+from curator_node.records.schema_file import SchemaFile
 from curator_node.site import temporary_site
 from lab.curators import roomy_policy, spent
 from lab.holdout.blog import TOLERANCE, questions
@@ -89,11 +89,11 @@ def frame_of(part: Part) -> pl.DataFrame:
     return frame.with_columns(pl.Series(LABEL, part.labels.astype(np.int64)).cast(pl.String))
 
 
-def steward_of(part: Part) -> StewardFile:
+def steward_of(part: Part) -> SchemaFile:
     """What their curator declares: their number, and bounds that they do not reach."""
     names = map(_name, range(part.columns.shape[1]))
     attributes = tuple(NumericAttribute(name=name, lower=-BOUND, upper=BOUND) for name in names)
-    return StewardFile(label=LABEL, classes=CLASSES, attributes=attributes, round_size=len(part))
+    return SchemaFile(label=LABEL, classes=CLASSES, attributes=attributes, round_size=len(part))
 
 
 def _name(column: int) -> str:

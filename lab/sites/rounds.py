@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from curator_node.records.schema_file import StewardFile
+from curator_node.records.schema_file import SchemaFile
 from curator_node.site import Site as CuratorSite
 from curator_node.site import temporary_site
 from lab.curators import roomy_policy, spent
@@ -130,7 +130,7 @@ def _declared(sizes: Sequence[int | None]) -> int | None:
 
 RELEASE = "mass"
 OLDEST = 1000.0
-STEWARD = StewardFile(label="sick", classes=("no", "yes"), attributes=(NumericAttribute("age", 0.0, OLDEST),))
+STEWARD = SchemaFile(label="sick", classes=("no", "yes"), attributes=(NumericAttribute("age", 0.0, OLDEST),))
 EPSILON = Fraction(1, 10)
 SCALE = Rational.of(1 / EPSILON)
 RECORDS = 2  # at each site: what is measured here does not depend on them

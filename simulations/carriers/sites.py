@@ -17,7 +17,7 @@ from curator_node.ledger.checks import CheckedLedger, check
 from curator_node.ledger.places import create_ledger_file, open_ledger_file, read_ledger_file
 from curator_node.ledger.store import backup
 from curator_node.policy import LearnerPolicy, Policy
-from curator_node.records.schema_file import StewardFile
+from curator_node.records.schema_file import SchemaFile
 from curator_node.site import LEDGER, Site, assemble_site, create_site, hold_records, now, open_site, policy_of
 from learner_node.study.pooling import SECURE
 from protocol.envelopes import SigningKey, open_envelope
@@ -106,7 +106,7 @@ class SiteOrder:
     """The parts of one site's curator."""
 
     private: pl.DataFrame
-    steward: StewardFile
+    steward: SchemaFile
     policy: Policy
     simulated: Simulated
     note: str  # kept in its ledger

@@ -22,7 +22,7 @@ from curator_node.ledger import Ledger, create_ledger
 from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import MemoryStore
 from curator_node.policy import read_policy
-from curator_node.records.schema_file import read_steward_file
+from curator_node.records.schema_file import read_schema_file
 from curator_node.site import assemble_site, hold_records, temporary_site
 from expril.audit.attack.studies import counting, membership
 from expril.audit.attack.studies.attacks import ATTACKS, attack_study, false_alarm_share, to_play
@@ -148,7 +148,7 @@ def test_a_victim_s_range_holds_nobody_else(records):
 
 @contextmanager
 def noiseless(records, schema, policy):
-    with temporary_site(records, read_steward_file(schema), read_policy(policy), noise=ZeroNoise()) as site:
+    with temporary_site(records, read_schema_file(schema), read_policy(policy), noise=ZeroNoise()) as site:
         yield site
 
 
@@ -182,7 +182,7 @@ class PutBack:
 
     def __init__(self, records, schema, policy):
         self._key, self._policy = SigningKey.generate(), read_policy(policy)
-        self._data = hold_records(records, read_steward_file(schema), self._policy, self._key)
+        self._data = hold_records(records, read_schema_file(schema), self._policy, self._key)
         self._kept = MemoryStore(), MemoryMark()
         create_ledger(self._kept[0], self._key, self._kept[1], now=0)
         self.restart()
@@ -211,7 +211,7 @@ def put_back(records, schema, policy):
 @contextmanager
 def deaf(records, schema, policy):
     """A curator that counts nobody: an attack that does not work looks like this."""
-    with temporary_site(records.head(1), read_steward_file(schema), read_policy(policy)) as site:
+    with temporary_site(records.head(1), read_schema_file(schema), read_policy(policy)) as site:
         yield site
 
 

@@ -21,7 +21,7 @@ from curator_fakes import altered, hold, key
 from curator_node.kinds import ANSWERERS
 from curator_node.ledger.checks import load
 from curator_node.ledger.marks import Marked
-from curator_node.records.schema_file import StewardFile
+from curator_node.records.schema_file import SchemaFile
 from expril.audit.attack.calibration import MISSED_ALARM, pass_probability, suspicious_centre, suspicious_scale
 from generators import ATTRIBUTES, queries_of
 from protocol.codec import encode
@@ -181,7 +181,7 @@ def walks(draw, release):
     fitting = [
         one for one in LABELS if RELEASE_KINDS[release].fits(Schema(attributes=ATTRIBUTES[:1], label="y", **one))
     ]
-    steward = StewardFile(
+    steward = SchemaFile(
         label="y",
         attributes=ATTRIBUTES[:1],
         unit="unit",
@@ -263,7 +263,7 @@ def worst_case(release, *, c=3, plans=(("ann", 2), ("bob", 1), ("bob", 1)), answ
     label = next(
         one for one in LABELS if RELEASE_KINDS[release].fits(Schema(attributes=ATTRIBUTES[:1], label="y", **one))
     )
-    steward = StewardFile(label="y", attributes=ATTRIBUTES[:1], unit="unit", most_records_per_unit=c, **label)
+    steward = SchemaFile(label="y", attributes=ATTRIBUTES[:1], unit="unit", most_records_per_unit=c, **label)
     first = steward.classes[0] if steward.classes else 0.3
     rows = [(0.0, first, "p")] * c
     pair = Pair(
@@ -355,7 +355,7 @@ def put_back(*, mark):
 
     Returns (served, study, the request, the answer); with `mark` the curator's mark was put back, too.
     """
-    steward = StewardFile(label="y", attributes=ATTRIBUTES[:1], classes=("no", "yes"))
+    steward = SchemaFile(label="y", attributes=ATTRIBUTES[:1], classes=("no", "yes"))
     planned = PlannedCounts(release="mass", partitions=1, scale=Rational(2, 1))
     body = encode(CountsBody((FeatureBins("x", (-1.0, 0.5, 1.0)),), None))
     learners = (("ann", 1), ("bob", 1))
@@ -407,7 +407,7 @@ def test_one_learner_alone_is_told_of_the_others_answers():
 
     Bob goes on only if an answer pleases him. What Ann is refused, at no charge of hers, then depends on that answer.
     """
-    steward = StewardFile(label="y", attributes=ATTRIBUTES[:1], classes=("no", "yes"))
+    steward = SchemaFile(label="y", attributes=ATTRIBUTES[:1], classes=("no", "yes"))
     planned = PlannedCounts(release="mass", partitions=1, scale=Rational(2, 1))
     body = encode(CountsBody((FeatureBins("x", ()),), None))
     told = set()

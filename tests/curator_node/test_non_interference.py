@@ -24,7 +24,7 @@ from curator_fakes import NOW
 from curator_node.answering import Answered
 from curator_node.kinds import ANSWERERS
 from curator_node.policy import read_policy
-from curator_node.records.schema_file import StewardFile
+from curator_node.records.schema_file import SchemaFile
 from generators import (
     ATTRIBUTES,
     HYPOTHESES,
@@ -108,7 +108,7 @@ def stewards(draw, label):
     """What a steward declares, with or without units."""
     attributes = draw(st.lists(st.sampled_from(ATTRIBUTES), min_size=1, max_size=3, unique=True))
     most = draw(st.sampled_from([None, 1, 2]))
-    return StewardFile(
+    return SchemaFile(
         label="y",
         attributes=tuple(attributes),
         unit=None if most is None else "unit",
@@ -403,7 +403,7 @@ def test_a_kind_that_is_not_private_is_refused_outside_simulations(release):
     label = next(
         label for label in LABELS if RELEASE_KINDS[release].fits(Schema(attributes=ATTRIBUTES, label="y", **label))
     )
-    steward = StewardFile(label="y", attributes=ATTRIBUTES[:1], **label)
+    steward = SchemaFile(label="y", attributes=ATTRIBUTES[:1], **label)
     frame = frame_of([{"x": 1.0, "y": steward.classes[0], "unit": "p"}], steward)
     with pytest.raises(ConfigurationError, match="not private"):
         Served(frame, steward, Script(), rules(limits=limits_with(release_kinds=[release])))
@@ -454,7 +454,7 @@ LEAKS = [
 
 @pytest.mark.parametrize("how", LEAKS)
 def test_what_lets_a_record_out_is_noticed(how):
-    steward = StewardFile(label="y", attributes=ATTRIBUTES[:1], classes=("no", "yes"))
+    steward = SchemaFile(label="y", attributes=ATTRIBUTES[:1], classes=("no", "yes"))
     rows = [{"x": 1.0, "y": "no", "unit": "p"}] * 3
     planned = PlannedCounts(release="mass", partitions=1, scale=Rational(4, 1))
     asked = [(planned, whole_body())]
@@ -468,7 +468,7 @@ def test_what_lets_a_record_out_is_noticed(how):
 def test_the_scripts_reach_every_kind_of_refusal_that_they_can():
     """Power: what is compared is not one refusal over and over."""
     codes = set()
-    steward = StewardFile(label="y", attributes=ATTRIBUTES[:1], classes=("no", "yes"), round_size=10)
+    steward = SchemaFile(label="y", attributes=ATTRIBUTES[:1], classes=("no", "yes"), round_size=10)
     frame = frame_of([{"x": 1.0, "y": "no", "unit": "p"}] * 3, steward)
     planned = PlannedCounts(release="mass", partitions=1, scale=Rational(4, 1))
     script = [

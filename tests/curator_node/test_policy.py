@@ -6,7 +6,7 @@ import pytest
 
 from curator_fakes import key, open_curator, policy
 from curator_node.policy import LearnerPolicy, Policy, read_policy, settled_limits
-from curator_node.records.schema_file import read_steward_file
+from curator_node.records.schema_file import read_schema_file
 from limits_told import limits_with
 from protocol.codec import decode, encode
 from protocol.envelopes import NOT_PRIVATE_LABEL
@@ -205,18 +205,18 @@ def test_policy_made_in_code_obeys_the_same_rules():
 
 
 def test_good_schema_file_is_read():
-    steward = read_steward_file(SCHEMA)
+    steward = read_schema_file(SCHEMA)
     assert [a.name for a in steward.schema.attributes] == ["age", "sex"]
     assert (steward.most_records_per_unit, steward.round_size) == (3, 500)
 
 
 def test_a_label_may_have_up_to_256_classes_or_be_a_number():
     many = tuple(f"class {n}" for n in range(256))
-    assert read_steward_file(SCHEMA.replace('["no", "yes"]', str(list(many)))).schema.classes == many
-    schema = read_steward_file(SCHEMA.replace('classes = ["no", "yes"]', "label_bounds = [-1, 200]")).schema
+    assert read_schema_file(SCHEMA.replace('["no", "yes"]', str(list(many)))).schema.classes == many
+    schema = read_schema_file(SCHEMA.replace('classes = ["no", "yes"]', "label_bounds = [-1, 200]")).schema
     assert (schema.classes, schema.label_bounds) == ((), (-1.0, 200.0))
-    assert schema.differences(read_steward_file(SCHEMA).schema) == ["sick"]
-    wider = read_steward_file(SCHEMA.replace('classes = ["no", "yes"]', "label_bounds = [-1, 201]")).schema
+    assert schema.differences(read_schema_file(SCHEMA).schema) == ["sick"]
+    wider = read_schema_file(SCHEMA.replace('classes = ["no", "yes"]', "label_bounds = [-1, 201]")).schema
     assert schema.differences(wider) == ["sick"]
     assert schema.differences(schema) == []
 
@@ -251,4 +251,4 @@ def test_a_label_may_have_up_to_256_classes_or_be_a_number():
 )
 def test_slip_in_a_schema_file_is_named(old, new, match):
     with pytest.raises(ConfigurationError, match=match):
-        read_steward_file(SCHEMA.replace(old, new, 1))
+        read_schema_file(SCHEMA.replace(old, new, 1))

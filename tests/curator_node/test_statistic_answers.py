@@ -22,7 +22,7 @@ from curator_node.kinds.statistics.selection import class_scores
 from curator_node.mechanisms import OpenDPNoise, Stamp
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.records.dataset import PrivateDataset
-from curator_node.records.schema_file import StewardFile
+from curator_node.records.schema_file import SchemaFile
 from curator_node.site import assemble_site
 from learner_node.kinds import READERS
 from learner_node.study.session import Session
@@ -50,7 +50,7 @@ from simulations.seeded_noise import SeededNoise
 
 pytestmark = pytest.mark.filterwarnings("ignore::curator_node.records.dataset.StewardWarning")
 
-STEWARD = StewardFile(
+STEWARD = SchemaFile(
     label="y",
     attributes=(NumericAttribute("x", 0, 10), NumericAttribute("z", -1, 1), CategoricalAttribute("c", ("a", "b"))),
     classes=("no", "yes"),

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import expit
 
 from curator_node.policy import LearnerPolicy, Policy
-from curator_node.records.schema_file import StewardFile
+from curator_node.records.schema_file import SchemaFile
 from curator_node.site import temporary_site
 from learner_fakes import NoNoise, key
 from learner_node.estimator import ExPriLClassifier
@@ -70,7 +70,7 @@ def curators(*, sites=2, each=2500, limits=None, noise=None):
             learners=(LearnerPolicy(name="ann", key=key("ann").public.hex(), cap="100"),),
             limits=limits or Limits(),
         )
-        file = StewardFile(label="back", classes=SCHEMA.classes, attributes=SCHEMA.attributes, round_size=each)
+        file = SchemaFile(label="back", classes=SCHEMA.classes, attributes=SCHEMA.attributes, round_size=each)
         held[name] = temporary_site(patients(each, number), file, policy, noise=noise)
     return direct_federation(held, key("ann"))
 

@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression as LeastSquares
 from sklearn.naive_bayes import CategoricalNB, GaussianNB
 
 from curator_node.kinds.models import EXACT, sums_about
-from curator_node.records.schema_file import StewardFile
+from curator_node.records.schema_file import SchemaFile
 from curator_node.site import temporary_site
 from lab.curators import roomy_policy, spent
 from learner_node.estimator import ExPriLClassifier
@@ -271,7 +271,7 @@ def test_no_study_of_models_is_foreseen():
 
 def federation(schema=SCHEMA, parts=2, frame=PRIVATE, kinds=None):
     learner = SigningKey.generate()
-    steward = StewardFile(
+    steward = SchemaFile(
         label=schema.label,
         classes=schema.classes,
         label_bounds=schema.label_bounds,

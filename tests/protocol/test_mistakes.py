@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curator_node.policy import EnrolledLearner, Policy
-from curator_node.records.schema_file import StewardFile
+from curator_node.records.schema_file import SchemaFile
 from learner_node.study_file import StudyFile
 from protocol.errors import ConfigurationError
 from protocol.mistakes import first_repeated, where_is
@@ -120,7 +120,7 @@ def test_a_wrong_value_is_told_with_its_place_and_what_to_write(told, text):
             "the table [[learners]] is missing; write at least one with the key name",
         ),
         (
-            StewardFile,
+            SchemaFile,
             {"label": "x"},
             "the table [[attributes]] is missing; write at least one with the keys kind and name",
         ),
@@ -172,7 +172,7 @@ KEYS = (
     st.recursive(
         LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4)
     ),
-    st.sampled_from([Scenario, StewardFile, Policy, StudyFile, EnrolledLearner, File]),
+    st.sampled_from([Scenario, SchemaFile, Policy, StudyFile, EnrolledLearner, File]),
 )
 def test_whatever_is_written_no_word_of_msgspec_reaches_its_reader(told, kind):
     said = ""
@@ -186,4 +186,4 @@ def test_whatever_is_written_no_word_of_msgspec_reaches_its_reader(told, kind):
 def test_a_file_of_toml_is_told_in_the_same_words():
     text = 'label = "x"\n[[attributes]]\nname = "age"\nkind = "numeric"\nlower = "0"\nupper = 1\n'
     with pytest.raises(ConfigurationError, match="attribute 'age': lower must be a number, not text"):
-        convert(tomllib.loads(text), StewardFile, where="schema.toml")
+        convert(tomllib.loads(text), SchemaFile, where="schema.toml")

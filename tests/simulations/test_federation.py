@@ -18,7 +18,7 @@ from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import MemoryStore
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.records.dataset import PrivateDataset
-from curator_node.records.schema_file import StewardFile
+from curator_node.records.schema_file import SchemaFile
 from curator_node.site import assemble_site
 from learner_node.study.session import Session
 from protocol.codec import encode
@@ -61,7 +61,7 @@ class World:
         self.now = 1000
         self.keys = [SigningKey.generate(), SigningKey.generate()]
         self.key = SigningKey.generate()
-        steward = StewardFile(
+        steward = SchemaFile(
             label="y",
             classes=("no", "yes"),
             attributes=(NumericAttribute(name="x", lower=0, upper=1),),

@@ -3,7 +3,7 @@
 import numpy as np
 import polars as pl
 
-from curator_node.records.schema_file import StewardFile
+from curator_node.records.schema_file import SchemaFile
 from lab.comparison import contestants
 from lab.comparison.contestants import Contestant, Outcome
 from lab.learning import Answer
@@ -14,7 +14,7 @@ from protocol.record_frames import encode_frame
 from protocol.schema import CategoricalAttribute, NumericAttribute
 
 FAKE_PEERS = ("naive-bayes", "boosting-dp", "regression-dp")
-STEWARD = StewardFile(
+STEWARD = SchemaFile(
     label="sick",
     classes=("no", "yes"),
     attributes=(

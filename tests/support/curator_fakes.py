@@ -21,7 +21,7 @@ from curator_node.ledger.store import LedgerUnavailableError, MemoryStore
 from curator_node.mechanisms import OpenDPNoise
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.records.dataset import PrivateDataset, StewardWarning
-from curator_node.records.schema_file import StewardFile
+from curator_node.records.schema_file import SchemaFile
 from curator_node.site import assemble_site
 from learner_node.study.session import Session
 from protocol.codec import decode, encode
@@ -169,9 +169,9 @@ def ledger_over(store=None, name="basel", entropy=secrets.token_bytes) -> Ledger
     return Ledger(store, key=key(name), mark=MARKS.setdefault(store, MemoryMark()), entropy=entropy)
 
 
-def steward_file(*, most=1, unit=False, round_size=100) -> StewardFile:
+def steward_file(*, most=1, unit=False, round_size=100) -> SchemaFile:
     """Two numbers, a category, the label "sick"; optionally patients of at most `most` records."""
-    return StewardFile(
+    return SchemaFile(
         label="sick",
         classes=("no", "yes"),
         attributes=ATTRIBUTES,

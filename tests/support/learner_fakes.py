@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from curator_node.policy import LearnerPolicy, Policy
-from curator_node.records.schema_file import StewardFile
+from curator_node.records.schema_file import SchemaFile
 from curator_node.site import temporary_site
 from learner_node.study.federation import Federation
 from protocol.envelopes import SigningKey, open_envelope, seal
@@ -87,7 +87,7 @@ def ring(n, seed=0):
 
 def steward(*, most=1, round_size=500, attributes=ATTRIBUTES, unit=None, classes=("no", "yes"), label_bounds=None):
     """A schema file for `ring`, or for other labels."""
-    return StewardFile(
+    return SchemaFile(
         label="sick",
         classes=classes,
         label_bounds=label_bounds,

@@ -11,7 +11,7 @@ import pytest
 from curator_node.daemon import log
 from curator_node.daemon.health import Status
 from curator_node.policy import EnrolledKey, EnrolledLearner, LearnerPolicy, Policy, read_policy
-from curator_node.records.schema_file import StewardFile, read_steward_file
+from curator_node.records.schema_file import SchemaFile, read_schema_file
 from learner_node.strategies import STRATEGIES
 from learner_node.strategies.additive import AdditiveStrategy
 from learner_node.strategies.cells import CellsStrategy
@@ -75,7 +75,7 @@ STRUCTS = [
     (SCENARIOS, "`[curators.limits.kinds.counts]`", CountsLimits),
     (SCENARIOS, "`[[learners]]`", LearnerScenario),
     (SCENARIOS, "`[[faults]]`", Fault),
-    (POLICY, "The schema file", StewardFile),
+    (POLICY, "The schema file", SchemaFile),
     (POLICY, "A numeric attribute", NumericAttribute),
     (POLICY, "A categorical attribute", CategoricalAttribute),
     (POLICY, "The policy file", Policy),
@@ -254,7 +254,7 @@ def test_every_example_of_a_scenario_loads(block):
 
 def test_the_files_of_the_new_tables_load():
     schema, scenario = blocks((DOCS / "new-tables.md").read_text(encoding="utf-8"))
-    assert len(read_steward_file(schema, where="schema").attributes) == 19
+    assert len(read_schema_file(schema, where="schema").attributes) == 19
     told = convert(tomllib.loads(scenario), Scenario, where="scenario")
     spent = sum(parse_rational(learner.epsilon) + parse_rational(learner.validate) for learner in told.learners)
     assert spent <= min(parse_rational(told.curator(site).cap) for site in told.data.sites.fractions)
@@ -285,7 +285,7 @@ def test_the_stewards_whole_files_load():
     policy = read_policy(whole(POLICY, "cap", "learners"))
     assert [learner.name for learner in policy.learners] == ["ada", "grace"]
     assert QUERY_KINDS.private(policy.limits)
-    assert read_steward_file(whole(POLICY, "label", "attributes")).unit == "patient"
+    assert read_schema_file(whole(POLICY, "label", "attributes")).unit == "patient"
     sums = read_policy("name = 'a'\ncap = 1\n" + blocks(section_with_code(POLICY, "Limits of secure sums"))[0])
     assert len(QUERY_KINDS.limits(sums.limits, "secure_counts").members) == 3
     assert len(blocks(POLICY)) == 8

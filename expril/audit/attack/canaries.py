@@ -16,7 +16,7 @@ from scipy.special import betainc, expit
 
 from curator_node.mechanisms import NoiseSource
 from curator_node.policy import LearnerPolicy, Policy
-from curator_node.records.schema_file import StewardFile
+from curator_node.records.schema_file import SchemaFile
 from curator_node.site import now, temporary_site
 from expril.audit.attack.controls.parts import HalfNoise
 from expril.audit.results import Check
@@ -176,7 +176,7 @@ def _answer(places: NDArray[np.int64], cells: int, epsilon: Fraction, noise: Noi
         cap=str(epsilon),
         learners=(LearnerPolicy(name="auditor", key=key.public.hex(), cap=str(epsilon)),),
     )
-    steward = StewardFile(
+    steward = SchemaFile(
         label="label",
         classes=("no", "yes"),
         attributes=(NumericAttribute(name="place", lower=0.0, upper=float(cells)),),

@@ -8,7 +8,7 @@ from warnings import catch_warnings, simplefilter
 import polars as pl
 
 from curator_node.records.dataset import PrivateDataset, StewardWarning
-from curator_node.records.schema_file import StewardFile
+from curator_node.records.schema_file import SchemaFile
 from expril.audit.kinds.kind_audit import Example, Value
 from protocol.errors import ConfigurationError
 from protocol.schema import NumericAttribute, Schema
@@ -65,10 +65,10 @@ def plain_record(schema: Schema) -> Record:
     return {**dict.fromkeys((each.name for each in schema.attributes), None), schema.label: label}
 
 
-def steward_of(example: Example) -> StewardFile:
+def steward_of(example: Example) -> SchemaFile:
     """The schema file of an invented curator."""
     schema, bound = example.schema, example.most_records_per_unit
-    return StewardFile(
+    return SchemaFile(
         label=schema.label,
         attributes=schema.attributes,
         classes=schema.classes,

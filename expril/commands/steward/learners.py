@@ -18,7 +18,7 @@ from protocol.errors import ConfigurationError, printable
 
 if TYPE_CHECKING:
     from curator_node.policy import EnrolledKey
-    from curator_node.records.schema_file import StewardFile
+    from curator_node.records.schema_file import SchemaFile
     from curator_node.steward.desk import Desk
     from protocol.identity import IdentityCard
     from protocol.query_kind import Kinds
@@ -246,14 +246,14 @@ def _decide(folder: Path, study: str, *, approve: bool, yes: bool, note: str, le
     sys.stdout.write(f"{word}d\n")
 
 
-def _terms(desk: "Desk") -> "tuple[Kinds, StewardFile]":
+def _terms(desk: "Desk") -> "tuple[Kinds, SchemaFile]":
     """The query kinds that are installed, and the site's schema file."""
-    from curator_node.records.schema_file import SCHEMA, read_steward_file
+    from curator_node.records.schema_file import SCHEMA, read_schema_file
     from expril.files import read_text_file
     from protocol.kinds import QUERY_KINDS
 
     path = desk.folder / SCHEMA
-    return QUERY_KINDS, read_steward_file(read_text_file(path, "schema file"), where=str(path))
+    return QUERY_KINDS, read_schema_file(read_text_file(path, "schema file"), where=str(path))
 
 
 def _may_learn(desk: "Desk", cap: object) -> str:

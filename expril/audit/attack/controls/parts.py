@@ -31,7 +31,7 @@ from curator_node.kinds.statistics.heavy_tails import draw_rounded
 from curator_node.kinds.statistics.quantiles import quantile
 from curator_node.mechanisms import NoiseSource, OpenDPNoise, Stamp
 from curator_node.records.dataset import PrivateDataset
-from curator_node.records.schema_file import StewardFile
+from curator_node.records.schema_file import SchemaFile
 from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.kinds.answer_path import AnswerPath, Numbers
 from expril.audit.kinds.blog_holdout import BLOG_HOLDOUT, BlogHoldoutBody, BlogHoldoutRelease, PlannedBlogHoldout
@@ -176,7 +176,7 @@ def unstable_logits(network: Mlp, records: Records) -> NDArray[np.float32]:
 class UnclippedDataset(PrivateDataset):
     """Counts numeric labels without clipping them to the declared bounds."""
 
-    def __init__(self, frame: pl.DataFrame, steward: StewardFile, **more: Any) -> None:
+    def __init__(self, frame: pl.DataFrame, steward: SchemaFile, **more: Any) -> None:
         super().__init__(frame, steward, **more)
         lower, upper = steward.label_bounds or (0.0, 1.0)
         shares = (frame[steward.label].to_numpy() - lower) / (upper - lower)

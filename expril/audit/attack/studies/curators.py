@@ -21,7 +21,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from curator_node.policy import read_policy
-from curator_node.records.schema_file import StewardFile, read_steward_file
+from curator_node.records.schema_file import SchemaFile, read_schema_file
 from curator_node.site import Site, create_site, open_site, temporary_site
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
@@ -58,9 +58,9 @@ class Table:
     ends: NDArray[np.float64]
 
     @property
-    def steward(self) -> StewardFile:
+    def steward(self) -> SchemaFile:
         """The schema file, read."""
-        return read_steward_file(self.schema)
+        return read_schema_file(self.schema)
 
     def isolating_bins(self) -> FeatureBins:
         """Bins: 2 j + 1 holds victim j alone, and 2 j the neighbours of its stretch."""
@@ -120,7 +120,7 @@ def _invented(victims: int) -> Table:
 @lru_cache(maxsize=4)
 def _real(name: str) -> Table:
     frame, schema = real_records(name)
-    numeric = [item for item in read_steward_file(schema).attributes if isinstance(item, NumericAttribute)]
+    numeric = [item for item in read_schema_file(schema).attributes if isinstance(item, NumericAttribute)]
     candidates = [_told_apart(frame, item) for item in numeric]
     if not candidates or max(len(rows) for _, rows, _, _ in candidates) < 2:
         raise ConfigurationError(f"no two records of {name} can be told apart by one attribute; attack other records")
@@ -200,7 +200,7 @@ class _InMemory:
 @contextmanager
 def in_memory(records: pl.DataFrame, schema: str, policy: str) -> Iterator[Attacked]:
     """Open a curator with its ledger in memory; it cannot be restarted."""
-    with temporary_site(records, read_steward_file(schema), read_policy(policy)) as site:
+    with temporary_site(records, read_schema_file(schema), read_policy(policy)) as site:
         yield _InMemory(site)
 
 

@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from curator_node.records.schema_file import read_steward_file
+from curator_node.records.schema_file import read_schema_file
 from expril.audit.attack.studies.curators import INVENTED, Opening, in_memory, policy_text, real_records
 from expril.audit.attack.studies.games import Guesses, Terms, half_in
 from learner_node.models.synthetic import synthetic_frame
@@ -126,7 +126,7 @@ def _released(setting: Setting, epsilon: Fraction, there: bool, opening: Opening
 
 def _of_hypothesis(setting: Setting, learned: Learned) -> Floats:
     """The logit of the victim's label under the hypothesis."""
-    steward = read_steward_file(setting.schema)
+    steward = read_schema_file(setting.schema)
     label = steward.classes.index(setting.victim[steward.label][0])
     victim = encode_frame(setting.victim.drop(steward.label), learned.schema)
     return _logit(class_probabilities(learned.model(), victim)[:, label])
@@ -137,7 +137,7 @@ def _of_synthetic(setting: Setting, learned: Learned) -> Floats:
 
     The distance reveals nothing: synthetic records are the learner's own source, whoever is among the private ones.
     """
-    steward = read_steward_file(setting.schema)
+    steward = read_schema_file(setting.schema)
     (estimate,) = learned.estimates.values()
     frame = synthetic_frame(setting.source, estimate, label=steward.label, classes=np.array(steward.classes))
     positive = float(frame[f"{steward.label}_probability"][-1])
@@ -163,7 +163,7 @@ def _invented() -> Setting:
 
 def _real(name: str) -> Setting:
     frame, schema = real_records(name)
-    steward = read_steward_file(schema)
+    steward = read_schema_file(schema)
     if len(steward.classes) != 2:
         raise ConfigurationError(f"the label of {name} has no two classes; attack other records")
     numeric = [item for item in steward.attributes if isinstance(item, NumericAttribute)]
