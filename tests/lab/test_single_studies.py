@@ -1,5 +1,6 @@
 """The studies of one module each: what they are asked, what their cells say, what the pages of docs hold."""
 
+import csv
 import json
 from fractions import Fraction
 from itertools import islice, product
@@ -13,17 +14,240 @@ from typer.testing import CliRunner
 from expril.report.document import tables
 from expril.report.markdown import table
 from expril.report.terminal import as_terminal
-from lab import additive, perspectives, quotes, recalibrations, risks, validations, wide
+from lab import (
+    additive,
+    estimates,
+    importance,
+    perspectives,
+    quotes,
+    recalibrations,
+    risks,
+    statistic,
+    validations,
+    wide,
+)
 from lab.__main__ import app
 from lab.averages import Mean, averages, covers, marked, mean, plain
 from lab.cells import Run
+from lab.estimates import COIN, DATASETS, MEASURES, OWN, _coins
+from lab.importance import RUNS, Plane, discriminator, distance, effective, published_weights, tasks
+from lab.problems import PROBLEMS
 from lab.quotes import NOTHING, PREVALENCE_AND_AUC
+from lab.statistic import ESTIMANDS, METHODS, POPULATIONS, Sample, document, findings, task_of
 from lab.studies import load_study
 from lab.study import FINDINGS, PAGE, Order, parse_names, typable
+from page_outline import Outline
 from protocol.errors import ConfigurationError
 from simulations.campaign.store import Task
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def test_a_unit_has_one_coin():
+    units = np.array(["b", "a", "b", "c", "a"] * 40, object)
+    labels = _coins(0.5, 200, units, np.random.default_rng(0))
+    assert all(len(set(labels[units == name])) == 1 for name in "abc")
+    flips = _coins(0.3, 100_000, None, np.random.default_rng(0))
+    assert flips.mean() == pytest.approx(0.3, abs=6.2 * (0.21 / 1e5) ** 0.5)
+
+
+def test_every_problem_can_be_run_and_readmissions_with_larger_bounds():
+    assert set(PROBLEMS) < set(DATASETS)
+    assert {"readmission, c = 2", "readmission-30, c = 4"} < set(DATASETS)
+
+
+@pytest.mark.slow
+def test_a_run_says_what_was_expected_and_what_was_so():
+    run = estimates.compute(Task("wdbc", COIN, "1", 5000))
+    assert run.key == Task("wdbc", COIN, "1", 5000)
+    told = run.numbers
+    assert told["auc"] == 0.5
+    assert 1 - told["majority"] <= told["accuracy"] <= told["majority"]
+    assert told["low"] <= told["expected"] <= told["high"]
+    assert told["auc_low"] <= told["expected_auc"] <= told["auc_high"]
+    assert told.keys() >= MEASURES.keys()
+
+
+@pytest.mark.slow
+def test_bounded_readmissions_have_at_most_so_many_records_a_patient():
+    split = DATASETS["readmission, c = 2"](5000)
+    for units, records in ((split.units.private, split.private), (split.units.test, split.test)):
+        assert len(units) == len(records)
+        assert np.unique(units, return_counts=True)[1].max() == 2
+
+
+def estimate(dataset, seed, expected, **changes):
+    """A run whose accuracy is .8 and whose AUC is as it was told."""
+    known = {
+        "expected": expected, "accuracy": 0.8, "majority": 0.6, "low": expected - 0.1,
+        "high": expected + 0.1, "holds": True, "verdict": True, "auc": 0.9, "expected_auc": 0.9, "auc_low": 0.8,
+        "auc_high": 1.0, "auc_holds": True, "ranks": True, "error_before": 0.1, "error_after": 0.05,
+    }  # fmt: skip
+    return Run(dataset, OWN, "0.3", seed, known | changes, 1.0)
+
+
+def test_bias_and_coverage_are_those_of_the_runs_and_marked_where_they_miss():
+    runs = [estimate("A", seed, 0.81) for seed in range(2)] + [
+        estimate("heart", seed, 0.9 + 0.001 * seed, holds=False) for seed in range(20)
+    ]
+    found = estimates.STUDY.findings({"runs": runs}, None)
+    assert [(row.names[2], row.runs) for row in found.rows] == [("all", 22), ("A", 2), ("heart", 20)]
+    coverage, means = estimates.STUDY.document(found).sections[0].blocks[1:]
+    page = (Path(__file__).resolve().parents[2] / "docs" / "uncertainty.md").read_text(encoding="utf-8")
+    head, _, *rows = table(coverage).splitlines()
+    assert head in page
+    assert rows[1] == "| 0.3 | A | +1.0 ± 0.0 | 10.0 | 1.00 | +0.0 ± 0.0 | 10.0 | 1.00 |"
+    assert rows[2] == "| 0.3 | heart | +10.9 ± 0.1 (!) | 10.0 | 0.00 (!) | +0.0 ± 0.0 | 10.0 | 1.00 |"
+    assert "0.910" in table(means).splitlines()[4]
+
+
+def test_the_distance_is_the_share_that_must_move():
+    points = np.random.default_rng(0).normal(size=(4000, 3))
+    plane = Plane.of(points)
+    same = plane.shares(points)
+    assert same.shape == (3, 16)
+    np.testing.assert_allclose(same.sum(axis=1), 1)
+    assert distance(same, same) == 0
+    high = plane.shares(points + 100)
+    assert distance(same, high) == pytest.approx(100 * 15 / 16, abs=2)
+    weights = (points[:, 0] > np.quantile(points[:, 0], 0.75)).astype(float)
+    moved = plane.shares(points, weights)  # three quarters of one attribute: two of the three pairs see it
+    assert distance(same, moved) == pytest.approx(100 * 0.75 * 2 / 3, abs=3)
+
+
+def test_the_effective_size_is_that_of_equal_weights():
+    assert effective(np.full(50, 3.0)) == pytest.approx(100)
+    assert effective(np.eye(50)[0]) == pytest.approx(2)
+
+
+@pytest.mark.parametrize("regulariser", [1.0, 10.0])
+def test_one_record_moves_the_discriminator_by_no_more_than_its_noise_covers(regulariser):
+    rng = np.random.default_rng(1)
+    rows = rng.normal(size=(120, 4))
+    rows /= np.maximum(np.linalg.norm(rows, axis=1), 1)[:, None]
+    private, public = rows[:60] + np.array([0.2, 0, 0, 0]), rows[60:]
+    private /= np.maximum(np.linalg.norm(private, axis=1), 1)[:, None]
+    whole = discriminator(private, public, regulariser)
+    # Weights differ by at most 1 / regulariser. A twentieth of it shows that the rows pull at all.
+    gaps = [np.linalg.norm(whole - discriminator(np.delete(private, n, 0), public, regulariser)) for n in range(60)]
+    assert 0.05 / regulariser < max(gaps) <= 1 / regulariser
+
+
+def test_published_weights_see_a_shift_where_the_noise_is_small():
+    """Most of it: without weights the distance is the whole of the shift."""
+    rng = np.random.default_rng(2)
+    public, private = rng.normal(size=(2000, 2)), rng.normal(size=(2000, 2)) + np.array([0.8, 0])
+    weights = published_weights(private, public, 3.0, 1000.0, seed=0)
+    plane = Plane.of(public)
+    truth = plane.shares(private)
+    assert distance(plane.shares(public, weights), truth) < 0.5 * distance(plane.shares(public), truth)
+
+
+def test_the_page_and_the_file_of_results_are_those_of_the_kept_cells(tmp_path):
+    copy(DOCS / "importance" / "runs.jsonl", tmp_path)
+    document = importance.STUDY.write(tmp_path)
+    assert (tmp_path / FINDINGS).read_bytes() == (DOCS / "importance" / FINDINGS).read_bytes()
+    page = (DOCS / "importance-weights.md").read_text(encoding="utf-8")
+    shown = [table(each) for section in document.sections for each in tables(section.present)]
+    assert len(shown) == 3
+    assert all(each in page for each in shown)
+
+
+def test_the_kept_cells_are_all_that_is_published(tmp_path):
+    order = Order(importance.STUDY.size(full=True), importance.STUDY.seed, tmp_path, "typed here")
+    kept = {cell.key for cell in importance.STUDY.cells(DOCS / "importance")["runs"]}
+    assert kept == set(tasks(order))
+    results = json.loads((DOCS / "importance" / FINDINGS).read_text(encoding="utf-8"))
+    assert {name: len(runs) for name, runs in results["runs"].items()} == RUNS
+
+
+@pytest.mark.parametrize("name", ["skewed", "heavy-tailed", "contaminated"])
+@pytest.mark.parametrize("share", [0.5, 0.75])
+def test_a_population_has_its_quantile(name, share):
+    """Of 10^5 values, a share below it within 7 deviations: missed with a chance of 3e-12."""
+    values = POPULATIONS[name].draw(np.random.default_rng(1), 100_000)
+    below = float(np.mean(values < POPULATIONS[name].quantile(share)))
+    assert abs(below - share) < 7 * np.sqrt(share * (1 - share) / 100_000)
+
+
+@pytest.mark.parametrize("estimand", ESTIMANDS)
+def test_with_hardly_any_noise_every_method_tells_the_quantile(estimand):
+    grid = POPULATIONS["skewed"].grid
+    values = POPULATIONS["skewed"].draw(np.random.default_rng(2), 20_000)
+    sample = Sample(values, grid, estimand, Fraction(1000), np.random.default_rng(3))
+    for name, (_, draw) in METHODS.items():
+        slack = {"aggregate_mean": 60, "aggregate_median": 60, "global": 300}.get(name, 10)
+        assert np.abs(draw(sample) - sample.centre).max() <= slack, name
+
+
+def test_a_cell_is_the_same_again_and_tells_every_method():
+    task = task_of("skewed", "median", 1000, "1", 7)
+    first, again = statistic.compute(task), statistic.compute(task)
+    assert (first.errors, first.key) == (again.errors, task)
+    assert first.errors.keys() == METHODS.keys()
+    # 5,000 and 1.35 times 100 in percent of the range: the worst case is no use, a choice is.
+    assert first.errors["exponential"] < 20
+    assert first.errors["global"] > 300
+
+
+def test_tables_and_charts_are_of_the_same_points():
+    cells = [
+        statistic.compute(task_of("skewed", "median", records, "1", seed)) for records in (100, 300) for seed in (1, 2)
+    ]
+    found = findings({"cells": cells})
+    assert [(point.records, point.samples) for point in found.points] == [(100, 2), (300, 2)]
+    wins, errors = document(found).sections
+    assert (
+        sum(column.show(name) for column in wins.blocks[0].columns[1:2] for name in wins.blocks[0].groups[0].rows) == 2
+    )
+    _, charts, table = errors.blocks
+    assert len(table.groups[0].rows) == 2
+    (figure,) = charts.figures
+    assert len(figure.lines) == len(METHODS)
+    assert not document(findings({"cells": []})).in_medium("terminal")
+
+
+def statistic_order(out):
+    size = statistic.STUDY.size(
+        repeats=1, epsilons=("1",), only=["records=100,300", "populations=skewed,heavy-tailed,contaminated"]
+    )
+    return Order(size, 1, out, "typed here")
+
+
+def test_a_study_is_kept_written_and_goes_on(tmp_path):
+    statistic.STUDY.run(statistic_order(tmp_path))
+    points = json.loads((tmp_path / FINDINGS).read_text())["points"]
+    assert len(points) == 3 * 2 * 2
+    assert points[0]["samples"] == 1
+    page = (tmp_path / PAGE).read_text(encoding="utf-8")
+    assert Outline(page).count("figure") == 3 * 2
+    rows = list(csv.DictReader((tmp_path / "errors.csv").read_text(encoding="utf-8").splitlines()))
+    assert len(rows) == len(points)
+    before = (tmp_path / "cells.jsonl").read_bytes()
+    statistic.STUDY.run(statistic_order(tmp_path))
+    assert (tmp_path / "cells.jsonl").read_bytes() == before
+
+
+@pytest.mark.slow
+def test_the_command_runs_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("expril.report.provenance.cores", lambda: 1)
+    options = [
+        "--out",
+        str(tmp_path),
+        "--repeats",
+        "1",
+        "--only",
+        "records=100",
+        "--only",
+        "populations=skewed",
+        "--json",
+    ]
+    said = CliRunner().invoke(app, ["study", "statistic", *options])
+    assert said.exit_code == 0, said.output
+    assert len(json.loads(said.stdout)["found"]["points"]) == 2
+    assert (tmp_path / "statistic" / PAGE).exists()
+
+
 NAMES = (
     "additive", "estimates", "importance", "perspectives", "quotes", "recalibrations", "risks", "validations", "wide",
 )  # fmt: skip
