@@ -11,7 +11,6 @@ import pytest
 from comparison_fakes import FAKE_PEERS, add_fake_peers, made_up
 from expril.commands.terminal import wide_console
 from expril.report.document import Charts, tables
-from expril.report.files import csv_table
 from expril.report.markdown import as_markdown
 from expril.report.numbers import signed, with_error
 from expril.report.page import as_page
@@ -333,12 +332,6 @@ LEARNING = ROOT / "docs" / "learning"
 @pytest.fixture(scope="module")
 def published():
     return findings(STUDY.cells(LEARNING))
-
-
-def test_the_published_files_are_those_of_their_cells(published):
-    files = document(published).files
-    for name in ("results.csv", "details.csv"):
-        assert (LEARNING / name).read_text(encoding="utf-8") == csv_table(files[name])
 
 
 def test_docs_strategies_tells_what_the_published_runs_say(published):

@@ -310,14 +310,6 @@ def test_the_prose_has_the_numbers_of_the_published_cells():
     assert all(math.isinf(places[name, "epsilon_printed_worst"].mean) for name in DATASETS)
 
 
-def test_the_published_files_are_what_the_cells_say(tmp_path):
-    folder = tmp_path / "reproduction"
-    shutil.copytree(DOCS / "reproduction", folder)
-    STUDY.write(folder)
-    for path in sorted((DOCS / "reproduction").glob("*.*")):
-        assert (folder / path.name).read_bytes() == path.read_bytes(), path.name
-
-
 @pytest.mark.parametrize(
     ("row", "ours", "paper", "verdict"),
     [

@@ -573,16 +573,6 @@ def test_the_docs_tell_the_published_numbers():
     assert [sentence for sentence in told if sentence not in text] == []
 
 
-def test_the_docs_hold_what_their_cells_say(tmp_path):
-    """The folder, written anew; the style of the page and of the drawings may have changed since."""
-    for name in ("cells.jsonl", "provenance.json"):
-        (tmp_path / name).write_bytes((PUBLISHED / name).read_bytes())
-    STUDY.write(tmp_path)
-    for name in ("measures.csv", "theory.csv", FINDINGS, MARKDOWN):
-        assert (tmp_path / name).read_bytes() == (PUBLISHED / name).read_bytes(), name
-    assert {path.name for path in PUBLISHED.iterdir()} == {path.name for path in tmp_path.iterdir()}
-
-
 # --- the study ------------------------------------------------------------------------------------------------
 
 

@@ -5,7 +5,7 @@ import json
 from fractions import Fraction
 from itertools import islice, product
 from pathlib import Path
-from shutil import copy
+from shutil import copy, copytree, ignore_patterns
 
 import numpy as np
 import pytest
@@ -287,6 +287,31 @@ def test_every_choice_of_a_study_can_be_typed_and_they_differ(name):
         typed = [typable(each) for each in names]
         assert not any(" " in each or "," in each for each in typed)
         assert study.size(only=[f"{axis}={','.join(typed)}"]).axes[axis] == tuple(names)
+
+
+PUBLISHED = {
+    "bounds": "learning/bounds",
+    "comparison": "learning",
+    "holdout": "reproduction/holdout",
+    "reproduction": "reproduction",
+    "sample": "reproduction/mbde",
+    "sites": "sites",
+    "statistic": "statistics",
+    "synthetic": "learning/synthetic",
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_files_are_what_their_cells_say(name, tmp_path):
+    """A folder of docs, written anew from its cells alone; drawings, and most pages, may have another style."""
+    folder, copied = DOCS / PUBLISHED[name], tmp_path / name
+    copytree(folder, copied, ignore=ignore_patterns("*.csv", "*.md", "results.json", "*.html", "*.svg"))
+    load_study(name).write(copied)
+    assert {path.name for path in copied.glob("*.*")} == {path.name for path in folder.glob("*.*")}
+    exact = {".csv", ".md", ".json"} | ({".html"} if name == "reproduction" else set())
+    for path in folder.glob("*.*"):
+        if path.suffix in exact:
+            assert (copied / path.name).read_bytes() == path.read_bytes(), path.name
 
 
 def test_names_are_typed_without_spaces_and_commas():

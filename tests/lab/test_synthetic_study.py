@@ -325,10 +325,8 @@ def test_the_command_says_what_it_wrote_and_what_it_does_not_know(tmp_path):
     assert "did you mean 'mst'" in done.stderr
 
 
-def test_the_published_table_is_that_of_its_cells_and_docs_synthetic_tells_it():
+def test_docs_synthetic_tells_the_published_numbers():
     found = findings(STUDY.cells(DOCS / "learning" / "synthetic"))
-    text = csv_table(document(found).files["synthetic.csv"])
-    assert (DOCS / "learning" / "synthetic" / "synthetic.csv").read_text(encoding="utf-8") == text
     means = {(r.dataset, r.generator, r.epsilon): r.mean for r in found.rows if r.measure == "accuracy-boosting"}
     marginals = {(r.dataset, r.generator, r.epsilon): r.mean for r in found.rows if r.measure == "marginal-tv"}
     datasets = list(dict.fromkeys(dataset for dataset, *_ in means))
