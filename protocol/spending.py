@@ -37,13 +37,13 @@ class Spending:
         return self.proven + self.uncertain
 
     def accept(self, message: StudyAccepted, receipt: Receipt, cost: Fraction | None) -> None:
-        """The plan was accepted; it costs `cost`, None where that cannot be told here."""
+        """The plan was accepted, at `cost`; None if the cost cannot be computed here."""
         self._by_learner = self._check(receipt, Fraction(0), Fraction(0), Fraction(0))
         self.claimed = parse_amount(message.cost)
         self.as_planned = cost is None or cost == self.claimed
 
     def ask(self, sequence: int, cost: Fraction | None) -> None:
-        """A query is sent that costs `cost`; None where that cannot be told here: then its receipt is believed."""
+        """A query is sent, at `cost`; None if that cannot be computed here: then its receipt is believed."""
         self._costs[sequence], self._waits = cost, True
         self.uncertain = self.claimed - self.proven if cost is None else cost
 
@@ -52,7 +52,7 @@ class Spending:
         self.uncertain, self._waits = Fraction(0), False
 
     def release(self, receipt: Receipt) -> None:
-        """A query was answered, in time or late; late also means after a closing that showed it to be charged."""
+        """A query was answered, perhaps late: even after a closing that showed its charge."""
         cost = self._costs.get(receipt.sequence, Fraction(0))
         if cost is None:
             cost = parse_amount(receipt.charged)
@@ -63,7 +63,7 @@ class Spending:
         self.proven, self.uncertain, self._waits = total, Fraction(0), False
 
     def close(self, message: StudyClosed, receipt: Receipt) -> bool:
-        """The study was closed; whether the query without an answer may still get one. If not, it was never charged."""
+        """The study was closed; returns whether an unanswered query may still be answered: else it was never charged."""
         total = parse_amount(receipt.spent_by_study)
         total_shown = total != self.proven
         if total_shown and None not in self._costs.values():
@@ -78,7 +78,7 @@ class Spending:
         return total_shown or free
 
     def _check(self, receipt: Receipt, charged: Fraction, total: Fraction, growth: Fraction) -> Fraction:
-        """The learner's total over all its studies, which grew at least by what this study was charged."""
+        """The learner's total over all its studies, after checking that it grew by at least this study's charge."""
         _require(parse_amount(receipt.charged) == charged, "receipt.charged", "the charge is not the query's cost")
         _require(parse_amount(receipt.spent_by_study) == total, "receipt.spent_by_study", "the total is not the sum")
         by_learner = parse_amount(receipt.spent_by_learner)

@@ -89,7 +89,7 @@ class Replay:
 
     @property
     def epsilon_claimed(self) -> Fraction:
-        """Exact cost of the accepted plan; 0 where none was accepted."""
+        """Exact cost of the accepted plan; 0 if none was accepted."""
         return self.spending.claimed
 
     @property
@@ -99,12 +99,12 @@ class Replay:
 
     @property
     def epsilon_at_most(self) -> Fraction:
-        """`epsilon_spent`, and the cost of a query of which nothing here proves whether it was charged."""
+        """`epsilon_spent` and the cost of a query that may or may not have been charged."""
         return self.spending.at_most
 
     @property
     def not_installed(self) -> tuple[str, ...]:
-        """Kinds of the plan that are not installed here: signatures, order and sums are checked, costs are not."""
+        """Kinds of the plan that are not installed here; their costs are not checked."""
         return () if self.plan is None else tuple(map(printable, self.kinds.missing(self.plan)))
 
     @property
@@ -212,7 +212,7 @@ class Replay:
             raise ReplayError(f"envelope {self._position}: {TYPE_NAMES[type(message)]} is no reply of a study")
 
     def _feed_repeat(self, data: bytes, message: Message) -> None:
-        """A reply to a request that awaits none: the same again, or a refusal that takes nothing back."""
+        """Check a further reply to a request: the same again, or a refusal that takes nothing back."""
         if message.answers not in self._ruled_out:
             is_known = message.answers in self._answers
             self._require(is_known, "the reply answers another request")
@@ -277,7 +277,7 @@ class Replay:
         return self.kinds.charge(self._turns[sequence - 1], self._past, self.card.most_records_per_unit)
 
     def _check_release(self, message: Release, query: Message, plan: Plan, card: Card) -> None:
-        """Whether this was asked as planned, and answered as asked; only the first where the kind is not installed."""
+        """Check that a query was planned, and answered as asked; of a kind not installed, only the first."""
         self._require(query.sequence <= len(self._places), "more releases than planned queries")
         name = plan.head(self._places[query.sequence - 1][0]).kind
         if isinstance(query, Query):

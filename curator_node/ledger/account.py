@@ -340,7 +340,7 @@ class Account(Trail):
         for item in spendings:
             for learner, share in item.by_learner.items():
                 self._spend(learner, share, ZERO)
-        self._spend(entry.learner, parse_amount(entry.own), amount)
+        self._spend(entry.learner, parse_amount(entry.learner_amount), amount)
         self.acknowledged += self.suspects
         self.suspects, self.halted = [], False
 

@@ -389,7 +389,7 @@ class Ledger(Chain):
             spendings[:] = account.lost_spending()
             total = shorten(restored + total_of(item.total for item in spendings), longest=GRID)
             return self.entry(
-                EntryKind.RESUME, now, learner=learner, amount=amount(total), own=amount(restored), note=note
+                EntryKind.RESUME, now, learner=learner, amount=amount(total), learner_amount=amount(restored), note=note
             )
 
         self.append(decide, now)

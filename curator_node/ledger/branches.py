@@ -42,7 +42,7 @@ class BranchTrace:
         """What a HALT entry says."""
         if not isinstance(entry, LostEntry):
             return cls(suspect, proven=False)
-        return cls(suspect, entry.lost, read_spent(entry.spent), entry.receipt)
+        return cls(suspect, entry.lost_stubs, read_spent(entry.spent), entry.receipt)
 
     @property
     def written(self) -> tuple[tuple[bytes, str], ...]:

@@ -188,7 +188,7 @@ class Chain:
             too_many = len(account.suspects) >= MOST_SUSPECTS and trace.receipt != NO_DIGEST
             if too_many or any(trace.is_same(suspect) for suspect in account.suspects):
                 return None
-            more = {"lost": trace.entries, "spent": trace.written, "receipt": trace.receipt}
+            more = {"lost_stubs": trace.entries, "spent": trace.written, "receipt": trace.receipt}
             return self.entry(EntryKind.HALT, now, suspect=trace.suspect, note=note, **more)
 
         self.append(decide, now)
@@ -200,7 +200,7 @@ class Chain:
 
     def entry(self, kind: EntryKind, now: int, **fields: Any) -> Entry:
         """The next entry, not yet appended."""
-        kind_of_entry = StatefulEntry if "state" in fields else LostEntry if "lost" in fields else Entry
+        kind_of_entry = StatefulEntry if "state" in fields else LostEntry if "lost_stubs" in fields else Entry
         return kind_of_entry(
             index=self.account.next_index,
             previous=self.account.head,

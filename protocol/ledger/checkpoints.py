@@ -1,8 +1,8 @@
 """Checkpoints: how many entries a ledger has and the root over them, signed by its curator and co-signed by witnesses.
 
-The formats are C2SP's, so that witnesses and tools that exist can read ours. A checkpoint is a tlog-checkpoint, which
-the curator signs (Ed25519). A co-signature is a tlog-cosignature of version 1. What a curator hands to a witness is the
-body of tlog-witness's add-checkpoint: the older size, a consistency proof, the checkpoint. The text of a checkpoint:
+The formats are C2SP's, so that existing witnesses and tools can read ours. A checkpoint is a tlog-checkpoint, signed by
+the curator (Ed25519). A co-signature is a tlog-cosignature of version 1. What a curator hands to a witness is the body
+of tlog-witness's add-checkpoint: the older size, a consistency proof, the checkpoint. The text of a checkpoint:
 
     expril/ledger/<the curator's first public key>       the origin: one ledger a key
     <number of entries>
@@ -10,8 +10,8 @@ body of tlog-witness's add-checkpoint: the older size, a consistency proof, the 
     head <hash of the last entry> <its inclusion proof>
     handover <index> <entry> <signature> <its inclusion proof>        one a change of the curator's key, in order
 
-The lines after the third are extension lines. Unlike other extensions these are proven: by the root and by the keys
-before. So a checkpoint stands by itself; who knows the curator's first key needs nothing else.
+The lines after the third are extension lines. Unlike other extensions they are proven, by the root and by the keys
+before. So whoever knows the curator's first key can check a checkpoint by itself.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ _TIME = 8
 
 
 class CheckpointError(ExprilError):
-    """A checkpoint does not fit: to its signatures and proofs, to the ledger, or to an older one."""
+    """A checkpoint does not fit its signatures and proofs, the ledger, or an older checkpoint."""
 
     kind = "ledger"
 
@@ -70,12 +70,12 @@ class Checkpoint(NamedTuple):
 
     @property
     def origin(self) -> str:
-        """Names the ledger."""
+        """The ledger's name."""
         return ORIGIN + self.first.hex()
 
     @property
     def text(self) -> str:
-        """What is signed."""
+        """The text that is signed."""
         lines = [
             self.origin,
             str(self.size),
@@ -119,15 +119,15 @@ def make_checkpoint(
 ) -> Checkpoint:
     """The checkpoint of a whole ledger.
 
-    `tree`: over its entries' hashes; `head`: the last one; `first`: the curator's first public key; `handovers`:
-    (index, encoded entry, signature) of its HANDOVER entries, in order.
+    `tree` is over the entries' hashes, of which `head` is the last. `first` is the curator's first public key.
+    `handovers` are (index, encoded entry, signature) of the HANDOVER entries, in order.
     """
     proven = (HandedOver(*handover, tree.inclusion_proof(handover[0])) for handover in handovers)
     return Checkpoint(first, tree.size, tree.root(), head, tree.inclusion_proof(tree.size - 1), tuple(proven))
 
 
 def sign_checkpoint(checkpoint: Checkpoint, key: SigningKey) -> SignedCheckpoint:
-    """Sign a checkpoint as its curator; what a reader would refuse is not signed.
+    """Sign a checkpoint as its curator, unless a reader would refuse it.
 
     Raises:
         CheckpointError: the key is not the one that signs a ledger of this size, or a proof in it does not fit.
@@ -139,10 +139,9 @@ def sign_checkpoint(checkpoint: Checkpoint, key: SigningKey) -> SignedCheckpoint
 
 
 def read_checkpoint(written: str, *, where: str) -> SignedCheckpoint:
-    """Read and check a checkpoint; of co-signatures see `witnesses_of`.
+    """Read and check a checkpoint, or that of a submission; co-signatures are read by `witnesses_of`.
 
-    `written`: untrusted; a checkpoint, or a submission, of which the proof is left out; `where`: what it is, for the
-    error.
+    `where` names it in errors.
 
     Raises:
         ConfigurationError: it is not a checkpoint in its one form.
@@ -154,9 +153,9 @@ def read_checkpoint(written: str, *, where: str) -> SignedCheckpoint:
 
 
 def read_submission(written: str, *, where: str) -> Submission:
-    """Read what a curator hands to a witness; a bare checkpoint is one without an older one. Raises as the above.
+    """Read what a curator hands to a witness; a bare checkpoint goes on from none. Raises as `read_checkpoint`.
 
-    The proof is not checked: for that the older root is needed.
+    The proof is not checked: that needs the older root.
     """
     if not written.startswith("old "):
         return Submission(0, (), read_checkpoint(written, where=where))
@@ -184,12 +183,12 @@ def check_checkpoint(note: Note, *, where: str) -> SignedCheckpoint:
 
 
 def witness_name(key: bytes) -> str:
-    """How a witness of ours signs: its name holds its public key."""
+    """The name of a witness of ours, which holds its public key."""
     return WITNESS + key.hex()
 
 
 def cosign(signed: SignedCheckpoint, key: SigningKey, at: int) -> Signature:
-    """A witness's word that, at a time, this is the newest checkpoint of the ledger that it knows, and fits the others.
+    """A witness's statement that at a time this was the newest checkpoint of the ledger it knew, and fitted the others.
 
     `signed`: what the witness has checked; `at`: the time, in seconds since 1970.
     """
@@ -207,9 +206,9 @@ def with_signature(signed: SignedCheckpoint, signature: Signature) -> SignedChec
 
 
 def witnesses_of(signed: SignedCheckpoint, other_keys: Mapping[str, bytes] | None = None) -> dict[bytes, int]:
-    """Who co-signed a checkpoint: public key -> newest time. Nobody is trusted by that: see whose keys they are.
+    """Who co-signed a checkpoint: public key -> newest time. Whose keys these are is not checked.
 
-    `signed`: the checkpoint; `other_keys`: name -> public key of witnesses whose names do not hold it.
+    `other_keys`: name -> public key of witnesses whose names do not hold it.
 
     Raises:
         CheckpointError: a line is a known witness's, and its signature does not fit.
@@ -227,7 +226,7 @@ def witnesses_of(signed: SignedCheckpoint, other_keys: Mapping[str, bytes] | Non
 
 
 class Equivocation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Two checkpoints of one ledger and one size, with two roots: the curator signed both. Proves itself to anybody."""
+    """Two checkpoints of one ledger and one size with two roots, both signed by the curator: anybody can check it."""
 
     checkpoints: tuple[str, str]  # the two, as they are written
     format: Literal["expril equivocation 1"] = "expril equivocation 1"  # name and version
@@ -239,7 +238,7 @@ def equivocate(first: Checkpoint, second: Checkpoint) -> bool:
 
 
 def read_equivocation(data: bytes, *, where: str) -> tuple[SignedCheckpoint, SignedCheckpoint]:
-    """Check evidence, believing nobody.
+    """Read an equivocation, and check that it is one.
 
     Raises:
         ConfigurationError: it is no such file.
@@ -294,7 +293,7 @@ def _fields(line: str, expected: str, length: int) -> tuple[bytes, tuple[bytes, 
 
 
 def _check_proofs(checkpoint: Checkpoint, where: str) -> tuple[tuple[int, bytes], ...]:
-    """Who signed from which entry on, where head and handovers are proven."""
+    """Who signed from which entry on, after checking the proofs of head and handovers."""
     size, root = checkpoint.size, checkpoint.root
     if not check_inclusion(checkpoint.head, size - 1, size, root, checkpoint.head_proof):
         raise CheckpointError(f"{where} names a last entry that is not the last one of its tree")

@@ -18,7 +18,7 @@ from protocol.rationals import Amount
 
 GENESIS = digest(b"expril/2 ledger")
 DATA_VERSION = re.compile(r"[0-9a-f]{32}")
-"""How a snapshot of records is named: 128 random bits, so that the name tells nothing of them."""
+"""The name of a snapshot of records: 128 random bits, which tell nothing of them."""
 
 Index = Annotated[int, msgspec.Meta(ge=0, le=2**48)]
 STUB = 8
@@ -26,7 +26,7 @@ Stub = Annotated[bytes, msgspec.Meta(min_length=STUB, max_length=STUB)]
 """The first bytes of an entry's hash. Entries hold secret nonces, so nobody chooses two that begin alike."""
 MOST_LOST = 2**16
 STATE_SEAL_BYTES = 28
-"""What a sealed state takes beside the state: a nonce of 12 bytes and a tag of 16. A state of this size is empty."""
+"""Bytes that sealing adds to a state: a nonce of 12 and a tag of 16. A sealed state of this size is empty."""
 
 
 class LedgerCorruptError(ExprilError):
@@ -56,7 +56,7 @@ class EntryKind(StrEnum):
 
 
 class Position(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A place in a chain, told so that it can be recognised after the chain behind it is lost."""
+    """A place in a chain, described so that it can be recognised after the chain behind it is lost."""
 
     index: Index
     head: Digest  # its hash
@@ -72,8 +72,8 @@ class Position(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Suspect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Why this ledger may have lost entries."""
 
-    # one that it lacks, of a receipt or of a process's mark; or that of a receipt whose answer it lacks. None where a
-    # mark is missing
+    # position of an entry that it lacks, by a receipt or a process's mark, or whose answer it lacks, by a receipt; None
+    # if a mark is missing
     position: Position | None = None
     learner: Key = NOBODY  # who showed the receipt; zero for a mark
     spent: Amount = "0"  # what that learner had spent by the receipt
@@ -87,25 +87,27 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     previous: Digest  # hash of the entry before
     # secret random bytes: receipts show hashes of entries, which must not tell what other learners do
     nonce: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
-    kind: EntryKind  # an `EntryKind`
+    kind: EntryKind
     at: Seconds  # by the curator's clock
     learner: Key = NOBODY  # public key; for OPEN the curator's; for HANDOVER the curator's next one
-    study: StudyId = NO_STUDY  # the study's identity; zero where no study is meant
+    study: StudyId = NO_STUDY  # zero where no study is meant
     sequence: Sequence = 0
     # reserved, charged or refunded epsilon; for RESUME, what is entered as spent over all learners; for APPROVE, the
     # most that the study may be charged
     amount: Amount = "0"
-    own: Amount = "0"  # for RESUME, what is entered as spent by `learner`
-    request: Digest = NO_DIGEST  # digest of the request; zero where there was none
+    learner_amount: Amount = msgspec.field(
+        default="0", name="own"
+    )  # for RESUME, what `learner` is entered to have spent
+    request: Digest = NO_DIGEST  # zero where there was no request
     reply: Digest = NO_DIGEST  # for ANSWERED, digest of the signed reply
     size: Annotated[int, msgspec.Meta(ge=0, le=2**40)] = 0  # for ANSWERED, its bytes
     expires_at: Seconds = 0  # end of a reservation; for APPROVE, until when the proposal is accepted
     plan: Plan | None = None  # of a reservation
     costs: tuple[Amount, ...] = ()  # of a reservation: the most that each planned query may be charged
     suspect: Suspect | None = None  # for HALT, why the ledger may have lost entries; None where a person halted it
-    # for people; from the steward, or the purpose a learner stated; for START, the ledger's terms; for ENROL, the name
-    # that the key is bound to; for DATA, the name of the records served from then on; for CHARGE, what the query's kind
-    # says of the request (`QueryKind.charge_note`); for ANSWERED, what it says of the release (`release_note`);
+    # for people: the steward's words, or the purpose that a learner stated; for START, the ledger's terms; for ENROL,
+    # the key's name; for DATA, the name of the records served from then on; for CHARGE, what the query's kind says of
+    # the request (`QueryKind.charge_note`); for ANSWERED, what it says of the release (`release_note`);
     # never from a record otherwise
     note: str = ""
 
@@ -120,9 +122,9 @@ class StatefulEntry(Entry, frozen=True, kw_only=True):
 class LostEntry(Entry, frozen=True, kw_only=True):
     """A HALT entry of a ledger that may have lost entries."""
 
-    # stubs of the entries up to the suspect's position, as far as the process that halts has kept them: from the last
-    # entry in common on, and at most `MOST_LOST`. Empty where it knows of the position alone
-    lost: Annotated[bytes, msgspec.Meta(max_length=MOST_LOST * STUB)]
+    # stubs of the lost entries up to the suspect's position, from the last entry in common on, at most `MOST_LOST`;
+    # empty if the process that halts has not kept them
+    lost_stubs: Annotated[bytes, msgspec.Meta(max_length=MOST_LOST * STUB)] = msgspec.field(name="lost")
     spent: tuple[tuple[Key, Amount], ...]  # by key, what each learner had spent there; empty where it is not known
     receipt: Digest  # digest of the receipt that was shown; zero for a mark
 
@@ -146,7 +148,7 @@ def decode_entry(body: bytes) -> Entry:
 
 
 def head_bytes(index: int, head: bytes) -> bytes:
-    """What is signed: the entry's place and its hash, which covers all entries before it."""
+    """The signed bytes: an entry's place and its hash, which covers all entries before it."""
     return b"expril/2 ledger head" + index.to_bytes(8, "big") + head
 
 
@@ -164,7 +166,7 @@ _MARK, _UNIT, _EACH, _COLUMN = "; signatures: ", "privacy unit: ", "each record"
 
 
 def ledger_terms(unit: str | None, label: str) -> str:
-    """What a ledger's charges mean; a unit column is quoted, so that none can be taken for "each record"."""
+    """The terms of a ledger's charges. A unit column is quoted, so that none can be taken for "each record"."""
     protected = _EACH if unit is None else f"{_COLUMN}{json.dumps(unit, ensure_ascii=False)}"
     return f"{_UNIT}{protected}{_MARK}{json.dumps(label)}"
 

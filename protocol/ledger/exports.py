@@ -1,9 +1,9 @@
 """A ledger as one portable file: entries, signatures and the digests of stored replies.
 
-A MessagePack map in the one encoding of `protocol.codec`, with the keys of `LedgerExport` in their order. Entries stand
-in blocks, each with its SHA-256: an entry's bytes are covered by the chain, but of many signatures a reader checks a
-few, and a changed byte in any other is found by its block. The digest of a block is no proof: who changes a signature
-can write another digest, and gains nothing, since the signatures that are checked cover all entries.
+It is a MessagePack map in the one encoding of `protocol.codec`, with the keys of `LedgerExport` in their order. Entries
+are in blocks, each with its SHA-256. The chain covers the entries, but a reader checks only a few of many signatures: a
+changed byte in another one is found by its block's digest. That digest is no proof: whoever changes a signature can
+write another digest, and gains nothing, since the checked signatures cover all entries.
 """
 
 from collections.abc import Iterable, Iterator
@@ -84,7 +84,7 @@ def decode_export(data: bytes) -> LedgerExport:
 
 
 def read_block(block: Block) -> ReadBlock:
-    """The entries of a block, as far as they can be read. An entry's own content is not looked at."""
+    """The entries of a block, as far as they can be read; their content is not checked."""
     fits = digest(block.pairs) == block.digest
     try:
         pairs = decode(block.pairs, _Pairs, limit=MOST)
@@ -94,12 +94,12 @@ def read_block(block: Block) -> ReadBlock:
 
 
 def state_key(learner: bytes, study: bytes, kind: str) -> bytes:
-    """Under which what an answerer keeps of a study is stored, among the replies."""
+    """The key under which an answerer's state of a study is stored, among the replies."""
     return digest(b"expril/2 state" + learner + study + kind.encode())
 
 
 def _pairs(data: bytes) -> Iterator[Pair]:
-    """What can be read of a damaged array, until a pair is not as `encode` writes it: 0x92, then two `bin` values."""
+    """The pairs of a damaged array up to the first that is not as `encode` writes it: 0x92, then two `bin` values."""
     place, end = {0xDC: 3, 0xDD: 5}.get(data[0] if data else 0, 1), len(data)
     while place + 3 <= end and data[place] == 0x92:
         width = {0xC4: 1, 0xC5: 2, 0xC6: 4}.get(data[place + 1], 0)

@@ -1,11 +1,11 @@
 """The Merkle tree of RFC 9162 (section 2.1; the same as RFC 6962's) over a ledger's entries.
 
-The leaves are entry hashes (`entries.entry_hash`), in order. SHA-256, with 0x00 before a leaf and 0x01 before a pair:
-no pair passes for a leaf. A root stands for all leaves; a proof of few hashes says that one tree is the beginning
-of another, or that a leaf is in one. Who checks a proof needs no leaves.
+The leaves are entry hashes (`entries.entry_hash`), in order. The hash is SHA-256, with 0x00 before a leaf and 0x01
+before a pair: no pair passes for a leaf. A root stands for all leaves. A proof of few hashes shows that one tree is the
+beginning of another, or that a leaf is in one; checking it needs no leaves.
 
-A root does not hold the number of its leaves, and the same proof may fit several numbers. So whoever signs a root signs
-the number beside it (`checkpoints`).
+A root does not hold the number of its leaves, and one proof may fit several numbers. So the number is signed with the
+root (`checkpoints`).
 """
 
 import hmac
@@ -21,10 +21,7 @@ EMPTY_ROOT = digest(b"")
 
 
 class Tree:
-    """A tree that grows at its end. All complete subtrees are kept: two hashes a leaf.
-
-    `leaves`: what there is already, in order: entry hashes.
-    """
+    """A tree that grows at its end, from `leaves` (entry hashes). Complete subtrees are kept: two hashes a leaf."""
 
     def __init__(self, leaves: Iterable[bytes] = ()) -> None:
         self._levels: list[list[bytes]] = [[]]
@@ -80,7 +77,7 @@ class Tree:
     def consistency_proof(self, old: int, size: int | None = None) -> tuple[bytes, ...]:
         """The hashes that show the first `old` leaves to begin the first `size` (RFC 9162, section 2.1.4.1).
 
-        Empty where both are the same, and from no leaves, which begin everything.
+        Empty if both are the same, or `old` is 0: no leaves begin every tree.
 
         Raises:
             ValueError: there are fewer leaves.
@@ -115,8 +112,8 @@ class Tree:
 def check_inclusion(leaf: bytes, index: int, size: int, root: bytes, proof: Sequence[bytes]) -> bool:
     """Whether a proof shows a leaf to be in a tree at its place (RFC 9162, section 2.1.3.2).
 
-    `leaf`: an entry's hash; `index`: its place, from 0; `size`: leaves of the tree; `root`: of the tree; `proof`:
-    untrusted; exactly as many hashes as are needed.
+    `leaf` is an entry's hash, `index` its place from 0, `size` the number of the tree's leaves. `proof` is untrusted, and
+    must have exactly as many hashes as are needed.
     """
     if not 0 <= index < size or not _are_hashes(proof):
         return False
@@ -137,9 +134,8 @@ def check_inclusion(leaf: bytes, index: int, size: int, root: bytes, proof: Sequ
 def check_consistency(old: int, old_root: bytes, size: int, root: bytes, proof: Sequence[bytes]) -> bool:
     """Whether a proof shows one tree to be the beginning of another (RFC 9162, section 2.1.4.2).
 
-    `old`: leaves of the tree that is to be the beginning; `old_root`: its root; `size`: leaves of the other; `root`:
-    its root; `proof`: untrusted; exactly as many hashes as are needed: none where both have the same size, or `old` is
-    0.
+    The first tree has `old` leaves, the other `size`. `proof` is untrusted; it must have exactly as many hashes as are
+    needed: none if both have the same size, or `old` is 0.
     """
     if not 0 <= old <= size or not _are_hashes(proof):
         return False
@@ -168,12 +164,12 @@ def check_consistency(old: int, old_root: bytes, size: int, root: bytes, proof: 
 
 
 def leaf_hash(leaf: bytes) -> bytes:
-    """Of a leaf."""
+    """Hash of a leaf."""
     return digest(b"\x00" + leaf)
 
 
 def pair_hash(left: bytes, right: bytes) -> bytes:
-    """Of two subtrees side by side."""
+    """Hash of two subtrees side by side."""
     return digest(b"\x01" + left + right)
 
 

@@ -1,7 +1,7 @@
 """Signed notes (C2SP signed-note, version 1): a text, an empty line, and signatures, each with the name of its key.
 
-What is used of that format: Ed25519 signatures over the text (type 0x01) and, over more than the text, those of
-witnesses (type 0x04; see `checkpoints`). Signatures of unknown keys are carried along, as the format asks.
+Two of the format's signatures are used: Ed25519 over the text (type 0x01), and those of witnesses over more than the
+text (type 0x04; see `checkpoints`). Signatures of unknown keys are carried along, as the format asks.
 """
 
 import base64
@@ -66,7 +66,7 @@ def read_note(written: str, *, where: str) -> Note:
 
 
 def key_id(name: str, kind: bytes, public: bytes) -> bytes:
-    """The short identity of a key: it tells keys apart, and proves nothing."""
+    """The short identity of a key, which distinguishes keys and proves nothing."""
     return digest(name.encode() + b"\n" + kind + public)[:_ID]
 
 

@@ -113,7 +113,7 @@ def test_the_auditors_reader_takes_what_the_format_says_and_nothing_else(data, h
 
 @pytest.mark.parametrize("text", ["", "01", "1/0", "-1", "1/2/3", "1.5", "1/30\n", " 1", "1" * 5000])
 def test_an_amount_in_another_form_is_no_entry(text, honest):
-    for fields in ({"amount": text}, {"own": text}, {"costs": (text,)}):
+    for fields in ({"amount": text}, {"learner_amount": text}, {"costs": (text,)}):
         entry = msgspec.structs.replace(decode_entry(honest.pairs()[1][0]), **fields)
         for reader in (decode_entry, read_entry):
             with pytest.raises(LedgerCorruptError):

@@ -313,7 +313,7 @@ def test_a_position_with_endless_ancestors_is_read_by_nobody():
             kind=EntryKind.HALT,
             at=NOW,
             suspect=Suspect(position),
-            lost=b"",
+            lost_stubs=b"",
             spent=(),
             receipt=bytes(32),
         )

@@ -268,7 +268,7 @@ class ReadEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     study: StudyId = NO_STUDY
     sequence: Sequence = 0
     amount: str = "0"
-    own: str = "0"
+    learner_amount: str = msgspec.field(default="0", name="own")
     request: Digest = NO_DIGEST
     reply: Digest = NO_DIGEST
     size: _Size = 0
@@ -289,7 +289,7 @@ class ReadStatefulEntry(ReadEntry, frozen=True, kw_only=True):
 class ReadLostEntry(ReadEntry, frozen=True, kw_only=True):
     """As `protocol.ledger.entries.LostEntry`."""
 
-    lost: Annotated[bytes, msgspec.Meta(max_length=MOST_LOST * STUB)]
+    lost_stubs: Annotated[bytes, msgspec.Meta(max_length=MOST_LOST * STUB)] = msgspec.field(name="lost")
     spent: tuple[tuple[Key, str], ...]
     receipt: Digest
 
@@ -309,7 +309,7 @@ def read_entry(body: bytes) -> ReadEntry:
         if _ENCODER.encode(entry) != body:
             raise LedgerCorruptError("a ledger entry is not in its one encoding")
         amount_of(entry.amount)
-        amount_of(entry.own)
+        amount_of(entry.learner_amount)
         price_of(entry.costs)
         for _, spent in entry.spent if isinstance(entry, ReadLostEntry) else ():
             amount_of(spent)

@@ -352,7 +352,9 @@ def _tell(audit: LedgerAudit) -> None:
     """List what rests on the curator's word."""
     replayed = audit.replayed
     for entry in replayed.resumes:
-        restored = "" if entry.learner == NOBODY else f", of it {entry.own} of learner {entry.learner.hex()[:16]}"
+        restored = (
+            "" if entry.learner == NOBODY else f", of it {entry.learner_amount} of learner {entry.learner.hex()[:16]}"
+        )
         audit.unproven.append(f"its entry {entry.index} enters {entry.amount} as spent on its steward's word{restored}")
     loose = {
         study.shape.kinds[query]

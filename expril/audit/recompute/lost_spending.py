@@ -45,7 +45,7 @@ class BranchTrace:
         """What an entry with this suspect says."""
         if not isinstance(entry, ReadLostEntry):
             return cls(suspect)
-        return cls(suspect, entry.lost, {key: amount_of(spent) for key, spent in entry.spent}, entry.receipt)
+        return cls(suspect, entry.lost_stubs, {key: amount_of(spent) for key, spent in entry.spent}, entry.receipt)
 
     @property
     def index(self) -> int:

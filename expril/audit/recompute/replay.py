@@ -316,7 +316,7 @@ class Replayed:
         return ""
 
     def _resume(self, entry: ReadEntry) -> str:
-        amount, share_of_learner = amount_of(entry.amount), amount_of(entry.own)
+        amount, share_of_learner = amount_of(entry.amount), amount_of(entry.learner_amount)
         chain = Chain(self.hashes, self.totals, self.purses, self.requests, self.stops)
         spendings = lost_by(chain, self.suspects, self.branches)
         least = total_of(item.total for item in spendings)
