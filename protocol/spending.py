@@ -63,7 +63,7 @@ class Spending:
         self.proven, self.uncertain, self._waits = total, Fraction(0), False
 
     def close(self, message: StudyClosed, receipt: Receipt) -> bool:
-        """The study was closed; returns whether an unanswered query may still be answered: else it was never charged."""
+        """The study was closed; returns whether an unanswered query may be answered yet: else it was never charged."""
         total = parse_amount(receipt.spent_by_study)
         total_shown = total != self.proven
         if total_shown and None not in self._costs.values():

@@ -112,8 +112,8 @@ class Tree:
 def check_inclusion(leaf: bytes, index: int, size: int, root: bytes, proof: Sequence[bytes]) -> bool:
     """Whether a proof shows a leaf to be in a tree at its place (RFC 9162, section 2.1.3.2).
 
-    `leaf` is an entry's hash, `index` its place from 0, `size` the number of the tree's leaves. `proof` is untrusted, and
-    must have exactly as many hashes as are needed.
+    `leaf` is an entry's hash, `index` its place from 0, `size` the number of the tree's leaves. `proof` is untrusted,
+    and must have exactly as many hashes as are needed.
     """
     if not 0 <= index < size or not _are_hashes(proof):
         return False
