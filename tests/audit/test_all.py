@@ -17,12 +17,12 @@ from simulations.campaign.runner import FailedRunsError
 from simulations.campaign.store import Store
 
 
-def given(results):
+def results_of(results):
     return results
 
 
 def tasks_for(*results):
-    return [Attempt(str(place), partial(given, one), float(place + 1)) for place, one in enumerate(results)]
+    return [Attempt(str(place), partial(results_of, part), float(place + 1)) for place, part in enumerate(results)]
 
 
 def fails():
@@ -31,19 +31,19 @@ def fails():
 
 def test_results_are_in_the_order_of_the_tasks_whatever_finishes_first():
     first, second = kind("a"), kind("b")
-    told = []
-    found = play(
+    ticks = []
+    result = play(
         tasks_for((study(), study(epsilon="10")), first, (check(),), second, control(), blog()),
         workers=1,
-        tick=lambda what, done, total: told.append((what, done, total)),
+        tick=lambda label, finished, total: ticks.append((label, finished, total)),
     )
-    assert found.kinds == (first, second)
-    assert len(found.studies) == 2
-    assert (len(found.checks), len(found.controls), found.blog is not None) == (1, 1, True)
-    assert told[0] == ("", 0.0, 21.0)
-    assert told[-1][1:] == (21.0, 21.0)
-    assert found.versions["opendp"][0].isdigit()
-    assert found.false_alarm == FALSE_ALARMS
+    assert result.kinds == (first, second)
+    assert len(result.studies) == 2
+    assert (len(result.checks), len(result.controls), result.blog is not None) == (1, 1, True)
+    assert ticks[0] == ("", 0.0, 21.0)
+    assert ticks[-1][1:] == (21.0, 21.0)
+    assert result.versions["opendp"][0].isdigit()
+    assert result.false_alarm == FALSE_ALARMS
 
 
 def pid():
@@ -52,9 +52,9 @@ def pid():
 
 @pytest.mark.slow
 def test_two_processes_share_the_work():
-    found = play([Attempt(str(n), pid, 1.0) for n in range(4)], workers=2)
-    assert len(found.kinds) == 4
-    assert str(os.getpid()) not in {one.kind for one in found.kinds}
+    result = play([Attempt(str(n), pid, 1.0) for n in range(4)], workers=2)
+    assert len(result.kinds) == 4
+    assert str(os.getpid()) not in {part.kind for part in result.kinds}
 
 
 def test_what_fails_is_named_and_what_was_done_is_kept(tmp_path):
@@ -62,15 +62,15 @@ def test_what_fails_is_named_and_what_was_done_is_kept(tmp_path):
     good = tasks_for(kind("a"), kind("b"))
     with pytest.raises(FailedRunsError, match="nothing to attack"):
         play([*good, Attempt("bad", fails, 2.0)], workers=1, cells=cells)
-    done = []
-    found = play(
-        [*tasks_for(kind("x"), kind("y")), Attempt("bad", partial(given, kind("c")), 2.0)],
+    finished = []
+    result = play(
+        [*tasks_for(kind("x"), kind("y")), Attempt("bad", partial(results_of, kind("c")), 2.0)],
         workers=1,
         cells=cells,
-        tick=lambda what, *_: done.append(what),
+        tick=lambda label, *_: finished.append(label),
     )
-    assert [one.kind for one in found.kinds] == ["a", "b", "c"]
-    assert done == ["", "bad"]
+    assert [part.kind for part in result.kinds] == ["a", "b", "c"]
+    assert finished == ["", "bad"]
     assert not cells.exists()
 
 
@@ -79,16 +79,16 @@ def test_other_draws_or_other_software_begin_anew(tmp_path, monkeypatch):
     bad = Attempt("bad", fails, 2.0)
     for settings, source in (({"draws": 1}, "one"), ({"draws": 2}, "one"), ({"draws": 2}, "other")):
         monkeypatch.setattr(everything, "installed", lambda source=source: {"source": source})
-        done = []
+        finished = []
         with pytest.raises(FailedRunsError):
             play(
                 [*tasks_for(kind("a")), bad],
                 workers=1,
                 cells=cells,
-                tick=lambda what, *_, done=done: done.append(what),
+                tick=lambda label, *_, finished=finished: finished.append(label),
                 **settings,
             )
-        assert "0" in done
+        assert "0" in finished
 
 
 def test_what_another_audit_works_on_is_left_to_it(tmp_path):
@@ -122,8 +122,8 @@ def test_every_task_can_be_sent_to_another_process():
 
 
 def test_a_check_that_was_made_twice_is_told_once_and_its_failure_is_not_lost():
-    found = play(tasks_for(check(), check(passed=False), check()), workers=1)
-    assert [one.passed for one in found.checks] == [False]
+    result = play(tasks_for(check(), check(passed=False), check()), workers=1)
+    assert [part.passed for part in result.checks] == [False]
 
 
 # The command
@@ -140,10 +140,10 @@ def run(tmp_path, monkeypatch):
 
 
 def test_all_in_order_exits_with_0_and_writes_a_page_and_json(run, tmp_path):
-    done = run(audit(), code=0)
-    for one in (*audit().kinds, *audit().controls, *audit().checks):
-        assert (one.kind if hasattr(one, "kind") else one.name.replace("_", " ")) in done.stdout
-    assert "No attack found more privacy loss than is claimed." in done.stdout
+    finished = run(audit(), code=0)
+    for part in (*audit().kinds, *audit().controls, *audit().checks):
+        assert (part.kind if hasattr(part, "kind") else part.name.replace("_", " ")) in finished.stdout
+    assert "No attack found more privacy loss than is claimed." in finished.stdout
     assert read_result(tmp_path / "out" / "audit.json")[0].kinds == audit().kinds
     page = (tmp_path / "out" / "audit.html").read_text()
     assert "expril audit all" in page
@@ -164,10 +164,10 @@ def test_what_is_not_in_order_exits_with_1(run, change, said):
 
 
 def test_json_for_a_gate(run):
-    done = run(audit(), "--json", code=0)
-    told = json.loads(done.stdout)
-    assert [one["kind"] for one in told["kinds"]] == [one.kind for one in audit().kinds]
-    assert all(one["caught"] for one in told["controls"])
+    finished = run(audit(), "--json", code=0)
+    ticks = json.loads(finished.stdout)
+    assert [part["kind"] for part in ticks["kinds"]] == [part.kind for part in audit().kinds]
+    assert all(part["caught"] for part in ticks["controls"])
     assert json.loads(run(audit(kinds=(kind(violation=True, bound=1.0),)), "--json", code=1).stdout)["passed"] is False
 
 

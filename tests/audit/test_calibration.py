@@ -38,10 +38,10 @@ class Halting(QuickNoise):
     """Every fifth number is the one before it."""
 
     def discrete_laplace(self, exact, l1, law, stamp):
-        drawn = super().discrete_laplace(np.zeros_like(exact), l1, law, stamp)
-        drawn[1::10] = drawn[:-1:10][: len(drawn[1::10])]
-        drawn[3::10] = drawn[2::10][: len(drawn[3::10])]
-        return exact + drawn
+        noise = super().discrete_laplace(np.zeros_like(exact), l1, law, stamp)
+        noise[1::10] = noise[:-1:10][: len(noise[1::10])]
+        noise[3::10] = noise[2::10][: len(noise[3::10])]
+        return exact + noise
 
 
 class Bounded(QuickNoise):
@@ -56,21 +56,21 @@ class Uniform(QuickNoise):
     """Bounded, and as often 0 and as far from it on average as it should be: its loss is infinite."""
 
     def discrete_laplace(self, exact, l1, law, stamp):
-        drawn = super().discrete_laplace(np.zeros_like(exact), l1, law, stamp)
-        apart = drawn != 0
-        most = max(1, round(2 * np.abs(drawn[apart]).mean() - 1)) if apart.any() else 1
-        drawn[apart] = np.sign(drawn[apart]) * np.random.default_rng().integers(1, most + 1, int(apart.sum()))
-        return exact + drawn
+        noise = super().discrete_laplace(np.zeros_like(exact), l1, law, stamp)
+        apart = noise != 0
+        most = max(1, round(2 * np.abs(noise[apart]).mean() - 1)) if apart.any() else 1
+        noise[apart] = np.sign(noise[apart]) * np.random.default_rng().integers(1, most + 1, int(apart.sum()))
+        return exact + noise
 
 
 class Repeating(QuickNoise):
     """A fifth of the numbers are those three places before."""
 
     def discrete_laplace(self, exact, l1, law, stamp):
-        drawn = super().discrete_laplace(np.zeros_like(exact), l1, law, stamp)
-        again = np.flatnonzero(np.random.default_rng().random(max(0, len(drawn) - 3)) < 0.2)
-        drawn[again + 3] = drawn[again]
-        return exact + drawn
+        noise = super().discrete_laplace(np.zeros_like(exact), l1, law, stamp)
+        again = np.flatnonzero(np.random.default_rng().random(max(0, len(noise) - 3)) < 0.2)
+        noise[again + 3] = noise[again]
+        return exact + noise
 
 
 class TooSmall(QuickNoise):
@@ -90,7 +90,7 @@ class RepeatedShares(QuickNoise):
 KEPT = np.random.default_rng(1)
 
 
-class Kept(QuickNoise):
+class InMemory(QuickNoise):
     """A generator in the memory of the process: a copy of the process repeats it."""
 
     def __init__(self):
@@ -100,8 +100,8 @@ class Kept(QuickNoise):
 @pytest.mark.slow
 def test_installed_noise_passes(monkeypatch):
     monkeypatch.setattr(calibration, "DRAWS", 5_000)  # `tests/curator_node/test_mechanisms.py` takes all of them
-    found = calibrate()
-    assert [check.name for check in found] == [
+    checks = calibrate()
+    assert [check.name for check in checks] == [
         "noise_scale",
         "noise_centre",
         "noise_tails",
@@ -110,7 +110,7 @@ def test_installed_noise_passes(monkeypatch):
         "noise_choice",
         "noise_of_new_processes",
     ]
-    for check in found:
+    for check in checks:
         assert check.passed, check
         assert check.false_alarm <= FALSE_ALARM
 
@@ -130,14 +130,14 @@ def test_installed_noise_passes(monkeypatch):
         pytest.param(RepeatedShares, "noise_shares", marks=pytest.mark.slow),
         (lambda: QuickNoise(Fraction(5, 6)), "noise_choice"),
         pytest.param(lambda: QuickNoise(Fraction(6, 5)), "noise_choice", marks=pytest.mark.slow),
-        (Kept, "noise_of_new_processes"),
+        (InMemory, "noise_of_new_processes"),
     ],
 )
 def test_wrong_noise_fails(noise, name, monkeypatch):
     monkeypatch.setattr(calibration, "FORKED", 3)
-    found = {check.name: check for check in calibrate(noise)}
-    assert not found[name].passed
-    assert "No:" in found[name].finding or "were the same" in found[name].finding
+    checks = {check.name: check for check in calibrate(noise)}
+    assert not checks[name].passed
+    assert "No:" in checks[name].finding or "were the same" in checks[name].finding
 
 
 def test_a_generator_that_every_process_seeds_for_itself_passes(monkeypatch):
@@ -164,9 +164,9 @@ def test_the_power_on_a_shift_is_that_of_draws(shift):
     """With few draws, where a miss is frequent: within five deviations of what is seen in 400 repeats."""
     rng, law = np.random.default_rng(5), calibration.DiscreteLaplace(Fraction(30))
     rows = law.simulate(rng, (400, 1000)) + shift
-    seen = np.mean([not suspicious_centre(row, 0.05) for row in rows])
+    passed = np.mean([not suspicious_centre(row, 0.05) for row in rows])
     stated = shift_pass_probability(1000, 30, shift, 0.05)
-    assert seen <= stated + 5 * np.sqrt(0.25 / 400)
+    assert passed <= stated + 5 * np.sqrt(0.25 / 400)
 
 
 def test_equal_chances_are_sums_of_squares():
@@ -185,7 +185,7 @@ def test_the_false_alarm_rate_of_repeated_values_is_an_upper_bound():
 
 def test_a_row_is_no_copy_of_itself_in_disguise():
     rng, law = np.random.default_rng(2), calibration.DiscreteLaplace(Fraction(3))
-    one, two = law.simulate(rng, (2, DRAWS))
-    assert not suspicious_pairs(one, two, 3)
-    assert suspicious_pairs(one, -one, 3)
-    assert suspicious_pairs(one, one, 3)
+    first, second = law.simulate(rng, (2, DRAWS))
+    assert not suspicious_pairs(first, second, 3)
+    assert suspicious_pairs(first, -first, 3)
+    assert suspicious_pairs(first, first, 3)

@@ -30,8 +30,8 @@ def test_with_delta_it_is_the_theorem_by_brute_force(guesses, data, epsilon, del
     chances = binom.pmf(np.arange(guesses + 1), guesses, np.exp(epsilon) / (1 + np.exp(epsilon)))
     largest = max(sum(chances[max(0, correct - i) : correct]) / i for i in range(1, canaries + 1))
     expected = min(1.0, sum(chances[correct:]) + 2 * canaries * delta * largest)
-    found = chance_of_guesses(correct, guesses, canaries, epsilon, delta)
-    assert found == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    bound = chance_of_guesses(correct, guesses, canaries, epsilon, delta)
+    assert bound == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
 @pytest.mark.parametrize("delta", [0.001, 0.02])

@@ -10,6 +10,7 @@ from expril.audit.attack.controls.mechanisms import (
     LATEST,
     NOT_ANSWERED,
     audit_control,
+    noise_of_seconds,
     seeded_by_clock,
     variant_1,
     variant_3,
@@ -44,13 +45,10 @@ def test_a_raw_leak_of_a_thousandth_is_caught_nearly_always():
 
 
 def test_a_control_that_is_not_there_is_named():
-    with pytest.raises(ConfigurationError, match="svt_5"):
-        audit_control("svt_7", error_rate=0.05)
-
-
-def test_there_are_the_controls_of_the_issue():
     assert len(CONTROLS) >= 13
     assert not CONTROLS.keys() & CLEAN.keys()
+    with pytest.raises(ConfigurationError, match="svt_5"):
+        audit_control("svt_7", error_rate=0.05)
 
 
 @pytest.mark.parametrize("variant", [variant_1, variant_4, variant_5, variant_6])
@@ -71,8 +69,6 @@ def test_variant_3_puts_out_a_value_above():
 
 def test_the_clock_s_noise_is_that_of_a_second_just_before():
     rows = seeded_by_clock((0,) * CELLS, 200, np.random.default_rng(4))
-    by_second = {int(rows[0, 0]): rows[0, 1:].tolist()}
-    assert by_second
-    same = [row[1:].tolist() for row in rows if abs(int(row[0]) - int(rows[0, 0])) < LATEST]
     assert rows.shape == (200, 1 + CELLS)
-    assert len(same) >= 1
+    table = noise_of_seconds()
+    assert all((table[row[0] - LATEST + 1 : row[0] + 1] == row[1:]).all(axis=1).any() for row in rows)

@@ -37,8 +37,8 @@ def tossed(chance, seed, value=1):
 
 @pytest.mark.parametrize(("more", "fewer", "draws"), [(1, 0, 10), (40, 3, 50), (50, 50, 50), (700, 200, 1000)])
 def test_the_bound_is_of_two_clopper_pearson_intervals(more, fewer, draws):
-    one, two = (binomtest(count, draws).proportion_ci(0.95, "exact") for count in (more, fewer))
-    assert loss_bound(more, fewer, (draws, draws), 0.05) == pytest.approx(np.log(one.low / two.high), rel=1e-9)
+    first, second = (binomtest(count, draws).proportion_ci(0.95, "exact") for count in (more, fewer))
+    assert loss_bound(more, fewer, (draws, draws), 0.05) == pytest.approx(np.log(first.low / second.high), rel=1e-9)
 
 
 def test_an_event_that_never_came_proves_nothing():
@@ -97,23 +97,23 @@ def test_a_rare_leak_is_found():
 def test_a_row_that_repeats_is_chosen_however_often_it_came(times):
     """Each count has another logarithm: none is rounded away."""
     generator = np.random.default_rng(times)
-    one, two = (np.asfortranarray(generator.integers(0, 2**40, (4_000, 3))) for _ in "ab")
+    first, second = (np.asfortranarray(generator.integers(0, 2**40, (4_000, 3))) for _ in "ab")
     leaks = np.arange(times) * 80
-    one[leaks] = 5
-    event, _ = choose_events(one, two, 0.05, {})
-    assert event.holds(one)[leaks].all()
-    assert event.holds(two).mean() < 0.005
+    first[leaks] = 5
+    event, _ = choose_events(first, second, 0.05, {})
+    assert event.holds(first)[leaks].all()
+    assert event.holds(second).mean() < 0.005
 
 
 def joint_only(sign, seed):
     """Two numbers, each as random as a coin on either input; equal, or opposite."""
     generator = np.random.default_rng(seed)
 
-    def drawn(count):
-        one = generator.integers(0, 2, count)
-        return np.stack((one, one if sign else 1 - one), 1)
+    def rows(count):
+        coins = generator.integers(0, 2, count)
+        return np.stack((coins, coins if sign else 1 - coins), 1)
 
-    return drawn
+    return rows
 
 
 def shifted_floats(value, seed):
@@ -125,38 +125,38 @@ def one_of_many(column, seed):
     """32 coordinates of floats, of which one is wider on one input: means are equal."""
     generator = np.random.default_rng(seed)
 
-    def drawn(count):
+    def outcomes(count):
         rows = generator.normal(size=(count, 32))
         if column is not None:
             rows[:, column] *= 3
         return rows
 
-    return drawn
+    return outcomes
 
 
 def opposed(sign, seed):
     """20 coordinates of floats, of which two are related, each way on one input."""
     generator = np.random.default_rng(seed)
 
-    def drawn(count):
+    def outcomes(count):
         rows = generator.normal(size=(count, 20))
         rows[:, 11] = sign * rows[:, 3] + rows[:, 11] / 4
         return rows
 
-    return drawn
+    return outcomes
 
 
 def marked(value, seed):
     """Ten noisy numbers; one answer in a hundred is marked in the last, and then the first is exact."""
     generator = np.random.default_rng(seed)
 
-    def drawn(count):
+    def outcomes(count):
         rows = value * np.eye(10, dtype=int)[0] + DiscreteLaplace(Fraction(9)).simulate(generator, (count, 10))
         leaks = generator.random(count) < 0.01
         rows[leaks, 9], rows[leaks, 0] = 1000, value
         return rows
 
-    return drawn
+    return outcomes
 
 
 def even_noise(value, seed):
@@ -197,22 +197,22 @@ def test_a_constant_proves_nothing():
 def test_the_half_that_judges_never_chooses():
     """The halves contradict each other: what was learned on the first proves nothing on the second."""
 
-    def drawn(first_half, second_half):
+    def constants(first_half, second_half):
         calls = iter((first_half, second_half))
         return lambda count: np.full(count, next(calls))
 
-    attack = play(drawn(0, 0), drawn(1, 0), claimed="0", error_rate=0.05, neighbours="", draws=2_000)
+    attack = play(constants(0, 0), constants(1, 0), claimed="0", error_rate=0.05, neighbours="", draws=2_000)
     assert attack.lower_bound == 0.0
-    same = play(drawn(0, 5), drawn(1, 6), claimed="0", error_rate=0.05, neighbours="", draws=2_000)
-    for told in (attack.event, same.event):
-        assert told.startswith(("the outcome is at least 1:", "the outcome is at most 0:"))
+    same = play(constants(0, 5), constants(1, 6), claimed="0", error_rate=0.05, neighbours="", draws=2_000)
+    for event in (attack.event, same.event):
+        assert event.startswith(("the outcome is at least 1:", "the outcome is at most 0:"))
 
 
 def test_the_choice_gets_the_first_half_only():
-    seen = []
+    lengths = []
 
-    def told(rows):
-        seen.append(len(rows))
+    def looked_at(rows):
+        lengths.append(len(rows))
         return rows[:, 0]
 
     generator = np.random.default_rng(1)
@@ -223,19 +223,19 @@ def test_the_choice_gets_the_first_half_only():
         error_rate=0.05,
         neighbours="",
         draws=5_001,
-        statistics={"told": told},
+        statistics={"told": looked_at},
     )
     first, second = choose_events(*(np.asfortranarray(generator.integers(0, 3, (2_500, 1))) for _ in "ab"), 0.05, {})
     assert first is not None
     assert second is not None
-    assert seen[0] == 5_000  # both inputs, 2,500 each
-    assert set(seen[1:]) <= {2_501}  # judging
+    assert lengths[0] == 5_000  # both inputs, 2,500 each
+    assert set(lengths[1:]) <= {2_501}  # judging
 
 
 def test_an_adversary_s_own_statistic_is_tried():
     secret = np.random.default_rng(11).integers(0, 2**40, 100)
 
-    def drawn(exact, seed):
+    def mechanism(exact, seed):
         generator = np.random.default_rng(seed)
 
         def outcomes(count):
@@ -244,8 +244,8 @@ def test_an_adversary_s_own_statistic_is_tried():
 
         return outcomes
 
-    known = {"the noise is known": lambda rows: rows[:, 1] - secret[rows[:, 0].astype(int)]}
-    attack = play(drawn(0, 1), drawn(1, 2), claimed="1", draws=2_000, statistics=known, **SURE)
+    statistics = {"the noise is known": lambda rows: rows[:, 1] - secret[rows[:, 0].astype(int)]}
+    attack = play(mechanism(0, 1), mechanism(1, 2), claimed="1", draws=2_000, statistics=statistics, **SURE)
     assert attack.lower_bound > 2
     assert attack.event.startswith("the noise is known")
 
@@ -265,9 +265,14 @@ def test_an_adversary_s_own_statistic_is_tried():
     ],
 )
 def test_outcomes_of_many_forms_are_read(change):
-    one, two = noisy([0, 0], 1, 1), noisy([1, 0], 1, 2)
+    first, second = noisy([0, 0], 1, 1), noisy([1, 0], 1, 2)
     attack = play(
-        lambda n: change(one(n)), lambda n: change(two(n)), claimed="1", draws=4_000, error_rate=0.05, neighbours=""
+        lambda n: change(first(n)),
+        lambda n: change(second(n)),
+        claimed="1",
+        draws=4_000,
+        error_rate=0.05,
+        neighbours="",
     )
     assert attack.lower_bound > 0.5
 
@@ -355,11 +360,11 @@ def test_a_spread_fits_a_figure(one, two):
 
 @given(st.floats(allow_nan=False, allow_infinity=False, width=64).filter(lambda x: x == 0 or abs(x) > 1e-290))
 def test_the_last_bit_is_that_of_the_fraction(value):
-    found = int(last_bit(np.array([value]))[0])
+    exponent = int(last_bit(np.array([value]))[0])
     if value == 0:
-        assert found == 1100
+        assert exponent == 1100
     else:
-        exact = Fraction(value) / Fraction(2) ** found
+        exact = Fraction(value) / Fraction(2) ** exponent
         assert exact.denominator == 1
         assert exact.numerator % 2 == 1
 
@@ -367,9 +372,9 @@ def test_the_last_bit_is_that_of_the_fraction(value):
 @given(st.lists(st.tuples(st.sampled_from([-1.5, -0.0, 0.0, 2.0]), st.integers(-2, 2).map(float)), min_size=1))
 def test_rows_are_hashed_by_their_bits(rows):
     hashed = hash_rows(np.asfortranarray(np.array(rows)))
-    for i, one in enumerate(rows):
-        for j, two in enumerate(rows):
-            assert (hashed[i] == hashed[j]) == (np.array(one).tobytes() == np.array(two).tobytes())
+    for i, first in enumerate(rows):
+        for j, second in enumerate(rows):
+            assert (hashed[i] == hashed[j]) == (np.array(first).tobytes() == np.array(second).tobytes())
 
 
 @given(st.lists(st.integers(-10_000, 10_000), min_size=1), st.lists(st.integers(-20_000, 20_000)), st.booleans())

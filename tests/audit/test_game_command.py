@@ -72,17 +72,17 @@ def play(tmp_path, monkeypatch):
 
 def test_a_correct_mechanism_is_not_broken(play):
     """True epsilon ln 2; the error rate is 1e-9."""
-    told = play("theirs:game", "--draws", "20000", "--error-rate", "1e-9")
-    assert told.startswith("Not broken by this game: 20,000 draws")
-    assert "0 and 1" in told
+    output = play("theirs:game", "--draws", "20000", "--error-rate", "1e-9")
+    assert output.startswith("Not broken by this game: 20,000 draws")
+    assert "0 and 1" in output
 
 
 def test_a_smaller_claim_is_broken(play):
-    found = json.loads(play("theirs:game", "--draws", "20000", "--claimed", "1/3", "--json", code=1))
-    assert found["broken"]
-    assert found["claimed"] == "1/3"
-    assert 0.5 < found["lower_bound"] < 0.75
-    assert found["verdict"].startswith("Broken: ")
+    result = json.loads(play("theirs:game", "--draws", "20000", "--claimed", "1/3", "--json", code=1))
+    assert result["broken"]
+    assert result["claimed"] == "1/3"
+    assert 0.5 < result["lower_bound"] < 0.75
+    assert result["verdict"].startswith("Broken: ")
 
 
 def test_a_function_that_gives_one_outcome_a_call_will_do(play):
@@ -117,8 +117,8 @@ def test_a_game_that_cannot_be_played_is_told_in_a_sentence(play, where, told):
 
 
 def test_what_a_mechanism_prints_is_no_result(play):
-    told = play("theirs:prints", "--draws", "1000", "--json")
-    (line,) = [line for line in told.splitlines() if line != "loud"]
+    output = play("theirs:prints", "--draws", "1000", "--json")
+    (line,) = [line for line in output.splitlines() if line != "loud"]
     assert json.loads(line)["claimed"] == "1"
 
 

@@ -75,7 +75,7 @@ def briefly(monkeypatch):
 
 def with_answer(answer, kind="counts"):
     """Tables with another answerer, asked the first question of each name alone."""
-    first = {name: asked[:1] for name, asked in AUDITS[kind].examples().items()}
+    first = {name: questions[:1] for name, questions in AUDITS[kind].examples().items()}
     return {
         "answerers": {**TABLE, kind: replace(TABLE[kind], answer=answer)},
         "audits": {**AUDITS, kind: altered(AUDITS[kind], examples=lambda: first)},
@@ -152,10 +152,10 @@ def test_the_audit_names_no_query_kind():
 @pytest.mark.parametrize("name", NAMES)
 def test_a_question_asked_several_times_costs_as_much_each_time(name):
     for place, example in enumerate(examples(name)):
-        one, many = AnswerPath(COUNTS, example), AnswerPath(COUNTS, example, min(7, example.copies))
-        assert one.claimed == many.claimed == 1
+        single, many = AnswerPath(COUNTS, example), AnswerPath(COUNTS, example, min(7, example.copies))
+        assert single.claimed == many.claimed == 1
         pair = best_pair(name, place).pairs[0]
-        once, often = (path.exact(pair.both[1])[0] for path in (one, many))
+        once, often = (path.exact(pair.both[1])[0] for path in (single, many))
         assert often.shape == (many.copies, once.shape[1])
         assert (often == once).all()
 
@@ -163,9 +163,9 @@ def test_a_question_asked_several_times_costs_as_much_each_time(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_search_finds_records_that_attain_the_claim_exactly(name):
     for place, example in enumerate(examples(name)):
-        path, found = AnswerPath(COUNTS, example), best_pair(name, place)
-        exact = enumerate_loss(path, found.pairs[0])
-        assert found.score == pytest.approx(1, abs=1e-12)
+        path, result = AnswerPath(COUNTS, example), best_pair(name, place)
+        exact = enumerate_loss(path, result.pairs[0])
+        assert result.score == pytest.approx(1, abs=1e-12)
         assert exact.loss == pytest.approx(1, abs=1e-9)
         assert exact.by_table == pytest.approx(1, abs=1e-9)
         assert not exact.passes(path.claimed)
@@ -206,8 +206,8 @@ def test_an_answer_that_fails_is_a_draw():
     pair = best_pair("counts/mass", 0).pairs[0]
     assert (path.draws(pair.others, 7, 2) == FAILED).all()
     assert score_of(path, pair) == 0  # for all records alike
-    some = AnswerPath(replace(COUNTS, answer=fails_for_many), path.example)
-    assert score_of(some, replace(pair, others=pair.others[:1] * 10)) == np.inf
+    partly_failing = AnswerPath(replace(COUNTS, answer=fails_for_many), path.example)
+    assert score_of(partly_failing, replace(pair, others=pair.others[:1] * 10)) == np.inf
 
 
 # right and wrong mechanisms
@@ -232,11 +232,11 @@ def half_the_noise(question, dataset, noise):
 
 
 def one_noise_for_all(question, dataset, noise):
-    class One:
+    class Shared:
         def discrete_laplace(self, exact, l1, law, stamp):
             return exact + noise.discrete_laplace(np.zeros(1, np.int64), l1, law, stamp)
 
-    return COUNTS.answer(question, dataset, One())
+    return COUNTS.answer(question, dataset, Shared())
 
 
 def fails_for_many(question, dataset, noise):
@@ -259,7 +259,7 @@ def test_a_cell_without_noise_in_each_copy_is_caught(briefly):
     def answer(question, dataset, noise):
         release = decode(COUNTS.answer(question, dataset, noise).release, CountsRelease)
         bare = decode(COUNTS.answer(question, dataset, NoNoise()).release, CountsRelease)
-        counts, exact = (np.frombuffer(each.counts, "<i8").copy() for each in (release, bare))
+        counts, exact = (np.frombuffer(body.counts, "<i8").copy() for body in (release, bare))
         counts[::3] = exact[::3]
         return Answered(encode(CountsRelease(counts=counts.tobytes(), ratios=b"")))
 
@@ -414,13 +414,13 @@ def test_rows_are_compared_with_themselves_when_one_is_removed():
 
 
 def test_turns_carry_their_numbers():
-    seen = []
+    turns = []
 
     def answer(question, dataset, noise):
-        seen.append(question.turn)
+        turns.append(question.turn)
         return toy.answer(question, dataset, noise)
 
     path = AnswerPath(replace(TOY_ANSWERER, answer=answer), TOY_AUDIT.examples()[""][0])
     path.exact(((plain_record(path.example.schema),),))
-    assert seen == [Turn(path.planned, 0, number) for number in (0, 1)]
+    assert turns == [Turn(path.planned, 0, number) for number in (0, 1)]
     assert path.claimed == 2

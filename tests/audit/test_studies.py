@@ -48,9 +48,9 @@ def pmf(epsilon, most=4000):
 @pytest.mark.parametrize("epsilon", ["1/10", "1", "10"])
 def test_theory_agrees_with_sums_over_the_noise(epsilon):
     budget = Fraction(epsilon)
-    one = pmf(budget)
-    middle = len(one) // 2
-    assert counting.gain_of_one(budget) == pytest.approx(one[middle:].sum() - one[middle + 1 :].sum(), rel=1e-9)
+    law = pmf(budget)
+    middle = len(law) // 2
+    assert counting.gain_of_one(budget) == pytest.approx(law[middle:].sum() - law[middle + 1 :].sum(), rel=1e-9)
     assert counting.gain_of_one(budget) == bound_of(budget)
 
     half = pmf(budget / 2)
@@ -140,10 +140,10 @@ def test_a_victim_s_range_holds_nobody_else(records):
     from protocol.record_frames import encode_frame
 
     encoded = encode_frame(table.frame, table.steward.schema)
-    alone, stretches = table.isolating_bins().cells(encoded), table.stretch_bins().cells(encoded)
-    assert alone[table.victims].tolist() == list(range(1, 80, 2))
+    isolated, stretches = table.isolating_bins().cells(encoded), table.stretch_bins().cells(encoded)
+    assert isolated[table.victims].tolist() == list(range(1, 80, 2))
     assert stretches[table.victims].tolist() == list(range(40))
-    assert np.array_equal(stretches[alone < 80], alone[alone < 80] // 2)
+    assert np.array_equal(stretches[isolated < 80], isolated[isolated < 80] // 2)
 
 
 @contextmanager
@@ -219,10 +219,10 @@ def deaf(records, schema, policy):
 def test_a_correct_curator_gives_what_theory_says(name, monkeypatch):
     """False alarms: 2e-9 for both assertions. Power: see the next tests."""
     monkeypatch.setattr(counting, "REPEATS", 20)
-    (found,) = attack_study(name, "1", trials=600, error_rate=RARE)
-    assert (found.attack, found.target, found.epsilon, found.trials) == (name, "ExPriL", "1", 600)
-    assert found.holds, found.verdict
-    assert found.reaches, found.verdict
+    (result,) = attack_study(name, "1", trials=600, error_rate=RARE)
+    assert (result.attack, result.target, result.epsilon, result.trials) == (name, "ExPriL", "1", 600)
+    assert result.holds, result.verdict
+    assert result.reaches, result.verdict
 
 
 @pytest.mark.parametrize(
@@ -241,25 +241,25 @@ def test_a_broken_curator_is_caught_by_the_same_bench(name, epsilon, opening, mo
     monkeypatch.setattr(counting, "REPEATS", 5)
     monkeypatch.setattr(counting, "QUESTIONS", 1)
     monkeypatch.setattr(counting, "RECORDS", 20)
-    (found,) = attack_study(name, epsilon, trials=800, error_rate=RARE, opening=opening)
-    assert not found.holds, found
+    (result,) = attack_study(name, epsilon, trials=800, error_rate=RARE, opening=opening)
+    assert not result.holds, result
 
 
 def test_an_attack_that_does_not_work_is_noticed():
-    (found,) = attack_study("isolation", "1", trials=600, error_rate=RARE, opening=deaf)
-    assert found.holds
-    assert not found.reaches
+    (result,) = attack_study("isolation", "1", trials=600, error_rate=RARE, opening=deaf)
+    assert result.holds
+    assert not result.reaches
 
 
-def opened_once(opening, kept):
+def opened_once(opening, opened):
     """As `opening`, and what it opened is kept."""
 
     @contextmanager
     def remembered(records, schema, policy):
         with opening(records, schema, policy) as curator:
-            kept.append(curator)
+            opened.append(curator)
             yield curator
-            kept.append(curator._site.standing())
+            opened.append(curator._site.standing())
 
     return remembered
 
@@ -267,9 +267,9 @@ def opened_once(opening, kept):
 @pytest.mark.parametrize("name", ON_COUNTS)
 def test_all_of_epsilon_is_charged_and_no_more(name, monkeypatch):
     monkeypatch.setattr(counting, "REPEATS", 5)
-    kept = []
-    attack_study(name, "1/3", trials=10, opening=opened_once(on_disk if name == "replay" else in_memory, kept))
-    assert kept[-1].spent == kept[-1].cap == "1/3"
+    opened = []
+    attack_study(name, "1/3", trials=10, opening=opened_once(on_disk if name == "replay" else in_memory, opened))
+    assert opened[-1].spent == opened[-1].cap == "1/3"
 
 
 def test_a_replayed_question_brings_the_stored_bytes(monkeypatch):
@@ -317,9 +317,14 @@ def test_colluding_learners_are_refused_once_the_curator_s_cap_is_spent():
 
 
 def test_a_service_that_rounds_leaks_each_victim():
-    (found,) = attack_study("rounded_counts", "1", trials=60, error_rate=RARE)
-    assert (found.attack, found.target, found.epsilon, found.gain) == ("differencing", "rounded counts", "none", 1.0)
-    assert found.reaches
+    (result,) = attack_study("rounded_counts", "1", trials=60, error_rate=RARE)
+    assert (result.attack, result.target, result.epsilon, result.gain) == (
+        "differencing",
+        "rounded counts",
+        "none",
+        1.0,
+    )
+    assert result.reaches
 
 
 @pytest.mark.parametrize(("exact", "shown"), [(0, None), (9, None), (10, 10), (14, 10), (15, 20), (24, 20), (25, 30)])
@@ -342,17 +347,17 @@ def test_the_likelihood_ratio_knows_two_laws_apart():
 def test_membership_is_inferred_where_there_is_no_noise(monkeypatch):
     """Deterministic but for the coins: both released things tell, and the bound of 0.05 is passed."""
     monkeypatch.setattr(membership, "SHADOWS", 6)
-    found = attack_study("membership", "0.1", trials=14, error_rate=0.1, opening=noiseless)
-    assert [one.attack for one in found] == ["membership_hypothesis", "membership_synthetic"]
-    assert [one.gain for one in found] == [1.0, 1.0]
-    assert not any(one.holds for one in found)
+    results = attack_study("membership", "0.1", trials=14, error_rate=0.1, opening=noiseless)
+    assert [result.attack for result in results] == ["membership_hypothesis", "membership_synthetic"]
+    assert [result.gain for result in results] == [1.0, 1.0]
+    assert not any(result.holds for result in results)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("records", ["invented", "wdbc"])
 def test_membership_in_a_correct_curator(records):
-    found = attack_study("membership", "1", trials=40, error_rate=RARE, records=records)
-    assert all(one.holds for one in found)
+    results = attack_study("membership", "1", trials=40, error_rate=RARE, records=records)
+    assert all(result.holds for result in results)
 
 
 def test_the_bench_s_calls_and_their_shares():
@@ -376,17 +381,17 @@ def test_every_attack_is_told_in_the_documentation():
 
 
 def test_the_same_coins_for_the_same_seed():
-    kept = []
+    tables = []
 
     @contextmanager
-    def seen(records, schema, policy):
-        kept.append(records)
+    def recording(records, schema, policy):
+        tables.append(records)
         with in_memory(records, schema, policy) as curator:
             yield curator
 
     for _ in range(2):
-        attack_study("isolation", "1", trials=20, opening=seen, seed=7)
-    assert kept[0].equals(kept[1])
+        attack_study("isolation", "1", trials=20, opening=recording, seed=7)
+    assert tables[0].equals(tables[1])
 
 
 @pytest.mark.parametrize(
@@ -399,15 +404,15 @@ def test_the_same_coins_for_the_same_seed():
     ],
 )
 def test_what_cannot_be_played_is_told(arguments, said):
-    wanted = {"name": "isolation", "epsilon": "1", **arguments}
+    arguments_of_call = {"name": "isolation", "epsilon": "1", **arguments}
     with pytest.raises(ConfigurationError, match=said):
-        attack_study(**wanted)
+        attack_study(**arguments_of_call)
 
 
 def test_the_command_prints_each_attack_and_its_verdict():
-    done = run(*STUDIES, "isolation", "rounded_counts", "--trials", 200, "--epsilon", 1)
-    assert "rounded counts" in done.output
-    assert "isolation on ExPriL, epsilon 1: It gains" in done.output
+    result = run(*STUDIES, "isolation", "rounded_counts", "--trials", 200, "--epsilon", 1)
+    assert "rounded counts" in result.output
+    assert "isolation on ExPriL, epsilon 1: It gains" in result.output
 
 
 def test_the_command_for_machines_and_its_exit_status(monkeypatch):
@@ -418,6 +423,6 @@ def test_the_command_for_machines_and_its_exit_status(monkeypatch):
 
     assert json.loads(run(*STUDIES, "isolation", "nonsense", "--json", code=2).stdout)["kind"] == "input"
     monkeypatch.setattr(attacks, "attack_study", broken)
-    told = json.loads(run(*STUDIES, "isolation", "--epsilon", "0.1", "--json", code=1).output)
-    assert told["passed"] is False
-    assert told["studies"][0].keys() == set(StudyAttack.__struct_fields__)
+    report = json.loads(run(*STUDIES, "isolation", "--epsilon", "0.1", "--json", code=1).output)
+    assert report["passed"] is False
+    assert report["studies"][0].keys() == set(StudyAttack.__struct_fields__)

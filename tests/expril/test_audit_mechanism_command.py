@@ -56,14 +56,14 @@ def test_one_kind_and_no_controls_as_json(monkeypatch):
     audit = Audit(monkeypatch)
     result = run("counts/mass", "--no-controls", "--json")
     assert result.exit_code == 0, result.output
-    told = json.loads(result.stdout)
+    report = json.loads(result.stdout)
     assert audit.asked == [("counts/mass", 100_000)]
-    assert told["controls"] == []
-    (one,) = told["kinds"]
-    shown = {name: one[name] for name in ("kind", "claimed", "lower_bound", "exact", "violation")}
-    assert shown == {"kind": "counts/mass", "claimed": "1", "lower_bound": 0.9, "exact": 1.0, "violation": False}
-    assert Fraction(one["claimed"]) == 1
-    assert {"name": "c", "passed": True, "found": "[all] well", "false_alarm": 1e-9} in told["checks"]
+    assert report["controls"] == []
+    (kind_result,) = report["kinds"]
+    fields = {name: kind_result[name] for name in ("kind", "claimed", "lower_bound", "exact", "violation")}
+    assert fields == {"kind": "counts/mass", "claimed": "1", "lower_bound": 0.9, "exact": 1.0, "violation": False}
+    assert Fraction(kind_result["claimed"]) == 1
+    assert {"name": "c", "passed": True, "found": "[all] well", "false_alarm": 1e-9} in report["checks"]
 
 
 @pytest.mark.parametrize("wrong", [{"violation": True}, {"caught": False}, {"passed": False}])

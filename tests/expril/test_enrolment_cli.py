@@ -44,9 +44,9 @@ def made_card(folder, name="ann", **options):
     """A learner's key and card; returns the card's file."""
     key, out = folder / f"{name}.pem", folder / f"{name}.card"
     run("keys", key)
-    told = [text for what, value in options.items() for text in (f"--{what.replace('_', '-')}", value)]
-    shown = run("learner", "card", key, "--name", name, "--out", out, *told)
-    assert card(out).fingerprint in shown.output
+    arguments = [text for option, value in options.items() for text in (f"--{option.replace('_', '-')}", value)]
+    result = run("learner", "card", key, "--name", name, "--out", out, *arguments)
+    assert card(out).fingerprint in result.output
     return out
 
 
@@ -63,15 +63,15 @@ def asker(site, folder, name="ann", study=b"s"):
 def test_from_two_cards_to_an_answer(ward, tmp_path):
     path = made_card(tmp_path, organisation="University of B", contact="ann@example.org")
     there = card(path).fingerprint
-    told = ("8" if there[0] == "7" else "7") + there[1:4]
-    wrong = run("curator", "enrol", ward, path, "--cap", "1", "--fingerprint", told, code=2)
+    misheard = ("8" if there[0] == "7" else "7") + there[1:4]
+    wrong = run("curator", "enrol", ward, path, "--cap", "1", "--fingerprint", misheard, code=2)
     assert "another fingerprint" in wrong.output
-    assert f"told         {told}\non the card  {there}\n             ^   ^" in wrong.output
+    assert f"told         {misheard}\non the card  {there}\n             ^   ^" in wrong.output
     assert not (ward / "learners").exists()
     typed = card(path).fingerprint.lower().replace("-", " ")
-    shown = run("curator", "enrol", ward, path, "--cap", "1/3", typed=f"{typed}\n")
-    assert "University of B" in shown.output
-    before, after = shown.output.split("as its holder reads it out to you")
+    result = run("curator", "enrol", ward, path, "--cap", "1/3", typed=f"{typed}\n")
+    assert "University of B" in result.output
+    before, after = result.output.split("as its holder reads it out to you")
     assert card(path).fingerprint in before, "a steward compares what it hears with what it sees"
     assert after.count(card(path).fingerprint) == 2
     assert "^" not in after
@@ -91,9 +91,9 @@ def test_from_two_cards_to_an_answer(ward, tmp_path):
 
 def test_a_fingerprint_is_seen_whatever_else_is_missing(ward, tmp_path):
     path = made_card(tmp_path)
-    shown = run("curator", "enrol", ward, path, code=2)
-    assert card(path).fingerprint in shown.output
-    assert "--cap" in shown.output
+    result = run("curator", "enrol", ward, path, code=2)
+    assert card(path).fingerprint in result.output
+    assert "--cap" in result.output
 
 
 @pytest.mark.parametrize("option", ["--name", "--organisation", "--contact"])
@@ -101,18 +101,18 @@ def test_a_fingerprint_is_seen_whatever_else_is_missing(ward, tmp_path):
 def test_a_card_of_words_that_it_cannot_hold_is_refused_in_a_sentence(option, text, ward, tmp_path):
     run("keys", tmp_path / "ann.pem")
     for command in (("learner", "card", tmp_path / "ann.pem"), ("curator", "card", ward)):
-        told = run(*command, "--name", "ann", option, text, code=2).output
-        assert re.search(rf"error {option} (holds a .*; leave it out|has 201 characters; write \d to \d+)", told)
-        assert all(letter.isprintable() or letter == "\n" for letter in told)
+        output = run(*command, "--name", "ann", option, text, code=2).output
+        assert re.search(rf"error {option} (holds a .*; leave it out|has 201 characters; write \d to \d+)", output)
+        assert all(letter.isprintable() or letter == "\n" for letter in output)
     if option == "--name":
         run("curator", "init", tmp_path / "new", "--name", text, code=2)
         assert not (tmp_path / "new").exists()
 
 
 def test_a_path_with_control_characters_is_told_without_them(ward, tmp_path):
-    told = run("curator", "enrol", ward, tmp_path / "an\x1b[2Jn.card", "--cap", "1", code=2).output
-    assert "an?[2Jn.card" in told
-    assert "\x1b" not in told
+    output = run("curator", "enrol", ward, tmp_path / "an\x1b[2Jn.card", "--cap", "1", code=2).output
+    assert "an?[2Jn.card" in output
+    assert "\x1b" not in output
 
 
 def test_a_learner_s_next_key_takes_the_budget_over_and_revoking_refills_nothing(ward, tmp_path):
@@ -215,10 +215,10 @@ def test_a_learner_with_several_keys_in_the_policy_is_moved_by_hand_first(ward, 
 
 def test_a_curator_s_next_key_has_a_card_with_the_old_one_s_word(ward, tmp_path):
     run("curator", "card", ward, "--out", tmp_path / "first.card")
-    shown = run("curator", "rotate", ward, "--overlap", 7)
+    result = run("curator", "rotate", ward, "--overlap", 7)
     run("curator", "card", ward, "--out", tmp_path / "second.card")
     first, second = card(tmp_path / "first.card"), card(tmp_path / "second.card")
-    assert second.key.hex() in shown.output
+    assert second.key.hex() in result.output
     assert second.succeeds(first.key)
     assert run("ledger", "verify", ward / "curator.ledger", "--curator", first.key.hex())
     with open_site(ward) as site:
@@ -254,10 +254,13 @@ def test_a_study_waits_for_the_steward(ward, tmp_path):
         study = learner.session.study.hex()[:4]
         listed = run("curator", "studies", ward).output
         assert all(text in listed for text in (study, "ann", "1/15", "a test", "1.07", "1.00", "1.15"))
-        both = json.loads(run("curator", "studies", ward, "--json").output)["studies"]
-        told = next(each for each in both if each["study"].startswith(study))
-        times = {"received_at": told["received_at"], "expires_at": told["received_at"] + site.policy.approval_seconds}
-        assert told == {
+        proposals = json.loads(run("curator", "studies", ward, "--json").output)["studies"]
+        proposal = next(each for each in proposals if each["study"].startswith(study))
+        times = {
+            "received_at": proposal["received_at"],
+            "expires_at": proposal["received_at"] + site.policy.approval_seconds,
+        }
+        assert proposal == {
             "study": learner.session.study.hex(),
             "learner": "ann",
             "key": learner.session.key.public.hex(),
@@ -266,15 +269,15 @@ def test_a_study_waits_for_the_steward(ward, tmp_path):
             "purpose": "a test",
             "announces": None,
             "validates": None,
-            "summary": told["summary"],
+            "summary": proposal["summary"],
             "unreadable": "",
         }
         page = " ".join(run("curator", "approve", ward, study, typed="n\n").output.split())
-        assert all(f"{what} {' '.join(text.split())}" in page for what, text in told["summary"].items())
+        assert all(f"{heading} {' '.join(text.split())}" in page for heading, text in proposal["summary"].items())
         assert "nothing was decided" in run("curator", "approve", ward, study, typed="n\n").output
         assert isinstance(learner.ask(), Refusal)
-        shown = run("curator", "approve", ward, study, typed="y\n").output
-        assert all(text in shown for text in ("who", "why", "a test", "1/15", "1.07 (e^(1/15))", "approved"))
+        output = run("curator", "approve", ward, study, typed="y\n").output
+        assert all(text in output for text in ("who", "why", "a test", "1/15", "1.07 (e^(1/15))", "approved"))
         assert isinstance(learner.ask(), StudyAccepted)
         named = other.session.study.hex()[:4]
         assert "declined" in run("curator", "decline", ward, named, "--reason", "no ethics vote", "--yes").output

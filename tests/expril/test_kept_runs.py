@@ -113,12 +113,12 @@ def exact_columns(frame):
 
 def first_releases(folder):
     """What every curator released first, transcript by transcript."""
-    found = []
+    releases = []
     for entry in json.loads((folder / "transcripts/index.json").read_bytes())["transcripts"]:
         envelopes = msgspec.msgpack.decode((folder / "transcripts" / entry["file"]).read_bytes(), type=list[bytes])
         messages = (open_envelope(data)[1] for data in envelopes)
-        found.append(next(message.body for message in messages if isinstance(message, Release)))
-    return found
+        releases.append(next(message.body for message in messages if isinstance(message, Release)))
+    return releases
 
 
 def exact(told):
@@ -135,13 +135,13 @@ def same(run_, other):
 
     Models that are trained on it are the same but for rounding, which moves records at the border between the classes.
     """
-    one, two = (pl.read_parquet(folder / "metrics.parquet") for folder in (run_, other))
-    assert exact_columns(one).equals(exact_columns(two))
-    one, two = predictions(run_), predictions(other)
-    assert exact_columns(one).equals(exact_columns(two))
-    chances = [each.select(cs.float()).to_numpy() for each in (one, two)]
+    first, second = (pl.read_parquet(folder / "metrics.parquet") for folder in (run_, other))
+    assert exact_columns(first).equals(exact_columns(second))
+    first, second = predictions(run_), predictions(other)
+    assert exact_columns(first).equals(exact_columns(second))
+    chances = [table.select(cs.float()).to_numpy() for table in (first, second)]
     assert np.abs(chances[0] - chances[1]).mean() < 0.01
-    assert (one["predicted"] != two["predicted"]).mean() < 0.05
+    assert (first["predicted"] != second["predicted"]).mean() < 0.05
     assert first_releases(run_) == first_releases(other)
     reports = [json.loads((folder / "report.json").read_bytes()) for folder in (run_, other)]
     assert exact(reports[0]) == exact(reports[1])
@@ -154,35 +154,35 @@ def same(run_, other):
 
 @pytest.mark.slow
 def test_every_score_can_be_computed_anew_from_the_predictions(undisturbed):
-    told = predictions(undisturbed)
+    table = predictions(undisturbed)
     metrics = pl.read_parquet(undisturbed / "metrics.parquet")
-    assert set(told.columns) >= {"repeat", "learner", "site", "part", "row", "label", "predicted"}
-    assert told["part"].unique().to_list() == ["test"]
+    assert set(table.columns) >= {"repeat", "learner", "site", "part", "row", "label", "predicted"}
+    assert table["part"].unique().to_list() == ["test"]
     last = metrics.sort("round").group_by("repeat", "learner", "curator").last()
     for row in last.iter_rows(named=True):
-        mine = told.filter((pl.col("repeat") == row["repeat"]) & (pl.col("learner") == row["learner"]))
+        mine = table.filter((pl.col("repeat") == row["repeat"]) & (pl.col("learner") == row["learner"]))
         if row["curator"]:
             mine = mine.filter(pl.col("site") == row["curator"])
         assert row["accuracy"] == pytest.approx(accuracy_score(mine["label"], mine["predicted"]), abs=1e-12)
     dataset = load_dataset("wdbc")
-    rows = told["row"].to_numpy()
-    assert dataset.frame[dataset.label].to_numpy()[rows].tolist() == told["label"].to_list()
-    assert not told.select("repeat", "learner", "row").is_duplicated().any()
-    benign, malignant = (told[f"P({name})"].to_numpy() for name in ("benign", "malignant"))
+    rows = table["row"].to_numpy()
+    assert dataset.frame[dataset.label].to_numpy()[rows].tolist() == table["label"].to_list()
+    assert not table.select("repeat", "learner", "row").is_duplicated().any()
+    benign, malignant = (table[f"P({name})"].to_numpy() for name in ("benign", "malignant"))
     np.testing.assert_allclose(benign + malignant, 1, atol=1e-12)
-    assert np.array_equal(malignant > benign, (told["predicted"] == "malignant").to_numpy())
+    assert np.array_equal(malignant > benign, (table["predicted"] == "malignant").to_numpy())
 
 
 def test_the_models_of_the_first_repeat_load_and_predict_what_was_predicted(undisturbed):
-    told = predictions(undisturbed).filter(pl.col("repeat") == 0)
+    table = predictions(undisturbed).filter(pl.col("repeat") == 0)
     frame = load_dataset("wdbc").frame
     for learner, pooled in (("ada", True), ("grace", False)):
         model = expril.load(undisturbed, learner)
         for site in ("north", "south"):
-            mine = told.filter((pl.col("learner") == learner) & (pl.col("site") == site))
-            said = model.predict_proba(frame[mine["row"]], None if pooled else site)
+            mine = table.filter((pl.col("learner") == learner) & (pl.col("site") == site))
+            values = model.predict_proba(frame[mine["row"]], None if pooled else site)
             # Networks in float32: sums of some dozen products, each rounded to 2^-24.
-            np.testing.assert_allclose(said, mine.select("P(benign)", "P(malignant)").to_numpy(), rtol=0, atol=1e-5)
+            np.testing.assert_allclose(values, mine.select("P(benign)", "P(malignant)").to_numpy(), rtol=0, atol=1e-5)
     with pytest.raises(Exception, match="holds several models; say whose"):
         expril.load(undisturbed)
     with pytest.raises(Exception, match="those of ada in repeat 0, grace in repeat 0"):
@@ -213,16 +213,16 @@ def test_audit_run_says_what_is_local_and_stays_content_without_it(undisturbed, 
 @pytest.mark.parametrize(("which", "count"), [("none", 0), pytest.param("all", 4, marks=pytest.mark.slow)])
 def test_of_which_repeats_models_are_kept(place, tmp_path, which, count):
     repeats = 2 if count else 1
-    told = simulate(place / "small.toml", "--out", tmp_path, "--repeats", repeats, "--models", which)
-    assert len(list(Path(json.loads(told.stdout)["run"]).glob("models/*"))) == count
+    result = simulate(place / "small.toml", "--out", tmp_path, "--repeats", repeats, "--models", which)
+    assert len(list(Path(json.loads(result.stdout)["run"]).glob("models/*"))) == count
 
 
 @pytest.mark.slow
 def test_a_model_that_no_file_holds_is_said_and_costs_the_run_nothing(place, tmp_path, monkeypatch):
     monkeypatch.delitem(KINDS, "network")
-    told = json.loads(simulate(place / "small.toml", "--out", tmp_path, "--repeats", 1).stdout)
-    assert "Models of grace are not kept: no file holds their kind." in told["notes"]
-    assert [path.name for path in Path(told["run"], "models").iterdir()] == ["repeat-00000-0-ada.safetensors"]
+    report = json.loads(simulate(place / "small.toml", "--out", tmp_path, "--repeats", 1).stdout)
+    assert "Models of grace are not kept: no file holds their kind." in report["notes"]
+    assert [path.name for path in Path(report["run"], "models").iterdir()] == ["repeat-00000-0-ada.safetensors"]
 
 
 # Interrupted
@@ -232,25 +232,25 @@ def test_a_model_that_no_file_holds_is_said_and_costs_the_run_nothing(place, tmp
 @pytest.mark.parametrize("how", ["SIGKILL", "SIGINT"])
 def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been(place, undisturbed, tmp_path, how):
     died = killed(how, 1, "simulate", place / "small.toml", "--out", tmp_path)
-    left = partial(tmp_path)
+    unfinished = partial(tmp_path)
     if how == "SIGKILL":
         assert died.returncode == -signal.SIGKILL
     else:
         assert died.returncode == 130, died.stderr
-        assert f"interrupted; 1 of 2 repeats are kept in {left}: the same command goes on" in died.stderr
-    secret = left / ".progress/learner-keys.json"
+        assert f"interrupted; 1 of 2 repeats are kept in {unfinished}: the same command goes on" in died.stderr
+    secret = unfinished / ".progress/learner-keys.json"
     assert stat.S_IMODE(secret.stat().st_mode) == 0o600
     assert stat.S_IMODE(secret.parent.stat().st_mode) == 0o700
-    kept = (left / "transcripts/00000.msgpack").read_bytes()
+    original = (unfinished / "transcripts/00000.msgpack").read_bytes()
     assert "holds 1 of 2 repeats" in str(next(leftovers(tmp_path)))
-    assert "was not finished" in run("audit", "run", left, code=2).output
-    told = simulate(place / "small.toml", "--out", tmp_path)
-    assert f"going on after 1 repeats that are done in {left}" in told.stderr
-    done = Path(json.loads(told.stdout)["run"])
-    assert {path.name for path in tmp_path.iterdir()} == {done.name, "latest"}
-    assert (done / "transcripts/00000.msgpack").read_bytes() == kept
-    same(done, undisturbed)
-    assert "not proven" not in run("audit", "run", done).output.lower()
+    assert "was not finished" in run("audit", "run", unfinished, code=2).output
+    result = simulate(place / "small.toml", "--out", tmp_path)
+    assert f"going on after 1 repeats that are done in {unfinished}" in result.stderr
+    folder = Path(json.loads(result.stdout)["run"])
+    assert {path.name for path in tmp_path.iterdir()} == {folder.name, "latest"}
+    assert (folder / "transcripts/00000.msgpack").read_bytes() == original
+    same(folder, undisturbed)
+    assert "not proven" not in run("audit", "run", folder).output.lower()
 
 
 @pytest.mark.slow
@@ -260,8 +260,8 @@ def test_a_full_disk_is_one_sentence_and_finished_repeats_stay(place, undisturbe
     assert "Traceback" not in died.stderr
     assert "cannot write the run" in died.stderr
     assert f"1 of 2 repeats are kept in {partial(tmp_path)}" in died.stderr
-    done = run_of(place / "small.toml", "--out", tmp_path)
-    same(done, undisturbed)
+    folder = run_of(place / "small.toml", "--out", tmp_path)
+    same(folder, undisturbed)
 
 
 @pytest.fixture(scope="module")
@@ -275,8 +275,8 @@ def stopped(place, tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Store, "add", stop)
-        said = simulate(place / "small.toml", "--out", out, code=130).stderr
-    assert "1 of 2 repeats are kept" in said
+        stderr = simulate(place / "small.toml", "--out", out, code=130).stderr
+    assert "1 of 2 repeats are kept" in stderr
     return out
 
 
@@ -288,58 +288,60 @@ def interrupted(stopped, tmp_path):
 
 @pytest.mark.slow
 def test_another_order_does_not_go_on_with_it_and_says_that_it_is_there(place, interrupted):
-    left = partial(interrupted)
-    told = simulate(place / "small.toml", "--out", interrupted, "--repeats", 1)
-    assert "going on" not in told.stderr
-    assert f"{left} holds 1 of 2 repeats of an interrupted run" in told.stderr
-    assert f"rm -r {left} removes them" in told.stderr
-    assert left.exists()
+    unfinished = partial(interrupted)
+    result = simulate(place / "small.toml", "--out", interrupted, "--repeats", 1)
+    assert "going on" not in result.stderr
+    assert f"{unfinished} holds 1 of 2 repeats of an interrupted run" in result.stderr
+    assert f"rm -r {unfinished} removes them" in result.stderr
+    assert unfinished.exists()
 
 
 @pytest.mark.slow
 def test_fresh_begins_anew(place, interrupted, undisturbed):
-    told = simulate(place / "small.toml", "--out", interrupted, "--fresh")
-    assert "going on" not in told.stderr
-    assert "holds 1 of 2 repeats" in told.stderr
-    same(Path(json.loads(told.stdout)["run"]), undisturbed)
+    result = simulate(place / "small.toml", "--out", interrupted, "--fresh")
+    assert "going on" not in result.stderr
+    assert "holds 1 of 2 repeats" in result.stderr
+    same(Path(json.loads(result.stdout)["run"]), undisturbed)
 
 
 @pytest.mark.slow
 def test_a_damaged_unfinished_run_is_not_gone_on_with(place, interrupted):
-    left = partial(interrupted)
-    file = left / "transcripts/00001.msgpack"
+    unfinished = partial(interrupted)
+    file = unfinished / "transcripts/00001.msgpack"
     data = file.read_bytes()
     file.write_bytes(data[:-10] + bytes([data[-10] ^ 1]) + data[-9:])
-    told = simulate(place / "small.toml", "--out", interrupted)
-    assert "going on" not in told.stderr
-    assert str(left) in told.stderr
+    result = simulate(place / "small.toml", "--out", interrupted)
+    assert "going on" not in result.stderr
+    assert str(unfinished) in result.stderr
     file.unlink()
-    (left / ".progress/repeats.jsonl").write_bytes(b"x")
-    told = simulate(place / "small.toml", "--out", interrupted, "--repeats", 1)
-    assert f"{left} was left by an interrupted run and holds no finished repeat: rm -r {left}" in told.stderr
+    (unfinished / ".progress/repeats.jsonl").write_bytes(b"x")
+    result = simulate(place / "small.toml", "--out", interrupted, "--repeats", 1)
+    assert (
+        f"{unfinished} was left by an interrupted run and holds no finished repeat: rm -r {unfinished}" in result.stderr
+    )
 
 
 @pytest.mark.slow
 def test_a_folder_that_a_process_works_on_is_left_alone(place, interrupted):
     import fcntl
 
-    left = partial(interrupted)
-    with (left / ".progress/repeats.jsonl").open("ab") as file:
+    unfinished = partial(interrupted)
+    with (unfinished / ".progress/repeats.jsonl").open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        told = simulate(place / "small.toml", "--out", interrupted, "--repeats", 1)
-        assert str(left) not in told.stderr
+        result = simulate(place / "small.toml", "--out", interrupted, "--repeats", 1)
+        assert str(unfinished) not in result.stderr
         assert list(leftovers(interrupted)) == []
     assert len(list(leftovers(interrupted))) == 1
 
 
 @pytest.mark.slow
 def test_what_the_interrupted_repeat_had_written_is_forgotten(place, interrupted, undisturbed):
-    left = partial(interrupted)
-    (left / "transcripts/00099.msgpack").write_bytes(b"half")
-    (left / "local/predictions/repeat-00001.parquet").write_bytes(b"half")
-    done = run_of(place / "small.toml", "--out", interrupted)
-    same(done, undisturbed)
-    assert "not proven" not in run("audit", "run", done).output.lower()
+    unfinished = partial(interrupted)
+    (unfinished / "transcripts/00099.msgpack").write_bytes(b"half")
+    (unfinished / "local/predictions/repeat-00001.parquet").write_bytes(b"half")
+    folder = run_of(place / "small.toml", "--out", interrupted)
+    same(folder, undisturbed)
+    assert "not proven" not in run("audit", "run", folder).output.lower()
 
 
 # Again, from inside
@@ -432,9 +434,9 @@ def test_records_of_ones_own_are_found_again_and_never_copied_or_named(own, tmp_
     first = run_of(own / "own.toml", "--out", tmp_path / "runs")
     (own / "own.toml").unlink()
     (own / "schema.toml").unlink()
-    told = simulate(first, "--out", tmp_path / "again")
-    same(Path(json.loads(told.stdout)["run"]), first)
-    same(run_of(json.loads(told.stdout)["run"], "--out", tmp_path), first)
+    result = simulate(first, "--out", tmp_path / "again")
+    same(Path(json.loads(result.stdout)["run"]), first)
+    same(run_of(json.loads(result.stdout)["run"], "--out", tmp_path), first)
     for path in first.rglob("*"):
         if path.is_file() and "local" not in path.parts:
             assert str(tmp_path).encode() not in path.read_bytes(), path
@@ -450,8 +452,8 @@ def test_records_of_ones_own_are_found_again_and_never_copied_or_named(own, tmp_
     (own / "elsewhere").rename(own / "sub")
     simulate(first, "--out", tmp_path, "--base", own)
     frame.with_columns(pl.col("age") + 0.5).write_csv(own / "sub/people.csv")
-    told = json.loads(simulate(first, "--out", tmp_path).stdout)
-    assert f"sub/people.csv has changed since {first.name} was made: this run has other records." in told["notes"]
+    result = json.loads(simulate(first, "--out", tmp_path).stdout)
+    assert f"sub/people.csv has changed since {first.name} was made: this run has other records." in result["notes"]
 
 
 @pytest.mark.slow

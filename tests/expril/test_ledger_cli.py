@@ -35,9 +35,9 @@ def test_a_ledger_is_made_once_with_its_mark(tmp_path):
 def test_show_tells_who_spent_what_and_what_is_left(tmp_path):
     path, _ = ledger_and_key(tmp_path, studies=3)
     path.with_name("ward.policy.toml").write_text(POLICY)
-    told = json.loads(run("ledger", "show", path, "--json").stdout)
-    assert (told["spent"], told["cap"], told["halted"], told["findings"]) == ("1/10", "2", False, [])
-    ada = told["learners"][key("ann").public.hex()]
+    report = json.loads(run("ledger", "show", path, "--json").stdout)
+    assert (report["spent"], report["cap"], report["halted"], report["findings"]) == ("1/10", "2", False, [])
+    ada = report["learners"][key("ann").public.hex()]
     assert (ada["name"], ada["spent"], ada["left"]) == ("ada", "1/10", "9/10")
     output = run("ledger", "show", path).output
     assert "chain and signatures verified" in output
@@ -61,16 +61,16 @@ def test_verify_checks_every_entry_and_reply_and_may_be_told_the_key(tmp_path):
         output = run("ledger", command, path, code=1).output.replace("\n", " ")
         assert "not in order" in output
         assert "entry 4" in output
-    told = json.loads(run("ledger", "verify", path, "--json", code=1).stdout)
-    assert 4 in [finding["entry"] for finding in told["findings"]]
+    report = json.loads(run("ledger", "verify", path, "--json", code=1).stdout)
+    assert 4 in [finding["entry"] for finding in report["findings"]]
 
 
 def test_a_file_that_is_no_ledger_is_one_clear_line(tmp_path):
     (tmp_path / "x.ledger").write_text("hello")
-    told = {"x.ledger": "is not a SQLite ledger", "absent": "no ledger ", ".": "is a folder; name the ledger in it"}
+    messages = {"x.ledger": "is not a SQLite ledger", "absent": "no ledger ", ".": "is a folder; name the ledger in it"}
     for command in ("show", "verify"):
-        for name, what in told.items():
-            assert what in run("ledger", command, tmp_path / name, code=2).output
+        for name, message in messages.items():
+            assert message in run("ledger", command, tmp_path / name, code=2).output
 
 
 def test_backup_copies_a_ledger_that_is_served(tmp_path):
@@ -102,8 +102,8 @@ def test_resume_after_a_restored_backup_enters_what_the_mark_knows(tmp_path):
     output = run("ledger", "resume", path, "--key", pem, "--note", "restored the copy").output
     assert "entered as spent over all learners: 1/30, by this curator's own mark" in output
     assert "lower bound" in output
-    told = json.loads(run("ledger", "show", path, "--json").stdout)
-    assert (told["halted"], told["spent"]) == (False, "1/15")
+    report = json.loads(run("ledger", "show", path, "--json").stdout)
+    assert (report["halted"], report["spent"]) == (False, "1/15")
     assert "is not halted" in run("ledger", "resume", path, "--key", pem, "--note", "again", code=2).output
 
 
@@ -111,8 +111,8 @@ def test_resume_after_a_receipt_enters_the_learner_s_part_and_what_the_steward_k
     path, pem = ledger_and_key(tmp_path, studies=1)
     ledger = open_ledger_file(path, read_key(pem))
     newest = ledger.account.next_index - 1
-    lost = Position(40, bytes(32), "1/2", ancestors=(), named=((newest, ledger.account.head[:8]),))
-    ledger.halt(NOW, "by a receipt", trace=BranchTrace(Suspect(lost, LEARNERS[1], "1/4")))
+    position = Position(40, bytes(32), "1/2", ancestors=(), named=((newest, ledger.account.head[:8]),))
+    ledger.halt(NOW, "by a receipt", trace=BranchTrace(Suspect(position, LEARNERS[1], "1/4")))
     ledger.close()
     other = LEARNERS[2].hex()
     arguments = ("ledger", "resume", path, "--key", pem, "--note", "x")
@@ -120,12 +120,12 @@ def test_resume_after_a_receipt_enters_the_learner_s_part_and_what_the_steward_k
     assert "another curator's key" in run(*arguments[:3], "--key", _key(tmp_path), *arguments[5:], code=2).output
     output = run(*arguments, "--learner", other, "--restored", "1/7").output
     assert "entered as spent over all learners: 7/15, by a receipt of" in output.replace("\n", " ")
-    told = json.loads(run("ledger", "show", path, "--json").stdout)
-    assert told["learners"][LEARNERS[1].hex()]["spent"] == "1/4"
-    assert told["learners"][other]["spent"] == "1/7"
-    assert Fraction(told["spent"]) == Fraction(1, 2) + Fraction(1, 7)
+    report = json.loads(run("ledger", "show", path, "--json").stdout)
+    assert report["learners"][LEARNERS[1].hex()]["spent"] == "1/4"
+    assert report["learners"][other]["spent"] == "1/7"
+    assert Fraction(report["spent"]) == Fraction(1, 2) + Fraction(1, 7)
     assert key_of(1).study != b""
-    assert Fraction(told["spent"]) > THIRTIETH
+    assert Fraction(report["spent"]) > THIRTIETH
 
 
 def _key(folder):

@@ -68,14 +68,14 @@ def test_an_export_that_was_changed_is_found(tmp_path):
         "belong to no entry": (pairs, ((bytes(32), bytes(32)), *export.replies)),
         "ledger entry 1": ([pairs[0], *pairs[2:]], export.replies),
     }
-    for told, (entries, replies) in changes.items():
+    for message, (entries, replies) in changes.items():
         file.write_bytes(encode_export(entries, replies))
-        assert told in run("ledger", "verify", file, code=1).output.replace("\n", " ")
-        assert told in run("audit", "run", file, code=1).output.replace("\n", " ")
-    whole = encode_export(pairs, export.replies)
+        assert message in run("ledger", "verify", file, code=1).output.replace("\n", " ")
+        assert message in run("audit", "run", file, code=1).output.replace("\n", " ")
+    data = encode_export(pairs, export.replies)
     for content in (
-        whole + b"x",
-        whole[:-1],
+        data + b"x",
+        data[:-1],
         encode(msgspec.structs.replace(export, replies=export.replies[::-1])),
         encode(msgspec.structs.replace(export, blocks=())),
         encode(msgspec.structs.replace(export, blocks=(block, msgspec.structs.replace(block, digest=bytes(32))))),
@@ -85,7 +85,7 @@ def test_an_export_that_was_changed_is_found(tmp_path):
             read_export(file)
         assert "changed" in run("ledger", "verify", file, code=2).output
         assert "changed" in run("audit", "run", file, code=1).output
-    file.write_bytes(whole.replace(b"export 2", b"export 1"))
+    file.write_bytes(data.replace(b"export 2", b"export 1"))
     assert "format 1" in run("ledger", "verify", file, code=2).output
     assert "format 1" in run("audit", "run", file, code=2).output
 
@@ -117,13 +117,13 @@ def test_a_receipt_says_where_the_ledger_stands_and_is_held_against_it(tmp_path)
 def test_a_receipt_of_what_the_ledger_does_not_know_is_refused(tmp_path):
     path, pem = ledger_and_key(tmp_path, studies=1)
     arguments = ("ledger", "receipt", path, "--key", pem, "--out", tmp_path / "r")
-    for options, told in (
+    for options, message in (
         ((), "name a study"),
         (("--study", "12"), "32 hexadecimal digits"),
         (("--study", "12" * 16), "no such study"),
         (("--learner", LEARNERS[1].hex()), "no study of this learner"),
     ):
-        assert told in run(*arguments, *options, code=2).output
+        assert message in run(*arguments, *options, code=2).output
     other = tmp_path / "other.pem"
     run("keys", other)
     wrong = run("ledger", "receipt", path, "--key", other, "--learner", ANN.hex(), "--out", tmp_path / "r", code=2)
@@ -139,10 +139,10 @@ def test_a_steward_s_receipt_that_a_learner_shows_halts_only_a_ledger_that_lost_
     out = tmp_path / "r"
     run("ledger", "receipt", path, "--key", pem, "--learner", ANN.hex(), "--out", out)
     receipts = Receipts(owner, Sealer(owner, bytes), LABEL)
-    for file, lost in ((path, False), (tmp_path / "old", True)):
+    for file, rolled_back in ((path, False), (tmp_path / "old", True)):
         ledger = open_ledger_file(file, owner, mark=tmp_path / "unused")
         suspect = receipts.lost_branch(out.read_bytes(), ledger)
-        assert (suspect is not None) == lost
+        assert (suspect is not None) == rolled_back
         ledger.close()
     assert suspect.suspect.learner == ANN
     envelope = msgspec.msgpack.decode(out.read_bytes())
@@ -161,8 +161,8 @@ def test_a_further_process_gets_a_mark_that_starts_at_the_newest_entry(tmp_path)
     assert not go_on(path, pem, 3)
     assert "never made anew" in run("ledger", "mark", path, "--key", pem, "--mark", mark, "--confirm", code=2).output
     third = tmp_path / "third.mark"
-    asked = run("ledger", "mark", path, "--key", pem, "--mark", third, code=130).output
-    assert "no copy was restored" in asked.replace("\n", " ")
+    result = run("ledger", "mark", path, "--key", pem, "--mark", third, code=130).output
+    assert "no copy was restored" in result.replace("\n", " ")
     assert not third.exists()
     run("ledger", "mark", path, "--key", pem, "--mark", third, "--confirm")
     assert not go_on(path, pem, 4, mark=third)
@@ -213,8 +213,8 @@ def test_every_command_takes_a_url_and_tells_no_password(tmp_path, postgres):
     assert "pg_dump --format=custom" in outputs[9].output.replace("\n", " ")
     assert f"{name} is not halted" in outputs[10].output.replace("\n", " ")
     run("ledger", "verify", tmp_path / "e", "--receipt", tmp_path / "r")
-    told = "".join(result.output for result in outputs)
-    assert postgres.password not in told
-    assert "guessed-it" not in told
-    assert "nothing is beside a database" in told
-    assert f"{name}: 6 entries and 2 stored replies in order" in told
+    output = "".join(result.output for result in outputs)
+    assert postgres.password not in output
+    assert "guessed-it" not in output
+    assert "nothing is beside a database" in output
+    assert f"{name}: 6 entries and 2 stored replies in order" in output

@@ -26,9 +26,11 @@ print(json.dumps([absent, sorted(sys.modules)]))
 
 def loaded_by(*names):
     """What of ours a new process holds after these imports, and what they lacked."""
-    done = subprocess.run([sys.executable, "-c", LOADED, *names], capture_output=True, text=True, check=True, cwd=ROOT)
-    absent, held = json.loads(done.stdout)
-    return absent, {name for name in held if room_of(name)}
+    process = subprocess.run(
+        [sys.executable, "-c", LOADED, *names], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    absent, modules = json.loads(process.stdout)
+    return absent, {name for name in modules if room_of(name)}
 
 
 def test_every_name_is_where_it_says_and_documented():
@@ -59,10 +61,10 @@ def test_what_users_read_imports_from_expril_alone(page):
 def test_the_report_s_room_loads_no_side_of_a_study():
     names = [name for name in Modules() if room_of(name) == "expril.report"]
     assert "expril.report.table" in names
-    absent, held = loaded_by(*names)
+    absent, modules = loaded_by(*names)
     assert {name.partition(".")[0] for name in absent} <= set(OF_EXTRAS)
-    assert {room_of(name) for name in held - {"expril"}} <= {"expril.report", "expril.files", "protocol"}
-    assert len(held) > len(names) - len(absent)
+    assert {room_of(name) for name in modules - {"expril"}} <= {"expril.report", "expril.files", "protocol"}
+    assert len(modules) > len(names) - len(absent)
 
 
 @pytest.mark.slow

@@ -36,7 +36,7 @@ def test_charts_stand_in_rows_under_one_legend(count, across):
     tree = ET.fromstring(as_svg(charts(count)))
 
     assert int(tree.get("width")) == across * (PANEL + GAP) - GAP + 2 * MARGIN
-    places = [(each.get("x"), each.get("y")) for each in tree.iterfind(f"{SVG}g/{SVG}svg")]
+    places = [(chart.get("x"), chart.get("y")) for chart in tree.iterfind(f"{SVG}g/{SVG}svg")]
     assert len(set(places)) == count
     assert len({y for _, y in places}) == -(-count // across)
     words = [text.text for text in tree.iter(f"{SVG}text")]
@@ -87,4 +87,6 @@ def test_a_page_allows_images_only_where_a_drawing_holds_some():
     assert "img-src" not in page(charts(2))
     assert "<script>" not in page(charts(2))
     # A drawing of fixed size scrolls on a narrow page.
-    assert ("div", "scroll") in [(name, held.get("class")) for name, held in Outline(page(drawing())).elements]
+    assert ("div", "scroll") in [
+        (name, attributes.get("class")) for name, attributes in Outline(page(drawing())).elements
+    ]

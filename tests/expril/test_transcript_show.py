@@ -32,8 +32,8 @@ def messages(folder, *options):
 
 @pytest.mark.slow
 def test_every_message_is_shown_in_order(folder):
-    told = messages(folder, "--learner", "grace", "--curator", "south")
-    assert [one["type"] for one in told] == [
+    view = messages(folder, "--learner", "grace", "--curator", "south")
+    assert [message["type"] for message in view] == [
         "card_request",
         "card",
         "study_proposal",
@@ -42,14 +42,16 @@ def test_every_message_is_shown_in_order(folder):
         "study_close",
         "study_closed",
     ]
-    assert [one["from"] for one in told] == ["learner", "curator"] * 6
-    assert " as to whether it is among the records; of one that is known to be, by " in told[1]["may_change"]
+    assert [message["from"] for message in view] == ["learner", "curator"] * 6
+    assert " as to whether it is among the records; of one that is known to be, by " in view[1]["may_change"]
     (line,) = [
-        one for one in recompute(folder).runs[0].index.transcripts if (one.learner, one.curator) == ("grace", "south")
+        message
+        for message in recompute(folder).runs[0].index.transcripts
+        if (message.learner, message.curator) == ("grace", "south")
     ]
     envelopes = msgspec.msgpack.decode((folder / TRANSCRIPTS / line.file).read_bytes())
-    assert [one["digest"] for one in told] == [digest(data).hex() for data in envelopes]
-    assert [one["sequence"] for one in told] == [open_envelope(data)[1].sequence for data in envelopes]
+    assert [message["digest"] for message in view] == [digest(data).hex() for data in envelopes]
+    assert [message["sequence"] for message in view] == [open_envelope(data)[1].sequence for data in envelopes]
 
 
 @pytest.mark.slow
@@ -66,8 +68,8 @@ def test_the_arithmetic_can_be_redone_from_what_is_printed(folder):
         costs.append(Fraction(cost))
     assert costs[:3] == costs[3:]
     assert Fraction(re.search(r"plan_cost: ([\d/]+)", text)[1]) == sum(costs[:3]) == 1
-    charged = [Fraction(one) for one in re.findall(r"receipt, charged: ([\d/]+)", text)]
-    totals = [Fraction(one) for one in re.findall(r"receipt, spent_by_study: ([\d/]+)", text)]
+    charged = [Fraction(message) for message in re.findall(r"receipt, charged: ([\d/]+)", text)]
+    totals = [Fraction(message) for message in re.findall(r"receipt, spent_by_study: ([\d/]+)", text)]
     assert charged == [0, *costs[:3], 0]
     assert totals == [sum(charged[: n + 1]) for n in range(5)]
     assert Fraction(re.search(r"refunded: ([\d/]+)", text)[1]) == 1 - totals[-1]
@@ -79,23 +81,25 @@ def test_a_refusal_says_whether_it_may_pass(folder):
     assert "code: over_budget" in text
     assert "\n     final" in text
     (refusal,) = [
-        one for one in messages(folder, "--learner", "grace", "--curator", "west") if one["type"] == "refusal"
+        message
+        for message in messages(folder, "--learner", "grace", "--curator", "west")
+        if message["type"] == "refusal"
     ]
     assert refusal["final"] is True
     assert refusal["limit"].startswith("a cost of at most")
 
 
 def test_values_are_printed_only_where_they_are_asked_for(folder):
-    plain = [one for one in messages(folder) if one["type"] == "release"]
-    assert all("values" not in one and one["numbers"] > 0 for one in plain)
-    full = [one for one in messages(folder, "--values") if one["type"] == "release"]
-    assert all(len(one["values"]) == one["numbers"] for one in full)
-    assert all(re.fullmatch(r"-?\d+", value) for one in full for value in one["values"])
+    plain = [message for message in messages(folder) if message["type"] == "release"]
+    assert all("values" not in message and message["numbers"] > 0 for message in plain)
+    full = [message for message in messages(folder, "--values") if message["type"] == "release"]
+    assert all(len(message["values"]) == message["numbers"] for message in full)
+    assert all(re.fullmatch(r"-?\d+", value) for message in full for value in message["values"])
 
 
 def test_a_file_is_shown_without_its_run(folder, tmp_path):
-    kept = min((folder / TRANSCRIPTS).glob("*.msgpack"))
-    (tmp_path / "alone.msgpack").write_bytes(kept.read_bytes())
+    transcript = min((folder / TRANSCRIPTS).glob("*.msgpack"))
+    (tmp_path / "alone.msgpack").write_bytes(transcript.read_bytes())
     assert "study_proposal" in show(tmp_path / "alone.msgpack")
 
 
@@ -152,18 +156,18 @@ def test_a_secure_sum_is_shown_turn_by_turn(tmp_path):
     pool.run_without_vector(2)
     file = tmp_path / "sum.transcript"
     file.write_bytes(msgspec.msgpack.encode(pool.sessions[0].transcript.envelopes))
-    told = json.loads(show(file, "--json", "--values"))["messages"]
-    (plan,) = next(one["plan"] for one in told if one["type"] == "study_proposal")
+    view = json.loads(show(file, "--json", "--values"))["messages"]
+    (plan,) = next(message["plan"] for message in view if message["type"] == "study_proposal")
     assert [plan[name] for name in ("n", "t", "u", "h", "cost")] == [4, 1, 1, 2, "1/30"]
     assert plan["participants"] == [key.hex() for key in pool.planned.participants]
-    asked = [one for one in told if one["type"] == "query"]
-    assert [one["turn"] for one in asked] == ["keys", "shares", "masked", "agreed", "opened"]
-    assert (asked[1]["cards"], asked[2]["shares"], asked[2]["cells"]) == ([0, 1, 2, 3], [1, 2, 3], 4)
-    assert asked[3]["survivors"] == asked[4]["survivors"] == [0, 1, 3]
-    released = [one for one in told if one["type"] == "release"]
-    assert [one["numbers"] for one in released] == [0, 0, 4, 0, 0]
-    assert [one["receipt"]["charged"] for one in released] == ["0", "0", "1/30", "0", "0"]
-    assert all("no ledger is put back before the sum is done" in one["on_condition"] for one in released)
-    card = next(one for one in told if one["type"] == "card")
+    queries = [message for message in view if message["type"] == "query"]
+    assert [message["turn"] for message in queries] == ["keys", "shares", "masked", "agreed", "opened"]
+    assert (queries[1]["cards"], queries[2]["shares"], queries[2]["cells"]) == ([0, 1, 2, 3], [1, 2, 3], 4)
+    assert queries[3]["survivors"] == queries[4]["survivors"] == [0, 1, 3]
+    released = [message for message in view if message["type"] == "release"]
+    assert [message["numbers"] for message in released] == [0, 0, 4, 0, 0]
+    assert [message["receipt"]["charged"] for message in released] == ["0", "0", "1/30", "0", "0"]
+    assert all("no ledger is put back before the sum is done" in message["on_condition"] for message in released)
+    card = next(message for message in view if message["type"] == "card")
     assert "whose ledger was put back within the sum is one of those" in card["on_condition"]["secure_counts"]
     assert "kind not installed" not in show(file)

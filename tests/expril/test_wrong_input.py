@@ -34,13 +34,13 @@ run = partial(command_line.run, code=2)
 
 def complaint(*arguments, code=2):
     """The one sentence of a command that refuses; with --json the same in an object."""
-    told = run(*arguments, code=code).stderr.strip()
-    assert len(told.splitlines()) == 1
+    stderr = run(*arguments, code=code).stderr.strip()
+    assert len(stderr.splitlines()) == 1
     if "--json" not in arguments and arguments[0] in ("simulate", "quote"):
-        found = json.loads(run(*arguments, "--json", code=code).stdout)
-        assert found.keys() == {"error", "kind"}
-        assert told.removeprefix("error ") == found["error"]
-    return told
+        report = json.loads(run(*arguments, "--json", code=code).stdout)
+        assert report.keys() == {"error", "kind"}
+        assert stderr.removeprefix("error ") == report["error"]
+    return stderr
 
 
 def process(*arguments, **options):
@@ -78,19 +78,19 @@ SPOILT = {
 @pytest.mark.parametrize("fault", SPOILT)
 @pytest.mark.parametrize("name", ["own.toml", "schema.toml"])
 def test_a_text_file_in_another_encoding_is_named_with_what_to_do(tour, name, fault):
-    spoil, told = SPOILT[fault]
+    spoil, message = SPOILT[fault]
     path = tour / name
     path.write_bytes(spoil(path.read_text()))
     before = listing(tour)
     for command in (["simulate", "own.toml"], ["quote", "own.toml"]):
         with contextlib.chdir(tour):
             text = complaint(*command)
-        assert told in text
+        assert message in text
         assert name in text
     if name == "own.toml":
-        assert told in complaint("scenarios", path)
+        assert message in complaint("scenarios", path)
     else:
-        assert told in complaint("quote", tour / "records.csv", "--schema", path)
+        assert message in complaint("quote", tour / "records.csv", "--schema", path)
     assert listing(tour) == before
 
 
@@ -151,12 +151,12 @@ CSVS = {
 
 @pytest.mark.parametrize("fault", CSVS)
 def test_a_wrong_csv_is_named_with_its_row_and_no_value(tour, fault):
-    spoil, told = CSVS[fault]
+    spoil, message = CSVS[fault]
     path = tour / "records.csv"
     path.write_bytes(spoil(path.read_text()))
     before = listing(tour)
     text = complaint("simulate", tour / "own.toml", "--out", tour / "runs")
-    assert told in text
+    assert message in text
     assert "records.csv" in text
     assert not any(value in text for value in ("eighty", "maybe", "1e999", "p0572", "chir"))
     assert listing(tour) == before
@@ -227,20 +227,20 @@ def test_what_may_bring_less_than_it_costs_is_warned_of_before_a_scenario_runs(t
     from simulations.records import doubts_of, load_records
     from simulations.scenario import load_scenario
 
-    own = tour / "own.toml"
-    text = own.read_text()
+    file = tour / "own.toml"
+    text = file.read_text()
 
     def doubts():
-        scenario, _, folder = load_scenario(str(own))
+        scenario, _, folder = load_scenario(str(file))
         return doubts_of(scenario, load_records(scenario, folder))
 
     (refused,) = doubts()
     assert refused.startswith("learner 'grace': its plan costs 0.5, more than is left at surgery (0.25), which will")
     text = text.replace("cap = 1\n", "cap = 2\n")
-    own.write_text(text)
+    file.write_text(text)
     assert doubts() == []
     with_the_site_as_attribute(tour)
-    own.write_text(text.replace('name = "ada"', 'name = "ada"\noptions = { cells = 4000 }\npooling = "secure"', 1))
+    file.write_text(text.replace('name = "ada"', 'name = "ada"\noptions = { cells = 4000 }\npooling = "secure"', 1))
     site, cells, secure = doubts()
     assert site.startswith("the site column 'ward' is an attribute, too")
     assert cells.startswith("learner 'ada': 4000 cells are more than the ")
@@ -251,27 +251,27 @@ def test_what_each_learner_finds_left_is_reckoned_after_those_before_it(tour):
     from simulations.records import doubts_of, load_records
     from simulations.scenario import load_scenario
 
-    own = tour / "own.toml"
-    start = own.read_text().split("[[curators]]")[0]
+    file = tour / "own.toml"
+    start = file.read_text().split("[[curators]]")[0]
 
     def doubts(curators, *learners):
-        own.write_text(start + curators + "".join(f"\n[[learners]]\n{keys}\n" for keys in learners))
-        scenario, _, folder = load_scenario(str(own))
+        file.write_text(start + curators + "".join(f"\n[[learners]]\n{keys}\n" for keys in learners))
+        scenario, _, folder = load_scenario(str(file))
         return doubts_of(scenario, load_records(scenario, folder))
 
     first, second = 'name = "ada"\nepsilon = 1\nvalidate = 1', 'name = "grace"\nepsilon = 1'
     assert doubts("", first) == []
-    (told,) = doubts("", first, second)
-    assert "'grace': its plan costs 1, more than is left at internal, surgery (0)" in told
-    (told,) = doubts('[[curators]]\nname = "*"\ncap = 9\nlearner_cap = "3/2"\n', first, second)
-    assert "'ada': its validation costs 1, more than is left at internal, surgery (0.5)" in told
+    (doubt,) = doubts("", first, second)
+    assert "'grace': its plan costs 1, more than is left at internal, surgery (0)" in doubt
+    (doubt,) = doubts('[[curators]]\nname = "*"\ncap = 9\nlearner_cap = "3/2"\n', first, second)
+    assert "'ada': its validation costs 1, more than is left at internal, surgery (0.5)" in doubt
     low = '[[curators]]\nname = "surgery"\ncap = "1/2"\n'
-    for told in doubts(low, first + "\nall_or_none = true", second):  # so ada spends nothing at the other ward
-        assert "its plan costs 1, more than is left at surgery (0.5)" in told
+    for doubt in doubts(low, first + "\nall_or_none = true", second):  # so ada spends nothing at the other ward
+        assert "its plan costs 1, more than is left at surgery (0.5)" in doubt
     bigger = second.replace("1", "2")
-    told, other = doubts(low, first, bigger)
-    assert "'ada': its plan" in told
-    assert "'grace': its plan costs 2, more than is left at internal, surgery (as little as 0)" in other
+    doubt, second_doubt = doubts(low, first, bigger)
+    assert "'ada': its plan" in doubt
+    assert "'grace': its plan costs 2, more than is left at internal, surgery (as little as 0)" in second_doubt
 
 
 def test_levels_that_the_file_spells_otherwise_and_a_validation_of_a_number_are_told_before_anything_runs(tour):
@@ -302,9 +302,9 @@ def test_levels_that_the_file_spells_otherwise_and_a_validation_of_a_number_are_
 
 
 def test_a_split_by_site_without_its_column_says_which_key_is_missing(tour):
-    own = tour / "own.toml"
-    own.write_text(own.read_text().replace('column = "ward"\n', ""))
-    assert 'how = "site" needs column, the column of the records that names the site' in complaint("simulate", own)
+    scenario = tour / "own.toml"
+    scenario.write_text(scenario.read_text().replace('column = "ward"\n', ""))
+    assert 'how = "site" needs column, the column of the records that names the site' in complaint("simulate", scenario)
 
 
 def test_a_quote_reads_the_table_too_and_says_the_same_of_its_site_column(tour):
@@ -317,17 +317,17 @@ def test_a_quote_reads_the_table_too_and_says_the_same_of_its_site_column(tour):
 
 @pytest.mark.slow
 def test_the_command_quotes_and_warns_of_the_site_column(tour):
-    own = with_the_site_as_attribute(tour)
-    done = run("quote", own, "--problems", 3, "--epsilons", 1, "--option", "networks=false", code=0)
-    assert "warning the site column 'ward' is an attribute, too" in " ".join(done.stderr.split())
+    scenario = with_the_site_as_attribute(tour)
+    result = run("quote", scenario, "--problems", 3, "--epsilons", 1, "--option", "networks=false", code=0)
+    assert "warning the site column 'ward' is an attribute, too" in " ".join(result.stderr.split())
 
 
 def test_a_site_that_is_too_small_is_named_with_its_units_and_what_to_do(tour):
     path = tour / "records.csv"
     path.write_text(path.read_text() + "p9001,attic,50,male,never,120,no\n")
-    told = complaint("simulate", tour / "own.toml", "--out", tour / "runs")
-    assert "site attic has 1 patient" in told
-    assert 'small = "merge"' in told
+    message = complaint("simulate", tour / "own.toml", "--out", tour / "runs")
+    assert "site attic has 1 patient" in message
+    assert 'small = "merge"' in message
 
 
 # numbers
@@ -341,6 +341,7 @@ HUGE = 10**23
     [
         ["simulate", "--seed", HUGE],
         ["simulate", "--seed", -1],
+        ["simulate", "--repeats", 0],
         ["simulate", "--repeats", HUGE],
         ["simulate", "--repeats", 100_001],
         ["quote", "--seed", HUGE],
@@ -351,9 +352,9 @@ HUGE = 10**23
     ids=lambda arguments: " ".join(map(str, arguments)),
 )
 def test_an_option_that_cannot_be_is_one_sentence(arguments):
-    told = complaint(*arguments)
-    assert told.startswith("error ")
-    assert "--help" in told
+    message = complaint(*arguments)
+    assert message.startswith("error ")
+    assert "--help" in message
     assert json.loads(run(*arguments, "--json").stdout)["kind"] == "usage"
 
 
@@ -373,9 +374,9 @@ def test_an_epsilon_that_is_none(epsilons):
 
 
 def test_an_epsilon_that_was_likely_mistyped_wants_confirmation(tour):
-    told = complaint("quote", "--epsilons", "1,100")
-    assert "an epsilon of 100 or more protects nothing, and 100 was asked for" in told
-    assert "confirm it with --large-epsilon" in told
+    message = complaint("quote", "--epsilons", "1,100")
+    assert "an epsilon of 100 or more protects nothing, and 100 was asked for" in message
+    assert "confirm it with --large-epsilon" in message
     text = (tour / "own.toml").read_text()
     (tour / "own.toml").write_text(text.replace('epsilon = "3/4"', "epsilon = 100", 1))
     assert "confirm it with large_epsilon = true" in complaint("simulate", tour / "own.toml")
@@ -406,19 +407,19 @@ def test_a_full_disk_leaves_no_half_key_and_no_half_ledger(tmp_path):
         (["keys", "there/other.pem"], 64),
         (["ledger", "create", "there/own.ledger", "--key", "there/own.pem"], 3000),
     ):
-        done = process(*arguments, cwd=tmp_path, preexec_fn=limited(size))
-        assert done.returncode == 2
-        assert b"nothing of it was kept" in done.stderr
-        assert done.stderr.count(b"\n") == 1
+        result = process(*arguments, cwd=tmp_path, preexec_fn=limited(size))
+        assert result.returncode == 2
+        assert b"nothing of it was kept" in result.stderr
+        assert result.stderr.count(b"\n") == 1
         assert listing(tmp_path) == before
 
 
 @pytest.mark.slow
 def test_a_full_disk_in_a_simulation_is_one_sentence(tour):
-    done = process("simulate", "own.toml", "--repeats", 1, cwd=tour, preexec_fn=limited(20_000))
-    assert done.returncode == 2
-    assert b"Traceback" not in done.stderr
-    assert done.stderr.decode().splitlines()[-1].startswith(("error", "note"))
+    process_result = process("simulate", "own.toml", "--repeats", 1, cwd=tour, preexec_fn=limited(20_000))
+    assert process_result.returncode == 2
+    assert b"Traceback" not in process_result.stderr
+    assert process_result.stderr.decode().splitlines()[-1].startswith(("error", "note"))
 
 
 @pytest.mark.parametrize("number", terminal._FULL)
@@ -427,9 +428,9 @@ def test_a_full_disk_anywhere_is_one_sentence(number, monkeypatch, tmp_path):
         raise OSError(number, os.strerror(number), "report.html")
 
     monkeypatch.setattr("simulations.run_page.rewrite_page", fail)
-    told = f"report.html: {terminal._FULL[number]}; free some space, or write to another folder"
-    assert complaint("report", tmp_path) == f"error {told}"
-    assert terminal.fault_of(OSError(number, "", "report.html")) == terminal.Fault("disk", told)
+    message = f"report.html: {terminal._FULL[number]}; free some space, or write to another folder"
+    assert complaint("report", tmp_path) == f"error {message}"
+    assert terminal.fault_of(OSError(number, "", "report.html")) == terminal.Fault("disk", message)
 
 
 NOT_ALMIGHTY = ["setpriv", "--bounding-set=-dac_override"] if os.geteuid() == 0 else []
@@ -475,8 +476,8 @@ def test_evidence_is_read_from_a_medium_that_cannot_be_written(medium, tmp_path)
         ("ledger", "backup", ledger, medium / "copy"): "nothing of it was kept",
         ("simulate", "wdbc", "--repeats", 1, "--out", medium / "runs"): "cannot make the run folder",
     }
-    done = in_one_process(*reads, *writes, before=NOT_ALMIGHTY)[0]
-    for (call, expected), (code, out, err) in zip((reads | writes).items(), done, strict=True):
+    outcomes = in_one_process(*reads, *writes, before=NOT_ALMIGHTY)[0]
+    for (call, expected), (code, out, err) in zip((reads | writes).items(), outcomes, strict=True):
         assert (code, expected in out + err) == (0 if call in reads else 2, True), (call, out, err)
         assert call in reads or err.count("\n") == 1
     assert snapshot(medium) == before
@@ -502,7 +503,7 @@ def test_a_page_is_replaced_whole(tmp_path, monkeypatch):
 def test_a_reader_that_goes_away_is_no_error(arguments):
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run(
+    result = subprocess.run(
         [*EXPRIL, *arguments],
         stdout=writer,
         stderr=subprocess.PIPE,
@@ -510,7 +511,7 @@ def test_a_reader_that_goes_away_is_no_error(arguments):
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     os.close(writer)
-    assert (done.returncode, done.stderr) == (terminal.NOBODY_READS, b"")
+    assert (result.returncode, result.stderr) == (terminal.NOBODY_READS, b"")
 
 
 @pytest.mark.slow
@@ -519,12 +520,12 @@ def test_any_terminal_will_do(encoding, tmp_path):
     env = {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0", "LC_ALL": "C"}
     name = os.fsdecode(b"caf\xe9.toml")
     (tmp_path / name).write_text("no transcript")
-    done = process("scenarios", env=env)
-    assert (done.returncode, done.stderr) == (0, b"")
-    done = process("transcript", "show", name, "--json", env=env, cwd=tmp_path)
-    assert done.returncode == 2
-    assert b"Traceback" not in done.stderr
-    assert os.fsencode(json.loads(done.stdout.decode(encoding))["error"]).startswith(b"caf\xe9.toml")
+    result = process("scenarios", env=env)
+    assert (result.returncode, result.stderr) == (0, b"")
+    result = process("transcript", "show", name, "--json", env=env, cwd=tmp_path)
+    assert result.returncode == 2
+    assert b"Traceback" not in result.stderr
+    assert os.fsencode(json.loads(result.stdout.decode(encoding))["error"]).startswith(b"caf\xe9.toml")
 
 
 def test_signs_that_a_terminal_lacks_are_written_in_another_way():
@@ -557,11 +558,11 @@ def test_an_interrupt_while_the_program_loads_is_one_line():
         "from expril.__main__ import main\n"
         "main()\n"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code, "scenarios"], capture_output=True, text=True, check=False, cwd=ROOT
     )
-    assert (done.returncode, done.stdout) == (128 + signal.SIGINT, "")
-    assert done.stderr == "interrupted; nothing of this command was kept\n"
+    assert (result.returncode, result.stdout) == (128 + signal.SIGINT, "")
+    assert result.stderr == "interrupted; nothing of this command was kept\n"
 
 
 # machines
@@ -571,18 +572,12 @@ OF_THE_COMMAND = {"usage", "disk", "memory", "installation", "interrupted"}
 
 
 def all_errors(kind):
-    return {kind, *(found for child in kind.__subclasses__() for found in all_errors(child))}
+    return {kind, *(kind_of_child for child in kind.__subclasses__() for kind_of_child in all_errors(child))}
 
 
 def test_every_kind_of_error_is_in_the_document():
     page = (ROOT / "docs" / "errors.md").read_text()
-    kinds = {error.kind for error in all_errors(ExprilError)} | {
-        "usage",
-        "disk",
-        "memory",
-        "installation",
-        "interrupted",
-    }
+    kinds = {error.kind for error in all_errors(ExprilError)} | OF_THE_COMMAND
     assert all(f"| `{kind}` |" in page for kind in kinds)
 
 

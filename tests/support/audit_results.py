@@ -32,7 +32,7 @@ def spread(shift=1.0, scale=3.0, event=(1.0, math.inf)):
 
 
 def attack(claimed="1/3", bound=0.31, **changed):
-    told = {
+    fields = {
         "claimed": claimed,
         "lower_bound": bound,
         "error_rate": 0.001,
@@ -42,7 +42,7 @@ def attack(claimed="1/3", bound=0.31, **changed):
         "shares": (0.58, 0.42),
         "spread": spread(),
     }
-    return Attack(**(told | changed))
+    return Attack(**(fields | changed))
 
 
 def kind(name="counts/mass", *, exact=1 / 3, violation=False, **changed):
@@ -124,7 +124,7 @@ def audit(**changed):
     paper = attack(
         "1/30", 0.54, neighbours="1 record, an error, against none", event="the ratio is 0", shares=(0.5, 0.27)
     )
-    told = {
+    fields = {
         "kinds": tuple(kind(name) for name in ("counts/mass", "counts/signed_error", "counts/error_pair")),
         "controls": (
             control(),
@@ -147,20 +147,20 @@ def audit(**changed):
             study("differencing", "none", 1.0, target="suppressed counts"),
         ),
         "colluders": tuple(
-            ColluderLoss(sites=50, assumed=1, colluders=known, unknown=unknown, claimed="1/30", loss=loss)
-            for known, unknown, loss in ((1, "1", 1 / 30), (49, "1/49", 3.909))
+            ColluderLoss(sites=50, assumed=1, colluders=colluders, unknown=unknown, claimed="1/30", loss=loss)
+            for colluders, unknown, loss in ((1, "1", 1 / 30), (49, "1/49", 3.909))
         ),
         "blog": blog(),
         "seconds": 99.0,
         "versions": {"expril": "0.3.0", "opendp": "0.14.1"},
     }
-    return AuditResult(**(told | changed))
+    return AuditResult(**(fields | changed))
 
 
 def full_audit(**changed):
     """An audit of all that a package has to show: every kind and every control of this version."""
-    told = {
+    fields = {
         "kinds": tuple(kind(name) for name in kinds_to_audit()),
         "controls": tuple(control(name) for name in (*CONTROLS, *PATH_CONTROLS)),
     }
-    return audit(**(told | changed))
+    return audit(**(fields | changed))

@@ -26,12 +26,12 @@ def commands():
 def documented():
     """Beginning of a command line -> extras in the README's table of installations; none of a bare one."""
     table = re.search(r"^\| who \| install \|.*?\n\n", README, re.DOTALL | re.MULTILINE)[0]
-    found = {"verify": set()}  # a former name of audit run, which no help lists
+    extras = {"verify": set()}  # a former name of audit run, which no help lists
     for row in table.strip().splitlines()[2:]:
-        _, _, install, told, _ = row.split("|")
+        _, _, install, commands, _ = row.split("|")
         named = re.search(r"pip install '\.\[([\w,]+)\]'", install)
-        found |= dict.fromkeys(re.findall(r"`([\w -]+)`", told), set(named[1].split(",")) if named else set())
-    return found
+        extras |= dict.fromkeys(re.findall(r"`([\w -]+)`", commands), set(named[1].split(",")) if named else set())
+    return extras
 
 
 def part_of(call, table):
@@ -100,10 +100,10 @@ def complaint_in(code, out, err):
     return set(re.fullmatch(line, err)[1].split(","))
 
 
-def hold(told, given, there=frozenset()):
+def hold(outcomes, typed, there=frozenset()):
     """No call ended in a traceback; one names a part exactly if it needs one that is not there."""
     table = documented()
-    for call, (code, out, err) in zip(given, told, strict=True):
+    for call, (code, out, err) in zip(typed, outcomes, strict=True):
         assert code in (0, 1, 2), (call, err)
         assert "Traceback" not in err, (call, err)
         lacking = part_of(call, table) - there

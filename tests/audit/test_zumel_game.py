@@ -11,10 +11,10 @@ from protocol.errors import ConfigurationError
 
 def test_the_measured_shares_follow_the_law():
     """Each of the counts lies within the law's 1e-9 quantiles, over all 2 x 16 of them 3.2e-8."""
-    found = play_blog(rounds=1000, error_rate=1e-9)
-    assert found.epsilons == EPSILONS
+    game = play_blog(rounds=1000, error_rate=1e-9)
+    assert game.epsilons == EPSILONS
     for epsilon, shares, expected, bound in zip(
-        found.epsilons, found.above, found.expected_above, found.lower_bounds, strict=True
+        game.epsilons, game.above, game.expected_above, game.lower_bounds, strict=True
     ):
         assert expected == expected_above(epsilon)
         for share, chance in zip(shares, expected, strict=True):
@@ -30,16 +30,16 @@ def test_the_law_is_as_private_as_it_says():
 
 
 def test_noise_closes_the_gap_and_the_figures_show_it():
-    found = play_blog((0.1, 10.0), rounds=1000, seed=1)
-    for gap, expected in zip(found.gaps, found.expected_gaps, strict=True):
+    game = play_blog((0.1, 10.0), rounds=1000, seed=1)
+    for gap, expected in zip(game.gaps, game.expected_gaps, strict=True):
         # The difference of two means of 1000 answers has a standard error of sqrt(2 / 1000) = 0.045 of their spread,
         # and the spread itself one of 2.5 %: 6.5 of either are not passed in 10^9 games.
         assert abs(gap - expected) < 0.3 + 0.17 * expected
-    assert found.expected_gaps == pytest.approx((0.1 / math.sqrt(2), 10 / math.sqrt(2)))
-    assert found.lower_bounds[0] < 0.5
-    assert found.lower_bounds[1] > 3
-    assert list(found.spreads) == ["no noise", "sigma = 1/(3n)", "sigma = 3/n"]
-    for spread in found.spreads.values():
+    assert game.expected_gaps == pytest.approx((0.1 / math.sqrt(2), 10 / math.sqrt(2)))
+    assert game.lower_bounds[0] < 0.5
+    assert game.lower_bounds[1] > 3
+    assert list(game.spreads) == ["no noise", "sigma = 1/(3n)", "sigma = 3/n"]
+    for spread in game.spreads.values():
         assert len(spread.values) == len(spread.first) == len(spread.second) <= 121
         assert spread.event[0] == THRESHOLD
     areas = {
@@ -47,7 +47,7 @@ def test_noise_closes_the_gap_and_the_figures_show_it():
             sum(share for value, share in zip(spread.values, side, strict=True) if value > THRESHOLD)
             for side in (spread.first, spread.second)
         ]
-        for name, spread in found.spreads.items()
+        for name, spread in game.spreads.items()
     }
     assert areas["no noise"] == [0.0, 1.0]
     assert areas["sigma = 1/(3n)"][0] < 0.13
