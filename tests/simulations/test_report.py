@@ -4,26 +4,32 @@ import dataclasses
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from fractions import Fraction
 from html import unescape
 from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from expril.report.document import Charts, tables
+from expril.report.document import Charts, Note, tables
 from expril.report.page import as_page
 from expril.report.table import Table
 from page_outline import Outline
 from protocol.run_index import PAGE, REPORT
 from simulations.report import words
 from simulations.report.budget import BudgetPoint, CuratorReport, StudyReport, exact
+from simulations.report.clinical import FEW_PARTS, part_sections
 from simulations.report.document import budget_axis, budget_strip, run_document
 from simulations.report.model import (
     CurvePoint,
     Expected,
     Headline,
     LearnerReport,
+    Part,
+    PartBin,
     RunReport,
     Score,
     SiteAnswers,
@@ -33,7 +39,8 @@ from simulations.report.model import (
     load_report,
     save_report,
 )
-from simulations.report.scores import score_axis
+from simulations.report.scores import Row, few_rows, score_axis
+from simulations.report.words import FEW, MOST_ALIKE, fold_notes, some_of
 from simulations.run_page import rewrite_page
 
 HOSTILE = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>{{ 7*7 }}"
@@ -573,3 +580,118 @@ def test_a_regression_is_worded_as_one():
     for phrase in ("R² by curator", "RMSE (ceiling)", "14.100 (12.500)", "always answering the mean"):
         assert phrase in text
     assert "ccuracy" not in text
+
+
+WARDS = [f"ward {number:02d}" for number in range(1, 91)]
+
+
+def site(name, accuracy):
+    score = SiteScore(curator=name, value=accuracy, value_se=None, constant=0.5, ceiling=None)
+    return Row(0, None, score, score.headline("accuracy"), name)
+
+
+def test_notes_that_differ_in_a_name_or_a_number_are_told_once():
+    notes = [f"The steward of {name} is warned: {n} records." for n, name in enumerate(WARDS, start=3)]
+    one, other = fold_notes([*notes, "All is well."], WARDS)
+    assert one.text == "The steward of ward 01 is warned: 3 records."
+    assert one.more.startswith("(89 more like this: ward 02, ward 03, ")
+    assert one.more.endswith("ward 09 and 81 more)")
+    assert other == Note("All is well.")
+
+
+def test_a_few_stay_as_they_are():
+    notes = [f"{name} vanished." for name in WARDS[:MOST_ALIKE]]
+    assert fold_notes(notes, WARDS) == [Note(note) for note in notes]
+
+
+def test_names_that_hold_one_another_are_told_apart():
+    names = ["a", "a b", "a b c", "b", "data"]
+    notes = [f"{name} says no." for name in names]
+    (one,) = fold_notes([*notes, *notes], names)
+    assert some_of(names) == ", ".join(names)
+    assert one.more.startswith("(9 more like this: ")
+    assert len(fold_notes(["data is lost."] * 5 + ["the past is lost."] * 5, ["data", "past"])) == 2
+
+
+@given(st.lists(st.tuples(st.sampled_from("xyz"), st.sampled_from(WARDS), st.integers(0, 99)), max_size=40))
+def test_nothing_is_lost_and_the_order_is_that_of_the_first(drawn):
+    notes = [f"{kind}: {name} has {number}." for kind, name, number in drawn]
+    folded = fold_notes(notes, WARDS)
+    assert sum(1 + int(note.more[1:].split()[0] if note.more else 0) for note in folded) == len(notes)
+    assert {note.text for note in folded} <= set(notes)
+    kinds = list(dict.fromkeys(kind for kind, _, _ in drawn))
+    assert list(dict.fromkeys(note.text[0] for note in folded)) == kinds
+
+
+def test_of_many_sites_a_table_keeps_the_best_the_middle_and_the_worst():
+    sites = [site(name, 1 - number / 100) for number, name in enumerate(WARDS)]
+    assert [(row.rank, row.site) for row in few_rows(sites[::-1])] == [
+        ("best of 90", "ward 01"),
+        ("median of 90", "ward 45"),
+        ("worst of 90", "ward 90"),
+    ]
+    assert few_rows(sites[:FEW]) == sites[:FEW]
+    silent = [site(name, None) for name in WARDS]
+    assert few_rows(silent) == []
+    assert few_rows([*silent, sites[0]])[0] == replace(sites[0], rank="best of 1")
+
+
+def part(name, *values):
+    """Bins of equal shares with bands of 0.1 on either side."""
+    bins = [
+        PartBin(label=f"bin {n}", share=1 / len(values), log_odds=v, lower=v - 0.1, upper=v + 0.1)
+        for n, v in enumerate(values)
+    ]
+    return Part(attribute=name, numeric=True, bins=tuple(bins))
+
+
+def part_blocks(*parts):
+    """What a page shows of a model that adds these up."""
+    (section,) = part_sections(make_report(make_learner(parts=parts)))
+    return section.present
+
+
+def test_marks_are_in_proportion_and_within_their_bars():
+    _, grid = part_blocks(part("age", -1.0, 0.0, 1.0), part("ward", 0.5))
+    tables = [table for _, table in grid.groups]
+    columns = {column.heading: column for column in tables[0].columns}
+    strips = [
+        columns["log-odds, plotted"].drawing(row) for table in tables for group in table.groups for row in group.rows
+    ]
+    assert len({strip.axis for strip in strips}) == 1
+    axis = strips[0].axis
+    at = []
+    for strip in strips:
+        ((_, value, bar, text),) = strip.dots
+        low, high = map(axis.place, bar)
+        assert 0 <= low < axis.place(value) < high <= 100
+        assert strip.text == text
+        at.append(axis.place(value))
+    assert at[1] == pytest.approx(axis.place(0))
+    assert at[2] - at[1] == pytest.approx(at[1] - at[0])
+    assert at[3] == pytest.approx((at[1] + at[2]) / 2)
+    assert [columns["log-odds"].text(row).text for row in tables[0].groups[0].rows] == ["−1.00", "0.00", "+1.00"]
+
+
+def test_the_weaker_of_many_are_named():
+    _, grid, others = part_blocks(*(part(f"attribute {n}", 0.1) for n in range(FEW_PARTS + 2)))
+    assert len(grid.groups) == FEW_PARTS
+    assert others.text == f"2 weaker attributes not drawn: attribute {FEW_PARTS}, attribute {FEW_PARTS + 1}."
+
+
+def test_nothing_is_drawn_of_a_model_that_adds_up_nothing():
+    assert part_blocks() == []
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [({"share": 1.5}, "share"), ({"log_odds": float("nan")}, "finite"), ({"lower": 0.5}, "does not lie")],
+)
+def test_what_is_no_bin_is_refused(change, complaint):
+    with pytest.raises(ValueError, match=re.escape(complaint)):
+        PartBin(**{"label": "a", "share": 0.5, "log_odds": 0.1, "lower": 0.0, "upper": 0.2} | change)
+
+
+def test_a_part_survives_json():
+    one = part("age", 0.1, 0.4)
+    assert msgspec.json.decode(msgspec.json.encode(one), type=Part) == one

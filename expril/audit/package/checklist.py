@@ -193,7 +193,7 @@ ROWS = (
         UTILITY,
         "Does a user learn how far to trust the result?",
         "The learner's intervals cover the true accuracy as often as they say.",
-        "tests/learner_node/test_uncertainty.py::test_the_interval_covers_and_the_verdict_has_power",
+        "tests/learner_node/test_estimates.py::test_the_interval_covers_and_the_verdict_has_power",
     ),
     Row(
         UTILITY,
@@ -211,7 +211,7 @@ ROWS = (
         BIAS,
         "Are small groups served worse?",
         "The same noise weighs more on a small group. Classes that hardly occur still get an honest estimate.",
-        "tests/learner_node/test_uncertainty.py::test_a_class_that_hardly_occurs_has_an_estimate",
+        "tests/learner_node/test_estimates.py::test_a_class_that_hardly_occurs_has_an_estimate",
     ),
     Row(
         BIAS, "Do the records speak for the people to whom the result is applied?", "The software cannot know.", OUTSIDE
