@@ -137,6 +137,7 @@ def test_means_and_errors_are_those_of_the_repeats():
 
 def test_the_mean_curve_has_the_mean_area():
     """On the grid the trapezoids miss less than half of one step of either axis."""
+    assert five().roc_ceiling.sensitivity == (1.0,) * len(GRID)
     area = np.trapezoid(five().roc.sensitivity, GRID)
     assert area == pytest.approx(five().auc, abs=0.01)
     curves = [scored(*repeat(seed)).roc.sensitivity for seed in range(5)]
@@ -317,6 +318,7 @@ def test_the_expected_auc_is_held_against_the_one_on_test_records():
         ),
         lambda: RecordCounts(curator="north", private=1, source=1, test=1, held=1, positive=-0.1),
         lambda: Score(value=0.5, value_se=None, constant=0.5, ceiling=None, auc=1.1),
+        lambda: JudgedInterval(value=0.2, low=0.1, high=0.3, exact=1.1),
     ],
 )
 def test_what_is_no_clinical_result_is_refused(make):
@@ -336,6 +338,7 @@ def test_result_against_epsilon_is_drawn_and_told_from_where_on_it_is_worth_aski
     outline = Outline(build_page(epsilon_document(shown)))
     for phrase in ("AUC against epsilon", "Accuracy against epsilon", "epsilon-0.1", "0.640", "epsilon, logarithmic"):
         assert phrase in outline.text
+    assert outline.text.index("AUC against") < outline.text.index("Accuracy against")
     assert outline.count("script") == 0
     (table,) = terminal_tables(epsilon_document(shown))
     assert cells(table, 0) == ["0.1", "1", "3"]

@@ -306,6 +306,7 @@ def test_refused_late_and_vanished_curators_are_visible():
         SiteAnswers("zurich", ("late", "vanished")),
     )
     outline = Outline(build_page(make_report(make_learner(rounds=2, rounds_answered=answers))))
+    assert "Accuracy after each round" in outline.text
     assert "3 of 6 questions were answered with a release." in outline.text
     assert "2 of 3 curators refused, came late or vanished at least once." in outline.text
     assert "1 of 2 released; refused: over_cap" in outline.text
