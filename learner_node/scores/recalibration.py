@@ -100,9 +100,9 @@ class _Likelihood:
     places: Floats  # logits less m that stand for the source's records in each bin, float64 (k, 40)
     sizes: Floats  # records that a bin may hold, float64 (k, 31), and `size_weights` their log prior weights
     size_weights: Floats
-    # of the means at which the answers' log probabilities are known: the first, and the step, (2k,) each
+    # of the means at which the answers' log probabilities are tabulated: the first, and the step, (2k,) each
     roots: tuple[Floats, Floats]
-    known: Floats  # these, float64 (2k, 240)
+    log_probabilities: Floats  # of the answers at these means, float64 (2k, 240)
 
     @classmethod
     def of(
@@ -151,10 +151,10 @@ class _Likelihood:
         return total
 
     def _interpolated(self, cell: int, means: Floats) -> Floats:
-        """Log probability of a cell's answer where so many records are expected; beyond what is known, straight on."""
+        """Log probability of a cell's answer where so many records are expected; beyond the table, straight on."""
         place = (np.sqrt(means) - self.roots[0][cell]) / self.roots[1][cell]
         index = np.clip(place.astype(np.intp), 0, _MEANS - 2)
-        row, part = self.known[cell], place - index
+        row, part = self.log_probabilities[cell], place - index
         interpolated: Floats = row[index] * (1.0 - part) + row[index + 1] * part
         return interpolated
 

@@ -138,10 +138,10 @@ class CellsStrategy:
         networks = train_cell_networks(points, posterior, seed=seed) if self._networks else None
         prevalence = self._prevalence(problem, answers[-1], observation)
         model = CellsModel(features, labels, networks).matched(points, observation.cells, prevalence)
-        said = shifted(model.unshifted(points), model.intercept)
+        probability = shifted(model.unshifted(points), model.intercept)
         bound = problem.most_records_per_unit
-        accuracy = estimate_accuracy(said, posterior, seed=seed, records_per_unit=bound)
-        estimate = SourceEstimate(labels.source_mass, said, accuracy, prevalence)
+        accuracy = estimate_accuracy(probability, posterior, seed=seed, records_per_unit=bound)
+        estimate = SourceEstimate(labels.source_mass, probability, accuracy, prevalence)
         return model, estimate
 
     def cell_count(self, problem: Problem) -> int:
@@ -263,11 +263,13 @@ class CellsClassesStrategy:
             records_per_unit=problem.most_records_per_unit,
         )
         apart = labels.probabilities(held_apart(points, cells))
-        wanted = [each.nearest(own, labels.source_mass) for each, own in zip(counted, apart.T, strict=True)]
-        factors = matching_factors(apart, labels.source_mass, wanted)
-        said = rescaled(labels.probabilities(points), factors)
-        recalls = class_recalls(posteriors, labels.exclusion, said, seed=problem.seed)
-        estimate = ClassesEstimate(labels.source_mass, said, counted, recalls)
+        shares = [
+            prevalence.nearest(column, labels.source_mass) for prevalence, column in zip(counted, apart.T, strict=True)
+        ]
+        factors = matching_factors(apart, labels.source_mass, shares)
+        probabilities = rescaled(labels.probabilities(points), factors)
+        recalls = class_recalls(posteriors, labels.exclusion, probabilities, seed=problem.seed)
+        estimate = ClassesEstimate(labels.source_mass, probabilities, counted, recalls)
         return CellsClassesModel(features, labels, factors), estimate
 
 

@@ -61,7 +61,7 @@ class AttributeChoice:
     """Which attributes are chosen, and at what cost."""
 
     chosen: int  # q, by each curator
-    kept: int  # of all that were chosen, at most so many
+    most: int  # of all that were chosen, so many are used
     share: Fraction  # of epsilon, for the choice, in (0, 1)
     # of the classes in a score, whole numbers from 1 to 1000; None asks for the classes' shares first, at
     # `CLASSES_SHARE` of epsilon, so that a rare one counts as much as the others
@@ -92,7 +92,7 @@ class ChosenFirst:
             answers = yield _classes_body(problem), None
             weights, before = balanced(answers[0].values.sum(axis=0), float(answers[0].noise_variance)), 2
         answers = yield StatisticBody((Selection(candidates, weights),)), None
-        names = {candidates[index].attribute for index in ranked(answers[before - 1])[: self._choice.kept]}
+        names = {candidates[index].attribute for index in ranked(answers[before - 1])[: self._choice.most]}
         asking = self._inner.run(self._rest(problem, restricted(problem.source, names)))
         body, model = next(asking)
         while True:
