@@ -55,17 +55,11 @@ Wait = Annotated[float, msgspec.Meta(ge=0, le=MOST_LIFETIME)]
 
 
 class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the SuperLink is.
+    """Where the SuperLink is."""
 
-    Attributes:
-        address: "host:port".
-        ca: file of the authority that certifies it; empty takes the public ones.
-        secret: file of the secret under which runs are fetched.
-    """
-
-    address: Annotated[str, msgspec.Meta(pattern=r"^[^\s/]+:[0-9]{1,5}\Z")]
-    secret: str
-    ca: str = ""
+    address: Annotated[str, msgspec.Meta(pattern=r"^[^\s/]+:[0-9]{1,5}\Z")]  # "host:port"
+    secret: str  # file of the secret under which runs are fetched
+    ca: str = ""  # file of the authority that certifies it; empty takes the public ones
 
 
 class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -169,7 +163,7 @@ def about(study: StudyFile, curators: Mapping[str, bytes], source: bytes, learne
         source: SHA-256 of the source's file.
         learner: public key.
     """
-    told = [
+    settings = [
         study.purpose,
         study.strategy,
         msgspec.json.encode(study.options, order="sorted"),
@@ -183,7 +177,7 @@ def about(study: StudyFile, curators: Mapping[str, bytes], source: bytes, learne
         source,
         learner,
     ]
-    return digest(b"expril/2 study" + encode(told))
+    return digest(b"expril/2 study" + encode(settings))
 
 
 def _curator_key(written: str, folder: Path, now: int, where: str) -> bytes:

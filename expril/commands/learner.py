@@ -19,7 +19,7 @@ from expril.commands.terminal import MOST_SEED, Json, LargeEpsilon, bars, plain_
 
 if TYPE_CHECKING:
     from learner_node.carriers.journal import Journal
-    from learner_node.result.folder import Kept
+    from learner_node.result.folder import DeployedStudy
     from learner_node.study.federation import Carrier
     from learner_node.study_file import StudyFile
 
@@ -185,7 +185,7 @@ def _run(path: Path, target: Path, how: _How, *, again: bool, quiet: bool) -> di
     from threadpoolctl import threadpool_limits
 
     from learner_node.result.deployed import keep_receipts, run_study
-    from learner_node.result.folder import Kept, save_result
+    from learner_node.result.folder import DeployedStudy, save_result
     from learner_node.study.doubts import doubts_about
     from learner_node.study.federation import UnfinishedError
     from learner_node.study.study import NoCuratorError
@@ -199,7 +199,7 @@ def _run(path: Path, target: Path, how: _How, *, again: bool, quiet: bool) -> di
         pooling=study.pool,
     ):
         say("warning", doubt)
-    result = Kept(**read, version=version("expril"), finished=_now())
+    result = DeployedStudy(**read, version=version("expril"), finished=_now())
     receipts = path.parent / study.receipts
     with ExitStack() as stack:
         stack.enter_context(threadpool_limits(1))  # so that a seed gives the same digits, however many cores are free
@@ -208,7 +208,7 @@ def _run(path: Path, target: Path, how: _How, *, again: bool, quiet: bool) -> di
             say("study", "going on with what was asked before")
         carrier = _carrier(study, result, path, how, stack, quiet=quiet)
         try:
-            finding = run_study(
+            outcome = run_study(
                 study,
                 result.source,
                 curators=result.curators,
@@ -234,12 +234,12 @@ def _run(path: Path, target: Path, how: _How, *, again: bool, quiet: bool) -> di
             if not journal.proposed:
                 journal.forget()
             raise
-        keep_receipts(receipts, finding.studies)
-        return save_result(result, finding, target)
+        keep_receipts(receipts, outcome.studies)
+        return save_result(result, outcome, target)
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The study's file and the files that it names, read before heavy libraries are loaded: fields of `Kept`."""
+    """The study's file and the files that it names, read before heavy libraries: fields of `DeployedStudy`."""
     from curator_node.key_files import read_key
     from learner_node.study_file import curator_keys, read_study
     from protocol.errors import ConfigurationError
@@ -266,7 +266,7 @@ def _now() -> int:
     return int(time.time())
 
 
-def _journal(path: Path, target: Path, result: "Kept", *, again: bool) -> "Journal":
+def _journal(path: Path, target: Path, result: "DeployedStudy", *, again: bool) -> "Journal":
     import hashlib
 
     from learner_node.carriers.journal import Journal, Settings
@@ -287,7 +287,9 @@ def _journal(path: Path, target: Path, result: "Kept", *, again: bool) -> "Journ
     return Journal(where, settings, clock=_now, entropy=secrets.token_bytes)
 
 
-def _carrier(study: "StudyFile", result: "Kept", path: Path, how: _How, stack: ExitStack, *, quiet: bool) -> "Carrier":
+def _carrier(
+    study: "StudyFile", result: "DeployedStudy", path: Path, how: _How, stack: ExitStack, *, quiet: bool
+) -> "Carrier":
     from learner_node.carriers.folder import FolderCarrier
     from learner_node.carriers.waiting import WaitingCarrier
     from protocol.errors import ConfigurationError
@@ -312,7 +314,7 @@ def _carrier(study: "StudyFile", result: "Kept", path: Path, how: _How, stack: E
     return waiting(stack.enter_context(_superlink(study, result, path, how, note)))
 
 
-def _superlink(study: "StudyFile", result: "Kept", path: Path, how: _How, note: Any) -> Any:
+def _superlink(study: "StudyFile", result: "DeployedStudy", path: Path, how: _How, note: Any) -> Any:
     from learner_node.carriers.superlink import SuperLinkCarrier
     from learner_node.carriers.superlink_run import SuperLinkAddress
     from protocol.errors import ConfigurationError
@@ -334,7 +336,7 @@ def _superlink(study: "StudyFile", result: "Kept", path: Path, how: _How, note: 
         result.curators.values(),
         timeout=study.timeout_seconds,
         patience=FOREVER if how.wait else study.patience_seconds,
-        told=note,
+        notify=note,
     )
 
 

@@ -37,7 +37,7 @@ MOST_RUNS = 20
 
 
 @dataclass
-class _Wanted:
+class _Open:
     """A request that waits for its reply."""
 
     data: bytes
@@ -47,33 +47,25 @@ class _Wanted:
 
 @dataclass
 class _Nodes:
-    """Which nodes are there, and whose they are.
+    """Which nodes are there, and whose they are."""
 
-    Attributes:
-        of: curator -> its nodes, the one to try first in front.
-        whose: the other way round.
-        asked: node -> when it was asked whose it is.
-        strangers: node that named another curator -> the curators that it was asked by name.
-        looked: when the nodes were listed.
-    """
+    of: dict[bytes, list[int]] = field(default_factory=dict)  # curator -> its nodes, the one to try first in front
+    curators: dict[int, bytes] = field(default_factory=dict)  # the other way round
+    probed: dict[int, float] = field(default_factory=dict)  # node -> when it was asked whose it is
+    strangers: dict[int, set[bytes]] = field(default_factory=dict)  # node of another curator -> whom it was asked for
+    looked: float = float("-inf")  # when the nodes were listed
 
-    of: dict[bytes, list[int]] = field(default_factory=dict)
-    whose: dict[int, bytes] = field(default_factory=dict)
-    asked: dict[int, float] = field(default_factory=dict)
-    strangers: dict[int, set[bytes]] = field(default_factory=dict)
-    looked: float = float("-inf")
-
-    def found(self, node: int, curator: bytes) -> None:
+    def place(self, node: int, curator: bytes) -> None:
         """A node said whose it is; the newest is tried first."""
-        self.whose[node] = curator
+        self.curators[node] = curator
         self.of.setdefault(curator, []).insert(0, node)
 
     def failed(self, node: int) -> None:
         """A node did not answer: others of its curator come first, and it is asked anew who it is."""
-        curator = self.whose.pop(node, None)
+        curator = self.curators.pop(node, None)
         if curator is not None:
             self.of[curator].remove(node)
-        self.asked.pop(node, None)
+        self.probed.pop(node, None)
         self.strangers.pop(node, None)
         self.looked = float("-inf")
 
@@ -96,7 +88,7 @@ class SuperLinkCarrier:
         timeout: seconds that an exchange waits for replies; a curator that misses it is left out of it.
         patience: seconds that an exchange waits for a SuperLink that is away.
         clock: seconds since 1970 as an int.
-        told: is told, in words, what a person waits for.
+        notify: called with words that say what a person waits for.
     """
 
     def __init__(
@@ -108,7 +100,7 @@ class SuperLinkCarrier:
         timeout: float = 60.0,
         patience: float = 300.0,
         clock: Callable[[], int] = lambda: int(time.time()),
-        told: Callable[[str], None] = lambda text: None,  # noqa: ARG005
+        notify: Callable[[str], None] = lambda text: None,  # noqa: ARG005
     ) -> None:
         self._link = link
         self._key = key
@@ -116,7 +108,7 @@ class SuperLinkCarrier:
         self._timeout = timeout
         self._patience = patience
         self._clock = clock
-        self._told = told
+        self._notify = notify
         self._run: LearnerRun | None = None
         self._nodes = _Nodes()
         self._probes: dict[str, tuple[int, bytes]] = {}
@@ -129,7 +121,7 @@ class SuperLinkCarrier:
             SuperLinkError: the SuperLink was away for longer than the patience, or does not do what is asked.
             ConfigurationError: its certificate or the secret is wrong.
         """
-        wanted = {key: _Wanted(data) for key, data in requests.items() if key in self._curators}
+        open_requests = {key: _Open(data) for key, data in requests.items() if key in self._curators}
         replies: dict[bytes, bytes] = {}
         end = time.monotonic() + self._timeout
         away_since: float | None = None
@@ -139,21 +131,21 @@ class SuperLinkCarrier:
                 run = self._reach()
                 if away_since is not None:
                     end, away_since = time.monotonic() + self._timeout, None
-                self._work(run, wanted, replies, end)
+                self._work(run, open_requests, replies, end)
             except RunLostError:
                 anew += 1
                 if anew > MOST_RUNS:
                     raise SuperLinkError(
                         f"the SuperLink {self._link.address} gives up every run that is started; read its log"
                     ) from None
-                self._told("the SuperLink no longer knows this study's run; another is started")
+                self._notify("the SuperLink no longer knows this study's run; another is started")
                 self._forget()
                 time.sleep(TRY_AGAIN_SECONDS)
             except AwayError:
                 now = time.monotonic()
                 if away_since is None:
                     away_since = now
-                    self._told(f"the SuperLink {self._link.address} cannot be reached; waiting")
+                    self._notify(f"the SuperLink {self._link.address} cannot be reached; waiting")
                 if now - away_since > self._patience:
                     raise SuperLinkError(
                         f"the SuperLink {self._link.address} cannot be reached; see that it runs and that its address "
@@ -192,13 +184,15 @@ class SuperLinkCarrier:
         self._probes.clear()
         self._sent.clear()
 
-    def _work(self, run: LearnerRun, wanted: Mapping[bytes, _Wanted], replies: dict[bytes, bytes], end: float) -> None:
+    def _work(
+        self, run: LearnerRun, open_requests: Mapping[bytes, _Open], replies: dict[bytes, bytes], end: float
+    ) -> None:
         """Send what waits and take what comes, until all has come or the time is up."""
-        for each in wanted.values():
-            each.sent_to = 0
+        for request in open_requests.values():
+            request.sent_to = 0
         pause = SHORTEST
         while True:
-            missing = {key: each for key, each in wanted.items() if key not in replies}
+            missing = {key: request for key, request in open_requests.items() if key not in replies}
             if not missing:
                 return
             if run.lost:
@@ -212,9 +206,9 @@ class SuperLinkCarrier:
             if unplaced and now - self._nodes.looked > LOOK_SECONDS:
                 self._look(run, now, unplaced)
             self._send(run, missing, now)
-            came = self._take(run, wanted, replies)
-            pause = SHORTEST if came else min(pause * GROWTH, LONGEST)
-            if not came:
+            arrived = self._take(run, open_requests, replies)
+            pause = SHORTEST if arrived else min(pause * GROWTH, LONGEST)
+            if not arrived:
                 time.sleep(pause)
 
     def _look(self, run: LearnerRun, now: float, unplaced: Sequence[bytes]) -> None:
@@ -222,20 +216,22 @@ class SuperLinkCarrier:
 
         A curator with a new key names that one, unless it is asked by the key that the learner knows.
         """
-        there = run.nodes()
-        known = self._nodes.whose.keys() | self._nodes.strangers.keys()
-        for node in known - there:
+        online = run.nodes()
+        placed = self._nodes.curators.keys() | self._nodes.strangers.keys()
+        for node in placed - online:
             self._nodes.failed(node)
         self._nodes.looked = now
         silent = [
-            node for node in sorted(there - known) if now - self._nodes.asked.get(node, -PROBE_SECONDS) >= PROBE_SECONDS
+            node
+            for node in sorted(online - placed)
+            if now - self._nodes.probed.get(node, -PROBE_SECONDS) >= PROBE_SECONDS
         ]
         probes = [(node, self._probe(NOBODY)) for node in silent]
-        for node in there & self._nodes.strangers.keys():
+        for node in online & self._nodes.strangers.keys():
             probes += [(node, self._probe(key)) for key in unplaced if key not in self._nodes.strangers[node]]
             self._nodes.strangers[node].update(unplaced)
         for probe, name in zip(probes, run.push(probes, ttl=self._timeout), strict=True):
-            self._nodes.asked[probe[0]] = now
+            self._nodes.probed[probe[0]] = now
             if name:
                 self._probes[name] = probe
 
@@ -250,11 +246,11 @@ class SuperLinkCarrier:
         )
         return seal(request, self._key)
 
-    def _send(self, run: LearnerRun, missing: Mapping[bytes, _Wanted], now: float) -> None:
+    def _send(self, run: LearnerRun, missing: Mapping[bytes, _Open], now: float) -> None:
         ready = {
             key: nodes[0]
-            for key, each in missing.items()
-            if not each.sent_to and now >= each.not_before and (nodes := self._nodes.of.get(key))
+            for key, request in missing.items()
+            if not request.sent_to and now >= request.not_before and (nodes := self._nodes.of.get(key))
         }
         names = run.push([(node, missing[key].data) for key, node in ready.items()], ttl=self._timeout)
         for (key, node), name in zip(ready.items(), names, strict=True):
@@ -264,19 +260,19 @@ class SuperLinkCarrier:
             else:
                 missing[key].not_before = now + TRY_AGAIN_SECONDS
 
-    def _take(self, run: LearnerRun, wanted: Mapping[bytes, _Wanted], replies: dict[bytes, bytes]) -> bool:
+    def _take(self, run: LearnerRun, open_requests: Mapping[bytes, _Open], replies: dict[bytes, bytes]) -> bool:
         """Whether anything came."""
         arrived = run.pull([*self._probes, *self._sent])
-        for each in arrived:
-            if each.message in self._probes:
-                self._place(*self._probes.pop(each.message), each.data)
-            elif each.message in self._sent:
-                key, asked = self._sent.pop(each.message)
-                request = wanted.get(key)
-                if request is None or request.data != asked or key in replies:
+        for arrival in arrived:
+            if arrival.message in self._probes:
+                self._place(*self._probes.pop(arrival.message), arrival.data)
+            elif arrival.message in self._sent:
+                key, sent = self._sent.pop(arrival.message)
+                request = open_requests.get(key)
+                if request is None or request.data != sent or key in replies:
                     continue  # an earlier request's, brought late
-                if each.data is not None:
-                    replies[key] = each.data
+                if arrival.data is not None:
+                    replies[key] = arrival.data
                 else:
                     self._nodes.failed(request.sent_to)
                     request.sent_to, request.not_before = 0, time.monotonic() + TRY_AGAIN_SECONDS
@@ -294,10 +290,10 @@ class SuperLinkCarrier:
             verify(envelope, message.sender, label=label)
         except RemoteProtocolError:
             return
-        if node in self._nodes.whose:
+        if node in self._nodes.curators:
             return
         if message.sender in self._curators:
-            self._nodes.found(node, message.sender)
+            self._nodes.place(node, message.sender)
         else:
             self._nodes.strangers.setdefault(node, set())
         self._nodes.looked = float("-inf")

@@ -55,30 +55,19 @@ class SuperLinkError(UnfinishedError):
 
 @dataclass(frozen=True)
 class SuperLinkAddress:
-    """Where a SuperLink is, and what a learner needs there.
+    """Where a SuperLink is, and what a learner needs there."""
 
-    Attributes:
-        address: "host:port".
-        ca: PEM of the authority that certifies it; None takes the public ones.
-        secret: under which the tasks of runs are fetched (`--superexec-auth-secret-file` of the SuperLink).
-    """
-
-    address: str
-    ca: bytes | None
-    secret: bytes = field(repr=False)
+    address: str  # "host:port"
+    ca: bytes | None  # PEM of the authority that certifies it; None takes the public ones
+    secret: bytes = field(repr=False)  # for fetching the tasks of runs (its `--superexec-auth-secret-file`)
 
 
 @dataclass(frozen=True)
 class Arrival:
-    """What came back for a message.
+    """What came back for a message."""
 
-    Attributes:
-        message: identity of the message that it answers.
-        data: the reply's bytes; None where the node failed, or sent no envelope.
-    """
-
-    message: str
-    data: bytes | None
+    message: str  # identity of the message that it answers
+    data: bytes | None  # the reply's bytes; None where the node failed, or sent no envelope
 
 
 def empty_app(nonce: str) -> bytes:
@@ -102,10 +91,10 @@ clientapp = "expril_holds_no_code:app"
 
 [tool.flwr.app.config]
 """
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as bundle:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as bundle:
         bundle.writestr(zipfile.ZipInfo("pyproject.toml", _EPOCH), text)
-    return made.getvalue()
+    return file.getvalue()
 
 
 class LearnerRun:
@@ -130,8 +119,8 @@ class LearnerRun:
 
     def nodes(self) -> set[int]:
         """The nodes that are online."""
-        found = _call(lambda: self._client.GetNodes(flower.GetNodesRequest()))
-        return {int(node.node_id) for node in found.nodes}
+        reply = _call(lambda: self._client.GetNodes(flower.GetNodesRequest()))
+        return {int(node.node_id) for node in reply.nodes}
 
     def push(self, envelopes: Sequence[tuple[int, bytes]], *, ttl: float) -> list[str]:
         """Send envelopes to nodes, all at once.
@@ -201,57 +190,61 @@ class LearnerRun:
                 message.metadata.__dict__["_message_id"] = message.object_id
                 objects |= flower.get_all_nested_objects(message)
             request = flower.PushAppMessagesRequest(
-                messages_list=[flower.message_to_proto(flower.remove_content_from_message(each)) for each in messages],
-                message_object_trees=[flower.get_object_tree(each) for each in messages],
+                messages_list=[
+                    flower.message_to_proto(flower.remove_content_from_message(message)) for message in messages
+                ],
+                message_object_trees=[flower.get_object_tree(message) for message in messages],
             )
-            taken = self._client.PushMessages(request)
+            receipt = self._client.PushMessages(request)
             send = flower.make_push_object_fn_protobuf(
                 push_object_protobuf=self._client.PushObject,
                 node=self._node,
                 run_id=self.run_id,
-                session_id=taken.session_id,
+                session_id=receipt.session_id,
             )
-            flower.push_objects(objects, send, object_ids_to_push=set(taken.objects_to_push))
-        return [str(name) for name in taken.message_ids]
+            flower.push_objects(objects, send, object_ids_to_push=set(receipt.objects_to_push))
+        return [str(name) for name in receipt.message_ids]
 
     def _pull(self, messages: list[str]) -> list[Arrival]:
-        found = self._client.PullMessages(flower.PullAppMessagesRequest(message_ids=messages))
+        reply = self._client.PullMessages(flower.PullAppMessagesRequest(message_ids=messages))
         fetch = flower.make_pull_object_fn_protobuf(
             pull_object_protobuf=self._client.PullObject, node=self._node, run_id=self.run_id
         )
-        if not found.messages_list:
+        if not reply.messages_list:
             self._confirm()  # while there is nothing better to do
             return []
-        trees = [[part.object_id for part in flower.iterate_object_tree(tree)] for tree in found.message_object_trees]
+        trees = [[part.object_id for part in flower.iterate_object_tree(tree)] for tree in reply.message_object_trees]
         parts: dict[str, bytes] = {}
         with suppress(flower.ObjectPullError):  # one sender died before it had sent all; the others are asked for apart
             parts = flower.pull_objects([name for names in trees for name in names], fetch, **PULLING)
         arrived = []
-        for proto, names in zip(found.messages_list, trees, strict=True):
-            asked = str(proto.metadata.reply_to_message_id)
+        for proto, names in zip(reply.messages_list, trees, strict=True):
+            answered = str(proto.metadata.reply_to_message_id)
             try:
-                own = {name: parts[name] for name in names} if parts else flower.pull_objects(names, fetch, **PULLING)
+                contents = (
+                    {name: parts[name] for name in names} if parts else flower.pull_objects(names, fetch, **PULLING)
+                )
             except flower.ObjectPullError:
-                arrived.append(Arrival(asked, None))
+                arrived.append(Arrival(answered, None))
                 continue
-            message = flower.inflate_object_from_contents(proto.metadata.message_id, own)
+            message = flower.inflate_object_from_contents(proto.metadata.message_id, contents)
             self._unconfirmed.append(proto.metadata.message_id)
-            arrived.append(Arrival(asked, _envelope(message)))
+            arrived.append(Arrival(answered, _envelope(message)))
         return arrived
 
     def _confirm(self) -> None:
         """Let the SuperLink drop what has arrived."""
         while self._unconfirmed:
-            done = flower.ConfirmMessageReceivedRequest(
+            confirmation = flower.ConfirmMessageReceivedRequest(
                 node=self._node, run_id=self.run_id, message_object_id=self._unconfirmed.pop()
             )
-            self._client.ConfirmMessageReceived(done)
+            self._client.ConfirmMessageReceived(confirmation)
 
     def _beat(self) -> None:
         while not self._done.wait(HEARTBEAT_SECONDS):
             try:
-                known = _call(lambda: self._client.SendTaskHeartbeat(flower.SendTaskHeartbeatRequest()))
-                self.lost = not known.success
+                beat = _call(lambda: self._client.SendTaskHeartbeat(flower.SendTaskHeartbeatRequest()))
+                self.lost = not beat.success
             except RunLostError:
                 self.lost = True
             except (AwayError, SuperLinkError):
@@ -286,11 +279,11 @@ def start_run(link: SuperLinkAddress) -> LearnerRun:
         link.address, False, link.ca, [flower.RuntimeTokenHttpInterceptor(token)]
     )
     try:
-        given = _call(lambda: client.PullTaskInput(flower.PullTaskInputRequest()))
+        task = _call(lambda: client.PullTaskInput(flower.PullTaskInputRequest()))
     except BaseException:
         client.close()
         raise
-    return LearnerRun(client, run_id, int(given.task_id), int(given.context.node_id))
+    return LearnerRun(client, run_id, int(task.task_id), int(task.context.node_id))
 
 
 def _take(link: SuperLinkAddress, run_id: int, bundle: str) -> str:
@@ -305,14 +298,14 @@ def _take(link: SuperLinkAddress, run_id: int, bundle: str) -> str:
     with flower.RuntimeHttpClient.from_server_address(link.address, False, link.ca, [sign]) as client:
         while True:
             try:
-                found = _call(lambda: client.AcquireTask(request))
+                reply = _call(lambda: client.AcquireTask(request))
             except RunLostError:
                 raise ConfigurationError(
                     f"the SuperLink {link.address} does not take the secret; ask who keeps it for its "
                     "--superexec-auth-secret-file"
                 ) from None
-            if found.HasField("task") and found.token and found.task.run_id == run_id:
-                return str(found.token)
+            if reply.HasField("task") and reply.token and reply.task.run_id == run_id:
+                return str(reply.token)
             if time.monotonic() > end:
                 raise SuperLinkError(
                     f"another program took the task of this study's run on the SuperLink {link.address}; no SuperExec "

@@ -22,20 +22,13 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
-class Finding:
-    """What a deployed study gave.
+class StudyResult:
+    """What a deployed study gave."""
 
-    Attributes:
-        learned: model, estimates, transcripts.
-        validation: what the curators said of the model, where they were asked.
-        validation_failure: why there is none, where one was asked for.
-        validation_study: its study, where it came so far.
-    """
-
-    learned: Learned
-    validation: Validation | None = None
-    validation_failure: str = ""
-    validation_study: Study | None = None
+    learned: Learned  # model, estimates, transcripts
+    validation: Validation | None = None  # what the curators said of the model, where they were asked
+    validation_failure: str = ""  # why there is none, where one was asked for
+    validation_study: Study | None = None  # its study, where it came so far
 
     @property
     def studies(self) -> list[Study]:
@@ -59,8 +52,8 @@ def run_study(
     key: SigningKey,
     journal: Journal,
     carrier: Carrier,
-    progress: Progress = lambda what, done, total: None,  # noqa: ARG005
-) -> Finding:
+    progress: Progress = lambda step, number, total: None,  # noqa: ARG005
+) -> StudyResult:
     """Run a study, or go on with it; what the journal holds is not asked again.
 
     Args:
@@ -70,7 +63,7 @@ def run_study(
         key: the learner's.
         journal: of this study.
         carrier: to the curators.
-        progress: called with (what, done, total).
+        progress: called with (step, number done, total).
 
     Raises:
         UnfinishedError: something is awaited; the same goes on later.
@@ -103,10 +96,10 @@ def run_study(
         progress=progress,
     )
     if budget.validation is None:
-        return Finding(learned)
+        return StudyResult(learned)
     progress("validating", 0, 0)
     try:
-        found = validate(
+        validation = validate(
             federation,
             learned.final_model,
             budget.following(learned.study.accepted),
@@ -116,10 +109,10 @@ def run_study(
             seed=study.seed,
         )
     except NoCuratorError as error:
-        return Finding(learned, None, str(error), error.study)
+        return StudyResult(learned, None, str(error), error.study)
     finally:
         progress("validating", 1, 1)
-    return Finding(learned, found, "", found.study)
+    return StudyResult(learned, validation, "", validation.study)
 
 
 def read_receipts(path: Path) -> dict[bytes, bytes]:
@@ -129,8 +122,8 @@ def read_receipts(path: Path) -> dict[bytes, bytes]:
         ConfigurationError: it cannot be read. Without it a ledger that was rolled back would not be found.
     """
     try:
-        told = msgspec.json.decode(path.read_bytes(), type=dict[str, bytes])
-        return {bytes.fromhex(key): receipt for key, receipt in told.items()}
+        receipts = msgspec.json.decode(path.read_bytes(), type=dict[str, bytes])
+        return {bytes.fromhex(key): receipt for key, receipt in receipts.items()}
     except FileNotFoundError:
         return {}
     except (OSError, msgspec.DecodeError, ValueError):
@@ -145,9 +138,9 @@ def keep_receipts(path: Path, studies: list[Study]) -> None:
     Raises:
         ConfigurationError: what is there cannot be read; OSError: it cannot be written.
     """
-    kept = read_receipts(path)
+    receipts = read_receipts(path)
     for study in studies:
-        kept |= {
+        receipts |= {
             session.curator: session.newest_receipt for session in study.sessions.values() if session.newest_receipt
         }
-    write_private(path, msgspec.json.encode({key.hex(): receipt for key, receipt in kept.items()}))
+    write_private(path, msgspec.json.encode({key.hex(): receipt for key, receipt in receipts.items()}))

@@ -12,7 +12,7 @@ from protocol.rationals import named_parts, written
 
 MODEL, CONSTANT = 0, 5
 """Colours of the style sheet."""
-WHAT = {"fit": "model", "validation": "validation"}
+STUDIES = {"fit": "model", "validation": "validation"}
 """A learner's studies as cost.json names them -> as a page does."""
 SHARES = Axis(0.0, 1.0, tuple(Tick(str(n), Axis(0.0, 1.0).at(n), n) for n in (0, 0.5, 1)))
 SECURE = (
@@ -34,28 +34,30 @@ class Measure(NamedTuple):
     interval: Interval
 
 
-def study_document(told: Object) -> Document:
+def study_document(facts: Object) -> Document:
     """All that is said of `learner_node.result.folder.result_object`; the same object gives the same document."""
     source = (
-        f"Strategy {told['strategy']}, label “{told['label']}”, {count(told['source_records'], 'source record')}, "
-        f"ExPriL {told['expril']}. The signed list of transcripts lets anybody hold the charges against it, and the "
+        f"Strategy {facts['strategy']}, label “{facts['label']}”, {count(facts['source_records'], 'source record')}, "
+        f"ExPriL {facts['expril']}. The signed list of transcripts lets anybody hold the charges against it, and the "
         "model loads in Python:"
     )
-    signed = f"These curators signed their answers as not private, as simulations do: {', '.join(told['not_private'])}."
+    signed = (
+        f"These curators signed their answers as not private, as simulations do: {', '.join(facts['not_private'])}."
+    )
     return Document(
         kind="ExPriL study",
-        subject=told["learner"],
-        headline=told["title"],
-        summary=_summary(told),
-        created=told["finished"],
-        about=told["purpose"],
-        banner=("Not private.", signed) if told["not_private"] else None,
+        subject=facts["learner"],
+        headline=facts["title"],
+        summary=_summary(facts),
+        created=facts["finished"],
+        about=facts["purpose"],
+        banner=("Not private.", signed) if facts["not_private"] else None,
         sections=[
-            _worth(told),
-            *_validated(told),
-            _cost(told),
-            _left_out(told),
-            _receipts(told["cost"]["curators"]),
+            _worth(facts),
+            *_validated(facts),
+            _cost(facts),
+            _left_out(facts),
+            _receipts(facts["cost"]["curators"]),
             Section(
                 "Where this comes from",
                 [Text(source), Code('expril audit run FOLDER\nexpril.load("FOLDER").predict_proba(table)')],
@@ -64,28 +66,29 @@ def study_document(told: Object) -> Document:
     )
 
 
-def _summary(told: Object) -> list[str]:
-    asked = len(told["cost"]["curators"])
-    answered = asked - len(told["left_out"])
+def _summary(facts: Object) -> list[str]:
+    curators = len(facts["cost"]["curators"])
+    answered = curators - len(facts["left_out"])
     sentences = [
-        f"{answered} of {asked} curators answered for about {told['private_records']:,} records.".replace(
+        f"{answered} of {curators} curators answered for about {facts['private_records']:,} records.".replace(
             ",", "\u202f"
         ),
-        f"That cost epsilon {_spent(told['cost'])} at the costliest.",
+        f"That cost epsilon {_spent(facts['cost'])} at the costliest.",
     ]
-    if told["shares"]:
+    if facts["shares"]:
         common = (
-            f"{value:.1%} ({low:.1%} to {high:.1%}) are “{name}”" for name, (value, low, high) in told["shares"].items()
+            f"{value:.1%} ({low:.1%} to {high:.1%}) are “{name}”"
+            for name, (value, low, high) in facts["shares"].items()
         )
         sentences.append(f"Of the private records that count {', '.join(common)}, with 95 % intervals.")
-    expected = told["expected"]
+    expected = facts["expected"]
     if expected is not None:
         verdict = "better than" if expected["beats_majority"] else "not shown to be better than"
         sentences.append(
             f"The model is expected to classify {expected['accuracy']:.1%} of such records correctly, {verdict} always "
             "answering the more frequent class."
         )
-    errors = told["expected_errors"]
+    errors = facts["expected_errors"]
     if errors is not None and errors["r2"] is not None:
         value, low, high = errors["r2"]
         sentences.append(
@@ -96,12 +99,14 @@ def _summary(told: Object) -> list[str]:
 
 def spent_by(curator: Object, cost: Object) -> str:
     """What a curator charged, and for which study: "2 (model 1, validation 1)"; both are of `cost_object`."""
-    return written(curator["spent"]) + named_parts((WHAT[what], curator[what]["spent"]) for what in cost["claimed"])
+    return written(curator["spent"]) + named_parts(
+        (STUDIES[study], curator[study]["spent"]) for study in cost["claimed"]
+    )
 
 
 def _spent(cost: Object) -> str:
     """What the costliest curator charged, and for what."""
-    return spent_by(max(cost["curators"].values(), key=lambda one: Fraction(one["spent"])), cost)
+    return spent_by(max(cost["curators"].values(), key=lambda curator: Fraction(curator["spent"])), cost)
 
 
 def triple(interval: Interval) -> str:
@@ -114,9 +119,9 @@ def _strip(colour: int, interval: Interval) -> Strip:
     return Strip(SHARES, dots=[(colour, value, (low, high), triple(interval))])
 
 
-def _worth(told: Object) -> Section:
+def _worth(facts: Object) -> Section:
     """What the answers let the learner expect, and what was validated."""
-    expected, errors, validation = told["expected"], told["expected_errors"], told["validation"]
+    expected, errors, validation = facts["expected"], facts["expected_errors"], facts["validation"]
     rows: list[Measure] = []
     if expected is not None:
         majority = [expected[f"majority{end}"] for end in ("", "_low", "_high")]
@@ -127,7 +132,9 @@ def _worth(told: Object) -> Section:
         ]
     if errors is not None and errors["r2"] is not None:
         rows.append(Measure("R²", "-1 stands for whatever is less", MODEL, errors["r2"]))
-    rows += [Measure(f"Recall of {name}", "", MODEL, own) for name, own in (told["expected_recalls"] or {}).items()]
+    rows += [
+        Measure(f"Recall of {name}", "", MODEL, recall) for name, recall in (facts["expected_recalls"] or {}).items()
+    ]
     if validation is not None:
         rows.append(Measure("AUC", "validated by the curators", MODEL, validation["auc"]))
     columns: list[Column[Measure]] = [
@@ -135,7 +142,7 @@ def _worth(told: Object) -> Section:
         Column("0 to 1", lambda row: _strip(row.colour, row.interval), drawn=True, axis=SHARES),
         Column("estimate (95 % interval)", lambda row: triple(row.interval), number=True),
     ]
-    population = f" Here {told['population']}." if told["population"] else ""
+    population = f" Here {facts['population']}." if facts["population"] else ""
     lead = (
         "From the noisy answers alone, with 95 % intervals. Nobody but the curators can compute the exact values."
         f"{population}"
@@ -143,7 +150,7 @@ def _worth(told: Object) -> Section:
     if not rows:
         lead = (
             "This strategy’s answers do not tell how good the model is"
-            f"{' with one model a curator' if told['pooling'] == 'site' else ''}. A validation asks the curators: "
+            f"{' with one model a curator' if facts['pooling'] == 'site' else ''}. A validation asks the curators: "
             "validate in STUDY.toml."
         )
     notes = []
@@ -157,17 +164,17 @@ def _worth(told: Object) -> Section:
         beats = "beats" if expected["beats_majority"] else "is not shown to beat"
         ranks = "ranks" if expected["ranks"] else "is not shown to rank"
         notes.append(f"The model {beats} the majority class, and {ranks} records better than chance, at level 2.5 %.")
-    notes += [f"Note: {told['advice']}."] if told["advice"] else []
-    notes += [f"The validation brought nothing: {told['validation_failure']}"] if told["validation_failure"] else []
+    notes += [f"Note: {facts['advice']}."] if facts["advice"] else []
+    notes += [f"The validation brought nothing: {facts['validation_failure']}"] if facts["validation_failure"] else []
     table = Table.of("What the model is worth", columns, rows)
     return Section("What the model is worth", [Text(lead), table, *(Text(note, "fine") for note in notes)])
 
 
-def _validated(told: Object) -> list[Section]:
-    validation = told["validation"]
+def _validated(facts: Object) -> list[Section]:
+    validation = facts["validation"]
     if not validation:
         return []
-    share = f" The share of “{told['positive']}” is {triple(validation['prevalence'])}." if told["positive"] else ""
+    share = f" The share of “{facts['positive']}” is {triple(validation['prevalence'])}." if facts["positive"] else ""
     lead = (
         f"A second study, at epsilon {written(validation['epsilon'])}, asked how many records of each class lie in "
         f"bins of the model’s score.{share}"
@@ -216,33 +223,33 @@ def _validated(told: Object) -> list[Section]:
     return sections
 
 
-def _cost(told: Object) -> Section:
-    cost = told["cost"]
+def _cost(facts: Object) -> Section:
+    cost = facts["cost"]
 
-    def study(what: str) -> Column[tuple[str, Object]]:
-        return Column(WHAT[what], lambda row: written(row[1][what]["spent"]), number=True)
+    def spending(study: str) -> Column[tuple[str, Object]]:
+        return Column(STUDIES[study], lambda row: written(row[1][study]["spent"]), number=True)
 
     columns: list[Column[tuple[str, Object]]] = [
         Column("curator", lambda row: row[0], names=True),
         Column("epsilon spent", lambda row: Cell(written(row[1]["spent"]), strong=True), number=True),
         Column("at most", lambda row: written(row[1]["at_most"]), number=True),
-        *map(study, cost["claimed"]),
+        *map(spending, cost["claimed"]),
         Column("study", lambda row: row[1]["fit"]["state"], number=True),
     ]
     lead = "Exact, from the curators’ signed receipts. At most: a lost answer may have been charged all the same."
-    planned = ", ".join(f"{WHAT[what]} {written(claimed)}" for what, claimed in cost["claimed"].items())
+    planned = ", ".join(f"{STUDIES[study]} {written(claimed)}" for study, claimed in cost["claimed"].items())
     table = Table.of("What it cost", columns, list(cost["curators"].items()))
-    secure = [Text(SECURE, "fine")] if told["pooling"] == "secure" else []
+    secure = [Text(SECURE, "fine")] if facts["pooling"] == "secure" else []
     exactly = Text(f"Planned: {planned}. All figures exactly: cost.json.", "fine")
     return Section("What it cost", [Text(lead), table, exactly, *secure])
 
 
-def _left_out(told: Object) -> Section:
+def _left_out(facts: Object) -> Section:
     nobody = Text("Nobody: every curator that was asked answered every question.")
-    reasons = Facts(list(told["left_out"].items()), "glossary")
-    late = ", ".join(f"{name} {times}" for name, times in told["answered_late"].items())
+    reasons = Facts(list(facts["left_out"].items()), "glossary")
+    late = ", ".join(f"{name} {times}" for name, times in facts["answered_late"].items())
     again = [Text(f"Asked more than once, and charged once: {late}.", "fine")] if late else []
-    return Section("Who is not in the model", [reasons if told["left_out"] else nobody, *again])
+    return Section("Who is not in the model", [reasons if facts["left_out"] else nobody, *again])
 
 
 def _receipts(curators: Object) -> Section:

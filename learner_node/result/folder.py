@@ -19,7 +19,7 @@ from expril.report.page import as_page
 from learner_node.models.files import SUFFIX, StudyModel, encode_model, kept_in_files
 from learner_node.models.synthetic import held_columns, pooled_estimate, synthetic_frame
 from learner_node.questions.validation import Validation
-from learner_node.result.deployed import Finding
+from learner_node.result.deployed import StudyResult
 from learner_node.result.document import study_document
 from learner_node.result.listing import listed_digests, save_index
 from learner_node.scores.estimates import AccuracyEstimate
@@ -62,26 +62,16 @@ Object = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Kept:
-    """A deployed study whose result is written.
-
-    Attributes:
-        study: the file.
-        text: of it.
-        source: unlabelled records.
-        key: the learner's.
-        curators: name -> public key.
-        version: of ExPriL.
-        finished: seconds since 1970.
-    """
+class DeployedStudy:
+    """A deployed study, as its files have it."""
 
     study: StudyFile
-    text: bytes
-    source: pl.DataFrame
-    key: SigningKey
-    curators: Mapping[str, bytes]
-    version: str
-    finished: int
+    text: bytes  # of that file
+    source: pl.DataFrame  # unlabelled records
+    key: SigningKey  # the learner's
+    curators: Mapping[str, bytes]  # name -> public key
+    version: str  # of ExPriL
+    finished: int  # seconds since 1970
 
 
 def prepare_result(folder: Path) -> Path:
@@ -103,12 +93,12 @@ def prepare_result(folder: Path) -> Path:
     return folder / LOCAL / JOURNAL
 
 
-def save_result(kept: Kept, finding: Finding, folder: Path) -> Object:
+def save_result(deployed: DeployedStudy, result: StudyResult, folder: Path) -> Object:
     """Write everything; the object that machines get of it.
 
     Args:
-        kept: what was run.
-        finding: what it gave.
+        deployed: what was run.
+        result: what it gave.
         folder: of `prepare_result`. A result that is there is written anew.
 
     Raises:
@@ -116,106 +106,106 @@ def save_result(kept: Kept, finding: Finding, folder: Path) -> Object:
     """
     for name in (MODELS, TRANSCRIPTS, RECEIPTS):
         (folder / name).mkdir(exist_ok=True)
-    write_private(folder / STUDY, kept.text)
-    told = result_object(kept, finding)
-    write_private(folder / COST, _pretty(told["cost"]))
-    _save_models(kept, finding, folder / MODELS)
-    estimates = finding.learned.estimates
-    schema = finding.learned.schema
+    write_private(folder / STUDY, deployed.text)
+    facts = result_object(deployed, result)
+    write_private(folder / COST, _pretty(facts["cost"]))
+    _save_models(deployed, result, folder / MODELS)
+    estimates = result.learned.estimates
+    schema = result.learned.schema
     synthetic = synthetic_frame(
-        held_columns(kept.source, schema, ()),
+        held_columns(deployed.source, schema, ()),
         pooled_estimate(list(estimates.values())),
         label=schema.label,
         classes=np.array(schema.classes),
     )
     write_private(folder / SYNTHETIC, synthetic.write_csv().encode())
-    for name, receipt in _newest(finding.studies).items():
+    for name, receipt in _newest(result.studies).items():
         write_private(folder / RECEIPTS / f"{file_name(name)}.receipt", receipt)
-    entries = tuple(_save_transcripts(kept, finding.studies, folder / TRANSCRIPTS))
-    people = [("learner", kept.study.learner, kept.key.public)]
-    people += [("curator", name, key) for name, key in kept.curators.items()]
+    entries = tuple(_save_transcripts(deployed, result.studies, folder / TRANSCRIPTS))
+    people = [("learner", deployed.study.learner, deployed.key.public)]
+    people += [("curator", name, key) for name, key in deployed.curators.items()]
     index = Index(
         format=FORMAT,
-        expril=kept.version,
-        title=kept.study.title,
-        created=told["finished"],
+        expril=deployed.version,
+        title=deployed.study.title,
+        created=facts["finished"],
         repeats=1,
         participants=tuple(Participant(role, name, 0, key.hex()) for role, name, key in people),  # type: ignore[arg-type]
         transcripts=entries,
         ledgers=(),
         files=listed_digests(folder),
     )
-    save_index(index, {kept.study.learner: kept.key}, folder)
-    write_private(folder / PAGE, as_page(study_document(told)).encode())
-    return told
+    save_index(index, {deployed.study.learner: deployed.key}, folder)
+    write_private(folder / PAGE, as_page(study_document(facts)).encode())
+    return facts
 
 
-def result_object(kept: Kept, finding: Finding) -> Object:
+def result_object(deployed: DeployedStudy, result: StudyResult) -> Object:
     """What the learner can know, as one JSON object."""
-    learned, study = finding.learned, kept.study
+    learned, study = result.learned, deployed.study
     estimate = learned.estimates.get(POOLED)
     accuracy = estimate.accuracy if isinstance(estimate, SourceEstimate) else None
-    found = finding.validation
+    validation = result.validation
     return {
         "title": study.title,
         "purpose": study.purpose,
         "learner": study.learner,
-        "expril": kept.version,
-        "finished": datetime.fromtimestamp(kept.finished, UTC).isoformat(timespec="seconds"),
+        "expril": deployed.version,
+        "finished": datetime.fromtimestamp(deployed.finished, UTC).isoformat(timespec="seconds"),
         "strategy": study.strategy,
         "pooling": study.pooling,
         "label": learned.schema.label,
         "positive": learned.schema.classes[1] if len(learned.schema.classes) == 2 else None,
         "population": learned.population,
         "source_records": len(learned.source),
-        "private_records": round(sum(float(each.weights.sum()) for each in learned.estimates.values())),
+        "private_records": round(sum(float(estimate.weights.sum()) for estimate in learned.estimates.values())),
         "expected": None if accuracy is None else _expected(accuracy),
         "expected_errors": _expected_errors(learned),
         "expected_recalls": _expected_recalls(learned),
-        "shares": {name: [own.share, own.low, own.high] for name, own in learned.shares().items()},
-        "validation": None if found is None else _validated(found),
-        "validation_text": "" if found is None else found.to_text(),
-        "validation_failure": finding.validation_failure,
+        "shares": {name: [share.share, share.low, share.high] for name, share in learned.shares().items()},
+        "validation": None if validation is None else _validated(validation),
+        "validation_text": "" if validation is None else validation.to_text(),
+        "validation_failure": result.validation_failure,
         "advice": learned.advice,
         "left_out": dict(learned.study.left_out),
         "answered_late": {name: count for name, count in learned.study.asked_again.items() if count},
         "not_private": learned.not_private,
-        "cost": cost_object(kept, finding),
+        "cost": cost_object(deployed, result),
     }
 
 
-def cost_object(kept: Kept, finding: Finding) -> Object:
+def cost_object(deployed: DeployedStudy, result: StudyResult) -> Object:
     """What it cost, exact: rationals as texts."""
-    plans = [("fit", finding.learned.study, finding.learned.epsilon_claimed)]
-    if finding.validation_study is not None:
-        claimed = finding.validation.epsilon_claimed if finding.validation else kept.study.budget.validation
-        plans.append(("validation", finding.validation_study, claimed or 0))  # type: ignore[arg-type]
-    newest = _newest(finding.studies)
+    plans = [("fit", result.learned.study, result.learned.epsilon_claimed)]
+    if result.validation_study is not None:
+        claimed = result.validation.epsilon_claimed if result.validation else deployed.study.budget.validation
+        plans.append(("validation", result.validation_study, claimed or 0))  # type: ignore[arg-type]
+    newest = _newest(result.studies)
     return {
-        "learner": kept.key.public.hex(),
-        "claimed": {what: str(claimed) for what, _, claimed in plans},
+        "learner": deployed.key.public.hex(),
+        "claimed": {plan: str(claimed) for plan, _, claimed in plans},
         "curators": {
             name: {
                 "key": key.hex(),
                 **{
-                    what: {
+                    plan: {
                         "spent": str(study.spent(name)),
                         "at_most": str(study.spent_at_most(name)),
                         "state": study.sessions[name].state.value,
                     }
-                    for what, study, _ in plans
+                    for plan, study, _ in plans
                 },
-                "spent": str(finding.spent(name)),
-                "at_most": str(finding.spent_at_most(name)),
+                "spent": str(result.spent(name)),
+                "at_most": str(result.spent_at_most(name)),
                 "newest_receipt": digest(newest[name]).hex() if name in newest else None,
             }
-            for name, key in kept.curators.items()
+            for name, key in deployed.curators.items()
         },
     }
 
 
-def _expected(told: AccuracyEstimate) -> Object:
-    values = {name: getattr(told, name) for name in EXPECTED}
+def _expected(estimate: AccuracyEstimate) -> Object:
+    values = {name: getattr(estimate, name) for name in EXPECTED}
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
 
 
@@ -233,8 +223,8 @@ def _expected_errors(learned: Learned) -> Object | None:
 
 
 def _triple(*values: float | None) -> list[float] | None:
-    known = [value for value in values if value is not None]
-    return known if len(known) == len(values) else None
+    numbers = [value for value in values if value is not None]
+    return numbers if len(numbers) == len(values) else None
 
 
 def _expected_recalls(learned: Learned) -> Object | None:
@@ -242,67 +232,67 @@ def _expected_recalls(learned: Learned) -> Object | None:
     estimate = learned.estimates.get(POOLED)
     if not isinstance(estimate, ClassesEstimate) or estimate.recalls is None:
         return None
-    both = zip(learned.schema.classes, estimate.recalls, strict=True)
-    return {name: [own.value, own.low, own.high] for name, own in both}
+    recalls = zip(learned.schema.classes, estimate.recalls, strict=True)
+    return {name: [recall.value, recall.low, recall.high] for name, recall in recalls}
 
 
 def _validated(validation: Validation) -> Object:
-    def interval(one: Any) -> list[float]:
-        return [float(one.value), float(one.low), float(one.high)]
+    def triple(interval: Any) -> list[float]:
+        return [float(interval.value), float(interval.low), float(interval.high)]
 
-    found, fitted = validation.pooled, validation.recalibration
+    pooled, fitted = validation.pooled, validation.recalibration
     return {
         "epsilon": str(validation.epsilon_claimed),
-        "records": interval(found.records),
-        "prevalence": interval(found.prevalence),
-        "auc": interval(found.area),
+        "records": triple(pooled.records),
+        "prevalence": triple(pooled.prevalence),
+        "auc": triple(pooled.area),
         "points": [
             {"rule": point.rule, "threshold": point.threshold}
-            | {name: interval(getattr(point, name)) for name in ("flagged", "sensitivity", "specificity", "ppv", "npv")}
-            for point in found.points
+            | {name: triple(getattr(point, name)) for name in ("flagged", "sensitivity", "specificity", "ppv", "npv")}
+            for point in pooled.points
             if point.rule
         ],
         "calibration": [
-            {"predicted": float(one.predicted), "observed": interval(one.observed), "records": interval(one.records)}
-            for one in found.calibration
+            {"predicted": float(row.predicted), "observed": triple(row.observed), "records": triple(row.records)}
+            for row in pooled.calibration
         ],
         "recalibration": fitted
         and {
             "on": fitted.on,
-            "intercept": interval(fitted.intercept),
-            "slope": interval(fitted.slope),
+            "intercept": triple(fitted.intercept),
+            "slope": triple(fitted.slope),
             "bayes_factor": fitted.factor,
         },
     }
 
 
-def _save_models(kept: Kept, finding: Finding, folder: Path) -> None:
-    told = finding.validation
-    model = StudyModel.of(finding.learned, recalibration=told.recalibration if told else None)
+def _save_models(deployed: DeployedStudy, result: StudyResult, folder: Path) -> None:
+    validation = result.validation
+    model = StudyModel.of(result.learned, recalibration=validation.recalibration if validation else None)
     if not all(map(kept_in_files, model.models.values())):
         return
-    about = {"learner": kept.study.learner, "strategy": kept.study.strategy, "study": kept.study.title}
-    about["expril"] = kept.version
+    about = {"learner": deployed.study.learner, "strategy": deployed.study.strategy, "study": deployed.study.title}
+    about["expril"] = deployed.version
     write_private(folder / f"model{SUFFIX}", encode_model(replace(model, about=about)))
 
 
-def _save_transcripts(kept: Kept, studies: list[Study], folder: Path) -> Iterator[TranscriptEntry]:
+def _save_transcripts(deployed: DeployedStudy, studies: list[Study], folder: Path) -> Iterator[TranscriptEntry]:
     """Write every exchange, and those that were given up for another before anything was asked."""
-    told: list[tuple[str, int, Session]] = [
-        (name, number, study.sessions[name]) for number, study in enumerate(studies) for name in kept.curators
+    sessions: list[tuple[str, int, Session]] = [
+        (name, number, study.sessions[name]) for number, study in enumerate(studies) for name in deployed.curators
     ]
     extra = GIVEN_UP
     for study in studies:
-        for name in kept.curators:
+        for name in deployed.curators:
             for session in study.retired[name]:
-                told.append((name, extra, session))
+                sessions.append((name, extra, session))
                 extra += 1
-    for place, (name, number, session) in enumerate(told):
+    for place, (name, number, session) in enumerate(sessions):
         write_private(folder / transcript_file(place), encode_transcript(session.transcript))
         yield TranscriptEntry(
             file=transcript_file(place),
             repeat=0,
-            learner=kept.study.learner,
+            learner=deployed.study.learner,
             curator=name,
             label=NOT_PRIVATE_LABEL if session.not_private else LABEL,
             head=session.transcript.head.hex(),

@@ -88,7 +88,7 @@ def test_a_superlink_that_is_away_is_waited_for_and_then_told(superlink):
     nowhere = SuperLinkAddress(f"127.0.0.1:{free_port()}", superlink.ca.read_bytes(), b"x")
     said = []
     curator = key("basel").public
-    carrier = SuperLinkCarrier(nowhere, key(LEARNER), [curator], patience=1.0, told=said.append)
+    carrier = SuperLinkCarrier(nowhere, key(LEARNER), [curator], patience=1.0, notify=said.append)
     with pytest.raises(SuperLinkError, match="cannot be reached"):
         carrier.exchange({curator: b"anything"})
     assert len(said) == 1
