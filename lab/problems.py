@@ -34,7 +34,6 @@ from lab.reproduction.datasets import (
 )
 from lab.splits import PaperDataset, Problem, Site, Split, Training, Units, split_of
 from lab.study import Order
-from protocol.record_frames import encode_frame, encode_labels
 from simulations.datasets import load_dataset
 from simulations.datasets.splits import split_at_random, split_by_site, split_parts
 from simulations.records import Records as ScenarioRecords
@@ -84,19 +83,11 @@ def hospital_split(
     divided = {site: split_parts(frame, parts, rng, dataset.unit) for site, frame in frames.items()}
     source = pl.concat(divided[site]["source" if "source" in parts else "test"] for site in hospitals or divided)
     test = pl.concat(part["test"] for part in divided.values())
-    sites = tuple(
+    sites = [
         Site.of(site, part["private"], msgspec.structs.replace(steward, round_size=DECLARED.get(site)))
         for site, part in divided.items()
-    )
-    return Split(
-        problem=problem,
-        seed=seed,
-        schema=steward.schema,
-        source=encode_frame(source, steward.schema),
-        sites=sites,
-        test=encode_frame(test, steward.schema),
-        test_labels=encode_labels(test[steward.label], steward.classes) > 0,
-    )
+    ]
+    return Split.of(problem, seed, sites, source, test)
 
 
 def scenario_split(name: str, seed: int, *, most: int | None = None) -> Split:
@@ -108,23 +99,13 @@ def scenario_split(name: str, seed: int, *, most: int | None = None) -> Split:
     """
     scenario, records = _scenario_records(name, most)
     parts = split_records(msgspec.structs.replace(scenario, seed=seed), records, 0).values()
-    sites = tuple(Site.of(part.name, part.counted, part.steward) for part in parts)
-    test = pl.concat(part.test for part in parts)
-    schema, unit = records.steward.schema, records.dataset.unit
-    units = None
+    sites = [Site.of(part.name, part.counted, part.steward) for part in parts]
+    source, test = (pl.concat(getattr(part, name) for part in parts) for name in ("source", "test"))
+    unit, units = records.dataset.unit, None
     if unit is not None and records.steward.most_records_per_unit > 1:
         private = np.concatenate([part.counted[unit].to_numpy() for part in parts])
         units = Units(records.steward.most_records_per_unit, private, test[unit].to_numpy())
-    return Split(
-        problem=name,
-        seed=seed,
-        schema=schema,
-        source=encode_frame(pl.concat(part.source for part in parts), schema),
-        sites=sites,
-        test=encode_frame(test, schema),
-        test_labels=encode_labels(test[records.steward.label], records.steward.classes) > 0,
-        units=units,
-    )
+    return Split.of(name, seed, sites, source, test, units=units)
 
 
 @cache

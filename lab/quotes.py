@@ -8,16 +8,15 @@ scenarios are run here, on exact counts with seeded noise, without their faults,
 import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, lru_cache
 from itertools import product
 from operator import itemgetter
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
@@ -29,6 +28,7 @@ from lab.averages import Average, Averages, Summary, averages, mean, names, plai
 from lab.cells import Run, epsilon_order
 from lab.curators import NOISE, last_model
 from lab.problems import PROBLEMS, load_split
+from lab.splits import Site, Split
 from lab.studies import document_of
 from lab.study import Order, Part, Size, Study
 from learner_node.models.label_model.prior import Belief
@@ -38,8 +38,6 @@ from learner_node.questions.quote_report import Request
 from learner_node.strategies.base import Problem, assumed_size, class_probabilities
 from learner_node.strategies.cells import CellsStrategy
 from protocol.rationals import parse_rational
-from protocol.record_frames import encode_frame, encode_labels
-from protocol.records import Records
 from simulations.campaign.store import Task
 from simulations.quote_source import read_quoted, request_of
 from simulations.records import load_records, sites_of, split_records
@@ -62,16 +60,10 @@ READING = (
 READING_HELD = "The share of runs that the range holds, and its mean width."
 
 
-@dataclass(frozen=True)
-class Data:
+class Data(NamedTuple):
     """Records of a problem or of a scenario's first learner and the curators that it asks."""
 
-    source: Records  # records
-    private: Records
-    test: Records
-    labels: NDArray[np.bool_]  # whether a private or a test record is of class 1
-    test_labels: NDArray[np.bool_]
-    sites: int  # curators that are asked
+    split: Split
     quoted_sites: int  # curators whose answers are pooled
     size: int  # their declared records
     most: int  # contribution bound
@@ -83,31 +75,23 @@ def data_of(name: str, repeat: int) -> Data:
     if not name.startswith(SCENARIO):
         split = load_split(name, SPLIT)
         size = assumed_size([site.steward.round_size for site in split.sites], len(split.source))
-        records = (split.source, split.private, split.test, split.private_labels, split.test_labels)
-        return Data(*records, len(split.sites), len(split.sites), size, 1)
+        return Data(split, len(split.sites), size, 1)
     scenario, _, folder = load_scenario(name.removeprefix(SCENARIO))
     parts = split_records(scenario, load_records(scenario, folder), repeat)
     asked_sites, sources = sites_of(scenario.learners[0], parts)
     steward, request = parts[asked_sites[0]].steward, request_for(name)
-    frames = [
-        pl.concat([parts[site].source for site in sources]),
-        pl.concat([parts[site].counted for site in asked_sites]),
-        pl.concat([parts[site].test for site in asked_sites]),
-    ]
-    source, private, test = (encode_frame(frame, steward.schema) for frame in frames)
-    labels, test_labels = (encode_labels(frame[steward.label], steward.classes) > 0 for frame in frames[1:])
-    return Data(
-        *(source, private, test, labels, test_labels, len(asked_sites)),
-        *(request.target.sites, request.size, request.target.most_records_per_unit),
-    )
+    sites = [Site.of(site, parts[site].counted, steward) for site in asked_sites]
+    source = pl.concat([parts[site].source for site in sources])
+    split = Split.of(name, repeat, sites, source, pl.concat([parts[site].test for site in asked_sites]))
+    return Data(split, request.target.sites, request.size, request.target.most_records_per_unit)
 
 
 @lru_cache(1)
 def beliefs(name: str) -> dict[str, Belief]:
     """What is stated -> the belief."""
     data = data_of(name, 0)
-    prevalence = _within(float(data.labels.mean()), STATED_PREVALENCE, 0.001)
-    return {NOTHING: Belief(), PREVALENCE_AND_AUC: Belief(prevalence, _within(_ceiling(data), STATED_AUC, 0.51))}
+    prevalence = _within(float(data.split.private_labels.mean()), STATED_PREVALENCE, 0.001)
+    return {NOTHING: Belief(), PREVALENCE_AND_AUC: Belief(prevalence, _within(_ceiling(data.split), STATED_AUC, 0.51))}
 
 
 def _within(value: float, around: tuple[float, float], least: float) -> tuple[float, float]:
@@ -115,13 +99,13 @@ def _within(value: float, around: tuple[float, float], least: float) -> tuple[fl
     return low, high
 
 
-def _ceiling(data: Data) -> float:
+def _ceiling(split: Split) -> float:
     """AUC on the test records of the better of two models that were trained on all private records."""
-    features = standardising_map(data.source)
-    private, test = (coordinates(features, records) for records in (data.private, data.test))
+    features = standardising_map(split.source)
+    private, test = (coordinates(features, records) for records in (split.private, split.test))
     models = (LogisticRegression(C=0.1, max_iter=500), HistGradientBoostingClassifier(random_state=0))
-    scores = [model.fit(private, data.labels).predict_proba(test)[:, 1] for model in models]
-    return max(float(roc_auc_score(data.test_labels, score)) for score in scores)
+    scores = [model.fit(private, split.private_labels).predict_proba(test)[:, 1] for model in models]
+    return max(float(roc_auc_score(split.test_labels, score)) for score in scores)
 
 
 @cache
@@ -144,9 +128,9 @@ def request_for(data: str) -> Request:
 def foretell(task: Task) -> Run:
     """The ranges of one quote, of the rule's number of cells."""
     epsilon, data = parse_rational(task.epsilon), data_of(task.problem, 0)
-    problem = Problem(data.source, epsilon, data.quoted_sites, data.size, data.most, 0)
+    problem = Problem(data.split.source, epsilon, data.quoted_sites, data.size, data.most, 0)
     (row,) = quote(
-        data.source,
+        data.split.source,
         Target(data.quoted_sites, size=data.size, most_records_per_unit=data.most),
         options={"cells": CellsStrategy().cell_count(problem)},
         epsilons=[epsilon],
@@ -164,13 +148,14 @@ def come_true(task: Task) -> Run:
     if not task.problem.startswith(SCENARIO):
         return Run(*task, measured()[task.problem][epsilon, task.seed])
     data = data_of(task.problem, task.seed)
-    problem = Problem(data.source, epsilon, data.sites, data.size, data.most, task.seed)
+    split = data.split
+    problem = Problem(split.source, epsilon, len(split.sites), data.size, data.most, task.seed)
     rng = np.random.default_rng([task.seed, epsilon.numerator, epsilon.denominator])
-    model = last_model(CellsStrategy(), problem, data.private, data.labels, rng)
-    positive = class_probabilities(model, data.test)[:, 1]
+    model = last_model(CellsStrategy(), problem, split.private, split.private_labels, rng)
+    positive = class_probabilities(model, split.test)[:, 1]
     numbers = {
-        "accuracy": float(np.mean((positive > 0.5) == data.test_labels)),
-        "auc": float(roc_auc_score(data.test_labels, positive)),
+        "accuracy": float(np.mean((positive > 0.5) == split.test_labels)),
+        "auc": float(roc_auc_score(split.test_labels, positive)),
     }
     return Run(*task, numbers)
 

@@ -1,6 +1,6 @@
 """What one run of one problem is made of: whose records are private, what the learner holds, what is tested."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 
@@ -181,6 +181,24 @@ class Split:
     paper: PaperDataset | None = None  # the paper's row of this problem; None for a problem that it does not have
     units: Units | None = None  # whose records they are, where each record is not a unit
 
+    @classmethod
+    def of(
+        cls,
+        problem: str,
+        seed: int,
+        sites: Sequence[Site],
+        source: pl.DataFrame,
+        test: pl.DataFrame,
+        *,
+        paper: PaperDataset | None = None,
+        units: Units | None = None,
+    ) -> "Split":
+        """The split of frames, of which the test's has the label column; all sites have the same schema."""
+        steward = sites[0].steward
+        frames = encode_frame(source, steward.schema), tuple(sites), encode_frame(test, steward.schema)
+        labels = encode_labels(test[steward.label], steward.classes) > 0
+        return cls(problem, seed, steward.schema, *frames, labels, paper, units)
+
     @cached_property
     def private(self) -> Records:
         """All sites' private records, for what is trained in site; no curator and no learner has them."""
@@ -223,13 +241,6 @@ def split_of(draw: Draw, seed: int, paper: PaperDataset | None = None, *, declar
     The curator declares the size in the paper's row of Table 1, or else `declared`.
     """
     steward = draw_steward(draw, paper.target_size if paper else declared)
-    return Split(
-        problem=draw.name,
-        seed=seed,
-        schema=steward.schema,
-        source=encode_frame(draw_frame(draw, draw.source), steward.schema),
-        sites=(Site.of("oracle", draw_frame(draw, draw.oracle, draw.oracle_labels), steward),),
-        test=encode_frame(draw_frame(draw, draw.test), steward.schema),
-        test_labels=draw.test_labels > 0,
-        paper=paper,
-    )
+    oracle = Site.of("oracle", draw_frame(draw, draw.oracle, draw.oracle_labels), steward)
+    source, test = draw_frame(draw, draw.source), draw_frame(draw, draw.test, draw.test_labels)
+    return Split.of(draw.name, seed, [oracle], source, test, paper=paper)

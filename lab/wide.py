@@ -29,7 +29,6 @@ from lab.learning import make_study
 from lab.splits import BOUND, CLASSES, LABEL_COLUMN, Site, Split
 from lab.studies import document_of
 from lab.study import Order, Part, Size, Study
-from protocol.record_frames import encode_frame
 from protocol.schema import NumericAttribute
 from simulations.campaign.store import Task
 
@@ -87,15 +86,8 @@ def wide_split(kind: str, columns: int, sites: int, size: int, seed: int) -> Spl
     attributes = tuple(NumericAttribute(name, -BOUND, BOUND) for name in names)
     steward = SchemaFile(label=LABEL_COLUMN, classes=CLASSES, attributes=attributes, round_size=size)
     parts = [frame[SOURCE + TEST + at * size : SOURCE + TEST + (at + 1) * size] for at in range(sites)]
-    return Split(
-        problem=f"{kind}, {columns} columns",
-        seed=seed,
-        schema=steward.schema,
-        source=encode_frame(frame[:SOURCE], steward.schema),
-        sites=tuple(Site.of(f"site {at + 1}", part, steward) for at, part in enumerate(parts)),
-        test=encode_frame(frame[SOURCE : SOURCE + TEST], steward.schema),
-        test_labels=labels[SOURCE : SOURCE + TEST] > 0,
-    )
+    sites_of = [Site.of(f"site {at + 1}", part, steward) for at, part in enumerate(parts)]
+    return Split.of(f"{kind}, {columns} columns", seed, sites_of, frame[:SOURCE], frame[SOURCE : SOURCE + TEST])
 
 
 def in_site(split: Split) -> Floats:
