@@ -172,7 +172,7 @@ def test_an_approval_holds_for_its_amount_and_its_time(amount, until, wrong, tmp
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_an_approval_holds_for_the_records_that_its_steward_knew(again, tmp_path):
+def test_an_approval_holds_for_the_records_that_its_steward_knew_and_is_not_given_twice(again, tmp_path):
     """Another word on the newer records is none on what was decided."""
     forged = Forged()
     word = {"learner": ADA.public, "request": forged.request(), "amount": "1", "expires_at": 10**9}
@@ -182,17 +182,11 @@ def test_an_approval_holds_for_the_records_that_its_steward_knew(again, tmp_path
     if again:
         forged.add(EntryKind.APPROVE, **word)
     forged.study(ADA, [counts(1)], [1], request=word["request"])
-    found = recompute(forged.save(tmp_path / "approved.export"), delta=None).wrong
+    word["request"] = forged.request()
+    places = [forged.add(EntryKind.APPROVE, **word | {"amount": cost}) for cost in ("1", "2", "2")]
+    *found, twice = recompute(forged.save(tmp_path / "approved.export"), delta=None).wrong
     assert ["other records a plan that its steward approved before" in text for text in found] == [True] * (not again)
-
-
-def test_an_approval_that_still_holds_is_not_given_twice(tmp_path):
-    forged = Forged()
-    word = {"learner": ADA.public, "request": forged.request(), "expires_at": 10**9}
-    for cost in ("1", "2", "2"):
-        forged.add(EntryKind.APPROVE, **word, amount=cost)
-    (wrong,) = recompute(forged.save(tmp_path / "approved.export"), delta=None).wrong
-    assert "entry 4 (approve) decides again on what was decided" in wrong
+    assert f"entry {places[-1]} (approve) decides again on what was decided" in twice
 
 
 def test_cards_of_two_bounds_leave_a_study_without_a_card_open(tmp_path):
