@@ -259,8 +259,7 @@ def test_what_is_remembered_of_refusals_is_bounded_and_dropped_when_it_expires()
 # meters
 
 
-def test_requests_are_metered_by_day_answered_or_refused():
-    clock = Clock()
+def test_requests_are_metered_by_day_answered_or_refused(clock):
     curator = open_curator(clock=clock, rules=policy(requests_per_day=3))
     for number in range(3):
         ask = CardRequest(**header(curator, expires_at=clock() + 600 - number))

@@ -22,7 +22,7 @@ from curator_fakes import (
 from curator_node import admission
 from curator_node.curator import Curator
 from curator_node.ledger.checks import check, load
-from curator_node.ledger.store import DatabaseStore, MemoryStore, PendingProposal, sqlite_url
+from curator_node.ledger.store import MemoryStore, PendingProposal
 from curator_node.policy import EnrolledKey, EnrolledLearner
 from curator_node.steward.approval import find_proposal, summary, waiting_proposals
 from protocol.errors import ConfigurationError
@@ -38,14 +38,9 @@ from protocol.transcript import replay
 RULES = policy(approval="manual", approval_seconds=1000, message_seconds=700, held_studies=2)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request, tmp_path):
-    if request.param == "memory":
-        yield MemoryStore()
-    else:
-        made = DatabaseStore(sqlite_url(tmp_path / "ward.ledger"), create=True)
-        yield made
-        made.close()
+@pytest.fixture
+def curator(store, clock):
+    return open_curator(store, rules=RULES, clock=clock)
 
 
 def decide(store, clock, study="", *, approve=True, seconds=1000, steward=None):
@@ -69,9 +64,7 @@ def held(curator, clock, name="ann", study=b"", plan=None):
     return learner
 
 
-def test_a_held_proposal_changes_no_budget_and_is_accepted_by_the_same_bytes(store):
-    clock = Clock()
-    curator = open_curator(store, rules=RULES, clock=clock)
+def test_a_held_proposal_changes_no_budget_and_is_accepted_by_the_same_bytes(curator, store, clock):
     before = store.rows(0)[:]
     learner = held(curator, clock)
     for _ in range(3):
@@ -92,9 +85,7 @@ def test_a_held_proposal_changes_no_budget_and_is_accepted_by_the_same_bytes(sto
     assert proof.epsilon_spent == Fraction(1, 15)
 
 
-def test_what_came_in_time_is_accepted_after_its_own_expiry_and_no_later_than_the_steward_said(store):
-    clock = Clock()
-    curator = open_curator(store, rules=RULES, clock=clock)
+def test_what_came_in_time_is_accepted_after_its_own_expiry_and_no_later_than_the_steward_said(curator, store, clock):
     early, late = held(curator, clock), held(curator, clock, "bob")
     clock.advance(900)
     assert early.ask().code == RefusalCode.AWAITING_APPROVAL
@@ -107,26 +98,21 @@ def test_what_came_in_time_is_accepted_after_its_own_expiry_and_no_later_than_th
     assert late.ask().code == RefusalCode.EXPIRED
 
 
-def test_a_proposal_that_no_steward_looked_at_expires(store):
-    clock = Clock()
-    learner = held(open_curator(store, rules=RULES, clock=clock), clock)
+def test_a_proposal_that_no_steward_looked_at_expires(curator, store, clock):
+    learner = held(curator, clock)
     clock.advance(1000)
     assert learner.ask().code == RefusalCode.EXPIRED
     assert waiting_proposals(ledger_over(store), RULES, clock()) == []
 
 
-def test_one_that_came_too_late_is_never_held(store):
-    clock = Clock()
-    curator = open_curator(store, rules=RULES, clock=clock)
+def test_one_that_came_too_late_is_never_held(curator, store, clock):
     learner = Learner(curator, clock=clock)
     learner.session.propose(plan_of(30), "late", clock() - 700)
     assert learner.ask().code == RefusalCode.EXPIRED
     assert store.pending(clock()) == []
 
 
-def test_a_declined_proposal_is_refused_for_good_and_another_may_come(store):
-    clock = Clock()
-    curator = open_curator(store, rules=RULES, clock=clock)
+def test_a_declined_proposal_is_refused_for_good_and_another_may_come(curator, store, clock):
     learner = held(curator, clock)
     decide(store, clock, approve=False)
     sent = learner.session.pending
@@ -142,9 +128,7 @@ def test_a_declined_proposal_is_refused_for_good_and_another_may_come(store):
         )
 
 
-def test_a_policy_that_asks_nobody_any_more_still_keeps_to_a_no(store):
-    clock = Clock()
-    curator = open_curator(store, rules=RULES, clock=clock)
+def test_a_policy_that_asks_nobody_any_more_still_keeps_to_a_no(curator, store, clock):
     learner = held(curator, clock)
     decide(store, clock, approve=False)
     curator.adopt(policy())
@@ -152,16 +136,13 @@ def test_a_policy_that_asks_nobody_any_more_still_keeps_to_a_no(store):
     assert isinstance(Learner(curator, "bob", clock=clock).propose(), StudyAccepted)
 
 
-def test_what_would_not_be_accepted_is_not_held(store):
-    clock = Clock()
-    curator = open_curator(store, rules=RULES, clock=clock)
+def test_what_would_not_be_accepted_is_not_held(curator, store, clock):
     assert Learner(curator, clock=clock).propose(plan_of("1/2")).code == RefusalCode.OVER_BUDGET
     assert Learner(curator, clock=clock, study=b"2").propose(plan_of(10**6)).code == RefusalCode.BELOW_LEAST_COST
     assert store.pending(clock()) == []
 
 
-def test_what_waits_is_bounded_in_number_over_all_keys_and_in_bytes(store, monkeypatch):
-    clock = Clock()
+def test_what_waits_is_bounded_in_number_over_all_keys_and_in_bytes(store, monkeypatch, clock):
     entries = tuple(EnrolledKey(key(name).public.hex()) for name in ("ann", "ann2"))
     rules = msgspec.structs.replace(RULES, learners=(), enrolled=(EnrolledLearner("ann", 1, entries),))
     curator = open_curator(store, rules=rules, clock=clock)
@@ -177,9 +158,7 @@ def test_what_waits_is_bounded_in_number_over_all_keys_and_in_bytes(store, monke
     assert Learner(curator, "ann", clock=clock, study=b"4").propose().code == RefusalCode.OVER_LIMIT
 
 
-def test_the_budget_is_looked_at_again_when_the_study_is_accepted(store):
-    clock = Clock()
-    curator = open_curator(store, rules=RULES, clock=clock)
+def test_the_budget_is_looked_at_again_when_the_study_is_accepted(curator, store, clock):
     learners = [held(curator, clock, study=bytes([number + 1]), plan=plan_of("3/2")) for number in range(2)]
     for _ in learners:
         decide(store, clock)
@@ -188,8 +167,7 @@ def test_the_budget_is_looked_at_again_when_the_study_is_accepted(store):
     assert load(store).reserved_by(key("ann").public) == Fraction(2, 3)
 
 
-def test_curators_that_share_a_ledger_hold_and_accept_together(store):
-    clock = Clock()
+def test_curators_that_share_a_ledger_hold_and_accept_together(store, clock):
     one, two = (open_curator(store, rules=RULES, clock=clock) for _ in range(2))
     learner = held(one, clock)
     learner.curator = two
@@ -214,9 +192,7 @@ def test_a_store_that_fails_holds_nothing_and_the_same_bytes_are_held_later():
     assert learner.ask().code == RefusalCode.AWAITING_APPROVAL
 
 
-def test_a_steward_decides_once(store):
-    clock = Clock()
-    curator = open_curator(store, rules=RULES, clock=clock)
+def test_a_steward_decides_once(curator, store, clock):
     learner = held(curator, clock)
     proposal = decide(store, clock)
     told = {"approve": True, "cost": Fraction(1, 15), "until": clock() + 9}
@@ -263,9 +239,8 @@ def test_another_price_than_the_approved_one_asks_again(store, most):
     assert load(store).total_reserved == Fraction(most, 15)
 
 
-def test_other_records_than_at_the_approval_ask_again(store):
-    clock = Clock()
-    learner = held(open_curator(store, rules=RULES, clock=clock), clock)
+def test_other_records_than_at_the_approval_ask_again(curator, store, clock):
+    learner = held(curator, clock)
     decide(store, clock)
     ledger = ledger_over(store)
     ledger.serve_data("0" * 32, clock())
@@ -277,18 +252,16 @@ def test_other_records_than_at_the_approval_ask_again(store):
     assert "changed" not in read(RULES, steward_file())
 
 
-def test_an_approval_that_no_steward_needs_any_more_still_binds_its_price(store):
-    clock = Clock()
+def test_an_approval_that_no_steward_needs_any_more_still_binds_its_price(store, clock):
     learner = held(open_curator(store, rules=RULES, clock=clock, records=dataset(unit=True)), clock)
     decide(store, clock)
     learner.curator = open_curator(store, rules=policy(), clock=clock, records=dataset(most=3, unit=True))
     assert learner.ask().code == RefusalCode.AWAITING_APPROVAL
 
 
-def test_what_waits_once_more_is_held_anew_where_it_was_held_no_longer(store):
+def test_what_waits_once_more_is_held_anew_where_it_was_held_no_longer(curator, store, clock):
     """The approval lasts longer than the waiting before it."""
-    clock = Clock()
-    learner = held(open_curator(store, rules=RULES, clock=clock), clock)
+    learner = held(curator, clock)
     clock.advance(900)
     decide(store, clock)
     clock.advance(500)
@@ -300,10 +273,9 @@ def test_what_waits_once_more_is_held_anew_where_it_was_held_no_longer(store):
     ]
 
 
-def test_a_steward_who_read_of_other_records_reads_again(store):
+def test_a_steward_who_read_of_other_records_reads_again(curator, store, clock):
     """Minutes may pass between reading and saying yes."""
-    clock = Clock()
-    held(open_curator(store, rules=RULES, clock=clock), clock)
+    held(curator, clock)
     ledger = ledger_over(store)
     (proposal,) = waiting_proposals(ledger, RULES, clock())
     ledger_over(store).serve_data("0" * 32, clock())
@@ -313,10 +285,9 @@ def test_a_steward_who_read_of_other_records_reads_again(store):
     ledger.decide_on(proposal.key, proposal.pending.request, clock(), **yes)
 
 
-def test_a_ledger_of_an_older_program_that_reserved_another_price_is_still_read(store):
+def test_a_ledger_of_an_older_program_that_reserved_another_price_is_still_read(curator, store, clock):
     """The rule is asked where a study is reserved. What stands in a chain stands there; the auditor names it."""
-    clock = Clock()
-    held(open_curator(store, rules=RULES, clock=clock), clock)
+    held(curator, clock)
     proposal, ledger = decide(store, clock), ledger_over(store)
     older = ledger.entry(
         EntryKind.RESERVE,
@@ -334,9 +305,8 @@ def test_a_ledger_of_an_older_program_that_reserved_another_price_is_still_read(
     assert isinstance(open_curator(store, rules=RULES, clock=clock), Curator)
 
 
-def test_a_no_after_a_yes_holds_until_the_study_is_accepted(store):
-    clock = Clock()
-    learner = held(open_curator(store, rules=RULES, clock=clock), clock)
+def test_a_no_after_a_yes_holds_until_the_study_is_accepted(curator, store, clock):
+    learner = held(curator, clock)
     proposal = decide(store, clock)
     no = {"approve": False, "cost": Fraction(1, 15), "until": 0}
     ledger_over(store).decide_on(proposal.key, proposal.pending.request, clock(), **no)
@@ -418,9 +388,7 @@ def test_the_summary_shows_no_control_character_of_a_learner():
     assert told["why"] == "?[2Jan?other line?"
 
 
-def test_a_study_is_found_by_its_first_digits(store):
-    clock = Clock()
-    curator = open_curator(store, rules=RULES, clock=clock)
+def test_a_study_is_found_by_its_first_digits(curator, store, clock):
     for study in (b"aa", b"ab"):
         held(curator, clock, study=study)
     proposals_ = waiting_proposals(ledger_over(store), RULES, clock())

@@ -8,7 +8,7 @@ import pytest
 from curator_fakes import Clock, Learner, ledger_over, open_curator, plan_of, policy
 from curator_node.daemon.process import KEPT, Bell
 from curator_node.ledger import StudyKey
-from curator_node.ledger.store import DatabaseStore, LedgerUnavailableError, MemoryStore, sqlite_url
+from curator_node.ledger.store import LedgerUnavailableError, MemoryStore
 from curator_node.site import Site
 from protocol.refusals import RefusalCode
 from waiting import wait_for
@@ -42,13 +42,6 @@ class Rung:
         return [call.split("\n")[:-1] for call in self.out.read_text().split("--\n")[:-1]]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request, tmp_path):
-    made = MemoryStore() if request.param == "memory" else DatabaseStore(sqlite_url(tmp_path / "l"), create=True)
-    yield made
-    made.close()
-
-
 def propose(curator, clock, study, name="ann", purpose="a test"):
     learner = Learner(curator, name, clock=clock, study=study)
     learner.session.propose(plan_of(30), purpose, clock())
@@ -75,9 +68,8 @@ def test_nothing_of_the_environment_but_five_names_is_handed_on(tmp_path, monkey
     assert where == "/"
 
 
-def test_nothing_that_a_learner_wrote_reaches_the_command(tmp_path):
+def test_nothing_that_a_learner_wrote_reaches_the_command(tmp_path, clock):
     evil = f"'; touch {tmp_path / 'evil'}; $(touch {tmp_path / 'evil'})\n--all"
-    clock = Clock()
     curator = open_curator(rules=RULES, clock=clock)
     with Rung(tmp_path, 'printf "%s\\n" "$@" >> {out}; env >> {out}; echo -- >> {out}') as rung:
         curator.waits = rung.bell.ring
@@ -134,8 +126,7 @@ def test_a_command_that_cannot_be_run_is_told_and_costs_no_request(tmp_path, pro
     assert [event.outcome for event in events] == ["not_run"]
 
 
-def test_a_request_does_not_wait_for_a_command_that_hangs_and_its_end_stops_it(tmp_path):
-    clock = Clock()
+def test_a_request_does_not_wait_for_a_command_that_hangs_and_its_end_stops_it(tmp_path, clock):
     curator = open_curator(rules=RULES, clock=clock)
     with Rung(tmp_path, "echo $$ > {out}; exec sleep 600") as rung:
         curator.waits = rung.bell.ring
@@ -172,9 +163,8 @@ def test_without_a_command_nothing_runs_and_nothing_is_told():
 # --- which studies ------------------------------------------------------------------------------------------
 
 
-def test_a_study_is_told_once_by_whichever_of_several_processes_saw_it_first(store):
+def test_a_study_is_told_once_by_whichever_of_several_processes_saw_it_first(store, clock):
     """However often its learner asks, and whomever: only the process whose row it became tells it."""
-    clock = Clock()
     curators = [open_curator(store, rules=RULES, clock=clock) for _ in range(3)]
     told = []
     for curator in curators:
@@ -189,12 +179,11 @@ def test_a_study_is_told_once_by_whichever_of_several_processes_saw_it_first(sto
     assert len(told) == 3
 
 
-def test_what_is_refused_or_accepted_or_not_kept_is_told_to_nobody():
+def test_what_is_refused_or_accepted_or_not_kept_is_told_to_nobody(clock):
     class Away(MemoryStore):
         def hold(self, proposal, now):
             raise LedgerUnavailableError("away")
 
-    clock = Clock()
     for rules, study, inner in ((RULES, b"1", Away()), (policy(), b"2", MemoryStore())):
         told = []
         curator = open_curator(inner, rules=rules, clock=clock)
@@ -203,8 +192,7 @@ def test_what_is_refused_or_accepted_or_not_kept_is_told_to_nobody():
         assert told == []
 
 
-def test_how_many_wait_is_what_nobody_has_decided_on_and_is_not_too_old(store):
-    clock = Clock()
+def test_how_many_wait_is_what_nobody_has_decided_on_and_is_not_too_old(store, clock):
     curator = open_curator(store, rules=RULES, clock=clock)
     site = Site(curator, curator._ledger, _clock=clock)
     assert site.waiting() == 0

@@ -321,9 +321,8 @@ def test_systemd_is_told_where_it_asks(tmp_path, monkeypatch):
     notify("READY=1")
 
 
-def test_what_is_said_of_a_request_holds_no_byte_of_its_answer():
+def test_what_is_said_of_a_request_holds_no_byte_of_its_answer(clock):
     """Power: the description of a release is the same whatever its noise."""
-    clock = Clock()
     told = []
     for _ in range(2):
         curator = open_curator(rules=policy(), clock=clock)

@@ -151,8 +151,7 @@ def test_the_same_records_keep_their_name_and_others_get_another(folder):
     assert len(set(entered(folder))) == 3, "without the file the same records get a new name"
 
 
-def test_a_new_version_never_refills_a_budget(folder):
-    clock = Clock()
+def test_a_new_version_never_refills_a_budget(folder, clock):
     with open_site(folder, clock=clock) as site:
         learner = Learner(site, clock=clock)
         learner.propose(plan_of(1))

@@ -219,8 +219,7 @@ def test_a_key_that_is_not_valid_is_a_stranger_s(state):
     assert (known.code, known.final) == (RefusalCode.UNKNOWN_SENDER, False)
 
 
-def test_a_revoked_key_gets_not_even_what_it_was_answered():
-    clock = Clock()
+def test_a_revoked_key_gets_not_even_what_it_was_answered(clock):
     curator = open_curator(rules=rules(enrolled("ann", "ann0")), clock=clock)
     learner = opened(curator, "ann0", clock=clock)
     learner.query()

@@ -211,8 +211,7 @@ def test_what_a_steward_declined_long_ago_counts_on_nobody_after_a_restart():
     assert code_of(curator, proposal(curator, expires_at=clock() + 600)) == RefusalCode.TOO_MANY_REQUESTS
 
 
-def test_bytes_that_met_a_halt_count_once_however_often_they_come():
-    clock = Clock()
+def test_bytes_that_met_a_halt_count_once_however_often_they_come(clock):
     curator = open_curator(rules=TIGHT, clock=clock)
     learner = opened(curator, clock=clock)
     curator._ledger.halt(clock(), "a look at it")
@@ -222,9 +221,8 @@ def test_bytes_that_met_a_halt_count_once_however_often_they_come():
     assert isinstance(learner.ask(), Release)
 
 
-def test_an_approved_proposal_that_was_refused_for_good_is_accepted_from_nobody():
+def test_an_approved_proposal_that_was_refused_for_good_is_accepted_from_nobody(clock):
     """Its learner was told no, and has gone on. The approval lasts longer than the message, and than its refusal."""
-    clock = Clock()
     rules = policy(approval="manual", message_seconds=700)
     curator = open_curator(rules=rules, clock=clock)
     dear = [Learner(curator, study=bytes([number]), clock=clock) for number in (1, 2)]
@@ -246,8 +244,7 @@ def test_an_approved_proposal_that_was_refused_for_good_is_accepted_from_nobody(
 # --- the channel's own meter --------------------------------------------------------------------------------------
 
 
-def test_the_channels_limit_refuses_what_nobody_answers_for_and_nothing_else():
-    clock = Clock()
+def test_the_channels_limit_refuses_what_nobody_answers_for_and_nothing_else(clock):
     rules = policy(stray_messages_per_day=20)
     curator = open_curator(rules=rules, clock=clock)
     learner = opened(curator, clock=clock)

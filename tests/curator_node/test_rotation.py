@@ -81,8 +81,7 @@ class OldPin:
         return self.site.handle(data)
 
 
-def test_the_same_records_are_kept_under_the_new_key(folder):
-    clock = Clock()
+def test_the_same_records_are_kept_under_the_new_key(folder, clock):
     with open_site(folder, clock=clock, noise=ZeroNoise()) as site:
         before = counted(site, clock, b"before")
     old = identity(folder)
@@ -155,8 +154,7 @@ def test_a_ledger_is_verified_through_every_key(folder):
     store.close()
 
 
-def test_a_receipt_of_the_old_key_still_proves_a_rollback(folder, tmp_path):
-    clock = Clock()
+def test_a_receipt_of_the_old_key_still_proves_a_rollback(folder, tmp_path, clock):
     with open_site(folder, clock=clock) as site:
         opened(site, study=b"0").query()
     copy = tmp_path / "monday.ledger"
@@ -180,8 +178,7 @@ def test_a_receipt_of_the_old_key_still_proves_a_rollback(folder, tmp_path):
         assert ledger.account.total_spent == Fraction(4, 30)
 
 
-def test_a_receipt_of_a_leaked_key_proves_nothing(folder):
-    clock = Clock()
+def test_a_receipt_of_a_leaked_key_proves_nothing(folder, clock):
     with open_site(folder, clock=clock) as site:
         learner = opened(site, clock=clock)
         learner.query()
@@ -198,8 +195,7 @@ def test_a_receipt_of_a_leaked_key_proves_nothing(folder):
         assert not isinstance(Learner(site, study=b"next", receipt=receipt, clock=clock).propose(), Refusal)
 
 
-def test_an_older_copy_of_the_ledger_is_handed_over_again_and_halts(folder, tmp_path):
-    clock = Clock()
+def test_an_older_copy_of_the_ledger_is_handed_over_again_and_halts(folder, tmp_path, clock):
     with open_site(folder, clock=clock) as site:
         opened(site).query()
     copy = tmp_path / "monday.ledger"
@@ -270,9 +266,8 @@ def test_nobody_serves_while_the_key_changes(folder):
         rotate(folder)
 
 
-def test_a_process_that_serves_elsewhere_under_the_old_key_stops_answering(folder, tmp_path):
+def test_a_process_that_serves_elsewhere_under_the_old_key_stops_answering(folder, tmp_path, clock):
     """Two daemons share a ledger, and one folder's key was changed."""
-    clock = Clock()
     with open_site(folder, clock=clock) as site:
         opened(site)
     other = tmp_path / "other"

@@ -60,8 +60,7 @@ def refused(folder, **options):
 # --- a whole folder ---------------------------------------------------------------------------------------
 
 
-def test_a_site_answers_and_after_a_restart_says_the_same_bytes(folder):
-    clock = Clock()
+def test_a_site_answers_and_after_a_restart_says_the_same_bytes(folder, clock):
     with open_site(folder, clock=clock) as site:
         assert site.identity == SigningKey.from_pem((folder / KEY).read_bytes()).public
         learner = Learner(site, clock=clock)
@@ -76,8 +75,7 @@ def test_a_site_answers_and_after_a_restart_says_the_same_bytes(folder):
         assert again.export().account.spent == {key("ann").public: Fraction(1, 30)}
 
 
-def test_another_policy_is_served_from_the_next_request_on_and_spending_stays(folder):
-    clock = Clock()
+def test_another_policy_is_served_from_the_next_request_on_and_spending_stays(folder, clock):
     with open_site(folder, clock=clock) as site:
         learner = Learner(site, clock=clock)
         learner.card()
@@ -297,8 +295,7 @@ def test_the_password_of_a_ledger_s_url_is_never_told(folder):
 # --- the steward's acts -----------------------------------------------------------------------------------
 
 
-def test_a_steward_s_stop_is_kept(folder):
-    clock = Clock()
+def test_a_steward_s_stop_is_kept(folder, clock):
     with open_site(folder, clock=clock) as site:
         learner = opened(site, clock=clock)
         site.halt("we stop here")
