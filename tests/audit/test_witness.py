@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from test_ledger import spend
-from test_rotation import rotate, toml
+from test_rotation import rotate
 
 from benchmarks.audit_histories import HONEST, LIES, play
 from command_line import TERMS, ledger_and_key, run
-from curator_fakes import Clock, frame_of, key, policy, steward_file
+from curator_fakes import Clock, frame_of, key, policy, steward_file, toml
 from curator_node.key_files import read_key
 from curator_node.ledger.places import open_ledger_file
 from curator_node.site import create_site

@@ -10,7 +10,7 @@ import tomllib
 import msgspec
 import pytest
 
-from curator_fakes import ROWS, frame_of, policy, steward_file
+from curator_fakes import ROWS, frame_of, policy, steward_file, toml
 from curator_fakes import key as curator_key
 from curator_node.daemon.settings import DAEMON, DaemonSettings
 from curator_node.policy import read_policy
@@ -21,11 +21,6 @@ from curator_node.steward.enrolment import LEARNERS
 from curator_node.steward.new_site import daemon_template, init_site, policy_template
 from protocol.errors import ConfigurationError
 from simulations.carriers.superlink import make_certificates
-
-
-def toml(value):
-    told = msgspec.to_builtins(value)
-    return msgspec.toml.encode({name: each for name, each in told.items() if each is not None}).decode()
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from test_ledger import spend
-from test_site import DECLARED, toml
+from test_site import DECLARED
 
-from curator_fakes import ROWS, Learner, frame_of, key, mass_body, plan_of, policy
+from curator_fakes import ROWS, Learner, frame_of, key, mass_body, plan_of, policy, toml
 from curator_node.key_files import read_key
 from curator_node.ledger.checks import check
 from curator_node.ledger.engines import reason_of

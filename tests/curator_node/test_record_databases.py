@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_site import DECLARED, RULES, toml
+from test_site import DECLARED, RULES
 
-from curator_fakes import ROWS, Clock, frame_of
+from curator_fakes import ROWS, Clock, frame_of, toml
 from curator_node.records.databases import read_database
 from curator_node.records.files import read_records
 from curator_node.site import RECORDS, create_site, open_site

@@ -5,7 +5,6 @@ import shutil
 from fractions import Fraction
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from curator_fakes import (
@@ -20,6 +19,7 @@ from curator_fakes import (
     opened,
     plan_of,
     steward_file,
+    toml,
 )
 from curator_fakes import policy as policy_for
 from curator_node.daemon.folder import answer_folder
@@ -41,11 +41,6 @@ from protocol.refusals import RefusalCode
 DAY = 86_400
 MANY = [(f"p{number % 7}", float(number), 0.0, "f", "no") for number in range(60)]
 """Patients with more records than are kept."""
-
-
-def toml(value):
-    told = msgspec.to_builtins(value)
-    return msgspec.toml.encode({name: each for name, each in told.items() if each is not None}).decode()
 
 
 @pytest.fixture

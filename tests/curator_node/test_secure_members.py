@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from command_line import run
-from curator_fakes import NOW, ROWS, frame_of, key, ledger_over, policy, steward_file
+from curator_fakes import NOW, ROWS, frame_of, key, ledger_over, policy, steward_file, toml
 from curator_node.key_files import read_key
 from curator_node.ledger.places import create_ledger_file, open_ledger_file
 from curator_node.ledger.view import read
@@ -81,11 +81,6 @@ def folder(tmp_path):
     (made / SCHEMA).write_text(toml(steward_file(round_size=5)))
     frame_of(ROWS).write_parquet(made / "records.parquet")
     return made
-
-
-def toml(value):
-    told = msgspec.to_builtins(value)
-    return msgspec.toml.encode({name: each for name, each in told.items() if each is not None}).decode()
 
 
 def said(folder, *members, least=1):

@@ -7,10 +7,9 @@ import time
 from fractions import Fraction
 
 import pytest
-from test_site import toml
 
 from command_line import run
-from curator_fakes import ROWS, Learner, frame_of, plan_of, steward_file
+from curator_fakes import ROWS, Learner, frame_of, plan_of, steward_file, toml
 from curator_node.key_files import read_key
 from curator_node.ledger.checks import load
 from curator_node.ledger.store import DatabaseStore, sqlite_url

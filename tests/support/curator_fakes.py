@@ -9,6 +9,7 @@ import weakref
 from fractions import Fraction
 from warnings import catch_warnings, simplefilter
 
+import msgspec
 import numpy as np
 import polars as pl
 
@@ -55,6 +56,12 @@ def altered(kind, **methods):
 def key(name: str) -> SigningKey:
     """A fixed key for a name."""
     return SigningKey.from_seed(name.encode().ljust(32, b"."))
+
+
+def toml(value):
+    """The text of a TOML file; a key whose value is None is left out."""
+    fields = msgspec.to_builtins(value)
+    return msgspec.toml.encode({name: field for name, field in fields.items() if field is not None}).decode()
 
 
 class Clock:

@@ -13,10 +13,9 @@ import time
 import zipfile
 from pathlib import Path
 
-import msgspec
 from flwr.app import ConfigRecord, Message, RecordDict
 
-from curator_fakes import ROWS, frame_of, policy, steward_file
+from curator_fakes import ROWS, frame_of, policy, steward_file, toml
 from curator_node.daemon.settings import DAEMON
 from curator_node.records.schema_file import SCHEMA
 from curator_node.site import POLICY, open_site
@@ -39,12 +38,6 @@ publisher = "tests"
 serverapp = "shipped:server"
 clientapp = "shipped:client"
 """
-
-
-def toml(value) -> str:
-    """A file's text; None is a key that is left out."""
-    told = msgspec.to_builtins(value)
-    return msgspec.toml.encode({name: each for name, each in told.items() if each is not None}).decode()
 
 
 def make_site(folder, link, *, rules=None, steward=None, frame=None, **daemon):
