@@ -1,4 +1,4 @@
-"""Labelled test records, and what the best constant and training in place, without privacy, say of them."""
+"""Labelled test records, and the predictions of the best constant and of training in place without privacy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ Labels = NDArray[Any]
 
 @dataclass(frozen=True)
 class Answers:
-    """What a predictor says of n test records, beside the truth."""
+    """A predictor's answers for n test records, beside the truth."""
 
     labels: Labels  # (n,) true labels
     predicted: Labels  # (n,) of the same kind
@@ -29,7 +29,7 @@ class Answers:
 
 @dataclass(frozen=True)
 class Reference:
-    """What the best constant and the non-private model say of each test record."""
+    """Answers of the best constant and of the non-private model for each test record."""
 
     majority: Answers
     ceiling: Answers
@@ -45,7 +45,7 @@ class LabelledRecords:
 
 
 def labelled(frame: pl.DataFrame, site: SiteRecords) -> LabelledRecords:
-    """Encode a frame of a site by its steward's schema. Numbers are not rounded: they are what a learner is held to."""
+    """Encode a frame of a site by its steward's schema. Numbers are not rounded: learners are scored on these."""
     schema = site.steward.schema
     column = frame[schema.label]
     labels: Labels

@@ -1,4 +1,4 @@
-"""What a run is worth: scores on test records, beside the best constant and what training in place would give.
+"""Scores on test records, beside those of the best constant and of training in place without privacy.
 
 Only the harness can compute these: it owns all records. A learner cannot, and prints none of them.
 A label of classes is scored by accuracy, a number by R^2, the share of its variance that is explained.
@@ -52,7 +52,7 @@ class Measure:
 
 
 class RoundScore(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the model of a round scored; None where there is none, or no such score."""
+    """Scores of the model of a round; None where there is no model, or no such score."""
 
     value: float | None = msgspec.field(default=None, name="accuracy")  # in the label's `Measure`
     further: float | None = None
@@ -62,7 +62,7 @@ class RoundScore(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RepeatScore(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a learner's models scored in a repeat on the test records of one site, or of all."""
+    """Scores of a learner's models in a repeat on the test records of one site, or of all."""
 
     last: Score  # of the last model, and what the learner expected; with curves of all sites together
     tested: int = 0  # records; 0 where there is no such model
@@ -191,7 +191,7 @@ def _known_prevalence(learned: Learned | None, key: str) -> float | None:
 def _expected(
     key: str, learned: Learned | None, answers: Answers | None, value: float | None, clinical: ClinicalScores | None
 ) -> Expected | None:
-    """What the learner expected of its last model, beside what that scored; None where its answers cannot tell."""
+    """The learner's estimate for its last model, beside that model's score; None where its answers give none."""
     if learned is None or answers is None:
         return None
     estimate, models = learned.estimates.get(key), learned.models.get(key, [])
@@ -216,7 +216,7 @@ def _recalls(learned: Learned | None, answers: Answers | None, best: Answers | N
 
 
 def _shares(key: str, outcome: Outcome, sites: Mapping[str, SiteRecords]) -> tuple[ClassShare, ...]:
-    """What the answers told of each class's share, beside the share at the curators whose answers are in it."""
+    """Each class's share, estimated from the answers, beside the share at the curators that answered."""
     prevalences = outcome.learned.shares(key) if outcome.learned else {}
     if not prevalences or outcome.learned is None or outcome.study is None:
         return ()
@@ -455,7 +455,7 @@ def class_recall(
 
 
 def class_share(name: str, estimate: Prevalence, exact: float) -> ClassShare:
-    """What the answers told of a class's share in a repeat, and what it is."""
+    """A class's share in a repeat: the estimate from the answers, and the exact share."""
     low, high = estimate.low, estimate.high
     coverage = float(low <= exact <= high)
     return ClassShare(name=name, share=exact, expected=estimate.share, low=low, high=high, coverage=coverage, repeats=1)

@@ -85,7 +85,7 @@ class StudyModel:
     def of(
         cls, learned: Learned, about: Mapping[str, str] | None = None, recalibration: Recalibration | None = None
     ) -> "StudyModel":
-        """Of a study that was run: `StudyModel.of(estimator.learned_)`, for one."""
+        """The models of a finished study, such as `StudyModel.of(estimator.learned_)`."""
         return cls(
             schema=learned.schema,
             models={name: learned.model(name) for name in learned.estimates},
@@ -266,7 +266,7 @@ def _read(path: Path) -> tuple[_Header, Arrays]:
 
 
 def _check(model: StudyModel) -> None:
-    """One record of which nothing is known must get a prediction: arrays that do not fit each other raise."""
+    """Predict for one record of missing values: arrays that do not fit each other raise."""
     if not model.models:
         raise ConfigurationError("there is none")
     if model.recalibration is not None:

@@ -53,7 +53,7 @@ class Part:
 
 @dataclass(frozen=True)
 class SplitSearch:
-    """What all leaves share."""
+    """The records' coordinates, which all leaves share."""
 
     steps: NDArray[np.int32]  # (width, n) int32 grid steps of the points
     weights: NDArray[np.float64]  # (n,) of the records
@@ -95,7 +95,7 @@ class SplitSearch:
 
     @staticmethod
     def priority(part: Part) -> tuple[float, float]:
-        """What is cut first comes first: the greatest gain, then the greatest weight."""
+        """Sort key: leaves of greatest gain, then of greatest weight, are cut first."""
         return (-part.split.gain if part.split else 0.0, -part.weight)
 
     def cut(self, part: Part) -> tuple[Part, Part]:

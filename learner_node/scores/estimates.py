@@ -38,7 +38,7 @@ _BLOCK_ENTRIES = 4_000_000
 
 @dataclass(frozen=True)
 class Profiles:
-    """What a model says of n source records, in the order of their K cells."""
+    """A model's probabilities for n source records, in the order of their K cells."""
 
     value: Floats  # The model's probability of label 1, float64 (n,), in [0, 1]
     probability: Floats  # Its means over all source records of each cell, float64 (K,)
@@ -95,7 +95,7 @@ class Profiles:
         return share
 
     def score_at_random(self, share: Floats) -> Floats:
-        """What the predictions score where (S, K) `share` of each cell, dealt at random, has label 1: (S, K)."""
+        """Accuracy of the predictions in each cell, (S, K), if a `share` (S, K) of it, at random, has label 1."""
         return self.predicted_share * share + (1.0 - self.predicted_share) * (1.0 - share)
 
     def means(self, rows: Floats) -> Floats:
@@ -104,7 +104,7 @@ class Profiles:
         return means
 
     def curves(self, sharpness: float) -> tuple[Floats, Floats]:
-        """For each shift: a cell's share of label 1, and what the predictions score there; two float64 (61, K)."""
+        """For each shift: each cell's share of label 1, and the predictions' accuracy there; two float64 (61, K)."""
         share, score = np.empty((2, len(_SHIFTS), self.cells))
         step = max(1, _BLOCK_ENTRIES // len(self.value))
         for first in range(0, len(_SHIFTS), step):
@@ -422,7 +422,7 @@ def _judge_weights(posterior: CellPosterior) -> Floats:
 def _sharpness_draws(
     profiles: Profiles, posterior: CellPosterior, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Draws of a as indices of `SHARPNESS`: what held-out cells bear out, and what may be so within cells."""
+    """Draws of the sharpness a, as indices of `SHARPNESS`: between cells, from held-out cells, and within cells."""
     deviations = (np.log(SHARPNESS) - np.log(_EXPECTED_SHARPNESS)) / _SHARPNESS_DEVIATION
     weights = _normalised(profiles.held_out_log_likelihoods(posterior) - 0.5 * deviations**2)
     between = rng.choice(len(SHARPNESS), _DRAWS, p=weights)
@@ -458,7 +458,7 @@ def _normalised(log_weights: Floats) -> Floats:
 
 
 def _tail(counted: NDArray[np.bool_], no_signal: NDArray[np.bool_]) -> float:
-    """Posterior probability of what some draws count for, of prior 1/2 for no signal, never 0."""
+    """Posterior probability, never 0, of the event that some draws count for; no signal has prior 1/2."""
     weight = np.where(no_signal, _SCEPTICISM, 1.0)
     return float((1.0 + weight @ counted) / (1.0 + weight.sum()))
 

@@ -21,7 +21,7 @@ HALF_A_RECORD = 0.5
 RESOLUTION = 1000
 """Ends of intervals of shares are thousandths."""
 RULES = ", "
-"""Between the rules of one threshold."""
+"""Separates the rules of one threshold."""
 _SAME = 1e-9
 
 
@@ -69,7 +69,7 @@ SHARES = ("flagged", "sensitivity", "specificity", "ppv", "npv")
 
 @dataclass(frozen=True)
 class OperatingPoint(Generic[Estimate]):
-    """What calling a record positive does where its probability is at or above a threshold; shares, 0 to 1."""
+    """Shares, 0 to 1, where every record at or above a threshold is called positive."""
 
     rule: str  # that asked for it, in words; "" for any other edge between bins
     threshold: float  # probability; at exactly 1/2 it is the class that the hypothesis predicts: above one half

@@ -21,7 +21,7 @@ DECLARED_SPREAD = 0.5
 LEAST_IN_ERRORS = 0.1
 """No share is taken as nearer to 0 or 1 than this many standard errors: no class is ruled out by noise."""
 TOLERATED_ERRORS = 0.25
-"""A model's mean risk may be so many standard errors from the estimated share, whatever it says."""
+"""A model's mean risk is moved to within so many standard errors of the estimated share."""
 LEAST = 1e-6
 """No model is moved to a share nearer to 0 or 1."""
 _LEVEL = float(ndtri(0.975))
@@ -34,7 +34,7 @@ _SWEEPS, _CLOSE = 200, 1e-10
 
 @dataclass(frozen=True)
 class Prevalence:
-    """A class's share of the target's records, as the answers tell it."""
+    """A class's share of the target's records, estimated from the answers."""
 
     share: float  # in (0, 1)
     low: float  # low, high: 95 % confidence interval, `0 <= low <= share <= high <= 1`

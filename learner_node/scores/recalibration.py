@@ -47,7 +47,7 @@ class Recalibration:
         return self.factor > LEAST_FACTOR
 
     def probability(self, raw: Floats) -> Floats:
-        """P(class 1) of records whose model says `raw`, any shape, in [0, 1]; 0 and 1 stay."""
+        """Recalibrated P(class 1) of records with model probability `raw`, any shape, in [0, 1]; 0 and 1 stay."""
         return self.mapped(raw) if self.on else np.asarray(raw, np.float64)
 
     def mapped(self, raw: Floats) -> Floats:

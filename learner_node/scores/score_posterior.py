@@ -48,7 +48,7 @@ _MOST_STEPS = 200
 
 @dataclass(frozen=True)
 class Bins:
-    """What the source says of k bins of a score; nothing here comes from a private record."""
+    """The source's records in k bins of a score; nothing here comes from a private record."""
 
     share: Floats  # of the source's records, half a record added to each bin, float64 (k,), positive, adding up to 1
     place: Floats  # mean normal score of their ranks, float64 (k,), not decreasing

@@ -39,7 +39,7 @@ def _metas(hint: Any) -> Iterator[msgspec.Meta]:
 
 
 def check_bounds(bounds: msgspec.Meta, **values: Any) -> None:
-    """Refuse what lies beyond them."""
+    """Refuse values beyond the bounds."""
     low, high = bounds.ge or 0, bounds.le or 0
     for name, value in values.items():
         for number in value if isinstance(value, tuple) else (value,):
@@ -48,12 +48,12 @@ def check_bounds(bounds: msgspec.Meta, **values: Any) -> None:
 
 
 def check_shares(**shares: float | None) -> None:
-    """Refuse what is no share."""
+    """Refuse numbers outside 0 to 1."""
     check_bounds(get_args(Share)[1], **shares)
 
 
 def check_interval(value: float | None, low: float | None, high: float | None) -> None:
-    """Refuse an interval that does not hold its value; one that is not there is none."""
+    """Refuse an interval that does not hold its value; an absent one passes."""
     if not (low or 0.0) <= (value or 0.0) <= (high or 0.0):
         raise ValueError(f"{value} does not lie between {low} and {high}")
 

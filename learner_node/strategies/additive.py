@@ -137,7 +137,7 @@ def _model(problem: Problem, answers: Sequence[CountsAnswer]) -> AdditiveModel:
 
 
 def _bins(answer: CountsAnswer) -> tuple[FeatureBins, ...]:
-    """What was asked, which is bins of attributes."""
+    """The partitions of an answer that are bins of an attribute."""
     return tuple(partition for partition in answer.body.partitions if isinstance(partition, FeatureBins))
 
 

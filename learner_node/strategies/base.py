@@ -38,7 +38,7 @@ def train_alone(data: TrainingSet, options: TrainingOptions) -> TrainedNetwork:
 
 
 def assumed_size(round_sizes: Sequence[int | None], source_size: int) -> int:
-    """Private records at some curators: the declared round sizes; one that declares none counts as the source does."""
+    """Private records at some curators: their declared sizes, or else the source's size."""
     return sum(size or source_size for size in round_sizes)
 
 
@@ -53,7 +53,7 @@ class Willing:
 
 
 UNWILLING = Willing()
-"""Whoever only counts, and as much as is asked."""
+"""Curators that only count, without a limit on work."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Problem:
     willing: Willing = UNWILLING
 
     def records_at(self, sites: int) -> float:
-        """Private records at so many of the curators, as declared: of those that answered."""
+        """Private records at the curators that answered, so many, from the declared sizes."""
         return self.target_size * sites / self.sites
 
     @property
@@ -126,7 +126,7 @@ class Problem:
         )
 
     def epsilon_per_record(self, share: Fraction = Fraction(1), partitions: int = 1) -> float:
-        """What `share` of `epsilon` leaves for one record in each of `partitions` that are asked together."""
+        """Epsilon for one record in each of `partitions` that are asked together, out of `share` of `epsilon`."""
         return float(share * self.epsilon / (self.most_records_per_unit * partitions))
 
     def cell_rule(self, epsilon: float, *, signed: bool = False, most: int = MOST_CELLS) -> int:
@@ -222,7 +222,7 @@ class SourceEstimate:
 
     @property
     def prevalence(self) -> float | None:
-        """Share of class 1 among the private records, as the model says it; None where answers tell of no record."""
+        """The model's mean probability of class 1 over the private records; None where the weights add up to 0."""
         mass = float(self.weights.sum())
         return float(self.weights @ self.probability) / mass if mass > 0 else None
 
@@ -251,7 +251,7 @@ AnyEstimate = SourceEstimate | ClassesEstimate | NumberEstimate
 
 
 Learnt = tuple[AnyModel, AnyEstimate]
-"""The last model, and what the answers say about the source."""
+"""The last model, and the estimate of the source."""
 Asking = Generator[tuple[Any, AnyModel | None], Sequence[Any], Learnt]
 """Yields the next question and the model so far (None while there is none), and is sent the answers to all questions so
 far: what the curators that answered each of them say together, by the reader of its query kind; of counts, their sum.

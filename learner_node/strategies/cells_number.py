@@ -44,7 +44,7 @@ SPREADS_COUNTED = 2.5
 NOISE_OF_VARIANCE = 0.05
 """Where more are counted, the noise in a mean square stays below this share of it."""
 USED_OF_RANGE = 0.1
-"""What a mean square is expected to be of the largest that is counted."""
+"""Expected mean square, as a share of the largest square that is counted."""
 ERROR_SHARES = tuple(Fraction(1, part) for part in (200, 100, 50, 20, 10, 5))
 """Shares of epsilon for the model's own error, the least that tells R^2 well enough."""
 SINGLE_SHARE = Fraction(1, 10)
@@ -156,7 +156,7 @@ def _error_release(problem: Problem) -> str:
 
 
 def _noise_of_mean(problem: Problem, share: Fraction) -> float:
-    """Deviation of the noise in a mean over all records, as a share of what is counted at most."""
+    """Deviation of the noise in a mean over all records, as a share of the most that one record counts."""
     scale = float(problem.scale(1, share).fraction)
     return float(np.sqrt(noise_law(scale).variance(problem.noises))) / max(problem.target_size, 1)
 

@@ -70,7 +70,7 @@ class InSiteStrategy(ABC):
 
     @abstractmethod
     def question(self, problem: Problem) -> tuple[AnyMethod, Body]:
-        """What is planned and asked, from public facts alone."""
+        """The question, from public facts alone."""
 
     @abstractmethod
     def read(self, problem: Problem, answer: ModelAnswer) -> tuple[AnyModel, float]:
@@ -86,7 +86,7 @@ class InSiteStrategy(ABC):
         return Plan.of([planned_model(problem, self.question(problem)[0], problem.epsilon)])
 
     def run(self, problem: Problem) -> Asking:
-        """Ask it, and read what it says about the source."""
+        """Ask it, and apply the model to the source."""
         (answer,) = yield ModelBody(models=(self.question(problem)[1],)), None
         model, records = self.read(problem, answer)
         return model, estimate_of(model, problem.source, records)
@@ -111,7 +111,7 @@ def planned_model(problem: Problem, method: AnyMethod, epsilon: Fraction) -> Pla
 
 
 def estimate_of(model: AnyModel, source: Records, records: float) -> AnyEstimate:
-    """What a model says about the source: each of its records stands for as many private ones."""
+    """A model's estimate of the source: each source record stands for equally many private ones."""
     weights = np.full(len(source), max(records, 0.0) / len(source))
     if isinstance(model, NumberModel):
         return NumberEstimate(weights, model.predict_number(source))

@@ -73,7 +73,7 @@ def flag(name: str, value: object) -> bool:
 
 
 def part_of_epsilon(name: str, value: object) -> Fraction:
-    """Of epsilon, exact, in [0, 1); 0 cannot be read as a positive rational, so it is told apart first."""
+    """A share of epsilon, exact, in [0, 1); 0 is no positive rational, so it is read first."""
     if isinstance(value, bool) or not isinstance(value, Share):
         raise TypeError(f'{name} must be a number at least 0 and below 1, such as 0.1 or "1/10"')
     if value in (0, "0"):

@@ -44,7 +44,7 @@ MOST_BINS = 40
 
 @dataclass
 class RoundState:
-    """What is known before a round."""
+    """The answers and fits before a round."""
 
     features: FeatureMap  # the source's feature map
     points: NDArray[np.float64]  # coordinates of the source records under it, (n, width)
@@ -357,7 +357,7 @@ class AdaptiveCellsStrategy(RoundsStrategy):
         return [1] * self._rounds
 
     def partitions(self, problem: Problem, state: RoundState, epsilon: float) -> list[Partition]:
-        """Cells weighted by what is open: mass times p (1 - p)."""
+        """Cells weighted by how open their labels are: mass times p (1 - p)."""
         cells = joint_cell_count(problem, epsilon, self._cells)
         if not state.number:
             return [kmeans_cells(problem.source, state.features, cells, problem.seed)]

@@ -43,7 +43,7 @@ MANY = 80
 """Attributes that vary in the source, from which on `cells` has them chosen first: at 60 a choice loses more where all
 tell something than it wins where ten do, at 100 it wins more (docs/strategies.md)."""
 MOST_CHOSEN = 6
-"""By each curator, where nobody says how many."""
+"""Chosen by each curator, unless the user says how many."""
 CHOICE_SHARE, CLASSES_SHARE = Fraction(1, 2), Fraction(1, 20)
 """Of epsilon, for a choice, and for the classes' shares that weigh it."""
 RESOLVED = 0.06
@@ -186,14 +186,14 @@ def is_wide(source: Records) -> bool:
 
 
 def chosen_by_rule(problem: Problem) -> int:
-    """How many attributes each curator can choose out of the noise; 0 where not even one."""
+    """How many attributes each curator can choose reliably, given the noise; may be 0."""
     records = problem.willing.records or problem.target_size / max(problem.sites, 1)
     reach = math.log(max(len(problem.source.schema.attributes), 2)) / problem.epsilon_per_record(CHOICE_SHARE)
     return min(MOST_CHOSEN, int(RESOLVED * records / reach))
 
 
 def selection_work(source: Records) -> int:
-    """What a curator does for one record to score every attribute, in the unit of `protocol.limits`."""
+    """A curator's work for one record to score every attribute, in the unit of `protocol.limits`."""
     return sum(CELL_COST + partition.multiply_adds() for partition in candidates_of(source))
 
 
@@ -212,7 +212,7 @@ def candidates_of(source: Records) -> tuple[FeatureBins, ...]:
 
 
 def ranked(answer: StatisticAnswer) -> list[int]:
-    """Candidates of the one selection that was asked: those of most curators first, of equals the earlier chosen."""
+    """Candidates that curators chose: those of most curators first, of equals the earlier chosen."""
     chosen = answer.numbers[:, 0]
     places = np.arange(chosen.shape[1], 0, -1)
     indices = np.unique(chosen).tolist()

@@ -12,7 +12,7 @@ import msgspec
 from protocol.run_index import FIT, VALIDATION
 
 STUDIES = {FIT: "model", VALIDATION: "validation"}
-"""A learner's studies in one repeat, by their number in the run's list, as they are called where people read."""
+"""Names, for readers, of a learner's studies in one repeat, by their number in the run's list."""
 _RATIONAL = re.compile(r"[0-9]{1,300}(\.[0-9]{1,300}|/[0-9]{1,300})?")
 
 

@@ -1,4 +1,4 @@
-"""What a run tells of a model beyond its score, as sections of its document.
+"""Sections of a run's document on a model beyond its score.
 
 Does it rank, can its probabilities be believed, what does a threshold do, what does it add up, and what did the
 curators say of all that.
@@ -217,7 +217,7 @@ def class_sections(report: RunReport) -> Iterator[Section]:
 
 
 def private_records(report: RunReport) -> str:
-    """What shares of private records are shares of: where units may have several, of those that count."""
+    """Names the records that shares are of: where units may have several, only some of them count."""
     bounded = any(curator.private_unit != "record" for curator in report.curators)
     return "the private records that count" if bounded else "the private records"
 
@@ -265,7 +265,7 @@ def _recalls(report: RunReport) -> Table[Entry]:
 
 
 def share_table(report: RunReport) -> Table[Entry]:
-    """How common classes are among the private records, told and exact."""
+    """How common classes are among the private records: the learners' estimates and the exact shares."""
     groups = []
     for learner in report.learners:
         every = [("", learner.pooled), *((site.curator, site) for site in learner.sites)]
@@ -374,7 +374,7 @@ def part_sections(report: RunReport) -> Iterator[Section]:
 
 
 def validation_sections(report: RunReport) -> Iterator[Section]:
-    """What second studies told of the models, beside the exact figures."""
+    """Validations of the models by second studies, beside the exact figures."""
     validated = [
         (n, learner.learner, learner.validation) for n, learner in enumerate(report.learners) if learner.validation
     ]
@@ -442,7 +442,7 @@ def _validations(report: RunReport) -> Table[Entry]:
 
 
 def _fitted(fitted: Recalibrated) -> str:
-    """What a recalibration is, whether it is on, and why."""
+    """A recalibration in words: its map, whether it is on, and why."""
     parts = (("intercept", fitted.intercept), ("slope", fitted.slope))
     values = ", ".join(
         f"{name} {decimal(value, 2)} ({decimal(low, 2)} to {decimal(high, 2)})" for name, (value, low, high) in parts

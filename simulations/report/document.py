@@ -133,7 +133,7 @@ _CROWD_HEIGHT, _CURVE_HEIGHT = 300, 340
 
 
 def run_document(report: RunReport) -> Document:
-    """All that is said of a run; the same report gives the same document."""
+    """The document of a run; the same report gives the same document."""
     rows = score_rows(report)
     warnings = Notes([*_alarms(report), *fold_notes(report.notes, [curator.name for curator in report.curators])])
     curve, budget = _curve(report), _budgets(report)
@@ -247,7 +247,7 @@ def _results(report: RunReport, rows: Sequence[Sequence[Row]]) -> Table[Row]:
 
 
 def _explained(report: RunReport) -> Iterator[str]:
-    """What the columns of the terminal's table are, line by line."""
+    """Explanations of the columns of the terminal's table, line by line."""
     words = WORDS[report.measure]
     if report.lead == "AUC":
         yield f"{rarity(report)} AUC leads; chance has {digits(0.5)}"
@@ -274,7 +274,7 @@ def _summed(report: RunReport) -> str:
 
 
 def _sites(report: RunReport, rows: Sequence[Sequence[Row]]) -> Iterator[Block]:
-    """Scores by curator: of a few curators all in one table, of many each learner's sorted, and their ends."""
+    """Scores by curator: all in one table, or of many curators a sorted chart and the extremes for each learner."""
     sites = [row for _, *site_rows in rows for row in site_rows]
     if not sites:
         return
@@ -391,7 +391,7 @@ def _curve(report: RunReport) -> Charts | None:
 
 
 def _total(curator: CuratorReport) -> Fraction:
-    """What all learners together have spent at a curator."""
+    """Epsilon that all learners together have spent at a curator."""
     last = {point.learner: point.spent for point in sorted(curator.spent_by_round, key=lambda point: point.round)}
     return sum(map(exact, last.values()), start=Fraction(0))
 
@@ -419,7 +419,7 @@ def budget_strip(curator: CuratorReport, indices: dict[str, int], axis: Axis) ->
 
 
 def _budgets(report: RunReport) -> list[Block | None]:
-    """Budgets of curators; of many those together that agree to the last bit, and of too many the fullest."""
+    """Budgets of curators. Of many curators, equal ledgers share a row, and only the fullest are shown."""
     if not report.curators:
         return []
     indices = {learner.learner: n for n, learner in enumerate(report.learners)}
@@ -471,7 +471,7 @@ SQUARES: dict[str, Literal["full", "crossed", "half", "dashed", "struck"]] = {
 
 
 def _squares(site: SiteAnswers) -> Squares:
-    """One a round."""
+    """One square a round."""
     named = enumerate(zip(site.kinds, site.outcomes, strict=True), 1)
     return Squares([(SQUARES[kind], f"round {n}: {outcome}") for n, (kind, outcome) in named])
 
@@ -598,7 +598,7 @@ def _sortable(table: Table[Any]) -> list[Block]:
 
 
 def _spent_by_learner(curator: CuratorReport) -> dict[str, list[str]]:
-    """What each learner had spent after each of its rounds."""
+    """Epsilon that each learner had spent after each of its rounds."""
     spent: dict[str, list[str]] = {}
     for point in sorted(curator.spent_by_round, key=lambda point: (point.learner, point.round)):
         spent.setdefault(point.learner, []).append(point.spent)

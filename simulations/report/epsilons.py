@@ -27,7 +27,7 @@ class EpsilonRun:
 
 
 def epsilon_document(runs: Sequence[EpsilonRun]) -> Document:
-    """All that is said of at least one run; the same runs give the same document."""
+    """The document of at least one run; the same runs give the same document."""
     first = runs[-1].report
     notes = list(dict.fromkeys(note for run in runs for note in run.report.notes))
     raised = [Note(note) for note in notes if note.startswith("For epsilon")]
@@ -157,7 +157,7 @@ def _beats(score: Score) -> bool:
 
 
 def _least(runs: Sequence[EpsilonRun], holds: Callable[[Score], bool]) -> str | None:
-    """The smallest epsilon from which on the best learner of every run holds what is asked."""
+    """The smallest epsilon from which on, in every run, the claim `holds` for some learner."""
     least = None
     for run in reversed(runs):
         if not any(holds(learner.pooled) for learner in run.report.learners):

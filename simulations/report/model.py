@@ -229,7 +229,7 @@ class Recalibrated(Checked, frozen=True, kw_only=True):
 
 
 class ValidationReport(Checked, frozen=True, kw_only=True):
-    """A learner's validation; of the first repeat that has one, where nothing else is said."""
+    """A learner's validation in the first repeat that has one; `areas` and `epsilon_spent` are over all repeats."""
 
     epsilon_claimed: str  # exact cost of the question
     epsilon_spent: str  # exact; the most that any ledger charged to it, over the repeats

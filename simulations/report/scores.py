@@ -1,4 +1,4 @@
-"""Scores of a run as rows, columns, strips and lines: what its tables and charts are made of."""
+"""Scores of a run as rows, columns, strips and lines, of which its tables and charts are made."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ class Row:
 
     @property
     def strong(self) -> bool:
-        """Whether it is what the others are parts of."""
+        """Whether the row is the pooled score, of which the others are parts."""
         return not (self.site or self.rank)
 
     @property
@@ -71,7 +71,7 @@ def score_rows(report: RunReport) -> list[list[Row]]:
 
 
 def score_columns(report: RunReport) -> tuple[list[Column[Row]], list[Column[Row]]]:
-    """Columns of scores: those of a short table, led by what leads, and all; those that hold nothing are left out."""
+    """Columns of scores: for a short table, the leading measure first, and for a full one; without empty columns."""
     words = WORDS[report.measure]
     value = _column(f"{report.measure} ± se", lambda score: with_error(digits(score.value), score.value_se, 3))
     expected = _column("expected", _expected("value", "low", "high"))
@@ -147,7 +147,7 @@ def score_axis(scores: Iterable[Headline]) -> Axis:
 
 
 def ends(value: float, error: float | None) -> tuple[float, float]:
-    """A score minus and plus one standard error, at most 1; what is not below 0 stays so."""
+    """A score minus and plus one standard error, at most 1; a score of at least 0 does not fall below 0."""
     low = value - (error or 0.0)
     return low if value < 0 else max(0.0, low), min(1.0, value + (error or 0.0))
 

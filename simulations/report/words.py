@@ -14,9 +14,9 @@ from simulations.report.model import CHANCE, RELEASE, Expected, Headline, Learne
 FEW = 20
 """With more curators than this, tables keep to the ends and the middle."""
 MOST_ALIKE = 3
-"""So many notes that are alike are told one by one."""
+"""At most so many notes that are alike are shown one by one."""
 NAMED = 8
-"""So many names are told in a sentence."""
+"""At most so many names stand in a sentence."""
 
 
 def fold_notes(notes: Sequence[str], names: Iterable[str]) -> list[Note]:
@@ -48,14 +48,14 @@ def some_of(names: Sequence[str]) -> str:
 
 
 def _pattern(note: str, name: re.Pattern[str] | None) -> str:
-    """What notes that are alike have in common."""
+    """A note without numbers and curators' names."""
     text = name.sub("\0", note) if name is not None else note
     return re.sub(r"\d+(?:[.,/]\d+)*", "\1", text)
 
 
 @dataclass(frozen=True)
 class Words:
-    """What a score is called, the constant that it is held against, what such a constant does, and the best model."""
+    """Names of a score, of the constant that it is compared with, and of the best model."""
 
     score: str
     constant: str
@@ -99,7 +99,7 @@ WORDS: dict[MeasureName, Words] = {
 
 
 def digits(value: float | None) -> str:
-    """A score or a share, or what is beside it, in three decimals."""
+    """A score or a share in three decimals."""
     return decimal(value, 3)
 
 
@@ -193,7 +193,7 @@ def pairs(score: Score) -> str:
 
 
 def expectations(expected: Expected, measure: str = "accuracy") -> list[str]:
-    """What a learner expected of its score, and of AUC or mean absolute error if it has an estimate of them."""
+    """A learner's own estimates of its score, and of AUC or mean absolute error where it has them."""
     parts = (
         (measure, expected.value, expected.low, expected.high),
         ("AUC", expected.auc, expected.auc_low, expected.auc_high),
@@ -203,7 +203,7 @@ def expectations(expected: Expected, measure: str = "accuracy") -> list[str]:
 
 
 def _epsilons(learners: Sequence[LearnerReport]) -> str:
-    """What was spent; where that is nothing, what was claimed."""
+    """Epsilons spent; of a learner that spent none, the epsilon claimed."""
     texts = {
         spent_parts(learner) if exact(learner.epsilon_spent) else written(learner.epsilon_claimed)
         for learner in learners
@@ -215,7 +215,7 @@ def _epsilons(learners: Sequence[LearnerReport]) -> str:
 
 
 def spent_parts(learner: LearnerReport) -> str:
-    """What a learner spent, and on which of its studies: "2 (model 1, validation 1)"."""
+    """Epsilon that a learner spent, and on which of its studies: "2 (model 1, validation 1)"."""
     return written(learner.epsilon_spent) + named_parts((study.what, study.spent) for study in learner.studies)
 
 

@@ -104,7 +104,7 @@ def _weight(
 
 
 def _signals(layers: tuple[tuple[Singles, Singles], ...], features: Floats) -> Singles:
-    """What each network says, float32 (networks, n)."""
+    """Outputs of each network, float32 (networks, n)."""
     values: Singles = features.astype(np.float32)[None]
     for index, (weight, bias) in enumerate(layers):
         values = values @ weight + bias

@@ -217,7 +217,7 @@ def _site_terms(sites: NormalSites, cavity_mean: Floats, cavity_variance: Floats
 
 @dataclass(frozen=True)
 class _Marginals:
-    """What a sweep needs of the posterior; log_evidence lacks the sites' normalisers."""
+    """The posterior's marginals, as a sweep needs them; log_evidence lacks the sites' normalisers."""
 
     mean: Floats
     variance: Floats

@@ -277,7 +277,7 @@ def fit_with_cell_posterior(
 
 @dataclass(frozen=True)
 class _Fit:
-    """A label model and what it was made of."""
+    """A label model with the kernels and posteriors that it averages."""
 
     model: LabelModel
     cells: UsedCells

@@ -40,7 +40,7 @@ def noise_law(scale: float) -> DiscreteLaplace:
 
 
 def noises_by_label(noises: Noises) -> tuple[float, float]:
-    """Number of noises in the counts of label 0 and of label 1, from one number for both or from both."""
+    """Number of noises in the counts of label 0 and of label 1: one number may stand for both."""
     return noises if isinstance(noises, tuple) else (noises, noises)
 
 

@@ -1,4 +1,4 @@
-"""What the label model is told: the noisy label counts of partitions of the instance space, one observation each."""
+"""Observations of the label model: the noisy label counts of one partition of the instance space each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -58,7 +58,7 @@ def shares_together(apart: Floats, exclusion: float) -> Floats:
 
 
 def relative(apart: Floats, exclusion: float) -> Floats:
-    """Odds p / (1 - p)^t of `together`, before it is divided by the sum: float64 of any one shape, positive."""
+    """Odds p / (1 - p)^t of `shares_together`, not yet divided by their sum: float64 of p's shape, positive."""
     sure = np.clip(apart, LEAST_PROBABILITY, 1.0 - LEAST_PROBABILITY)
     result: Floats = sure / (1.0 - sure) ** exclusion
     return result
