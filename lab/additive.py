@@ -65,13 +65,13 @@ NUMBERS = {"accuracy": mean("accuracy"), "auc": mean("auc"), "seconds": plain(la
 
 
 def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Averages:
-    """Of each problem, epsilon and way."""
+    """Average the runs of each problem, epsilon and way."""
     named = (((run.problem, run.epsilon, run.maker), run) for run in cells["runs"])
     return averages(named, NUMBERS, (list(PROBLEMS), epsilon_order, list(WAYS)), provenance)
 
 
 def document(results: Averages) -> Document:
-    """One table."""
+    """A table of accuracy and AUC."""
     columns = [
         *names("problem; epsilon; way"),
         number("accuracy", "accuracy", ".1f"),
@@ -84,7 +84,7 @@ def document(results: Averages) -> Document:
 
 
 def tasks(order: Order) -> list[Task]:
-    """All but the named attributes of other problems than readmissions."""
+    """All runs; strategies of named attributes are for the readmission problems alone."""
     return [
         task
         for task in order.tasks("problems", "ways")

@@ -28,13 +28,13 @@ class Mean(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Self:
-        """Of at least one value."""
+        """The mean of at least one value."""
         sample = np.array(list(values), float)
         return cls(float(sample.mean()), cls.spread(sample) if len(sample) > 1 else 0.0, len(sample))
 
     @classmethod
     def of_any(cls, values: Iterable[float]) -> Self | None:
-        """None of none."""
+        """The mean of these values, None where there are none."""
         sample = list(values)
         return cls.of(sample) if sample else None
 
@@ -65,7 +65,7 @@ class Interval(Mean, frozen=True):
 
     @property
     def tone(self) -> Tone:
-        """Of a difference: whether its interval lies above 0 or below it; "" where neither, or one run has none."""
+        """The side of 0 on which a difference's interval lies, "above" or "below"; "" where it holds 0."""
         if self.runs < 2 or abs(self.value) <= self.error:
             return ""
         return "above" if self.value > 0 else "below"
@@ -88,7 +88,7 @@ def mean_text(mean: Mean | None, form: Callable[[float], str] = decimal, digits:
 
 
 def mean_columns(names: str) -> list[Column[Any]]:
-    """Of a file, three for each attribute of these names, apart by spaces: its value, `_error` and `_runs`.
+    """Three columns of a CSV file for each name (apart by spaces): value, `_error` and `_runs`.
 
     What is None is left empty.
     """
@@ -138,7 +138,7 @@ class Average(msgspec.Struct, frozen=True):
 
 
 class Averages(msgspec.Struct, frozen=True):
-    """What the runs of a study say, in the order in which it is shown."""
+    """Averages of a study's runs, in the order of its tables."""
 
     rows: tuple[Average, ...]
     provenance: Provenance | None = None

@@ -157,7 +157,7 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def key(self) -> Task:
-        """Which run it is."""
+        """The task of the run."""
         return Task(self.dataset, self.setting, SETTINGS[self.setting].epsilon, self.seed)
 
 
@@ -198,7 +198,7 @@ def load(dataset: str, setting: Setting, seed: int) -> Data:
 
 
 def cell_count(data: Data, setting: Setting) -> int:
-    """As many as the rule says; without noise, as at epsilon 1."""
+    """The number of cells by the strategy's rule; without noise it is that of epsilon 1."""
     sizes = len(data.source), len(data.private)
     if setting.many_cells:
         return cell_count_rule(*sizes, np.inf, 1, most=MANY_CELLS)

@@ -16,7 +16,7 @@ Rank = Callable[[Any], Any] | Sequence[Any]  # what sorts names: a key, or all o
 
 
 class TaskCell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a task gave. A subclass says how its fields are called on disk, where they are not called so."""
+    """The result of a task. A subclass may give fields other names on disk."""
 
     problem: str
     maker: str  # what made it
@@ -25,7 +25,7 @@ class TaskCell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def key(self) -> Task:
-        """Its task."""
+        """The task that it is the result of."""
         return Task(self.problem, self.maker, self.epsilon, self.seed)
 
 
@@ -55,12 +55,12 @@ def epsilon_order(text: str) -> tuple[int, Fraction]:
 
 
 def epsilon_number(text: str) -> float:
-    """Of an exact text, for axes."""
+    """The number of an exact text, for axes."""
     return float(parse_rational(text))
 
 
 def place(names: Sequence[Any], name: object) -> int:
-    """Its place among names; what is no longer there comes last."""
+    """The index of a name; names that are no longer there come last."""
     return names.index(name) if name in names else len(names)
 
 
@@ -76,13 +76,13 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key], *ranks: Rank) -> 
 
 
 def ranked(key: Any, ranks: Sequence[Rank]) -> list[Any]:
-    """What sorts a key by its parts."""
+    """A key that sorts tuples by the rank of each part."""
     pairs = zip(ranks, key, strict=True)
     return [rank(part) if callable(rank) else (place(rank, part), str(part)) for rank, part in pairs]
 
 
 def by_seed(cells: Iterable[Any]) -> list[Any]:
-    """In the order of their seeds."""
+    """Cells in the order of their seeds."""
     return sorted(cells, key=lambda cell: cell.seed)
 
 

@@ -210,7 +210,7 @@ NUMBERS = {**_coverage("accuracy"), **_coverage("auc"), **{f"mean_{name}": plain
 
 
 def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Averages:
-    """Of each sort of labels and epsilon, all data sets together and each."""
+    """Average over all data sets and over each, by sort of labels and epsilon."""
     named = (((run.maker, run.epsilon, name), run) for run in cells["runs"] for name in (ALL, run.problem))
     return averages(named, NUMBERS, ((OWN, COIN), epsilon_order, [ALL, *sorted(DATASETS)]), provenance)
 

@@ -94,11 +94,11 @@ class Plane:
 
     @classmethod
     def of(cls, source: Points) -> "Plane":
-        """Of source points, (n, d)."""
+        """The plane of source points, (n, d)."""
         return cls(np.quantile(source, np.arange(1, PARTS) / PARTS, axis=0).T)
 
     def shares(self, points: Points, weights: Vector | None = None) -> Points:
-        """Of weighted records in each cell of each pair: (pairs, 16)."""
+        """Shares of weighted records in each cell of each pair: (pairs, 16)."""
         places = np.stack([np.searchsorted(e, x, side="right") for e, x in zip(self.edges, points.T, strict=True)])
         counted = np.ones(len(points)) if weights is None else weights
         pairs = [
@@ -119,7 +119,7 @@ def effective(weights: Vector) -> float:
 
 
 def _bounded(points: Points, radius: float) -> Points:
-    """With a constant, and scaled into the unit ball: what the published mechanism needs of a record."""
+    """Points with a constant column, scaled into the unit ball, as the published mechanism needs them."""
     extended = np.column_stack([points / radius, np.ones(len(points))]) / np.sqrt(2)
     return np.asarray(extended / np.maximum(1.0, np.linalg.norm(extended, axis=1))[:, None])
 
@@ -245,7 +245,7 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def key(self) -> Task:
-        """Which run it is."""
+        """The task of the run."""
         return task_of(self.problem, self.seed)
 
 
@@ -295,12 +295,12 @@ class Findings(msgspec.Struct, frozen=True, omit_defaults=True):
     provenance: Provenance | None = None
 
     def values(self, name: str, method: str, measure: str) -> list[float]:
-        """Of a method's runs on a problem, those that have this measure."""
+        """A measure of a method's runs on a problem, of those that have it."""
         return [run[method][measure] for run in self.runs[name] if measure in run[method]]
 
 
 def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Findings:
-    """All that the runs show, whatever is still missing."""
+    """Findings of the runs that there are."""
     groups = grouped(by_seed(cells["runs"]), lambda run: (run.problem,), NAMES)
     runs = {name: group for (name,), group in groups.items()}
     return Findings(
@@ -344,7 +344,7 @@ def _column(results: Findings, name: str, measure: str) -> Column[str]:
 
 
 def tasks(order: Order) -> list[Task]:
-    """All runs of the chosen problems, of each at most so many as it has."""
+    """All runs of the chosen problems; `RUNS` limits their number."""
     return [task_of(name, seed) for seed in order.seeds for name in order.size.axes["problems"] if seed < RUNS[name]]
 
 

@@ -41,7 +41,7 @@ class WrongCostError(AssertionError):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a strategy gives on a split."""
+    """Predictions of a strategy or a peer on a split."""
 
     probability: NDArray[np.float64]  # (m,) of class 1 for each test record, in [0, 1]
     spent: Fraction | None = None  # exact epsilon at the costliest curator; None where no ledger was charged

@@ -232,7 +232,7 @@ def _framed(records: Records, split: Split) -> pl.DataFrame:
 
 
 def _all_of(epsilon: Fraction, charged: Fraction) -> Fraction:
-    """What was charged; WrongCostError where it is not what was asked for."""
+    """The charge, if it is epsilon; WrongCostError otherwise."""
     if charged != epsilon:
         raise WrongCostError(f"asked for {epsilon}, and a ledger holds {charged}")
     return charged
@@ -279,7 +279,7 @@ class Findings(msgspec.Struct, frozen=True):
 
     @property
     def epsilons(self) -> tuple[str, ...]:
-        """Of what is private, downwards."""
+        """Epsilons of private methods, downwards."""
         there = {point.epsilon for point in self.points if point.epsilon != INFINITE}
         return tuple(sorted(there, key=epsilon_order))
 
@@ -292,7 +292,7 @@ class Findings(msgspec.Struct, frozen=True):
 
 
 def findings(cells: Mapping[str, Sequence[Fitted]], provenance: Provenance | None = None) -> Findings:
-    """All that these cells show, whatever is still missing."""
+    """Findings of the cells that there are."""
     groups = grouped(
         by_seed(cells["studies"]),
         lambda study: (study.problem, study.epsilon, study.maker),
@@ -319,7 +319,7 @@ def _point(problem: str, epsilon: str, way: str, groups: Mapping[tuple[str, str,
 
 
 def document(results: Findings) -> Document:
-    """What predicts classes, and what does not."""
+    """A table and charts of methods that predict classes, and a table of the others."""
     classified = _table(results, "Accuracy on the test records, in percent", [CLASSES])
     further = _table(results, "Explained variance on the test records, in percent", [NUMBER, NOTHING])
     columns = [*attributes("problem way epsilon sites charged"), *mean_columns("score auc gain")]
@@ -399,7 +399,7 @@ def tasks(order: Order) -> list[Task]:
 
 
 def _settings(order: Order) -> dict[str, object]:
-    """As files of cells have always begun."""
+    """The header of the cells' file; its names are older than the study's."""
     return {"experiment": "insite", "seed": order.seed, "ways": {name: way.title for name, way in WAYS.items()}}
 
 

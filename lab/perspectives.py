@@ -71,7 +71,7 @@ NUMBERS: dict[str, Summary] = {
 
 
 def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Averages:
-    """Of what has a baseline on the same split; the rest has none yet."""
+    """Averages of the runs whose split has a run of the baseline."""
     accuracies = {cell.key: cell.numbers["accuracy"] for cell in cells["runs"]}
 
     def above(cell: Run) -> float:

@@ -88,7 +88,7 @@ def data_of(name: str, repeat: int) -> Data:
 
 @lru_cache(1)
 def beliefs(name: str) -> dict[str, Belief]:
-    """What is stated -> the belief."""
+    """The belief for each key of `STATED`."""
     data = data_of(name, 0)
     prevalence = _within(float(data.split.private_labels.mean()), STATED_PREVALENCE, 0.001)
     return {NOTHING: Belief(), PREVALENCE_AND_AUC: Belief(prevalence, _within(_ceiling(data.split), STATED_AUC, 0.51))}
@@ -121,7 +121,7 @@ def measured() -> dict[str, dict[tuple[Fraction, int], dict[str, float]]]:
 
 @cache
 def request_for(data: str) -> Request:
-    """What the first learner of a scenario asks."""
+    """The request of a scenario's first learner."""
     return request_of(read_quoted(data.removeprefix(SCENARIO), schema=None, learner=""))
 
 
@@ -161,7 +161,7 @@ def come_true(task: Task) -> Run:
 
 
 def _numbers(name: str) -> dict[str, Summary]:
-    """Of pairs (quote, what came true): a score's range, the mean that came true, and how often the range holds it."""
+    """Numbers of pairs (quote, outcome): a score's range, its mean outcome, and how often the range holds it."""
     low, high = (f"{name}_{end}" for end in ENDS)
     return {
         low: lambda pairs: float(pairs[0][0].numbers[low]),
@@ -175,7 +175,7 @@ NUMBERS = {key: make for name in SCORES for key, make in _numbers(name).items()}
 
 
 def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Averages:
-    """Of each data, epsilon and what is stated, as far as it is quoted and ran."""
+    """Averages by data, epsilon and statement, of what was both quoted and run."""
     ranges = {run.key: run for run in cells["ranges"]}
     named = (
         ((run.problem, run.epsilon, stated), (ranges[key], run))
@@ -261,7 +261,7 @@ def range_tasks(order: Order) -> list[Task]:
 
 
 def outcome_tasks(order: Order) -> list[Task]:
-    """What the comparison has of problems; of a scenario all repeats, or one."""
+    """Problems' runs in the comparison, and a scenario's repeats: one of a large one, else all."""
     tasks = []
     for data, epsilon in product(filter(_two_classes, order.size.axes["data"]), order.size.epsilons):
         seeds: Sequence[int] = order.seeds

@@ -90,7 +90,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Answer:
-    """What one repeat starts with."""
+    """The data of one repeat."""
 
     truth: Floats  # true logits of the population, and the model's
     stated: Floats
@@ -114,7 +114,7 @@ def task_of(setting: str, seed: int) -> Task:
 
 
 def compute(task: Task) -> Run:
-    """One trial, if it recalibrates: the draws of a setting are one stream, in which the seed is the place."""
+    """One trial. All draws of a setting are one stream; the seed is the trial's place in it."""
     setting = SETTINGS[task.problem]
     answer = next(islice(setting.answers(), task.seed, None))
     source, scale = answer.source, float(1 / setting.epsilon)
@@ -140,7 +140,7 @@ def _brier(risks: Floats, stated: Floats) -> float:
 
 
 def _gain(score: str, least: float) -> Summary:
-    """What a rule changes, times 1,000; nothing where it is off."""
+    """The mean change by a rule, times 1,000; a run in which the rule is off counts as 0."""
     return mean(lambda run: 1000.0 * run.numbers[score] if run.numbers["factor"] > least else 0.0)
 
 
@@ -158,12 +158,12 @@ NUMBERS = {
 
 
 def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Averages:
-    """Of each setting."""
+    """Averages by setting."""
     return averages((((run.problem,), run) for run in cells["trials"]), NUMBERS, (list(SETTINGS),), provenance)
 
 
 def document(results: Averages) -> Document:
-    """One table."""
+    """A table of the rules."""
 
     def setting_column(heading: str, show: Callable[[Setting], object]) -> Column[Average]:
         return Column(heading, lambda row: show(SETTINGS[row.names[0]]), number=True)

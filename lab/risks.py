@@ -109,7 +109,7 @@ class Population:
 
 @lru_cache(2)
 def population(setting: Setting) -> Population:
-    """The same for all seeds; log odds have a linear part, a bend and a product of two attributes."""
+    """The population of a setting, equal for all seeds; log odds have a linear part, a bend and a product."""
     rng = np.random.default_rng([710, list(design()).index(setting.name)])
     records = rng.standard_normal((POPULATION, DIMENSIONS))
     records[:, 1] += 0.5 * records[:, 0]
@@ -368,7 +368,7 @@ def _row(name: str, place: int, runs: Sequence[RiskRun], beside: Sequence[RiskRu
 
 
 def _slope(runs: Sequence[RiskRun], place: int) -> Mean | None:
-    """Of the first runs by seed, those that have one."""
+    """The mean slope of the first runs by seed, of those that have one."""
     return Mean.of_any(slope for run in by_seed(runs)[:SLOPE_RUNS] if (slope := run.slope[place]) is not None)
 
 

@@ -119,7 +119,7 @@ class Sample:
         self._values, self._estimand = values, estimand
 
     def blocks(self) -> NDArray[np.int64]:
-        """What each of about sqrt(n) blocks says, as an index of the grid."""
+        """Estimates of about sqrt(n) blocks, as indices of the grid."""
         count = min(MOST_BLOCKS, max(LEAST_BLOCKS, math.isqrt(len(self._values))))
         ends = (self.grid.lower, self.grid.upper)
         steps = Grid(*ends, FINE_STEPS).indices(self._values)[:, None]
@@ -219,7 +219,7 @@ class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def key(self) -> Task:
-        """Which cell it is."""
+        """The task of the cell."""
         return task_of(self.population, self.estimand, self.records, self.epsilon, self.seed)
 
 
@@ -293,7 +293,7 @@ class Findings(msgspec.Struct, frozen=True):
 
 
 def findings(cells: Mapping[str, Sequence[Measured]], provenance: Provenance | None = None) -> Findings:
-    """All that the cells show, whatever is still missing."""
+    """Findings of the cells that there are."""
     points = []
     for (estimand, epsilon, population, records), group in grouped(
         by_seed(cells["cells"]),
@@ -330,7 +330,7 @@ def document(results: Findings) -> Document:
 
 
 def _wins(points: Sequence[Point]) -> Table[str]:
-    """Of each private method: in how many cases it errs least, and in how many at most twice the sampling error."""
+    """Cases in which each private method errs least, and in which it errs at most twice the sampling error."""
 
     def least(name: str) -> int:
         return sum(point.best() == name for point in points)
@@ -374,7 +374,7 @@ def _chart(name: str, points: Sequence[Point], keys: Mapping[str, Key]) -> Figur
 
 
 def tasks(order: Order) -> list[Task]:
-    """All cells; a population with fewer records is asked no more of."""
+    """All cells that the populations have enough records for."""
     return [
         task_of(name, estimand, int(records), epsilon, seed)
         for seed in order.seeds

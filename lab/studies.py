@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """What is said of a study."""
+    """A study's line in the list."""
 
     module: str  # of its `STUDY`
     headline: str  # what it shows

@@ -86,11 +86,11 @@ class Order:
 
     @property
     def seeds(self) -> range:
-        """One a repeat."""
+        """The seed of each repeat."""
         return range(self.seed, self.seed + self.size.repeats)
 
     def tasks(self, problems: str, makers: str, epsilons: Callable[[str], Sequence[str]] | None = None) -> list[Task]:
-        """One of each seed, problem, maker and epsilon, the first seed of all before the second of any.
+        """A task for each seed, problem, maker and epsilon; the first seed of all comes before the second of any.
 
         `problems` and `makers` name axes; `epsilons` are a maker's, the size's by default.
         """
@@ -214,7 +214,7 @@ class Study:
         return {part.name: part.read(out) for part in self.parts}
 
     def read_findings(self, out: Path) -> Any:
-        """What the finished cells of a folder say."""
+        """Findings of a folder's finished cells."""
         provenance = read_provenance(out)
         several = any(part.source for part in self.parts)
         return self.findings(self.cells(out), provenance if several else provenance.get(self.name))
@@ -261,7 +261,7 @@ class Study:
         return Size(repeats or size.repeats, epsilons or size.epsilons, axes, size.takes)
 
     def read_options(self, texts: Sequence[str]) -> dict[str, Any]:
-        """What is said of each option, "name=value" each.
+        """The value of each option, from texts "name=value".
 
         Raises ConfigurationError: no such option, or no such value.
         """

@@ -82,7 +82,7 @@ class WeightedRecords:
 
     @property
     def share(self) -> float:
-        """Of class 1, by weight."""
+        """The share of class 1, by weight."""
         return float(np.average(self.probability, weights=self.weights))
 
     def hard(self) -> tuple[Matrix, NDArray[np.int64], Vector]:

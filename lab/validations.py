@@ -65,7 +65,7 @@ REPEATS = {"pooled": 4, "site": 1}  # answers to one split and one score; there 
 
 
 class Coverage(TaskCell, frozen=True):
-    """What the intervals of one split held, over a few answers."""
+    """How often intervals hold the exact values, on one split and over a few answers."""
 
     problem: str = msgspec.field(name="dataset")  # a scenario, or a key of `INVENTED`
     maker: str = msgspec.field(name="part")  # "pooled" or "site"
@@ -217,7 +217,7 @@ Truth = tuple[float, NDArray[np.float64]]  # exact area, and exact shares of the
 
 
 def _truth(split: Split, cells: Sequence[NDArray[np.int64]], part: Sequence[int], k: int) -> Truth | None:
-    """Of some sites' populations, weighed as they are drawn; None where a class is absent."""
+    """The exact curve of some sites' populations, weighed as they are drawn; None where a class is absent."""
     weights, labels, scores, shares = [], [], [], np.zeros((k, 2))
     for index, bins_of in zip(part, cells, strict=True):
         pool = split.pools[index]
@@ -256,7 +256,7 @@ def _compared(estimates: Performance, truth: Truth) -> Iterator[tuple[str, float
 
 
 def _ratio(part: Callable[[Coverage], float], quantity: str) -> Summary:
-    """Of a sum to the number of intervals of a quantity."""
+    """The ratio of a sum over the runs to the number of a quantity's intervals."""
     return lambda runs: sum(map(part, runs)) / max(sum(run.intervals.get(quantity, 0) for run in runs), 1)
 
 
@@ -274,7 +274,7 @@ NUMBERS = {
 
 
 def findings(cells: Mapping[str, Sequence[Coverage]], provenance: Provenance | None = None) -> Averages:
-    """Of each sort of answers and epsilon, all data sets together and each."""
+    """Averages over all data sets and over each, by sort of answers and epsilon."""
     named = (((run.maker, run.epsilon, name), run) for run in cells["runs"] for name in (ALL, run.problem))
     return averages(named, NUMBERS, (str, parse_rational, [ALL, *DATASETS]), provenance)
 

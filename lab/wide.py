@@ -120,7 +120,7 @@ def compute(task: Task) -> Run:
 
 
 def tasks(order: Order) -> list[Task]:
-    """Of each set of records the regression in site, and all ways at all epsilons."""
+    """For each set of records the regression in site, and all ways at all epsilons."""
     axes, epsilons = order.size.axes, order.size.epsilons
     problems = ["; ".join(chosen) for chosen in product(*(axes[axis] for axis in PROBLEM))]
     ways = [("", IN_SITE), *product(epsilons, axes["ways"])]
@@ -137,7 +137,7 @@ NUMBERS = {
 
 
 def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Averages:
-    """Of all runs whose records' regression is there."""
+    """Averages of the runs whose records have a regression in site."""
     ceilings = {(run.problem, run.seed): run.numbers["auc"] for run in cells["runs"] if run.maker == IN_SITE}
     named = (
         ((*run.problem.split("; "), run.epsilon, run.maker), (run, ceilings[run.problem, run.seed]))
@@ -149,7 +149,7 @@ def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None =
 
 
 def document(results: Averages) -> Document:
-    """One table."""
+    """A table of areas."""
     columns = [
         *names("kind; columns; sites; size; epsilon; way"),
         number("regression in site", "ceiling", ".3f"),

@@ -328,7 +328,7 @@ def cells_file(task: Task) -> str:
 
 
 def file_settings(name: str, seed: int) -> dict[str, object]:
-    """What a strategy's file begins with."""
+    """The header of a strategy's file."""
     return {"strategy": name, "seed": seed, "settings": CONTESTANTS[name].settings}
 
 

@@ -101,7 +101,7 @@ class Comparison(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def epsilons(self) -> tuple[str, ...]:
-        """Of the rows, downwards; "inf" first where there is any."""
+        """Epsilons of the rows, downwards; "inf" comes first."""
         return tuple(dict.fromkeys(row.epsilon for row in self.rows))
 
     @property
@@ -124,7 +124,7 @@ class Average(msgspec.Struct, frozen=True):
 
 
 def averages(comparison: Comparison, epsilon: str) -> tuple[Average, ...]:
-    """Of every strategy that was run at this epsilon, in the order of the table."""
+    """Averages of every strategy that was run at this epsilon, in the order of the table."""
 
     def mean(strategy: Strategy, datasets: Collection[str], value: Callable[[Row], float]) -> float | None:
         rows = [comparison.find(dataset, strategy.name, epsilon) for dataset in datasets]
@@ -144,7 +144,7 @@ def averages(comparison: Comparison, epsilon: str) -> tuple[Average, ...]:
 
 
 def findings(cells: Mapping[str, Sequence[Outcome]], provenance: Provenance | None = None) -> Comparison:
-    """All rows of these cells, whatever is still missing."""
+    """Rows of the cells that there are."""
     names, problems = list(CONTESTANTS), list(PROBLEMS)
     groups = grouped(
         by_seed(cells["cells"]), lambda cell: (cell.epsilon, cell.maker, cell.problem), epsilon_order, names, problems

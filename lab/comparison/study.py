@@ -194,12 +194,12 @@ class Line:
 
     @property
     def name(self) -> str:
-        """Of the strategy."""
+        """The strategy's name."""
         return self.average.strategy.name
 
     @property
     def runs(self) -> str:
-        """Of the rows."""
+        """The number of runs, or "least to most" where rows differ."""
         numbers = [row.runs for row in self.rows if row is not None]
         return str(min(numbers)) if min(numbers) == max(numbers) else f"{min(numbers)} to {max(numbers)}"
 
@@ -596,7 +596,7 @@ def _square(name: str, series: Sequence[Series], axis: Axis, across: str) -> Fig
 
 
 def read_versions(order: Order) -> Mapping[str, str]:
-    """Of the peers' environment, where a peer is asked for."""
+    """Versions in the peers' environment, where the order has a peer."""
     peers = any(CONTESTANTS[name].group == "peer" for name in order.size.axes["strategies"])
     return peer_versions() if peers else {}
 

@@ -60,17 +60,17 @@ class BlogCost:
 
     @property
     def run_by_noise(self) -> Fraction:
-        """Of a run, if comparisons cost nothing."""
+        """Epsilon of a run, if comparisons cost nothing."""
         return self.questions * self.noise_alone
 
     @property
     def run(self) -> Fraction:
-        """Of a run in the worst case: the same question may be asked again, so it is attained, too."""
+        """Epsilon of a run in the worst case. It is attained, as the same question may be asked again."""
         return self.questions * self.question
 
     @property
     def honest_scale(self) -> Fraction:
-        """Of Laplace noise in every answer at which a run would cost an epsilon of 1, in accuracies of 0 to 1."""
+        """Scale of Laplace noise in every answer, in accuracies of 0 to 1, at which a run costs an epsilon of 1."""
         return self.questions * self.moved
 
 

@@ -90,7 +90,7 @@ def frame_of(part: Part) -> pl.DataFrame:
 
 
 def steward_of(part: Part) -> SchemaFile:
-    """What their curator declares: their number, and bounds that they do not reach."""
+    """The curator's declaration: the number of records, and bounds that they do not reach."""
     names = map(_name, range(part.columns.shape[1]))
     attributes = tuple(NumericAttribute(name=name, lower=-BOUND, upper=BOUND) for name in names)
     return SchemaFile(label=LABEL, classes=CLASSES, attributes=attributes, round_size=len(part))

@@ -68,7 +68,7 @@ def _peak(procedure: str) -> Callable[[Runs], float]:
 
 
 def peak_at(run: Run) -> int:
-    """With how many variables true accuracy is largest, the fewest of them."""
+    """The least number of variables at which true accuracy is largest."""
     return int(np.argmax(run.fresh)) + 1
 
 
@@ -203,7 +203,7 @@ def hold(statement: Statement, data_sets: Sequence[Runs]) -> Claim:
 
 
 def _verdict(low: float, high: float, least: float, most: float, *, happened: bool) -> Verdict:
-    """Of an interval from low to high, where least to most is what holds."""
+    """The verdict on an interval from low to high, for a statement that holds from least to most."""
     if least <= low and high <= most:
         return HOLDS
     if low <= most and least <= high:
@@ -239,7 +239,7 @@ class Band(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[float]]) -> "Band":
-        """Of at least one data set; all have as many steps."""
+        """The band of at least one data set; all have the same number of steps."""
         values = np.array(rows, dtype=float)
         low, high = np.quantile(values, SPREAD, axis=0)
         return cls(
@@ -286,7 +286,7 @@ class Procedure(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """In words."""
+        """The procedure in words, with its epsilon."""
         title = TITLES.get(self.procedure, self.procedure)
         return title if self.epsilon == INFINITE else f"{title}, epsilon {self.epsilon}"
 
@@ -307,7 +307,7 @@ class Cost(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, run: Run) -> "Cost":
-        """Of one run of it."""
+        """The cost of one run of the variant."""
         records = run.sizes[1]
         cost = blog_cost(records, questions(VARIABLES, len(run.signal)))
         names = ("moved", "noise_alone", "usual", "question", "run_by_noise", "run", "honest_scale")
@@ -326,12 +326,12 @@ class Findings(msgspec.Struct, frozen=True):
 
     @property
     def main(self) -> tuple[Procedure, ...]:
-        """In the blog's setting."""
+        """Procedures in the blog's setting."""
         return tuple(procedure for procedure in self.procedures if procedure.setting == BLOG)
 
 
 def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Findings:
-    """All that the runs show, whatever is still missing."""
+    """Findings of the runs that there are."""
     runs = cells["runs"]
     groups = grouped(
         by_seed(runs),

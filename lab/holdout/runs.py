@@ -49,18 +49,18 @@ class Run(TaskCell, frozen=True):
 
     @property
     def believed(self) -> list[float]:
-        """Of each step, the accuracy that the procedure's user believes in, in percent: the test's, unless it says."""
+        """Accuracy by step, in percent, that the procedure's user believes in: the test's, or else the estimates."""
         return list(self.estimates) or self.percent("test")
 
     @property
     def signals_found(self) -> list[int]:
-        """Of each step, how many signal variables were chosen up to it."""
+        """Signal variables that were chosen up to each step."""
         return [int(number) for number in np.cumsum(self.signal)]
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What a curator was asked, and what the learner made of it; see `Run`."""
+    """Questions to a curator and the learner's estimates; fields are those of `Run`."""
 
     estimates: tuple[float, ...]
     questions: int

@@ -43,7 +43,7 @@ class PeerGame:
 
     @property
     def game(self) -> Game:
-        """As `expril audit game` plays it."""
+        """The game in the form of `expril audit game`."""
         return Game(
             partial(outcomes, self.release, self.most),
             self.first,

@@ -81,7 +81,7 @@ class Worker:
         return PeerResult(checked(probability, len(task.test), task.peer), seconds)
 
     def arrays(self, family: str, task: PeerTask, count: int = 1) -> tuple[list[NDArray[np.float64]], float]:
-        """So many arrays of a peer's answer, unchecked, and the seconds that it took.
+        """The first `count` arrays of a peer's answer, unchecked, and the seconds that it took.
 
         Raises PeerUnavailableError: a library is missing; PeerFailedError: the peer failed, or its process ended or
         took too long; then it cannot be asked again.

@@ -231,7 +231,7 @@ class Odometer:
 
     @property
     def remaining(self) -> float:
-        """What may still be planned with."""
+        """The budget that may still be planned with."""
         return max(self.total * SAFETY - self.spent, 0.0)
 
     @property

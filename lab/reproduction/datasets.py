@@ -69,7 +69,7 @@ def _more(size: int, count: int | None) -> int:
 
 
 def _more_stream(name: str, seed: int, part: int) -> np.random.Generator:
-    """Of the records beyond the frozen ones, so that they move nothing else."""
+    """The random stream of records beyond the frozen ones, so that they move nothing else."""
     return np.random.default_rng([seed, STREAMS[name], part])
 
 

@@ -73,7 +73,7 @@ def mass_ratio_epsilon(bins: Sequence[ArrayLike], scale: Fraction | float) -> fl
 
 
 def _mass_loss(bins: int, records: int, least: int, noise: float) -> float:
-    """Between N records, `least` of them in the bin that gains one, and N + 1."""
+    """The loss between N records and N + 1, where the bin that gains one has `least`."""
     centres = bins * math.log1p(1 / records) + 2 * (records - least) / ((records + 1) * noise)
     return max(bins / noise, centres)
 
@@ -99,13 +99,13 @@ class Setup:
 
     @classmethod
     def of(cls, name: str, noise_seed: int | None = None) -> "Setup":
-        """As Table 1 says."""
+        """The setup of a row of Table 1."""
         problem = PAPER_DATASETS[name]
         return cls(problem, problem.queries, noise_seed=noise_seed)
 
     @property
     def all_options(self) -> Options:
-        """Of the strategy."""
+        """All options of the strategy."""
         return self.problem.network | self.options
 
     def scale(self, queries: int) -> Fraction:
@@ -207,7 +207,7 @@ def curve_scale(setup: Setup, key: CurveKey, rounds: int) -> Fraction:
 
 
 def curve_epsilon(setup: Setup, key: CurveKey, rounds: int) -> Fraction:
-    """What h_T claims to have cost: queries asked, times d / l. The printed mechanism's claim is wrong."""
+    """The cost that h_T claims: queries times d / l. The printed mechanism's claim is wrong."""
     queries = rounds + setup.problem.reweight
     return queries * setup.problem.dimensions / curve_scale(setup, key, rounds)
 
@@ -269,7 +269,7 @@ def _epochs(setup: Setup, factor: float) -> Setup:
 
 
 def _finer(setup: Setup, factor: float) -> Setup:
-    """So many times the bins, with and without noise."""
+    """The setup with `factor` times the bins, with and without noise."""
     floor = max(2, round(setup.silent_bins * factor))
     return replace(setup, ratio=setup.ratio / factor, silent_bins=floor)
 
@@ -315,7 +315,7 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Experiment:
-    """What one file of cells holds."""
+    """The runs of one file of cells."""
 
     measure: Callable[[Laboratory, Setup], dict[str, float]]  # the numbers of one run
     networks: Callable[[Setup], int]  # how many that trains
@@ -323,7 +323,7 @@ class Experiment:
     setting: str = ""  # key of `SETTINGS`; "" for the paper's own
 
     def setups(self, noise_seed: int | None = None) -> dict[str, Setup]:
-        """Of each data set."""
+        """The setup of each data set."""
         plain = {name: Setup.of(name, noise_seed) for name in ALL}
         return {name: SETTINGS[self.setting].change(setup) for name, setup in plain.items()} if self.setting else plain
 

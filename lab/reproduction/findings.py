@@ -147,14 +147,14 @@ class Wilcoxon(msgspec.Struct, frozen=True):
 
     @property
     def ours(self) -> str:
-        """What our test says at the paper's level."""
+        """The result of our test at the paper's level."""
         if not self.p_value < LEVEL:  # NaN, too: a test that could not be made
             return "no significant difference"
         return "C-ExPriL better" if self.difference > 0 else "I-ExPriL better"
 
     @property
     def paper(self) -> str:
-        """What section 4.3 of the paper claims for this data set; it knows no valid mechanism."""
+        """The claim of the paper's section 4.3 on this data set; it has no valid mechanism."""
         if self.noise == "valid":
             return "not in the paper"
         return "no significant difference" if self.dataset in NOT_SIGNIFICANT else "C-ExPriL better"
@@ -216,7 +216,7 @@ PAIRS: tuple[tuple[Noise, str], ...] = (("none", ""), ("printed", "1DP-"), ("val
 def findings(
     cells: Mapping[str, Sequence[Finished]], provenance: Mapping[str, Provenance] | None = None
 ) -> Reproduction:
-    """All that the cells show, whatever is still missing."""
+    """Findings of the cells that there are."""
     finished = {name: cells.get(f"{CELLS}/{name}", ()) for name in EXPERIMENTS}
     setups = EXPERIMENTS[TABLE].setups()
     return Reproduction(
@@ -304,7 +304,7 @@ class Gap:
 
     @property
     def outcome(self) -> str:
-        """What the setting did."""
+        """Whether the setting closed the gap."""
         if self.nearest is None:
             return "open: no setting found"
         return "closed" if self.nearest.closes(self.entry) else "not closed"
@@ -328,7 +328,7 @@ def _distance(entry: Entry) -> float:
 
 @dataclass(frozen=True)
 class Counts:
-    """Where entries stand beside the paper."""
+    """How many entries lie on each side of the paper's."""
 
     title: str  # which ones
     runs: int  # the fewest of an entry
@@ -337,7 +337,7 @@ class Counts:
 
 
 def table_counts(reproduction: Reproduction) -> list[Counts]:
-    """Of the method's columns of Table 2, and of those that the data sets were chosen by."""
+    """Counts for the method's columns of Table 2, and for the references that data sets were chosen by."""
     closed = {
         (entry.dataset, entry.column)
         for entry in reproduction.table
@@ -354,7 +354,7 @@ def table_counts(reproduction: Reproduction) -> list[Counts]:
 
 
 def setting_counts(reproduction: Reproduction) -> list[Counts]:
-    """Of each changed setting: all the method's entries that were made with it, not only those it was meant for."""
+    """Counts for each changed setting, over all the method's entries that were made with it."""
     counts = []
     for setting in dict.fromkeys(closure.setting for closure in reproduction.closures):
         entries_of = [

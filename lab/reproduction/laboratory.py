@@ -50,7 +50,7 @@ class StudySettings:
 
 @dataclass(frozen=True)
 class StudyFound:
-    """What one study gave."""
+    """The outcome of one study."""
 
     accuracies: list[float]  # of h_1 .. h_T on the test records, in [0, 1].
     workloads: list[tuple[FeatureBins, ...]]  # the bins of each query, in order

@@ -82,7 +82,7 @@ class Lockstep:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """All that one thread does, while no other one works; at its end it trains no more."""
+        """The work of one thread, while no other works; afterwards the thread trains no more."""
         with self._met:
             try:
                 if self._stopped:
@@ -154,7 +154,7 @@ MANY_NETWORKS = 100
 
 
 class Finished(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All that one run on one data set gave."""
+    """The numbers of one run on one data set."""
 
     dataset: str
     run: int  # its number, from 0

@@ -333,7 +333,7 @@ def _styled(reproduction: Reproduction) -> dict[str, list[Curve]]:
 
 
 def _figure1(reproduction: Reproduction) -> list[Block]:
-    """Of each data set two charts and all numbers, below one legend."""
+    """Two charts and a table of all numbers for each data set, below one legend."""
     styled = _styled(reproduction)
     keys = {STYLES[curve.noise, curve.fixed]: None for curves in styled.values() for curve in curves}
     legend = [Key(index, False, title) for index, title in sorted(keys, key=list(STYLES.values()).index)]
@@ -345,7 +345,7 @@ def _figure1(reproduction: Reproduction) -> list[Block]:
 
 
 def _panels(dataset: str, curves: Sequence[Curve]) -> list[Figure]:
-    """With privacy at the left and without at the right, on one vertical axis."""
+    """A panel with privacy at the left and one without at the right, on one vertical axis."""
     ends = [end for curve in curves for point in curve.points for end in _ends(point)]
     stage = Stage(make_axis(min(ends), max(ends), (0.5, *_STEPS)), _HEIGHT)
     halves = {

@@ -52,7 +52,7 @@ class Picture(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def of(cls, masses: Floats, box: Box) -> "Picture":
-        """Of (n * n,) probabilities of a box's cells; n is a multiple of `MAP_CELLS`, or it is the other way round."""
+        """The picture of (n * n,) probabilities of a box's cells; n and `MAP_CELLS` are multiples of one another."""
         side = round(len(masses) ** 0.5)
         cells = masses.reshape(side, side)
         coarse = _rebinned(cells, MAP_CELLS) * (MAP_CELLS**2 / box.volume)
@@ -128,7 +128,7 @@ def _variant(name: str, target: Target, box: Box, model: Floats) -> Variant:
 
 
 def _rng(task: Task) -> np.random.Generator:
-    """Of a method's own choices and noise: no two cells share it."""
+    """The generator of a method's choices and noise; no two cells share it."""
     return np.random.default_rng([task.seed, zlib.crc32(f"{task.problem} {task.maker} {task.epsilon}".encode())])
 
 
@@ -162,7 +162,7 @@ def _on_target(target: Target, masses: Floats) -> Picture:
 
 @lru_cache(maxsize=1)
 def _bandwidth(domain: str, seed: int) -> float:
-    """By cross-validation on the records of a repeat: the same at every epsilon."""
+    """The bandwidth by cross-validation on the records of a repeat, equal at every epsilon."""
     return methods.choose_bandwidth(_unit(target_of(domain, seed), records_of(domain, seed)))
 
 
@@ -173,7 +173,7 @@ def _unit(target: Target, records: Floats) -> Floats:
 
 
 def lattices(dimensions: int) -> Iterator[Lattice]:
-    """All that are tried, the usual one first."""
+    """The lattices that are tried, the usual one first."""
     usual = USUAL[dimensions]
     yield usual
     for k in LATTICES[dimensions]:

@@ -44,7 +44,7 @@ class Box:
         return math.prod(high - low for low, high in zip(self.low, self.high, strict=True))
 
     def edges(self, cells: int) -> list[Floats]:
-        """Of each coordinate the (cells + 1,) edges of as many equal intervals."""
+        """The (cells + 1,) edges of equal intervals of each coordinate."""
         return [np.linspace(low, high, cells + 1) for low, high in zip(self.low, self.high, strict=True)]
 
     def centres(self, cells: int) -> Floats:

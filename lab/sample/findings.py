@@ -32,7 +32,7 @@ class Exact(Deviation, frozen=True):
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Self:
-        """Of at least one repeat."""
+        """The mean of at least one repeat."""
         sample = list(values)
         return cls(statistics.fmean(sample), statistics.stdev(sample) if len(sample) > 1 else 0.0, len(sample))
 
@@ -75,7 +75,7 @@ class Check(msgspec.Struct, frozen=True):
 
     @classmethod
     def total(cls, checks: "Sequence[Check]") -> "Check":
-        """Of at least one: sums, the furthest, and the mean gain of a density."""
+        """One check for at least one: sums, the furthest ratio, and the mean gain of a density."""
         numbers = {
             name: sum(getattr(check, name) for check in checks)
             for name, kind in cls.__annotations__.items()
@@ -116,12 +116,12 @@ class Findings(msgspec.Struct, frozen=True):
 
     @property
     def domains(self) -> tuple[str, ...]:
-        """Of the rows."""
+        """Domains of the rows."""
         return tuple(dict.fromkeys(row.domain for row in self.rows))
 
 
 def findings(cells: Mapping[str, Sequence[Sampled]], provenance: Provenance | None = None) -> Findings:
-    """All that these cells show, whatever is still missing."""
+    """Findings of the cells that there are."""
     rows, checks, pictures = [], [], []
     groups = grouped(by_seed(cells["cells"]), lambda cell: (cell.problem, cell.maker, cell.epsilon))
     for (domain, method, epsilon), group in groups.items():
@@ -428,7 +428,7 @@ def _gan(results: Findings) -> Judgement:
 
 
 def _share(shares: Sequence[float]) -> Verdict:
-    """All, some, or none."""
+    """The verdict: all shares are 1, some are above 0, or none is."""
     if all(share == 1 for share in shares):
         return "holds"
     return "in part" if any(share > 0 for share in shares) else "does not hold"

@@ -100,7 +100,7 @@ def lattice_values(records: Floats, bandwidth: float, k: int) -> Floats:
 
 
 def noise_scale(lattice: Lattice, bandwidth: float, records: int, dimensions: int, epsilon: float) -> float:
-    """Of the Laplace noise on each of the (k + 1)^d coefficients, which one record may all move by the sensitivity."""
+    """The scale of Laplace noise on each of (k + 1)^d coefficients; one record may move all by the sensitivity."""
     return float(sensitivity(bandwidth, records, dimensions) * (lattice.k + 1) ** dimensions / epsilon)
 
 

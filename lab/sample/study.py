@@ -305,7 +305,7 @@ NUMBERS = (
 
 
 def title_of(domain: str) -> str:
-    """Of a domain."""
+    """A domain in words."""
     return TITLES.get(domain, f"{domain.removeprefix(f'{RANDOM_1D}-')} random Gaussians on a line, variance 0.01")
 
 
@@ -485,7 +485,7 @@ def tasks(order: Order) -> list[Task]:
 
 
 def settings(order: Order) -> dict[str, object]:
-    """What every cell depends on: cells that were computed under other settings are not gone on with."""
+    """Settings of every cell; a file of cells that was begun with others is refused."""
     return {
         "seed": order.seed,
         "records": sampled.RECORDS,

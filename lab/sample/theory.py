@@ -70,7 +70,7 @@ SLACK = 1e-9
 
 
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One iteration of methods."""
+    """One iteration of boosting."""
 
     theta: float  # its leverage
     most: float  # c*, the largest absolute value of the classifier
@@ -103,7 +103,7 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Theory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the paper promises of one density, and what it has."""
+    """The paper's promises about one density, and the density's own numbers."""
 
     steps: tuple[Step, ...]  # of the iterations
     furthest: float  # the largest |log Q_T / Q_0| over the grid; Theorem 5 promises epsilon / 2 at most
@@ -129,7 +129,7 @@ class Theory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def least_proved(self) -> float | None:
-        """What Theorem 6 gives in sum with the smallest gammas; None outside of the high regime.
+        """The sum of Theorem 6's drops with the smallest gammas; None outside of the high regime.
 
         From (68) to (69) the proof takes Gamma(z) for at least z log 2. It is at most that: Gamma is convex, 0 at 1/3
         and log 2 at 1. So (11) does not follow, while the sum of theta_t (c* gamma_P + Gamma(gamma_Q)) does.

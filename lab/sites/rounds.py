@@ -70,7 +70,7 @@ class Studied(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def key(self) -> Task:
-        """Which study it is."""
+        """The task of the study."""
         return task_of(self.problem, self.pooling, self.sites, self.epsilon, self.seed)
 
 
@@ -154,7 +154,7 @@ class Round(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def key(self) -> Task:
-        """Which question it is."""
+        """The task of the question."""
         return self.ask.task(self.seed)
 
 
@@ -215,7 +215,7 @@ class Curators:
 
 
 def open_curators(sites: int, seed: int) -> Curators:
-    """So many curators, with a few records each."""
+    """Open `sites` curators with a few records each."""
     learner = SigningKey.generate()
     keys = {f"site {number + 1}": SigningKey.generate() for number in range(sites)}
     members = [key.public for key in keys.values()] if sites > 1 else []
@@ -263,7 +263,7 @@ def planned(ask: Ask, participants: Iterable[bytes]) -> PlannedCounts:
 
 
 def take_round(ask: Ask, seed: int) -> Round:
-    """Ask it."""
+    """Put the question to the curators."""
     curators = open_curators(ask.sites, seed)
     names = list(curators.sites)
     silent = np.random.default_rng([ask.sites, ask.silent, seed]).permutation(ask.sites)[: ask.silent]
@@ -321,5 +321,5 @@ def one_noise() -> float:
 
 
 def _means(weighed: Mapping[int, list[int]]) -> tuple[float, ...]:
-    """By turn."""
+    """Mean bytes by turn."""
     return tuple(round(sum(weighed[turn]) / max(1, len(weighed[turn])), 1) for turn in sorted(weighed))

@@ -83,7 +83,7 @@ class Traffic(msgspec.Struct, frozen=True):
 
 
 class Fate(msgspec.Struct, frozen=True):
-    """What became of a secure sum from a step of which on some sites were silent."""
+    """The outcome of a secure sum in which some sites fall silent at a step."""
 
     sites: int  # n
     dropouts: int  # u, tolerated by the plan
@@ -108,7 +108,7 @@ class Findings(msgspec.Struct, frozen=True):
 
 
 def findings(cells: Mapping[str, Sequence[Any]], provenance: Provenance | None = None) -> Findings:
-    """All that these cells show, whatever is still missing."""
+    """Findings of the cells that there are."""
     rounds: Sequence[Round] = cells["rounds"]
     return Findings(_points(cells["studies"]), _opened(rounds), _traffic(rounds), _fates(rounds), provenance)
 
@@ -389,7 +389,7 @@ def _traffic_chart(traffic: Sequence[Traffic]) -> Charts:
 
 
 def _kilobytes(traffic: Sequence[Traffic]) -> Table[Traffic]:
-    """Of one site, by turn."""
+    """Kilobytes of one site, by turn."""
 
     def turn(number: int, row: Traffic) -> str:
         return decimal(sum(row.turns[number]) / 1000)
