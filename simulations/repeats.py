@@ -4,8 +4,6 @@ Nothing here looks into a curator: an outcome is a learner's, a ledger is export
 curators, too, and any carrier that leads to them.
 """
 
-import secrets
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -146,8 +144,6 @@ def ask_all(scenario: Scenario, repeat: Repeat, keys: Mapping[str, SigningKey], 
             curators={name: repeat.curators[name].identity for name in curators},
             key=keys[learner.name],
             carrier=carrier,
-            clock=lambda: int(time.time()),
-            entropy=secrets.token_bytes,
             all_or_none=learner.all_or_none,
             allow_not_private=any(curator.label != LABEL for curator in repeat.curators.values()),
         )
