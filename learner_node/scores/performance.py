@@ -3,15 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
-from learner_node.scores.score_posterior import CountDraws
 from learner_node.scores.thresholds import Threshold, read_thresholds
 from protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from learner_node.scores.score_posterior import CountDraws
 
 Floats = NDArray[np.float64]
 
@@ -146,7 +149,7 @@ class Performance:
 
 
 def performance(
-    draws: CountDraws, thresholds: Sequence[float], predicted: Sequence[float], rules: Sequence[str] = ()
+    draws: "CountDraws", thresholds: Sequence[float], predicted: Sequence[float], rules: Sequence[str] = ()
 ) -> Performance:
     """Sum draws up.
 
@@ -248,8 +251,10 @@ def calibration_table(performance: Performance) -> list[str]:
     return lines
 
 
-def as_frame(rows: Sequence[dict[str, float | str]]) -> pl.DataFrame:
+def as_frame(rows: Sequence[dict[str, float | str]]) -> "pl.DataFrame":
     """Rows as a data frame."""
+    import polars as pl  # noqa: PLC0415
+
     return pl.DataFrame(rows, infer_schema_length=None)
 
 

@@ -63,3 +63,40 @@ def check_distinct(noun: str, names: Iterable[str]) -> None:
     name, count = next(iter(Counter(names).most_common(1)), ("", 0))
     if count > 1:
         raise ValueError(f"{noun} named twice: {name!r}")
+
+
+class CalibrationCurve(Checked, frozen=True, kw_only=True):
+    """Predicted against observed frequency of class 1, in b bins of equal mass: records sorted by their probability.
+
+    Of several repeats, the counts are over all of them, the frequencies their means, the errors those of the means.
+    """
+
+    counts: tuple[int, ...]  # records of each bin, at least 1
+    predicted: tuple[Share, ...]  # mean probability of class 1, not decreasing
+    observed: tuple[Share, ...]  # share of class 1; records of one probability each count as their common share
+    observed_se: tuple[ErrorValue | None, ...]  # binomial, or over repeats
+
+    def __post_init__(self) -> None:
+        """Refuse bins that do not fit each other."""
+        if not len(self.counts) == len(self.predicted) == len(self.observed) == len(self.observed_se):
+            raise ValueError("a calibration curve has one count, prediction, observation and error a bin")
+        super().__post_init__()
+
+
+class ThresholdScore(Checked, frozen=True, kw_only=True):
+    """What follows from flagging every record whose probability lies above a threshold.
+
+    A share is None where there is no record that it is a share of. Standard errors are over repeats, None of one.
+    """
+
+    rule: str  # how the threshold was chosen, in words
+    threshold: Share
+    flagged: Share
+    sensitivity: Share | None  # share of class 1 that is flagged
+    specificity: Share | None  # share of class 0 that is not
+    ppv: Share | None  # share of class 1 among the flagged
+    npv: Share | None  # share of class 0 among the others
+    sensitivity_se: ErrorValue | None = None
+    specificity_se: ErrorValue | None = None
+    ppv_se: ErrorValue | None = None
+    npv_se: ErrorValue | None = None

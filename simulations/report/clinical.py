@@ -13,7 +13,7 @@ from expril.report.chart import Figure, Key, Level, Place, Series, Stage, Strip,
 from expril.report.document import PAGE, Block, Charts, Grid, Heading, Medium, Section, Text
 from expril.report.numbers import count, decimal, signed
 from expril.report.table import Cell, Column, Group, Table, attributes
-from learner_node.scores.clinical import ThresholdScore
+from learner_node.scores.values import ThresholdScore
 from protocol.rationals import written
 from simulations.report.model import (
     GRID,

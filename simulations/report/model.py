@@ -16,13 +16,14 @@ from typing import Literal
 
 import msgspec
 
-from learner_node.scores.clinical import CalibrationCurve, ThresholdScore
 from learner_node.scores.performance import Interval, OperatingPoint
 from learner_node.scores.values import (
+    CalibrationCurve,
     Checked,
     ErrorValue,
     ScoreValue,
     Share,
+    ThresholdScore,
     check_distinct,
     check_interval,
     check_shares,

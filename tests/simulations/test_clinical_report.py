@@ -9,8 +9,9 @@ import pytest
 
 from expril.report.document import Document, tables
 from expril.report.page import as_page
-from learner_node.scores.clinical import CalibrationCurve, ThresholdScore, clinical_scores
+from learner_node.scores.clinical import clinical_scores
 from learner_node.scores.estimates import AccuracyEstimate
+from learner_node.scores.values import CalibrationCurve, ThresholdScore
 from page_outline import Outline
 from protocol.errors import ConfigurationError
 from simulations.references import Answers
