@@ -56,15 +56,15 @@ FALSE_ALARM_DEVIATIONS = 6.2  # two-sided 1e-9 of a normal law, rounded up
 
 @cache
 def tiny_data():
-    drawn = draw("A", 0)
+    sample = draw("A", 0)
     return encoded(
         replace(
-            drawn,
-            source=drawn.source[:240],
-            oracle=drawn.oracle[:240],
-            oracle_labels=drawn.oracle_labels[:240],
-            test=drawn.test[:500],
-            test_labels=drawn.test_labels[:500],
+            sample,
+            source=sample.source[:240],
+            oracle=sample.oracle[:240],
+            oracle_labels=sample.oracle_labels[:240],
+            test=sample.test[:500],
+            test_labels=sample.test_labels[:500],
         )
     )
 
@@ -139,8 +139,8 @@ def test_other_records_of_the_private_population_are_not_those_that_are_counted(
     np.testing.assert_array_equal(others.private.numeric, plain.private.numeric)
     np.testing.assert_array_equal(others.private_labels, plain.private_labels)
     assert len(others.averaged) == len(plain.private)
-    both = np.concatenate([others.averaged.numeric, plain.private.numeric])
-    assert len(np.unique(both, axis=0)) == len(both)
+    sides = np.concatenate([others.averaged.numeric, plain.private.numeric])
+    assert len(np.unique(sides, axis=0)) == len(sides)
 
 
 def test_features_are_averaged_over_the_records_that_the_setting_names():
@@ -152,16 +152,16 @@ def test_features_are_averaged_over_the_records_that_the_setting_names():
 def test_there_are_no_more_cardiotocograms():
     with pytest.raises(ValueError, match="of CTG-B there are no more records; they can be drawn of A, B, C, D, E"):
         load("CTG-B", SETTINGS["source-1"], 0)
-    wanted = tasks(order(Path()))
-    assert wanted[0].seed == 1000
-    assert not any(SETTINGS[task.maker].generated for task in wanted if task.problem not in GENERATORS)
+    due = tasks(order(Path()))
+    assert due[0].seed == 1000
+    assert not any(SETTINGS[task.maker].generated for task in due if task.problem not in GENERATORS)
 
 
 def test_an_epsilon_leaves_out_the_settings_of_others():
     size = STUDY.size(epsilons=("0.10",), only=["datasets=B"])
-    wanted = {task.maker for task in tasks(Order(size, 0, Path(), ""))}
-    assert {"cells-0.1", "no-noise", "h*"} < wanted
-    assert not {name for name in wanted if SETTINGS[name].epsilon == "1"}
+    due = {task.maker for task in tasks(Order(size, 0, Path(), ""))}
+    assert {"cells-0.1", "no-noise", "h*"} < due
+    assert not {name for name in due if SETTINGS[name].epsilon == "1"}
 
 
 # --- exact labels -----------------------------------------------------------------------------------------
@@ -183,14 +183,14 @@ def test_exact_labels_are_gaussian_process_regression(monkeypatch):
         return stationary[0] @ stationary[1].T + linear * first @ second.T / 3
 
     def best(scale, linear):
-        found = []
+        results = []
         for amplitude in module._AMPLITUDES:
             for noise in module._NOISES:
                 covariance = amplitude * kernel(points, points, scale, linear) + noise * np.eye(60)
                 mean = amplitude * kernel(test, points, scale, linear) @ np.linalg.solve(covariance, signs)
                 evidence = multivariate_normal(np.zeros(60), covariance).logpdf(signs)
-                found.append((evidence, scale, mean))
-        return max(found, key=lambda item: item[0])
+                results.append((evidence, scale, mean))
+        return max(results, key=lambda item: item[0])
 
     first = max((best(scale, 0.5) for scale in (0.5, 2.0)), key=lambda item: item[0])
     expected = max((first, best(first[1], 3.0)), key=lambda item: item[0])[2]
@@ -229,19 +229,19 @@ def test_runs_that_the_file_holds_are_not_made_again(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "network", fake_network)
     out = tmp_path / "new"
     only = ["settings=cells-1,no-noise,h*", "datasets=B,E"]
-    wanted = [Order(STUDY.size(full=True, repeats=repeats, only=only), 0, out, "") for repeats in (2, 3)]
-    STUDY.run(wanted[0])
+    due = [Order(STUDY.size(full=True, repeats=repeats, only=only), 0, out, "") for repeats in (2, 3)]
+    STUDY.run(due[0])
     assert len(made) == 2 * 2 * 2
     first = STUDY.cells(out)["cells"]
-    STUDY.run(wanted[1])
+    STUDY.run(due[1])
     assert {seed for _, seed in made[8:]} == {2}
-    both = STUDY.cells(out)["cells"]
-    assert both[: len(first)] == first
-    assert [run.key for run in read_runs(out / "bounds.csv")] == [run.key for run in both]
+    sides = STUDY.cells(out)["cells"]
+    assert sides[: len(first)] == first
+    assert [run.key for run in read_runs(out / "bounds.csv")] == [run.key for run in sides]
     with (out / "cells.jsonl").open("ab") as file:
         file.write(b'{"dataset": "B", "sett')  # a kill tore this line
-    STUDY.run(wanted[1])
-    assert STUDY.cells(out)["cells"] == both
+    STUDY.run(due[1])
+    assert STUDY.cells(out)["cells"] == sides
 
 
 def test_a_run_is_a_percentage(monkeypatch, tiny):
@@ -307,17 +307,17 @@ def test_what_is_resolved_and_what_reaches_a_bar_is_bold():
 
 
 def test_the_page_draws_each_setting_of_each_data_set():
-    found = made_up()
-    outline = Outline(as_page(document(found)))
+    results = made_up()
+    outline = Outline(as_page(document(results)))
     assert outline.count("script") == 0
-    drawn = next(
+    sample = next(
         table
-        for section in document(found).sections
+        for section in document(results).sections
         for table in tables(section.present)
         if "from the left" in table.caption
     )
-    assert [column.heading for column in drawn.columns] == ["setting", "B"]
-    strips = [drawn.columns[1].drawing(name) for name in drawn.groups[0].rows]
+    assert [column.heading for column in sample.columns] == ["setting", "B"]
+    strips = [sample.columns[1].drawing(name) for name in sample.groups[0].rows]
     assert [strip.dots[0][1] for strip in strips] == [73.0, 75.0, 90.0, 79.5]
     assert strips[0].marks == [(75.0, "solid")]
     assert not document(findings({"cells": []})).in_medium("page")
@@ -333,8 +333,8 @@ def published():
 
 def test_the_published_file_is_that_of_its_runs(published):
     assert [run.key for run in read_runs(RESULTS / "bounds.csv")] == [run.key for run in published.runs]
-    wanted = tasks(order(RESULTS, repeats=5))
-    assert {run.key for run in published.runs} == set(wanted)
+    due = tasks(order(RESULTS, repeats=5))
+    assert {run.key for run in published.runs} == set(due)
 
 
 def test_docs_bounds_tells_what_the_runs_say(published):
@@ -342,8 +342,8 @@ def test_docs_bounds_tells_what_the_runs_say(published):
         return published.accuracies[setting][dataset].value
 
     def cost(epsilon, part, dataset):
-        (found,) = (each for each in published.costs if each.epsilon == epsilon and each.cause.startswith(part))
-        return found.amounts[dataset].value
+        (results,) = (entry for entry in published.costs if entry.epsilon == epsilon and entry.cause.startswith(part))
+        return results.amounts[dataset].value
 
     bars = published.bars
     # At epsilon 0.1, noise.
@@ -371,7 +371,7 @@ def test_docs_bounds_tells_what_the_runs_say(published):
 
 
 def test_docs_bounds_tells_what_the_comparison_says():
-    told = " ".join((DOCS / "bounds.md").read_text(encoding="utf-8").split())
+    printed = " ".join((DOCS / "bounds.md").read_text(encoding="utf-8").split())
     compared = comparison_of(COMPARISON.cells(DOCS / "learning"))
 
     def mean(dataset, strategy, epsilon="inf"):
@@ -382,10 +382,10 @@ def test_docs_bounds_tells_what_the_comparison_says():
     assert list(missed) == ["E", "CTG-B", "heart", "heart-cleveland"]
     assert [name for name in missed if without[name] < missed[name].needed] == ["E", "heart"]
     texts = {name: f"{name} {without[name]:.1f} ({missed[name].needed:.1f})" for name in missed}
-    assert texts["E"].replace("(", "(needed ") + " and " + texts["heart"] in told
-    assert f"{texts['CTG-B']} and {texts['heart-cleveland']}" in told
-    assert f"logistic regression {mean('heart', 'logistic-regression'):.1f}" in told
-    assert f"the paper's network {mean('heart', 'h*'):.1f}" in told
-    assert f"leaves {mean('heart', 'h*') - 80:.1f} points" in told
-    assert f"`cells` is {mean('heart', 'h*') - mean('heart', 'cells', '0.1'):.1f} points below" in told
-    assert f"do not ({mean('CTG-A', 'cells', '0.1'):.1f})" in told
+    assert texts["E"].replace("(", "(needed ") + " and " + texts["heart"] in printed
+    assert f"{texts['CTG-B']} and {texts['heart-cleveland']}" in printed
+    assert f"logistic regression {mean('heart', 'logistic-regression'):.1f}" in printed
+    assert f"the paper's network {mean('heart', 'h*'):.1f}" in printed
+    assert f"leaves {mean('heart', 'h*') - 80:.1f} points" in printed
+    assert f"`cells` is {mean('heart', 'h*') - mean('heart', 'cells', '0.1'):.1f} points below" in printed
+    assert f"do not ({mean('CTG-A', 'cells', '0.1'):.1f})" in printed

@@ -7,11 +7,11 @@ from sklearn.metrics import roc_auc_score
 from lab.estimates import auc_error, share_error
 
 
-def alike(rng, units, each):
+def alike(rng, units, item):
     """Records of which those of a unit have one label and nearly one score."""
     label = rng.random(units) < 0.4
     score = label + rng.normal(0.0, 1.5, units)
-    owner = np.repeat(np.arange(units), each)
+    owner = np.repeat(np.arange(units), item)
     return label[owner], score[owner] + rng.normal(0.0, 0.05, len(owner)), owner
 
 
@@ -44,14 +44,14 @@ def test_an_area_has_delongs_error():
 def test_errors_are_those_of_repeated_draws_of_units():
     """600 draws know a deviation to 2.9 % (one sigma): off by 18 % once in 1e9. Without units it is half as large."""
     rng = np.random.default_rng(2)
-    shares, areas, told = [], [], []
+    shares, areas, text = [], [], []
     for _ in range(600):
         labels, score, owner = alike(rng, 150, 4)
         correct = (score > 0.5) == labels
         shares.append(correct.mean())
         areas.append(np.mean(score[labels][:, None] > score[~labels]))
-        told.append((share_error(correct, owner), auc_error(labels, score, owner)))
-    by_unit = np.mean(told, axis=0)
+        text.append((share_error(correct, owner), auc_error(labels, score, owner)))
+    by_unit = np.mean(text, axis=0)
     assert by_unit[0] == pytest.approx(np.std(shares), rel=0.18)
     assert by_unit[1] == pytest.approx(np.std(areas), rel=0.18)
     assert share_error(correct) < 0.6 * by_unit[0]

@@ -64,13 +64,13 @@ def data_directory(monkeypatch):
 
 
 def test_a_problem_of_the_paper_is_the_draw_of_its_reproduction():
-    split, drawn = load_split("B", 3), draw("B", 3)
+    split, draws = load_split("B", 3), draw("B", 3)
 
-    np.testing.assert_array_equal(split.source.numeric, drawn.source)
-    np.testing.assert_array_equal(split.private.numeric, drawn.oracle)
-    np.testing.assert_array_equal(split.private_labels, drawn.oracle_labels > 0)
-    np.testing.assert_array_equal(split.test.numeric, drawn.test)
-    np.testing.assert_array_equal(split.test_labels, drawn.test_labels > 0)
+    np.testing.assert_array_equal(split.source.numeric, draws.source)
+    np.testing.assert_array_equal(split.private.numeric, draws.oracle)
+    np.testing.assert_array_equal(split.private_labels, draws.oracle_labels > 0)
+    np.testing.assert_array_equal(split.test.numeric, draws.test)
+    np.testing.assert_array_equal(split.test_labels, draws.test_labels > 0)
     assert [site.steward.round_size for site in split.sites] == [2500]
 
 
@@ -139,7 +139,7 @@ def test_matrices_fill_gaps_by_the_source_and_bound_by_its_range():
     source = pl.DataFrame({"age": [10.0, 30.0, None, 50.0], "dose": [0.5] * 4, "sex": ["male", "male", "female", None]})
     private = pl.DataFrame({"age": [None, 99.0], "dose": [0.5, 0.9], "sex": [None, "unknown"]})
     schema = STEWARD.schema
-    found = make_matrices(
+    results = make_matrices(
         encode_frame(source, schema),
         encode_frame(private, schema),
         np.array([True, False]),
@@ -147,37 +147,37 @@ def test_matrices_fill_gaps_by_the_source_and_bound_by_its_range():
         np.array([False]),
     )
 
-    assert found.columns == ("age", "dose", "sex=female", "sex=male")
-    np.testing.assert_array_equal(found.train, [[30, 0.5, 0, 1], [99, 0.9, 0, 0]])
-    np.testing.assert_array_equal(found.source[2:], [[30, 0.5, 1, 0], [50, 0.5, 0, 1]])
-    np.testing.assert_array_equal(found.test, [[10, 0.5, 0, 1]])
-    np.testing.assert_array_equal(found.labels, [1, 0])
-    np.testing.assert_array_equal(found.lower, [10, 0.5, 0, 0])
-    np.testing.assert_array_equal(found.upper, [50, 1, 1, 1])
+    assert results.columns == ("age", "dose", "sex=female", "sex=male")
+    np.testing.assert_array_equal(results.train, [[30, 0.5, 0, 1], [99, 0.9, 0, 0]])
+    np.testing.assert_array_equal(results.source[2:], [[30, 0.5, 1, 0], [50, 0.5, 0, 1]])
+    np.testing.assert_array_equal(results.test, [[10, 0.5, 0, 1]])
+    np.testing.assert_array_equal(results.labels, [1, 0])
+    np.testing.assert_array_equal(results.lower, [10, 0.5, 0, 0])
+    np.testing.assert_array_equal(results.upper, [50, 1, 1, 1])
 
 
 # --- measures ---------------------------------------------------------------------------------------------
 
 
 def test_measures_against_numbers_by_hand():
-    found = measure(np.array([0.9, 0.8, 0.3, 0.6]), np.array([True, False, False, True]))
+    results = measure(np.array([0.9, 0.8, 0.3, 0.6]), np.array([True, False, False, True]))
 
-    assert found.accuracy == 75
-    assert found.auc == 75  # of four pairs, 0.6 < 0.8 is the wrong one
-    assert found.brier == pytest.approx((0.01 + 0.64 + 0.09 + 0.16) / 4)
-    assert found.reliability.counts == (1, 1, 1, 1)
-    assert found.reliability.predicted == (0.3, 0.6, 0.8, 0.9)
-    assert found.reliability.observed == (0, 1, 0, 1)
-    assert found.reliability.error == pytest.approx(100 * (0.3 + 0.4 + 0.8 + 0.1) / 4)
+    assert results.accuracy == 75
+    assert results.auc == 75  # of four pairs, 0.6 < 0.8 is the wrong one
+    assert results.brier == pytest.approx((0.01 + 0.64 + 0.09 + 0.16) / 4)
+    assert results.reliability.counts == (1, 1, 1, 1)
+    assert results.reliability.predicted == (0.3, 0.6, 0.8, 0.9)
+    assert results.reliability.observed == (0, 1, 0, 1)
+    assert results.reliability.error == pytest.approx(100 * (0.3 + 0.4 + 0.8 + 0.1) / 4)
 
 
 def test_a_constant_prediction_is_calibrated_whatever_the_order_of_the_records():
     labels = np.arange(300) < 100
-    found = measure(np.full(300, 1 / 3), labels)
+    results = measure(np.full(300, 1 / 3), labels)
 
-    assert found.reliability.error == pytest.approx(0, abs=1e-4)
-    assert found.auc == 50
-    assert found.accuracy == pytest.approx(200 / 3)
+    assert results.reliability.error == pytest.approx(0, abs=1e-4)
+    assert results.auc == 50
+    assert results.accuracy == pytest.approx(200 / 3)
 
 
 def test_one_class_alone_has_no_ranking():
@@ -250,10 +250,10 @@ def test_a_study_that_costs_something_else_is_never_reported(monkeypatch):
 
 
 def test_the_papers_strategies_get_the_papers_settings():
-    found = paper_options(load_split("B", 0), Fraction(1))
+    results = paper_options(load_split("B", 0), Fraction(1))
 
-    assert found["hidden"] == (16, 256, 256, 16)
-    assert (found["rounds"], found["reweight"], found["bins"]) == (2, False, 55)
+    assert results["hidden"] == (16, 256, 256, 16)
+    assert (results["rounds"], results["reweight"], results["bins"]) == (2, False, 55)
     assert paper_options(load_split("B", 0), Fraction(1, 10))["bins"] == 6
     assert paper_options(tiny_split(0, "wdbc"), Fraction(1)) == {}
 
@@ -290,8 +290,8 @@ def quick(monkeypatch):
 
 
 def work(out, runs=3, *, seed=5000, jobs=1, **axes):
-    wanted = {"datasets": ("tiny-1", "tiny-2"), "strategies": ("cells", "dp-peer", "h*")}
-    return Order(Size(runs, ("1.0", "1/10"), wanted | axes, ""), seed, out, "typed here", jobs)
+    expected = {"datasets": ("tiny-1", "tiny-2"), "strategies": ("cells", "dp-peer", "h*")}
+    return Order(Size(runs, ("1.0", "1/10"), expected | axes, ""), seed, out, "typed here", jobs)
 
 
 def kept(out):
@@ -332,11 +332,11 @@ def test_big_problems_and_slow_contestants_get_fewer_runs(caps, problem, runs):
 
 
 def test_everything_gets_a_first_run_before_anything_gets_a_second(quick):
-    wanted = tasks(work(Path()))
+    expected = tasks(work(Path()))
 
-    assert len(wanted) == len(set(wanted)) == EVERYTHING
-    assert [task.seed for task in wanted] == sorted(task.seed for task in wanted)
-    assert {task.epsilon for task in wanted} == {"1", "0.1", "inf"}
+    assert len(expected) == len(set(expected)) == EVERYTHING
+    assert [task.seed for task in expected] == sorted(task.seed for task in expected)
+    assert {task.epsilon for task in expected} == {"1", "0.1", "inf"}
 
 
 def test_a_killed_run_goes_on_and_computes_nothing_twice(quick, tmp_path):
@@ -387,10 +387,10 @@ def test_what_is_not_installed_is_left_out_with_a_note_and_what_fails_is_named(q
         STUDY.run(work(tmp_path))
 
     assert tried == [5000]
-    found = gather(tmp_path)
+    results = gather(tmp_path)
     assert read_provenance(tmp_path)["comparison"].skipped == {"dp-peer": "install it with `make peers`"}
-    assert found.find("tiny-1", "h*", "inf").runs == 2
-    assert found.find("tiny-2", "cells", "0.1").runs == 3
+    assert results.find("tiny-1", "h*", "inf").runs == 2
+    assert results.find("tiny-2", "cells", "0.1").runs == 3
     assert "make peers" in (tmp_path / "report.html").read_text()
     assert "make peers" in (tmp_path / "README.md").read_text()
 
@@ -416,13 +416,13 @@ def test_an_interrupt_leaves_tables_of_what_is_finished(quick, tmp_path, monkeyp
 
 @pytest.mark.slow
 def test_two_processes_give_what_one_gives(tmp_path):
-    found = []
+    results = []
     for jobs in (1, 2):
         out = tmp_path / str(jobs)
         STUDY.run(work(out, 2, datasets=("wdbc",), strategies=("majority", "histogram-naive-bayes"), jobs=jobs))
-        found.append({cell.key: cell.measures for cell in kept(out)})
-    assert len(found[0]) == 4 + 2
-    assert found[0] == found[1]
+        results.append({cell.key: cell.measures for cell in kept(out)})
+    assert len(results[0]) == 4 + 2
+    assert results[0] == results[1]
 
 
 @pytest.mark.slow
@@ -454,14 +454,14 @@ def compare_outcomes(cells):
 
 
 def test_means_deviations_and_paired_differences_against_numbers_by_hand():
-    found = compare_outcomes(
+    results = compare_outcomes(
         [
             *outcomes_of([90, 92, 97], "cells", spent="1"),
             *outcomes_of([80, 91, 90, 60], "paper-c"),
             *outcomes_of([70], "paper-i", first=50),
         ]
     )
-    cells, other, alone = found.rows
+    cells, other, single = results.rows
 
     assert (cells.mean, cells.runs, cells.spent) == (93, 3, "1")
     assert cells.std == pytest.approx(math.sqrt((9 + 1 + 16) / 2))
@@ -471,7 +471,7 @@ def test_means_deviations_and_paired_differences_against_numbers_by_hand():
     assert other.pairs == 3
     assert other.difference == pytest.approx((-10 - 1 - 7) / 3)
     assert other.difference_error == pytest.approx(math.sqrt((16 + 25 + 1) / 2 / 3))
-    assert (alone.difference, alone.difference_error, alone.pairs, alone.std) == (None, None, 0, 0)
+    assert (single.difference, single.difference_error, single.pairs, single.std) == (None, None, 0, 0)
 
 
 def test_rows_are_ordered_by_epsilon_then_as_the_tables_are():
@@ -481,12 +481,12 @@ def test_rows_are_ordered_by_epsilon_then_as_the_tables_are():
         for problem in ("wdbc", "A")
         for epsilon in ("0.1", "1", "inf", "1/3")
     ]
-    found = compare_outcomes(made)
+    results = compare_outcomes(made)
 
-    assert found.epsilons == ("inf", "1", "1/3", "0.1")
-    assert [row.strategy for row in found.rows[:6]] == ["cells", "cells", "paper-i", "paper-i", "gone", "gone"]
-    assert [row.dataset for row in found.rows[:2]] == ["A", "wdbc"]
-    assert found.strategies[-1].title == "gone"
+    assert results.epsilons == ("inf", "1", "1/3", "0.1")
+    assert [row.strategy for row in results.rows[:6]] == ["cells", "cells", "paper-i", "paper-i", "gone", "gone"]
+    assert [row.dataset for row in results.rows[:2]] == ["A", "wdbc"]
+    assert results.strategies[-1].title == "gone"
 
 
 def test_an_interval_holds_within_the_error_of_the_test_records():
@@ -505,10 +505,10 @@ def test_an_interval_holds_within_the_error_of_the_test_records():
 
 def test_claims_are_covered_or_not():
     claimed = {"estimated_accuracy": 90.0, "interval_low": 88.0, "interval_high": 92.0}
-    found = compare_outcomes(outcomes_of([91, 60, 90, 92], "cells", extras=claimed))
+    results = compare_outcomes(outcomes_of([91, 60, 90, 92], "cells", extras=claimed))
 
-    assert found.rows[0].coverage == 75
-    assert (found.rows[0].claims.estimated, found.rows[0].claims.observed) == (90, pytest.approx(83.25))
+    assert results.rows[0].coverage == 75
+    assert (results.rows[0].claims.estimated, results.rows[0].claims.observed) == (90, pytest.approx(83.25))
     assert compare_outcomes(outcomes_of([91], "cells")).rows[0].coverage is None
 
 
@@ -546,7 +546,7 @@ def test_bars_are_of_problems_that_there_are():
 
 def test_an_average_needs_every_data_set():
     made = [*outcomes_of([90], "cells"), *outcomes_of([70], "cells", problem="B"), *outcomes_of([99], "paper-c")]
-    assert [(each.strategy.name, each.mean) for each in averages(compare_outcomes(made), "1")] == [
+    assert [(item.strategy.name, item.mean) for item in averages(compare_outcomes(made), "1")] == [
         ("cells", 80),
         ("paper-c", None),
     ]
@@ -556,8 +556,8 @@ def test_an_average_needs_every_data_set():
 
 
 def test_the_results_have_exactly_the_columns_that_were_asked_for():
-    found = compare_outcomes([*outcomes_of([90, 91], "cells", spent="1"), *outcomes_of([55], "majority", "inf")])
-    files = document(found).files
+    results = compare_outcomes([*outcomes_of([90, 91], "cells", spent="1"), *outcomes_of([55], "majority", "inf")])
+    files = document(results).files
 
     assert csv_table(files["results.csv"]) == (
         "dataset,strategy,epsilon,mean,std,runs\nA,majority,inf,55.00,0.00,1\nA,cells,1,90.50,0.71,2\n"
@@ -632,10 +632,10 @@ def test_the_command_leaves_every_file_and_a_second_one_computes_nothing(tmp_pat
     ],
 )
 def test_a_slip_on_the_command_line_is_one_clear_line(arguments, message, tmp_path):
-    found = study(*arguments, "--out", tmp_path / "none")
+    results = study(*arguments, "--out", tmp_path / "none")
 
-    assert found.exit_code == 2
-    assert message in found.output
+    assert results.exit_code == 2
+    assert message in results.output
     assert not (tmp_path / "none").exists()
 
 
@@ -647,9 +647,9 @@ def test_a_full_disk_is_one_sentence_and_what_was_computed_is_kept(number, monke
     monkeypatch.setattr("lab.study.write_texts", fail)
     only = ["--only", "datasets=wdbc", "--only", "strategies=majority", "--repeats", 1, "--jobs", 1]
     done = study(*only, "--out", tmp_path, "--json")
-    found = json.loads(done.stdout)
-    assert (done.exit_code, found["kind"]) == (2, "disk")
-    assert found["error"] == f"results.csv: {terminal._FULL[number]}; free some space, or write to another folder"
+    results = json.loads(done.stdout)
+    assert (done.exit_code, results["kind"]) == (2, "disk")
+    assert results["error"] == f"results.csv: {terminal._FULL[number]}; free some space, or write to another folder"
     assert (tmp_path / "comparison" / "cells" / "majority.jsonl").stat().st_size > 100
 
 

@@ -68,33 +68,33 @@ def outcomes():
 
 
 @pytest.fixture
-def found(monkeypatch):
+def results(monkeypatch):
     add_fake_peers(monkeypatch)
     return findings({"cells": outcomes()}, WHERE)
 
 
-def page(found):
-    return as_page(document(found))
+def page(results):
+    return as_page(document(results))
 
 
-def keys(found):
+def keys(results):
     """Of the charts with a colour an epsilon."""
     return next(
         block.keys
-        for section in document(found).sections
+        for section in document(results).sections
         for block in section.blocks
         if section.title == "Are the probabilities honest?" and isinstance(block, Charts)
     )
 
 
 @pytest.mark.slow
-def test_every_mean_is_on_the_page_and_the_page_loads_nothing(found):
-    text = page(found)
+def test_every_mean_is_on_the_page_and_the_page_loads_nothing(results):
+    text = page(results)
     outline = Outline(text)
 
-    for row in found.rows:
+    for row in results.rows:
         assert f"{row.mean:.1f} ± {row.std:.1f}" in outline.text.replace(" best", "")
-    for strategy in found.strategies:
+    for strategy in results.strategies:
         assert strategy.name in outline.text
         assert strategy.title in outline.text
     assert not {"script", "link", "img", "iframe"} & {tag for tag, _ in outline.elements}
@@ -103,42 +103,42 @@ def test_every_mean_is_on_the_page_and_the_page_loads_nothing(found):
     assert outline.count("caption") == outline.count("table")
     assert "0123456789ab" in outline.text
     assert "aim was left out: install it" in outline.text
-    assert page(found) == text
+    assert page(results) == text
 
 
-def test_the_best_private_strategy_of_each_column_is_marked_and_no_ceiling_is(found):
+def test_the_best_private_strategy_of_each_column_is_marked_and_no_ceiling_is(results):
     best = {
-        (measure.value, epsilon): best_private(found, epsilon, measure)
-        for measure in (accuracy(found), auc(found))
+        (measure.value, epsilon): best_private(results, epsilon, measure)
+        for measure in (accuracy(results), auc(results))
         for epsilon in ("1", "0.1")
     }
 
     for (value, epsilon), places in best.items():
         for dataset in DATASETS:
-            rows = [row for row in found.rows if row.dataset == dataset and row.epsilon == epsilon]
+            rows = [row for row in results.rows if row.dataset == dataset and row.epsilon == epsilon]
             assert max(rows, key=value).key in places
-    assert best_private(found, "inf", accuracy(found)) == set()
-    outline = Outline(page(found))
+    assert best_private(results, "inf", accuracy(results)) == set()
+    outline = Outline(page(results))
     stars = sum(row.count("★") for row in (cell for _, cells in outline.rows for cell in cells))
     assert stars == sum(map(len, best.values()))
 
 
-def test_ceilings_stand_below_the_private_ones_in_every_table(found):
-    shown = [measure_tables(found, measure) for measure in (accuracy(found), auc(found))]
+def test_ceilings_stand_below_the_private_ones_in_every_table(results):
+    shown = [measure_tables(results, measure) for measure in (accuracy(results), auc(results))]
 
-    assert [list(each) for each in shown] == [["1", "0.1"]] * 2
-    for table in (table for each in shown for table in each.values()):
+    assert [list(item) for item in shown] == [["1", "0.1"]] * 2
+    for table in (table for item in shown for table in item.values()):
         titles = [GROUP_TITLES["ours"], GROUP_TITLES["peer"], "not private, for reference"]
         assert [group.title for group in table.groups] == titles
         assert [line.average.strategy.name for line in table.groups[-1].rows] == ["cells", "h*", "majority"]
 
 
-def test_every_strategy_has_its_own_mark_and_every_data_set_its_panel(found):
-    marks = strategy_keys(found)
+def test_every_strategy_has_its_own_mark_and_every_data_set_its_panel(results):
+    marks = strategy_keys(results)
     assert len({(key.index, key.hollow) for key in marks}) == len(marks) == 5
     assert marks[0].name == "cells"
     assert [key.hollow for key in marks] == [False, False, True, True, True]
-    figures = curve_charts(found)
+    figures = curve_charts(results)
     assert [figure.name for figure in figures] == list(DATASETS)
     for figure in figures:
         assert [tick.label for tick in figure.ticks] == ["0.1", "1"]
@@ -153,51 +153,51 @@ def test_every_strategy_has_its_own_mark_and_every_data_set_its_panel(found):
     assert higher < lower  # pixels from the top: more accurate at the greater epsilon
 
 
-def test_reliability_has_a_panel_a_strategy_and_a_line_an_epsilon(found):
-    figures = {figure.name: figure for figure in reliability_charts(found, keys(found))}
+def test_reliability_has_a_panel_a_strategy_and_a_line_an_epsilon(results):
+    figures = {figure.name: figure for figure in reliability_charts(results, keys(results))}
 
-    assert set(figures) == {strategy.name for strategy in found.strategies}
+    assert set(figures) == {strategy.name for strategy in results.strategies}
     assert [line.title for line in figures["cells"].lines] == ["no noise", "epsilon 1", "epsilon 0.1"]
     assert [line.title for line in figures["h*"].lines] == ["no noise"]
     assert all(figure.diagonal for figure in figures.values())
 
 
-def test_bins_sorted_by_prediction_keep_every_record(found):
+def test_bins_sorted_by_prediction_keep_every_record(results):
     parts = [cell.measures.reliability for cell in outcomes() if (cell.maker, cell.epsilon) == ("cells", "1")]
     bins = by_share(parts)
 
-    assert bins == found.reliability["cells"]["1"]
-    assert sum(each.records for each in bins) == sum(sum(part.counts) for part in parts)
-    assert [each.predicted for each in bins] == sorted(each.predicted for each in bins)
+    assert bins == results.reliability["cells"]["1"]
+    assert sum(item.records for item in bins) == sum(sum(part.counts) for part in parts)
+    assert [item.predicted for item in bins] == sorted(item.predicted for item in bins)
     hits = sum(np.dot(part.counts, part.observed) for part in parts)
-    assert sum(each.records * each.observed for each in bins) == pytest.approx(100 * hits)
-    for each in bins:
-        assert each.records > 0
-        assert 0 <= each.predicted <= 100
-        assert 0 <= each.observed <= 100
+    assert sum(item.records * item.observed for item in bins) == pytest.approx(100 * hits)
+    for item in bins:
+        assert item.records > 0
+        assert 0 <= item.predicted <= 100
+        assert 0 <= item.observed <= 100
 
 
-def test_claims_are_drawn_where_a_learner_makes_any(found):
-    (figure,) = claim_charts(found, keys(found))
+def test_claims_are_drawn_where_a_learner_makes_any(results):
+    (figure,) = claim_charts(results, keys(results))
 
     assert figure.name == "cells"
     assert len(figure.lines) == 2 * len(DATASETS)
     assert all("88.0 % expected" in line.marks[0].text for line in figure.lines)
-    assert "Does the learner know how good it is?" in page(found)
+    assert "Does the learner know how good it is?" in page(results)
 
 
-def test_the_first_table_names_the_best_peer_and_counts_the_bars(found):
+def test_the_first_table_names_the_best_peer_and_counts_the_bars(results):
     peers = {
-        name: sum(found.find(dataset, name, "1").mean for dataset in DATASETS) / len(DATASETS) for name in FAKE_PEERS
+        name: sum(results.find(dataset, name, "1").mean for dataset in DATASETS) / len(DATASETS) for name in FAKE_PEERS
     }
     best = max(peers, key=peers.get)
-    line = leaders(found)[0]
+    line = leaders(results)[0]
 
     assert (line.peer.strategy.name, line.peer.mean) == (best, pytest.approx(peers[best]))
     assert line.default.strategy.name == "cells"
-    assert [len(each.bars) for each in leaders(found)] == [3, 3]
+    assert [len(item.bars) for item in leaders(results)] == [3, 3]
     assert line.gain is None
-    table = next(tables(document(found).sections[0].present))
+    table = next(tables(document(results).sections[0].present))
     shown = [column.text(line).text for column in table.columns]
     assert shown[2:4] == [best, f"{peers[best]:.1f}"]
     assert re.fullmatch(r"\d of 3", shown[5])
@@ -206,16 +206,16 @@ def test_the_first_table_names_the_best_peer_and_counts_the_bars(found):
 def test_a_gain_by_secure_sums_is_the_mean_over_data_sets(monkeypatch):
     add_fake_peers(monkeypatch)
     secure = [made_up("cells-secure", name, "1", seed, 0.95) for name in DATASETS[1:] for seed in range(3)]
-    found = findings({"cells": [*outcomes(), *secure]})
-    rows = [found.find(name, "cells-secure", "1") for name in DATASETS[1:]]
-    gain, error = secure_gain(found, "1")
+    results = findings({"cells": [*outcomes(), *secure]})
+    rows = [results.find(name, "cells-secure", "1") for name in DATASETS[1:]]
+    gain, error = secure_gain(results, "1")
     assert gain == pytest.approx((rows[0].difference + rows[1].difference) / 2)
     assert error == pytest.approx(np.hypot(rows[0].difference_error, rows[1].difference_error) / 2)
-    assert secure_gain(found, "0.1") is None
+    assert secure_gain(results, "0.1") is None
 
 
-def test_markdown_has_a_table_for_each_epsilon_and_the_bars(found):
-    text = as_markdown(document(found))
+def test_markdown_has_a_table_for_each_epsilon_and_the_bars(results):
+    text = as_markdown(document(results))
 
     assert text.startswith("# Strategies and peers on the same records")
     assert "## The bars" in text
@@ -231,10 +231,10 @@ def test_markdown_has_a_table_for_each_epsilon_and_the_bars(found):
     assert "expril-lab study comparison --repeats 3" in text
 
 
-def test_the_terminal_gets_a_table_for_each_epsilon_and_what_was_left_out(found):
+def test_the_terminal_gets_a_table_for_each_epsilon_and_what_was_left_out(results):
     console = wide_console(160)
     with console.capture() as captured:
-        for shown in as_terminal(document(found)):
+        for shown in as_terminal(document(results)):
             console.print(shown)
     text = captured.get()
 
@@ -260,12 +260,12 @@ def beside(monkeypatch):
     return findings({"cells": [*outcomes(), *more]})
 
 
-def test_a_data_set_beside_enters_no_average_of_accuracy_and_every_one_of_auc(found, beside):
+def test_a_data_set_beside_enters_no_average_of_accuracy_and_every_one_of_auc(results, beside):
     assert beside.averaged == DATASETS
     assert beside.rare == (RARE,)
-    before = {each.strategy.name: each for each in averages(found, "1")}
-    after = {each.strategy.name: each for each in averages(beside, "1")}
-    assert {name: each.mean for name, each in before.items()} == {name: each.mean for name, each in after.items()}
+    before = {item.strategy.name: item for item in averages(results, "1")}
+    after = {item.strategy.name: item for item in averages(beside, "1")}
+    assert {name: item.mean for name, item in before.items()} == {name: item.mean for name, item in after.items()}
     areas = [beside.find(dataset, "cells", "1").auc for dataset in (*DATASETS, RARE)]
     assert after["cells"].auc == pytest.approx(sum(areas) / 4)
     assert after[FAKE_PEERS[0]].auc is None
@@ -284,12 +284,12 @@ def test_what_is_averaged_is_said_and_a_rare_class_is_judged_by_ranking(beside):
         assert "average of 3" in text
 
 
-def test_hostile_text_stays_text(found):
+def test_hostile_text_stays_text(results):
     evil = '"><script>alert(1)</script>'
-    strategies = tuple(msgspec.structs.replace(each, title=evil) for each in found.strategies)
+    strategies = tuple(msgspec.structs.replace(item, title=evil) for item in results.strategies)
     where = msgspec.structs.replace(WHERE, command=evil, skipped={evil: evil})
     hostile = msgspec.structs.replace(
-        found, strategies=strategies, problems=dict.fromkeys(DATASETS, evil), provenance=where
+        results, strategies=strategies, problems=dict.fromkeys(DATASETS, evil), provenance=where
     )
     outline = Outline(page(hostile))
 
@@ -299,20 +299,20 @@ def test_hostile_text_stays_text(found):
 
 
 @pytest.mark.parametrize("keep", ["nothing", "ceilings", "one epsilon", "one run"])
-def test_parts_that_are_missing_are_left_out(found, keep):
+def test_parts_that_are_missing_are_left_out(results, keep):
     rows = {
         "nothing": (),
-        "ceilings": tuple(row for row in found.rows if row.epsilon == "inf"),
-        "one epsilon": tuple(row for row in found.rows if row.epsilon == "1"),
-        "one run": (found.rows[-1],),
+        "ceilings": tuple(row for row in results.rows if row.epsilon == "inf"),
+        "one epsilon": tuple(row for row in results.rows if row.epsilon == "1"),
+        "one run": (results.rows[-1],),
     }[keep]
     used = {row.strategy for row in rows}
     part = msgspec.structs.replace(
-        found,
+        results,
         rows=rows,
-        strategies=tuple(each for each in found.strategies if each.name in used),
-        problems={name: title for name, title in found.problems.items() if any(row.dataset == name for row in rows)},
-        averaged=tuple(name for name in found.averaged if any(row.dataset == name for row in rows)),
+        strategies=tuple(item for item in results.strategies if item.name in used),
+        problems={name: title for name, title in results.problems.items() if any(row.dataset == name for row in rows)},
+        averaged=tuple(name for name in results.averaged if any(row.dataset == name for row in rows)),
         provenance=None,
     )
     outline = Outline(page(part))
@@ -335,18 +335,18 @@ def published():
 
 
 def test_docs_strategies_tells_what_the_published_runs_say(published):
-    told = " ".join((ROOT / "docs" / "strategies.md").read_text(encoding="utf-8").split())
+    printed = " ".join((ROOT / "docs" / "strategies.md").read_text(encoding="utf-8").split())
     lines = leaders(published)
     means = [f"{line.default.mean:.1f}" for line in lines]
     peers = [f"{line.peer.mean:.1f} (`{line.peer.strategy.name}`)" for line in lines]
     gains = [with_error(signed(line.gain[0]), line.gain[1]) for line in lines]
     bars = [bar for line in lines for bar in line.bars]
-    assert f"{means[0]} % at epsilon 1, {means[1]} at 0.3 and {means[2]} at 0.1" in told
-    assert f"the best peer on average {peers[0]}, {peers[1]} and {peers[2]}" in told
-    assert f"meets {sum(bar.met for bar in bars)} of {len(bars)} bars" in told
+    assert f"{means[0]} % at epsilon 1, {means[1]} at 0.3 and {means[2]} at 0.1" in printed
+    assert f"the best peer on average {peers[0]}, {peers[1]} and {peers[2]}" in printed
+    assert f"meets {sum(bar.met for bar in bars)} of {len(bars)} bars" in printed
     aims = [bar.aim for bar in bars if bar.aim is not None]
-    assert f"at epsilon 1 on {sum(aims)} of {len(aims)} of the paper's data sets" in told
-    assert f"{gains[0]}, {gains[1]} and {gains[2]} points" in told
+    assert f"at epsilon 1 on {sum(aims)} of {len(aims)} of the paper's data sets" in printed
+    assert f"{gains[0]}, {gains[1]} and {gains[2]} points" in printed
 
 
 def test_the_table_of_the_readme_is_that_of_the_published_runs(published):
@@ -358,13 +358,13 @@ def test_the_table_of_the_readme_is_that_of_the_published_runs(published):
     head, _, *lines = rows
     assert tuple(head[1:]) == published.averaged
     peers = {
-        name: sum(published.find(each, name, "1").mean for each in published.averaged)
+        name: sum(published.find(item, name, "1").mean for item in published.averaged)
         for name, kind in PEERS.items()
-        if kind.private and all(published.find(each, name, "1") for each in published.averaged)
+        if kind.private and all(published.find(item, name, "1") for item in published.averaged)
     }
     pure = [name for name in peers if PEERS[name].delta == "zero"]
     named = [("cells", "1"), ("cells", "0.3"), ("cells", "0.1"), (max(peers, key=peers.get), "1")]
     named += [(max(pure, key=peers.get), "1"), ("h*", "inf")]
     for line, (strategy, epsilon) in zip(lines, named, strict=True):
-        means = [f"{published.find(each, strategy, epsilon).mean:.1f}" for each in published.averaged]
+        means = [f"{published.find(item, strategy, epsilon).mean:.1f}" for item in published.averaged]
         assert line[1:] == means, (line[0], strategy)

@@ -53,8 +53,8 @@ def part(seed, size, variables, shift=0.6):
 
 def peer(columns, labels):
     """Weights of scikit-learn's unpenalised regression, intercept first."""
-    found = LogisticRegression(C=np.inf, tol=1e-12, max_iter=1000).fit(columns, labels)
-    return np.concatenate([found.intercept_, found.coef_[0]])
+    results = LogisticRegression(C=np.inf, tol=1e-12, max_iter=1000).fit(columns, labels)
+    return np.concatenate([results.intercept_, results.coef_[0]])
 
 
 # --- fits ---------------------------------------------------------------------------------------------------
@@ -76,15 +76,15 @@ def test_all_candidates_at_once_are_fitted_as_each_alone(seed, current):
     design = with_intercept(data.columns[:, :current])
     weights, _ = fit(design, data.labels)
     more = data.columns[:, current:]
-    found = fit_each(design, weights, more, data.labels)
+    results = fit_each(design, weights, more, data.labels)
 
-    assert found.converged.all()
+    assert results.converged.all()
     for place in range(more.shape[1]):
         columns = np.column_stack([data.columns[:, :current], more[:, place]])
-        together = np.append(found.weights[:, place], found.added[place])
+        together = np.append(results.weights[:, place], results.added[place])
         np.testing.assert_allclose(together, fit(with_intercept(columns), data.labels)[0], atol=1e-6)
         np.testing.assert_allclose(together, peer(columns, data.labels), atol=1e-4)
-        np.testing.assert_allclose(found.scores[:, place], with_intercept(columns) @ together, atol=1e-9)
+        np.testing.assert_allclose(results.scores[:, place], with_intercept(columns) @ together, atol=1e-9)
 
 
 def test_classes_that_can_be_separated_and_a_column_twice_make_no_fit_fail():
@@ -92,62 +92,62 @@ def test_classes_that_can_be_separated_and_a_column_twice_make_no_fit_fail():
     design = with_intercept(data.columns[:, :1])
     weights, _ = fit(design, data.labels)
     parted = np.where(data.labels, 1.0, -1.0)
-    found = fit_each(design, weights, np.column_stack([parted, data.columns[:, 0], data.columns[:, 1]]), data.labels)
+    results = fit_each(design, weights, np.column_stack([parted, data.columns[:, 0], data.columns[:, 1]]), data.labels)
 
-    assert found.converged.tolist() == [False, True, True]
-    assert np.isfinite(found.scores).all()
-    assert ((found.scores[:, 0] >= 0) == data.labels).all()
-    np.testing.assert_allclose(found.scores[:, 1], design @ weights, atol=1e-4)
+    assert results.converged.tolist() == [False, True, True]
+    assert np.isfinite(results.scores).all()
+    assert ((results.scores[:, 0] >= 0) == data.labels).all()
+    np.testing.assert_allclose(results.scores[:, 1], design @ weights, atol=1e-4)
 
 
 # --- stepwise -----------------------------------------------------------------------------------------------
 
 
 def test_naive_choices_are_those_of_a_direct_search():
-    drawn = draw(SETTINGS["strong"], 5, Sizes(train=200, test=150, large=10, fresh=300, steps=3))
+    draws = draw(SETTINGS["strong"], 5, Sizes(train=200, test=150, large=10, fresh=300, steps=3))
     chosen = []
     for _ in range(3):
         scores = {}
         for column in (column for column in range(VARIABLES) if column not in chosen):
-            weights, _ = fit(with_intercept(drawn.train.columns[:, [*chosen, column]]), drawn.train.labels)
-            scores[column] = Model((*chosen, column), weights).right(drawn.test)
+            weights, _ = fit(with_intercept(draws.train.columns[:, [*chosen, column]]), draws.train.labels)
+            scores[column] = Model((*chosen, column), weights).right(draws.test)
         chosen.append(max(scores, key=scores.__getitem__))  # the first of equal ones, as R's which.max
-    grown = grow(drawn, drawn.test, by_test, 3)
+    grown = grow(draws, draws.test, by_test, 3)
 
     assert grown.models[-1].variables == tuple(chosen)
-    assert grown.test == tuple(model.right(drawn.test) for model in grown.models)
-    assert grown.fresh == tuple(model.right(drawn.fresh) for model in grown.models)
+    assert grown.test == tuple(model.right(draws.test) for model in grown.models)
+    assert grown.fresh == tuple(model.right(draws.fresh) for model in grown.models)
     assert grown.all_converged
 
 
 def test_the_likelihood_only_rises_and_looks_at_no_test_record():
-    drawn = draw(SETTINGS["strong"], 6, TINY)
+    draws = draw(SETTINGS["strong"], 6, TINY)
     seen = []
 
     def score(offer):
         seen.append(by_likelihood(offer).max())
         return by_likelihood(offer)
 
-    grown = grow(drawn, drawn.test, score, 4)
-    other = grow(drawn, drawn.large, by_likelihood, 4)
+    grown = grow(draws, draws.test, score, 4)
+    other = grow(draws, draws.large, by_likelihood, 4)
 
     assert all(a < b < 0 for a, b in pairwise(seen))
     assert [model.variables for model in grown.models] == [model.variables for model in other.models]
 
 
 def test_data_are_drawn_as_the_blogs_code_says():
-    drawn = draw(SETTINGS[BLOG], 0, Sizes(train=10, test=10, large=10, fresh=40_000))
-    columns, sign = drawn.fresh.columns, np.where(drawn.fresh.labels, 1, -1)
+    draws = draw(SETTINGS[BLOG], 0, Sizes(train=10, test=10, large=10, fresh=40_000))
+    columns, sign = draws.fresh.columns, np.where(draws.fresh.labels, 1, -1)
 
     # 222 numbers within 6.5 standard errors: a false alarm has a chance below 2e-8, and the seed is set.
     error = 6.5 / math.sqrt(len(columns))
     means = (columns * sign[:, None]).mean(axis=0)
-    np.testing.assert_allclose(means, np.where(drawn.signal, 0.1, 0.0), atol=error)
+    np.testing.assert_allclose(means, np.where(draws.signal, 0.1, 0.0), atol=error)
     np.testing.assert_allclose(columns.var(axis=0), 1, atol=error * 1.5)
-    assert abs(drawn.fresh.labels.mean() - 0.5) < error / 2
-    assert drawn.signal[:10].all()
-    assert not drawn.signal[10:].any()
-    best = ((columns[:, :10].sum(axis=1) > 0) == drawn.fresh.labels).mean()
+    assert abs(draws.fresh.labels.mean() - 0.5) < error / 2
+    assert draws.signal[:10].all()
+    assert not draws.signal[10:].any()
+    best = ((columns[:, :10].sum(axis=1) > 0) == draws.fresh.labels).mean()
     assert 100 * best == pytest.approx(SETTINGS[BLOG].ceiling, abs=100 * error / 2)
     assert SETTINGS[BLOG].ceiling == pytest.approx(62.4, abs=0.05)
     shuffled = draw(SETTINGS["shuffled"], 0, TINY)
@@ -166,17 +166,17 @@ def test_the_variant_is_the_blogs_fragment():
     noise = random.laplace(size=400)
     eps = 0.04
     expected = []
-    for train_score, test_score, drawn in zip(train, test, noise, strict=True):  # as the post has it in R
+    for train_score, test_score, draws in zip(train, test, noise, strict=True):  # as the post has it in R
         if abs(test_score - train_score) <= eps / 2:
-            score = train_score + drawn * (eps / 2)
+            score = train_score + draws * (eps / 2)
         else:
-            score = test_score + drawn * eps
+            score = test_score + draws * eps
         expected.append(max(0, min(1, score)))
 
-    found = blog_score(train, test, lambda scales: noise * scales, float(TOLERANCE))
-    np.testing.assert_allclose(found, expected, atol=1e-15)
+    results = blog_score(train, test, lambda scales: noise * scales, float(TOLERANCE))
+    np.testing.assert_allclose(results, expected, atol=1e-15)
     assert 0.2 < np.mean(np.abs(test - train) <= eps / 2) < 0.8
-    assert found.min() == 0
+    assert results.min() == 0
 
 
 def chances(center, scale, edges):
@@ -205,16 +205,16 @@ def test_what_a_question_costs_is_attained_and_never_passed(train):
 
 
 def test_a_run_of_the_variant_costs_what_its_questions_do():
-    found = blog_cost(1000, questions(110, 50))
+    results = blog_cost(1000, questions(110, 50))
 
-    assert questions(110, 50) == found.questions == 4275
+    assert questions(110, 50) == results.questions == 4275
     assert questions(3, 5) == 6
-    assert found.noise_alone == Fraction(1, 20)
-    assert found.run_by_noise == Fraction(855, 4)
-    assert found.question == 50 + Fraction(1, 2) + Fraction(1, 20)
-    assert found.usual == 25 + Fraction(1, 2) + Fraction(1, 20)
-    assert found.run == 4275 * found.question
-    assert found.honest_scale == Fraction(855, 100)
+    assert results.noise_alone == Fraction(1, 20)
+    assert results.run_by_noise == Fraction(855, 4)
+    assert results.question == 50 + Fraction(1, 2) + Fraction(1, 20)
+    assert results.usual == 25 + Fraction(1, 2) + Fraction(1, 20)
+    assert results.run == 4275 * results.question
+    assert results.honest_scale == Fraction(855, 100)
 
 
 # --- the valid holdout --------------------------------------------------------------------------------------
@@ -246,22 +246,22 @@ def test_a_hypothesis_predicts_as_its_model():
 
 
 def test_a_curator_is_asked_once_a_step_and_charges_each_instance_that_begins():
-    drawn = draw(SETTINGS["strong"], 1, TINY)
-    grown, answers = ask_each_step(drawn, TINY, Fraction(3000))
+    draws = draw(SETTINGS["strong"], 1, TINY)
+    grown, answers = ask_each_step(draws, TINY, Fraction(3000))
 
     assert answers.questions == TINY.steps
     truth = [100 * right / TINY.test for right in grown.test]
     # At this epsilon noise beyond 0 has a chance below 1e-100; a stated accuracy is rounded to a thousandth.
     near = 100 * math.ceil(TOLERANCE * TINY.test) / TINY.test
-    assert all(abs(told - true) <= near + 1 for told, true in zip(answers.estimates, truth, strict=True))
+    assert all(abs(printed - true) <= near + 1 for printed, true in zip(answers.estimates, truth, strict=True))
     begun = answers.counted + (answers.estimates[-1] != pytest.approx(truth[-1], abs=1e-3))
     assert answers.charged in {1000 * begun, 1000 * answers.counted, 1000 * (answers.counted + 1)}
 
 
 @pytest.mark.slow
 def test_when_answers_are_spent_nothing_more_is_asked():
-    drawn = draw(SETTINGS[BLOG], 2, TINY)
-    _, answers = ask_each_candidate(drawn, TINY, Fraction(1, 10))
+    draws = draw(SETTINGS[BLOG], 2, TINY)
+    _, answers = ask_each_candidate(draws, TINY, Fraction(1, 10))
 
     # Noise of 40 records against a threshold of 232 leaves either outcome possible, and one charge.
     assert answers.charged == Fraction(1, 10)
@@ -296,36 +296,36 @@ def test_a_number_holds_by_its_means_interval_happens_by_its_spread_and_is_else_
     assert held([8.6] * 10, 9.0).verdict == "holds"
     assert held([6.0, 8.0, 10.0] * 10, 10.0).verdict == "possible"
     assert held([4.0, 5.0, 6.0] * 10, 10.0).verdict == "not seen"
-    found = held([4.0, 5.0, 6.0] * 10, 10.0)
-    assert (found.mean.value, found.low, found.high) == (5.0, 4.0, 6.0)
+    results = held([4.0, 5.0, 6.0] * 10, 10.0)
+    assert (results.mean.value, results.low, results.high) == (5.0, 4.0, 6.0)
 
 
 def test_a_statement_holds_by_its_share():
     shares = {10: "holds", 9: "holds", 8: "open", 5: "open", 1: "possible", 0: "not seen"}
     for true, verdict in shares.items():
-        found = held([1.0] * true + [0.0] * (10 - true), None)
-        assert (found.verdict, found.mean.value) == (verdict, 10 * true)
-        assert found.low <= 10 * true <= found.high
-    found = held([1.0, 1.0], None)
-    assert (round(found.low), round(found.high), found.verdict) == (34, 100, "open")
+        results = held([1.0] * true + [0.0] * (10 - true), None)
+        assert (results.verdict, results.mean.value) == (verdict, 10 * true)
+        assert results.low <= 10 * true <= results.high
+    results = held([1.0, 1.0], None)
+    assert (round(results.low), round(results.high), results.verdict) == (34, 100, "open")
     low, high = wilson(5, 10)
     assert (round(low, 1), round(high, 1)) == (23.7, 76.3)
 
 
 def test_claims_are_of_data_sets_that_all_three_procedures_have():
-    whole = [run(name, 0) for name in (NAIVE, THRESHOLDOUT, LARGE)]
-    found = claims_of([*whole, run(NAIVE, 1), run(LARGE, 0, setting="weak"), run(SOURCE, 0)])
+    complete = [run(name, 0) for name in (NAIVE, THRESHOLDOUT, LARGE)]
+    results = claims_of([*complete, run(NAIVE, 1), run(LARGE, 0, setting="weak"), run(SOURCE, 0)])
 
-    assert len(found) == len(STATEMENTS)
-    assert {claim.mean.runs for claim in found} == {1}
-    told = {(claim.procedure, claim.says): claim for claim in found}
-    assert told[NAIVE, "it picked one of the ten signal variables"].mean.value == 2
-    assert told[NAIVE, "test estimates are more upwardly biased than training estimates"].mean.value == 100
-    assert told[NAIVE, "performance degrades as noise swamps the single signal"].mean.value == 0
-    assert told[THRESHOLDOUT, "a peak accuracy of about 61 %"].mean.value == 58
-    assert told[THRESHOLDOUT, "at around 36 variables"].mean.value == 2
-    assert claims_of(whole[:2]) == ()
-    assert (bias(whole[0]), peak_at(whole[0])) == (9, 2)
+    assert len(results) == len(STATEMENTS)
+    assert {claim.mean.runs for claim in results} == {1}
+    printed = {(claim.procedure, claim.says): claim for claim in results}
+    assert printed[NAIVE, "it picked one of the ten signal variables"].mean.value == 2
+    assert printed[NAIVE, "test estimates are more upwardly biased than training estimates"].mean.value == 100
+    assert printed[NAIVE, "performance degrades as noise swamps the single signal"].mean.value == 0
+    assert printed[THRESHOLDOUT, "a peak accuracy of about 61 %"].mean.value == 58
+    assert printed[THRESHOLDOUT, "at around 36 variables"].mean.value == 2
+    assert claims_of(complete[:2]) == ()
+    assert (bias(complete[0]), peak_at(complete[0])) == (9, 2)
 
 
 def test_a_user_keeps_what_looks_best_among_what_was_asked_about():
@@ -348,8 +348,8 @@ RUNS = [
 
 
 def test_a_document_says_what_was_found_in_every_form_and_loads_nothing():
-    found = findings({"runs": RUNS})
-    shown = document(found)
+    results = findings({"runs": RUNS})
+    shown = document(results)
     page, text, drawings = as_page(shown), as_markdown(shown), as_files(shown)
 
     for form in (page, text):
@@ -397,17 +397,17 @@ def test_nothing_is_a_document_too():
 
 def test_the_docs_tell_the_published_numbers():
     folder = DOCS / "reproduction" / "holdout"
-    found = STUDY.read_findings(folder)
+    results = STUDY.read_findings(folder)
     text = " ".join((DOCS / "holdout.md").read_text(encoding="utf-8").split())
-    main = {(shown.procedure, shown.epsilon): shown for shown in found.main}
+    main = {(shown.procedure, shown.epsilon): shown for shown in results.main}
     free = {name: main[name, "inf"] for name in (NAIVE, THRESHOLDOUT, LARGE, SOURCE)}
-    verdicts = [claim.verdict for claim in found.claims]
+    verdicts = [claim.verdict for claim in results.claims]
 
-    told = [
+    printed = [
         (
             f"Of {len(verdicts)} statements about the one data set {verdicts.count('holds')} hold on average, "
             f"{verdicts.count('possible')} do not and happened all the same, {verdicts.count('not seen')} never "
-            f"happened, and of {verdicts.count('open')} it cannot be told from {found.claims[0].mean.runs} data sets"
+            f"happened, and of {verdicts.count('open')} it cannot be told from {results.claims[0].mean.runs} data sets"
         ),
         (
             f"the naive procedure finds {free[NAIVE].signals.value:.1f} (blog: 1), Thresholdout "
@@ -422,15 +422,18 @@ def test_the_docs_tell_the_published_numbers():
             f"{free[SOURCE].peak.value - free[THRESHOLDOUT].peak.value:.1f} points more than Thresholdout"
         ),
         (
-            f"asks {found.cost.questions:,} questions and costs up to epsilon {found.cost.run:,.0f}; by its noise "
-            f"alone it would be {found.cost.run_by_noise:,.0f}."
+            f"asks {results.cost.questions:,} questions and costs up to epsilon {results.cost.run:,.0f}; by its noise "
+            f"alone it would be {results.cost.run_by_noise:,.0f}."
         ),
     ]
     one, three = (main[EACH_STEP, epsilon] for epsilon in ("1", "3"))
     for shown in (one, three):
-        told += [f"answers {shown.questions.value:.1f} questions, {shown.counted.value:.1f} of them by counts"]
-        told += [f"right for {shown.reported.true.value:.1f} %", f"{shown.reported.excess.value:.1f} points too high"]
-    assert [sentence for sentence in told if sentence not in text] == []
+        printed += [f"answers {shown.questions.value:.1f} questions, {shown.counted.value:.1f} of them by counts"]
+        printed += [
+            f"right for {shown.reported.true.value:.1f} %",
+            f"{shown.reported.excess.value:.1f} points too high",
+        ]
+    assert [sentence for sentence in printed if sentence not in text] == []
 
 
 # --- the study ----------------------------------------------------------------------------------------------
@@ -449,16 +452,18 @@ def test_the_command_runs_goes_on_and_writes_every_file(tiny, tmp_path, monkeypa
     procedures = "procedures=naive,thresholdout,large-test,likelihood,each-step"
     typed = ["study", "holdout", "--out", str(tmp_path), "--repeats", "2", "--seed", "3", "--epsilon", "5"]
     typed += ["--only", "settings=all", "--only", procedures]
-    told = CliRunner().invoke(app, [*typed, "--json"])
-    assert told.exit_code == 0, told.output
-    found = json.loads(told.stdout)["found"]
+    printed = CliRunner().invoke(app, [*typed, "--json"])
+    assert printed.exit_code == 0, printed.output
+    results = json.loads(printed.stdout)["found"]
     folder = tmp_path / "holdout"
     assert {path.name for path in folder.iterdir()} == {
         "README.md", "curves.csv", "curves.svg", "provenance.json", "report.html", "results.json", "runs.jsonl",
         "signals.svg",
     }  # fmt: skip
-    assert found["provenance"]["command"].startswith("expril-lab study holdout --repeats 2 --seed 3 --epsilon 5 --only")
-    assert len(found["claims"]) == len(STATEMENTS)
+    assert results["provenance"]["command"].startswith(
+        "expril-lab study holdout --repeats 2 --seed 3 --epsilon 5 --only"
+    )
+    assert len(results["claims"]) == len(STATEMENTS)
     assert len((folder / "runs.jsonl").read_text().splitlines()) == 1 + 2 * 4 + 2 + 3 * 4
     assert len(list(csv.DictReader((folder / "curves.csv").read_text().splitlines()))) == TINY.steps * (4 * 4 + 1)
     assert "expril-lab study holdout" in (folder / PAGE).read_text()
@@ -483,12 +488,12 @@ def test_runs_of_a_seed_are_the_same_again():
 
 
 def test_all_runs_are_wanted_once_and_those_of_the_docs_are_all():
-    wanted = tasks(Order(STUDY.size(full=True, repeats=12), 1, Path(), "typed"))
-    assert len(wanted) == len(set(wanted)) == 12 * 4 + 12 * 2 + 3 * 10 * 4 + 3 * 2
-    assert wanted[0].problem == BLOG
-    assert {task.maker for task in wanted[-6:]} == {EACH_CANDIDATE}
+    due = tasks(Order(STUDY.size(full=True, repeats=12), 1, Path(), "typed"))
+    assert len(due) == len(set(due)) == 12 * 4 + 12 * 2 + 3 * 10 * 4 + 3 * 2
+    assert due[0].problem == BLOG
+    assert {task.maker for task in due[-6:]} == {EACH_CANDIDATE}
     below_one = tasks(Order(STUDY.size(full=True, epsilons=("1/2",)), 1, Path(), "typed"))
     assert EACH_CANDIDATE not in {task.maker for task in below_one}
 
-    whole = tasks(Order(STUDY.full, STUDY.seed, Path(), "typed"))
-    assert {run.key for run in STUDY.cells(DOCS / "reproduction" / "holdout")["runs"]} == set(whole)
+    complete = tasks(Order(STUDY.full, STUDY.seed, Path(), "typed"))
+    assert {run.key for run in STUDY.cells(DOCS / "reproduction" / "holdout")["runs"]} == set(complete)

@@ -40,7 +40,7 @@ def fitted(way, epsilon, seed, score, charged=None):
 
 
 @pytest.fixture
-def found():
+def results():
     return findings(
         {
             "studies": [
@@ -60,15 +60,15 @@ def test_every_strategy_that_is_fitted_in_site_is_in_the_study_and_the_compariso
     assert ours - {"site-linear"} <= CONTESTANTS.keys()
 
 
-def test_points_are_means_beside_cells(found):
-    svm = found.point("wdbc", "site-svm", "1")
+def test_points_are_means_beside_cells(results):
+    svm = results.point("wdbc", "site-svm", "1")
     assert (svm.score.value, svm.score.runs, svm.gain.value, svm.gain.error) == (81, 3, -10, 0)
-    assert found.point("wdbc", "site-pca", "1").auc is None
-    assert found.epsilons == ("1", "1/10")
+    assert results.point("wdbc", "site-pca", "1").auc is None
+    assert results.epsilons == ("1", "1/10")
 
 
-def test_tables_and_charts_are_of_the_same_points(found):
-    shown = document(found)
+def test_tables_and_charts_are_of_the_same_points(results):
+    shown = document(results)
     classes, others = shown.in_medium("page")
     _, charts, table = classes.blocks
     (figure,) = charts.figures
@@ -86,16 +86,16 @@ def test_tables_and_charts_are_of_the_same_points(found):
 
 
 def test_one_repeat_has_no_mark_and_one_epsilon_no_chart():
-    alone = document(findings({"studies": [fitted("cells", "1", 0, 90), fitted("site-svm", "1", 0, 80)]}))
-    _, charts, table = alone.sections[0].blocks
+    single = document(findings({"studies": [fitted("cells", "1", 0, 90), fitted("site-svm", "1", 0, 80)]}))
+    _, charts, table = single.sections[0].blocks
     assert charts is None
     assert table.columns[1].text(("wdbc", "site-svm")).tone == ""
     assert not document(findings({"studies": []})).in_medium("page")
 
 
 def test_a_ledger_that_holds_something_else_shows():
-    found = findings({"studies": [fitted("site-svm", "1", 0, 80, charged="2")]})
-    assert "| 2 |" in as_markdown(document(found))
+    results = findings({"studies": [fitted("site-svm", "1", 0, 80, charged="2")]})
+    assert "| 2 |" in as_markdown(document(results))
 
 
 def test_scores_are_shares_of_the_variance():
@@ -116,19 +116,21 @@ def order(out, *axes, epsilon):
 @pytest.mark.slow
 def test_every_way_runs_and_is_charged_epsilon(tmp_path):
     STUDY.run(order(tmp_path, epsilon="20"))
-    found = findings(STUDY.cells(tmp_path))
-    assert {point.way for point in found.points} == WAYS.keys()
-    assert {point.charged for point in found.points} == {"20", ""}
-    assert found.point("wdbc", "site-naive-bayes", "20").score.value > 80  # nearer to all than to the 63 % of one class
+    results = findings(STUDY.cells(tmp_path))
+    assert {point.way for point in results.points} == WAYS.keys()
+    assert {point.charged for point in results.points} == {"20", ""}
+    assert (
+        results.point("wdbc", "site-naive-bayes", "20").score.value > 80
+    )  # nearer to all than to the 63 % of one class
 
 
 def test_the_command_writes_its_files_and_goes_on(tmp_path):
     chosen = ("site-naive-bayes", "site-pca", "pca")
     options = ["--epsilon", "2", "--repeats", "1", "--jobs", "1", "--only", "problems=wdbc"]
     arguments = ["study", "model", "--out", str(tmp_path), *options, "--only", f"methods={','.join(chosen)}", "--json"]
-    told = CliRunner().invoke(app, arguments)
-    assert told.exit_code == 0, told.output
-    shown = json.loads(told.stdout)
+    text = CliRunner().invoke(app, arguments)
+    assert text.exit_code == 0, text.output
+    shown = json.loads(text.stdout)
     assert {point["way"] for point in shown["found"]["points"]} == set(chosen)
     folder = tmp_path / "model"
     assert {path.name for path in folder.iterdir()} >= {PAGE, MARKDOWN, FINDINGS, "scores.csv"}
@@ -155,17 +157,17 @@ def test_the_kept_files_are_written_from_what_was_found(kept):
 
 def test_the_prose_has_the_kept_numbers(kept):
     prose = " ".join((DOCS / "in-site-learning.md").read_text(encoding="utf-8").split())
-    told = []
+    text = []
     for problem, best in (("CTG-A", "site-svm"), ("heart", "site-naive-bayes"), ("wdbc", "site-svm")):
         points = [point for point in kept.points if (point.problem, point.epsilon) == (problem, "1")]
         fits = {point.way: point for point in points if point.gain is not None}
         assert max(fits, key=lambda way: fits[way].score.value) == best
         (cells,) = [point for point in points if point.way == "cells"]
-        told.append(
+        text.append(
             f"{mean_text(cells.score)} by cells and {mean_text(fits[best].score)} by {WAYS[best].title} on {problem} "
             f"(a difference of {mean_text(fits[best].gain, signed)})"
         )
-    assert f"{told[0]}, {told[1]}, {told[2]}." in prose
+    assert f"{text[0]}, {text[1]}, {text[2]}." in prose
     assert [kept.point(*place, "1").gain.tone for place in (("CTG-A", "site-svm"), ("heart", "site-naive-bayes"))] == [
         "below",
         "",
@@ -176,7 +178,7 @@ def test_the_prose_has_the_kept_numbers(kept):
     assert f"exactly epsilon in each of the {sum(point.score.runs for point in private)} private studies" in prose
     explains = {
         way: tuple(
-            f"{kept.point('CTG-A', each, epsilon).score.value:.0f} %" for each, epsilon in ((way, "1"), (free, "inf"))
+            f"{kept.point('CTG-A', item, epsilon).score.value:.0f} %" for item, epsilon in ((way, "1"), (free, "inf"))
         )
         for way, free in (("site-pca", "pca"), ("site-k-means", "k-means"))
     }

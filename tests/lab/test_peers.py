@@ -84,11 +84,11 @@ def linear_task(peer, epsilon=1.0, *, seed=3, n=2000, d=4, delta=None):
 @given(arrays(np.float64, (6, 3), elements=st.floats(-1e6, 1e6)), arrays(np.int64, 6, elements=st.integers(0, 1)))
 def test_a_record_moves_each_release_by_no_more_than_its_noise_is_made_for(records, labels):
     source = np.random.default_rng(0).standard_normal((50, 3))
-    whole, unit = whole_rows(source, records), unit_rows(source, records)
+    complete, unit = whole_rows(source, records), unit_rows(source, records)
     slack = 1e-9
     for left in range(len(records)):
         kept = np.arange(len(records)) != left
-        moved = signed_sum(whole, labels) - signed_sum(whole[kept], labels[kept])
+        moved = signed_sum(complete, labels) - signed_sum(complete[kept], labels[kept])
         assert np.abs(moved).sum() <= GRID  # exact: whole numbers
         assert np.linalg.norm(signed_sum(unit, labels) - signed_sum(unit[kept], labels[kept])) <= 1 + slack
         before, after = unit.T @ unit, unit[kept].T @ unit[kept]
@@ -112,8 +112,8 @@ def test_the_noise_is_discrete_laplace_of_a_scale_of_grid_over_epsilon(monkeypat
     0.074, of which chance hides 0.048.
     """
     task, seen = linear_task("public-covariance-linear", 0.5, n=50), []
-    whole = whole_rows(task.source, task.train)
-    exact = signed_sum(whole, task.labels) / (GRID * len(task.train))
+    complete = whole_rows(task.source, task.train)
+    exact = signed_sum(complete, task.labels) / (GRID * len(task.train))
 
     def watched(covariance, mean, noise, n):
         seen.extend((mean - exact) * n * GRID)
@@ -131,8 +131,8 @@ def test_the_noise_is_discrete_laplace_of_a_scale_of_grid_over_epsilon(monkeypat
 
 def test_three_gaussian_mechanisms_cost_what_the_task_says():
     for epsilon in (0.1, 1.0):
-        each = noise_multiplier(epsilon, DELTA, 3)
-        assert gaussian_delta(epsilon, each / np.sqrt(3)) == pytest.approx(DELTA, rel=1e-6)
+        item = noise_multiplier(epsilon, DELTA, 3)
+        assert gaussian_delta(epsilon, item / np.sqrt(3)) == pytest.approx(DELTA, rel=1e-6)
 
 
 # --- without noise
@@ -143,9 +143,9 @@ def test_adassp_without_noise_is_ridge_regression_without_a_ridge():
     rows = unit_rows(task.source, task.train)
     exact = Ridge(alpha=1e-6, fit_intercept=False).fit(rows, 2.0 * task.labels - 1)
     scores = unit_rows(task.source, task.test) @ exact.coef_
-    found = norm.ppf(run_peer(task).probability)
-    slope = (found @ scores) / (scores @ scores)
-    assert found == pytest.approx(slope * scores, abs=0.02 * np.abs(found).max())
+    results = norm.ppf(run_peer(task).probability)
+    slope = (results @ scores) / (scores @ scores)
+    assert results == pytest.approx(slope * scores, abs=0.02 * np.abs(results).max())
 
 
 def test_one_sum_without_noise_is_the_regression_on_the_sources_covariance():
@@ -155,9 +155,9 @@ def test_one_sum_without_noise_is_the_regression_on_the_sources_covariance():
     rows = unit_like(task)
     exact = Ridge(alpha=1e-6, fit_intercept=False).fit(rows, 2.0 * task.labels - 1)
     scores = whole_rows(task.source, task.test) / GRID @ exact.coef_
-    found = norm.ppf(run_peer(task).probability)
-    slope = (found @ scores) / (scores @ scores)
-    assert found == pytest.approx(slope * scores, abs=0.02 * np.abs(found).max())
+    results = norm.ppf(run_peer(task).probability)
+    slope = (results @ scores) / (scores @ scores)
+    assert results == pytest.approx(slope * scores, abs=0.02 * np.abs(results).max())
 
 
 def unit_like(task):
@@ -169,13 +169,13 @@ def test_shrunk_weights_are_the_posterior_mean_of_some_variance():
     root = rng.standard_normal((30, 3))
     covariance, mean, noise, n = root.T @ root / 30, rng.standard_normal(3) * 0.2, 0.01, 50
     error = noise * np.eye(3) + covariance / n
-    found = shrunk_weights(covariance, mean, noise, n)
+    results = shrunk_weights(covariance, mean, noise, n)
     candidates = []
     for variance in linear_module.VARIANCES / np.trace(covariance):
         total = variance * covariance @ covariance + error
         likelihood = -np.linalg.slogdet(total)[1] - mean @ np.linalg.solve(total, mean)
         candidates.append((likelihood, variance * covariance @ np.linalg.solve(total, mean)))
-    assert found == pytest.approx(max(candidates, key=lambda pair: pair[0])[1])
+    assert results == pytest.approx(max(candidates, key=lambda pair: pair[0])[1])
 
 
 # --- what they learn
@@ -200,17 +200,17 @@ def test_one_class_and_a_constant_column_are_no_error(peer):
         task, train=task.train * [1, 1, 1, 0], test=task.test * [1, 1, 1, 0], source=task.source * [1, 1, 1, 0]
     )
     assert run_peer(constant).probability.shape == (400,)
-    alone = run_peer(replace(task, labels=np.ones_like(task.labels)))
-    assert np.mean(alone.probability > 0.5) > 0.5  # most are of the one class
+    by_itself = run_peer(replace(task, labels=np.ones_like(task.labels)))
+    assert np.mean(by_itself.probability > 0.5) > 0.5  # most are of the one class
 
 
 def test_the_scale_of_probabilities_needs_no_label_and_keeps_the_order():
     rng = np.random.default_rng(3)
     scores = 0.5 * rng.standard_normal(5000)
-    found = probabilities(scores, scores)
-    assert (np.argsort(found) == np.argsort(scores)).all()
+    results = probabilities(scores, scores)
+    assert (np.argsort(results) == np.argsort(scores)).all()
     kept = np.clip(scores, -0.95, 0.95)
-    assert np.mean((2 * found - 1) * scores) == pytest.approx(np.mean(kept * scores))
+    assert np.mean((2 * results - 1) * scores) == pytest.approx(np.mean(kept * scores))
     assert (probabilities(np.zeros(5), np.zeros(3)) == 0.5).all()
     assert ((probabilities(9 * scores, 9 * scores) > 0.5) == (scores > 0)).all()
 
@@ -305,9 +305,9 @@ def test_without_the_peers_environment_nothing_is_played(monkeypatch, tmp_path):
     monkeypatch.setenv("EXPRIL_PEERS", str(tmp_path / "none"))
     with pytest.raises(PeerUnavailableError, match="EXPRIL_PEERS"):
         audit_peer("naive-bayes-counts", draws=400)
-    told = CliRunner().invoke(app, ["peers", "--json"])
-    assert told.exit_code == 0
-    assert "not there" in json.loads(told.stdout)["skipped"]
+    text = CliRunner().invoke(app, ["peers", "--json"])
+    assert text.exit_code == 0
+    assert "not there" in json.loads(text.stdout)["skipped"]
     assert "skipped" in CliRunner().invoke(app, ["peers"]).output
 
 
@@ -319,9 +319,9 @@ def test_a_release_that_tells_the_number_of_records_is_broken(monkeypatch):
 
     monkeypatch.setattr(audited, "rows_in_environment", counts)
     assert audit_peer("naive-bayes-counts", draws=400).broken
-    found = audit_peer("logistic-n", draws=400)
-    assert found.broken
-    assert not found.expected
+    results = audit_peer("logistic-n", draws=400)
+    assert results.broken
+    assert not results.expected
 
 
 @pytest.mark.slow
@@ -332,12 +332,12 @@ def test_their_naive_bayes_tells_the_number_of_records():
     except PeerUnavailableError as error:
         pytest.skip(str(error))
     try:
-        found = audit_peer("naive-bayes-counts", draws=400)
+        results = audit_peer("naive-bayes-counts", draws=400)
     except PeerUnavailableError as error:
         pytest.skip(str(error))
-    assert found.broken
-    assert found.attack.lower_bound > 1
-    assert Fraction(found.attack.claimed) == 1
+    assert results.broken
+    assert results.attack.lower_bound > 1
+    assert Fraction(results.attack.claimed) == 1
     assert len([game for game in PEER_GAMES.values() if not game.fault]) == 1
 
 
@@ -435,9 +435,9 @@ def test_every_peer_runs_in_exactly_one_place():
 
 
 def test_peers_share_no_randomness_for_equal_seeds():
-    drawn = {make_task(peer, seed=seed).entropy() for peer in PEERS for seed in range(20)}
-    assert len(drawn) == 20 * len(PEERS)
-    assert max(drawn) < 2**32
+    sample = {make_task(peer, seed=seed).entropy() for peer in PEERS for seed in range(20)}
+    assert len(sample) == 20 * len(PEERS)
+    assert max(sample) < 2**32
 
 
 # -- peers of this process -----------------------------------------------------------------------------------------
@@ -454,15 +454,15 @@ def test_all_that_is_random_in_a_task_is_its_seeds(peer):
     assert first.seconds >= 0
     if kind.private:
         other = run_peer(replace(task, seed=task.seed + 1))
-        same, apart = (np.abs(first.probability - each.probability).max() for each in (second, other))
+        same, apart = (np.abs(first.probability - item.probability).max() for item in (second, other))
         assert same < 0.01 * apart
 
 
 @pytest.mark.parametrize("peer", ["logistic-regression", "gradient-boosting"])
 def test_ceilings_learn_an_easy_rule_and_fall_back_to_the_majority(peer):
     assert accuracy(make_task(peer, None)) > (1 + 0.6) / 2  # nearer to the rule than to the larger class
-    alone = make_task(peer, None, labels=np.ones(900, dtype=np.int64))
-    assert np.all(run_peer(alone).probability == 1.0)
+    by_itself = make_task(peer, None, labels=np.ones(900, dtype=np.int64))
+    assert np.all(run_peer(by_itself).probability == 1.0)
 
 
 def test_the_majority_is_the_share_of_class_one():
@@ -472,8 +472,8 @@ def test_the_majority_is_the_share_of_class_one():
 
 def test_histograms_learn_an_easy_rule_and_lose_it_in_noise():
     assert accuracy(make_task(epsilon=2.0)) > (1 + 0.6) / 2  # nearer to the rule than to the larger class
-    found = [run_peer(make_task(epsilon=0.001, seed=seed)).probability.mean() for seed in range(5)]
-    assert len(set(found)) == 5  # noise decides
+    results = [run_peer(make_task(epsilon=0.001, seed=seed)).probability.mean() for seed in range(5)]
+    assert len(set(results)) == 5  # noise decides
 
 
 def test_counts_of_neighbours_differ_by_one_in_one_cell():
@@ -496,10 +496,10 @@ def test_noise_of_counts_has_the_variance_of_its_scale(scale):
     noise = noisy_counts(nothing, nothing, draws // 2, scale, np.random.default_rng(5))
     exact = dlaplace(1 / scale).var()
     band = norm.isf(FALSE_ALARM / 2) * math.sqrt((5 * exact**2 + exact) / draws)
-    found = float(np.mean(noise**2))
-    assert abs(found - exact) < band
+    results = float(np.mean(noise**2))
+    assert abs(results - exact) < band
     for wrong in (0.9, 1.1):
-        assert abs(found - dlaplace(1 / (wrong * scale)).var()) > band
+        assert abs(results - dlaplace(1 / (wrong * scale)).var()) > band
 
 
 def test_without_noise_ratios_are_those_of_the_counts():

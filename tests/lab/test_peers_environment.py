@@ -55,9 +55,9 @@ def test_a_worker_is_reused_and_leaves_no_files(tmp_path, monkeypatch):
     try:
         for seed in range(3):
             task = make_task("dp-logistic", seed=seed)
-            found = worker.run("diffprivlib", task)
-            assert np.array_equal(found.probability, task.test[:, 0])
-            assert found.seconds == 0.5
+            results = worker.run("diffprivlib", task)
+            assert np.array_equal(results.probability, task.test[:, 0])
+            assert results.seconds == 0.5
             assert [path.name for folder in tmp_path.iterdir() for path in folder.iterdir()] == []
         assert worker.alive
     finally:

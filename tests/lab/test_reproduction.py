@@ -66,22 +66,22 @@ def test_studies_that_need_different_numbers_of_networks_all_finish():
         return [train(training_set(100 * item + k), SMALL) for k in range(item)]
 
     results, failed = run_together([3, 0, 1, 2], work)
-    found = [results[place] for place in range(4)]
+    outcome = [results[place] for place in range(4)]
 
     assert not failed
-    for item, networks in zip([3, 0, 1, 2], found, strict=True):
+    for item, networks in zip([3, 0, 1, 2], outcome, strict=True):
         assert len(networks) == item
         for k, network in enumerate(networks):
             data = training_set(100 * item + k)
-            alone = train_network(data.X, data.y, hidden=(4,), epochs=2, batch_size=16, seed=data.seed)
-            np.testing.assert_allclose(network.logits(data.X), alone.logits(data.X), atol=1e-5)
+            single = train_network(data.X, data.y, hidden=(4,), epochs=2, batch_size=16, seed=data.seed)
+            np.testing.assert_allclose(network.logits(data.X), single.logits(data.X), atol=1e-5)
 
 
 def test_networks_of_different_options_may_meet():
     other = TrainingOptions(hidden=(2, 2), epochs=1)
-    found, _ = run_together([SMALL, other, SMALL], lambda options, train: train(training_set(1), options))
+    outcome, _ = run_together([SMALL, other, SMALL], lambda options, train: train(training_set(1), options))
 
-    assert [len(found[place].layers) for place in range(3)] == [2, 3, 2]
+    assert [len(outcome[place].layers) for place in range(3)] == [2, 3, 2]
 
 
 def test_a_study_that_fails_holds_nobody_up_and_is_reported():
@@ -94,8 +94,8 @@ def test_a_study_that_fails_holds_nobody_up_and_is_reported():
         train(training_set(item + 10), SMALL)
         finished.append(item)
 
-    found, failed = run_together([0, 1, 2], work)
-    assert sorted(found) == sorted(finished) == [0, 2]
+    outcome, failed = run_together([0, 1, 2], work)
+    assert sorted(outcome) == sorted(finished) == [0, 2]
     assert isinstance(failed[1], KeyError)
 
 
@@ -169,8 +169,8 @@ def test_a_store_that_was_cut_anywhere_loses_only_the_line_that_was_cut(tmp_path
     path.write_bytes(kept)
 
     with Store(path, {"seed": 1}, Finished) as again:
-        whole = max(kept.count(b"\n") - 1, 0)
-        assert again.finished == {cell.key: cell for cell in written[:whole]}
+        complete = max(kept.count(b"\n") - 1, 0)
+        assert again.finished == {cell.key: cell for cell in written[:complete]}
         again.add(Finished("A", 1000, {"x": 1.0}, 0.0))
     with Store(path, {"seed": 1}, Finished) as reopened:
         assert reopened.finished[task_of("A", 1000)].value("x") == 1.0
@@ -359,14 +359,14 @@ def test_noise_from_a_seed_runs_every_mechanism(noise):
 def test_the_same_noise_gives_the_same_accuracies():
     """Also where the networks are trained beside those of another study."""
     settings = StudySettings("C", "printed", 2, Fraction(9), 4)
-    alone = laboratory(noise_seed=5).study(settings).accuracies
+    single = laboratory(noise_seed=5).study(settings).accuracies
 
     beside, _ = run_together([0, 1], lambda _, train: laboratory(noise_seed=5, train=train).study(settings).accuracies)
 
     # Training rounds otherwise beside others: that moves what is next to the border, two or three records of 120.
     np.testing.assert_allclose(beside[1], beside[0], atol=0.025)
-    np.testing.assert_allclose(beside[0], alone, atol=0.025)
-    assert laboratory(noise_seed=6).study(settings).accuracies != alone
+    np.testing.assert_allclose(beside[0], single, atol=0.025)
+    assert laboratory(noise_seed=6).study(settings).accuracies != single
 
 
 @pytest.mark.parametrize("reweight", [False, True])
@@ -394,9 +394,9 @@ def test_table_studies_follow_table_1(name):
     assert list(studies) == [
         f"{prefix}{learner}-ExPriL" for prefix in ("", "1DP-", "valid-1DP-") for learner in ("C", "I")
     ]
-    assert {each.scale for each in studies.values()} == {PAPER_DATASETS[name].dimensions * queries}
+    assert {entry.scale for entry in studies.values()} == {PAPER_DATASETS[name].dimensions * queries}
     noisy = studies["1DP-C-ExPriL"]
-    assert {each.bins for each in studies.values() if each.noise != "none"} == {noisy.bins}
+    assert {entry.bins for entry in studies.values() if entry.noise != "none"} == {noisy.bins}
     per_deviation = PAPER_DATASETS[name].target_size / noisy.bins / float(noisy.scale)
     assert 2.5 < per_deviation / 2**0.5 < 5.5
     assert studies["C-ExPriL"].bins == studies["I-ExPriL"].bins == max(noisy.bins, 16)
@@ -407,8 +407,8 @@ def test_curves_have_every_point_once_and_a_plan_costs_at_most_epsilon(name):
     setup = Setup.of(name)
     points = {}
     for key, study in curve_studies(setup):
-        whole = key.fixed or key.noise == "none"
-        for rounds in PLAN_LENGTHS if whole else [study.rounds]:
+        complete = key.fixed or key.noise == "none"
+        for rounds in PLAN_LENGTHS if complete else [study.rounds]:
             assert (key, rounds) not in points
             points[key, rounds] = study.scale
     assert len(points) == len(CURVES) * len(PLAN_LENGTHS)
@@ -462,8 +462,8 @@ def run_missing(path, name, setups, runs, *, seed=0, jobs=1, **more):
     """Runs of an experiment that a file lacks; its cells by (data set, run)."""
 
     def missing(finished):
-        wanted = [task_of(dataset, run) for dataset in setups for run in range(runs)]
-        return chunks(name, setups, seed, [task for task in wanted if task not in finished])
+        expected = [task_of(dataset, run) for dataset in setups for run in range(runs)]
+        return chunks(name, setups, seed, [task for task in expected if task not in finished])
 
     run_batches(path, {}, Finished, missing, compute, jobs=jobs, **more).check()
     return kept(path)
@@ -562,13 +562,13 @@ def test_runs_that_fail_in_one_experiment_stop_no_other(quick, tmp_path, monkeyp
 def test_two_processes_share_the_work_and_give_what_one_gives(tmp_path):
     """Costs to the last digit. Networks that are trained beside others round otherwise, so their scores are near."""
     setup = {"C": Setup.of("C", noise_seed=1)}
-    found = [run_missing(tmp_path / f"{jobs}.jsonl", "table2", setup, 22, jobs=jobs) for jobs in (1, 2)]
-    one, two = found
+    outcome = [run_missing(tmp_path / f"{jobs}.jsonl", "table2", setup, 22, jobs=jobs) for jobs in (1, 2)]
+    one, two = outcome
     assert one.keys() == two.keys()
     for key, values in one.items():
         costs = [name for name in values if name not in ACCURACIES]
         assert [values[name] for name in costs] == [two[key][name] for name in costs]
-        np.testing.assert_allclose(*([each[name] for name in ACCURACIES] for each in (values, two[key])), atol=2)
+        np.testing.assert_allclose(*([entry[name] for name in ACCURACIES] for entry in (values, two[key])), atol=2)
 
 
 def test_chunks_travel_between_processes():

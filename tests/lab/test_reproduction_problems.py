@@ -163,9 +163,9 @@ def test_values_of_seed_0(request, name, source, oracle, test):
     if name in CTG:
         request.getfixturevalue("workbook")
     data = draw(name, 0)
-    found = [data.source[0, 0], data.oracle[0, -1], data.test[-1, 1]]
+    results = [data.source[0, 0], data.oracle[0, -1], data.test[-1, 1]]
     # A few hundred roundings of 2^-53 each; another stream or network is 0.1 away.
-    np.testing.assert_allclose(found, [source, oracle, test], rtol=0, atol=1e-8)
+    np.testing.assert_allclose(results, [source, oracle, test], rtol=0, atol=1e-8)
 
 
 @pytest.mark.parametrize(
@@ -203,8 +203,8 @@ def test_a_larger_draw_begins_with_the_frozen_one(name):
         == (size + 300, 2 * size)
         == (len(larger.source_labels), len(larger.oracle_labels))
     )
-    for found, expected in zip(arrays(larger), arrays(frozen), strict=True):
-        check_same(found[: len(expected)], expected)
+    for results, expected in zip(arrays(larger), arrays(frozen), strict=True):
+        check_same(results[: len(expected)], expected)
     assert len(larger.test) == len(frozen.test)
     everyone = np.concatenate([larger.source, larger.oracle, larger.test])
     assert len(np.unique(everyone, axis=0)) == len(everyone)
@@ -215,9 +215,9 @@ def test_a_larger_draw_begins_with_the_frozen_one(name):
 @pytest.mark.parametrize("name", SYNTHETIC)
 def test_more_of_one_part_moves_nothing_of_the_other(name):
     size = SIZES[name][0]
-    source, both = LARGER[name](4, source_size=size + 9), LARGER[name](4, source_size=size + 9, oracle_size=size + 5)
-    check_same(source.source, both.source)
-    check_same(source.oracle, both.oracle[:size])
+    source, pair = LARGER[name](4, source_size=size + 9), LARGER[name](4, source_size=size + 9, oracle_size=size + 5)
+    check_same(source.source, pair.source)
+    check_same(source.oracle, pair.oracle[:size])
 
 
 @pytest.mark.family(2)
@@ -368,13 +368,13 @@ def test_ctg_a_is_the_file_divided():
     expected = dataset.frame.select(dataset.attributes).to_numpy()
     data = draw("CTG-A", 0)
     source = expected[datasets.rows_a(0)[0]]
-    found = np.concatenate([unscaled(records, source) for records, _ in parts(data)])
+    results = np.concatenate([unscaled(records, source) for records, _ in parts(data)])
     labels = np.concatenate([labels for _, labels in parts(data)])
 
     assert list(data.attributes) == dataset.attributes
-    np.testing.assert_allclose(np.sort(found, axis=0), np.sort(expected, axis=0), atol=1e-9)
-    order, wanted = np.lexsort(found.round(6).T), np.lexsort(expected.round(6).T)
-    np.testing.assert_allclose(found[order], expected[wanted], atol=1e-9)
+    np.testing.assert_allclose(np.sort(results, axis=0), np.sort(expected, axis=0), atol=1e-9)
+    order, due = np.lexsort(results.round(6).T), np.lexsort(expected.round(6).T)
+    np.testing.assert_allclose(results[order], expected[due], atol=1e-9)
     assert labels.sum() == 1655
 
 
@@ -413,8 +413,8 @@ def test_ctg_b_selects_by_that_probability():
         assert not set(test.tolist()) & set(oracle.tolist())
     for low in (0.2, 0.4, 0.6):
         rows = (probability >= low) & (probability < low + 0.2)
-        found, expected = in_target[rows].sum() / selected[rows].sum(), probability[rows].mean()
-        assert found == pytest.approx(expected, abs=0.02)
+        results, expected = in_target[rows].sum() / selected[rows].sum(), probability[rows].mean()
+        assert results == pytest.approx(expected, abs=0.02)
 
 
 @pytest.mark.usefixtures("workbook")

@@ -247,7 +247,7 @@ def test_counts_are_what_an_independent_count_finds(table, attempts):
     }
     above = {place for place, z in distances.items() if z > 2}
     below = {place for place, z in distances.items() if z < -2}
-    counts = {each.title: each for each in table_counts(found)}
+    counts = {item.title: item for item in table_counts(found)}
     ours = counts.get("of the method")
     assert (len(ours.sides), ours.closed) == (len(distances), len((above | below) & shut)) if ours else not distances
     if ours:
@@ -258,9 +258,9 @@ def test_counts_are_what_an_independent_count_finds(table, attempts):
     assert (len(sides), sides.count("within")) == (len(chosen), sum(abs(z) <= 2 for z in chosen))
     listed = {(gap.entry.dataset, gap.entry.column) for gap in gaps(found)}
     assert listed == {place for place, z in everywhere.items() if z is not None and abs(z) > 2}
-    for each in setting_counts(found):
+    for item in setting_counts(found):
         made = [z for place, *n in attempts if place[1] not in chosen_by and (z := away(place, *n)) is not None]
-        assert [each.sides.count(side) for side in ("within", "above")] == [
+        assert [item.sides.count(side) for side in ("within", "above")] == [
             sum(abs(z) <= 2 for z in made),
             sum(z > 2 for z in made),
         ]
@@ -278,12 +278,12 @@ def test_the_prose_has_the_numbers_of_the_published_cells():
     ours, references = table_counts(found)
     within, above, below = (ours.sides.count(side) for side in ("within", "above", "below"))
     by_chance = math.erfc(2 / math.sqrt(2)) * len(ours.sides)
-    places = {(each.dataset, each.column): each for each in found.table}
+    places = {(item.dataset, item.column): item for item in found.table}
     valid, printed = (
         [places[name, f"{prefix}1DP-{learner}-ExPriL"].mean for name in DATASETS for learner in "CI"]
         for prefix in ("valid-", "")
     )
-    bests = {each.title.partition(":")[0]: each.sides for each in setting_counts(found)}
+    bests = {item.title.partition(":")[0]: item.sides for item in setting_counts(found)}
     judged = [test.agreement for test in found.wilcoxon if test.agreement != "–"]
     costs = [places[name, "epsilon_printed_at_data"].mean for name in DATASETS]
     masses = max(places[name, "epsilon_printed_masses"].mean for name in DATASETS)
@@ -401,8 +401,8 @@ def test_every_number_is_there(build):
 
 def test_the_fixed_scale_shows_its_cost():
     """In the row below the axis, and in the table of all numbers; the masses are a query, too."""
-    (section,) = [each for each in document(FULL).in_medium("page") if each.title.startswith("Figure 1")]
-    charts = {each.figures[0].name.partition(",")[0]: each.figures for each in section.blocks[2::2]}
+    (section,) = [item for item in document(FULL).in_medium("page") if item.title.startswith("Figure 1")]
+    charts = {item.figures[0].name.partition(",")[0]: item.figures for item in section.blocks[2::2]}
     private, public = charts["C"]
     assert [private.name, public.name] == ["C, differentially private (1-DP in the paper)", "C, no privacy"]
     assert private.second[0] == "ε"
@@ -412,7 +412,7 @@ def test_the_fixed_scale_shows_its_cost():
     assert (len(private.lines), len(public.lines)) == (6, 2)
     assert len({(line.index, line.hollow) for line in private.lines}) == 6
     assert private.stage == public.stage
-    fold = next(each for each in section.blocks[3::2] if each.summary == "Numbers of C")
+    fold = next(item for item in section.blocks[3::2] if item.summary == "Numbers of C")
     fixed = next(group for group in fold.blocks[0].groups if "fixed for three" in group.title)
     assert [row[-1] for row in fixed.rows] == [study.epsilon_text(t / 3) for t in range(2, 12)]
 
@@ -446,7 +446,7 @@ def test_dots_lie_on_one_axis_and_bars_around_them():
 
 
 def test_the_terminal_shows_the_table_beside_the_papers():
-    titles = [str(each.title) for each in as_terminal(document(FULL))]
+    titles = [str(item.title) for item in as_terminal(document(FULL))]
     assert titles[1 : 1 + len(DATASETS)] == [f"Table 2, ours and the paper’s: {name}" for name in DATASETS]
     assert len(titles) == len(DATASETS) + 6
     table = study._pictured(FULL)

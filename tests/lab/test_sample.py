@@ -109,17 +109,17 @@ def test_a_uniform_model_has_the_volume_s_logarithm_and_covers_its_own_share_bot
     uniform = np.full(4, 0.25)
 
     assert negative_log_likelihood(target, uniform, 3 / 4) == pytest.approx(math.log(3))
-    found = coverage(target, uniform)
-    assert (found.dense, found.printed) == (pytest.approx(0.95), pytest.approx(0.95))
+    results = coverage(target, uniform)
+    assert (results.dense, results.printed) == (pytest.approx(0.95), pytest.approx(0.95))
 
 
 def test_coverage_takes_the_densest_or_the_least_dense_region_and_a_level_in_part():
     model = np.array([0.9, 0.1])
     target = np.array([0.4, 0.6])
 
-    found = coverage(target, model)
-    assert found.dense == pytest.approx(0.4 + 0.6 * 0.05 / 0.1)
-    assert found.printed == pytest.approx(0.6 + 0.4 * 0.85 / 0.9)
+    results = coverage(target, model)
+    assert results.dense == pytest.approx(0.4 + 0.6 * 0.05 / 0.1)
+    assert results.printed == pytest.approx(0.6 + 0.4 * 0.85 / 0.9)
 
 
 def test_a_model_that_misses_a_part_is_infinitely_unlikely():
@@ -154,9 +154,9 @@ def test_the_polynomial_is_bernstein_s_and_iterates_as_defined():
 
 def test_in_the_plane_it_is_the_product_of_both_sides():
     left, right = np.array([1.0, 0.5, 3.0]), np.array([2.0, -1.0, 0.0])
-    found = methods.polynomial(np.outer(left, right), 1, 5).reshape(5, 5)
+    results = methods.polynomial(np.outer(left, right), 1, 5).reshape(5, 5)
 
-    assert found == pytest.approx(np.outer(by_definition(left, 5), by_definition(right, 5)))
+    assert results == pytest.approx(np.outer(by_definition(left, 5), by_definition(right, 5)))
 
 
 @pytest.mark.parametrize("dimensions", [1, 2])
@@ -190,11 +190,11 @@ def test_noise_has_the_scale_of_all_coefficients_together():
 
     rng = Recorded()
     records = np.full((10, 2), 0.5)
-    found = methods.release(records, 0.1, Lattice(4), 0.5, 6, rng)
+    results = methods.release(records, 0.1, Lattice(4), 0.5, 6, rng)
 
     assert rng.asked == (pytest.approx((2 * math.pi * 0.01) ** -1 / 10 * 25 / 0.5), (5, 5))
-    assert found.sum() == pytest.approx(1)
-    assert found.reshape(6, 6)[2:4, 2:4].sum() > found.reshape(6, 6)[:2, :2].sum()
+    assert results.sum() == pytest.approx(1)
+    assert results.reshape(6, 6)[2:4, 2:4].sum() > results.reshape(6, 6)[:2, :2].sum()
 
 
 def test_a_density_is_made_positive_by_a_shift_or_a_cut():
@@ -235,24 +235,24 @@ def test_a_perfect_classifier_of_two_cells_has_the_drop_of_its_closed_form():
     epsilon = 1.0
     theta = epsilon / (epsilon + 4 * math.log(2))
     outputs = np.array([math.log(2), -math.log(2)])
-    found = check_theory(np.array([1.0, 0.0]), np.array([1e-6, 1 - 1e-6]), [outputs], [theta])
-    (step,) = found.steps
+    results = check_theory(np.array([1.0, 0.0]), np.array([1e-6, 1 - 1e-6]), [outputs], [theta])
+    (step,) = results.steps
 
-    assert found.most == pytest.approx(0.5)
+    assert results.most == pytest.approx(0.5)
     assert (step.gamma_p, step.gamma_q, step.high) == (pytest.approx(1.0), pytest.approx(1.0, abs=1e-5), True)
     normaliser = 1e-6 * 2**theta + (1 - 1e-6) * 2**-theta
     assert step.drop == pytest.approx(theta * math.log(2) - math.log(normaliser))
-    assert found.least == pytest.approx(0.5 * (1 - theta), abs=1e-5)
-    assert found.in_range
-    assert found.below_most
-    assert found.above_proved
+    assert results.least == pytest.approx(0.5 * (1 - theta), abs=1e-5)
+    assert results.in_range
+    assert results.below_most
+    assert results.above_proved
 
 
 def test_theorem_6_as_printed_promises_too_much_in_the_low_regime():
     """A classifier that is right in nearly all of P and in half of Q and somewhat more: its drop has the factor c*."""
     theta, outputs = 0.01, np.array([MOST_OUTPUT, -MOST_OUTPUT])
-    found = check_theory(np.array([0.9, 0.1]), np.array([0.45, 0.55]), [outputs], [theta])
-    (step,) = found.steps
+    results = check_theory(np.array([0.9, 0.1]), np.array([0.45, 0.55]), [outputs], [theta])
+    (step,) = results.steps
 
     assert not step.high
     assert not step.above_printed
@@ -272,7 +272,7 @@ def test_nothing_is_promised_of_what_is_no_weak_learner():
     assert proved_drop(0.1, 0.5, 0.1, 0.0) is None
 
 
-laws = st.lists(st.floats(1e-6, 1), min_size=4, max_size=4).map(lambda each: np.array(each) / sum(each))
+laws = st.lists(st.floats(1e-6, 1), min_size=4, max_size=4).map(lambda item: np.array(item) / sum(item))
 outputs_ = st.lists(st.floats(-MOST_OUTPUT, MOST_OUTPUT), min_size=4, max_size=4).map(np.array)
 
 
@@ -280,13 +280,13 @@ outputs_ = st.lists(st.floats(-MOST_OUTPUT, MOST_OUTPUT), min_size=4, max_size=4
 @given(laws, laws, st.lists(outputs_, min_size=1, max_size=3), st.floats(0.01, 30))
 def test_what_is_proved_holds_for_all_laws_and_classifiers(target, base, classifiers, epsilon):
     first = epsilon / (epsilon + 4 * math.log(2))
-    found = check_theory(target, base, classifiers, [first**number for number in range(1, len(classifiers) + 1)])
+    results = check_theory(target, base, classifiers, [first**number for number in range(1, len(classifiers) + 1)])
 
-    assert found.in_range
-    assert found.below_most
-    assert found.above_proved
-    assert all(step.above_proved for step in found.steps)
-    assert found.gain == pytest.approx(sum(step.drop for step in found.steps), abs=1e-9)
+    assert results.in_range
+    assert results.below_most
+    assert results.above_proved
+    assert all(step.above_proved for step in results.steps)
+    assert results.gain == pytest.approx(sum(step.drop for step in results.steps), abs=1e-9)
 
 
 # --- MBDE, through the curator's own code -------------------------------------------------------------------
@@ -309,12 +309,12 @@ def test_what_is_learnt_is_in_the_mollifier_and_nearer_to_the_target():
 def test_equal_cells_are_trained_on_at_once_with_the_same_result():
     law = methods.base_law(Box((-4.0,), (4.0,)), 20)
     rng = np.random.default_rng(8)
-    real, drawn = rng.integers(10, 14, size=(300, 1)), rng.integers(0, 20, size=(200, 1))
-    found = [
-        network.train(law, real, drawn, epochs=40, batch=batch, source=RandomWords(np.random.default_rng(1).bytes))
+    real, draws = rng.integers(10, 14, size=(300, 1)), rng.integers(0, 20, size=(200, 1))
+    results = [
+        network.train(law, real, draws, epochs=40, batch=batch, source=RandomWords(np.random.default_rng(1).bytes))
         for batch in (None, 500)
     ]
-    scores = [each.log_odds(np.arange(20)[:, None]) for each in found]
+    scores = [item.log_odds(np.arange(20)[:, None]) for item in results]
 
     # 40 passes in float32 round to 2^-24 each time; ten times less than what is learnt would still be the same.
     spread = np.ptp(scores[0])
@@ -349,12 +349,12 @@ def test_dpgan_is_measured_by_its_points(monkeypatch):
     monkeypatch.setitem(study_cells.CELLS, 2, 80)
     monkeypatch.setitem(methods.BINS, 2, 64)
     cell = study_cells.compute_cell(study_cells.Task("ring", "dpgan", "10", 1))
-    (found,) = cell.variants
+    (results,) = cell.variants
 
     assert (asked[0].epsilon, asked[0].delta, asked[0].train.shape) == (10.0, 0.1, (10_000, 2))
     asked[0].check()
-    assert cell.entropy < found.nll < cell.entropy + 0.4
-    assert found.coverage > 0.9
+    assert cell.entropy < results.nll < cell.entropy + 0.4
+    assert results.coverage > 0.9
 
 
 @pytest.mark.slow
@@ -422,10 +422,10 @@ def test_the_ratio_of_epsilons_is_that_at_which_the_likelihood_is_reached():
 
 def test_the_best_lattice_is_that_of_the_least_mean():
     cells = [cell("ring", "dpb", "1", 1000, 1.0, 3.0), cell("ring", "dpb", "1", 1001, 4.0, 1.5)]
-    found = findings({"cells": cells})
+    results = findings({"cells": cells})
 
-    assert found.of("ring", "dpb")[1.0].nll.value == 2.5
-    best = found.of("ring", BEST)[1.0]
+    assert results.of("ring", "dpb")[1.0].nll.value == 2.5
+    best = results.of("ring", BEST)[1.0]
     assert (best.variant, best.nll.value) == ("k 10, order 1, cut off", 2.25)
     assert best.nll.error == pytest.approx(1.5 / 2**0.5)
 
@@ -435,12 +435,12 @@ def test_verdicts_follow_the_measures():
     flat = [
         cell("mixture", "dpb", epsilon, 1000, nll, 0.0) for epsilon, nll in (("0.1", 2.0), ("1", 0.5), ("10", 0.45))
     ]
-    found = verdicts(falling + flat)
+    results = verdicts(falling + flat)
 
-    assert found["The negative log-likelihood of MBDE falls as epsilon grows"][0] == "holds"
-    assert found["It falls sharply below epsilon 2"][0] == "holds"
-    assert found["On 1-D Gaussians DPB reaches a plateau beyond epsilon 1"][0] == "holds"
-    assert found["Beyond epsilon 5 MBDE beats DPB there"][0] == "does not hold"
+    assert results["The negative log-likelihood of MBDE falls as epsilon grows"][0] == "holds"
+    assert results["It falls sharply below epsilon 2"][0] == "holds"
+    assert results["On 1-D Gaussians DPB reaches a plateau beyond epsilon 1"][0] == "holds"
+    assert results["Beyond epsilon 5 MBDE beats DPB there"][0] == "does not hold"
     rising = [*falling, cell("ring", "mbde", "1", 1000, 1.0), cell("ring", "mbde", "2", 1000, 1.1)]
     assert findings({"cells": rising}).of("ring", "mbde")
     assert verdicts(rising)["The negative log-likelihood of MBDE falls as epsilon grows"][0] == "in part"
@@ -453,14 +453,14 @@ def test_mode_coverage_and_deviations_are_judged_over_repeats():
         for seed, shift in ((1000, 0.0), (1001, 1.0))
         for method, nlls in (("mbde", (shift / 100,)), ("dpb", (2 * shift, 3 * shift)))
     ]
-    found = verdicts(lines)
+    results = verdicts(lines)
 
-    verdict, measured = found["Mode coverage falls until epsilon is about 1"]
+    verdict, measured = results["Mode coverage falls until epsilon is about 1"]
     assert verdict == "holds"
     assert (
         "coverage as printed is lowest at epsilon 1 on 1 domains; coverage of the densest region moves by" in measured
     )
-    verdict, measured = found["MBDE's standard deviation is often 100 times smaller than DPB's"]
+    verdict, measured = results["MBDE's standard deviation is often 100 times smaller than DPB's"]
     assert verdict == "holds"
     assert "median 200.00, at most 200.0" in measured
 
@@ -497,18 +497,18 @@ def test_figures_are_whole_and_say_what_they_show():
     cells = [cell(domain, "mbde", epsilon, 1000, 1.2) for domain in ("ring", "random-1d-1") for epsilon in ("1", "2")]
     cells += [cell("ring", "dpb", "1", 1000, 2.0, 1.1), cell("ring", "dpgan", "10", 1000, 3.0)]
     shown = document(findings({"cells": cells}))
-    drawn = as_files(shown)
+    draws = as_files(shown)
 
-    assert set(drawn) == {"figure1.svg", "figure4.svg", "figure5.svg", "figure6.svg", "figure7.svg"}
-    trees = {name: ET.fromstring(text) for name, text in drawn.items()}
+    assert set(draws) == {"figure1.svg", "figure4.svg", "figure5.svg", "figure6.svg", "figure7.svg"}
+    trees = {name: ET.fromstring(text) for name, text in draws.items()}
     assert len(trees["figure1.svg"].findall(f".//{SVG}image")) == 4
     assert len(trees["figure4.svg"].findall(f".//{SVG}image")) == 5
     words = " ".join(trees["figure5.svg"].itertext())
     assert "ring: NLL in nats" in words
     assert "DPB at its best lattice" in words
-    assert "http" not in drawn["figure5.svg"].replace("http://www.w3.org/", "")
+    assert "http" not in draws["figure5.svg"].replace("http://www.w3.org/", "")
     text = as_markdown(shown)
-    assert all(f"]({name})" in text for name in drawn)
+    assert all(f"]({name})" in text for name in draws)
 
     page = as_page(shown)
     assert Outline(page).count("image") == 9
@@ -538,19 +538,19 @@ def test_checks_are_added_up():
 
 
 def test_the_docs_tell_the_published_numbers():
-    found = STUDY.read_findings(PUBLISHED)
+    results = STUDY.read_findings(PUBLISHED)
     text = " ".join((DOCS / "integral-privacy.md").read_text(encoding="utf-8").split())
-    verdicts = [claim.verdict for claim in claims_of(found)]
-    total = Check.total(found.checks)
+    verdicts = [claim.verdict for claim in claims_of(results)]
+    total = Check.total(results.checks)
     assert (len(verdicts), verdicts.count("holds")) == (10, 2)
     assert [verdicts[place] for place in (3, 4, 6, 9)] == ["holds", "holds", "does not hold", "does not hold"]
 
     def repeats(domain, *methods):
-        return min(row.nll.runs for row in found.rows if row.domain == domain and row.method in methods)
+        return min(row.nll.runs for row in results.rows if row.domain == domain and row.method in methods)
 
     of_lines = {repeats(f"random-1d-{modes}", "mbde", "dpb") for modes in range(2, 11)}
     assert len(of_lines) == 1
-    told = [
+    prose = [
         (
             f"Of ten claims {verdicts.count('holds')} hold, {verdicts.count('in part')} in part and "
             f"{verdicts.count('does not hold')} do not"
@@ -570,7 +570,7 @@ def test_the_docs_tell_the_published_numbers():
         f"is kept by {total.above_least} of the {total.high} densities",
         f"is kept by {total.above_least_proved} of {total.high}.",
     ]
-    assert [sentence for sentence in told if sentence not in text] == []
+    assert [sentence for sentence in prose if sentence not in text] == []
 
 
 # --- the study ------------------------------------------------------------------------------------------------
@@ -594,9 +594,9 @@ def tiny(monkeypatch):
 def test_the_command_writes_its_report_and_goes_on(tiny, tmp_path, monkeypatch):
     asked = ["study", "sample", "--out", str(tmp_path), "--epsilon", "0.5,2", "--repeats", "1"]
     asked += ["--only", "domains=mixture,ring", "--only", "methods=mbde,dpb,dpb-beyond,mbde-one-batch"]
-    told = CliRunner().invoke(app, [*asked, "--json"])
-    assert told.exit_code == 0, told.output
-    printed = json.loads(told.stdout)["found"]
+    prose = CliRunner().invoke(app, [*asked, "--json"])
+    assert prose.exit_code == 0, prose.output
+    printed = json.loads(prose.stdout)["found"]
     assert len(printed["claims"]) == 10
     folder = tmp_path / "sample"
     names = {path.name for path in folder.iterdir()}
@@ -623,7 +623,7 @@ def test_the_command_writes_its_report_and_goes_on(tiny, tmp_path, monkeypatch):
     assert "begun with other settings" in refused.output
 
     theories = [c.theory for c in cells if c.theory is not None]
-    assert all(each.in_range and each.below_most and each.above_proved for each in theories)
+    assert all(item.in_range and item.below_most and item.above_proved for item in theories)
     assert json.loads((folder / FINDINGS).read_bytes()) == printed
     assert printed["found"]["pictures"] == []
     assert published(STUDY.read_findings(folder))["found"].rows
@@ -631,11 +631,11 @@ def test_the_command_writes_its_report_and_goes_on(tiny, tmp_path, monkeypatch):
 
 def test_the_whole_study_has_every_cell_once_and_goes_on_from_the_docs():
     order = Order(STUDY.full, STUDY.seed, Path(), "typed")
-    wanted = tasks(order)
+    due = tasks(order)
 
-    assert len(wanted) == len(set(wanted)) == 746
-    assert {task.problem for task in wanted if task.maker == "dpgan"} == {"ring"}
-    assert {cell.key for cell in STUDY.cells(PUBLISHED)["cells"]} <= set(wanted)
+    assert len(due) == len(set(due)) == 746
+    assert {task.problem for task in due if task.maker == "dpgan"} == {"ring"}
+    assert {cell.key for cell in STUDY.cells(PUBLISHED)["cells"]} <= set(due)
     (part,) = STUDY.parts
     header = json.loads((PUBLISHED / "cells.jsonl").read_text(encoding="utf-8").partition("\n")[0])
     assert header == {"settings": {"experiment": "sample", **part.settings(order)}}

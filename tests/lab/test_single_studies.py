@@ -60,12 +60,12 @@ def test_every_problem_can_be_run_and_readmissions_with_larger_bounds():
 def test_a_run_says_what_was_expected_and_what_was_so():
     run = estimates.compute(Task("wdbc", COIN, "1", 5000))
     assert run.key == Task("wdbc", COIN, "1", 5000)
-    told = run.numbers
-    assert told["auc"] == 0.5
-    assert 1 - told["majority"] <= told["accuracy"] <= told["majority"]
-    assert told["low"] <= told["expected"] <= told["high"]
-    assert told["auc_low"] <= told["expected_auc"] <= told["auc_high"]
-    assert told.keys() >= MEASURES.keys()
+    printed = run.numbers
+    assert printed["auc"] == 0.5
+    assert 1 - printed["majority"] <= printed["accuracy"] <= printed["majority"]
+    assert printed["low"] <= printed["expected"] <= printed["high"]
+    assert printed["auc_low"] <= printed["expected_auc"] <= printed["auc_high"]
+    assert printed.keys() >= MEASURES.keys()
 
 
 @pytest.mark.slow
@@ -90,9 +90,9 @@ def test_bias_and_coverage_are_those_of_the_runs_and_marked_where_they_miss():
     runs = [estimate("A", seed, 0.81) for seed in range(2)] + [
         estimate("heart", seed, 0.9 + 0.001 * seed, holds=False) for seed in range(20)
     ]
-    found = estimates.STUDY.findings({"runs": runs}, None)
-    assert [(row.names[2], row.runs) for row in found.rows] == [("all", 22), ("A", 2), ("heart", 20)]
-    coverage, means = estimates.STUDY.document(found).sections[0].blocks[1:]
+    outcome = estimates.STUDY.findings({"runs": runs}, None)
+    assert [(row.names[2], row.runs) for row in outcome.rows] == [("all", 22), ("A", 2), ("heart", 20)]
+    coverage, means = estimates.STUDY.document(outcome).sections[0].blocks[1:]
     page = (Path(__file__).resolve().parents[2] / "docs" / "uncertainty.md").read_text(encoding="utf-8")
     head, _, *rows = table(coverage).splitlines()
     assert head in page
@@ -127,9 +127,9 @@ def test_one_record_moves_the_discriminator_by_no_more_than_its_noise_covers(reg
     rows /= np.maximum(np.linalg.norm(rows, axis=1), 1)[:, None]
     private, public = rows[:60] + np.array([0.2, 0, 0, 0]), rows[60:]
     private /= np.maximum(np.linalg.norm(private, axis=1), 1)[:, None]
-    whole = discriminator(private, public, regulariser)
+    complete = discriminator(private, public, regulariser)
     # Weights differ by at most 1 / regulariser. A twentieth of it shows that the rows pull at all.
-    gaps = [np.linalg.norm(whole - discriminator(np.delete(private, n, 0), public, regulariser)) for n in range(60)]
+    gaps = [np.linalg.norm(complete - discriminator(np.delete(private, n, 0), public, regulariser)) for n in range(60)]
     assert 0.05 / regulariser < max(gaps) <= 1 / regulariser
 
 
@@ -148,9 +148,9 @@ def test_the_page_and_the_file_of_results_are_those_of_the_kept_cells(tmp_path):
     document = importance.STUDY.write(tmp_path)
     assert (tmp_path / FINDINGS).read_bytes() == (DOCS / "importance" / FINDINGS).read_bytes()
     page = (DOCS / "importance-weights.md").read_text(encoding="utf-8")
-    shown = [table(each) for section in document.sections for each in tables(section.present)]
+    shown = [table(item) for section in document.sections for item in tables(section.present)]
     assert len(shown) == 3
-    assert all(each in page for each in shown)
+    assert all(item in page for item in shown)
 
 
 def test_the_kept_cells_are_all_that_is_published(tmp_path):
@@ -194,9 +194,9 @@ def test_tables_and_charts_are_of_the_same_points():
     cells = [
         statistic.compute(task_of("skewed", "median", records, "1", seed)) for records in (100, 300) for seed in (1, 2)
     ]
-    found = findings({"cells": cells})
-    assert [(point.records, point.samples) for point in found.points] == [(100, 2), (300, 2)]
-    wins, errors = document(found).sections
+    outcome = findings({"cells": cells})
+    assert [(point.records, point.samples) for point in outcome.points] == [(100, 2), (300, 2)]
+    wins, errors = document(outcome).sections
     assert (
         sum(column.show(name) for column in wins.blocks[0].columns[1:2] for name in wins.blocks[0].groups[0].rows) == 2
     )
@@ -264,7 +264,7 @@ def order(study, tmp_path, **chosen):
 def shown(study, **cells):
     """The tables in Markdown, line by line."""
     document = study.document(study.findings(cells, None))
-    return [table(each).splitlines() for section in document.sections for each in tables(section.present)]
+    return [table(item).splitlines() for section in document.sections for item in tables(section.present)]
 
 
 # All of them.
@@ -284,8 +284,8 @@ def test_a_study_is_registered_and_without_cells_has_nothing_to_show(name):
 def test_every_choice_of_a_study_can_be_typed_and_they_differ(name):
     study = load_study(name)
     for axis, names in study.choices.items():
-        typed = [typable(each) for each in names]
-        assert not any(" " in each or "," in each for each in typed)
+        typed = [typable(item) for item in names]
+        assert not any(" " in item or "," in item for item in typed)
         assert study.size(only=[f"{axis}={','.join(typed)}"]).axes[axis] == tuple(names)
 
 
@@ -333,7 +333,7 @@ def test_tasks_are_all_combinations(tmp_path):
     tasks = order(perspectives.STUDY, tmp_path, **size).tasks("datasets", "settings")
     axes = product("AB", ("cells", "paper-c"), ("1", "0.3"), (5000, 5001))
     assert len(tasks) == 16
-    assert set(tasks) == {Task(*each) for each in axes}
+    assert set(tasks) == {Task(*item) for item in axes}
 
 
 # Means and bars.
@@ -357,9 +357,9 @@ def test_bars_forgive_some_standard_errors():
 
 def test_runs_are_averaged_by_their_names_in_the_order_that_is_asked():
     runs = [(("b", "1"), 1.0), (("a", "10"), 2.0), (("b", "1"), 4.0), (("b", "9"), 5.0)]
-    found = averages(runs, {"mean": mean(float), "plain": plain(float)}, (str, lambda name: -int(name)), None)
-    assert [row.names for row in found.rows] == [("a", "10"), ("b", "9"), ("b", "1")]
-    last = found.rows[-1]
+    outcome = averages(runs, {"mean": mean(float), "plain": plain(float)}, (str, lambda name: -int(name)), None)
+    assert [row.names for row in outcome.rows] == [("a", "10"), ("b", "9"), ("b", "1")]
+    last = outcome.rows[-1]
     assert (last.runs, last.numbers["plain"], last.value("mean")) == (2, 2.5, 2.5)
     assert last.numbers["mean"].error == pytest.approx(1.5)
 
@@ -370,7 +370,7 @@ def test_runs_are_averaged_by_their_names_in_the_order_that_is_asked():
 def test_the_page_of_risks_holds_what_its_runs_say(tmp_path):
     copy(DOCS / "risks" / "runs.jsonl", tmp_path)
     document = risks.STUDY.write(tmp_path)
-    settings, bars, pairs = (table(each) for section in document.sections for each in tables(section.present))
+    settings, bars, pairs = (table(item) for section in document.sections for item in tables(section.present))
     text = " ".join(page("risks.md").split())
     assert settings in page("risks.md")
     met = {name: (int(many), int(of)) for name, many, of in (row[2:-2].split(" | ") for row in bars.splitlines()[2:])}
@@ -378,8 +378,8 @@ def test_the_page_of_risks_holds_what_its_runs_say(tmp_path):
     assert f"{unbiased[0]} of {unbiased[1]} classes and settings are unbiased" in text
     assert f"holds in all {covering[0]}, and the slope is right in {right[0]}" in text
     assert covering[0] == covering[1]
-    *_, whole = pairs.splitlines()
-    assert whole == "| all | 1080 | -0.063 ± 0.017 | +0.001 ± 0.001 | +0.004 ± 0.005 |"
+    *_, complete = pairs.splitlines()
+    assert complete == "| all | 1080 | -0.063 ± 0.017 | +0.001 ± 0.001 | +0.004 ± 0.005 |"
     assert "1,080 pairs: AUC is .063 ± .017 points lower, accuracy .004 ± .005 higher" in text
     assert "the Brier score .001 ± .001 higher" in text
 
@@ -451,10 +451,10 @@ def held(dataset, part, epsilon, seed, share):
 
 def test_shares_of_validations_are_over_all_intervals():
     cells = [held("plain", "pooled", "0.1", seed, share) for seed, share in enumerate((0.5, 1.0))]
-    whole, apart = shown(validations.STUDY, runs=[*cells, held("wdbc", "pooled", "1", 0, 1.0)])
-    assert whole[0] in page("validation.md")
+    complete, apart = shown(validations.STUDY, runs=[*cells, held("wdbc", "pooled", "1", 0, 1.0)])
+    assert complete[0] in page("validation.md")
     numbers = " | ".join(["0.75"] * 7)
-    assert whole[2] == f"| pooled | 0.1 | all | 9 | 0.80 | -0.050 | 0.30 | {numbers} |"
+    assert complete[2] == f"| pooled | 0.1 | all | 9 | 0.80 | -0.050 | 0.30 | {numbers} |"
     assert [row.split(" | ")[2] for row in apart[2:]] == ["plain", "wdbc"]
 
 
@@ -477,8 +477,8 @@ def test_differences_of_perspectives_are_paired():
         return Run(dataset, setting, "1/10", seed, {"accuracy": accuracy, "log_loss": 0.5}, 2.0)
 
     cells = [cell("cells", 1, 80.0), cell("cells", 2, 90.0), cell("informative", 1, 81.0), cell("informative", 2, 93.0)]
-    alone = cell("informative", 9, 50.0, "B")
-    ((head, _, *rows),) = shown(perspectives.STUDY, runs=[*cells, alone])
+    single = cell("informative", 9, 50.0, "B")
+    ((head, _, *rows),) = shown(perspectives.STUDY, runs=[*cells, single])
     assert head == "| epsilon 1/10 | A | seconds |"
     assert rows == ["| cells | 85.0 | 2.0 |", "| informative | +2.0 ± 1.0 | 2.0 |"]
     assert "| epsilon 1/10 | A | B | C | D | E | CTG-A | CTG-B | seconds |" in page("strategies.md")
@@ -553,17 +553,17 @@ def test_ranges_are_held_against_what_came_true():
 
 
 def test_problems_came_true_in_the_comparison(tmp_path):
-    wanted = quotes.outcome_tasks(order(quotes.STUDY, tmp_path, epsilons=("0.3",), only=["data=heart,wdbc"]))
-    assert len(wanted) == 2 * 20
-    cell = quotes.come_true(wanted[0])
-    assert cell.numbers == quotes.measured()["heart"][Fraction(3, 10), wanted[0].seed]
-    assert cell.key == wanted[0]
+    due = quotes.outcome_tasks(order(quotes.STUDY, tmp_path, epsilons=("0.3",), only=["data=heart,wdbc"]))
+    assert len(due) == 2 * 20
+    cell = quotes.come_true(due[0])
+    assert cell.numbers == quotes.measured()["heart"][Fraction(3, 10), due[0].seed]
+    assert cell.key == due[0]
 
 
 @pytest.mark.slow
 def test_a_scenario_is_quoted_and_comes_true():
     cell = quotes.come_true(Task("scenario heart", "cells", "1", 0))
-    nothing, both = (quotes.foretell(Task("scenario heart", stated, "1", 0)) for stated in quotes.STATED)
+    nothing, pair = (quotes.foretell(Task("scenario heart", stated, "1", 0)) for stated in quotes.STATED)
     assert 0.6 < cell.numbers["accuracy"] < 1
-    widths = [run.numbers["accuracy_high"] - run.numbers["accuracy_low"] for run in (both, nothing)]
+    widths = [run.numbers["accuracy_high"] - run.numbers["accuracy_low"] for run in (pair, nothing)]
     assert widths[0] < widths[1]

@@ -89,18 +89,18 @@ def test_units_are_never_parted_and_no_site_is_empty():
 )
 def test_too_many_silent_sites_fail_the_sum_and_who_sent_counts_stays_charged(step, opened, summed, charged):
     """Two of five, where the plan tolerates one: four are needed at each of these steps."""
-    found = take_round(Ask("secure", 5, 4, silent=2, step=step), 1)
+    results = take_round(Ask("secure", 5, 4, silent=2, step=step), 1)
 
-    assert (found.opened, found.summed, found.charged) == (opened, summed, charged)
-    assert STEPS[found.last] == step
+    assert (results.opened, results.summed, results.charged) == (opened, summed, charged)
+    assert STEPS[results.last] == step
 
 
 @pytest.mark.parametrize(("step", "summed"), [("keys", 4), ("shares", 4), ("masked", 4), ("agreed", 5), ("opened", 5)])
 def test_as_many_silent_sites_as_the_plan_tolerates_cost_their_records_at_most(step, summed):
-    found = take_round(Ask("secure", 5, 4, silent=1, step=step), 2)
+    results = take_round(Ask("secure", 5, 4, silent=1, step=step), 2)
 
-    assert (found.opened, found.summed, found.charged, found.last) == (True, summed, summed, 4)
-    assert (found.shares, found.colluders) == (3, 1)
+    assert (results.opened, results.summed, results.charged, results.last) == (True, summed, summed, 4)
+    assert (results.shares, results.colluders) == (3, 1)
 
 
 def test_what_is_opened_is_the_exact_counts_and_noise_of_the_bound():
@@ -110,19 +110,19 @@ def test_what_is_opened_is_the_exact_counts_and_noise_of_the_bound():
     of it are 14 %. Shares of shape 1/n instead of 1/h would be 25 % too low, which is seen with a probability above
     0.9999; noise at each site would be three times as much.
     """
-    found = take_round(Ask("secure", 4, 8000), 3)
+    results = take_round(Ask("secure", 4, 8000), 3)
 
     deviation = np.sqrt((2 + 3 * 3 / 4) / 8000)
-    assert found.shares == 3
-    assert found.noise / one_noise() == pytest.approx(4 / 3, rel=6.2 * deviation)
+    assert results.shares == 3
+    assert results.noise / one_noise() == pytest.approx(4 / 3, rel=6.2 * deviation)
 
 
 def test_every_site_adds_a_noise_of_its_own_without_a_secure_sum():
     """The same bound, 5 standard errors of 20 % for 10 sites: it is not mistaken for one noise, a tenth."""
-    found = take_round(Ask("sum", 10, 2000), 3)
+    results = take_round(Ask("sum", 10, 2000), 3)
 
-    assert (found.opened, found.summed, found.charged, found.last) == (True, 10, 10, 0)
-    assert found.noise / one_noise() == pytest.approx(10, rel=6.2 * np.sqrt(2.3 / 2000))
+    assert (results.opened, results.summed, results.charged, results.last) == (True, 10, 10, 0)
+    assert results.noise / one_noise() == pytest.approx(10, rel=6.2 * np.sqrt(2.3 / 2000))
 
 
 def test_exact_counts_are_those_of_the_curators_named():
@@ -185,25 +185,25 @@ ROUNDS = [
 
 
 @pytest.fixture(scope="module")
-def found():
+def results():
     return findings({"studies": STUDIES, "rounds": ROUNDS})
 
 
-def test_gains_are_differences_of_the_same_split(found):
-    point = next(point for point in found.points if (point.sites, point.epsilon) == (10, "0.1"))
+def test_gains_are_differences_of_the_same_split(results):
+    point = next(point for point in results.points if (point.sites, point.epsilon) == (10, "0.1"))
 
     assert point.gain.runs == 3
     assert point.gain.value == pytest.approx(np.mean([4, 5, 6]))
     assert point.gain.error == pytest.approx(t.ppf(0.975, 2) * np.std([4, 5, 6], ddof=1) / np.sqrt(3))
     assert point.auc_gain == Interval(1.0, 0.0, 3)
     assert (point.local.runs, point.secure.runs) == (3, 4)
-    alone = next(point for point in found.points if point.sites == 1)
-    assert (alone.local, alone.secure, alone.gain) == (Interval(90.0, 0.0, 1), None, None)
-    assert [point.epsilon for point in found.points] == ["1", "0.1", "0.1"]
+    single = next(point for point in results.points if point.sites == 1)
+    assert (single.local, single.secure, single.gain) == (Interval(90.0, 0.0, 1), None, None)
+    assert [point.epsilon for point in results.points] == ["1", "0.1", "0.1"]
 
 
-def test_the_bound_is_n_over_h_and_is_broken_by_noise_that_is_clearly_above(found):
-    (row,) = found.opened
+def test_the_bound_is_n_over_h_and_is_broken_by_noise_that_is_clearly_above(results):
+    (row,) = results.opened
     assert (row.sites, row.colluders, row.dropouts, row.shares, row.numbers) == (10, 1, 1, 8, 2000)
     assert row.bound == pytest.approx(10 / 8) == pytest.approx(row.measured)
     assert row.low < row.measured < row.high
@@ -215,22 +215,22 @@ def test_the_bound_is_n_over_h_and_is_broken_by_noise_that_is_clearly_above(foun
         assert row.broken is broken
 
 
-def test_traffic_adds_up_both_directions_of_all_turns(found):
-    (row,) = found.traffic
+def test_traffic_adds_up_both_directions_of_all_turns(results):
+    (row,) = results.traffic
     assert row.secure == 1650
     assert row.local == 55
     assert row.turns[2] == (300, 30)
 
 
-def test_a_failed_sum_says_where_and_what_stays_charged(found):
-    opened, failed = found.fates
+def test_a_failed_sum_says_where_and_what_stays_charged(results):
+    opened, failed = results.fates
     assert (opened.silent, opened.opened, opened.summed, opened.noise) == (0, 1, 10, 1.25)
     assert (failed.silent, failed.opened, failed.failed_at, failed.charged) == (3, 0, "masked", 7)
 
 
-def test_files_hold_every_number(found):
+def test_files_hold_every_number(results):
     def rows(name):
-        return list(csv.DictReader(csv_table(document(found).files[name]).splitlines()))
+        return list(csv.DictReader(csv_table(document(results).files[name]).splitlines()))
 
     assert rows("accuracy.csv")[0]["problem"] == "C"
     (noise,) = rows("noise.csv")
@@ -239,8 +239,8 @@ def test_files_hold_every_number(found):
     assert (failed["failed_at"], failed["charged"], failed["opened"]) == ("masked", "7", "0")
 
 
-def test_pages_say_what_was_found_and_load_nothing(found):
-    shown = document(found)
+def test_pages_say_what_was_found_and_load_nothing(results):
+    shown = document(results)
     page, text = as_page(shown), as_markdown(shown)
 
     assert "| 10 | 81.0 ± 2.5 | 67.0 ± 60.5 | +5.0 ± 2.5 | +1.0 ± 0.0 | 4 |" in text
@@ -252,8 +252,8 @@ def test_pages_say_what_was_found_and_load_nothing(found):
     assert as_page(shown) == page
 
 
-def test_a_gain_that_is_sure_has_a_mark_and_a_chart_has_all_points(found):
-    first, second, *_ = document(found).sections
+def test_a_gain_that_is_sure_has_a_mark_and_a_chart_has_all_points(results):
+    first, second, *_ = document(results).sections
     charts, fold = second.blocks[1:]
     (table,) = fold.blocks
     row = table.groups[0].rows[1]
@@ -290,16 +290,16 @@ def tiny(monkeypatch):
 def test_a_killed_study_goes_on_and_writes_every_file(tiny, tmp_path):
     size = Size(1, ("50",), {"problems": ("tiny",), "sites": ("1", "4")}, "")
     STUDY.run(Order(size, 1000, tmp_path, "typed here"))
-    found = findings(STUDY.cells(tmp_path))
+    results = findings(STUDY.cells(tmp_path))
 
-    assert [(point.sites, point.local.runs, point.secure and point.secure.runs) for point in found.points] == [
+    assert [(point.sites, point.local.runs, point.secure and point.secure.runs) for point in results.points] == [
         (1, 1, None),
         (4, 1, 1),
     ]
-    assert [row.sites for row in found.opened] == [4]
-    assert len(found.fates) == len(losses()) == 6
-    assert {fate.failed_at for fate in found.fates if fate.silent == 2} == set(STEPS)
-    assert all(fate.opened for fate in found.fates if fate.silent < 2)
+    assert [row.sites for row in results.opened] == [4]
+    assert len(results.fates) == len(losses()) == 6
+    assert {fate.failed_at for fate in results.fates if fate.silent == 2} == set(STEPS)
+    assert all(fate.opened for fate in results.fates if fate.silent < 2)
     cells = {path: path.read_bytes() for path in tmp_path.glob("*.jsonl")}
     assert len(cells) == 2
     written = {path.name for path in tmp_path.iterdir()}
@@ -352,11 +352,11 @@ def test_the_command_rewrites_the_kept_files_and_prints_their_tables(kept):
 def test_the_prose_has_the_kept_numbers(kept):
     folder, _ = kept
     prose = " ".join((DOCS / "sites.md").read_text(encoding="utf-8").split())
-    found = findings(STUDY.cells(folder))
-    at = {(point.problem, point.epsilon, point.sites): point for point in found.points}
+    results = findings(STUDY.cells(folder))
+    at = {(point.problem, point.epsilon, point.sites): point for point in results.points}
 
-    alone, most = at["CTG-A", "0.1", 1], at["CTG-A", "0.1", 100]
-    assert f"CTG has {mean_text(alone.local)} % with all records at one site." in prose
+    single, most = at["CTG-A", "0.1", 1], at["CTG-A", "0.1", 100]
+    assert f"CTG has {mean_text(single.local)} % with all records at one site." in prose
     assert f"{mean_text(most.local)} % with noise at each, and {mean_text(most.secure)} % summed securely" in prose
     c, readmission = at["C", "0.1", 100], at["readmission", "0.1", 100]
     assert f"C has {mean_text(at['C', '0.1', 1].local)} % at one site" in prose
@@ -386,23 +386,23 @@ def test_the_prose_has_the_kept_numbers(kept):
 def test_the_prose_has_the_kept_noise_bytes_and_failures(kept):
     folder, _ = kept
     prose = " ".join((DOCS / "sites.md").read_text(encoding="utf-8").split())
-    found = findings(STUDY.cells(folder))
-    ratios = [row.measured / row.bound for row in found.opened]
+    results = findings(STUDY.cells(folder))
+    ratios = [row.measured / row.bound for row in results.opened]
     assert f"the measured variance is {min(ratios):.2f} to {max(ratios):.2f} times n/h, within its interval" in prose
-    assert {row.broken for row in found.opened} == {None}
-    assert {row.numbers for row in found.opened} == {3000}
-    kilobytes = {row.sites: row.secure / 1000 for row in found.traffic}
-    assert {decimal(row.local / 1000) for row in found.traffic} == {"19.2"}
+    assert {row.broken for row in results.opened} == {None}
+    assert {row.numbers for row in results.opened} == {3000}
+    kilobytes = {row.sites: row.secure / 1000 for row in results.traffic}
+    assert {decimal(row.local / 1000) for row in results.traffic} == {"19.2"}
     two, ten, fifty, hundred = (decimal(kilobytes[sites], 0) for sites in (2, 10, 50, 100))
     assert "takes 19.2 kB a site with noise at each" in prose
     assert f"summed securely {two} kB at 2 sites, {ten} at 10, {fifty} at 50 and {hundred} at 100" in prose
-    within = [fate for fate in found.fates if fate.silent <= fate.dropouts]
+    within = [fate for fate in results.fates if fate.silent <= fate.dropouts]
     assert all(fate.opened == fate.rounds for fate in within)
-    charged = {fate.failed_at: fate.charged for fate in found.fates if not fate.opened}
+    charged = {fate.failed_at: fate.charged for fate in results.fates if not fate.opened}
     assert charged == {"keys": 0, "shares": 0, "masked": 14, "agreed": 20}
     assert "At `keys` and `shares` nothing was charged" in prose
     assert "at `masked` those who answered were (14 of 20), at `agreed` all 20" in prose
-    (last,) = [fate for fate in found.fates if fate.silent > fate.dropouts and fate.step == "opened"]
+    (last,) = [fate for fate in results.fates if fate.silent > fate.dropouts and fate.step == "opened"]
     assert last.opened == last.rounds  # at `opened` even 6 of 20 did no harm
 
 

@@ -181,12 +181,12 @@ def test_real_records_have_every_measure_at_its_best():
     matrix, labels = blobs(200, 5)
     data = WeightedRecords.of(matrix, labels)
     columns = Columns.of(("a", "b", "c"), matrix.min(0), matrix.max(0))
-    found = utility(data, data, data, columns)
-    assert found.keys() == MEASURES.keys()
-    assert {found[name] for name in ("marginal-tv", "wasserstein", "pair-tv", "label-gap")} == {0.0}
+    results = utility(data, data, data, columns)
+    assert results.keys() == MEASURES.keys()
+    assert {results[name] for name in ("marginal-tv", "wasserstein", "pair-tv", "label-gap")} == {0.0}
     flipped = utility(WeightedRecords.of(matrix, ~labels), data, data, columns)
     # Two records of 200 may lie on the border between the classes.
-    assert flipped["accuracy-logistic"] == pytest.approx(100 - found["accuracy-logistic"], abs=1)
+    assert flipped["accuracy-logistic"] == pytest.approx(100 - results["accuracy-logistic"], abs=1)
     assert flipped["label-gap"] == pytest.approx(100 * abs(1 - 2 * labels.mean()))
     assert flipped["marginal-tv"] == 0 < flipped["pair-tv"]
 
@@ -228,14 +228,14 @@ def test_rows_are_means_over_seeds_in_the_order_of_the_tables():
         cell(seed=0, wasserstein=1.0),
         cell(epsilon="0.1", wasserstein=5.0),
     ]
-    found = findings({"cells": cells})
-    rows = [(r.generator, r.epsilon, r.mean, r.std, r.runs) for r in found.rows if r.measure == "wasserstein"]
+    results = findings({"cells": cells})
+    rows = [(r.generator, r.epsilon, r.mean, r.std, r.runs) for r in results.rows if r.measure == "wasserstein"]
     assert rows == [
         ("source", "inf", 9.0, 0.0, 1),
         (OURS, "1", 2.0, pytest.approx(2**0.5), 2),
         (OURS, "0.1", 5.0, 0.0, 1),
     ]
-    parsed = list(csv.DictReader(csv_table(document(found).files["synthetic.csv"]).splitlines()))
+    parsed = list(csv.DictReader(csv_table(document(results).files["synthetic.csv"]).splitlines()))
     assert parsed[2] == {
         "dataset": "A",
         "generator": OURS,
@@ -245,21 +245,21 @@ def test_rows_are_means_over_seeds_in_the_order_of_the_tables():
         "std": "1.41",
         "runs": "2",
     }
-    assert f"| {OURS} | 1 | 2.0 ± 1.4 | 1.0 ± 0.0 | 2 |" in as_markdown(document(found))
-    assert Outline(as_page(document(found))).count("table") == 1
+    assert f"| {OURS} | 1 | 2.0 ± 1.4 | 1.0 ± 0.0 | 2 |" in as_markdown(document(results))
+    assert Outline(as_page(document(results))).count("table") == 1
     assert not document(findings({"cells": []})).in_medium("terminal")
 
 
 def test_what_is_not_private_is_made_once(tmp_path):
-    wanted = tasks(request(tmp_path, runs=2))
-    assert [(t.maker, t.epsilon) for t in wanted if t.seed == SEED] == [
+    due = tasks(request(tmp_path, runs=2))
+    assert [(t.maker, t.epsilon) for t in due if t.seed == SEED] == [
         (OURS, "1"),
         (OURS, "0.1"),
         ("source", "inf"),
         ("real", "inf"),
         ("fresh", "inf"),
     ]
-    assert len(wanted) == 10
+    assert len(due) == 10
 
 
 @pytest.mark.slow
@@ -273,11 +273,11 @@ def test_our_rows_are_the_sources_own_and_stand_for_the_private_records():
 
 
 def test_the_source_knows_the_majority_and_nothing_else():
-    found = compute(Task("wdbc", "source", "inf", SEED)).values
-    assert found["auc-logistic"] == found["auc-boosting"] == 50
+    results = compute(Task("wdbc", "source", "inf", SEED)).values
+    assert results["auc-logistic"] == results["auc-boosting"] == 50
     share = load_split("wdbc", SEED).private_labels.mean()
-    assert found["label-gap"] == pytest.approx(100 * min(share, 1 - share), abs=1e-4)
-    assert found["accuracy-logistic"] == found["accuracy-boosting"]
+    assert results["label-gap"] == pytest.approx(100 * min(share, 1 - share), abs=1e-4)
+    assert results["accuracy-logistic"] == results["accuracy-boosting"]
 
 
 @pytest.mark.slow
@@ -290,19 +290,19 @@ def test_no_classifier_is_trained_on_the_test_records():
 
 @pytest.mark.slow
 def test_a_second_call_computes_nothing_and_writes_the_same(tmp_path, monkeypatch):
-    wanted = request(tmp_path, epsilons=["1"], generators="cells,source")
-    first = STUDY.run(wanted)
+    due = request(tmp_path, epsilons=["1"], generators="cells,source")
+    first = STUDY.run(due)
     text = (tmp_path / "synthetic.csv").read_text(encoding="utf-8")
     assert {row["generator"] for row in csv.DictReader(text.splitlines())} == {OURS, "source"}
     for name in (OURS, "source"):
         monkeypatch.setitem(GENERATORS, name, replace(GENERATORS[name], generate=lambda *_: pytest.fail("made again")))
     kept = (tmp_path / "cells.jsonl").read_bytes()
-    assert STUDY.run(wanted).files["synthetic.csv"].groups == first.files["synthetic.csv"].groups
+    assert STUDY.run(due).files["synthetic.csv"].groups == first.files["synthetic.csv"].groups
     assert (tmp_path / "cells.jsonl").read_bytes() == kept
     assert (tmp_path / "synthetic.csv").read_text(encoding="utf-8") == text
-    told = (tmp_path / "README.md").read_text(encoding="utf-8")
-    assert "typed here" in told
-    assert "opendp" in told
+    printed = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "typed here" in printed
+    assert "opendp" in printed
     with pytest.raises(ConfigurationError, match="begun with other settings"):
         STUDY.run(request(tmp_path, seed=SEED + 1, generators="source"))
 
@@ -326,17 +326,17 @@ def test_the_command_says_what_it_wrote_and_what_it_does_not_know(tmp_path):
 
 
 def test_docs_synthetic_tells_the_published_numbers():
-    found = findings(STUDY.cells(DOCS / "learning" / "synthetic"))
-    means = {(r.dataset, r.generator, r.epsilon): r.mean for r in found.rows if r.measure == "accuracy-boosting"}
-    marginals = {(r.dataset, r.generator, r.epsilon): r.mean for r in found.rows if r.measure == "marginal-tv"}
+    results = findings(STUDY.cells(DOCS / "learning" / "synthetic"))
+    means = {(r.dataset, r.generator, r.epsilon): r.mean for r in results.rows if r.measure == "accuracy-boosting"}
+    marginals = {(r.dataset, r.generator, r.epsilon): r.mean for r in results.rows if r.measure == "marginal-tv"}
     datasets = list(dict.fromkeys(dataset for dataset, *_ in means))
-    told = (DOCS / "synthetic.md").read_text(encoding="utf-8")
+    printed = (DOCS / "synthetic.md").read_text(encoding="utf-8")
     for name, maker in (("ours", OURS), ("AIM", "aim"), ("MST", "mst")):
-        cells = (f"{means[each, maker, '1']:.1f} / {means[each, maker, '0.1']:.1f}" for each in datasets)
-        assert f"| {name} | {' | '.join(cells)} |" in told
-    real = (f"{means[each, 'real', 'inf']:.1f}" for each in datasets)
-    assert f"| the private records | {' | '.join(real)} |" in told
-    assert f"({marginals['C', 'source', 'inf']:.1f} points apart, ours {marginals['C', OURS, '1']:.1f})" in told
+        cells = (f"{means[item, maker, '1']:.1f} / {means[item, maker, '0.1']:.1f}" for item in datasets)
+        assert f"| {name} | {' | '.join(cells)} |" in printed
+    real = (f"{means[item, 'real', 'inf']:.1f}" for item in datasets)
+    assert f"| the private records | {' | '.join(real)} |" in printed
+    assert f"({marginals['C', 'source', 'inf']:.1f} points apart, ours {marginals['C', OURS, '1']:.1f})" in printed
 
 
 @pytest.mark.slow
