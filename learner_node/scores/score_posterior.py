@@ -341,7 +341,7 @@ class _Table:
         return cls(true, stands, base, means, values)
 
     def log_likelihood(self, means: Floats, log_shape: Floats) -> Floats:
-        """Log probability of all answers, (P,); arguments as in `score_trend.LogLikelihood`."""
+        """Log probability of all answers, (P,); arguments as in `LogLikelihood`."""
         flat = means.reshape(len(means), -1)
         place = (np.log(flat) - self.means[0]) / (self.means[1] - self.means[0])
         place = np.clip(place, 0.0, _MEANS - 1.001)

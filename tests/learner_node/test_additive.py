@@ -104,17 +104,22 @@ def learned():
     return study()
 
 
-def test_one_question_over_the_attributes_that_vary(learned):
-    (done,) = learned.study.rounds
-    assert [partition.attribute for partition in done.bodies["site 0"].partitions] == [
-        "admissions",
-        "age",
-        "ward",
-        "shoe size",
-    ]
-    (planned,) = QUERY_KINDS.queries(learned.study.plan)
-    assert planned.scale.fraction == 4
-    assert learned.study.spent("site 0") == 1
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({}, ["admissions", "age", "ward", "shoe size"]),
+        ({"attributes": ["ward", "admissions"]}, ["ward", "admissions"]),
+    ],
+    ids=["those that vary", "named"],
+)
+def test_one_question_over_the_attributes_and_less_noise_over_fewer(learned, options, names):
+    answered = study(options) if options else learned
+    (done,) = answered.study.rounds
+    assert [partition.attribute for partition in done.bodies["site 0"].partitions] == names
+    (planned,) = QUERY_KINDS.queries(answered.study.plan)
+    assert planned.scale.fraction == len(names)
+    assert answered.study.spent("site 0") == 1
+    assert set(shapes(answered)) == set(names)
 
 
 def test_its_shapes_are_the_truths_and_in_the_order_of_strength(learned):
@@ -149,15 +154,6 @@ def test_unseen_levels_and_missing_values_have_a_probability(learned):
     odd = pl.DataFrame({"admissions": [None], "age": [None], "ward": ["cellar"], "shoe size": [None], "constant": [1]})
     (found,) = learned.model().probability(encode_frame(odd, SCHEMA))
     assert expit(min(ADMISSIONS) - 0.8) < found < expit(max(ADMISSIONS))  # between what records can have
-
-
-def test_named_attributes_are_the_only_ones_asked_and_have_less_noise():
-    named = study({"attributes": ["ward", "admissions"]})
-    (done,) = named.study.rounds
-    assert [partition.attribute for partition in done.bodies["site 0"].partitions] == ["ward", "admissions"]
-    (planned,) = QUERY_KINDS.queries(named.study.plan)
-    assert planned.scale.fraction == 2
-    assert set(shapes(named)) == {"ward", "admissions"}
 
 
 def test_a_share_of_the_budget_chooses_those_that_say_something():

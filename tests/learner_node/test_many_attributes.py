@@ -100,25 +100,32 @@ def test_wrong_options_are_told(options):
         make_strategy("selected-cells", options)
 
 
-def test_without_noise_selected_cells_the_telling_attributes_are_chosen_and_cells_are_of_those_alone():
+@pytest.mark.parametrize(
+    ("records", "card", "strategy", "options", "chosen"),
+    [
+        (letters, ATTRIBUTES, "selected-cells", {"features": 2}, {"x", "y"}),
+        pytest.param(
+            lambda rows, seed: frame(rows, 90, seed), 90, "cells", {"chosen": 2}, {"a0", "a1"}, marks=pytest.mark.slow
+        ),
+    ],
+)
+def test_without_noise_the_telling_attributes_are_chosen_and_cells_are_of_those_alone(
+    records, card, strategy, options, chosen
+):
+    card = attributes(card) if isinstance(card, int) else card
     limits = limits_with(query_kinds=("counts", "statistic"))
     curators = {
-        name: open_curator(name, letters(900, seed), noise=NoNoise(), limits=limits, attributes=ATTRIBUTES)
+        name: open_curator(name, records(900, seed), noise=NoNoise(), limits=limits, attributes=card, round_size=900)
         for name, seed in (("basel", 1), ("bern", 2))
     }
-    learned = learn(
-        federate(curators),
-        letters(300, 3).drop("sick"),
-        Budget(1),
-        strategy="selected-cells",
-        options={"features": 2, "networks": False},
-    )
+    source, options = records(300, 3).drop("sick"), {**options, "networks": False}
+    learned = learn(federate(curators), source, Budget(1), strategy=strategy, options=options)
     assert learned.study.spent("basel") == learned.epsilon_claimed == 1
-    body = learned.study.rounds[1].bodies["basel"]
+    body = learned.study.rounds[-1].bodies["basel"]
     assert isinstance(body, CountsBody)
     (cells,) = body.partitions
-    assert {feature.attribute for feature in cells.features.features} == {"x", "y"}
-    test = letters(500, 4)
+    assert {feature.attribute for feature in cells.features.features} == chosen
+    test = records(500, 4)
     said = learned.model().probability(encode_frame(test, learned.schema)) > 0.5
     right = said == (test["sick"] == "yes").to_numpy()
     assert surely_above(right, 0.5 * (1 + (test["sick"] == "no").mean()))  # half of what the majority leaves, and more
@@ -288,28 +295,6 @@ def test_a_rehearsed_choice_has_the_law_of_the_real_one():
         chances = Features(1, 2, Rational(scale, 1)).law.chances(np.array(scores))
         values = [binomtest(drawn.count(at), 1000, chance).pvalue for at, chance in enumerate(chances)]
         assert (min(values) > FALSE_ALARM / len(values)) == fits
-
-
-@pytest.mark.slow
-def test_without_noise_the_telling_attributes_are_chosen_and_cells_are_of_those_alone():
-    limits = limits_with(query_kinds=("counts", "statistic"))
-    curators = {
-        name: open_curator(
-            name, frame(900, 90, seed), noise=NoNoise(), limits=limits, attributes=attributes(90), round_size=900
-        )
-        for name, seed in (("basel", 1), ("bern", 2))
-    }
-    learned = learn(
-        federate(curators),
-        frame(300, 90, 3).drop("sick"),
-        Budget(1),
-        strategy="cells",
-        options={"chosen": 2, "networks": False},
-    )
-    assert learned.study.spent("basel") == learned.epsilon_claimed == 1
-    body = learned.study.rounds[2].bodies["basel"]
-    assert isinstance(body, CountsBody)
-    assert {feature.attribute for feature in body.partitions[0].features.features} == {"a0", "a1"}
 
 
 @pytest.mark.slow

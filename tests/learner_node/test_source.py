@@ -109,18 +109,18 @@ def test_where_other_is_most_frequent_missing_becomes_other():
 
 
 @pytest.mark.parametrize(
-    "column", [[2.5] * N, [float("nan")] * N, [1e5 + 1e-6 * (i % 2) for i in range(N)]], ids=["same", "missing", "dust"]
+    ("attribute", "column"),
+    [
+        (wide("x"), [2.5] * N),
+        (wide("x"), [float("nan")] * N),
+        (wide("x"), [1e5 + 1e-6 * (i % 2) for i in range(N)]),  # dust
+        (CategoricalAttribute(name="x", levels=("a", "b")), ["a"] * N),
+        (CategoricalAttribute(name="x", levels=("a", "b")), [""] * N),
+    ],
 )
-def test_constant_and_missing_numbers_are_left_out(column):
+def test_constant_and_missing_attributes_are_left_out(attribute, column):
     varied = np.random.default_rng(3).normal(size=N)
-    source = records({"x": column, "y": varied}, [wide("x"), wide("y")])
-    assert [feature.attribute for feature in standardising_map(source).features] == ["y"]
-
-
-@pytest.mark.parametrize("column", [["a"] * N, [""] * N])
-def test_constant_and_missing_categories_are_left_out(column):
-    varied = np.random.default_rng(3).normal(size=N)
-    source = records({"k": column, "y": varied}, [CategoricalAttribute(name="k", levels=("a", "b")), wide("y")])
+    source = records({"x": column, "y": varied}, [attribute, wide("y")])
     assert [feature.attribute for feature in standardising_map(source).features] == ["y"]
 
 

@@ -37,6 +37,20 @@ def finished(tmp_path_factory):
     return make_run(tmp_path_factory.mktemp("validated"), repeats=1, change=ASKED)
 
 
+@pytest.fixture
+def complaints(finished, tmp_path):
+    """What an auditor says of the run after a change to it, signed again."""
+
+    def forge(change):
+        folder, run = finished
+        forger = Forger(folder, tmp_path / "copy")
+        change(forger)
+        forger.relist(run.signers)
+        return "\n".join(recompute(forger.folder).runs[0].wrong)
+
+    return forge
+
+
 @pytest.mark.slow
 def test_what_is_told_stands_beside_what_is_so(finished):
     _, run = finished
@@ -60,7 +74,6 @@ def test_what_is_told_stands_beside_what_is_so(finished):
     assert told.hits in ("0 of 1", "1 of 1")
 
 
-@pytest.mark.slow
 def terminal_tables(document):
     return list(tables(block for section in document.in_medium("terminal") for block in section.present))
 
@@ -138,28 +151,20 @@ def test_another_cost_of_the_validation_is_noticed(finished, tmp_path):
         ),
     ],
 )
-def test_another_cost_of_all_studies_is_noticed(finished, tmp_path, change, said):
-    folder, run = finished
-    forger = Forger(folder, tmp_path / "copy")
-    forger.report(lambda told: told["learners"][0].update(change))
-    forger.relist(run.signers)
-    assert said in "\n".join(recompute(forger.folder).runs[0].wrong)
+def test_another_cost_of_all_studies_is_noticed(complaints, change, said):
+    assert said in complaints(lambda forger: forger.report(lambda told: told["learners"][0].update(change)))
 
 
-def test_a_report_of_an_earlier_version_which_told_the_models_cost_alone_is_proven(finished, tmp_path):
-    folder, run = finished
-    forger = Forger(folder, tmp_path / "copy")
-    forger.report(lambda told: told["learners"][0].update(studies=[], epsilon_spent="1/2", epsilon_claimed="1/2"))
-    forger.relist(run.signers)
-    assert recompute(forger.folder).runs[0].wrong == []
+def test_a_report_of_an_earlier_version_which_told_the_models_cost_alone_is_proven(complaints):
+    old = {"studies": [], "epsilon_spent": "1/2", "epsilon_claimed": "1/2"}
+    assert complaints(lambda forger: forger.report(lambda told: told["learners"][0].update(old))) == ""
 
 
-def test_a_validation_left_out_of_the_list_is_noticed(finished, tmp_path):
-    folder, run = finished
-    forger = Forger(folder, tmp_path / "copy")
-    forger.remove([line for line in forger.transcripts(learner="ada", curator="west") if line.get("study")])
-    forger.relist(run.signers)
-    assert "of which the run has no transcript" in "\n".join(recompute(forger.folder).runs[0].wrong)
+def test_a_validation_left_out_of_the_list_is_noticed(complaints):
+    def leave_out(forger):
+        forger.remove([line for line in forger.transcripts(learner="ada", curator="west") if line.get("study")])
+
+    assert "of which the run has no transcript" in complaints(leave_out)
 
 
 def test_a_list_of_an_older_run_reads_as_one_of_fits(finished, tmp_path):
