@@ -180,7 +180,7 @@ ROWS = (
         ALGORITHMS,
         "Does a new version of the records refill the budget?",
         "Never.",
-        "tests/curator_node/test_data_versions.py::test_a_new_version_never_refills_a_budget",
+        "tests/curator_node/test_site.py::test_a_new_version_never_refills_a_budget",
     ),
     Row(
         ALGORITHMS,
