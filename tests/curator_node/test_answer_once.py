@@ -55,9 +55,9 @@ def test_a_lost_reply_is_never_drawn_again(how, restart, caplog):
     learner = opened(curator)
     learner.query()
     sent = learner.session.transcript.envelopes[-2]
-    kept = store._replies.pop(digest_of(sent))
+    reply = store._replies.pop(digest_of(sent))
     if how == "changed":
-        store._replies[digest_of(sent)] = kept[:-1] + bytes([kept[-1] ^ 1])
+        store._replies[digest_of(sent)] = reply[:-1] + bytes([reply[-1] ^ 1])
     if restart:
         curator = open_curator(store, noise=noise)
     before = load(store)
@@ -120,12 +120,12 @@ def answered_and_put_back(*, mark):
     """A query's charge is in the chain, its answer was sent and is lost; with `mark` the mark was put back as well."""
     store = MemoryStore()
     learner = opened(open_curator(store))
-    kept = MARKS[store].read()
+    mark_before = MARKS[store].read()
     learner.query()
     store._rows.pop()
     store._replies.pop(digest_of(learner.session.transcript.envelopes[-2]))
     if mark:
-        MARKS[store].write(kept)
+        MARKS[store].write(mark_before)
     curator = learner.curator = open_curator(store, noise=CountingNoise())
     return curator, learner, learner.session.transcript.envelopes[-2]
 
@@ -138,8 +138,8 @@ def test_an_answer_that_a_rollback_took_is_never_drawn_again_before_or_after_the
     assert message_of(curator.handle(sent)).code == RefusalCode.ANSWER_GONE
     assert curator._noise.draws == 0
     assert curator._ledger.account.total_spent == 2 * THIRTIETH, "it was open at the fork"
-    shown = proposal(curator, study=b"f" * 16, receipt=learner.session.newest_receipt)
-    assert message_of(curator.handle(shown)).code == RefusalCode.LEDGER_ROLLED_BACK
+    with_receipt = proposal(curator, study=b"f" * 16, receipt=learner.session.newest_receipt)
+    assert message_of(curator.handle(with_receipt)).code == RefusalCode.LEDGER_ROLLED_BACK
     curator._ledger.resume(NOW, note="another test")
     again = proposal(curator, study=b"g" * 16, receipt=learner.session.newest_receipt)
     assert isinstance(message_of(curator.handle(again)), StudyAccepted), "the receipt has nothing more to tell"
@@ -151,11 +151,11 @@ def test_an_answer_that_was_drawn_twice_is_entered_twice_when_a_receipt_shows_it
     assert not curator._ledger.account.halted
     assert isinstance(message_of(curator.handle(sent)), Release)
     assert curator._noise.draws == 1
-    shown = proposal(curator, study=b"f" * 16, receipt=learner.session.newest_receipt)
-    assert message_of(curator.handle(shown)).code == RefusalCode.LEDGER_ROLLED_BACK
+    with_receipt = proposal(curator, study=b"f" * 16, receipt=learner.session.newest_receipt)
+    assert message_of(curator.handle(with_receipt)).code == RefusalCode.LEDGER_ROLLED_BACK
     assert [item.total for item in curator._ledger.resume(NOW, note="a test")] == [THIRTIETH]
     assert curator._ledger.account.total_spent == curator._ledger.account.spent[key("ann").public] == 2 * THIRTIETH
-    assert isinstance(message_of(curator.handle(shown)), StudyAccepted)
+    assert isinstance(message_of(curator.handle(with_receipt)), StudyAccepted)
     assert check(curator._ledger.store).findings == ()
 
 
@@ -298,17 +298,17 @@ def test_a_full_store_refuses_before_it_charges():
 
 def test_replies_of_ended_studies_make_room_by_an_entry_and_are_never_drawn_again():
     curator = open_curator(rules=policy(reply_bytes=2**20), noise=(noise := CountingNoise()))
-    done = opened(curator, plan=plan_of(1000), study=b"done")
-    done.query()
-    asked = done.session.transcript.envelopes[-2]
-    done.close()
+    ended = opened(curator, plan=plan_of(1000), study=b"done")
+    ended.query()
+    request = ended.session.transcript.envelopes[-2]
+    ended.close()
     learner = opened(curator, plan=plan_of(1000, 1000), study=b"open")
     curator._ledger.account.kept_bytes += 2**20 - curator._ledger.account.kept_bytes - 8_200
     assert isinstance(learner.query(), Release)
     assert kinds(curator).count("evict") == 1
-    refused(curator, asked, RefusalCode.ANSWER_GONE)
+    refused(curator, request, RefusalCode.ANSWER_GONE)
     assert noise.draws == 2
-    assert curator._ledger.store.reply(digest_of(asked)) is None
+    assert curator._ledger.store.reply(digest_of(request)) is None
     first = learner.session.transcript.envelopes[0]
     assert curator.handle(first) == learner.session.transcript.envelopes[1], "an open study keeps its replies"
 

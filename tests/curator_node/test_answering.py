@@ -60,38 +60,38 @@ def entries(store):
 
 
 def test_a_question_is_checked_before_it_is_charged_and_a_refusal_changes_nothing():
-    store, seen = MemoryStore(), []
+    store, questions = MemoryStore(), []
 
     def look(question):
-        seen.append(question)
+        questions.append(question)
         if question.turn.number == 1:
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, "body.above", "nothing more")
 
     asker = Asker(toy_curator(store, answerers=with_toy(check=look)))
     asker.turn(ASK)
-    kept, before = dict(store._replies), entries(store)
+    replies, before = dict(store._replies), entries(store)
     refusal = asker.turn(GO_ON)
     assert (refusal.code, refusal.field, refusal.limit) == (RefusalCode.BAD_QUERY, "body.above", "nothing more")
-    assert (dict(store._replies), entries(store)) == (kept, before)
+    assert (dict(store._replies), entries(store)) == (replies, before)
     asker.curator = toy_curator(store)
     asker.session.query("toy", GO_ON, NOW + 1)
     assert isinstance(asker.ask(), Release), "the turn was not used up"
-    assert [question.state for question in seen] == [b"", encode((50, 29.5))]
+    assert [question.state for question in questions] == [b"", encode((50, 29.5))]
 
 
 def test_the_answerer_gets_the_very_question_that_was_checked():
-    seen = []
+    questions = []
 
     def answer(question, records, noise):
-        seen.append(question)
+        questions.append(question)
         return TOY_ANSWERER.answer(question, records, noise)
 
-    asker = Asker(toy_curator(answerers=with_toy(check=seen.append, answer=answer)))
+    asker = Asker(toy_curator(answerers=with_toy(check=questions.append, answer=answer)))
     asker.turn(ASK)
     asker.turn(GO_ON)
-    assert len(seen) == 4
-    assert seen[0] is seen[1]
-    assert seen[2] is seen[3]
+    assert len(questions) == 4
+    assert questions[0] is questions[1]
+    assert questions[2] is questions[3]
 
 
 def test_what_was_charged_is_answered_without_another_check():
@@ -148,30 +148,30 @@ def test_a_statement_is_the_curator_s_and_never_an_envelope_or_a_receipt():
     asker = Asker(toy_curator(answerers=with_toy(check=lambda question: seats.append(question.seat))))
     asker.turn(ASK)
     (seat,) = seats
-    own, label = key("basel").public, asker.curator.label
-    assert (seat.identity, seat.label, seat.learner) == (own, label, key("ann").public)
+    public, label = key("basel").public, asker.curator.label
+    assert (seat.identity, seat.label, seat.learner) == (public, label, key("ann").public)
     payload = b"what it says"
     for type_name in ("query", "receipt", "release", "key card"):
         signature = seat.sign(type_name, payload)
-        assert is_signed(own, signature, statement_bytes(label, type_name, payload))
-        assert not is_signed(own, signature, statement_bytes("expril/2 simulation, not private", type_name, payload))
-        assert not is_signed(own, signature, statement_bytes(label, "another", payload))
+        assert is_signed(public, signature, statement_bytes(label, type_name, payload))
+        assert not is_signed(public, signature, statement_bytes("expril/2 simulation, not private", type_name, payload))
+        assert not is_signed(public, signature, statement_bytes(label, "another", payload))
         envelope = Envelope(label=label, type=type_name, payload=payload, signature=signature)
         for wrong in (envelope, Envelope("expril/2 statement", type_name, payload, signature)):
             with pytest.raises(RemoteProtocolError):
-                verify(wrong, own, label=label)
+                verify(wrong, public, label=label)
             with pytest.raises(RemoteProtocolError):
-                open_receipt(encode(wrong), own, label=label)
+                open_receipt(encode(wrong), public, label=label)
 
 
 def test_a_seat_and_a_question_show_no_secret_when_they_are_printed():
     seat = Seat.of(key("basel"), LABEL, key("ann").public, CountingEntropy())
-    seen = []
-    asker = Asker(toy_curator(answerers=with_toy(check=seen.append)))
+    questions = []
+    asker = Asker(toy_curator(answerers=with_toy(check=questions.append)))
     asker.turn(ASK)
     asker.turn(GO_ON)
     assert "entropy" not in repr(seat)
-    assert "state" not in repr(seen[1])
+    assert "state" not in repr(questions[1])
 
 
 # what is kept
@@ -195,10 +195,10 @@ def test_the_store_never_holds_what_an_answerer_keeps_readable():
     store = MemoryStore()
     asker = Asker(toy_curator(store))
     asker.turn(ASK)
-    kept = store._replies[state_key(StudyKey(asker.session.key.public, asker.session.study), "toy")]
+    stored = store._replies[state_key(StudyKey(asker.session.key.public, asker.session.study), "toy")]
     plain = encode((50, 29.5))
-    assert len(kept) == len(plain) + STATE_SEAL_BYTES
-    assert plain not in kept
+    assert len(stored) == len(plain) + STATE_SEAL_BYTES
+    assert plain not in stored
     assert not any(plain in row.body for row in store.rows(0))
     assert check(store).findings == ()
 
@@ -223,9 +223,9 @@ def test_a_study_that_is_open_while_the_key_changes_goes_on():
     asker.curator = served(Keys(new, (FormerKey(old, NOW + 100),)))
     assert isinstance(asker.turn(GO_ON), Release)
     study = StudyKey(asker.session.key.public, asker.session.study)
-    both = StateSealer([new, old], CountingEntropy())
-    assert both.open(under_old, study, "toy") is not None
-    assert StateSealer([old], CountingEntropy()).open(both.seal(b"later", study, "toy"), study, "toy") is None
+    sealer = StateSealer([new, old], CountingEntropy())
+    assert sealer.open(under_old, study, "toy") is not None
+    assert StateSealer([old], CountingEntropy()).open(sealer.seal(b"later", study, "toy"), study, "toy") is None
 
 
 def test_a_state_that_another_key_sealed_is_gone():

@@ -60,7 +60,7 @@ def decide(store, clock, study="", *, approve=True, seconds=1000, steward=None):
     return proposal
 
 
-def held(curator, clock, name="ann", study=b"", plan=None):
+def waiting_learner(curator, clock, name="ann", study=b"", plan=None):
     learner = Learner(curator, name, clock=clock, study=study)
     learner.card()
     reply = learner.propose(plan)
@@ -70,7 +70,7 @@ def held(curator, clock, name="ann", study=b"", plan=None):
 
 def test_a_held_proposal_changes_no_budget_and_is_accepted_by_the_same_bytes(curator, store, clock):
     before = store.rows(0)[:]
-    learner = held(curator, clock)
+    learner = waiting_learner(curator, clock)
     for _ in range(3):
         assert learner.ask().code == RefusalCode.AWAITING_APPROVAL
     assert store.rows(0) == before
@@ -90,7 +90,7 @@ def test_a_held_proposal_changes_no_budget_and_is_accepted_by_the_same_bytes(cur
 
 
 def test_what_came_in_time_is_accepted_after_its_own_expiry_and_no_later_than_the_steward_said(curator, store, clock):
-    early, late = held(curator, clock), held(curator, clock, "bob")
+    early, late = waiting_learner(curator, clock), waiting_learner(curator, clock, "bob")
     clock.advance(900)
     assert early.ask().code == RefusalCode.AWAITING_APPROVAL
     decide(store, clock, b"ann".hex())
@@ -103,7 +103,7 @@ def test_what_came_in_time_is_accepted_after_its_own_expiry_and_no_later_than_th
 
 
 def test_a_proposal_that_no_steward_looked_at_expires(curator, store, clock):
-    learner = held(curator, clock)
+    learner = waiting_learner(curator, clock)
     clock.advance(1000)
     assert learner.ask().code == RefusalCode.EXPIRED
     assert waiting_proposals(ledger_over(store), RULES, clock()) == []
@@ -117,13 +117,13 @@ def test_one_that_came_too_late_is_never_held(curator, store, clock):
 
 
 def test_a_declined_proposal_is_refused_for_good_and_another_may_come(curator, store, clock):
-    learner = held(curator, clock)
+    learner = waiting_learner(curator, clock)
     decide(store, clock, approve=False)
     sent = learner.session.pending
     assert learner.ask().code == RefusalCode.DECLINED
     for again in (curator, open_curator(store, rules=RULES, clock=clock)):
         assert message_of(again.handle(sent)).code == RefusalCode.DECLINED
-    held(curator, clock, study=b"another")
+    waiting_learner(curator, clock, study=b"another")
     ledger = ledger_over(store)
     request = next(iter(ledger.account.decisions))
     with pytest.raises(ConfigurationError, match="was declined"):
@@ -133,7 +133,7 @@ def test_a_declined_proposal_is_refused_for_good_and_another_may_come(curator, s
 
 
 def test_a_policy_that_asks_nobody_any_more_still_keeps_to_a_no(curator, store, clock):
-    learner = held(curator, clock)
+    learner = waiting_learner(curator, clock)
     decide(store, clock, approve=False)
     curator.adopt(policy())
     assert learner.ask().code == RefusalCode.DECLINED
@@ -150,8 +150,8 @@ def test_what_waits_is_bounded_in_number_over_all_keys_and_in_bytes(store, monke
     entries = tuple(EnrolledKey(key(name).public.hex()) for name in ("ann", "ann2"))
     rules = msgspec.structs.replace(RULES, learners=(), enrolled=(EnrolledLearner("ann", 1, entries),))
     curator = open_curator(store, rules=rules, clock=clock)
-    first = held(curator, clock)
-    held(curator, clock, "ann2")
+    first = waiting_learner(curator, clock)
+    waiting_learner(curator, clock, "ann2")
     full = Learner(curator, "ann2", clock=clock, study=b"3")
     reply = full.propose()
     assert (reply.code, reply.final) == (RefusalCode.TOO_MANY_REQUESTS, False)
@@ -163,7 +163,7 @@ def test_what_waits_is_bounded_in_number_over_all_keys_and_in_bytes(store, monke
 
 
 def test_the_budget_is_looked_at_again_when_the_study_is_accepted(curator, store, clock):
-    learners = [held(curator, clock, study=bytes([number + 1]), plan=plan_of("3/2")) for number in range(2)]
+    learners = [waiting_learner(curator, clock, study=bytes([number + 1]), plan=plan_of("3/2")) for number in range(2)]
     for _ in learners:
         decide(store, clock)
     assert isinstance(learners[0].ask(), StudyAccepted)
@@ -172,14 +172,14 @@ def test_the_budget_is_looked_at_again_when_the_study_is_accepted(curator, store
 
 
 def test_curators_that_share_a_ledger_hold_and_accept_together(store, clock):
-    one, two = (open_curator(store, rules=RULES, clock=clock) for _ in range(2))
-    learner = held(one, clock)
-    learner.curator = two
+    first, second = (open_curator(store, rules=RULES, clock=clock) for _ in range(2))
+    learner = waiting_learner(first, clock)
+    learner.curator = second
     assert learner.ask().code == RefusalCode.AWAITING_APPROVAL
     decide(store, clock)
     sent = learner.session.pending
     assert isinstance(learner.ask(), StudyAccepted)
-    assert one.handle(sent) == learner.session.transcript.envelopes[-1]
+    assert first.handle(sent) == learner.session.transcript.envelopes[-1]
 
 
 def test_a_store_that_fails_holds_nothing_and_the_same_bytes_are_held_later():
@@ -197,12 +197,12 @@ def test_a_store_that_fails_holds_nothing_and_the_same_bytes_are_held_later():
 
 
 def test_a_steward_decides_once(curator, store, clock):
-    learner = held(curator, clock)
+    learner = waiting_learner(curator, clock)
     proposal = decide(store, clock)
-    told = {"approve": True, "cost": Fraction(1, 15), "until": clock() + 9}
+    decision = {"approve": True, "cost": Fraction(1, 15), "until": clock() + 9}
     ledger = ledger_over(store)
     with pytest.raises(ConfigurationError, match="approved already"):
-        ledger.decide_on(proposal.key, proposal.pending.request, clock(), **told)
+        ledger.decide_on(proposal.key, proposal.pending.request, clock(), **decision)
     again = {"request": proposal.pending.request, "expires_at": clock() + 9}
     with pytest.raises(LedgerCorruptError, match="decides again"):
         ledger.account.check(ledger.entry(EntryKind.APPROVE, clock(), amount="1/15", **again))
@@ -211,7 +211,7 @@ def test_a_steward_decides_once(curator, store, clock):
     for approve in (True, False):
         with pytest.raises(ConfigurationError, match="accepted already"):
             ledger_over(store).decide_on(
-                proposal.key, proposal.pending.request, clock(), **(told | {"approve": approve})
+                proposal.key, proposal.pending.request, clock(), **(decision | {"approve": approve})
             )
     for kind in (EntryKind.APPROVE, EntryKind.DECLINE):
         for request in (proposal.pending.request, bytes(32)):
@@ -223,7 +223,7 @@ def test_a_steward_decides_once(curator, store, clock):
 def test_another_price_than_the_approved_one_asks_again(store, most):
     """1/10 was approved; the steward changes the bound on a patient's records, and 1/30 or 1/6 would be reserved."""
     clock, before, after = Clock(), steward_file(most=3, unit=True), steward_file(most=most, unit=True)
-    learner = held(open_curator(store, rules=RULES, clock=clock, records=dataset(most=3, unit=True)), clock)
+    learner = waiting_learner(open_curator(store, rules=RULES, clock=clock, records=dataset(most=3, unit=True)), clock)
     proposal = decide(store, clock, steward=before)
     assert waiting_proposals(ledger_over(store), RULES, clock()) == []
     learner.curator, rung = open_curator(store, rules=RULES, clock=clock, records=dataset(most=most, unit=True)), []
@@ -234,9 +234,9 @@ def test_another_price_than_the_approved_one_asks_again(store, most):
     assert load(store).total_reserved == 0
     ledger = ledger_over(store)
     (again,) = waiting_proposals(ledger, RULES, clock())
-    told = dict(summary(again, ledger, RULES, after, QUERY_KINDS))["changed"]
-    assert told.startswith("since it was approved, 2027-01-15 ")
-    assert f"it cost at most 0.2 by then, and costs {Fraction(most, 15)} now" in told
+    changes = dict(summary(again, ledger, RULES, after, QUERY_KINDS))["changed"]
+    assert changes.startswith("since it was approved, 2027-01-15 ")
+    assert f"it cost at most 0.2 by then, and costs {Fraction(most, 15)} now" in changes
     assert again.pending.request == proposal.pending.request
     decide(store, clock, b"ann".hex(), steward=after)
     assert isinstance(learner.ask(), StudyAccepted)
@@ -244,7 +244,7 @@ def test_another_price_than_the_approved_one_asks_again(store, most):
 
 
 def test_other_records_than_at_the_approval_ask_again(curator, store, clock):
-    learner = held(curator, clock)
+    learner = waiting_learner(curator, clock)
     decide(store, clock)
     ledger = ledger_over(store)
     ledger.serve_data("0" * 32, clock())
@@ -257,7 +257,7 @@ def test_other_records_than_at_the_approval_ask_again(curator, store, clock):
 
 
 def test_an_approval_that_no_steward_needs_any_more_still_binds_its_price(store, clock):
-    learner = held(open_curator(store, rules=RULES, clock=clock, records=dataset(unit=True)), clock)
+    learner = waiting_learner(open_curator(store, rules=RULES, clock=clock, records=dataset(unit=True)), clock)
     decide(store, clock)
     learner.curator = open_curator(store, rules=policy(), clock=clock, records=dataset(most=3, unit=True))
     assert learner.ask().code == RefusalCode.AWAITING_APPROVAL
@@ -265,21 +265,21 @@ def test_an_approval_that_no_steward_needs_any_more_still_binds_its_price(store,
 
 def test_what_waits_once_more_is_held_anew_where_it_was_held_no_longer(curator, store, clock):
     """The approval lasts longer than the waiting before it."""
-    learner = held(curator, clock)
+    learner = waiting_learner(curator, clock)
     clock.advance(900)
     decide(store, clock)
     clock.advance(500)
     assert store.pending(clock()) == []
     ledger_over(store).serve_data("0" * 32, clock())
     assert learner.ask().code == RefusalCode.AWAITING_APPROVAL
-    assert [each.message.study for each in waiting_proposals(ledger_over(store), RULES, clock())] == [
+    assert [proposal.message.study for proposal in waiting_proposals(ledger_over(store), RULES, clock())] == [
         b"ann".ljust(16, b"-")
     ]
 
 
 def test_a_steward_who_read_of_other_records_reads_again(curator, store, clock):
     """Minutes may pass between reading and saying yes."""
-    held(curator, clock)
+    waiting_learner(curator, clock)
     ledger = ledger_over(store)
     (proposal,) = waiting_proposals(ledger, RULES, clock())
     ledger_over(store).serve_data("0" * 32, clock())
@@ -291,7 +291,7 @@ def test_a_steward_who_read_of_other_records_reads_again(curator, store, clock):
 
 def test_a_ledger_of_an_older_program_that_reserved_another_price_is_still_read(curator, store, clock):
     """The rule is asked where a study is reserved. What stands in a chain stands there; the auditor names it."""
-    held(curator, clock)
+    waiting_learner(curator, clock)
     proposal, ledger = decide(store, clock), ledger_over(store)
     older = ledger.entry(
         EntryKind.RESERVE,
@@ -310,7 +310,7 @@ def test_a_ledger_of_an_older_program_that_reserved_another_price_is_still_read(
 
 
 def test_a_no_after_a_yes_holds_until_the_study_is_accepted(curator, store, clock):
-    learner = held(curator, clock)
+    learner = waiting_learner(curator, clock)
     proposal = decide(store, clock)
     no = {"approve": False, "cost": Fraction(1, 15), "until": 0}
     ledger_over(store).decide_on(proposal.key, proposal.pending.request, clock(), **no)
@@ -321,8 +321,8 @@ def test_the_steward_never_reads_another_proposal_than_the_one_that_is_accepted(
     """Whoever can write to the database may not have one plan read and another approved."""
     store, clock = MemoryStore(), Clock()
     curator = open_curator(store, rules=RULES, clock=clock)
-    dear = held(curator, clock, plan=plan_of("3/2"))
-    held(curator, clock, study=b"cheap", plan=plan_of(300))
+    dear = waiting_learner(curator, clock, plan=plan_of("3/2"))
+    waiting_learner(curator, clock, study=b"cheap", plan=plan_of(300))
     costly, cheap = store.pending(clock())
     if costly.envelope != dear.session.pending:
         costly, cheap = cheap, costly
@@ -349,52 +349,52 @@ def read(rules, steward, purpose="a score", plan=None):
 def test_the_summary_says_who_why_what_and_at_what_cost_in_numbers():
     entry = EnrolledLearner("ann", 2, (EnrolledKey(key("ann").public.hex()),), "University of B", "ann@example.org")
     rules = msgspec.structs.replace(RULES, learners=(), enrolled=(entry,), cap=3)
-    told = read(rules, steward_file(unit=True))
-    assert told["who"].startswith("ann (University of B, ann@example.org), key ")
-    assert told["why"] == "a score"
-    assert told["asks"] == (
+    page = read(rules, steward_file(unit=True))
+    assert page["who"].startswith("ann (University of B, ann@example.org), key ")
+    assert page["why"] == "a score"
+    assert page["asks"] == (
         "2 questions: 1 x counts of the records in each group of 1 grouping of all records, each number right within 9 "
         "records in 19 of 20 cases; scale 3 of mass (kind counts); 1 x counts of the records in each group of 1 "
         "grouping of all records, each number right within 18 records in 19 of 20 cases; scale 6 of mass (kind counts)"
     )
-    assert "age, dose, sex" in told["about"]
-    assert "sick" in told["about"]
-    assert told["costs"].startswith("at most 0.5 of the budget")
-    assert " for 1 day once accepted" in told["costs"]
-    assert "budget of 2: 1.5 (0 spent before, 0 set aside" in told["leaves"]
-    assert "over all learners of 3: 2.5" in told["leaves"]
-    assert "one patient, all its records together," in told["learns"]
+    assert "age, dose, sex" in page["about"]
+    assert "sick" in page["about"]
+    assert page["costs"].startswith("at most 0.5 of the budget")
+    assert " for 1 day once accepted" in page["costs"]
+    assert "budget of 2: 1.5 (0 spent before, 0 set aside" in page["leaves"]
+    assert "over all learners of 3: 2.5" in page["leaves"]
+    assert "one patient, all its records together," in page["learns"]
 
 
 def test_the_page_tells_the_factor_of_a_label_that_a_plan_attains():
     """Attack `error_correct`: of a patient who is known to be there the label tells e^(2 epsilon), not e^epsilon."""
-    asked = PlannedCounts("error_correct", 1, Rational(4, 1))
-    told = read(RULES, steward_file(unit=True), plan=Plan.of([asked, asked]))
+    planned = PlannedCounts("error_correct", 1, Rational(4, 1))
+    page = read(RULES, steward_file(unit=True), plan=Plan.of([planned, planned]))
     # Errors and correct records of its cell, 1 and 0 or 0 and 1, in either question: far out their chances differ most.
-    attained = 2 * 2 * (asked.law.log_pmf(100) - asked.law.log_pmf(101))
+    attained = 2 * 2 * (planned.law.log_pmf(100) - planned.law.log_pmf(101))
     assert attained == pytest.approx(1)
-    assert told.get("its label", told["learns"]).count("2.72 (e^1) by this study") == 1
-    assert told["is it there"].startswith("whether a patient is among the records: 1.65 (e^0.5) by this study; ")
-    assert "its label sick" in told["its label"]
-    assert "part of the rest" in told["its label"]
-    assert "anything else about it: 2.72 (e^1) by this study" in told["the rest"]
-    assert "2.72 (e^1) at most ever" in told["is it there"]
-    assert "7.39 (e^2) at most ever" in told["its label"]
-    assert "other sites that hold records of the same patient" in told["not in it"]
-    assert "relatives" in told["not in it"]
-    assert told["asks"].startswith("2 questions: 2 x counts of the records that a model gets wrong")
+    assert page.get("its label", page["learns"]).count("2.72 (e^1) by this study") == 1
+    assert page["is it there"].startswith("whether a patient is among the records: 1.65 (e^0.5) by this study; ")
+    assert "its label sick" in page["its label"]
+    assert "part of the rest" in page["its label"]
+    assert "anything else about it: 2.72 (e^1) by this study" in page["the rest"]
+    assert "2.72 (e^1) at most ever" in page["is it there"]
+    assert "7.39 (e^2) at most ever" in page["its label"]
+    assert "other sites that hold records of the same patient" in page["not in it"]
+    assert "relatives" in page["not in it"]
+    assert page["asks"].startswith("2 questions: 2 x counts of the records that a model gets wrong")
     assert "part of the rest" not in read(RULES, steward_file())["its label"]
 
 
 def test_the_summary_shows_no_control_character_of_a_learner():
-    told = read(RULES, steward_file(), purpose="\x1b[2Jan\nother line\u202e")
-    assert all(text.isprintable() for text in told.values())
-    assert told["why"] == "?[2Jan?other line?"
+    page = read(RULES, steward_file(), purpose="\x1b[2Jan\nother line\u202e")
+    assert all(text.isprintable() for text in page.values())
+    assert page["why"] == "?[2Jan?other line?"
 
 
 def test_a_study_is_found_by_its_first_digits(curator, store, clock):
     for study in (b"aa", b"ab"):
-        held(curator, clock, study=study)
+        waiting_learner(curator, clock, study=study)
     proposals_ = waiting_proposals(ledger_over(store), RULES, clock())
     assert find_proposal(proposals_, "6161").message.study.startswith(b"aa")
     for wrong in ("61", "ff", ""):
@@ -415,14 +415,14 @@ STUDY = bytes(range(16))
 @pytest.mark.parametrize("purpose", ["", " a score ", "two\nlines", "it [ends] so]", announcing("a", Fraction(1, 3))])
 def test_what_is_announced_is_read_again_and_the_learner_s_own_words_stand_in_front(purpose):
     for most in (Fraction(1), Fraction(1, 4), Fraction(MOST, MOST - 1), Fraction(7, 30)):
-        told = announcing(purpose, most)
-        assert told.startswith(purpose)
-        assert len(told) - len(purpose) <= LONGEST
-        assert read_notice(told) == Notice(most=most)
-    told = validating(purpose, STUDY)
-    assert told.startswith(purpose)
-    assert len(told) - len(purpose) <= LONGEST
-    assert read_notice(told) == Notice(study=STUDY)
+        text = announcing(purpose, most)
+        assert text.startswith(purpose)
+        assert len(text) - len(purpose) <= LONGEST
+        assert read_notice(text) == Notice(most=most)
+    text = validating(purpose, STUDY)
+    assert text.startswith(purpose)
+    assert len(text) - len(purpose) <= LONGEST
+    assert read_notice(text) == Notice(study=STUDY)
 
 
 @pytest.mark.parametrize(
@@ -469,8 +469,8 @@ class Ward:
     def page(self, learner):
         """The rows, and the object for programs, of one that waits."""
         ledger = ledger_over(self.store)
-        found = waiting_proposals(ledger, self.rules, self.clock())
-        proposal = next(each for each in found if each.message.study == learner.session.study)
+        proposals = waiting_proposals(ledger, self.rules, self.clock())
+        proposal = next(candidate for candidate in proposals if candidate.message.study == learner.session.study)
         terms = (ledger, self.rules, steward_file(), QUERY_KINDS)
         return dict(summary(proposal, *terms)), as_object(proposal, *terms)
 
@@ -479,25 +479,27 @@ class Ward:
 
     def accept(self, learner):
         ledger = ledger_over(self.store)
-        found = waiting_proposals(ledger, self.rules, self.clock())
-        for held in self.store.pending(self.clock()):
+        proposals = waiting_proposals(ledger, self.rules, self.clock())
+        for pending in self.store.pending(self.clock()):
             study = StudyKey(learner.session.key.public, learner.session.study)
             until = self.clock() + 99
-            (cost,) = (each.cost(QUERY_KINDS, steward_file()) for each in found if each.pending == held)
-            ledger.decide_on(study, held.request, self.clock(), approve=True, cost=cost, until=until)
+            (cost,) = (
+                proposal.cost(QUERY_KINDS, steward_file()) for proposal in proposals if proposal.pending == pending
+            )
+            ledger.decide_on(study, pending.request, self.clock(), approve=True, cost=cost, until=until)
         assert isinstance(learner.ask(), StudyAccepted)
         return learner
 
 
 def test_the_first_page_says_what_both_cost_and_that_it_binds_nobody():
     ward = Ward()
-    told, machine = ward.page_of(b"1", announcing("a score", Fraction(1, 4)))
-    assert "at most 0.25 of epsilon; both together at most 0.75." in told["then"]
-    assert "binds nobody" in told["then"]
-    assert "after" not in told
+    page, machine = ward.page_of(b"1", announcing("a score", Fraction(1, 4)))
+    assert "at most 0.25 of epsilon; both together at most 0.75." in page["then"]
+    assert "binds nobody" in page["then"]
+    assert "after" not in page
     assert machine["announces"] == {"epsilon": "1/4", "together": "3/4"}
     assert machine["validates"] is None
-    assert machine["summary"] == told
+    assert machine["summary"] == page
 
 
 def test_every_key_for_programs_is_told_and_no_other():
@@ -509,14 +511,14 @@ def test_every_key_for_programs_is_told_and_no_other():
 
 def test_both_together_may_be_more_than_is_left():
     ward = Ward()
-    told, _ = ward.page_of(b"1", announcing("", Fraction(3, 4)))
-    assert "both together at most 1.25, which is more than the 1 that is left" in told["then"]
+    page, _ = ward.page_of(b"1", announcing("", Fraction(3, 4)))
+    assert "both together at most 1.25, which is more than the 1 that is left" in page["then"]
 
 
 def test_a_proposal_that_announces_nothing_has_no_such_line():
     ward = Ward()
-    told, machine = ward.page_of(b"1", "a score")
-    assert not told.keys() & {"then", "after"}
+    page, machine = ward.page_of(b"1", "a score")
+    assert not page.keys() & {"then", "after"}
     assert (machine["announces"], machine["validates"]) == (None, None)
 
 
@@ -525,9 +527,9 @@ def test_the_second_page_holds_the_cost_against_what_was_announced(scale, more):
     ward = Ward()
     first = ward.accept(ward.propose(b"1", announcing("a score", Fraction(1, 4)), 2))
     second = ward.propose(b"2", validating("Validation.", first.session.study), scale)
-    told, machine = ward.page(second)
-    assert f"study {first.session.study.hex()[:8]}, which announced one of at most 0.25" in told["after"]
-    assert f"at most {written(Fraction(1, scale))}: {'MORE' if more else 'no more'} than that" in told["after"]
+    page, machine = ward.page(second)
+    assert f"study {first.session.study.hex()[:8]}, which announced one of at most 0.25" in page["after"]
+    assert f"at most {written(Fraction(1, scale))}: {'MORE' if more else 'no more'} than that" in page["after"]
     assert machine["validates"] == {
         "study": first.session.study.hex(),
         "known": True,
@@ -547,20 +549,20 @@ def test_several_validations_of_one_study_are_added_up_by_what_they_cost():
     assert "0.375 with other validations of it: MORE than that" in ward.page(third)[0]["after"]
     second.query()
     second.close()
-    told, machine = ward.page(third)
-    assert "0.25 with other validations of it: no more than that" in told["after"]
+    page, machine = ward.page(third)
+    assert "0.25 with other validations of it: no more than that" in page["after"]
     assert (machine["validates"]["before"], machine["validates"]["more"]) == ("1/8", False)
 
 
 def test_a_study_that_announced_none_or_is_another_learner_s_is_said_to_be_so():
     ward = Ward()
     silent = ward.accept(ward.propose(b"1", "a score", 8))
-    told, machine = ward.page(ward.propose(b"2", validating("", silent.session.study), 8))
-    assert "which announced no validation; it costs at most 0.125" in told["after"]
+    page, machine = ward.page(ward.propose(b"2", validating("", silent.session.study), 8))
+    assert "which announced no validation; it costs at most 0.125" in page["after"]
     assert (machine["validates"]["announced"], machine["validates"]["more"]) == (None, True)
     for study, name in ((silent.session.study, "bob"), (STUDY, "ann")):
-        told, machine = ward.page(ward.propose(b"3", validating("", study), 8, name=name))
-        assert "this ledger holds no such study of that learner" in told["after"]
+        page, machine = ward.page(ward.propose(b"3", validating("", study), 8, name=name))
+        assert "this ledger holds no such study of that learner" in page["after"]
         assert not machine["validates"]["known"]
 
 
@@ -568,16 +570,16 @@ def test_a_learner_s_next_key_may_validate_what_its_last_one_asked():
     entries = tuple(EnrolledKey(key(name).public.hex()) for name in ("ann", "ann2"))
     ward = Ward(msgspec.structs.replace(GENEROUS, learners=(), enrolled=(EnrolledLearner("ann", 1, entries),)))
     first = ward.accept(ward.propose(b"1", announcing("", Fraction(1, 4)), 2))
-    told, _ = ward.page(ward.propose(b"2", validating("", first.session.study), 4, name="ann2"))
-    assert "which announced one of at most 0.25" in told["after"]
+    page, _ = ward.page(ward.propose(b"2", validating("", first.session.study), 4, name="ann2"))
+    assert "which announced one of at most 0.25" in page["after"]
 
 
 def test_a_page_of_a_purpose_that_is_hostile_shows_no_more_than_it_says():
     ward = Ward()
     evil = announcing(announcing("\x1b[2J", Fraction(1)), Fraction(1, 9))
-    told, machine = ward.page_of(b"1", evil)
+    page, machine = ward.page_of(b"1", evil)
     assert machine["announces"]["epsilon"] == "1/9"
-    assert all(text.isprintable() for text in told.values())
+    assert all(text.isprintable() for text in page.values())
 
 
 def test_a_plan_that_cannot_be_read_any_more_does_not_hide_the_others():
@@ -585,9 +587,9 @@ def test_a_plan_that_cannot_be_read_any_more_does_not_hide_the_others():
     ward.propose(b"1", announcing("", Fraction(1, 4)), 2)
     ledger = ledger_over(ward.store)
     (proposal,) = waiting_proposals(ledger, ward.rules, ward.clock())
-    told = as_object(proposal, ledger, ward.rules, steward_file(), type(QUERY_KINDS)())
-    assert (told["epsilon"], told["announces"], told["summary"]) == (None, None, {})
-    assert "decline it" in told["unreadable"]
+    page = as_object(proposal, ledger, ward.rules, steward_file(), type(QUERY_KINDS)())
+    assert (page["epsilon"], page["announces"], page["summary"]) == (None, None, {})
+    assert "decline it" in page["unreadable"]
     with pytest.raises(ConfigurationError):
         summary(proposal, ledger, ward.rules, steward_file(), type(QUERY_KINDS)())
 

@@ -147,8 +147,8 @@ def test_however_much_waits_the_command_runs_seldom_and_what_is_too_much_is_drop
         wait_for(lambda: sum(event.outcome == "told" for event in rung.events) >= 3)
         assert time.monotonic() - begun >= 2 * 0.2
         assert sum(event.outcome == "dropped" for event in rung.events) >= 200 - 101
-    told = [event for event in rung.events if event.outcome == "told"]
-    assert len(rung.calls) == len(told) <= 1 + (time.monotonic() - begun) / 0.2
+    runs = [event for event in rung.events if event.outcome == "told"]
+    assert len(rung.calls) == len(runs) <= 1 + (time.monotonic() - begun) / 0.2
     assert len(rung.events) == 200
 
 
@@ -166,17 +166,17 @@ def test_without_a_command_nothing_runs_and_nothing_is_told():
 def test_a_study_is_told_once_by_whichever_of_several_processes_saw_it_first(store, clock):
     """However often its learner asks, and whomever: only the process whose row it became tells it."""
     curators = [open_curator(store, rules=RULES, clock=clock) for _ in range(3)]
-    told = []
+    studies = []
     for curator in curators:
-        curator.waits = told.append
+        curator.waits = studies.append
     for number, study in enumerate((b"1", b"2", b"3")):
         learner, _ = propose(curators[number], clock, study)
         for curator in curators * 5:
             learner.curator = curator
             assert learner.ask().code == RefusalCode.AWAITING_APPROVAL
-    assert told == [study.ljust(16, b"-") for study in (b"1", b"2", b"3")]
+    assert studies == [study.ljust(16, b"-") for study in (b"1", b"2", b"3")]
     assert propose(curators[0], clock, b"4")[1].code == RefusalCode.TOO_MANY_REQUESTS
-    assert len(told) == 3
+    assert len(studies) == 3
 
 
 def test_what_is_refused_or_accepted_or_not_kept_is_told_to_nobody(clock):
@@ -185,11 +185,11 @@ def test_what_is_refused_or_accepted_or_not_kept_is_told_to_nobody(clock):
             raise LedgerUnavailableError("away")
 
     for rules, study, inner in ((RULES, b"1", Away()), (policy(), b"2", MemoryStore())):
-        told = []
+        studies = []
         curator = open_curator(inner, rules=rules, clock=clock)
-        curator.waits = told.append
+        curator.waits = studies.append
         propose(curator, clock, study)
-        assert told == []
+        assert studies == []
 
 
 def test_how_many_wait_is_what_nobody_has_decided_on_and_is_not_too_old(store, clock):

@@ -38,9 +38,9 @@ def settings(folder, text):
 
 
 def test_a_daemon_file_with_its_defaults(tmp_path):
-    told = settings(tmp_path, 'superlink = "link.example.org:8000"\nca = "ca.crt"')
-    assert told == DaemonSettings(superlink="link.example.org:8000", ca="ca.crt")
-    assert ledger_of(told) is None
+    read = settings(tmp_path, 'superlink = "link.example.org:8000"\nca = "ca.crt"')
+    assert read == DaemonSettings(superlink="link.example.org:8000", ca="ca.crt")
+    assert ledger_of(read) is None
 
 
 @pytest.mark.parametrize(
@@ -74,15 +74,15 @@ def test_insecure_is_for_this_machine(tmp_path):
 
 def test_the_command_line_wins(tmp_path):
     (tmp_path / DAEMON).write_text('superlink = "127.0.0.1:8000"\ninsecure = true')
-    told = read_settings(tmp_path, {"superlink": "link:1", "ca": "/ca", "health_port": None})
-    assert (told.superlink, told.ca, told.insecure, told.health_port) == ("link:1", "/ca", False, 9090)
+    read = read_settings(tmp_path, {"superlink": "link:1", "ca": "/ca", "health_port": None})
+    assert (read.superlink, read.ca, read.insecure, read.health_port) == ("link:1", "/ca", False, 9090)
 
 
 def test_a_ledger_s_url_may_stand_in_the_environment(tmp_path):
-    told = settings(tmp_path, 'superlink = "link:8000"\nca = "x"\nledger_env = "LEDGER"\nmark = "m"')
-    assert ledger_of(told, {"LEDGER": "postgresql://h/d"}) == "postgresql://h/d"
+    read = settings(tmp_path, 'superlink = "link:8000"\nca = "x"\nledger_env = "LEDGER"\nmark = "m"')
+    assert ledger_of(read, {"LEDGER": "postgresql://h/d"}) == "postgresql://h/d"
     with pytest.raises(ConfigurationError, match="LEDGER is not set"):
-        ledger_of(told, {})
+        ledger_of(read, {})
 
 
 # --- log --------------------------------------------------------------------------------------------------
@@ -96,12 +96,12 @@ WORDS = {
 
 
 def events():
-    found, left = [], [Event]
-    while left:
-        for each in left.pop().__subclasses__():
-            found.append(each)
-            left.append(each)
-    return found
+    classes, bases = [], [Event]
+    while bases:
+        for subclass in bases.pop().__subclasses__():
+            classes.append(subclass)
+            bases.append(subclass)
+    return classes
 
 
 @pytest.mark.parametrize("event", events(), ids=lambda event: event.__name__)
@@ -110,8 +110,10 @@ def test_an_event_has_known_fields_of_plain_types(event):
     plain = {str, int, bool}
     for field in msgspec.structs.fields(event):
         assert field.name in WORDS
-        told = typing.get_args(field.type) or (field.type,)
-        assert all(one in plain or isinstance(one, str) or typing.get_origin(one) or one is RefusalCode for one in told)
+        types = typing.get_args(field.type) or (field.type,)
+        assert all(
+            kind in plain or isinstance(kind, str) or typing.get_origin(kind) or kind is RefusalCode for kind in types
+        )
 
 
 def written(stream):
@@ -133,16 +135,16 @@ def test_a_request_is_told_without_anything_of_an_answer():
     stranger = Learner(Watched, "stranger", clock=clock)
     stranger.card()
     Watched.handle(b"junk")
-    told = written(stream)
-    assert [each["reply"] for each in told] == ["study_accepted", "release", "refusal", "refusal"]
-    assert [each["code"] for each in told] == ["", "", "unknown_sender", "malformed"]
-    assert [each["learner"] for each in told] == ["ann", "ann", "", ""]
-    assert told[3]["type"] == "unreadable"
-    assert told[2]["key"] == told[2]["digest"] == ""
+    lines = written(stream)
+    assert [line["reply"] for line in lines] == ["study_accepted", "release", "refusal", "refusal"]
+    assert [line["code"] for line in lines] == ["", "", "unknown_sender", "malformed"]
+    assert [line["learner"] for line in lines] == ["ann", "ann", "", ""]
+    assert lines[3]["type"] == "unreadable"
+    assert lines[2]["key"] == lines[2]["digest"] == ""
     assert watch.requests == {"study_proposal": 1, "query": 1, "card_request": 1, "unreadable": 1}
     assert watch.releases == 1
     assert watch.refusals == {"unknown_sender": 1, "malformed": 1}
-    assert set().union(*told) == {"event", *msgspec.structs.asdict(Request(type="", reply=""))}
+    assert set().union(*lines) == {"event", *msgspec.structs.asdict(Request(type="", reply=""))}
 
 
 def test_an_answered_request_is_stamped_with_the_second_in_which_it_came():
@@ -160,9 +162,9 @@ def test_an_answered_request_is_stamped_with_the_second_in_which_it_came():
         identity = curator.identity
         handle = staticmethod(watch.watched(slow, lambda: curator.policy, LABEL))
 
-    came = clock()
+    received_at = clock()
     Learner(Watched, clock=clock).card()
-    assert written(stream)[0]["time"] == Log.stamp(came)
+    assert written(stream)[0]["time"] == Log.stamp(received_at)
 
 
 def test_a_fault_of_the_watch_never_costs_a_reply():
@@ -181,10 +183,10 @@ def test_a_fault_of_the_watch_never_costs_a_reply():
 @pytest.fixture
 def logging_as_before():
     root, flower = logging.getLogger(), logging.getLogger("flwr")
-    kept = root.handlers[:], root.level, flower.handlers[:], flower.propagate, logging.raiseExceptions
+    settings_before = root.handlers[:], root.level, flower.handlers[:], flower.propagate, logging.raiseExceptions
     hooks = threading.excepthook, log_module.sys.excepthook, log_module.sys.unraisablehook
     yield
-    root.handlers[:], root.level, flower.handlers[:], flower.propagate, logging.raiseExceptions = kept
+    root.handlers[:], root.level, flower.handlers[:], flower.propagate, logging.raiseExceptions = settings_before
     threading.excepthook, log_module.sys.excepthook, log_module.sys.unraisablehook = hooks
 
 
@@ -199,11 +201,11 @@ def test_no_text_of_an_error_and_no_line_of_a_library_reaches_the_log(logging_as
     thread.start()
     thread.join()
     log_module.sys.excepthook(ValueError, ValueError(CANARY), None)
-    told = written(stream)
-    assert [each["event"] for each in told] == ["note", "note", "fault", "fault"]
-    assert told[0]["text"] == "a request could not be served: %s"
-    assert told[1]["text"] == "a request could not be served: ValueError"
-    assert (told[2]["kind"], told[2]["thread"]) == ("ValueError", "taker_0")
+    lines = written(stream)
+    assert [line["event"] for line in lines] == ["note", "note", "fault", "fault"]
+    assert lines[0]["text"] == "a request could not be served: %s"
+    assert lines[1]["text"] == "a request could not be served: ValueError"
+    assert (lines[2]["kind"], lines[2]["thread"]) == ("ValueError", "taker_0")
     assert CANARY not in stream.getvalue()
 
 
@@ -221,7 +223,7 @@ def test_a_log_that_nobody_reads_stops_nothing():
 
 def status(**changes):
     curator = open_curator(rules=policy())
-    told = {
+    fields = {
         "curator": "c",
         "name": "basel",
         "superlink": "127.0.0.1:1",
@@ -238,7 +240,7 @@ def status(**changes):
         "data_version": "",
         "budget": standing_of(curator._ledger.account, curator.policy),
     }
-    return Status(**{**told, **changes})
+    return Status(**{**fields, **changes})
 
 
 def fetched(port, page, host=None):
@@ -262,9 +264,9 @@ def test_the_health_page_is_for_this_machine_and_says_what_it_may():
         assert fetched(port, "/health")[0] == 503
         now[0] = status(budget=msgspec.structs.replace(status().budget, halted=True))
         assert fetched(port, "/health")[0] == 503
-        told = fetched(port, "/status")[1]
-        assert told["waiting"] == 2
-        assert told["budget"]["learners"]["ann"] == {
+        content = fetched(port, "/status")[1]
+        assert content["waiting"] == 2
+        assert content["budget"]["learners"]["ann"] == {
             "cap": "1",
             "spent": "0",
             "reserved": "0",
@@ -323,11 +325,11 @@ def test_systemd_is_told_where_it_asks(tmp_path, monkeypatch):
 
 def test_what_is_said_of_a_request_holds_no_byte_of_its_answer(clock):
     """Power: the description of a release is the same whatever its noise."""
-    told = []
+    descriptions = []
     for _ in range(2):
         curator = open_curator(rules=policy(), clock=clock)
         learner = opened(curator, clock=clock)
         learner.session.query("counts", mass_body(), clock())
         request = learner.session.pending
-        told.append(describe(request, curator.handle(request), curator.policy, LABEL))
-    assert told[0] == msgspec.structs.replace(told[1], digest=told[0].digest)
+        descriptions.append(describe(request, curator.handle(request), curator.policy, LABEL))
+    assert descriptions[0] == msgspec.structs.replace(descriptions[1], digest=descriptions[0].digest)

@@ -50,9 +50,9 @@ class FakeFleet:
         self.faults = {}
         self.calls, self.left = [], False
 
-    def _may(self, what, parcel=None):
-        self.calls.append(what)
-        fault = self.faults.get(what) or self.faults.get((what, id(parcel)))
+    def _may(self, call, parcel=None):
+        self.calls.append(call)
+        fault = self.faults.get(call) or self.faults.get((call, id(parcel)))
         if fault is not None:
             raise fault
 
@@ -90,10 +90,10 @@ class FakeFleet:
         self.left = True
 
     def reply_to(self, parcel):
-        return wait_for(lambda: next((kept for kept in self.sent if kept[0] is parcel), None))[1]
+        return wait_for(lambda: next((message for message in self.sent if message[0] is parcel), None))[1]
 
 
-class Told:
+class ToldLog:
     def __init__(self):
         self.events: list[Event] = []
 
@@ -125,8 +125,8 @@ class FakeFiles:
         self.now, self.dirty = policy(), False
 
     def changed(self):
-        seen, self.dirty = self.dirty, False
-        return seen
+        dirty, self.dirty = self.dirty, False
+        return dirty
 
     def read(self):
         if isinstance(self.now, Exception):
@@ -138,7 +138,7 @@ class Serving:
     """A service that runs in a thread of the test's."""
 
     def __init__(self, tmp_path, handle=None):
-        self.site, self.told, self.files = FakeSite(), Told(), FakeFiles()
+        self.site, self.told, self.files = FakeSite(), ToldLog(), FakeFiles()
         self.fleet = FakeFleet(handle or self.site.curator.handle)
         self.service = Service(self.site, self.fleet, SETTINGS, self.told, self.files, tmp_path / "node.id")
         self.stop = threading.Event()
@@ -147,9 +147,9 @@ class Serving:
 
     def _run(self):
         def hung_up():
-            seen = self.hung.is_set()
+            hung = self.hung.is_set()
             self.hung.clear()
-            return seen
+            return hung
 
         self.service.run(lambda seconds: self.stop.wait(min(seconds, 0.01)), hung_up)
 
@@ -197,7 +197,7 @@ def test_a_card_does_not_wait_for_counts_that_hold_every_counting_thread(tmp_pat
         questions = [Sent(learner.session.pending, f"q{number}") for number in range(5)]
         serving.fleet.queue.extend(questions)
         assert serving.ask(pending(serving.site, "bob"))
-        assert not [kept for kept in serving.fleet.sent if kept[0] in questions]
+        assert not [message for message in serving.fleet.sent if message[0] in questions]
         assert serving.service.in_hand == 5
         free.set()
         for question in questions:
@@ -340,10 +340,10 @@ def test_changed_files_are_adopted_and_wrong_ones_are_told(tmp_path, quick):
 
 def test_files_that_the_ledger_does_not_take_now_are_adopted_once_it_is_back(tmp_path, quick):
     with Serving(tmp_path) as serving:
-        kept, serving.site.adopt = serving.site.adopt, _unavailable
+        adopt, serving.site.adopt = serving.site.adopt, _unavailable
         serving.hung.set()
         wait_for(lambda: serving.told.of("policy_refused"))
-        serving.site.adopt = kept
+        serving.site.adopt = adopt
         wait_for(lambda: serving.told.of("policy_adopted"))
         assert len(serving.told.of("policy_refused")) == 1
 
@@ -353,9 +353,9 @@ def test_a_ledger_that_halts_goes_or_comes_back_is_told_without_a_request(tmp_pa
         with serving.site.curator.lock:
             serving.site.ledger.halt(serving.site.clock(), "by hand")
         wait_for(lambda: [event for event in serving.told.of("ledger") if event.halted])
-        kept, serving.site.standing = serving.site.standing, _away
+        standing, serving.site.standing = serving.site.standing, _away
         wait_for(lambda: [event for event in serving.told.of("ledger") if not event.available])
-        serving.site.standing = kept
+        serving.site.standing = standing
         wait_for(lambda: serving.told.of("ledger")[-1].available)
 
 

@@ -50,7 +50,7 @@ def at(seconds):
 
 def enrolled(name, *keys, cap="1/3", **states):
     """A learner with these keys; `states` says of a key what its entry says beside."""
-    entries = tuple(EnrolledKey(key(each).public.hex(), **states.get(each, {})) for each in keys)
+    entries = tuple(EnrolledKey(key(key_name).public.hex(), **states.get(key_name, {})) for key_name in keys)
     return EnrolledLearner(name=name, cap=cap, keys=entries)
 
 
@@ -76,7 +76,7 @@ class Histories(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.store, self.clock = MemoryStore(), Clock()
-        self.files = {name: {each: {} for each in keys} for name, keys in KEYS.items()}
+        self.files = {name: {key_name: {} for key_name in keys} for name, keys in KEYS.items()}
         self.inline = dict.fromkeys(KEYS)
         self.learners, self.number = [], 0
         self.serve()
@@ -86,18 +86,18 @@ class Histories(RuleBasedStateMachine):
             EnrolledLearner(
                 name=name,
                 cap=str(LEARNER_CAPS[name]),
-                keys=tuple(EnrolledKey(key(each).public.hex(), **state) for each, state in keys.items()),
+                keys=tuple(EnrolledKey(key(key_name).public.hex(), **state) for key_name, state in keys.items()),
             )
             for name, keys in self.files.items()
             if keys and self.inline[name] is None
         )
         single = tuple(
-            LearnerPolicy(name=name, key=key(each).public.hex(), cap=str(LEARNER_CAPS[name]))
-            for name, each in self.inline.items()
-            if each is not None
+            LearnerPolicy(name=name, key=key(key_name).public.hex(), cap=str(LEARNER_CAPS[name]))
+            for name, key_name in self.inline.items()
+            if key_name is not None
         )
-        made = policy((), cap=str(TOTAL), open_studies=3, studies=30)
-        return msgspec.structs.replace(made, enrolled=entries, learners=single)
+        empty = policy((), cap=str(TOTAL), open_studies=3, studies=30)
+        return msgspec.structs.replace(empty, enrolled=entries, learners=single)
 
     @rule()
     def serve(self):
@@ -212,11 +212,11 @@ def test_a_key_that_is_not_valid_is_a_stranger_s(state):
     """Constant: nothing in the refusal tells a revoked key from one that nobody knows."""
     state = {"start": state["name_"]} if "name_" in state else state
     curator = open_curator(rules=rules(enrolled("ann", "ann0", "ann1", ann0=state)))
-    known, unknown = (Learner(curator, name).card() for name in ("ann0", "nobody"))
+    invalid, unknown = (Learner(curator, name).card() for name in ("ann0", "nobody"))
     assert isinstance(Learner(curator, "ann1").card(), Card)
-    same = {"answers": known.answers}
-    assert msgspec.structs.replace(unknown, **same) == known
-    assert (known.code, known.final) == (RefusalCode.UNKNOWN_SENDER, False)
+    same = {"answers": invalid.answers}
+    assert msgspec.structs.replace(unknown, **same) == invalid
+    assert (invalid.code, invalid.final) == (RefusalCode.UNKNOWN_SENDER, False)
 
 
 def test_a_revoked_key_gets_not_even_what_it_was_answered(clock):
@@ -230,14 +230,14 @@ def test_a_revoked_key_gets_not_even_what_it_was_answered(clock):
 
 
 def test_studies_and_requests_are_counted_over_all_keys():
-    one = enrolled("ann", "ann0", "ann1")
-    curator = open_curator(rules=rules(one, open_studies=1))
+    ann = enrolled("ann", "ann0", "ann1")
+    curator = open_curator(rules=rules(ann, open_studies=1))
     opened(curator, "ann0")
     assert Learner(curator, "ann1").propose().code == RefusalCode.TOO_MANY_STUDIES
-    curator = open_curator(rules=rules(one, studies=1))
+    curator = open_curator(rules=rules(ann, studies=1))
     opened(curator, "ann0").close()
     assert Learner(curator, "ann1").propose().code == RefusalCode.TOO_MANY_STUDIES
-    curator = open_curator(rules=rules(one, requests_per_day=1))
+    curator = open_curator(rules=rules(ann, requests_per_day=1))
     assert isinstance(Learner(curator, "ann0").card(), Card)
     assert Learner(curator, "ann1").card().code == RefusalCode.TOO_MANY_REQUESTS
 
@@ -320,14 +320,14 @@ def test_what_a_lost_branch_spent_under_two_keys_is_restored_once():
     opened(curator, "ann0", plan=plan_of(30)).query()
     opened(curator, "ann1", plan=plan_of(30), study=b"warm").query()
     there = len(store.rows(0))
-    lost = []
+    receipts = []
     for name in ("ann0", "ann1"):
         learner = opened(curator, name, plan=plan_of(20), study=name.encode() + b"lost")
         learner.query()
-        lost.append(learner.session.newest_receipt)
+        receipts.append(learner.session.newest_receipt)
     del store._rows[there:]
     spent = 2 * Fraction(1, 20)
-    for receipt in reversed(lost):
+    for receipt in reversed(receipts):
         curator = open_curator(store, rules=rules(enrolled("ann", "ann0", "ann1")))
         Learner(curator, "ann0", study=b"after", receipt=receipt).propose()
     ledger = ledger_over(store)
@@ -342,9 +342,9 @@ def test_two_learners_share_no_name_and_no_key():
         rules(enrolled("ann", "ann0"), enrolled("ann", "ann1"))
     with pytest.raises(ValueError, match="same key"):
         rules(enrolled("ann", "ann0"), enrolled("bob", "ann0"))
-    made = policy(("ann0",))
+    single = policy(("ann0",))
     with pytest.raises(ValueError, match="same key"):
-        msgspec.structs.replace(made, enrolled=(enrolled("ann", "ann0"),))
+        msgspec.structs.replace(single, enrolled=(enrolled("ann", "ann0"),))
 
 
 def test_an_unverified_refusal_names_nobody_and_no_number():

@@ -139,9 +139,9 @@ def test_continuous_noise_of_paper_ratio_has_its_scale():
 
 
 def check_float(value):
-    found = float_not_below(value)
-    assert Fraction(found) >= value
-    assert Fraction(math.nextafter(found, 0)) < value
+    rounded = float_not_below(value)
+    assert Fraction(rounded) >= value
+    assert Fraction(math.nextafter(rounded, 0)) < value
 
 
 @settings(max_examples=300)

@@ -44,11 +44,11 @@ def test_nothing_is_released_where_the_noise_library_s_map_disagrees(factor, mon
     """Charged, pending and unavailable; once the library is put right the same bytes are answered, charged once."""
     caplog.set_level(logging.ERROR)
     real = curator_node.mechanisms.discrete_laplace_mechanism
-    made = []
+    mechanisms = []
 
     def misreported(scale):
-        made.append(Misreported(real(scale), factor))
-        return made[-1]
+        mechanisms.append(Misreported(real(scale), factor))
+        return mechanisms[-1]
 
     curator = open_curator()
     learner = opened(curator, plan=plan_of(30, 30))
@@ -63,8 +63,8 @@ def test_nothing_is_released_where_the_noise_library_s_map_disagrees(factor, mon
         assert isinstance(refusal, Refusal)
         assert (refusal.code, refusal.final) == (RefusalCode.UNAVAILABLE, False)
         assert refusal.recipient in (NOBODY, key("ann").public)
-    assert len(made) == 3, "the answer path does ask this mechanism"
-    assert not any(mechanism.drawn for mechanism in made), "not even drawn"
+    assert len(mechanisms) == 3, "the answer path does ask this mechanism"
+    assert not any(mechanism.drawn for mechanism in mechanisms), "not even drawn"
     assert curator._ledger.account.total_spent == Fraction(1, 30)
     assert list(curator._ledger.account.answers.values())[1:] == [], "only the proposal was answered"
     assert "ArithmeticError" in caplog.text
@@ -88,8 +88,8 @@ P = 2**255 - 19
 D = -121665 * pow(121666, -1, P) % P
 
 
-def _added(one, other):
-    (x1, y1), (x2, y2) = one, other
+def _added(first, second):
+    (x1, y1), (x2, y2) = first, second
     k = D * x1 * x2 * y1 * y2
     return (x1 * y2 + x2 * y1) * pow(1 + k, -1, P) % P, (y1 * y2 + x1 * x2) * pow(1 - k, -1, P) % P
 

@@ -51,11 +51,11 @@ LARGEST = [Fraction(2**32), Fraction(2**32 - 1, 2**32 - 5), Fraction(1, 2**32), 
 
 def words(*values):
     """A source that gives these words, and no more."""
-    left = list(values)
+    remaining = list(values)
 
     def give(size):
-        taken, left[:] = left[: size // 8], left[size // 8 :]
-        return np.array(taken, "<u8").tobytes()
+        chunk, remaining[:] = remaining[: size // 8], remaining[size // 8 :]
+        return np.array(chunk, "<u8").tobytes()
 
     return give
 
@@ -89,12 +89,12 @@ class Scripted:
         self.scripts, self.step, self.limits = scripts, 0, []
 
     def below(self, limits):
-        given = [script[self.step] for script in self.scripts if len(script) > self.step]
-        assert len(given) == limits.size
-        assert all(value < limit for value, limit in zip(given, limits.tolist(), strict=True))
+        numbers = [script[self.step] for script in self.scripts if len(script) > self.step]
+        assert len(numbers) == limits.size
+        assert all(value < limit for value, limit in zip(numbers, limits.tolist(), strict=True))
         self.step += 1
         self.limits.append(limits.tolist())
-        return np.array(given, np.uint64)
+        return np.array(numbers, np.uint64)
 
 
 @pytest.mark.parametrize("parts", [2, 3, 8, 50, 1000, MOST_PARTS])
@@ -108,14 +108,14 @@ def test_what_is_left_of_a_total_is_exactly_a_negative_binomial_s(total, parts):
     ]
     scripts = [[(length - 1) * parts + coin for length, coin in zip(*lane, strict=True)] for lane in lanes]
     source = Scripted(scripts)
-    kept = exact_draws._thinned(np.full(len(lanes), total, np.uint64), parts, source)
+    sums = exact_draws._thinned(np.full(len(lanes), total, np.uint64), parts, source)
     r = Fraction(1, parts)
-    found = dict.fromkeys(range(total + 1), Fraction(0))
-    for left, (lengths, coins) in zip(kept.tolist(), lanes, strict=True):
+    chances = dict.fromkeys(range(total + 1), Fraction(0))
+    for stayed, (lengths, coins) in zip(sums.tolist(), lanes, strict=True):
         rests = [total - sum(lengths[:i]) for i in range(len(lengths))]
         weights = [(1 - r if coin else r) / rest for coin, rest in zip(coins, rests, strict=True)]
-        found[left] += math.prod(weights, start=Fraction(1))
-    for j, chance in found.items():
+        chances[stayed] += math.prod(weights, start=Fraction(1))
+    for j, chance in chances.items():
         rest = total - j
         assert chance == rising(r, j) * rising(1 - r, rest) / (math.factorial(j) * math.factorial(rest))
     # Each number is drawn below rest x parts: the coin is the remainder, so 0 has probability 1 / parts exactly.
@@ -150,9 +150,9 @@ def test_a_number_below_a_limit_is_drawn_from_a_whole_multiple_of_it(limit, word
     over = 2**64 % limit
     limits = np.array([limit], np.uint64)
     for first in {word, over, 2**64 - 1, max(over - 1, 0), limit - 1}:
-        taken = first if first >= over else 2**64 - 1
+        accepted = first if first >= over else 2**64 - 1
         source = exact_draws.RandomWords(words(first, 2**64 - 1))
-        assert source.below(limits).tolist() == [taken % limit]
+        assert source.below(limits).tolist() == [accepted % limit]
 
 
 def test_numbers_with_different_limits_are_drawn_again_each_for_itself():
@@ -176,8 +176,8 @@ def test_a_remainder_is_the_first_that_passes_its_coin():
             assert denominator == 10**6
             return numerators % 5 == 3
 
-    drawn = exact_draws._remainders(6, np.uint64(10**6), Coins(None))
-    assert drawn.tolist() == [3, 8, 13, 3, 8, 3]
+    remainders = exact_draws._remainders(6, np.uint64(10**6), Coins(None))
+    assert remainders.tolist() == [3, 8, 13, 3, 8, 3]
     assert exact_draws._remainders(4, np.uint64(1), Coins(None)).tolist() == [0, 0, 0, 0]
 
 
@@ -200,11 +200,11 @@ def test_the_largest_numbers_fit_into_64_bits(scale, monkeypatch):
     top, bottom = scale.numerator, scale.denominator
     monkeypatch.setattr(exact_draws, "_remainders", lambda size, top, source: np.full(size, top - np.uint64(1)))
     monkeypatch.setattr(exact_draws, "_steps", lambda size, source: np.full(size, MOST_ROUNDS - 1, np.uint64))
-    drawn = exact_draws._geometric(2, scale, None)
-    assert drawn.dtype == np.uint64
-    assert drawn.tolist() == [(top - 1 + top * (MOST_ROUNDS - 1)) // bottom] * 2
-    assert drawn.max() < 2**48
-    assert int(drawn.max()) * MOST_PARTS < 2**63
+    numbers = exact_draws._geometric(2, scale, None)
+    assert numbers.dtype == np.uint64
+    assert numbers.tolist() == [(top - 1 + top * (MOST_ROUNDS - 1)) // bottom] * 2
+    assert numbers.max() < 2**48
+    assert int(numbers.max()) * MOST_PARTS < 2**63
     assert MOST_TERM * (MOST_ROUNDS - 1) < 2**48
 
 
@@ -214,8 +214,8 @@ def test_the_largest_numbers_fit_into_64_bits(scale, monkeypatch):
 def laws(n, scale, parts, places):
     """Of the numbers of draws that reach each place, and of the sum of all draws."""
     success = -math.expm1(-1 / scale)
-    one = stats.nbinom(1 / parts, success)
-    return [*(stats.binom(n, one.sf(place - 1)) for place in places), stats.nbinom(n / parts, success)]
+    law = stats.nbinom(1 / parts, success)
+    return [*(stats.binom(n, law.sf(place - 1)) for place in places), stats.nbinom(n / parts, success)]
 
 
 def places_of(scale):
@@ -225,18 +225,20 @@ def places_of(scale):
 def strays(draws, scale, parts):
     """Whether too many or too few draws lie far out, or their sum does."""
     places = places_of(scale)
-    found = [*(int((draws >= place).sum()) for place in places), int(draws.sum())]
-    held = laws(len(draws), scale, parts, places)
-    return any(outside(law, value, FALSE_ALARM / len(held)) for law, value in zip(held, found, strict=True))
+    statistics = [*(int((draws >= place).sum()) for place in places), int(draws.sum())]
+    expected = laws(len(draws), scale, parts, places)
+    return any(
+        outside(law, value, FALSE_ALARM / len(expected)) for law, value in zip(expected, statistics, strict=True)
+    )
 
 
 def missed(n, scale, parts, other_scale, other_parts):
     """Chance that n draws of the other law pass `strays`: at most that of the statistic that tells most."""
     places = places_of(scale)
-    held, truths = laws(n, scale, parts, places), laws(n, other_scale, other_parts, places)
-    level = FALSE_ALARM / len(held) / 2
+    expected, truths = laws(n, scale, parts, places), laws(n, other_scale, other_parts, places)
+    level = FALSE_ALARM / len(expected) / 2
     return min(
-        truth.cdf(law.isf(level)) - truth.cdf(law.ppf(level) - 1) for law, truth in zip(held, truths, strict=True)
+        truth.cdf(law.isf(level)) - truth.cdf(law.ppf(level) - 1) for law, truth in zip(expected, truths, strict=True)
     )
 
 
@@ -344,9 +346,9 @@ def test_bytes_that_repeat_or_fall_short_give_no_noise():
 @pytest.mark.parametrize("size", [0, 1])
 @pytest.mark.parametrize("scale", [*SCALES, *LARGEST])
 def test_no_share_and_one_share(scale, size, parts):
-    drawn = draw_shares(size, scale, parts)
-    assert (drawn.shape, drawn.dtype) == ((size,), np.int64)
-    assert (np.abs(drawn) < 2**48).all()
+    shares = draw_shares(size, scale, parts)
+    assert (shares.shape, shares.dtype) == ((size,), np.int64)
+    assert (np.abs(shares) < 2**48).all()
 
 
 @settings(max_examples=60, deadline=None)
@@ -358,10 +360,10 @@ def test_no_share_and_one_share(scale, size, parts):
 )
 def test_every_scale_and_number_of_parts_is_drawn(size, top, bottom, parts):
     scale = Fraction(top, bottom)
-    drawn = draw_shares(size, scale, parts)
-    assert drawn.shape == (size,)
+    shares = draw_shares(size, scale, parts)
+    assert shares.shape == (size,)
     # Beyond 100 scales lies less than exp(-100) of a whole noise, and less of a share.
-    assert (np.abs(drawn) <= 100 * scale).all()
+    assert (np.abs(shares) <= 100 * scale).all()
 
 
 @pytest.mark.parametrize(
@@ -426,8 +428,8 @@ def test_the_sampler_names_no_float():
         for node in nodes
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "np"
     }
-    whole = {"arange", "bool_", "concatenate", "divmod", "empty", "flatnonzero"}
-    assert numpy == whole | {"frombuffer", "full", "int64", "ones", "uint64", "zeros"}
+    integer_functions = {"arange", "bool_", "concatenate", "divmod", "empty", "flatnonzero"}
+    assert numpy == integer_functions | {"frombuffer", "full", "int64", "ones", "uint64", "zeros"}
     for node in nodes:
         assert not isinstance(node, ast.Div)
         assert not (isinstance(node, ast.Constant) and isinstance(node.value, float | complex))

@@ -70,9 +70,9 @@ class Script:
 
     def discrete_laplace(self, exact, l1, law, stamp):
         self._note(("discrete_laplace", exact.shape, exact.dtype.str, l1, law, stamp))
-        drawn = self._generator().integers(-99, 99, exact.shape)
+        noise = self._generator().integers(-99, 99, exact.shape)
         # What saturates an int64 may be drawn, too.
-        return np.where(drawn == 0, np.int64(2**63 - 1), drawn)
+        return np.where(noise == 0, np.int64(2**63 - 1), noise)
 
     def laplace_shares(self, size, law, parts, stamp):
         self._note(("laplace_shares", size, law, parts, stamp))
@@ -122,11 +122,11 @@ def stewards(draw, label):
 def rows_of(draw, steward):
     """One to four records of any value: missing, out of bounds, of unknown levels, infinite, of few units."""
     labels = st.sampled_from([*steward.classes]) if steward.classes else st.sampled_from([-1.0, 0.0, 1 / 3, 9.0, 77.0])
-    one = {a.name: any_number if isinstance(a, NumericAttribute) else any_text for a in steward.attributes} | {
+    columns = {a.name: any_number if isinstance(a, NumericAttribute) else any_text for a in steward.attributes} | {
         "y": labels,
         "unit": st.sampled_from(["p", "q", " q ", "r"]),
     }
-    return draw(st.lists(st.fixed_dictionaries(one), min_size=1, max_size=4))
+    return draw(st.lists(st.fixed_dictionaries(columns), min_size=1, max_size=4))
 
 
 def frame_of(rows, steward):
@@ -142,14 +142,14 @@ def pairs_of_records(draw, steward):
     how = draw(st.sampled_from(["neighbours", "strangers", "many", "one class"]))
     if how == "neighbours":
         gone = draw(st.sampled_from(rows))
-        others = [r for r in rows if (r["unit"] != gone["unit"] if steward.unit else r is not gone)] or rows[:1]
+        other_rows = [r for r in rows if (r["unit"] != gone["unit"] if steward.unit else r is not gone)] or rows[:1]
     elif how == "many":
-        others = rows * 150
+        other_rows = rows * 150
     elif how == "one class":
-        others = [{**row, "y": rows[0]["y"]} for row in rows[:1] * 3]
+        other_rows = [{**row, "y": rows[0]["y"]} for row in rows[:1] * 3]
     else:
-        others = draw(rows_of(steward))
-    return frame_of(rows, steward), frame_of(others, steward)
+        other_rows = draw(rows_of(steward))
+    return frame_of(rows, steward), frame_of(other_rows, steward)
 
 
 # scripts
@@ -173,13 +173,13 @@ OPERATIONS = st.one_of(
 )
 
 
-def act(served, asked, operation):
+def act(served, questions, operation):
     """One step of a script; what it does depends on what the curator said before, as an adversary's steps may."""
-    what, where, how = operation
-    if what == "propose":
-        served.asker(where).propose([asked[number % len(asked)] for number in how])
-    elif what == "greedy":
-        planned, body = asked[0]
+    action, where, how = operation
+    if action == "propose":
+        served.asker(where).propose([questions[number % len(questions)] for number in how])
+    elif action == "greedy":
+        planned, body = questions[0]
         scaled = "scale" in planned.__struct_fields__
         costly = msgspec.structs.replace(planned, scale=Rational(1, 9)) if scaled else planned
         receipt = next((asker.receipt for asker in served.askers if asker.receipt), b"x") if how == "receipt" else b""
@@ -189,29 +189,29 @@ def act(served, asked, operation):
             receipt=receipt,
             **({"expires_at": NOW - 1} if how == "stale" else {}),
         )
-    elif what == "card":
+    elif action == "card":
         served.asker(where).card()
-    elif what in ("again", "flip") and served.sent:
+    elif action in ("again", "flip") and served.sent:
         data = bytearray(served.sent[where % len(served.sent)])
-        if what == "flip":
+        if action == "flip":
             data[how % len(data)] ^= 1
         served.send(bytes(data))
-    elif what in ("ask", "hostile", "close"):
+    elif action in ("ask", "hostile", "close"):
         studies = [asker for asker in served.askers if asker.open or asker.pending]
         if studies:
             study = studies[where % len(studies)]
-            CALLS[what](study, how)
-    elif what == "wait":
+            CALLS[action](study, how)
+    elif action == "wait":
         served.clock.advance(how)
-    elif what == "restart":
+    elif action == "restart":
         served.start()
-    elif what == "halt":
+    elif action == "halt":
         served.ledger.halt(served.clock(), "a test")
-    elif what == "resume":
+    elif action == "resume":
         served.ledger.resume(served.clock(), restored=Fraction(1, 7), note="a test")
-    elif what == "store":
+    elif action == "store":
         served.faults.failures[:] = how
-    elif what == "noise":
+    elif action == "noise":
         served.noise.failing = True
 
 
@@ -242,34 +242,34 @@ def quiet(store, operation):
         store.failures.clear()
 
 
-def witnessed(script, asked, frame, steward, path=None, answerers=ANSWERERS):
+def witnessed(script, questions, frame, steward, path=None, answerers=ANSWERERS):
     """All that anybody can see of one run: bytes in and out, what is kept, log lines, what the noise was asked."""
-    told = Told()
+    heard = Told()
     root = logging.getLogger()
     level = root.level
-    root.addHandler(told)
+    root.addHandler(heard)
     root.setLevel(logging.DEBUG)
     served = Served(frame, steward, Script(), rules(**TIGHT), path=path, answerers=answerers)
     try:
         for operation in script:
             quiet(served.faults, operation)
-            act(served, asked, operation)
+            act(served, questions, operation)
         return {
             "sent": served.sent,
             "got": served.got,
             **dict(zip(("entries", "replies", "refusals", "mark"), served.kept(), strict=True)),
-            "log": told.lines,
+            "log": heard.lines,
             "noise": served.noise.asked,
         }
     finally:
         served.close()
-        root.removeHandler(told)
+        root.removeHandler(heard)
         root.setLevel(level)
 
 
 def assert_same(first, second):
-    for what, seen in first.items():
-        assert seen == second[what], f"the records show in: {what}"
+    for channel, content in first.items():
+        assert content == second[channel], f"the records show in: {channel}"
 
 
 @st.composite
@@ -284,13 +284,13 @@ def cases(draw, label, told):
 
 
 def check(case, *, both_stores):
-    frames, steward, asked, script = case
-    first, second = (witnessed(script, asked, frame, steward) for frame in frames)
+    frames, steward, questions, script = case
+    first, second = (witnessed(script, questions, frame, steward) for frame in frames)
     assert_same(first, second)
     if both_stores:
         folder = Path(mkdtemp())
         try:
-            runs = [witnessed(script, asked, f, steward, folder / f"{n}.sqlite") for n, f in enumerate(frames)]
+            runs = [witnessed(script, questions, f, steward, folder / f"{n}.sqlite") for n, f in enumerate(frames)]
             assert_same(*runs)
         finally:
             shutil.rmtree(folder)
@@ -457,10 +457,10 @@ def test_what_lets_a_record_out_is_noticed(how):
     steward = SchemaFile(label="y", attributes=ATTRIBUTES[:1], classes=("no", "yes"))
     rows = [{"x": 1.0, "y": "no", "unit": "p"}] * 3
     planned = PlannedCounts(release="mass", partitions=1, scale=Rational(4, 1))
-    asked = [(planned, whole_body())]
+    questions = [(planned, whole_body())]
     script = [("propose", "ann", [0]), ("ask", 0, "")]
     leaky = {**ANSWERERS, "counts": leaking(how)}
-    runs = [witnessed(script, asked, frame_of(r, steward), steward, answerers=leaky) for r in (rows, rows[:2])]
+    runs = [witnessed(script, questions, frame_of(r, steward), steward, answerers=leaky) for r in (rows, rows[:2])]
     with pytest.raises(AssertionError, match="the records show in"):
         assert_same(*runs)
 

@@ -126,10 +126,10 @@ def forged(curator, clock, learner):
 
 def answer_that_was_dropped(curator, clock, learner):
     """A study that ended long ago, whose replies made room for others'."""
-    done = opened(curator, study=b"done", clock=clock, plan=plan_of(40))
-    done.query()
-    sent = done.session.transcript.envelopes[-2]
-    done.close()
+    dropped = opened(curator, study=b"done", clock=clock, plan=plan_of(40))
+    dropped.query()
+    sent = dropped.session.transcript.envelopes[-2]
+    dropped.close()
     ledger = curator._ledger
     ledger.make_room(1, ledger.account.kept_bytes, clock())
     return {RefusalCode.ANSWER_GONE: sent}
@@ -162,12 +162,12 @@ def test_a_message_that_anybody_has_stops_no_learner(attack, restart):
     rules = msgspec.structs.replace(TIGHT, reservation_seconds=10**6)
     curator = open_curator(store, rules=rules, clock=clock)
     learner = opened(curator, plan=plan_of(30, 30, 30), clock=clock)
-    ((told, sent),) = attack(curator, clock, learner).items()
+    ((reason, sent),) = attack(curator, clock, learner).items()
     if restart:
         curator = learner.curator = open_curator(store, rules=rules, clock=clock)
-    kept = store.refusals(key("ann").public, clock())
-    assert flood(curator, sent) == {told: 50}
-    assert store.refusals(key("ann").public, clock()) == kept
+    refusals_before = store.refusals(key("ann").public, clock())
+    assert flood(curator, sent) == {reason: 50}
+    assert store.refusals(key("ann").public, clock()) == refusals_before
     assert isinstance(Learner(curator, clock=clock).card(), Card)
     assert isinstance(learner.query(), Release)
     assert isinstance(opened(curator, study=b"another", clock=clock, plan=plan_of(30)).close(), StudyClosed)
@@ -316,8 +316,8 @@ def test_what_is_kept_of_messages_is_bounded_and_forgotten():
 
     for number_of_day in range(20):
         now = NOW + 86_400 * number_of_day
-        told = [count(100 * number_of_day + number, now, now + 86_400) for number in range(50)]
-        assert [bool(limit) for limit in told] == [False] * 5 + [True] * 45
+        limits = [count(100 * number_of_day + number, now, now + 86_400) for number in range(50)]
+        assert [bool(limit) for limit in limits] == [False] * 5 + [True] * 45
         assert sum(len(day.counted) for day in meter._days.values()) <= 2 * rules.requests_per_day
         assert len(meter._days) <= 2
 
@@ -377,8 +377,12 @@ class World:
 
     def place(self, signer, study):
         """Where a study stands, as its learner knows by the replies."""
-        found = self.account().studies.get((key(signer).public, study.ljust(16)))
-        return (found.sequence + 1, found.last_reply or NO_DIGEST) if found else (1, NO_DIGEST)
+        account_of_study = self.account().studies.get((key(signer).public, study.ljust(16)))
+        return (
+            (account_of_study.sequence + 1, account_of_study.last_reply or NO_DIGEST)
+            if account_of_study
+            else (1, NO_DIGEST)
+        )
 
     def card(self, signer):
         self.send(seal(CardRequest(**self.head(signer)), key(signer)))
@@ -438,13 +442,13 @@ class World:
     def left(self):
         """What the learners have used up."""
         account, store, now = self.account(), self.store, self.clock()
-        held = [(each.learner, open_envelope(each.envelope)[1].study) for each in store.pending(now)]
+        waiting = [(proposal.learner, open_envelope(proposal.envelope)[1].study) for proposal in store.pending(now)]
         return (
             {place: (study.state, study.spent, study.sequence) for place, study in account.studies.items()},
             account.total_spent,
             account.total_reserved,
             {name: store.refusals(key(name).public, now) for name in ("ann0", "ann1", "bob")},
-            held,
+            waiting,
         )
 
 

@@ -159,12 +159,12 @@ def test_a_policy_may_allow_no_kind_and_name_the_allowed_ones_alone():
     assert settled_limits(read_policy(text), QUERY_KINDS).kinds.keys() == {"counts"}
     assert settled_limits(read_policy(f"{text}[limits]\nkinds = {{}}"), QUERY_KINDS).kinds == {}
     settled = settled_limits(read_policy(f"{text}[limits.kinds.counts]\ncells = 7"), QUERY_KINDS)
-    for limits, own in (
+    for limits, of_kind in (
         (settled, CountsLimits(cells=7)),
         (settled_limits(read_policy(text), QUERY_KINDS), CountsLimits()),
     ):
         assert decode(encode(limits), Limits) == limits, "as it comes over the wire"
-        assert limits.kinds == {"counts": decode(encode(own), dict)}
+        assert limits.kinds == {"counts": decode(encode(of_kind), dict)}
 
 
 def test_what_is_said_of_kinds_may_be_left_unread():
@@ -187,17 +187,17 @@ def test_policy_made_in_code_obeys_the_same_rules():
         Policy(name="basel", cap=0)
     with pytest.raises(ValueError, match="positive"):
         Policy(name="basel", cap=1, learners=(LearnerPolicy(name="ann", key=ANN, cap="-1"),))
-    told = {
+    faults = {
         "simulation = true": limits_with(release_kinds=["paper_ratio"]),
         "unknown release kind 'masses'": limits_with(release_kinds=["masses"]),
         "unknown query kind 'count'; did you mean 'counts'": limits_with(query_kinds=["count"]),
         "cells": limits_with(cells=0),
         "'cels'; did you mean 'cells'": Limits(kinds={"counts": {"cels": 5}}),
     }
-    for match, limits in told.items():
+    for match, limits in faults.items():
         with pytest.raises(ConfigurationError, match=match):
             open_curator(rules=policy(limits=limits))
-    simulated = open_curator(rules=policy(limits=told["simulation = true"], simulation=True))
+    simulated = open_curator(rules=policy(limits=faults["simulation = true"], simulation=True))
     assert simulated.label == NOT_PRIVATE_LABEL
 
 

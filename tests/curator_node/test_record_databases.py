@@ -73,10 +73,10 @@ def test_columns_are_what_a_schema_reads_in_batches_of_any_size(database, tmp_pa
         frame = read_records(
             source(tmp_path, url, "SELECT a, b, c, d FROM stays ORDER BY c DESC -- all; of them", fetch_rows=rows)
         )
-        told = sorted(
+        expected = sorted(
             map(tuple, zip(*(column_texts(frame[name]).to_list() for name in frame.columns), strict=True)), key=str
         )
-        assert told == sorted(
+        assert expected == sorted(
             [("1", "2.5", SECRET, "2020-01-31"), (None, "3", "y", None), ("3", None, None, None)], key=str
         )
 
@@ -198,13 +198,13 @@ def test_what_is_wrong_with_a_query_is_told_without_its_text(database, tmp_path,
 def test_values_that_no_record_holds_are_named_by_column_and_type(postgres, tmp_path, monkeypatch):
     monkeypatch.setenv("PGPASSWORD", postgres.password)
     url = postgres.new_url().replace(f":{postgres.password}", "")
-    for query, told in (
+    for query, message in (
         (f"SELECT ARRAY['{SECRET}'] AS lists", "column 'lists' has values of type list"),
         (f"SELECT '{SECRET}'::bytea AS raw", "column 'raw' has values of type bytes"),
         ("SELECT date 'infinity' AS d", "a date that never ends"),
         (f"SELECT CAST('{SECRET}' AS INTEGER) AS a", "DataError, code 22P02"),
     ):
-        assert told in refused(source(tmp_path, url, query))
+        assert message in refused(source(tmp_path, url, query))
 
 
 @pytest.mark.parametrize(
@@ -227,9 +227,9 @@ def test_values_that_no_record_holds_are_named_by_column_and_type(postgres, tmp_
 )
 def test_a_source_file_that_is_wrong_is_one_sentence(tmp_path, text, told):
     (tmp_path / "source.toml").write_text(text)
-    said = refused(tmp_path / "source.toml")
-    assert told in said
-    assert "hunter2" not in said
+    error = refused(tmp_path / "source.toml")
+    assert told in error
+    assert "hunter2" not in error
 
 
 def test_a_database_that_is_no_database_is_told(tmp_path):

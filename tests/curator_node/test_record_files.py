@@ -130,9 +130,9 @@ def test_broken_parquet(tmp_path, data):
 def test_truncated_parquet(tmp_path):
     path = tmp_path / "records.parquet"
     pl.read_csv(io.StringIO(CSV)).write_parquet(path)
-    whole = path.read_bytes()
-    for end in range(1, len(whole), 97):
-        fails(write(tmp_path, whole[:end], "records.parquet"), "cannot be read as parquet")
+    content = path.read_bytes()
+    for end in range(1, len(content), 97):
+        fails(write(tmp_path, content[:end], "records.parquet"), "cannot be read as parquet")
 
 
 @pytest.mark.parametrize(
@@ -258,8 +258,8 @@ def strict_fields(line):
 
 def strict_rows(lines, width):
     rows = [strict_fields(line) for line in lines]
-    whole = all(row is not None and len(row) == width for row in rows)
-    return rows if whole and all(lines) and not any("\r" in line for line in lines) else None
+    regular = all(row is not None and len(row) == width for row in rows)
+    return rows if regular and all(lines) and not any("\r" in line for line in lines) else None
 
 
 def read_rows(text):
@@ -305,9 +305,9 @@ def test_a_line_less_changes_no_other_row(table):
     header = ",".join(f"c{column}" for column in range(width))
     rows = read_rows(end.join([header, *lines, ""]))
     for number in range(len(lines)):
-        others = read_rows(end.join([header, *lines[:number], *lines[number + 1 :], ""]))
-        if rows is not None and others is not None:
-            assert others == rows[:number] + rows[number + 1 :]
+        without = read_rows(end.join([header, *lines[:number], *lines[number + 1 :], ""]))
+        if rows is not None and without is not None:
+            assert without == rows[:number] + rows[number + 1 :]
 
 
 def test_lines_with_stray_quotes_move_counts_by_their_own_record_only(tmp_path):

@@ -45,10 +45,10 @@ MANY = [(f"p{number % 7}", float(number), 0.0, "f", "no") for number in range(60
 
 @pytest.fixture
 def folder(tmp_path):
-    made = tmp_path / "ward"
+    path = tmp_path / "ward"
     schema = toml(steward_file(most=2, unit=True))
-    create_site(made, policy=toml(policy_for(cap=3)), schema=schema, records=frame_of(MANY), clock=Clock())
-    return made
+    create_site(path, policy=toml(policy_for(cap=3)), schema=schema, records=frame_of(MANY), clock=Clock())
+    return path
 
 
 def rotate(folder, *, now=NOW, days=30, **options):
@@ -92,10 +92,10 @@ def test_requests_to_the_old_key_are_answered_under_it_until_the_overlap_ends(fo
     with open_site(folder, clock=clock) as site:
         learner = opened(site, clock=clock)
         learner.query()
-        sent, got = learner.session.transcript.envelopes[-2:]
+        sent, answer = learner.session.transcript.envelopes[-2:]
     new = rotate(folder, now=clock(), days=7)
     with open_site(folder, clock=clock) as site:
-        assert site.handle(sent) == got
+        assert site.handle(sent) == answer
         learner.curator = site
         release = learner.query()
         assert isinstance(release, Release)
@@ -108,8 +108,8 @@ def test_requests_to_the_old_key_are_answered_under_it_until_the_overlap_ends(fo
         assert (reply.code, reply.sender) == (RefusalCode.UNKNOWN_SENDER, old)
         clock.advance(7 * DAY)
         request = Learner(OldPin(site, old), clock=clock).session.request_card(clock())
-        for each in (sent, request):
-            reply = site.handle(each)
+        for data in (sent, request):
+            reply = site.handle(data)
             verify(open_envelope(reply)[0], new)
             assert message_of(reply).code == RefusalCode.WRONG_RECIPIENT
         assert isinstance(Learner(site, clock=clock).card(), Card)
@@ -126,7 +126,7 @@ def test_requests_that_came_as_files_for_the_old_key_are_answered_too(folder, tm
             place = post / pinned.hex() / REQUESTS
             place.mkdir(parents=True)
             (place / f"{digest(data).hex()}{SUFFIX}").write_bytes(data)
-        assert [each.why for each in answer_folder(post, site)] == ["card", "card"]
+        assert [outcome.why for outcome in answer_folder(post, site)] == ["card", "card"]
         assert list(answer_folder(post, site)) == []
         clock.advance(7 * DAY)
         assert site.curator.identities == (site.identity,)
@@ -167,8 +167,8 @@ def test_a_receipt_of_the_old_key_still_proves_a_rollback(folder, tmp_path, cloc
         ledger = site.ledger
         ledger.resume(clock(), note="the mark was lost")
         assert ledger.account.total_spent == Fraction(2, 30)
-        asked = Learner(site, study=b"next", receipt=receipt, clock=clock)
-        assert asked.propose().code == RefusalCode.LEDGER_ROLLED_BACK
+        asker = Learner(site, study=b"next", receipt=receipt, clock=clock)
+        assert asker.propose().code == RefusalCode.LEDGER_ROLLED_BACK
         ledger.resume(clock(), note="a receipt was shown")
         assert ledger.account.total_spent == Fraction(4, 30)
 
@@ -183,8 +183,8 @@ def test_a_receipt_of_a_leaked_key_proves_nothing(folder, clock):
     rotate(folder, now=clock(), leaked=True)
     with open_site(folder, clock=clock) as site:
         reply = Learner(OldPin(site, old), clock=clock).session
-        told = message_of(site.handle(reply.request_card(clock())))
-        assert told.code == RefusalCode.WRONG_RECIPIENT
+        refusal = message_of(site.handle(reply.request_card(clock())))
+        assert refusal.code == RefusalCode.WRONG_RECIPIENT
         assert site.handle(reply.request_card(clock()))
         del site.ledger.account.answers[open_receipt(receipt, old).request]
         assert not isinstance(Learner(site, study=b"next", receipt=receipt, clock=clock).propose(), Refusal)
@@ -232,11 +232,11 @@ def test_a_rotation_that_is_cut_off_is_ended_by_the_same_command(folder, monkeyp
                 Path, "replace", lambda path, to: (cut_off(real) if path.name == "next.pem" else real)(path, to)
             )
         elif step == "accept":
-            append, seen = Ledger.append, []
+            append, appends = Ledger.append, []
 
             def second(self, *args, **options):
-                seen.append(self)
-                return (cut_off(append) if len(seen) == 2 else append)(self, *args, **options)
+                appends.append(self)
+                return (cut_off(append) if len(appends) == 2 else append)(self, *args, **options)
 
             patch.setattr("curator_node.ledger.chain.Chain.append", second)
         else:
@@ -295,7 +295,7 @@ def test_a_former_key_that_is_another_is_refused(folder):
 
 def test_a_stranger_s_ledger_is_not_taken_over(folder):
     rotate(folder)
-    own = keyring.read_keys(folder).current
+    current = keyring.read_keys(folder).current
     for place in ("curator.ledger", "curator.mark"):
         (folder / place).unlink()
     store = DatabaseStore(sqlite_url(folder / "curator.ledger"), create=True)
@@ -303,7 +303,7 @@ def test_a_stranger_s_ledger_is_not_taken_over(folder):
     store.close()
     with pytest.raises(ConfigurationError, match="another curator"):
         rotate(folder)
-    assert keyring.read_keys(folder).current.public == own.public
+    assert keyring.read_keys(folder).current.public == current.public
 
 
 # --- the chain itself -----------------------------------------------------------------------------------------
@@ -359,8 +359,8 @@ def test_a_ledger_never_goes_back_to_a_key_that_had_it(to):
 
 def card_of(folder, now):
     draft = IdentityCard(role="curator", name="ward", key=bytes(32), issued=now)
-    card, own = keyring.curator_card(folder, draft)
-    return read_identity(write_identity(card, own), where="card")
+    card, signing_key = keyring.curator_card(folder, draft)
+    return read_identity(write_identity(card, signing_key), where="card")
 
 
 def test_a_card_carries_the_word_of_former_keys_but_not_of_a_leaked_one(folder):

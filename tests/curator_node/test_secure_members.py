@@ -29,8 +29,8 @@ ONE, OTHER, THIRD = (key(name).public.hex() for name in ("one", "other", "third"
 
 
 def read_members(text):
-    told = read_policy(f'name = "ward"\ncap = 1\n[limits.kinds.{KIND}]\n{text}', where="policy.toml")
-    return QUERY_KINDS.limits(told.limits, KIND)
+    read = read_policy(f'name = "ward"\ncap = 1\n[limits.kinds.{KIND}]\n{text}', where="policy.toml")
+    return QUERY_KINDS.limits(read.limits, KIND)
 
 
 def test_a_policy_names_the_members_and_how_few_colluders_a_plan_may_assume():
@@ -76,40 +76,44 @@ def test_a_curator_that_serves_adopts_another_list():
 
 @pytest.fixture
 def folder(tmp_path):
-    made = tmp_path / "ward"
-    init_site(made, "basel")
-    (made / SCHEMA).write_text(toml(steward_file(round_size=5)))
-    frame_of(ROWS).write_parquet(made / "records.parquet")
-    return made
+    path = tmp_path / "ward"
+    init_site(path, "basel")
+    (path / SCHEMA).write_text(toml(steward_file(round_size=5)))
+    frame_of(ROWS).write_parquet(path / "records.parquet")
+    return path
 
 
-def said(folder, *members, least=1):
+def findings_on_members(folder, *members, least=1):
     kinds = {"counts": {}, KIND: {"members": list(members), "least_colluders": least}}
     (folder / POLICY).write_text(toml(policy(limits=Limits(kinds=kinds))))
-    found = check_site(folder)
-    return [(each.level, each.text) for each in found.findings if "secure sum" in each.text or "members" in each.text]
+    report = check_site(folder)
+    return [
+        (finding.level, finding.text)
+        for finding in report.findings
+        if "secure sum" in finding.text or "members" in finding.text
+    ]
 
 
 def test_the_check_says_with_whom_a_curator_sums(folder):
-    own = read_key(folder / KEY).public.hex()
-    (fine,) = said(folder, ONE, own, OTHER, least=2)
+    public = read_key(folder / KEY).public.hex()
+    (fine,) = findings_on_members(folder, ONE, public, OTHER, least=2)
     assert fine[0] == "fine"
     assert f"secure sums with 2 other curators ({ONE[:16]}, {OTHER[:16]}), of whom a plan assumes at least 2" in fine[1]
-    (lacking, _) = said(folder, ONE, OTHER)
+    (lacking, _) = findings_on_members(folder, ONE, OTHER)
     assert lacking[0] == "look"
-    assert f"lacks this curator's own key {own}, so no secure sum with it is accepted; add it" in lacking[1]
-    (empty,) = said(folder)
+    assert f"lacks this curator's own key {public}, so no secure sum with it is accepted; add it" in lacking[1]
+    (empty,) = findings_on_members(folder)
     assert empty[0] == "look"
     assert "is empty, so no secure sum is accepted" in empty[1]
     (folder / POLICY).write_text(toml(policy()))
-    assert not [each for each in check_site(folder).findings if "secure" in each.text]
+    assert not [finding for finding in check_site(folder).findings if "secure" in finding.text]
 
 
 def test_the_check_finds_a_former_key_beside_the_present_one(folder):
     """One curator would pass for two: a plan that assumes one colluder would assume half of it."""
     former = read_key(folder / KEY).public.hex()
-    own = rotate(folder, now=NOW, overlap=86_400).hex()
-    (look, _) = said(folder, former, own, ONE)
+    public = rotate(folder, now=NOW, overlap=86_400).hex()
+    (look, _) = findings_on_members(folder, former, public, ONE)
     assert look[0] == "look"
     assert f"holds a former key of this curator beside its own ({former[:16]}): one would pass for two" in look[1]
 
@@ -123,8 +127,8 @@ def test_a_steward_who_approves_reads_on_what_the_cost_rests():
     assert pool.propose(0).code == RefusalCode.AWAITING_APPROVAL
     ledger = ledger_over(pool.stores[0], pool.names[0])
     (proposal,) = waiting_proposals(ledger, rules, NOW)
-    told = dict(summary(proposal, ledger, rules, steward_file(), QUERY_KINDS))
-    assert told["provided"] == (
+    page = dict(summary(proposal, ledger, rules, steward_file(), QUERY_KINDS))
+    assert page["provided"] == (
         "summed with 3 other sites under the noise of one. The cost holds while at most 1 of them tell the learner all "
         "they know, while no ledger is put back before the sum is done (another site's counts as one of those; this "
         "one's leaves its own records a share of the noise alone), and while the cryptography is not broken"

@@ -60,9 +60,9 @@ RULES, DECLARED = policy(), steward_file(round_size=None)
 @pytest.fixture
 def folder(tmp_path):
     """A new site's folder."""
-    made = tmp_path / "ward"
-    create_site(made, policy=toml(RULES), schema=toml(DECLARED), records=frame_of(ROWS), clock=Clock())
-    return made
+    path = tmp_path / "ward"
+    create_site(path, policy=toml(RULES), schema=toml(DECLARED), records=frame_of(ROWS), clock=Clock())
+    return path
 
 
 def refused(folder, **options):
@@ -85,9 +85,9 @@ def test_a_site_answers_and_after_a_restart_says_the_same_bytes(folder, clock):
         assert (card.name, card.schema) == (RULES.name, DECLARED.schema)
         learner.propose(plan_of(30))
         assert isinstance(learner.query(), Release)
-        sent, got = learner.session.transcript.envelopes[-2:]
+        sent, reply = learner.session.transcript.envelopes[-2:]
     with open_site(folder, clock=clock) as again:
-        assert again.handle(sent) == got
+        assert again.handle(sent) == reply
         assert again.export().account.spent == {key("ann").public: Fraction(1, 30)}
 
 
@@ -142,13 +142,13 @@ def test_the_ledger_its_mark_and_the_records_may_lie_elsewhere(folder, tmp_path)
 
 def test_a_ledger_may_be_made_in_another_database(folder, tmp_path):
     url, mark = f"sqlite:///{tmp_path / 'other'}", tmp_path / "mark"
-    own = SigningKey.from_pem((folder / KEY).read_bytes())
+    signing_key = SigningKey.from_pem((folder / KEY).read_bytes())
     with pytest.raises(ConfigurationError, match="say where the mark is kept"):
-        create_ledger_file(url, own, now=0)
-    create_ledger_file(url, own, now=0, mark=mark)
+        create_ledger_file(url, signing_key, now=0)
+    create_ledger_file(url, signing_key, now=0, mark=mark)
     mark.unlink()
     with pytest.raises(ConfigurationError, match="never made anew"):
-        create_ledger_file(url, own, now=0, mark=mark)
+        create_ledger_file(url, signing_key, now=0, mark=mark)
     with open_site(folder, ledger=url, mark=mark, clock=Clock()) as site:
         assert site.export().entries[0].kind == "open"
 
@@ -166,15 +166,15 @@ def test_the_steward_s_warnings_come_with_the_site_and_from_nowhere_else(folder,
 
 
 def test_a_site_is_made_once(folder):
-    kept = {path.name: path.read_bytes() for path in folder.iterdir()}
+    contents = {path.name: path.read_bytes() for path in folder.iterdir()}
     for gone in ((), (KEY,), (KEY, LEDGER)):
         for name in gone:
             (folder / name).unlink(missing_ok=True)
         with pytest.raises(ConfigurationError, match="exists"):
             create_site(folder, policy=toml(RULES), schema=toml(DECLARED), records=frame_of(ROWS[:1]))
-        (folder / KEY).write_bytes(kept[KEY])
-        (folder / LEDGER).write_bytes(kept[LEDGER])
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == kept
+        (folder / KEY).write_bytes(contents[KEY])
+        (folder / LEDGER).write_bytes(contents[LEDGER])
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == contents
 
 
 @pytest.mark.parametrize("wrong", ["policy", "schema"])
@@ -296,10 +296,10 @@ def test_a_site_that_is_open_is_not_opened_again(folder):
     with open_site(folder, clock=Clock()):
         assert f"{folder / MARK} is held by another process" in refused(folder)
     for wrong in (KEY, SCHEMA):  # an opening that failed holds nothing
-        kept = (folder / wrong).read_bytes()
+        content = (folder / wrong).read_bytes()
         (folder / wrong).write_text(key("zurich").to_pem().decode() if wrong == KEY else toml(steward_file(unit=True)))
         assert str(folder / LEDGER) in refused(folder)
-        (folder / wrong).write_bytes(kept)
+        (folder / wrong).write_bytes(content)
     open_site(folder, clock=Clock()).close()
 
 
@@ -318,9 +318,9 @@ def test_a_steward_s_stop_is_kept(folder, clock):
         assert learner.query().code == "halted"
     with open_site(folder, clock=clock) as learner.curator:
         assert learner.ask().code == "halted"
-        told = learner.curator.export()
-    assert told.account.halted
-    assert [entry.note for entry in told.entries if entry.kind == "halt"] == ["we stop here"]
+        export = learner.curator.export()
+    assert export.account.halted
+    assert [entry.note for entry in export.entries if entry.kind == "halt"] == ["we stop here"]
 
 
 def test_an_export_is_checked_anew(folder):
@@ -337,19 +337,19 @@ def test_an_export_is_checked_anew(folder):
 
 
 def test_parts_in_memory_give_the_site_that_the_folder_gives(folder):
-    own = SigningKey.from_pem((folder / KEY).read_bytes())
+    signing_key = SigningKey.from_pem((folder / KEY).read_bytes())
     frame = read_records(folder / RECORDS)
     clock, replies = Clock(), []
     with open_site(folder, clock=clock, noise=ZeroNoise()) as site:
-        dataset = hold_records(frame, DECLARED, RULES, own)
-        ledger = memory_ledger(own)
-        for each in (
+        dataset = hold_records(frame, DECLARED, RULES, signing_key)
+        ledger = memory_ledger(signing_key)
+        for other_site in (
             site,
-            assemble_site(dataset, RULES, key=own, ledger=ledger, clock=clock, noise=ZeroNoise()),
-            temporary_site(frame, DECLARED, RULES, key=own, clock=clock, noise=ZeroNoise()),
+            assemble_site(dataset, RULES, key=signing_key, ledger=ledger, clock=clock, noise=ZeroNoise()),
+            temporary_site(frame, DECLARED, RULES, key=signing_key, clock=clock, noise=ZeroNoise()),
         ):
-            assert each.identity == own.public
-            replies.append(opened(each, clock=clock).query().body)
+            assert other_site.identity == signing_key.public
+            replies.append(opened(other_site, clock=clock).query().body)
     assert replies[0] == replies[1] == replies[2]
 
 
@@ -384,15 +384,17 @@ def entered(folder):
 
 
 def test_a_fingerprint_depends_on_what_answers_depend_on_and_on_nothing_else():
-    whole = fingerprint()
-    assert {fingerprint(rows) for rows in itertools.islice(itertools.permutations(ROWS), 0, 120, 7)} == {whole}
-    assert hold(frame_of(ROWS).with_columns(other=pl.lit(1)), steward_file()).fingerprint(DIGEST_KEY) == whole
-    assert dataset().fingerprint(b"x" * 32) != whole
+    of_all = fingerprint()
+    assert {fingerprint(rows) for rows in itertools.islice(itertools.permutations(ROWS), 0, 120, 7)} == {of_all}
+    assert hold(frame_of(ROWS).with_columns(other=pl.lit(1)), steward_file()).fingerprint(DIGEST_KEY) == of_all
+    assert dataset().fingerprint(b"x" * 32) != of_all
     described = msgspec.structs.replace(
         steward_file(),
-        attributes=tuple(msgspec.structs.replace(each, description="told") for each in steward_file().attributes),
+        attributes=tuple(
+            msgspec.structs.replace(attribute, description="told") for attribute in steward_file().attributes
+        ),
     )
-    assert hold(frame_of(ROWS), described).fingerprint(DIGEST_KEY) == whole
+    assert hold(frame_of(ROWS), described).fingerprint(DIGEST_KEY) == of_all
     changed = [
         ROWS[:-1],
         (*ROWS, ROWS[0]),
@@ -401,9 +403,9 @@ def test_a_fingerprint_depends_on_what_answers_depend_on_and_on_nothing_else():
         ((*ROWS[0][:4], "yes"), *ROWS[1:]),
         (("p1", None, *ROWS[0][2:]), *ROWS[1:]),
     ]
-    assert len({whole, *(fingerprint(tuple(rows)) for rows in changed)}) == 1 + len(changed)
+    assert len({of_all, *(fingerprint(tuple(rows)) for rows in changed)}) == 1 + len(changed)
     narrower = msgspec.structs.replace(steward_file(), classes=("yes", "no"))
-    assert hold(frame_of(ROWS), narrower).fingerprint(DIGEST_KEY) != whole
+    assert hold(frame_of(ROWS), narrower).fingerprint(DIGEST_KEY) != of_all
 
 
 def test_missing_and_zero_have_one_form_each():
@@ -417,9 +419,9 @@ def test_missing_and_zero_have_one_form_each():
 
 
 def test_records_beyond_a_unit_s_bound_do_not_count():
-    alone = fingerprint(ROWS[1:], unit=True)
-    both = {fingerprint(ROWS, unit=True), fingerprint(ROWS[:1] + ROWS[2:], unit=True), alone}
-    assert len(both) == 2, "of the two records of p1 the same one is kept, whatever else is there"
+    of_the_rest = fingerprint(ROWS[1:], unit=True)
+    of_either = {fingerprint(ROWS, unit=True), fingerprint(ROWS[:1] + ROWS[2:], unit=True), of_the_rest}
+    assert len(of_either) == 2, "of the two records of p1 the same one is kept, whatever else is there"
 
 
 # --- the file ---------------------------------------------------------------------------------------------
@@ -432,8 +434,8 @@ def test_a_name_is_drawn_once_for_each_digest(digests):
 
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "curator.data"
-        first = {each: version_of_data(path, each) for each in digests}
-        assert {each: version_of_data(path, each) for each in reversed(digests)} == first
+        first = {record_digest: version_of_data(path, record_digest) for record_digest in digests}
+        assert {record_digest: version_of_data(path, record_digest) for record_digest in reversed(digests)} == first
         assert len(set(first.values())) == len(set(digests))
         assert all(DATA_VERSION.fullmatch(name) for name in first.values())
         assert path.stat().st_mode & 0o077 == 0
@@ -442,9 +444,9 @@ def test_a_name_is_drawn_once_for_each_digest(digests):
 def test_a_line_that_a_crash_cut_short_is_no_line(tmp_path):
     path = tmp_path / "curator.data"
     first = version_of_data(path, b"a" * 32)
-    whole = path.read_bytes()
+    content = path.read_bytes()
     for cut in (1, 40, 97):
-        path.write_bytes(whole + b"b" * cut)
+        path.write_bytes(content + b"b" * cut)
         assert version_of_data(path, b"a" * 32) == first
         second = version_of_data(path, b"b" * 32)
         assert path.read_bytes().count(b"\n") == 2
@@ -462,14 +464,14 @@ def test_a_file_that_is_something_else_or_cannot_be_written_is_told(tmp_path):
 
 
 def test_processes_that_share_the_file_agree(tmp_path):
-    path, found = tmp_path / "curator.data", []
-    threads = [threading.Thread(target=lambda: found.append(version_of_data(path, b"a" * 32))) for _ in range(8)]
+    path, names = tmp_path / "curator.data", []
+    threads = [threading.Thread(target=lambda: names.append(version_of_data(path, b"a" * 32))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 8
-    assert len(set(found)) == 1
+    assert len(names) == 8
+    assert len(set(names)) == 1
 
 
 # --- the ledger -------------------------------------------------------------------------------------------
@@ -481,10 +483,10 @@ def test_the_same_records_keep_their_name_and_others_get_another(folder):
     frame_of(ROWS[::-1]).write_parquet(folder / RECORDS)
     assert entered(folder) == first
     frame_of(ROWS[1:]).write_parquet(folder / RECORDS)
-    both = entered(folder)
-    assert len(set(both)) == 2
+    both_names = entered(folder)
+    assert len(set(both_names)) == 2
     frame_of(ROWS).write_parquet(folder / RECORDS)
-    assert entered(folder) == [*both, first[0]], "the first records are served again, under their name"
+    assert entered(folder) == [*both_names, first[0]], "the first records are served again, under their name"
     (folder / DATA).unlink()
     assert len(set(entered(folder))) == 3, "without the file the same records get a new name"
 
@@ -520,8 +522,8 @@ def test_a_steward_sees_the_names(folder):
     from command_line import run
 
     names = entered(folder)
-    told = json.loads(run("ledger", "show", folder / "curator.ledger", "--json").stdout)
-    assert [each["version"] for each in told["data"]] == names
+    ledger = json.loads(run("ledger", "show", folder / "curator.ledger", "--json").stdout)
+    assert [snapshot["version"] for snapshot in ledger["data"]] == names
     assert names[0] in run("ledger", "show", folder / "curator.ledger").output
 
 

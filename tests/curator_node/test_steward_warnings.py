@@ -31,9 +31,9 @@ def heard(steward=None, **columns):
             unit_key=UNIT_KEY,
             cache_bytes=10**6,
         )
-    assert all(each.category is StewardWarning for each in caught)
-    assert all(each.filename == __file__ for each in caught)
-    return [str(each.message) for each in caught], data
+    assert all(warning.category is StewardWarning for warning in caught)
+    assert all(warning.filename == __file__ for warning in caught)
+    return [str(warning.message) for warning in caught], data
 
 
 def mixed(bad, good, count):

@@ -58,27 +58,27 @@ def schema_for(release):
 
 def products(partition_or_network, schema):
     """Products and comparisons of one record, counted from what is asked, by other means than the estimate's."""
-    asked = partition_or_network
-    match asked:
+    described = partition_or_network
+    match described:
         case None | Constant():
             return 0
         case FeatureBins():
-            return math.ceil(math.log2(len(asked.edges) + 1))
+            return math.ceil(math.log2(len(described.edges) + 1))
         case ProductBins():
-            return products(asked.first, schema) + products(asked.second, schema)
+            return products(described.first, schema) + products(described.second, schema)
         case NearestCentre():
             # Of large matrices: two multiply-adds take a tenth of a nanosecond.
-            return asked.cell_count(schema) * asked.features.width // 2
+            return described.cell_count(schema) * described.features.width // 2
         case ProjectionBins():
-            searches = sum(math.ceil(math.log2(len(edges) + 1)) for edges in asked.edges)
-            return len(asked.edges) * asked.features.width + searches
+            searches = sum(math.ceil(math.log2(len(edges) + 1)) for edges in described.edges)
+            return len(described.edges) * described.features.width + searches
         case TreeLeaves():
-            return _depth(asked.table.tolist(), 0)
+            return _depth(described.table.tolist(), 0)
         case ScoreBins():
-            return products(asked.hypothesis, schema) + math.ceil(math.log2(len(asked.edges) + 1))
+            return products(described.hypothesis, schema) + math.ceil(math.log2(len(described.edges) + 1))
         case Mlp():
-            return sum(weight.size + bias.size for weight, bias in asked._layers(""))
-    raise TypeError(asked)
+            return sum(weight.size + bias.size for weight, bias in described._layers(""))
+    raise TypeError(described)
 
 
 def _depth(table, node):
@@ -92,7 +92,7 @@ def test_the_estimate_is_never_below_the_products_comparisons_and_noisy_numbers(
     schema = schema_of(body, release)
     if schema is None:
         return
-    per_record = sum(products(each, schema) for each in (*body.partitions, body.hypothesis))
+    per_record = sum(products(part, schema) for part in (*body.partitions, body.hypothesis))
     cells = sum(partition.cell_count(schema) for partition in body.partitions)
     numbers = cells * RELEASE_KINDS[release].columns(schema)
     # OpenDP draws a number in no less than 5 microseconds on any machine we know: 50,000 of the unit.
@@ -118,12 +118,12 @@ def schema_of(body, release):
 def test_more_to_do_is_more_work(data):
     schema = data.draw(schemas())
     first, second = (data.draw(partitions_of(schema)) for _ in range(2))
-    one, both = CountsBody((first,), None), CountsBody((first, second), None)
+    smaller, larger = CountsBody((first,), None), CountsBody((first, second), None)
     size = data.draw(st.integers(1, 10**9))
-    of_one = COUNTS.work(Question(planned(), one, schema), size)
-    assert of_one < COUNTS.work(Question(planned(partitions=2), both, schema), size)
-    assert of_one < COUNTS.work(Question(planned(), one, schema), size + 1)
-    assert of_one < COUNTS.work(Question(planned(scale="1/30"), one, schema), size)
+    of_one = COUNTS.work(Question(planned(), smaller, schema), size)
+    assert of_one < COUNTS.work(Question(planned(partitions=2), larger, schema), size)
+    assert of_one < COUNTS.work(Question(planned(), smaller, schema), size + 1)
+    assert of_one < COUNTS.work(Question(planned(scale="1/30"), smaller, schema), size)
     assert of_one < COUNTS.work(Question(planned("error_correct"), CountsBody((first,), Constant(1)), schema), size)
 
 
@@ -155,8 +155,10 @@ def test_each_class_is_a_number():
 @pytest.mark.parametrize("cells", [2, 30, 31, 8_200])
 def test_the_bytes_of_a_release_are_known_before_anything_is_charged(release, cells):
     schema = schema_for(release)
-    wanted = RELEASE_KINDS[release].wants_hypothesis
-    body = CountsBody((FeatureBins("x", tuple(np.linspace(0, 1, cells - 2))),), Constant(1) if wanted else None)
+    needs_hypothesis = RELEASE_KINDS[release].wants_hypothesis
+    body = CountsBody(
+        (FeatureBins("x", tuple(np.linspace(0, 1, cells - 2))),), Constant(1) if needs_hypothesis else None
+    )
     length = 8 * cells * RELEASE_KINDS[release].columns(schema)
     parts = (bytes(length), b"") if RELEASE_KINDS[release].counted else (b"", bytes(length))
     sent = len(encode(CountsRelease(*parts)))
@@ -231,8 +233,8 @@ def test_a_workload_of_too_many_cells_is_refused_before_the_rest_is_read(monkeyp
 
 def test_a_hostile_body_of_many_short_numbers_is_not_unfolded():
     """Whole numbers of a byte each, where floats of nine are due, would take thirty times their bytes."""
-    one = {"type": "feature_bins", "attribute": "x", "edges": [0] * 100_000}
-    data = msgspec.msgpack.encode({"partitions": [one] * 100, "hypothesis": None})
+    partition = {"type": "feature_bins", "attribute": "x", "edges": [0] * 100_000}
+    data = msgspec.msgpack.encode({"partitions": [partition] * 100, "hypothesis": None})
     tracemalloc.start()
     assert refusal(data, planned(partitions=100)) == (RefusalCode.MALFORMED, "body")
     peak = tracemalloc.get_traced_memory()[1]

@@ -51,11 +51,11 @@ def count_slowly(partitions: tuple[Partition, ...], records: Records, errors: np
     wrong: list[int] = []
     right: list[int] = []
     for partition in partitions:
-        found = [[0, 0] for _ in range(partition.cell_count(records.schema))]
+        counts = [[0, 0] for _ in range(partition.cell_count(records.schema))]
         for row, cell in enumerate(partition.cells(records)):
-            found[cell][bool(errors[row])] += 1
-        wrong += [pair[1] for pair in found]
-        right += [pair[0] for pair in found]
+            counts[cell][bool(errors[row])] += 1
+        wrong += [pair[1] for pair in counts]
+        right += [pair[0] for pair in counts]
     return wrong, right
 
 
@@ -76,12 +76,12 @@ def assert_counts(partitions: tuple[Partition, ...], records: Records, errors: n
 def test_counts_equal_a_slow_loop(seed, n, sizes, k):
     rng = np.random.default_rng(seed)
     records = make_records(rng, n, 3)
-    drawn: list[Partition] = [bins(int(rng.integers(3)), size) for size in sizes]
-    drawn.append(FeatureBins(attribute="c", edges=()))
+    partitions: list[Partition] = [bins(int(rng.integers(3)), size) for size in sizes]
+    partitions.append(FeatureBins(attribute="c", edges=()))
     if k:
-        drawn.append(centres(rng, 3, k))
-    rng.shuffle(drawn)
-    assert_counts(tuple(drawn), records, rng.random(n) < rng.random())
+        partitions.append(centres(rng, 3, k))
+    rng.shuffle(partitions)
+    assert_counts(tuple(partitions), records, rng.random(n) < rng.random())
 
 
 @pytest.mark.parametrize("errors", [False, True])
@@ -127,12 +127,12 @@ def test_counts_do_not_depend_on_the_grouping(monkeypatch):
     records = make_records(rng, 900, 4)
     partitions = tuple(bins(i, size) for i, size in enumerate((4, 9, 2, 17)))
     errors = rng.random(900) < 0.4
-    found = []
+    results = []
     for most in (1, 30, 400, 16_384):
         monkeypatch.setattr(workloads, "LEAST_JOINT_CELLS", most)
         monkeypatch.setattr(workloads, "MOST_JOINT_CELLS", most)
-        found.append([counts.tolist() for counts in encode_workload(partitions, records).count(errors)])
-    assert found[1:] == found[:-1]
+        results.append([counts.tolist() for counts in encode_workload(partitions, records).count(errors)])
+    assert results[1:] == results[:-1]
 
 
 def test_counts_do_not_depend_on_the_order_of_the_records():
@@ -141,9 +141,9 @@ def test_counts_do_not_depend_on_the_order_of_the_records():
     errors = rng.random(300) < 0.4
     order = rng.permutation(300)
     partitions = (bins(0, 6), centres(rng, 3, 20))
-    one = encode_workload(partitions, records).count(errors)
+    counts = encode_workload(partitions, records).count(errors)
     other = encode_workload(partitions, records.take(order)).count(errors[order])
-    assert np.array_equal(one, other)
+    assert np.array_equal(counts, other)
 
 
 def kept(partitions, records) -> int:
@@ -169,29 +169,29 @@ def test_what_the_cache_counts_is_the_memory_it_takes(n, m, k):
     tracemalloc.start()
     cache.get(partitions)
     gc.collect()
-    taken = tracemalloc.get_traced_memory()[0]
+    traced_bytes = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    assert 0.8 * taken <= cache._bytes - before <= 1.2 * taken
+    assert 0.8 * traced_bytes <= cache._bytes - before <= 1.2 * traced_bytes
 
 
 def test_several_threads_may_ask_the_cache(encodings):
     records = make_records(np.random.default_rng(12), 200, 3)
-    asked = [(bins(index % 3, 2 + index % 5),) for index in range(15)]
+    workloads = [(bins(index % 3, 2 + index % 5),) for index in range(15)]
     errors = np.zeros(200, np.bool_)
-    expected = [encode_workload(partitions, records).count(errors) for partitions in asked]
-    cache = WorkloadCache(records, 4 * kept(asked[0], records))
+    expected = [encode_workload(partitions, records).count(errors) for partitions in workloads]
+    cache = WorkloadCache(records, 4 * kept(workloads[0], records))
     with ThreadPoolExecutor(8) as pool:
         for _ in range(20):
-            counted = pool.map(lambda partitions: cache.get(partitions).count(errors), asked)
-            assert all(np.array_equal(one, other) for one, other in zip(counted, expected, strict=True))
+            counted = pool.map(lambda partitions: cache.get(partitions).count(errors), workloads)
+            assert all(np.array_equal(counts, other) for counts, other in zip(counted, expected, strict=True))
     assert cache._bytes == sum(workload.nbytes + KEY_BYTES for workload in cache._kept.values()) <= cache._most_bytes
 
 
 def test_threads_that_ask_for_the_same_workload_encode_it_once(encodings):
     cache = WorkloadCache(make_records(np.random.default_rng(6), 20_000, 2), 10**6)
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: cache.get((bins(0, 5),)), range(64)))
-    assert all(workload is found[0] for workload in found)
+        encoded = list(pool.map(lambda _: cache.get((bins(0, 5),)), range(64)))
+    assert all(workload is encoded[0] for workload in encoded)
     assert len(encodings.partitions) == 1
 
 
