@@ -14,6 +14,7 @@ from fractions import Fraction
 import pytest
 from test_enrolled import enrolled, rules
 from test_ledger import spend
+from test_ledger_chain import grown, halted_for, receipt_of
 from test_restores import audited
 
 from curator_fakes import NOW, Learner, key, open_curator, opened, plan_of
@@ -384,3 +385,12 @@ def test_a_copy_of_before_a_change_of_the_key_forgets_nothing_however_often(tmp_
     with closing(DatabaseStore(sqlite_url(path), read_only=True)) as store:
         found = audited(store)
     assert (found.total, bool(found.findings)) == (Fraction(7, 8), False)
+
+
+def test_a_receipt_that_names_no_hash_of_an_older_one_goes_on_from_it_if_the_ledger_shows_both_to_share_more():
+    store, positions, _ = grown(first=9, lost=3)
+    account, newest = load(store), receipt_of(positions[-1])
+    older = next(position for position in map(account.position, range(20, 30)) if not newest.holds(position))
+    ledger = halted_for(store, receipt_of(older), newest)
+    ledger.resume(1)
+    assert len(ledger.account.branches) == len(audited(store).branches) == 1

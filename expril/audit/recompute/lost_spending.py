@@ -107,7 +107,7 @@ class Branch:
     by_key: defaultdict[bytes, Fraction] = field(default_factory=lambda: defaultdict(Fraction))
 
 
-def lost_by(chain: Chain, suspects: Sequence[BranchTrace], branches: list[Branch]) -> list[LostSpending]:
+def lost_spending(chain: Chain, suspects: Sequence[BranchTrace], branches: list[Branch]) -> list[LostSpending]:
     """For each suspect: the epsilon its branch charged that neither this ledger nor an earlier suspect accounts for.
 
     A suspect without a position proves nothing. `branches` are those of earlier halts; the suspects are added to them.

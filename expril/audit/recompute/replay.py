@@ -29,7 +29,7 @@ from expril.audit.recompute.entries import (
     price_of,
     read_entry,
 )
-from expril.audit.recompute.lost_spending import Branch, BranchTrace, Chain, lost_by
+from expril.audit.recompute.lost_spending import Branch, BranchTrace, Chain, lost_spending
 from protocol.errors import printable
 from protocol.ledger.entries import DATA_VERSION, GENESIS, EntryKind, LedgerCorruptError, entry_hash, read_terms
 from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY
@@ -318,7 +318,7 @@ class Replayed:
     def _resume(self, entry: ReadEntry) -> str:
         amount, share_of_learner = amount_of(entry.amount), amount_of(entry.learner_amount)
         chain = Chain(self.hashes, self.totals, self.purses, self.requests, self.stops)
-        spendings = lost_by(chain, self.suspects, self.branches)
+        spendings = lost_spending(chain, self.suspects, self.branches)
         least = total_of(item.total for item in spendings)
         shares = [(key, share) for item in spendings for key, share in item.by_key.items()]
         shares.append((entry.learner, share_of_learner))
