@@ -149,7 +149,7 @@ def _repeat_score(
     ceiling = {name: reference[name].ceiling for name in names}
     answers, best = _joined(answered), _joined({name: ceiling[name] for name in answered})
     value, tested = bounded(score(answered)), 0 if answers is None else len(answers.labels)
-    clinical = ranked(answers, thresholds, _known_prevalence(outcome.learned, key))
+    clinical = two_class_scores(answers, thresholds, _known_prevalence(outcome.learned, key))
     is_share = answers is not None and answers.labels.dtype.kind != "f"
     last = Score(
         value=value,
@@ -163,7 +163,7 @@ def _repeat_score(
         absolute_ceiling=_over(ceiling, _absolute),
         recalls=_recalls(outcome.learned, answers, best) if key == POOLED else (),
         shares=_shares(key, outcome, repeat.sites),
-        **clinical_fields(clinical, ranked(best), curves=key == POOLED),
+        **clinical_fields(clinical, two_class_scores(best), curves=key == POOLED),
     )
     return RepeatScore(last, tested, tuple(map(_round_score, by_round)))
 
@@ -174,7 +174,7 @@ def bounded(value: float | None) -> float | None:
 
 
 def _round_score(answered: Mapping[str, Answers]) -> RoundScore:
-    clinical = ranked(_joined(answered))
+    clinical = two_class_scores(_joined(answered))
     ranking = (clinical.auc, clinical.average_precision, clinical.brier) if clinical else ()
     return RoundScore(score(answered), further_score(answered), *ranking)
 
@@ -277,7 +277,7 @@ def _answers(model: AnyModel, test: LabelledRecords) -> Answers:
     return Answers(test.labels, probabilities.argmax(axis=1), probabilities)
 
 
-def ranked(
+def two_class_scores(
     answers: Answers | None, thresholds: Sequence[Threshold] = (), prevalence: float | None = None
 ) -> ClinicalScores | None:
     """Score what a predictor says of records.

@@ -174,7 +174,7 @@ _RANKING_ENTRIES = 2_000_000
 
 
 @dataclass(frozen=True)
-class Ranked:
+class Dealing:
     """How labels are dealt within cells, in each of S draws."""
 
     shift: Floats  # As `Profiles.by_ranking` gives it, float64 (S, K)
@@ -182,24 +182,24 @@ class Ranked:
     trust: Floats  # How far they are dealt by the model's ranking, float64 (S,), in [-1, 1]; 0 is at random
 
 
-def auc_draws(profiles: Profiles, share: Floats, weight: Floats, ranked: Ranked | None = None) -> Floats:
+def auc_draws(profiles: Profiles, share: Floats, weight: Floats, dealing: Dealing | None = None) -> Floats:
     """Areas under a model's ROC curve, one for each of S draws, float64 (S,).
 
     Args:
         profiles: Of the model.
         share: Of label 1 in each cell, float64 (S, K), in [0, 1].
         weight: Of each cell, float64 (S, K), positive.
-        ranked: How labels are dealt within cells; None deals them at random.
+        dealing: How labels are dealt within cells; None deals them at random.
     """
     order = profiles.ascending
     cell, probit = profiles.cell[order], profiles.probit[order]
 
     def dealt(rows: slice) -> Floats:
         ones = share[rows][:, cell]
-        if ranked is None:
+        if dealing is None:
             return ones
-        foretold = ndtr(SHARPNESS[ranked.sharpness[rows], None] * probit + ranked.shift[rows][:, cell])
-        mixed: Floats = np.clip(ones + ranked.trust[rows, None] * (foretold - ones), 0.0, 1.0)
+        foretold = ndtr(SHARPNESS[dealing.sharpness[rows], None] * probit + dealing.shift[rows][:, cell])
+        mixed: Floats = np.clip(ones + dealing.trust[rows, None] * (foretold - ones), 0.0, 1.0)
         return mixed
 
     return _areas(profiles, weight, dealt)
@@ -362,7 +362,7 @@ def estimate_accuracy(
     )
     ones = np.sum(weight * cell_share, axis=1)
     majority = np.maximum(ones, 1.0 - ones)
-    auc = auc_draws(profiles, share, weight, Ranked(shifts[:_DRAWS], within, np.where(draws.no_signal, 0.0, trust)))
+    auc = auc_draws(profiles, share, weight, Dealing(shifts[:_DRAWS], within, np.where(draws.no_signal, 0.0, trust)))
     pure = np.where(draws.no_signal, 0.0, max(trust, 0.0)) * _purity(share, weight) ** 2
     opened = rng.beta(*_OPEN, _DRAWS) * pure
     accuracy += opened * np.maximum(np.sum(weight * profiles.most_agreement(share), axis=1) - accuracy, 0.0)

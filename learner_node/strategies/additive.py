@@ -28,7 +28,7 @@ from learner_node.models.label_model.additive import (
 from learner_node.strategies import options
 from learner_node.strategies.base import Asking, Problem, SourceEstimate
 from learner_node.strategies.options import Share
-from learner_node.strategies.perspectives import asked_attributes
+from learner_node.strategies.perspectives import varying_attributes
 from protocol.hypotheses import Constant
 from protocol.kinds.counts import CountsBody
 from protocol.partitions import FeatureBins
@@ -102,7 +102,7 @@ class AdditiveStrategy:
 
     def _attributes(self, problem: Problem) -> list[str]:
         if self._names is None:
-            return asked_attributes(problem)
+            return varying_attributes(problem)
         return named_attributes(problem.source.schema, self._names)
 
     def _questions(self, problem: Problem) -> list[tuple[int, Fraction]]:

@@ -165,7 +165,7 @@ def _judged(model: NetworkNumberModel, errors: CountsAnswer, spread: CountsAnswe
     """The network whose error was asked for, and that error."""
     if not isinstance(errors.body.hypothesis, Mlp):
         raise TypeError("nobody was asked for the error of a network")
-    return replace(model, hypothesis=errors.body.hypothesis, error=told_error(errors, spread, model.bounds, design))
+    return replace(model, hypothesis=errors.body.hypothesis, error=error_estimate(errors, spread, model.bounds, design))
 
 
 def sums_of_labels(answers: Sequence[CountsAnswer]) -> tuple[Floats, float]:
@@ -219,7 +219,7 @@ class _Mean:
         return value, low, high
 
 
-def told_error(
+def error_estimate(
     errors: CountsAnswer, spread: CountsAnswer, bounds: tuple[float, float], design: float = 1.0
 ) -> ErrorEstimate:
     """What two answers over one cell of all records say of a model's error, with 95 % intervals.

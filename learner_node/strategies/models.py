@@ -31,7 +31,7 @@ from learner_node.strategies.base import (
     SourceEstimate,
     class_probabilities,
 )
-from learner_node.strategies.perspectives import asked_attributes
+from learner_node.strategies.perspectives import varying_attributes
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.feature_map import STEPS, FeatureMap
 from protocol.kinds.model import ModelBody, PlannedModel
@@ -146,7 +146,7 @@ class NaiveBayesStrategy(InSiteStrategy):
 
     def question(self, problem: Problem) -> tuple[AnyMethod, Body]:
         """See `InSiteStrategy`."""
-        names = asked_attributes(problem)
+        names = varying_attributes(problem)
         per_record = problem.epsilon_per_record(partitions=len(names))
         sparse = problem.target_size * per_record < SPARSE * math.sqrt(problem.noises)
         rule = FEWEST_BINS if sparse else problem.cell_rule(per_record, most=MOST_BINS)

@@ -148,7 +148,7 @@ def joint_cell_count(problem: Problem, epsilon: float, cells: int | None, partit
     return max(1, min(cells or rule, problem.limits.cells // partitions))
 
 
-def asked_attributes(problem: Problem) -> list[str]:
+def varying_attributes(problem: Problem) -> list[str]:
     """Attributes that vary in the source, at least one, in the schema's order."""
     return [feature.attribute for feature in standardising_map(problem.source).features]
 
@@ -186,12 +186,12 @@ class RandomSubsetsStrategy(RoundsStrategy):
 
     def partition_counts(self, problem: Problem) -> list[int]:
         """The same number in every round."""
-        count = len(asked_attributes(problem))
+        count = len(varying_attributes(problem))
         return [min(self._size or int(np.ceil(np.sqrt(count))), count)] * self._rounds
 
     def partitions(self, problem: Problem, state: RoundState, epsilon: float) -> list[Partition]:
         """Consecutive attributes of random permutations, one permutation after the other."""
-        names = asked_attributes(problem)
+        names = varying_attributes(problem)
         size = self.partition_counts(problem)[state.number]
         rng = np.random.default_rng([problem.seed, 0])
         order: list[str] = []
@@ -222,12 +222,12 @@ class InformativeStrategy(RoundsStrategy):
 
     def partition_counts(self, problem: Problem) -> list[int]:
         """All attributes, then the pairs."""
-        count = len(asked_attributes(problem))
+        count = len(varying_attributes(problem))
         return [count, max(1, min(self._pairs, count * (count - 1) // 2))]
 
     def partitions(self, problem: Problem, state: RoundState, epsilon: float) -> list[Partition]:
         """Bins of each attribute, then joint bins of the best pairs."""
-        names = asked_attributes(problem)
+        names = varying_attributes(problem)
         if not state.number:
             return list(bins_of(problem, names, bin_count(problem, epsilon, self._bins, len(names))))
         if len(names) == 1:
@@ -277,7 +277,7 @@ class VaryingBinsStrategy(RoundsStrategy):
 
     def partition_counts(self, problem: Problem) -> list[int]:
         """All attributes, or one."""
-        return [1 if self._cells else len(asked_attributes(problem))] * self._rounds
+        return [1 if self._cells else len(varying_attributes(problem))] * self._rounds
 
     def partitions(self, problem: Problem, state: RoundState, epsilon: float) -> list[Partition]:
         """Bins of even mass, moved by a part of a bin."""
@@ -285,7 +285,7 @@ class VaryingBinsStrategy(RoundsStrategy):
             cells = joint_cell_count(problem, epsilon, self._bins)
             seed = problem.seed + state.number
             return [kmeans_cells(problem.source, standardising_map(problem.source), cells, seed)]
-        names = asked_attributes(problem)
+        names = varying_attributes(problem)
         # Edges that are moved make one bin more, for which there must be room.
         room = max(1, problem.limits.cells // len(names) - 2)
         bins = min(bin_count(problem, epsilon, self._bins, len(names)), room)

@@ -92,7 +92,7 @@ class ChosenFirst:
             answers = yield _classes_body(problem), None
             weights, before = balanced(answers[0].values.sum(axis=0), float(answers[0].noise_variance)), 2
         answers = yield StatisticBody((Selection(candidates, weights),)), None
-        names = {candidates[index].attribute for index in ranked(answers[before - 1])[: self._choice.most]}
+        names = {candidates[index].attribute for index in by_votes(answers[before - 1])[: self._choice.most]}
         asking = self._inner.run(self._rest(problem, restricted(problem.source, names)))
         body, model = next(asking)
         while True:
@@ -211,7 +211,7 @@ def candidates_of(source: Records) -> tuple[FeatureBins, ...]:
     return tuple(candidates)
 
 
-def ranked(answer: StatisticAnswer) -> list[int]:
+def by_votes(answer: StatisticAnswer) -> list[int]:
     """Candidates that curators chose: those of most curators first, of equals the earlier chosen."""
     chosen = answer.numbers[:, 0]
     places = np.arange(chosen.shape[1], 0, -1)

@@ -26,8 +26,8 @@ from learner_node.scores.auc import auc_error, weighted_auc
 from learner_node.scores.estimates import (
     LEVEL,
     SHARPNESS,
+    Dealing,
     Profiles,
-    Ranked,
     auc_draws,
     estimate_accuracy,
     highest_auc_draws,
@@ -76,7 +76,7 @@ def test_draws_are_areas_of_labels_dealt_within_cells(levels, trust):
     share, weight = rng.random((5, 4)), rng.random((5, 4))
     sharpness = rng.integers(0, len(SHARPNESS), 5)
     shift, _ = made.by_ranking(share, sharpness)
-    found = auc_draws(made, share, weight, Ranked(shift, sharpness, np.full(5, trust)))
+    found = auc_draws(made, share, weight, Dealing(shift, sharpness, np.full(5, trust)))
     for row in range(5):
         probit = ndtri(np.clip(made.value, 0.002, 0.998))
         dealt = ndtr(SHARPNESS[sharpness[row]] * probit + shift[row, made.cell])
@@ -103,7 +103,7 @@ def test_a_sharper_label_is_ranked_better():
     made, share, weight = profiles(2), np.full((2, 4), 0.4), np.ones((2, 4))
     sharpness = np.array([2, 8])
     shift, _ = made.by_ranking(share, sharpness)
-    blunt, sharp = auc_draws(made, share, weight, Ranked(shift, sharpness, np.ones(2)))
+    blunt, sharp = auc_draws(made, share, weight, Dealing(shift, sharpness, np.ones(2)))
     assert 0.5 < blunt < sharp < 1
 
 

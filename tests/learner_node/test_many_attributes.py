@@ -20,9 +20,9 @@ from learner_node.strategies.selected import (
     MANY,
     MOST_CHOSEN,
     balanced,
+    by_votes,
     candidates_of,
     choice_of,
-    ranked,
     restricted,
     why_not_chosen,
     willing,
@@ -274,7 +274,7 @@ def test_weights_let_every_class_count_alike():
 
 def test_candidates_of_most_curators_come_first_and_of_equals_the_earlier_chosen():
     numbers = np.array([[[4, 1, 7]], [[9, 7, 2]]])
-    assert ranked(StatisticAnswer(Features(3, 1, Rational(1, 1)), (), numbers)) == [7, 4, 9, 1, 2]
+    assert by_votes(StatisticAnswer(Features(3, 1, Rational(1, 1)), (), numbers)) == [7, 4, 9, 1, 2]
 
 
 @pytest.mark.slow

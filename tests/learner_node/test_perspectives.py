@@ -15,7 +15,7 @@ from learner_node.models.source import coordinates, even_bins, kmeans_cells, sta
 from learner_node.strategies import check_options, make_strategy
 from learner_node.strategies.base import Problem
 from learner_node.strategies.options import exact_shares
-from learner_node.strategies.perspectives import asked_attributes, gradient_directions, information
+from learner_node.strategies.perspectives import gradient_directions, information, varying_attributes
 from learner_node.study.budget import Budget
 from learner_node.study.learn import learn
 from learner_node.study.pooling import Pooling
@@ -414,7 +414,7 @@ def test_gradients_find_the_direction_of_a_signal(width):
 def test_constant_attributes_are_not_asked():
     records = encode_frame(wide(50), steward(attributes=WIDE).schema)
     known = Problem(records, Fraction(1), 1, 50, 1, 0)
-    assert asked_attributes(known) == [*"abcdef", "site"]
+    assert varying_attributes(known) == [*"abcdef", "site"]
 
 
 def test_options_may_be_numpy_numbers():

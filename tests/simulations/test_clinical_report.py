@@ -39,7 +39,7 @@ from simulations.report.model import (
 from simulations.report.scores import score_rows
 from simulations.run import mean_of
 from simulations.scenario import at_epsilon, load_scenario, read_epsilons
-from simulations.scoring import clinical_fields, expected, ranked, within
+from simulations.scoring import clinical_fields, expected, two_class_scores, within
 
 
 def build_page(found):
@@ -70,8 +70,8 @@ def repeat(seed, n=200, share=0.2, signal=1.0):
 def scored(labels, probabilities):
     """A score of one repeat of a rare outcome."""
     best = Answers(labels, labels, np.column_stack([1 - labels, labels]).astype(float))
-    found = ranked(Answers(labels, labels, probabilities), [0.5, "10%"], 0.2)
-    fields = clinical_fields(found, ranked(best), curves=True)
+    found = two_class_scores(Answers(labels, labels, probabilities), [0.5, "10%"], 0.2)
+    fields = clinical_fields(found, two_class_scores(best), curves=True)
     return Score(value=0.81, value_se=0.03, constant=0.8, ceiling=0.9, **fields)
 
 
@@ -167,8 +167,8 @@ def test_repeats_without_both_classes_have_no_auc_and_do_not_count():
 @pytest.mark.parametrize("probabilities", [None, np.full((4, 3), 1 / 3)])
 def test_there_are_no_clinical_scores_of_numbers_and_of_three_classes(probabilities):
     labels = np.array([0, 1, 2, 0])
-    assert ranked(Answers(labels, labels, probabilities)) is None
-    assert ranked(None) is None
+    assert two_class_scores(Answers(labels, labels, probabilities)) is None
+    assert two_class_scores(None) is None
 
 
 def test_auc_leads_where_the_smaller_class_is_rare():

@@ -22,7 +22,7 @@ from learner_node.models.synthetic import pooled_estimate
 from learner_node.scores.estimates import class_recalls
 from learner_node.strategies import make_strategy
 from learner_node.strategies.base import NumberEstimate, NumberModel, Problem, SourceEstimate, class_probabilities
-from learner_node.strategies.cells_number import sums_of_labels, told_error
+from learner_node.strategies.cells_number import error_estimate, sums_of_labels
 from limits_told import limits_with
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Constant
@@ -259,7 +259,7 @@ def told_of(rng, records=1500, scale=12.0, sites=2):
         body = CountsBody(mass_body().partitions, Constant(0), reach**2)
         law = {"sites": sites, "noises": sites, "steps": steps}
         answers.append(CountsAnswer(body, noisy[None] * steps, (1,), release, Fraction(round(scale * steps)), **law))
-    return told_error(*answers, (0.0, 10.0))
+    return error_estimate(*answers, (0.0, 10.0))
 
 
 def test_intervals_of_errors_and_of_r2_cover_the_truth_nineteen_times_in_twenty():
