@@ -139,7 +139,9 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # most bytes of stored replies; those of ended studies are dropped first
     reply_bytes: Annotated[int, msgspec.Meta(ge=2**20, le=2**50)] = 2**30
     cache_bytes: Annotated[int, msgspec.Meta(ge=0)] = 256 * 1024 * 1024  # most memory for encoded workloads
-    simulation: bool = False  # True only inside a simulation: allows `paper_ratio` and noise from a seed
+    simulation: bool = (
+        False  # True only inside a simulation: allows noise from a seed, and a simulation's `paper_ratio`
+    )
 
     def __post_init__(self) -> None:
         for key in ("cap", "least_cost", "least_query_cost"):

@@ -22,6 +22,7 @@ from protocol.noise_shares import LaplaceShares
 from protocol.rationals import MOST
 from protocol.records import Records
 from protocol.release_kinds import RELEASE_KINDS
+from simulations.paper_ratio import PrintedCountsLimits
 
 NOISE = "seeded, not private"
 
@@ -89,7 +90,7 @@ def roomy_policy(
     claim is wrong. `members` are identity keys of the curators that it sums with; `kinds`, further kinds -> limits.
     """
     allowed: dict[str, Any] = {
-        COUNTS.name: {"release_kinds": [key for key, kind in RELEASE_KINDS.items() if kind.private or printed]}
+        COUNTS.name: {"release_kinds": list(PrintedCountsLimits.installed if printed else RELEASE_KINDS)}
     }
     if members:
         allowed[SECURE_COUNTS.name] = {"members": [member.hex() for member in members]}

@@ -7,7 +7,6 @@
 | mass | n | p of Eq. 1 |
 | signed_error | (correct) - (errors) = n - 2U | q of Eq. 3, at half the variance near q = 1/2 |
 | error_correct | U, n - U | q and p at once |
-| paper_ratio | clip((U + Laplace)/n, 0, 1), Eq. 7: not private as claimed, simulations only | q as printed |
 | class_counts | n of class 0, ..., n of class C - 1 | for more than two classes |
 | label_total | T, S n - T: T the sum of the labels in steps of 1/S of their range | a numeric label |
 | squared_error | T, S n - T: T the sum of squared errors in steps of 1/S of their range | section 5: regression |
@@ -109,7 +108,7 @@ def _number(schema: Schema) -> bool:
 
 @dataclass(frozen=True)
 class ReleaseKind:
-    """One way to count. Exactly one of `of_errors`, `by_class` and `of_steps` says how; `paper_ratio` has none.
+    """One way to count. Exactly one of `of_errors`, `by_class` and `of_steps` says how.
 
     Attributes:
         columns: numbers released per cell, given the schema.
@@ -124,7 +123,6 @@ class ReleaseKind:
         ranged: whether a body may state the largest squared error.
         told: what is counted, in words for a steward.
         reads_label: whether it hangs on labels; where it does not, they may change and no number moves.
-        private: whether the stated cost is the true one; others are refused outside simulations.
     """
 
     columns: Callable[[Schema], int]
@@ -137,12 +135,6 @@ class ReleaseKind:
     of_steps: Callable[[Counts, Counts | None, int, int], Counts] | None = None
     ranged: bool = False
     reads_label: bool = True
-    private: bool = True
-
-    @property
-    def counted(self) -> bool:
-        """Whether whole numbers are released, of stated sensitivity."""
-        return self.of_errors is not None or self.by_class or self.of_steps is not None
 
 
 _BINARY = "a label of two classes"
@@ -173,14 +165,6 @@ RELEASE_KINDS: dict[str, ReleaseKind] = {
         label=_BINARY,
         told="counts of the records that a model gets wrong, and of those that it gets right,",
         of_errors=_error_correct,
-    ),
-    "paper_ratio": ReleaseKind(
-        _one,
-        wants_hypothesis=None,
-        fits=_two_classes,
-        label=_BINARY,
-        told="a ratio of errors, with noise that does not hide a record,",
-        private=False,
     ),
     "class_counts": ReleaseKind(
         lambda schema: len(schema.classes),

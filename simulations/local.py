@@ -32,10 +32,11 @@ from protocol.kinds.counts import COUNTS
 from protocol.limits import Limits
 from protocol.rationals import parse_rational
 from protocol.records import Records
-from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import MOST_CLASSES, Attribute, CategoricalAttribute, NumericAttribute, Schema
 from simulations.carriers.direct import direct_federation
 from simulations.carriers.sites import with_members
+from simulations.kinds import SIMULATED_ANSWERERS
+from simulations.paper_ratio import PrintedCountsLimits
 from simulations.seeded_noise import SeededNoise
 
 LEARNER = "learner"
@@ -244,7 +245,9 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
         allowed: dict[str, dict[str, Any]] = {
             name: {} for name, kind in QUERY_KINDS.items() if kind.private(kind.limits())
         }
-        limits = Limits(kinds={COUNTS.name: {"release_kinds": list(RELEASE_KINDS)}} if self._printed else allowed)
+        limits = Limits(
+            kinds={COUNTS.name: {"release_kinds": list(PrintedCountsLimits.installed)}} if self._printed else allowed
+        )
         for key, rows in zip(keys, np.array_split(rng.permutation(frame.height), self.n_curators), strict=True):
             name = f"curator {len(sites) + 1}"
             policy = Policy(
@@ -260,7 +263,9 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
                 label=schema.label, classes=schema.classes, attributes=schema.attributes, round_size=share
             )
             noise = None if self.noise_seed is None else SeededNoise(self.noise_seed, name)
-            sites[name] = temporary_site(private[np.sort(rows)], steward, policy, key=key, noise=noise)
+            sites[name] = temporary_site(
+                private[np.sort(rows)], steward, policy, key=key, noise=noise, answerers=SIMULATED_ANSWERERS
+            )
         return direct_federation(sites, learner)
 
     @property

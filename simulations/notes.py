@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from learner_node.study.state import LEFT_OUT
 from learner_node.study.study import Study
-from protocol.kinds import QUERY_KINDS
 from protocol.run_index import FIT
+from simulations.kinds import SIMULATED_KINDS
 from simulations.repeats import Outcome, Repeat
 from simulations.report.budget import STUDIES
 from simulations.report.model import LearnerReport
@@ -69,7 +69,7 @@ def how_records_were_split(scenario: Scenario) -> str:
 def _claims(repeat: Repeat) -> list[str]:
     """Where a claimed epsilon is no guarantee."""
     printed = some_of(
-        [name for name, curator in repeat.curators.items() if not QUERY_KINDS.private(curator.policy.limits)]
+        [name for name, curator in repeat.curators.items() if not SIMULATED_KINDS.private(curator.policy.limits)]
     )
     if not printed:
         return []

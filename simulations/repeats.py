@@ -39,6 +39,7 @@ from protocol.run_index import (
 from protocol.transcript import Transcript, replay
 from simulations.carriers.sites import CuratorFacts, order_sites
 from simulations.carriers.stages import IN_PROCESS, Stage
+from simulations.kinds import SIMULATED_KINDS, SIMULATED_READERS
 from simulations.records import Records, SiteRecords, require_classes, sites_of, split_records
 from simulations.report.budget import STUDIES, BudgetPoint
 from simulations.scenario import LearnerScenario, Scenario
@@ -146,6 +147,7 @@ def ask_all(scenario: Scenario, repeat: Repeat, keys: Mapping[str, SigningKey], 
             carrier=carrier,
             all_or_none=learner.all_or_none,
             allow_not_private=any(curator.label != LABEL for curator in repeat.curators.values()),
+            readers=SIMULATED_READERS,
         )
         source = pl.concat([repeat.sites[name].source for name in sources])
         outcome = Outcome(learner, None, None, federation.key.public)
@@ -254,7 +256,7 @@ def _transcripts(
     for study, planned in outcome.studies:
         for name, number, session in _sessions(outcome, study):
             label, ledger, transcript = repeat.curators[name].label, repeat.ledgers[name], session.transcript
-            proof = replay(transcript.envelopes, session.curator, outcome.key, label=label)
+            proof = replay(transcript.envelopes, session.curator, outcome.key, label=label, kinds=SIMULATED_KINDS)
             if ledger.findings:
                 raise AccountingError(f"the ledger of {name} is not in order: {ledger.findings[0].text}")
             spent = _spent_on(ledger.account, outcome.key, session.study)

@@ -19,12 +19,12 @@ from learner_node.study.budget import Budget
 from learner_node.study.doubts import is_large, require_confirmed
 from learner_node.study.pooling import POOLINGS, SUM, Pooling
 from protocol.errors import ConfigurationError
-from protocol.kinds import QUERY_KINDS
 from protocol.limits import Limits
 from protocol.mistakes import did_you_mean, first_repeated
 from protocol.rationals import parse_rational, written_exactly
 from protocol.strict_toml import convert, read_toml, suggest
 from simulations.datasets import DATASETS, SITE_SPLITS
+from simulations.kinds import SIMULATED_KINDS
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
 Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
@@ -205,7 +205,7 @@ class CuratorScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             for learner, cap in self.learner_caps.items():
                 check_rational(cap, f"learner_caps.{learner}")
             policy = convert(msgspec.to_builtins(self.policy([])), Policy, where=f"curator {self.name!r}")
-            settled_limits(policy, QUERY_KINDS, where=f"curator {self.name!r}")
+            settled_limits(policy, SIMULATED_KINDS, where=f"curator {self.name!r}")
         except ConfigurationError as error:
             raise ValueError(str(error)) from None
 

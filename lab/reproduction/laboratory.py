@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from curator_node.kinds import ANSWERERS
 from curator_node.ledger import memory_ledger
 from curator_node.site import assemble_site, hold_records
 from lab.curators import roomy_policy, spent
@@ -27,6 +28,7 @@ from protocol.envelopes import SigningKey
 from protocol.hypotheses import Mlp
 from protocol.partitions import FeatureBins, Partition
 from simulations.carriers.direct import direct_federation
+from simulations.kinds import SIMULATED_ANSWERERS
 from simulations.seeded_noise import SeededNoise
 
 Noise = Literal["none", "printed", "valid"]
@@ -90,7 +92,14 @@ class Laboratory:
         }
         dataset = hold_records(private.frame, private.steward, policies[False], keys[False])
         self._sites = {
-            printed: assemble_site(dataset, policies[printed], key=key, ledger=memory_ledger(key), noise=noise)
+            printed: assemble_site(
+                dataset,
+                policies[printed],
+                key=key,
+                ledger=memory_ledger(key),
+                noise=noise,
+                answerers=SIMULATED_ANSWERERS if printed else ANSWERERS,
+            )
             for printed, key in keys.items()
         }
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,9 +16,8 @@ from protocol.kinds import QUERY_KINDS, counts
 from protocol.kinds.counts import CountsBody, CountsLimits
 from protocol.messages import Card
 from protocol.noise import DiscreteLaplace
-from protocol.query_kind import Question, Turn
+from protocol.query_kind import Kinds, Question, Turn
 from protocol.records import Records
-from protocol.refusals import RefusalCode
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import Schema
 
@@ -31,7 +31,7 @@ class CountsAnswer:
     Attributes:
         body: what was asked: its partitions are those to read `values` with. Where another process asked, they are not
             what would be drawn now.
-        values: (sum of cell counts, columns) float64: whole numbers, or ratios for `paper_ratio`.
+        values: (sum of cell counts, columns) float64.
         sizes: cell count of each partition.
         release: the release kind.
         scale: of one discrete Laplace noise.
@@ -65,23 +65,19 @@ def read(data: bytes, question: Question) -> CountsAnswer:
     """Decode a release body.
 
     Raises:
-        RemoteProtocolError: not a CountsRelease, not of the asked shape, or with a ratio that is no number.
+        RemoteProtocolError: not a CountsRelease, not of the asked shape.
     """
     planned, body, schema = question.turn.planned, question.body, question.schema
     sizes = tuple(partition.cell_count(schema) for partition in body.partitions)
     columns = RELEASE_KINDS[planned.release].columns(schema)
     values = counts.COUNTS.read_release(data, question).astype(np.float64).reshape(-1, columns)
-    if not np.isfinite(values).all():
-        raise RemoteProtocolError(RefusalCode.MALFORMED, "release.ratios", "numbers")
     return CountsAnswer(body, values, sizes, planned.release, planned.scale.fraction, steps=planned.steps)
 
 
 def add(answers: Sequence[CountsAnswer]) -> CountsAnswer:
-    """The sum of several curators' answers to the same query (their mean, for ratios)."""
+    """The sum of several curators' answers to the same query."""
     first = answers[0]
     values = np.sum([answer.values for answer in answers], axis=0)
-    if not RELEASE_KINDS[first.release].counted:
-        values = values / len(answers)
     sites, noises = (sum(getattr(answer, name) for answer in answers) for name in ("sites", "noises"))
     return replace(first, values=values, sites=sites, noises=noises)
 
@@ -99,9 +95,6 @@ def complaint_about(answer: CountsAnswer, round_size: int | None) -> str:
         answer: one curator's (`sites` is 1).
         round_size: as declared; None is held against `MOST_RECORDS`.
     """
-    if not RELEASE_KINDS[answer.release].counted:
-        inside = bool(((answer.values >= 0) & (answer.values <= 1)).all())
-        return "" if inside else "its answer has ratios that are not between 0 and 1"
     found = beyond(answer, MOST_RECORDS if round_size is None else round_size)
     if found is None:
         return ""
@@ -150,8 +143,8 @@ def rehearse(
 def exact_answer(body: CountsBody, turn: Turn, records: Records, tally: NDArray[np.int64]) -> CountsAnswer:
     """As `rehearse`, without noise and of one curator."""
     planned = turn.planned
-    kind = RELEASE_KINDS[planned.release]
-    if kind.of_errors is None:
+    kind = RELEASE_KINDS.get(planned.release)
+    if kind is None or kind.of_errors is None:
         raise ConfigurationError(
             f"{planned.release} is not private or not about two classes; a quote is for plans that are both"
         )
@@ -188,20 +181,21 @@ def precision_with(variance: float, body: CountsBody, turn: Turn, schema: Schema
     return Precision(cells, planned.scale.fraction, deviation, records, share_error)
 
 
-def limits_of(card: Card, kind: str = counts.COUNTS.name) -> CountsLimits:
+def limits_of(card: Card, kind: str = counts.COUNTS.name, kinds: Kinds = QUERY_KINDS) -> CountsLimits:
     """What a curator limits of counts; the defaults where it does not allow them, and so would refuse any.
 
     Args:
         card: the curator's.
         kind: the query kind by which they are asked.
+        kinds: those that the learner has.
     """
-    return allowed_by(card, kind) or CountsLimits()
+    return allowed_by(card, kind, kinds) or CountsLimits()
 
 
-def allowed_by(card: Card, kind: str) -> CountsLimits | None:
+def allowed_by(card: Card, kind: str, kinds: Kinds = QUERY_KINDS) -> CountsLimits | None:
     """As `limits_of`; None where it does not allow them."""
     try:
-        limits: CountsLimits = QUERY_KINDS.limits(card.limits, kind)
+        limits: CountsLimits = kinds.limits(card.limits, kind)
     except RemoteProtocolError:
         return None
     return limits
@@ -210,7 +204,8 @@ def allowed_by(card: Card, kind: str) -> CountsLimits | None:
 def tightest(limits: Sequence[CountsLimits]) -> CountsLimits:
     """What all of them allow."""
     first, *others = (item.release_kinds for item in limits)
-    return CountsLimits(
+    return msgspec.structs.replace(
+        limits[0],
         release_kinds=tuple(kind for kind in first if all(kind in kinds for kinds in others)),
         cells=min(item.cells for item in limits),
         partitions=min(item.partitions for item in limits),

@@ -21,7 +21,7 @@ from learner_node.strategies.base import Conversation, Problem, class_probabilit
 from learner_node.strategies.cells import CellsStrategy
 from learner_node.strategies.selected import is_wide
 from learner_node.study.reading import questions
-from protocol.errors import ConfigurationError
+from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.feature_map import FeatureMap
 from protocol.kinds import QUERY_KINDS
 from protocol.kinds.counts import CountsBody
@@ -78,7 +78,13 @@ def rehearse(
         conversation = Conversation(chosen, problem)
         answers: list[Any] = []
         bodies: list[Any] = []
-        for turn in questions(QUERY_KINDS.turns(chosen.plan(problem)), READERS):
+        try:
+            turns = questions(QUERY_KINDS.turns(chosen.plan(problem)), READERS)
+        except RemoteProtocolError:
+            raise ConfigurationError(
+                f"{strategy} asks for what is not private as claimed, or not installed; there is no quote for it"
+            ) from None
+        for turn in turns:
             bodies.append(conversation.body)
             reader = READERS[turn.planned.kind]
             answers.append(reader.rehearse(bodies[-1], turn, problem.source, tally, problem.sites, rng))

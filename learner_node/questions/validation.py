@@ -63,6 +63,7 @@ from protocol.kinds.counts import CountsBody
 from protocol.messages import Card
 from protocol.partitions import ScoreBins
 from protocol.plans import Plan
+from protocol.query_kind import Kinds
 from protocol.rationals import written
 from protocol.records import Records
 from protocol.schema import Schema
@@ -341,7 +342,7 @@ def _plan_question(
             left_out |= apart
             remaining = {name: card for name, card in remaining.items() if name not in apart}
             continue
-        question = _question(request, remaining)
+        question = _question(request, remaining, study.kinds)
         plan, kinds = question.plan, study.kinds
         reasons = foreseen_refusals(plan, question.body, remaining, kinds, study.readers)
         fit = {name: card for name, card in remaining.items() if name not in reasons}
@@ -353,10 +354,10 @@ def _plan_question(
     raise nobody_left(left_out, "epsilon or the model")
 
 
-def _question(request: _Request, cards: Mapping[str, Card]) -> _Question:
+def _question(request: _Request, cards: Mapping[str, Card], kinds: Kinds) -> _Question:
     size = assumed_size([card.round_size for card in cards.values()], len(request.source))
     most = max(card.most_records_per_unit for card in cards.values())
-    limits = tightest([counts_limits(request.pooling, card) for card in cards.values()])
+    limits = tightest([counts_limits(request.pooling, card, kinds) for card in cards.values()])
     pool = secure_pool(request.pooling, cards)
     problem = Problem(request.source, request.epsilon, len(cards), size, most, request.seed, limits, pool=pool)
     probability = probability_of(request.hypothesis, request.source)

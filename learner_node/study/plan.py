@@ -254,7 +254,7 @@ def _group(setting: Setting, members: Mapping[str, Card], limiting: Mapping[str,
         setting.problem,
         sites=len(members),
         target_size=assumed_size([card.round_size for card in members.values()], len(setting.problem.source)),
-        limits=tightest([counts_limits(setting.pooling, card) for card in limiting.values()]),
+        limits=tightest([counts_limits(setting.pooling, card, setting.kinds) for card in limiting.values()]),
         pool=secure_pool(setting.pooling, members),
     )
     strategy = make_strategy(setting.strategy, setting.options)
@@ -300,7 +300,7 @@ def _cramped(setting: Setting, members: Mapping[str, Card], body: Any) -> dict[s
     Of the groups "all that allow at least b cells" the largest is kept whose own question has enough cells, see
     `worth_keeping`. So a site with most of the records may have tight limits: without it the question is coarse, too.
     """
-    cells = {name: counts_limits(setting.pooling, card).cells for name, card in members.items()}
+    cells = {name: counts_limits(setting.pooling, card, setting.kinds).cells for name, card in members.items()}
     if len(set(cells.values())) == 1 or not isinstance(body, CountsBody):
         return {}
     sizes = weights(members, len(setting.problem.source))
@@ -323,13 +323,16 @@ def foreseen_refusals(
     plan: Plan, body: Any, cards: Mapping[str, Card], kinds: Kinds, readers: Mapping[str, Reader]
 ) -> dict[str, str]:
     """Curators that would refuse a plan or its first question, by their cards -> why."""
-    turn = kinds.turn(plan, plan.places[0])
-    opening = readers[turn.planned.kind].opening(body, turn)
-    return {
-        name: f"it would refuse this study: {reason}"
-        for name, card in cards.items()
-        if (reason := complaint_about_plan(plan, card, kinds) or complaint_about_question(opening, turn, card, kinds))
-    }
+    refusals = {}
+    for name, card in cards.items():
+        reason = complaint_about_plan(plan, card, kinds)
+        if not reason:
+            turn = kinds.turn(plan, plan.places[0])
+            opening = readers[turn.planned.kind].opening(body, turn)
+            reason = complaint_about_question(opening, turn, card, kinds)
+        if reason:
+            refusals[name] = f"it would refuse this study: {reason}"
+    return refusals
 
 
 def over_caps(plan: Plan, cards: Mapping[str, Card], kinds: Kinds) -> dict[str, str]:
@@ -347,9 +350,9 @@ def nobody_left(reasons: Mapping[str, str], remedy: str) -> ConfigurationError:
     return ConfigurationError(f"no curator is left to ask. {listed}; nothing was asked yet: change {remedy}")
 
 
-def counts_limits(pooling: Pooling, card: Card) -> CountsLimits:
+def counts_limits(pooling: Pooling, card: Card, kinds: Kinds) -> CountsLimits:
     """What a curator limits of the counts that are asked; the defaults where it allows none."""
-    return limits_of(card, SECURE_COUNTS.name if pooling.secure else COUNTS.name)
+    return limits_of(card, SECURE_COUNTS.name if pooling.secure else COUNTS.name, kinds)
 
 
 def secure_pool(pooling: Pooling, cards: Mapping[str, Card]) -> SecurePool | None:

@@ -97,15 +97,16 @@ class CountsLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         parameters: most parameters of a hypothesis.
     """
 
-    release_kinds: tuple[str, ...] = tuple(name for name, kind in RELEASE_KINDS.items() if kind.private)
+    installed: ClassVar[Mapping[str, ReleaseKind]] = RELEASE_KINDS
+    release_kinds: tuple[str, ...] = tuple(RELEASE_KINDS)
     cells: Annotated[int, msgspec.Meta(ge=1, le=500_000)] = 100_000
     partitions: Positive = 10_000
     parameters: Positive = 2_000_000
 
     def __post_init__(self) -> None:
         for name in self.release_kinds:
-            if name not in RELEASE_KINDS:
-                raise ValueError(f"unknown release kind {name!r}{suggest(name, list(RELEASE_KINDS))}")
+            if name not in self.installed:
+                raise ValueError(f"unknown release kind {name!r}{suggest(name, list(self.installed))}")
 
 
 class CountsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -145,8 +146,8 @@ class _Outline(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 class CountsRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is answered: noisy numbers, cell by cell, partition by partition.
 
-    `counts` holds (sum of cell counts) x columns little-endian int64, row by row. `ratios` replaces it for
-    `paper_ratio` (float64, NaN-free) and is empty otherwise.
+    `counts` holds (sum of cell counts) x columns little-endian int64, row by row. `ratios` is empty; simulations have a
+    release that fills it in place of `counts`.
     """
 
     counts: bytes
@@ -154,23 +155,19 @@ class CountsRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Counts(QueryKind):
-    """Counts over partitions, with discrete Laplace noise in each.
-
-    `release_kinds` is what can be counted. All of it is private as claimed, unless a laboratory adds what is not.
-    """
+    """Counts over partitions, with discrete Laplace noise in each number."""
 
     name = "counts"
     reveals = "how many records fall into groups"
     planned: ClassVar[type[PlannedCounts]] = PlannedCounts
-    limits = CountsLimits
+    limits: ClassVar[type[CountsLimits]] = CountsLimits
     by_default = True
-    release_kinds: ClassVar[Mapping[str, ReleaseKind]] = RELEASE_KINDS
 
     def check_planned(self, planned: PlannedCounts) -> None:
         """Raise RemoteProtocolError(BAD_PLAN) for an unknown release kind, or steps of one that has none."""
-        kind = self.release_kinds.get(planned.release)
+        kind = self.limits.installed.get(planned.release)
         if kind is None:
-            raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.release", ", ".join(self.release_kinds))
+            raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.release", ", ".join(self.limits.installed))
         if planned.steps != 1 and kind.of_steps is None:
             raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.steps", f"1 with {planned.release}")
 
@@ -187,7 +184,7 @@ class Counts(QueryKind):
 
     def _check_label(self, planned: PlannedCounts, schema: Schema, code: RefusalCode, field: str) -> None:
         """Raise where a release cannot be asked of labels as the schema says them."""
-        kind = self.release_kinds[planned.release]
+        kind = self.limits.installed[planned.release]
         if not kind.fits(schema):
             there = f"{len(schema.classes)} classes" if schema.label_bounds is None else "a number"
             raise RemoteProtocolError(code, field, f"{planned.release} needs {kind.label}; this one is {there}")
@@ -208,32 +205,22 @@ class Counts(QueryKind):
         """
         presence = self.cost(planned, unit.records)
         parts = planned.partitions if readers is None else min(readers, planned.partitions)
-        label = 2 * presence if self.release_kinds[planned.release].reads_label else Fraction(0)
+        label = 2 * presence if self.limits.installed[planned.release].reads_label else Fraction(0)
         return Odds(presence, label, 2 * presence * parts / planned.partitions)
 
     def most_odds(self, limits: CountsLimits, unit: PrivacyUnit) -> Odds:  # noqa: ARG002
         """Twice the presence, but for the label where masses alone are allowed."""
-        label = any(self.release_kinds[name].reads_label for name in limits.release_kinds)
+        label = any(self.limits.installed[name].reads_label for name in limits.release_kinds)
         return Odds(Fraction(1), Fraction(2 * label), Fraction(2))
 
     def precision(self, planned: PlannedCounts, unit: PrivacyUnit) -> str:  # noqa: ARG002
         """Of each released number."""
-        kind, parts = self.release_kinds[planned.release], planned.partitions
-        scale = f"scale {planned.scale.fraction} of {planned.release}"
-        asked = f"{kind.told} in each group of {f'{parts} groupings' if parts > 1 else '1 grouping'} of all records"
-        if not kind.private:
-            return f"{asked}; {scale}"
-        width = planned.law.width(MISSES)
+        kind, parts, width = self.limits.installed[planned.release], planned.partitions, planned.law.width(MISSES)
         within = f"{width} records" if kind.of_steps is None else f"what {width / planned.steps:.3g} records can add"
-        return f"{asked}, each number right within {within} in {OFTEN}; {scale}"
-
-    def private(self, limits: CountsLimits) -> bool:
-        """Unless a release kind is allowed that is not."""
-        return all(self.release_kinds[name].private for name in limits.release_kinds)
-
-    def private_planned(self, planned: PlannedCounts) -> bool:
-        """Unless its release kind is not."""
-        return self.release_kinds[planned.release].private
+        return (
+            f"{kind.told} in each group of {f'{parts} groupings' if parts > 1 else '1 grouping'} of all records, each "
+            f"number right within {within} in {OFTEN}; scale {planned.scale.fraction} of {planned.release}"
+        )
 
     def read_body(self, data: bytes, turn: Turn, terms: KindTerms) -> CountsBody:
         """Decode and check a body against its planned query, the schema and the limits.
@@ -246,7 +233,7 @@ class Counts(QueryKind):
         outline = decode(data, _Outline, field="body")
         if len(outline.partitions) != planned.partitions:
             raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, "body.partitions", f"exactly {planned.partitions}")
-        kind = self.release_kinds[planned.release]
+        kind = self.limits.installed[planned.release]
         self._check_label(planned, schema, RefusalCode.BAD_QUERY, "plan.queries.release")
         hypothesis: Hypothesis | None = decode(bytes(outline.hypothesis), _HYPOTHESIS, field="body")
         wanted = kind.wants_hypothesis
@@ -269,7 +256,7 @@ class Counts(QueryKind):
         """
         planned: PlannedCounts = question.turn.planned
         body: CountsBody = question.body
-        kind = self.release_kinds[planned.release]
+        kind = self.limits.installed[planned.release]
         counting = SUM_COST if kind.of_steps is not None else CLASS_COST if kind.by_class else COUNT_COST
         per_record = RECORD_COST + body.multiply_adds() + counting * len(body.partitions)
         once = QUERY_ONCE + (body.hypothesis.multiply_adds_once() if body.hypothesis is not None else 0)
@@ -288,21 +275,22 @@ class Counts(QueryKind):
         return body.cells(question.schema) * self._columns(question)
 
     def _columns(self, question: Question) -> int:
-        return self.release_kinds[question.turn.planned.release].columns(question.schema)
+        return self.limits.installed[question.turn.planned.release].columns(question.schema)
 
     def read_release(self, data: bytes, question: Question) -> NDArray[np.number[Any]]:
-        """All released numbers, cell by cell: int64, or float64 for ratios.
+        """All released numbers, cell by cell, int64.
 
         Raises:
             RemoteProtocolError: not a CountsRelease, or not of the asked shape.
         """
         release = decode(data, CountsRelease, field="release")
-        counted = self.release_kinds[question.turn.planned.release].counted
-        payload, unused = (release.counts, release.ratios) if counted else (release.ratios, release.counts)
-        if len(payload) != 8 * self.length(question) or unused:
+        return np.frombuffer(self._checked(release.counts, release.ratios, question), "<i8")
+
+    def _checked(self, numbers: bytes, unused: bytes, question: Question) -> bytes:
+        if len(numbers) != 8 * self.length(question) or unused:
             shape = f"{question.body.cells(question.schema)} x {self._columns(question)} numbers"
             raise RemoteProtocolError(RefusalCode.MALFORMED, "release", shape)
-        return np.frombuffer(payload, "<i8" if counted else "<f8")
+        return numbers
 
 
 def _read_partitions(outline: _Outline, columns: int, schema: Schema, limits: CountsLimits) -> tuple[Partition, ...]:

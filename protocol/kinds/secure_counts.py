@@ -30,7 +30,6 @@ from protocol.messages import Key
 from protocol.odds import PrivacyUnit
 from protocol.query_kind import KindTerms, Question, Turn
 from protocol.refusals import RefusalCode
-from protocol.release_kinds import RELEASE_KINDS
 from protocol.secure_sum.aggregator import STEPS
 from protocol.secure_sum.graph import COMPLETE_UP_TO
 from protocol.secure_sum.group import (
@@ -92,7 +91,7 @@ class SecureCountsLimits(CountsLimits, frozen=True, forbid_unknown_fields=True, 
         least_colluders: fewest colluders t that a plan must assume.
 
     Raises:
-        ValueError: a release kind that is not private, a member that is no key, or stands there twice, or too few
+        ValueError: an unknown release kind, a member that is no key, or stands there twice, or too few
             members; the text says what to do.
     """
 
@@ -101,9 +100,6 @@ class SecureCountsLimits(CountsLimits, frozen=True, forbid_unknown_fields=True, 
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in self.release_kinds:
-            if not RELEASE_KINDS[name].private:
-                raise ValueError(f"release_kinds: {name!r} is not private as claimed, and never summed; remove it")
         for place, key in enumerate(self.members):
             _check_member(key, f"members[{place}]")
         doubled = next((key for key, other in pairwise(sorted(self.members)) if key == other), None)
@@ -237,9 +233,6 @@ class SecureCounts(Counts):
     def check_planned(self, planned: Any) -> None:
         """Raise RemoteProtocolError(BAD_PLAN) as `counts` does, and for a group that breaks a rule."""
         super().check_planned(planned)
-        if not self.release_kinds[planned.release].private:
-            limit = "a release that is private as claimed"
-            raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.release", limit)
         if complaint := complaint_about(planned.participants, planned.colluders, planned.dropouts):
             raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.participants", complaint)
 

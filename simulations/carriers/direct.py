@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping
 
 from curator_node.site import Site
-from learner_node.kinds import READERS
 from learner_node.study.federation import Carrier, Federation
 from learner_node.study.reading import Reader
 from protocol.envelopes import LABEL as PRODUCTION
 from protocol.envelopes import SigningKey
 from simulations.carriers import Handle
+from simulations.kinds import SIMULATED_READERS
 
 
 class DirectCarrier:
@@ -35,7 +35,7 @@ def carry(handles: Mapping[bytes, Handle], work: Callable[[Carrier], None]) -> N
 
 
 def direct_federation(
-    sites: Mapping[str, Site], learner: SigningKey, *, readers: Mapping[str, Reader] = READERS
+    sites: Mapping[str, Site], learner: SigningKey, *, readers: Mapping[str, Reader] = SIMULATED_READERS
 ) -> Federation:
     """A learner's view of these sites, called directly; those that sign as not private are accepted, too.
 

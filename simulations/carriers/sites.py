@@ -28,6 +28,7 @@ from protocol.limits import Limits
 from protocol.messages import CardRequest
 from protocol.secure_sum.group import LEAST_PARTICIPANTS
 from simulations.carriers import Handle
+from simulations.kinds import SIMULATED_ANSWERERS
 from simulations.records import SiteRecords
 from simulations.scenario import Fault, Scenario
 from simulations.seeded_noise import SeededNoise
@@ -216,7 +217,14 @@ def open_here(order: SiteOrder, ledgers: Path | None = None) -> Site:
         path = ledgers / f"{order.name}.ledger"
         create_ledger_file(path, key, now=now(), note=order.note)
         ledger = open_ledger_file(path, key)
-    return assemble_site(dataset, order.policy, key=key, ledger=ledger, noise=order.simulated.noise(order.name))
+    return assemble_site(
+        dataset,
+        order.policy,
+        key=key,
+        ledger=ledger,
+        noise=order.simulated.noise(order.name),
+        answerers=SIMULATED_ANSWERERS,
+    )
 
 
 def facts_of(site: Site) -> CuratorFacts:
@@ -259,7 +267,8 @@ def open_simulated(folder: Path, **how: Any) -> Site:
         ConfigurationError: the folder is no simulation's, or see `open_site`.
     """
     simulated = simulated_of(folder)
-    site = open_site(folder, noise=simulated.noise(policy_of(folder).name), **how)
+    noise = simulated.noise(policy_of(folder, SIMULATED_ANSWERERS).name)
+    site = open_site(folder, noise=noise, answerers=SIMULATED_ANSWERERS, **how)
     return with_handle(site, simulated.handle_of(site)) if simulated.faults else site
 
 

@@ -36,7 +36,7 @@ from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import Schema
 from served import Served, releases_of, rules
 
-PRIVATE = [name for name, kind in RELEASE_KINDS.items() if kind.private]
+PRIVATE = list(RELEASE_KINDS)
 LABELS = ({"classes": ("no", "yes")}, {"classes": ("a", "b", "é")}, {"label_bounds": (-1.0, 9.0)})
 
 

@@ -29,6 +29,7 @@ from protocol.limits import Limits
 from protocol.odds import NOTHING, Odds, PrivacyUnit, at_most
 from protocol.plans import Plan
 from protocol.rationals import Rational
+from simulations.kinds import SIMULATED_KINDS
 from toy.curators import RULES as TOY_RULES
 from toy.kind import TOY, PlannedToy
 
@@ -113,12 +114,12 @@ def test_the_worst_is_taken_of_what_is_not_known():
 def test_what_is_not_private_has_no_limit_and_the_page_says_so():
     rules = policy(limits=Limits(kinds={"counts": {"release_kinds": ["paper_ratio"]}}), simulation=True)
     exposures = exposure(
-        ledger_over().account, rules, UNIT, QUERY_KINDS, plan=Plan.of([planned(release="paper_ratio")])
+        ledger_over().account, rules, UNIT, SIMULATED_KINDS, plan=Plan.of([planned(release="paper_ratio")])
     )
     assert (exposures.study, exposures.learner, exposures.everybody, exposures.ever) == (None,) * 4
     assert dict(exposure_rows(exposures, UNIT))["its label"].count("without any limit") == 4
     assert factors_of(exposures.study) == ("no limit",) * 3
-    assert at_most(Fraction(1), most_odds(rules, UNIT, QUERY_KINDS), UNIT).startswith("without any limit")
+    assert at_most(Fraction(1), most_odds(rules, UNIT, SIMULATED_KINDS), UNIT).startswith("without any limit")
 
 
 def test_hostile_denominators_stop_no_page():

@@ -23,7 +23,6 @@ from hypothesis import strategies as st
 from curator_fakes import NOW
 from curator_node.answering import Answered
 from curator_node.kinds import ANSWERERS
-from curator_node.policy import read_policy
 from curator_node.records.schema_file import SchemaFile
 from generators import (
     ATTRIBUTES,
@@ -36,12 +35,12 @@ from generators import (
     any_text,
     queries_of,
 )
-from limits_told import limits_with
 from protocol.envelopes import open_envelope
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import HYPOTHESIS_KINDS
 from protocol.kinds import QUERY_KINDS
 from protocol.kinds.counts import PlannedCounts
+from protocol.limits import Limits
 from protocol.messages import Release
 from protocol.partitions import PARTITION_KINDS
 from protocol.rationals import Rational
@@ -56,8 +55,7 @@ LABELS = (
     {"label_bounds": (-1.0, 9.0)},
 )
 """Every release kind fits one of them."""
-PRIVATE = [name for name, kind in RELEASE_KINDS.items() if kind.private]
-NOT_PRIVATE = [name for name, kind in RELEASE_KINDS.items() if not kind.private]
+PRIVATE = list(RELEASE_KINDS)
 
 
 class Script:
@@ -394,23 +392,46 @@ def test_records_show_in_the_noise_alone_whatever_the_partition_at_length(kind):
 # kinds that are not private
 
 
-@pytest.mark.parametrize("release", NOT_PRIVATE)
-def test_a_kind_that_is_not_private_is_refused_outside_simulations(release):
-    """The only kinds that the tests above leave out."""
-    text = f'name = "basel"\ncap = 1\n[limits.kinds.counts]\nrelease_kinds = ["{release}"]'
-    with pytest.raises(ConfigurationError, match="not private"):
-        read_policy(text)
-    label = next(
-        label for label in LABELS if RELEASE_KINDS[release].fits(Schema(attributes=ATTRIBUTES, label="y", **label))
-    )
-    steward = SchemaFile(label="y", attributes=ATTRIBUTES[:1], **label)
+@pytest.mark.parametrize(
+    ("limits", "planned", "text", "code"),
+    [
+        (
+            {"counts": {"release_kinds": ["paper_ratio"]}},
+            {"kind": "counts", "release": "paper_ratio", "partitions": 1, "scale": Rational(30, 1)},
+            "unknown release kind 'paper_ratio'",
+            RefusalCode.BAD_PLAN,
+        ),
+        (
+            {"statistic": {"methods": ["smooth_laplace"]}},
+            {
+                "kind": "statistic",
+                "method": {"name": "smooth_laplace", "scale": Rational(8, 1), "decay": Rational(1, 8)},
+            },
+            "unknown method 'smooth_laplace'",
+            RefusalCode.MALFORMED,
+        ),
+        (
+            {"blog_holdout": {}},
+            {"kind": "blog_holdout", "tolerance": Rational(1, 25), "records": 100},
+            "unknown query kind 'blog_holdout'",
+            RefusalCode.UNKNOWN_KIND,
+        ),
+    ],
+)
+@pytest.mark.parametrize("simulation", [False, True])
+def test_what_is_known_to_break_its_claim_is_unknown_to_a_curator(limits, planned, text, code, simulation):
+    """Whatever its policy says: simulations, the laboratory and the audit alone register it."""
+    steward = SchemaFile(label="y", attributes=ATTRIBUTES[:1], **LABELS[0])
     frame = frame_of([{"x": 1.0, "y": steward.classes[0], "unit": "p"}], steward)
-    with pytest.raises(ConfigurationError, match="not private"):
-        Served(frame, steward, Script(), rules(limits=limits_with(release_kinds=[release])))
-    served = Served(frame, steward, Script(), rules())
-    planned = PlannedCounts(release=release, partitions=1, scale=Rational(30, 1))
+    own = msgspec.structs.replace(rules(limits=Limits(kinds=limits)), simulation=simulation)
+    with pytest.raises(ConfigurationError, match=text):
+        Served(frame, steward, Script(), own)
+    allowed = {kind: {} for kind in limits if kind in QUERY_KINDS} or {"counts": {}}
+    served = Served(
+        frame, steward, Script(), msgspec.structs.replace(rules(), simulation=simulation, limits=Limits(kinds=allowed))
+    )
     refusal = served.asker("ann").propose([(planned, b"")])
-    assert refusal.code == RefusalCode.KIND_NOT_ALLOWED
+    assert refusal.code == code
     assert served.noise.asked == []
 
 

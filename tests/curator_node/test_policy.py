@@ -14,6 +14,7 @@ from protocol.errors import ConfigurationError
 from protocol.kinds import QUERY_KINDS
 from protocol.kinds.counts import CountsLimits
 from protocol.limits import Limits
+from simulations.kinds import SIMULATED_ANSWERERS
 
 ANN = key("ann").public.hex()
 BOB = key("bob").public.hex()
@@ -90,7 +91,7 @@ def test_stranger_has_no_entry_and_no_cap():
         ("[limits.kinds.counts]", "[limits.kinds.count]", "unknown query kind 'count'; did you mean 'counts'"),
         ("[limits.kinds.counts]", "[limits.kind.counts]", r"limits: unknown key 'kind'; did you mean 'kinds'\?"),
         ("cells = 500", "release_kinds = ['masses']", "unknown release kind 'masses'; did you mean 'mass'"),
-        ("cells = 500", "release_kinds = ['paper_ratio']", "needs simulation = true"),
+        ("cells = 500", "release_kinds = ['paper_ratio']", "unknown release kind 'paper_ratio'"),
         ("cells = 500", "release_kinds = 'mass'", "release_kinds"),
     ],
 )
@@ -188,7 +189,6 @@ def test_policy_made_in_code_obeys_the_same_rules():
     with pytest.raises(ValueError, match="positive"):
         Policy(name="basel", cap=1, learners=(LearnerPolicy(name="ann", key=ANN, cap="-1"),))
     faults = {
-        "simulation = true": limits_with(release_kinds=["paper_ratio"]),
         "unknown release kind 'masses'": limits_with(release_kinds=["masses"]),
         "unknown query kind 'count'; did you mean 'counts'": limits_with(query_kinds=["count"]),
         "cells": limits_with(cells=0),
@@ -197,7 +197,10 @@ def test_policy_made_in_code_obeys_the_same_rules():
     for match, limits in faults.items():
         with pytest.raises(ConfigurationError, match=match):
             open_curator(rules=policy(limits=limits))
-    simulated = open_curator(rules=policy(limits=faults["simulation = true"], simulation=True))
+    printed = limits_with(release_kinds=["paper_ratio"])
+    with pytest.raises(ConfigurationError, match="needs simulation = true"):
+        open_curator(rules=policy(limits=printed), answerers=SIMULATED_ANSWERERS)
+    simulated = open_curator(rules=policy(limits=printed, simulation=True), answerers=SIMULATED_ANSWERERS)
     assert simulated.label == NOT_PRIVATE_LABEL
 
 

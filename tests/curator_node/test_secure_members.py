@@ -50,7 +50,7 @@ def test_a_policy_names_the_members_and_how_few_colluders_a_plan_may_assume():
         (f'members = ["{ONE}", "{"0" * 64}"]', r"members\[1\]: this is no public key that anybody could hold"),
         (f'members = ["{ONE}", "{OTHER}"]\nleast_colluders = 2', "least_colluders: at most 1 of 2 members"),
         (f'members = ["{ONE}", "{OTHER}"]\nleast_colluders = 0', "at least 1"),
-        ('release_kinds = ["paper_ratio"]', "'paper_ratio' is not private as claimed, and never summed; remove it"),
+        ('release_kinds = ["paper_ratio"]', "unknown release kind 'paper_ratio'"),
         (f'member = ["{ONE}"]', "unknown key 'member'; did you mean 'members'?"),
     ],
 )

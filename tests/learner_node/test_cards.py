@@ -32,6 +32,7 @@ from protocol.messages import NO_DIGEST, NO_STUDY, Card, Release
 from protocol.noise import DiscreteLaplace
 from protocol.record_frames import encode_frame
 from protocol.schema import NumericAttribute, Schema
+from simulations.kinds import complaint
 
 FALSE_ALARM = 1e-9
 """As `CONTRIBUTING.md` wants it; not taken from the code under test."""
@@ -417,6 +418,6 @@ def test_an_undeclared_size_is_held_against_what_anybody_may_hold():
 
 
 def test_ratios_are_shares():
-    assert not complaint_about(answer_of("paper_ratio", [[0.0], [1.0]], [2], 1), 10)
+    assert not complaint(answer_of("paper_ratio", [[0.0], [1.0]], [2], 1), 10)
     for wrong in (1.5, -1e18):
-        assert "between 0 and 1" in complaint_about(answer_of("paper_ratio", [[0.5], [wrong]], [2], 1), None)
+        assert "between 0 and 1" in complaint(answer_of("paper_ratio", [[0.5], [wrong]], [2], 1), None)

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from learner_fakes import NoNoise, federate, open_curator, ring, steward
+from learner_node.kinds import READERS
 from learner_node.models.source import even_bins
 from learner_node.strategies import STRATEGIES, make_strategy
 from learner_node.strategies import paper as paper_module
@@ -22,6 +23,7 @@ from protocol.hypotheses import Constant, Mlp
 from protocol.kinds import QUERY_KINDS
 from protocol.record_frames import encode_frame, encode_labels
 from protocol.release_kinds import RELEASE_KINDS
+from simulations.kinds import SIMULATED_ANSWERERS, SIMULATED_KINDS, SIMULATED_READERS
 
 SETTINGS = [
     ("additive", {}),
@@ -77,7 +79,7 @@ def test_a_plan_costs_exactly_epsilon(name):
     chosen = [options for other, options in SETTINGS if other == name]
     for options, most, epsilon in itertools.product(chosen, (1, 6), EPSILONS):
         plan = make_strategy(name, options).plan(problem(epsilon=epsilon, most_records_per_unit=most))
-        assert QUERY_KINDS.plan_cost(plan, most) == epsilon, (options, most, epsilon)
+        assert SIMULATED_KINDS.plan_cost(plan, most) == epsilon, (options, most, epsilon)
 
 
 @pytest.mark.family(8)
@@ -201,14 +203,22 @@ def test_labels_are_regularised_by_the_variance_of_a_bins_errors(reweight, share
 def test_the_printed_mechanism_runs_against_simulation_curators_only(name):
     ring_source = ring(60, seed=3).drop("sick")
     options = {"printed": True, "rounds": 1}
-    with pytest.raises(ConfigurationError, match=r"does not allow this kind \(plan\.queries\[0\]\.release: mass, sign"):
-        learn(federate({"basel": open_curator("basel")}), ring_source, Budget(1), strategy=name, options=options)
-    with pytest.raises(ConfigurationError, match="simulation"):
-        open_curator("basel", limits=limits_with(release_kinds=("paper_ratio",)))
-    simulated = open_curator("basel", limits=limits_with(release_kinds=("paper_ratio",)), simulation=True)
+    for readers, refusal in (
+        (READERS, r"\(plan\.queries\.release"),
+        (SIMULATED_READERS, r"does not allow this kind \(plan\.queries\[0\]\.release: mass, sign"),
+    ):
+        ordinary = federate({"basel": open_curator("basel")}, readers=readers)
+        with pytest.raises(ConfigurationError, match=refusal):
+            learn(ordinary, ring_source, Budget(1), strategy=name, options=options)
+    limits = limits_with(release_kinds=("paper_ratio",))
+    for simulation in (False, True):
+        with pytest.raises(ConfigurationError, match="unknown release kind 'paper_ratio'"):
+            open_curator("basel", limits=limits, simulation=simulation)
+    simulated = open_curator("basel", limits=limits, simulation=True, answerers=SIMULATED_ANSWERERS)
+    wary = federate({"basel": simulated}, readers=SIMULATED_READERS)
     with pytest.raises(NoCuratorError):
-        learn(federate({"basel": simulated}), ring_source, Budget(1), strategy=name, options=options)
-    trusting = federate({"basel": simulated}, allow_not_private=True)
+        learn(wary, ring_source, Budget(1), strategy=name, options=options)
+    trusting = federate({"basel": simulated}, allow_not_private=True, readers=SIMULATED_READERS)
     learned = learn(trusting, ring_source, Budget(1), strategy=name, options=options)
     assert learned.model().probability(learned.source).shape == (60,)
 

@@ -47,7 +47,7 @@ def test_a_query_costs_contributions_times_partitions_over_scale(query, most, co
     assert QUERY_KINDS.plan_cost(Plan.of((query,)), most) == cost
 
 
-@pytest.mark.parametrize("release", ["mass", "signed_error", "error_correct", "paper_ratio"])
+@pytest.mark.parametrize("release", ["mass", "signed_error", "error_correct"])
 def test_every_release_kind_costs_the_same(release):
     assert QUERY_KINDS.cost(planned(partitions=4, release=release), 2) == Fraction(8, 30)
 
@@ -58,7 +58,7 @@ def test_steps_multiply_the_cost(release):
     assert QUERY_KINDS.cost(query, 2) == Fraction(2 * 3 * 500, 1000)
 
 
-@pytest.mark.parametrize("release", ["mass", "signed_error", "error_correct", "paper_ratio", "class_counts"])
+@pytest.mark.parametrize("release", ["mass", "signed_error", "error_correct", "class_counts"])
 def test_steps_are_for_numeric_labels(release):
     query = msgspec.structs.replace(planned(release=release), steps=2)
     assert code(QUERY_KINDS.cost, query, 1) == RefusalCode.BAD_PLAN

@@ -304,7 +304,7 @@ def planned_for(release, **changes):
 @pytest.mark.parametrize("label", SCHEMAS)
 def test_a_kind_is_refused_where_the_label_does_not_fit(release, label):
     lawful = {
-        "two": {"mass", "signed_error", "error_correct", "paper_ratio", "class_counts"},
+        "two": {"mass", "signed_error", "error_correct", "class_counts"},
         "classes": {"mass", "class_counts"},
         "number": {"mass", "label_total", "squared_error", "error_sums"},
     }[label]

@@ -28,6 +28,7 @@ from learner_node.study.session import Session
 from protocol.codec import decode, encode
 from protocol.envelopes import LABEL, SigningKey, open_envelope
 from protocol.hypotheses import Constant
+from protocol.kinds import QUERY_KINDS
 from protocol.kinds.counts import CountsBody, CountsRelease, PlannedCounts
 from protocol.messages import Refusal
 from protocol.partitions import FeatureBins
@@ -291,7 +292,9 @@ def message_of(reply: bytes):
 class Learner:
     """A learner's sessions with one curator; `ask` sends the pending request and takes the reply in."""
 
-    def __init__(self, curator, name="ann", *, clock=None, study=b"", receipt=b"", allow_not_private=False):
+    def __init__(
+        self, curator, name="ann", *, clock=None, study=b"", receipt=b"", allow_not_private=False, kinds=QUERY_KINDS
+    ):
         self.curator = curator
         self.clock = clock or Clock()
         self.session = Session(
@@ -300,6 +303,7 @@ class Learner:
             study=(study or name.encode()).ljust(16, b"-"),
             newest_receipt=receipt,
             allow_not_private=allow_not_private,
+            kinds=kinds,
         )
 
     def ask(self):

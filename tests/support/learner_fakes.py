@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
+from curator_node.kinds import ANSWERERS
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.records.schema_file import SchemaFile
 from curator_node.site import temporary_site
@@ -99,7 +100,17 @@ def steward(*, most=1, round_size=500, attributes=ATTRIBUTES, unit=None, classes
 
 
 def open_curator(
-    name, frame=None, *, cap="2", most=1, noise=None, limits=None, clock=None, simulation=False, **options
+    name,
+    frame=None,
+    *,
+    cap="2",
+    most=1,
+    noise=None,
+    limits=None,
+    clock=None,
+    simulation=False,
+    answerers=ANSWERERS,
+    **options,
 ):
     """A real curator with an empty ledger."""
     if frame is None:
@@ -114,7 +125,9 @@ def open_curator(
         simulation=simulation,
     )
     declared = steward(most=most, **options)
-    site = temporary_site(frame, declared, policy, key=key(name), clock=clock or Clock(), noise=noise)
+    site = temporary_site(
+        frame, declared, policy, key=key(name), clock=clock or Clock(), noise=noise, answerers=answerers
+    )
     # These stewards declare one round size, whatever the test gives them.
     assert all("the declared round_size" in warning for warning in site.warnings)
     return site.curator

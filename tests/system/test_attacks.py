@@ -73,6 +73,7 @@ from protocol.plans import Plan
 from protocol.query_kind import Question, Turn
 from protocol.rationals import MOST, Rational
 from protocol.refusals import EXPLANATIONS, RefusalCode
+from simulations.kinds import SIMULATED_ANSWERERS, SIMULATED_KINDS
 from simulations.seeded_noise import SeededNoise
 
 THIRTIETH = Fraction(1, 30)
@@ -482,7 +483,7 @@ def test_plan_with_unknown_or_forbidden_parts_is_refused():
         (planned(kind="sql"), RefusalCode.UNKNOWN_KIND),
         (planned(release="raw"), RefusalCode.BAD_PLAN),
         (planned(release="signed_error"), RefusalCode.KIND_NOT_ALLOWED),
-        (planned(release="paper_ratio"), RefusalCode.KIND_NOT_ALLOWED),
+        (planned(release="paper_ratio"), RefusalCode.BAD_PLAN),
         (planned(m=6, scale=1000), RefusalCode.OVER_LIMIT),
         (planned(scale=Fraction(1, MOST), m=5), RefusalCode.BAD_PLAN),
         ({"kind": "counts"}, RefusalCode.MALFORMED),
@@ -844,7 +845,7 @@ def test_a_ledger_is_not_carried_over_to_other_terms():
         open_curator(store, records=dataset(most=2))
     printed = limits_with(release_kinds=("mass", "paper_ratio"))
     with pytest.raises(ConfigurationError, match="other terms"):
-        open_curator(store, rules=policy(simulation=True, limits=printed))
+        open_curator(store, rules=policy(simulation=True, limits=printed), answerers=SIMULATED_ANSWERERS)
     before = store.rows(0)
     open_curator(store)
     added = [decode_entry(row.body).kind for row in store.rows(0)[len(before) :]]
@@ -1016,20 +1017,24 @@ def test_seeded_release_never_verifies_as_production():
 # what is released
 
 
-def test_paper_ratio_is_refused_without_simulation_and_served_within():
-    with pytest.raises(ConfigurationError, match="not private"):
-        open_curator(rules=policy(limits=limits_with(release_kinds=("paper_ratio",))))
-    rules = policy(simulation=True, limits=limits_with(release_kinds=("paper_ratio", "mass")))
-    printed = open_curator(rules=rules)
+def test_paper_ratio_is_unknown_to_a_curator_and_served_within_a_simulation():
     plan = plan_of(30, release="paper_ratio")
-    wary = Learner(printed)
+    rules = policy(simulation=True, limits=limits_with(release_kinds=("paper_ratio", "mass")))
+    for own in (rules, msgspec.structs.replace(rules, simulation=False)):
+        with pytest.raises(ConfigurationError, match="unknown release kind 'paper_ratio'"):
+            open_curator(rules=own)
+    for simulation in (False, True):
+        outside = open_curator(rules=policy(simulation=simulation))
+        refused(outside, proposal(outside, plan), RefusalCode.BAD_PLAN)
+    with pytest.raises(ConfigurationError, match="not private"):
+        open_curator(rules=msgspec.structs.replace(rules, simulation=False), answerers=SIMULATED_ANSWERERS)
+    printed = open_curator(rules=rules, answerers=SIMULATED_ANSWERERS)
+    wary = Learner(printed, kinds=SIMULATED_KINDS)
     with pytest.raises(RemoteProtocolError, match="label"):
         wary.propose(plan)
     assert printed.label == NOT_PRIVATE_LABEL, "a wrong claim is never signed as if it were a right one"
-    learner = opened(printed, plan=plan, name="ann", study=b"another", allow_not_private=True)
+    learner = opened(printed, plan=plan, name="ann", study=b"another", allow_not_private=True, kinds=SIMULATED_KINDS)
     assert isinstance(learner.query(error_body()), Release)
-    outside = open_curator()
-    refused(outside, proposal(outside, plan_of(30, release="paper_ratio")), RefusalCode.KIND_NOT_ALLOWED)
 
 
 def test_released_counts_carry_noise_and_the_receipt_says_what_they_cost():

@@ -34,6 +34,8 @@ from protocol.rationals import Rational
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.transcript import replay
 from simulations.carriers.direct import DirectCarrier
+from simulations.kinds import SIMULATED_ANSWERERS, SIMULATED_KINDS, SIMULATED_READERS
+from simulations.paper_ratio import PrintedCountsLimits
 from simulations.seeded_noise import SeededNoise
 
 HELD = Path(__file__).with_name("study_bytes.json")
@@ -57,7 +59,7 @@ NETWORK = Mlp.of(
 CENTRES = NearestCentre.of(MAP, np.linspace(-1, 1, 3 * MAP.width).reshape(3, MAP.width))
 PROJECTION = ProjectionBins.of(MAP, np.linspace(-1, 1, MAP.width)[None], ((-0.25, 0.5),))
 TREE = TreeLeaves.of(MAP, np.array([[0, -1024, -1, 1], [1, 1, -3, -2]]))
-EVERY_RELEASE_KIND = limits_with(release_kinds=RELEASE_KINDS)
+EVERY_RELEASE_KIND = limits_with(release_kinds=PrintedCountsLimits.installed)
 CLASSES, BOUNDS = ("none", "some", "much"), (-2.0, 6.0)
 
 
@@ -132,6 +134,7 @@ def run_study(name):
         clock=Clock(),
         noise=SeededNoise(NOISE_SEED, "basel"),
         entropy=CountingEntropy(),
+        answerers=SIMULATED_ANSWERERS,
     )
     federation = Federation(
         curators={"basel": curator.identity},
@@ -140,6 +143,7 @@ def run_study(name):
         clock=Clock(),
         entropy=CountingEntropy(),
         allow_not_private=True,
+        readers=SIMULATED_READERS,
     )
     study = Study(federation)
     study.read_cards()
@@ -192,7 +196,13 @@ def wire():
             else:
                 digest = hashlib.sha256(envelope.payload).hexdigest()
                 messages.append({"type": envelope.type, "payload": digest, **told(message)})
-        proof = replay(session.transcript.envelopes, session.curator, session.key.public, label=NOT_PRIVATE_LABEL)
+        proof = replay(
+            session.transcript.envelopes,
+            session.curator,
+            session.key.public,
+            label=NOT_PRIVATE_LABEL,
+            kinds=SIMULATED_KINDS,
+        )
         amounts = {"claimed": str(proof.epsilon_claimed), "spent": str(proof.epsilon_spent)}
         studies[name] = {**amounts, "state": proof.state.value, "messages": messages}
     return {"limits": limits, "cards": cards, "studies": studies}
@@ -206,7 +216,7 @@ def parts(messages):
 
 
 def test_every_release_kind_is_held():
-    assert {each.release for asked in STUDIES.values() for each in asked} == set(RELEASE_KINDS)
+    assert {each.release for asked in STUDIES.values() for each in asked} == {*RELEASE_KINDS, "paper_ratio"}
 
 
 def test_studies_say_the_same_bytes():

@@ -15,7 +15,7 @@ from protocol.codec import decode, encode
 from protocol.errors import ExprilError, printable
 from protocol.feature_map import STEPS, CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import Hypothesis, Mlp
-from protocol.kinds.counts import COUNTS, CountsBody, CountsRelease, PlannedCounts
+from protocol.kinds.counts import CountsBody, CountsRelease, PlannedCounts
 from protocol.noise import Moved
 from protocol.partitions import (
     FeatureBins,
@@ -30,6 +30,7 @@ from protocol.query_kind import QueryKind
 from protocol.rationals import Rational
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
+from simulations.paper_ratio import PRINTED_COUNTS
 
 STEP = 1 / STEPS
 """Of the grid on which points lie."""
@@ -164,7 +165,7 @@ def _asking(
 class CountsAudit(KindAudit):
     """Counts: cost c m S / scale."""
 
-    kind: ClassVar[QueryKind] = COUNTS
+    kind: ClassVar[QueryKind] = PRINTED_COUNTS  # whoever audits a simulation meets the printed release, too
 
     def laws(self, planned: PlannedCounts, most_records_per_unit: int) -> tuple[Moved, ...] | None:
         """M releases that one unit moves by c S each; None for ratios, whose cost is a claim.
@@ -172,13 +173,13 @@ class CountsAudit(KindAudit):
         In each partition a unit moves the numbers by at most c S in L1, however it is spread over cells. No spread
         tells more than one number moved by all of it: docs/counts.md.
         """
-        if not RELEASE_KINDS[planned.release].private:
+        if not self.kind.private_planned(planned):
             return None
         return (Moved(planned.law, most_records_per_unit * planned.steps, planned.partitions),)
 
     def examples(self) -> Mapping[str, Sequence[Example]]:
         """By release kind; those that are not private as claimed are none of them."""
-        return {name: examples_of(name) for name, kind in RELEASE_KINDS.items() if kind.private}
+        return {name: examples_of(name) for name in RELEASE_KINDS}
 
     def view_planned(self, planned: PlannedCounts, most_records_per_unit: int) -> dict[str, Any]:
         """What its cost is made of; a contribution bound of 0 stands for one that is not known."""

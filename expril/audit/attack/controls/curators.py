@@ -8,7 +8,6 @@ from functools import partial
 
 import numpy as np
 
-from curator_node.kinds import ANSWERERS
 from expril.audit.attack.controls import parts
 from expril.audit.attack.controls.parts import (
     QuickNoise,
@@ -33,6 +32,7 @@ from protocol.partitions import FeatureBins, NearestCentre, Partition
 from protocol.rationals import Rational
 from protocol.schema import NumericAttribute, Schema
 from protocol.strict_toml import suggest
+from simulations.kinds import SIMULATED_ANSWERERS
 
 COPIES = 500
 RATIO_SCALE = 30
@@ -117,7 +117,7 @@ def _asking(
 
 def _path(ask: Callable[[int], Asked], schema: Schema = _CLASSES, **more: object) -> AnswerPath:
     example = Example("a control", schema, ask, copies=COPIES)
-    return replace(AnswerPath(ANSWERERS["counts"], example, COPIES, QuickNoise), **more)  # type: ignore[arg-type]
+    return replace(AnswerPath(SIMULATED_ANSWERERS["counts"], example, COPIES, QuickNoise), **more)  # type: ignore[arg-type]
 
 
 def _record(x: float | None, outcome: float | str, y: float = 1.0) -> Record:

@@ -1,0 +1,71 @@
+"""The paper's printed release (Eq. 7), which is not private as claimed: `counts` with the release kind `paper_ratio`.
+
+Simulations, the laboratory and the audit have it. An ordinary curator does not know it, whatever its policy says. This
+is the kind alone; `simulations.kinds` has how it is answered and read.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.codec import decode
+from protocol.kinds.counts import Counts, CountsLimits, CountsRelease, PlannedCounts
+from protocol.odds import PrivacyUnit
+from protocol.query_kind import Question
+from protocol.release_kinds import RELEASE_KINDS, ReleaseKind
+
+PAPER_RATIO = "paper_ratio"
+_BINARY = RELEASE_KINDS["signed_error"]
+_RATIO = ReleaseKind(
+    _BINARY.columns,
+    wants_hypothesis=None,
+    fits=_BINARY.fits,
+    label=_BINARY.label,
+    told="a ratio of errors, with noise that does not hide a record,",
+)
+"""clip((U + Laplace) / n, 0, 1), with the exact, private number n of records of a bin; q as the paper prints it."""
+
+
+class PrintedCountsLimits(CountsLimits, frozen=True, forbid_unknown_fields=True):
+    """As of `counts`; `paper_ratio` may be named, and is not allowed by default."""
+
+    installed: ClassVar[Mapping[str, ReleaseKind]] = {
+        "mass": RELEASE_KINDS["mass"],
+        "signed_error": RELEASE_KINDS["signed_error"],
+        "error_correct": RELEASE_KINDS["error_correct"],
+        PAPER_RATIO: _RATIO,
+        **RELEASE_KINDS,
+    }
+
+
+class PrintedCounts(Counts):
+    """`counts`, and the printed release. What this claims to cost, Eq. 14, is not the truth."""
+
+    limits = PrintedCountsLimits
+
+    def private(self, limits: CountsLimits) -> bool:
+        """Unless the printed release is allowed."""
+        return PAPER_RATIO not in limits.release_kinds
+
+    def private_planned(self, planned: PlannedCounts) -> bool:
+        """Unless it is the printed release."""
+        return planned.release != PAPER_RATIO
+
+    def precision(self, planned: PlannedCounts, unit: PrivacyUnit) -> str:
+        """Of ratios none is stated."""
+        said = super().precision(planned, unit)
+        if self.private_planned(planned):
+            return said
+        return f"{said.partition(', each number right')[0]}; {said.rpartition('; ')[2]}"
+
+    def read_release(self, data: bytes, question: Question) -> NDArray[np.number[Any]]:
+        """All released numbers, cell by cell: float64 for ratios, else int64; raises as of `counts`."""
+        if self.private_planned(question.turn.planned):
+            return super().read_release(data, question)
+        release = decode(data, CountsRelease, field="release")
+        return np.frombuffer(self._checked(release.ratios, release.counts, question), "<f8")
+
+
+PRINTED_COUNTS = PrintedCounts()
