@@ -1,7 +1,7 @@
 """The query kinds that ExPriL answers, as far as both sides must agree.
 
-A new kind is one file here, one in `curator_node/kinds/`, one in `learner_node/kinds/`, and a line in each of
-their three tables; a test says that the three agree.
+A new kind is one file here, one in `curator_node/kinds/`, one in `learner_node/kinds/`, one in `expril/audit/kinds/`,
+and a line in each of their tables; a test says that they agree.
 """
 
 from protocol.kinds.counts import COUNTS

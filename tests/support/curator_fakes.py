@@ -327,9 +327,9 @@ class Learner:
         return self.ask()
 
 
-def opened(curator, name="ann", *, plan=None, clock=None, study=b"", allow_not_private=False) -> Learner:
+def opened(curator, name="ann", *, plan=None, **options) -> Learner:
     """A learner whose study is open."""
-    learner = Learner(curator, name, clock=clock, study=study, allow_not_private=allow_not_private)
+    learner = Learner(curator, name, **options)
     reply = learner.propose(plan)
     assert not isinstance(reply, Refusal), reply
     return learner
