@@ -25,27 +25,27 @@ def started(out):
 
 def running_in(folder):
     """Processes whose command or working directory names a folder; all of them are this test's."""
-    found = []
+    numbers = []
     for place in Path("/proc").glob("[0-9]*"):
         try:
-            told = (place / "cmdline").read_bytes() + bytes((place / "cwd").readlink())
+            text = (place / "cmdline").read_bytes() + bytes((place / "cwd").readlink())
         except OSError:
             continue
-        if str(folder).encode() in told and int(place.name) != os.getpid():
-            found.append(int(place.name))
-    return found
+        if str(folder).encode() in text and int(place.name) != os.getpid():
+            numbers.append(int(place.name))
+    return numbers
 
 
 @pytest.mark.slow
 def test_the_demonstration_runs_from_end_to_end_and_leaves_no_process(tmp_path):
     with started(tmp_path) as process:
-        told, _ = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, told
+        output, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, output
     for expected in ("all of them are connected", "ada   | result", "grace | validated AUC", "3 transcripts: 3 proven"):
-        assert expected in told
-    assert "6 transcripts: 6 proven" in told, "grace asked twice"
+        assert expected in output
+    assert "6 transcripts: 6 proven" in output, "grace asked twice"
     for name in ("north", "east", "south"):
-        assert f"ada   | {name:<9} epsilon 1 spent" in told
+        assert f"ada   | {name:<9} epsilon 1 spent" in output
     assert running_in(tmp_path) == []
 
 

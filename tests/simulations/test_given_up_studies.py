@@ -51,9 +51,8 @@ def folder(tmp_path_factory):
 def test_they_are_kept_beside_the_others_and_proven(folder):
     (proof,) = recompute(folder[0]).runs
     assert proof.wrong == []
-    of_bob = [one for one in proof.transcripts if one.entry.learner == "bob"]
-    found = {(one.entry.curator, one.entry.study): one for one in of_bob}
-    assert {who: one.verdict for who, one in found.items()} == {
+    bob = {(item.entry.curator, item.entry.study): item for item in proof.transcripts if item.entry.learner == "bob"}
+    assert {key: item.verdict for key, item in bob.items()} == {
         ("north", 0): PROVEN,
         ("east", 0): REFUSED,
         ("south", 0): PROVEN,
@@ -65,8 +64,8 @@ def test_they_are_kept_beside_the_others_and_proven(folder):
         ("north", GIVEN_UP + 1): PROVEN,
         ("south", GIVEN_UP + 1): PROVEN,
     }
-    given_up = [one for (_, number), one in found.items() if number >= GIVEN_UP]
-    assert {one.proof.epsilon_at_most for one in given_up} == {0}
+    given_up = [item for (_, number), item in bob.items() if number >= GIVEN_UP]
+    assert {item.proof.epsilon_at_most for item in given_up} == {0}
     # The model's study and the validation.
     assert folder[1].report.learners[1].epsilon_spent == "3/2"
 

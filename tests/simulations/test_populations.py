@@ -109,11 +109,11 @@ def test_source_tests_and_ceiling_are_bounded_as_curators_count(own):
 
 def test_the_report_says_how_many_records_the_bound_leaves_out(own):
     scenario, records, sites = load(own)
-    told = [note for note in population_notes(scenario, records, sites) if "of each patient" in note]
+    notes = [note for note in population_notes(scenario, records, sites) if "of each patient" in note]
     private = sum(site.private.height for site in sites.values())
     beyond = private - sum(site.private["patient"].n_unique() for site in sites.values())
-    assert len(told) == 1
-    assert f"leaves out {beyond} of {private} private" in told[0]
+    assert len(notes) == 1
+    assert f"leaves out {beyond} of {private} private" in notes[0]
 
 
 def test_a_scenario_may_have_another_bound(own):

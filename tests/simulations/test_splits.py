@@ -21,17 +21,15 @@ def make(rows, *, site=None, unit=None):
     """Records of (exam, rate, town); ``row`` tells them apart."""
     frame = pl.DataFrame(rows, schema={"exam": pl.String, "rate": pl.Float64, "town": pl.String}, orient="row")
     frame = frame.with_row_index("row").with_columns(pl.lit("ill").alias("state"))
+    texts = dict.fromkeys(("description", "licence", "citation"), "")
     return Dataset(
-        name="toy",
-        frame=frame,
-        label="state",
-        site=site,
-        unit=unit,
-        description="",
-        licence="",
-        citation="",
-        schema_path=SCHEMAS / "none.toml",
+        name="toy", frame=frame, label="state", site=site, unit=unit, schema_path=SCHEMAS / "none.toml", **texts
     )
+
+
+def shifted(dataset, seed, **options):
+    options = {"attribute": "rate", "sites": ("source", "target"), **options}
+    return split_sites(dataset, "shift", np.random.default_rng(seed), **options)
 
 
 ROWS = st.lists(
@@ -100,19 +98,18 @@ def test_random_sites_hold_every_record_once(rows, fractions, seed, unit):
 @given(ROWS, SEEDS, UNITS)
 def test_shifted_sites_hold_every_record_once(rows, seed, unit):
     dataset = make(rows, unit=unit)
-    options = {"attribute": "rate", "sites": ("source", "target")}
     levels = dataset.frame["rate"] if unit is None else dataset.frame.group_by(unit).agg(pl.col("rate").mean())["rate"]
     assume(levels.max() - levels.min() > 1e-6 or levels.n_unique() == 1)
     if levels.n_unique() == 1:
         with pytest.raises(ValueError, match="nothing to shift by"):
-            split_sites(dataset, "shift", np.random.default_rng(seed), **options)
+            shifted(dataset, seed)
         return
 
-    sites = split_sites(dataset, "shift", np.random.default_rng(seed), **options)
+    sites = shifted(dataset, seed)
 
     assert list(sites) == ["source", "target"]
     check_split(dataset.frame, sites, unit)
-    again = split_sites(dataset, "shift", np.random.default_rng(seed), **options)
+    again = shifted(dataset, seed)
     assert all(sites[name].equals(again[name]) for name in sites)
 
 
@@ -148,14 +145,7 @@ def test_extreme_probabilities_follow_the_attribute():
     dataset = make([("a", 0.0, "x"), ("b", 9.0, "x")])
 
     for seed in range(8):
-        sites = split_sites(
-            dataset,
-            "shift",
-            np.random.default_rng(seed),
-            attribute="rate",
-            sites=("high", "low"),
-            probabilities=(0.0, 1.0),
-        )
+        sites = shifted(dataset, seed, sites=("high", "low"), probabilities=(0.0, 1.0))
         assert sites["high"]["rate"].to_list() == [9.0]
 
 
@@ -163,9 +153,7 @@ def test_shift_keeps_the_stated_chance_at_each_level():
     """4000 records a level: the share has a standard deviation of at most 0.008; 0.048 off has a chance below 1e-8."""
     dataset = make([("a", float(level), "x") for level in (0, 1, 2) for _ in range(4000)])
 
-    source = split_sites(
-        dataset, "shift", np.random.default_rng(5), attribute="rate", sites=("source", "target")
-    )["source"]  # fmt: skip
+    source = shifted(dataset, 5)["source"]
 
     for level, chance in ((0.0, 0.1), (1.0, 0.5), (2.0, 0.9)):
         assert abs((source["rate"] == level).sum() / 4000 - chance) < 0.048
@@ -210,9 +198,7 @@ def test_bad_shifts(options, message):
     dataset = Dataset(**{**vars(toy), "frame": holes})
 
     with pytest.raises(ValueError, match=message):
-        split_sites(
-            dataset, "shift", np.random.default_rng(0), **{"attribute": "rate", "sites": ("s", "t"), **options}
-        )  # fmt: skip
+        shifted(dataset, 0, **options)
 
 
 def test_records_without_unit_or_site_are_refused():
