@@ -41,39 +41,24 @@ class Carrier(Protocol):
 class Federation:
     """The curators a learner may ask, and how.
 
-    Attributes:
-        curators: name -> public key; names are the learner's own.
-        key: the learner's signing key.
-        carrier: how messages travel.
-        clock: seconds since 1970.
-        entropy: n -> n random bytes; for study identities, never for noise.
-        receipts: curator's public key -> newest receipt; read and updated, so that the next study can prove a
-            rolled-back ledger. Keep it between runs.
-        attempts: how often a request is sent before its curator is given up.
-        allow_not_private: accept curators that sign as not private; simulations only.
-        lifetime: seconds for which a request is valid; at most what the curators' policies allow.
-        all_or_none: a study is opened at all of the curators, or at none: nothing is asked, and so nothing charged,
-            before every one has accepted.
-        resumable: another process goes on with a study that this one leaves, so that it is not closed then.
-        readers: of the query kinds that may be asked, by name.
-        decided: gives what an earlier process of the study computed, in place of what this one did.
-
     It is a handle: a copy, however deep, is the same federation with the same receipts.
     """
 
-    curators: Mapping[str, bytes]
-    key: SigningKey
+    curators: Mapping[str, bytes]  # name -> public key; names are the learner's own
+    key: SigningKey  # the learner's
     carrier: Carrier
-    clock: Callable[[], int] = now
-    entropy: Callable[[int], bytes] = secrets.token_bytes
+    clock: Callable[[], int] = now  # seconds since 1970
+    entropy: Callable[[int], bytes] = secrets.token_bytes  # n -> n random bytes; for study identities, never for noise
+    # Curator's public key -> newest receipt: read, and updated. Keep it between runs: it proves a rolled-back ledger.
     receipts: dict[bytes, bytes] = field(default_factory=dict)
-    attempts: int = 2
-    allow_not_private: bool = False
-    lifetime: int = LIFETIME
+    attempts: int = 2  # how often a request is sent before its curator is given up
+    allow_not_private: bool = False  # accept curators that sign as not private; simulations only
+    lifetime: int = LIFETIME  # seconds for which a request is valid; at most what the curators' policies allow
+    # A study is opened at all of the curators or at none: nothing is asked, or charged, before every one has accepted.
     all_or_none: bool = False
-    resumable: bool = False
-    readers: Mapping[str, Reader] = field(default_factory=lambda: READERS)
-    decided: Decide = as_found
+    resumable: bool = False  # another process goes on with a study that this one leaves, so it is not closed then
+    readers: Mapping[str, Reader] = field(default_factory=lambda: READERS)  # of the query kinds that may be asked
+    decided: Decide = as_found  # gives what an earlier process of the study computed
 
     @property
     def kinds(self) -> Kinds:

@@ -64,45 +64,28 @@ class Session:
     """A study with one curator.
 
     A relay may lose, delay, repeat and reorder what both sides sign, and deliver an old reply in place of a new one.
-    Hence: a refusal that may pass leaves the request pending, to be sent again unchanged; one that is final moves on,
-    and a proposal refused for good ends the session (another attempt is a new session). A study may be closed while
-    its last query is unanswered. That query is kept, and its release taken, until the closing shows that it was never
-    charged.
-
-    Attributes:
-        curator: the curator's public key, known beforehand.
-        key: the learner's signing key.
-        study: random identity of the study, 16 bytes.
-        lifetime: seconds for which a message is valid.
-        allow_not_private: accept a curator that signs as not private (seeded noise, `paper_ratio`); simulations only.
-        kinds: the query kinds that may be asked.
-        state: where the study stands.
-        sequence: of the last request that was not ruled out.
-        card, accepted, closed: the replies so far.
-        newest_receipt: the last receipt envelope, to be kept for the next study with this curator.
-        receipt: the last receipt of this study, verified; the closing's is later than any release's.
-        transcript: every envelope sent and received that says something new.
-        plan: what was proposed.
-        spending: what receipts prove to be charged, and the most that can have been.
+    So a refusal that may pass leaves the request pending, to be sent again unchanged. A final one moves on, and a final
+    one of a proposal ends the session. A study may be closed while its last query is unanswered. That query is kept,
+    and its release taken, until the closing shows that it was never charged.
     """
 
-    curator: bytes
-    key: SigningKey
-    study: bytes
-    lifetime: int = 600
-    allow_not_private: bool = False
-    kinds: Kinds = QUERY_KINDS
+    curator: bytes  # its public key, known beforehand
+    key: SigningKey  # the learner's
+    study: bytes  # random identity of the study, 16 bytes
+    lifetime: int = 600  # seconds for which a message is valid
+    allow_not_private: bool = False  # accept a curator that signs as not private; simulations only
+    kinds: Kinds = QUERY_KINDS  # that may be asked
     state: State = State.NEW
-    sequence: int = 0
+    sequence: int = 0  # of the last request that was not ruled out
     card: Card | None = None
     accepted: StudyAccepted | None = None
     closed: StudyClosed | None = None
-    newest_receipt: bytes = b""
-    receipt: Receipt | None = None
+    newest_receipt: bytes = b""  # envelope, to be kept for the next study with this curator
+    receipt: Receipt | None = None  # the last of this study, verified; the closing's is later than any release's
     not_private: bool = False
-    transcript: Transcript = field(default_factory=Transcript)
+    transcript: Transcript = field(default_factory=Transcript)  # every envelope that says something new
     plan: Plan | None = None
-    spending: Spending = field(default_factory=Spending)
+    spending: Spending = field(default_factory=Spending)  # what is proven to be charged, and the most that can be
     _last_reply: bytes = NO_DIGEST
     _released: int = 0
     _pending: _Sent | None = None

@@ -157,39 +157,29 @@ class _Asking:
 class StudyState:
     """The state of one study of one learner.
 
-    Attributes:
-        sessions: by curator's name; each holds its transcript.
-        retired: sessions given up for another: their proposal came too late, or not all accepted a plan that names
-            all, or the reservation was about to end. They cost nothing.
-        parts, waits: the two states of each curator.
-        outcomes: what each request of a round brought, per curator: "release", "refusal:<code>", "no reply" or
-            "bad reply"; a proposal is noted only where it was not accepted. "left out" stands for an answer that cannot
-            be true, or alone for a card with which the study did not go on; `fate` says why.
-        refusals: the full refusals that ended the asking of a request, per curator.
-        asked_again: requests that were answered only when sent again, per curator.
-        expired: curator -> True if its last late request had expired by the learner's clock as well, not only by the
-            curator's.
-        readers, kinds: of the query kinds that may be asked.
-        plan, turns: what was proposed.
-        turns_taken: their number.
-        rounds: answered so far.
+    `outcomes` holds what each request of a round brought: "release", "refusal:<code>", "no reply" or "bad reply". A
+    proposal is noted only where it was not accepted. "left out" stands for an answer that cannot be true, or alone for
+    a card with which the study did not go on; `fate` says why.
     """
 
     def __init__(self, sessions: Mapping[str, Session], readers: Mapping[str, Reader], kinds: Kinds) -> None:
-        self.sessions = dict(sessions)
+        self.sessions = dict(sessions)  # by curator's name, as everything below; each holds its transcript
+        # Sessions given up for another: their proposal came too late, or not all accepted a plan that names all, or the
+        # reservation was about to end. They cost nothing.
         self.retired: dict[str, list[Session]] = {name: [] for name in sessions}
         self.parts = dict.fromkeys(sessions, Part.NEW)
         self.waits = dict.fromkeys(sessions, Wait.IDLE)
         self.outcomes: dict[str, list[str]] = {name: [] for name in sessions}
-        self.refusals: dict[str, list[Refusal]] = {name: [] for name in sessions}
-        self.asked_again = dict.fromkeys(sessions, 0)
+        self.refusals: dict[str, list[Refusal]] = {name: [] for name in sessions}  # that ended the asking of a request
+        self.asked_again = dict.fromkeys(sessions, 0)  # requests that were answered only when sent again
+        # True if the last late request had expired by the learner's clock as well, not only by the curator's.
         self.expired: dict[str, bool] = {}
         self.readers = readers
         self.kinds = kinds
         self.plan: Plan | None = None
         self.turns: tuple[Turn, ...] = ()
         self.turns_taken = 0
-        self.rounds: list[Round] = []
+        self.rounds: list[Round] = []  # answered so far
         self.given_up = False  # of a study for all or none: one refused
         self._failures: dict[str, str] = {}  # the last outcome that was no release
         self._faults: dict[str, str] = {}  # how replies broke the protocol, in words

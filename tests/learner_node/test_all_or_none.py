@@ -15,8 +15,9 @@ from learner_fakes import (
     LEARNER,
     NOW,
     Clock,
+    EndsAt,
     Entropy,
-    NoNoise,
+    PowerFailure,
     Scripted,
     account,
     federate,
@@ -26,11 +27,11 @@ from learner_fakes import (
     key,
     late,
     mass_body,
-    open_curator,
     plan_of,
     quotes,
     ring,
     silent_from,
+    three,
 )
 from learner_node.carriers.journal import Journal, Settings
 from learner_node.carriers.waiting import WaitingCarrier
@@ -55,10 +56,6 @@ COST = Fraction(1, 5)
 PLAN = plan_of(10, 10)
 FAST = {"strategy": "cells", "options": {"networks": False, "cells": 6}, "budget": Budget(1)}
 DAY = 86_400
-
-
-def three(clock=None, **options):
-    return {name: open_curator(name, noise=NoNoise(), clock=clock, **options) for name in NAMES}
 
 
 def adopt(curator, **changes):
@@ -182,7 +179,7 @@ def test_where_a_card_rules_one_out_nothing_is_proposed_to_anybody(way):
 @pytest.mark.parametrize("refuses", [False, True])
 def test_a_proposal_that_came_too_late_is_made_anew_unless_another_has_refused(refuses):
     clock = Clock()
-    curators = three(clock)
+    curators = three(clock=clock)
 
     def on_its_way_too_long(message, data, handle):
         clock.now += 10_000 if isinstance(message, StudyProposal) and clock.now == NOW else 0
@@ -309,28 +306,9 @@ class World:
             return study(replace(federation, all_or_none=True, **self.how))
 
 
-class PowerFailure(BaseException):
-    """The process ends here."""
-
-
-class EndsAt:
-    """A carrier whose process ends at an exchange: before the curators get it, or before the learner does."""
-
-    def __init__(self, inner, at, *, served):
-        self.inner, self.left, self.served = inner, at, served
-
-    def exchange(self, requests):
-        self.left -= 1
-        if self.left:
-            return self.inner.exchange(requests)
-        if self.served:
-            self.inner.exchange(requests)
-        raise PowerFailure
-
-
 def test_a_steward_who_takes_days_is_waited_for_and_a_reservation_that_ended_meanwhile_is_made_anew(tmp_path):
     clock = Clock()
-    curators = three(clock)
+    curators = three(clock=clock)
     adopt(curators["chur"], approval="manual")
     world = World(tmp_path, curators, clock)
     for _ in range(3):
@@ -351,7 +329,7 @@ def test_a_steward_who_takes_days_is_waited_for_and_a_reservation_that_ended_mea
 
 def test_a_reservation_that_is_about_to_end_is_closed_and_made_anew():
     clock = Clock()
-    curators = three(clock)
+    curators = three(clock=clock)
     federation = replace(federate(curators, all_or_none=True), clock=clock)
     study = Study(federation)
     study.propose(PLAN, "to test", list(study.read_cards()))
@@ -365,7 +343,7 @@ def test_a_reservation_that_is_about_to_end_is_closed_and_made_anew():
 
 def test_short_reservations_are_no_reason_to_propose_twice():
     clock = Clock()
-    curators = three(clock)
+    curators = three(clock=clock)
     for curator in curators.values():
         adopt(curator, reservation_seconds=60)
     study = run(replace(federate(curators, all_or_none=True), clock=clock))
@@ -374,7 +352,7 @@ def test_short_reservations_are_no_reason_to_propose_twice():
 
 def test_one_whose_reservation_ended_and_that_refuses_now_ends_the_study_for_all(tmp_path):
     clock = Clock()
-    curators = three(clock)
+    curators = three(clock=clock)
     adopt(curators["chur"], approval="manual")
     world = World(tmp_path, curators, clock)
     with pytest.raises(UnfinishedError):
@@ -393,7 +371,7 @@ def test_one_whose_reservation_ended_and_that_refuses_now_ends_the_study_for_all
 def test_a_learner_that_stops_before_the_first_question_goes_on_rightly(tmp_path, at, served, later):
     """At card, proposal or first question; a minute or days later: every curator is charged alike, once."""
     clock = Clock()
-    curators = three(clock)
+    curators = three(clock=clock)
     world = World(tmp_path, curators, clock)
     with pytest.raises(PowerFailure):
         world.process(EndsAt(world.carrier, at, served=served))
@@ -412,7 +390,7 @@ def test_a_learner_that_stops_before_the_first_question_goes_on_rightly(tmp_path
 @pytest.mark.parametrize("place", ["bern", "chur"])
 def test_once_one_has_refused_no_steward_is_waited_for(tmp_path, place):
     clock = Clock()
-    curators = three(clock)
+    curators = three(clock=clock)
     waiting = "bern" if place == "chur" else "chur"
     adopt(curators[place], cap="1/1000")
     adopt(curators[waiting], approval="manual")
@@ -429,7 +407,7 @@ def test_once_one_has_refused_no_steward_is_waited_for(tmp_path, place):
 
 def test_a_steward_s_no_ends_it_for_all(tmp_path):
     clock = Clock()
-    curators = three(clock)
+    curators = three(clock=clock)
     for name in ("bern", "chur"):
         adopt(curators[name], approval="manual")
     world = World(tmp_path, curators, clock)
@@ -447,7 +425,7 @@ def test_a_steward_s_no_ends_it_for_all(tmp_path):
 
 def test_a_learner_who_gives_one_up_gives_all_up(tmp_path):
     clock = Clock()
-    curators = three(clock)
+    curators = three(clock=clock)
     adopt(curators["chur"], approval="manual")
     world = World(tmp_path, curators, clock)
     with pytest.raises(UnfinishedError):

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from learner_fakes import (
     LEARNER,
     Clock,
+    EndsAt,
     Entropy,
+    PowerFailure,
     Scripted,
     account,
     key,
@@ -31,26 +33,6 @@ PLAN = plan_of(10, 5, 4)
 COST = Fraction(1, 10) + Fraction(1, 5) + Fraction(1, 4)
 ABOUT = Settings("0.2.0", bytes(32), {})
 NAMES = ("basel", "bern")
-
-
-class PowerFailure(BaseException):
-    """The process ends here."""
-
-
-class Failing:
-    """A carrier whose process ends at a told exchange: before the curators get it, or before the learner does."""
-
-    def __init__(self, inner, at, *, served):
-        self.inner, self.at, self.served, self.count = inner, at, served, 0
-
-    def exchange(self, requests):
-        self.count += 1
-        if self.count == self.at and not self.served:
-            raise PowerFailure
-        replies = self.inner.exchange(requests)
-        if self.count == self.at:
-            raise PowerFailure
-        return replies
 
 
 def attempt(path, curators, carrier, *, clock, plan=PLAN, shift=0.0, lifetime=600, abouts=ABOUT):
@@ -100,7 +82,7 @@ def test_a_process_that_ends_anywhere_is_gone_on_with(tmp_path_factory, failures
     seen = []
     for at, served, away in failures:
         with contextlib.suppress(PowerFailure):
-            attempt(path, curators, Failing(Scripted(curators), at, served=served), clock=clock)
+            attempt(path, curators, EndsAt(Scripted(curators), at, served=served), clock=clock)
         seen.append(path.stat().st_size)
         if cut and seen[-1] > cut + 200:  # the last record was being written
             os.truncate(path, _torn(path, cut))
@@ -108,9 +90,9 @@ def test_a_process_that_ends_anywhere_is_gone_on_with(tmp_path_factory, failures
     study = attempt(path, curators, Scripted(curators), clock=clock)
     assert_paid_once(study, curators)
     first = releases(study)
-    silent = Failing(Scripted(curators), 1, served=False)
+    silent = EndsAt(Scripted(curators), 1, served=False)
     assert releases(attempt(path, curators, silent, clock=clock)) == first, "all of it is in the journal"
-    assert silent.count == 0
+    assert len(silent.sent) == 0
 
 
 def _torn(path, cut):
@@ -141,7 +123,7 @@ def test_a_journal_is_for_its_owner_and_for_one_process(tmp_path, curators):
 def test_another_question_is_not_sent_under_the_same_journal(tmp_path, curators):
     path = tmp_path / "journal"
     with pytest.raises(PowerFailure):
-        attempt(path, curators, Failing(Scripted(curators), 4, served=True), clock=Clock())
+        attempt(path, curators, EndsAt(Scripted(curators), 4, served=True), clock=Clock())
     carrier = Scripted(curators)
     with pytest.raises(ConfigurationError, match="would now ask something else than before"):
         attempt(path, curators, carrier, clock=Clock(), shift=0.5)

@@ -8,7 +8,21 @@ import numpy as np
 import polars as pl
 import pytest
 
-from learner_fakes import LEARNER, Clock, Entropy, NoNoise, Scripted, account, journalled, key, open_curator, ring
+from learner_fakes import (
+    LEARNER,
+    Clock,
+    Ellipse,
+    EndsAt,
+    Entropy,
+    NoNoise,
+    PowerFailure,
+    Scripted,
+    account,
+    journalled,
+    key,
+    open_curator,
+    ring,
+)
 from learner_node.carriers.journal import HEAD, Beginning, Decision, Journal, Record, Settings
 from learner_node.questions.selection import select
 from learner_node.result.deployed import run_study
@@ -30,25 +44,6 @@ from secure_fakes import members
 SOURCE = ring(40, seed=9).drop("sick")
 SETTINGS = Settings("0.2.0", bytes(32), {})
 CELLS = {"cells": 6, "networks": False}
-
-
-class PowerFailure(BaseException):
-    """The process ends here."""
-
-
-class Stopping:
-    """A carrier whose process ends at its second exchange: before the curators get it, or before the learner does."""
-
-    def __init__(self, inner, *, served):
-        self.inner, self.served, self.count = inner, served, 0
-
-    def exchange(self, requests):
-        self.count += 1
-        if self.count == 1:
-            return self.inner.exchange(requests)
-        if self.served:
-            self.inner.exchange(requests)
-        raise PowerFailure
 
 
 def records_of(path):
@@ -100,7 +95,7 @@ class World:
             with monkeypatch.context() as patched:
                 Moved(patched, process)
                 try:
-                    return self.run(Stopping(self.carrier, served=process % 2 == 0))
+                    return self.run(EndsAt(self.carrier, 2, served=process % 2 == 0))
                 except PowerFailure:
                     continue
         raise AssertionError("it never came to its end")
@@ -167,7 +162,7 @@ def test_a_study_with_its_validation_is_stopped_at_every_message_and_goes_on_els
     assert asked.hypothesis == found.validation.hypothesis
     # Another processor finds all of it in the journal: the model that was validated, and not another one.
     Moved(monkeypatch, 99)
-    again = world.run(Stopping(world.carrier, served=False))
+    again = world.run(EndsAt(world.carrier, 2, served=False))
     assert probability(again.learned.final_model).tolist() == probability(found.learned.final_model).tolist()
     assert again.validation.hypothesis == found.validation.hypothesis
     assert again.validation.agreement == found.validation.agreement
@@ -193,7 +188,7 @@ def test_later_questions_of_several_turns_are_those_that_were_decided(tmp_path, 
     assert_asked_and_paid_once(world, [found.study])
     assert_read_as_asked(world, found.study)
     Moved(monkeypatch, 99)
-    again = world.run(Stopping(world.carrier, served=False))
+    again = world.run(EndsAt(world.carrier, 2, served=False))
     assert probability(again.model()).tolist() == probability(found.model()).tolist()
 
 
@@ -217,11 +212,6 @@ def test_a_secure_sum_and_its_validation_go_on_elsewhere(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_selection_goes_on_elsewhere_with_the_networks_that_were_asked_about(tmp_path, monkeypatch):
-    class Ellipse:
-        def probability(self, records):
-            squares = records.numeric**2 @ np.array([1.0, 0.3])
-            return 1.0 / (1.0 + np.exp(2.0 * (squares - 1.4)))
-
     candidates = {"all well": Constant(0), "ellipse": Ellipse()}
 
     def chosen(world, journal, carrier):
@@ -237,7 +227,7 @@ def test_a_selection_goes_on_elsewhere_with_the_networks_that_were_asked_about(t
     assert_asked_and_paid_once(world, [found.study])
     bodies = [done.bodies["basel"] for done in found.study.rounds]
     assert bodies[-1].hypothesis != Constant(0)
-    again = world.run(Stopping(world.carrier, served=False))
+    again = world.run(EndsAt(world.carrier, 2, served=False))
     assert [one.agreement for one in again.checked] == [one.agreement for one in found.checked]
     assert [done.bodies["basel"] for done in again.study.rounds] == bodies
 

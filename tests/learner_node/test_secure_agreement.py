@@ -9,6 +9,8 @@ from learner_fakes import (
     ENTROPY,
     LEARNER,
     Clock,
+    EndsAt,
+    PowerFailure,
     Scripted,
     account,
     federate,
@@ -189,25 +191,6 @@ def test_a_validation_is_drafted_again_too():
     assert "no reply" in found.left_out["site 02"]
 
 
-class PowerFailure(BaseException):
-    """The process ends here."""
-
-
-class Failing(Scripted):
-    """Its process ends at a told exchange, after the curators got it."""
-
-    def __init__(self, curators, at):
-        super().__init__(curators, {"site 02": silent_from(0)})
-        self.at, self.count = at, 0
-
-    def exchange(self, requests):
-        self.count += 1
-        replies = super().exchange(requests)
-        if self.count == self.at:
-            raise PowerFailure
-        return replies
-
-
 @pytest.mark.family(2)
 @pytest.mark.parametrize("at", range(2, 9))
 def test_a_process_that_ends_between_two_attempts_is_gone_on_with_elsewhere(tmp_path, monkeypatch, at):
@@ -218,18 +201,23 @@ def test_a_process_that_ends_between_two_attempts_is_gone_on_with_elsewhere(tmp_
         with Journal(tmp_path / "journal", Settings("0", bytes(32), {}), clock=Clock(), entropy=ENTROPY) as journal:
             return learn(journalled(journal, curators, carrier), SOURCE, **HOW, **SECURE)
 
-    first = Failing(curators, at)
+    def ends_at(at):
+        return EndsAt(Scripted(curators, {"site 02": silent_from(0)}), at)
+
+    first = ends_at(at)
     with pytest.raises(PowerFailure):
         attempt(first)
-    second = Failing(curators, 0)
+    second = ends_at(0)
     Moved(monkeypatch, at)
     found = attempt(second)
-    size = len(second.sent) and len({data for _, _, data in second.sent} & {data for _, _, data in first.sent})
+    size = len(second.sent) and len(
+        {data for _, _, data in second.inner.sent} & {data for _, _, data in first.inner.sent}
+    )
     assert size, "the last exchange is sent again, the same bytes"
     assert found.study.survivors == ["site 00", "site 01"]
     assert_kept(found.study, {name: curators[name] for name in found.study.survivors}, {"site 00": 1, "site 01": 1})
     with contextlib.suppress(PowerFailure):
-        assert attempt(Failing(curators, 1)).study.survivors == found.study.survivors, "all of it is in the journal"
+        assert attempt(ends_at(1)).study.survivors == found.study.survivors, "all of it is in the journal"
 
 
 @pytest.mark.slow

@@ -10,11 +10,14 @@ import pytest
 from learner_fakes import (
     LEARNER,
     Clock,
+    EndsAt,
     Entropy,
+    PowerFailure,
     Scripted,
     account,
     federate,
     garbage_from,
+    journalled,
     key,
     late,
     mass_body,
@@ -28,7 +31,6 @@ from learner_node.estimator import ExPriLClassifier
 from learner_node.study.budget import Budget
 from learner_node.study.cards import FALSE_ALARM
 from learner_node.study.doubts import StudyWarning
-from learner_node.study.federation import Federation
 from learner_node.study.learn import learn
 from learner_node.study.plan import secure_pool, strangers
 from learner_node.study.pooling import Pooling, SecurePool
@@ -216,26 +218,6 @@ def test_a_sum_that_cannot_be_true_names_all_that_may_be_wrong():
         ask(curators, secure_plan(curators, 10))
 
 
-class PowerFailure(BaseException):
-    """The process ends here."""
-
-
-class Failing:
-    """A carrier whose process ends at a told exchange, before or after the curators got it."""
-
-    def __init__(self, inner, at, *, served):
-        self.inner, self.at, self.served, self.sent = inner, at, served, []
-
-    def exchange(self, requests):
-        self.sent.append(dict(requests))
-        if len(self.sent) == self.at and not self.served:
-            raise PowerFailure
-        replies = self.inner.exchange(requests)
-        if len(self.sent) == self.at:
-            raise PowerFailure
-        return replies
-
-
 @pytest.mark.family(2)
 @pytest.mark.parametrize("served", [False, True])
 @pytest.mark.parametrize("at", [3, 4, 5, 6, 7])
@@ -247,21 +229,13 @@ def test_a_process_that_ends_within_a_round_is_gone_on_with_and_the_sum_is_paid_
     def attempt(carrier):
         about = Settings("0", bytes(32), {})
         with Journal(tmp_path / "journal", about, clock=Clock(), entropy=Entropy()) as journal:
-            federation = Federation(
-                curators={name: curator.identity for name, curator in curators.items()},
-                key=key(LEARNER),
-                carrier=journal.through(carrier),
-                clock=journal.clock,
-                entropy=journal.entropy,
-                resumable=True,
-            )
-            study = Study(federation)
+            study = Study(journalled(journal, curators, carrier))
             with study.closing():
                 study.propose(plan, "to test", list(study.read_cards()))
                 study.ask(dict.fromkeys(study.survivors, mass_body(*EDGES)))
             return study
 
-    first, second = Failing(Scripted(curators), at, served=served), Failing(Scripted(curators), 0, served=False)
+    first, second = EndsAt(Scripted(curators), at, served=served), EndsAt(Scripted(curators), 0, served=False)
     with contextlib.suppress(PowerFailure):
         attempt(first)
     study = attempt(second)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from learner_fakes import NoNoise, account, federate, open_curator, ring, silent_from
+from learner_fakes import Ellipse, NoNoise, account, federate, open_curator, ring, silent_from
 from learner_node.kinds import READERS
 from learner_node.kinds.holdout import HoldoutAnswer
 from learner_node.models.source import standardising_map
@@ -32,14 +32,6 @@ YES, NO = Constant(1), Constant(0)
 def curators(names=NAMES, *, noise=None, **options):
     limits = limits_with(query_kinds=("counts", "holdout"))
     return {name: open_curator(name, noise=noise or NoNoise(), limits=limits, **options) for name in names}
-
-
-class Ellipse:
-    """A model that no network of the protocol is, and near the truth about `ring`."""
-
-    def probability(self, records):
-        squares = records.numeric**2 @ np.array([1.0, 0.3])
-        return 1.0 / (1.0 + np.exp(2.0 * (squares - 1.4)))
 
 
 def share_right(asked, hypothesis):

@@ -27,6 +27,7 @@ from learner_fakes import (
     rewrites,
     ring,
     silent_from,
+    three,
 )
 from learner_node.strategies import STRATEGIES
 from learner_node.strategies.options import PaperOptions
@@ -51,10 +52,6 @@ PLAN = plan_of(10, 10, 5)
 COST = Fraction(2, 5)
 NAMES = ("basel", "bern", "chur")
 SOURCE = ring(60, seed=9).drop("sick")
-
-
-def three(**options):
-    return {name: open_curator(name, noise=NoNoise(), **options) for name in NAMES}
 
 
 def run(federation, plan=PLAN, bodies=None):

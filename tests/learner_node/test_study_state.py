@@ -268,3 +268,26 @@ def test_a_request_that_came_late_and_has_no_reply_when_made_anew_is_one_without
     study.ask(dict.fromkeys(study.survivors, mass_body(0.0)))
     assert study.outcomes == {"basel": ["release"], "bern": ["no reply"]}
     assert study.left_out["bern"].startswith("no reply; see that it runs")
+
+
+def test_a_request_that_is_late_at_the_last_attempt_is_made_anew_and_sent_once_more():
+    study, relay = a_study()
+    study.read_cards()
+    study.propose(PLAN, "why", list(study.cards))
+    relay.faults["bern"] = [*["request lost"] * (ATTEMPTS - 1), "late there"]
+    study.ask(dict.fromkeys(study.survivors, mass_body(0.0)))
+    assert study.outcomes == {"basel": ["release"], "bern": ["release"]}
+    assert study.asked_again == {"basel": 0, "bern": 1}
+
+
+def test_a_curator_that_is_out_is_asked_nothing_though_its_session_is_open():
+    study, relay = a_study()
+    study.read_cards()
+    study.propose(PLAN, "why", list(study.cards))
+    study.leave_out("bern", "for a reason")
+    study.ask(dict.fromkeys(study.sessions, mass_body(0.0)))
+    assert study.sessions["bern"].state is State.OPEN
+    assert study.outcomes == {"basel": ["release"], "bern": ["left out"]}
+    relay.closing = True
+    study.close()
+    assert study.sessions["bern"].state is State.CLOSED

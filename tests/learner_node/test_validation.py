@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from learner_fakes import NoNoise, account, federate, open_curator, ring, silent_from
+from learner_fakes import Ellipse, NoNoise, account, federate, open_curator, ring, silent_from, three
 from learner_node.estimator import ExPriLClassifier
 from learner_node.models.source import coordinates, standardising_map
 from learner_node.questions.score_question import as_hypothesis, bin_count, edge_of, probability_of, validation_bins
@@ -30,18 +30,6 @@ from protocol.transcript import replay
 
 SOURCE = ring(120, seed=9).drop("sick")
 NAMES = ("basel", "bern", "chur")
-
-
-def three(**options):
-    return {name: open_curator(name, noise=NoNoise(), **options) for name in NAMES}
-
-
-class Ellipse:
-    """A model that no network of the protocol is, and near the truth about `ring`."""
-
-    def probability(self, records):
-        squares = records.numeric**2 @ np.array([1.0, 0.3])
-        return 1.0 / (1.0 + np.exp(2.0 * (squares - 1.4)))
 
 
 def line(schema_source):

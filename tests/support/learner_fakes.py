@@ -163,6 +163,38 @@ class Scripted:
         return [data for to, what, data in self.sent if (to, what) == (name, kind)]
 
 
+class PowerFailure(BaseException):
+    """The process ends here."""
+
+
+class EndsAt:
+    """A carrier whose process ends at an exchange: before the curators get it, or before the learner does; 0: never."""
+
+    def __init__(self, inner, at, *, served=True):
+        self.inner, self.at, self.served, self.sent = inner, at, served, []
+
+    def exchange(self, requests):
+        self.sent.append(dict(requests))
+        if len(self.sent) != self.at:
+            return self.inner.exchange(requests)
+        if self.served:
+            self.inner.exchange(requests)
+        raise PowerFailure
+
+
+class Ellipse:
+    """A model that no network of the protocol is, and near the truth about `ring`."""
+
+    def probability(self, records):
+        squares = records.numeric**2 @ np.array([1.0, 0.3])
+        return 1.0 / (1.0 + np.exp(2.0 * (squares - 1.4)))
+
+
+def three(**options):
+    """Curators that add no noise."""
+    return {name: open_curator(name, noise=NoNoise(), **options) for name in ("basel", "bern", "chur")}
+
+
 def federate(curators, scripts=None, **options):
     """A federation over scripted curators."""
     return Federation(
