@@ -1,1 +1,1 @@
-"""How a ledger's tables came from version to version: alembic's revisions in `versions`, run by `upgrading`."""
+"""Migrations of a ledger's tables from version to version: alembic's revisions in `versions`, run by `upgrades`."""
