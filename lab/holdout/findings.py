@@ -269,7 +269,7 @@ class Procedure(msgspec.Struct, frozen=True):
     test: Band
     fresh: Band
     believed: Band
-    found: Band  # signal variables chosen up to a step
+    signals_by_step: Band = msgspec.field(name="found")  # signal variables chosen up to a step
     peak: Interval  # largest true accuracy of a data set, in percent
     peak_at: Interval  # with how many variables
     final: Interval  # true accuracy in the end
@@ -359,7 +359,7 @@ def _procedure(key: tuple[str, str, str], runs: Sequence[Run]) -> Procedure:
         test=Band.of([run.percent("test") for run in runs]),
         fresh=Band.of([run.percent("fresh") for run in runs]),
         believed=Band.of([run.believed for run in runs]),
-        found=Band.of([run.signals_found for run in runs]),
+        signals_by_step=Band.of([run.signals_found for run in runs]),
         peak=Interval.of(max(run.percent("fresh")) for run in runs),
         peak_at=Interval.of(peak_at(run) for run in runs),
         final=Interval.of(run.percent("fresh")[-1] for run in runs),

@@ -44,6 +44,8 @@ VERDICTS: dict[Verdict, Cell] = {
 TRAIN_KEY, TEST_KEY, FRESH_KEY = Key(2, False, "training"), Key(1, False, "test"), Key(3, False, "fresh: the truth")
 BELIEVED_KEY = Key(1, True, "what the learner believes")
 SIGNED = partial(mean_text, form=signed)
+BANDS = {**{name: name for name in ("train", "test", "fresh", "believed")}, "found": "signals_by_step"}
+"""Columns of the file -> bands of a procedure."""
 HEIGHT, MARKED = 270, 5  # of a chart in pixels; every fifth step has a mark
 
 SETUP = (
@@ -171,7 +173,10 @@ def _signals(procedures: Sequence[Procedure]) -> Charts | None:
     keys = [
         Key(n, hollow, title) for hollow, titles in ((False, free), (True, asking)) for n, title in enumerate(titles)
     ]
-    series = [_series(key, procedure.found, "signals", errors=False) for key, procedure in zip(keys, rows, strict=True)]
+    series = [
+        _series(key, procedure.signals_by_step, "signals", errors=False)
+        for key, procedure in zip(keys, rows, strict=True)
+    ]
     stage = Stage(make_axis(0, SIGNALS, (2.0,)), HEIGHT)
     figure = _chart("signal variables found", stage, series, f"of {SIGNALS}")
     return Charts([figure], keys, columns=1, size=0.45, file="signals.svg", name="Signal variables found")
@@ -287,8 +292,8 @@ def _steps_table(procedures: Sequence[Procedure]) -> Table[tuple[Procedure, int]
     columns = [Column(name, of_procedure(name)) for name in ("setting", "procedure", "epsilon", "runs")]
     columns += [Column("variables", lambda row: row[1] + 1)]
     columns += [
-        Column(part if name == "mean" else f"{part}_{name}", of_band(f"{part}.{name}"))
-        for part in ("train", "test", "fresh", "believed", "found")
+        Column(part if name == "mean" else f"{part}_{name}", of_band(f"{band}.{name}"))
+        for part, band in BANDS.items()
         for name in ("mean", "low", "high")
     ]
     rows = [(procedure, step) for procedure in procedures for step in range(len(procedure.fresh.mean))]
