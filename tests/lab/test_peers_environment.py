@@ -167,6 +167,14 @@ def test_a_worker_gives_the_model_the_task_as_it_was(tmp_path, monkeypatch):
     assert np.array_equal(np.load(tmp_path / "answer.npz")["arr_0"], task.test[:, 1])
 
 
+def test_arrays_of_an_answer_keep_their_order(tmp_path, monkeypatch):
+    task = make_task("dp-logistic")
+    serve(monkeypatch, request_for(tmp_path, task), lambda given: (given.test, given.labels))
+    arrays = np.load(tmp_path / "answer.npz")
+    assert np.array_equal(arrays["arr_0"], task.test)
+    assert np.array_equal(arrays["arr_1"], task.labels)
+
+
 def test_a_failure_tells_its_kind_and_place_and_nothing_of_the_records(tmp_path, monkeypatch):
     def model(_task):
         raise ValueError(f"bad record {SECRET}")
