@@ -94,6 +94,18 @@ def test_the_answerer_gets_the_very_question_that_was_checked():
     assert questions[2] is questions[3]
 
 
+def test_no_refusal_by_an_answerer_denies_the_charge():
+    """What it needs was changed between charge and answer; the learner must not take the turn for unused."""
+    store = MemoryStore()
+
+    def refuse(question, records, noise):
+        raise RemoteProtocolError(RefusalCode.BAD_QUERY)
+
+    asker = Asker(toy_curator(store, answerers=with_toy(answer=refuse)))
+    assert asker.turn(ASK).code == RefusalCode.ANSWER_GONE
+    assert [entry.kind for entry in entries(store)].count("charge") == 1
+
+
 def test_what_was_charged_is_answered_without_another_check():
     store, checked = MemoryStore(), []
 

@@ -289,7 +289,8 @@ def test_a_key_that_another_process_bound_elsewhere_is_a_stranger_s():
     store = MemoryStore()
     curator = open_curator(store, rules=rules(enrolled("ann", "ann0")))
     ledger_over(store).enrol(key("ann0").public, "bob", NOW)
-    assert Learner(curator, "ann0").propose().code == RefusalCode.UNKNOWN_SENDER
+    refusal = Learner(curator, "ann0").propose()
+    assert (refusal.code, refusal.recipient) == (RefusalCode.UNKNOWN_SENDER, NOBODY)
     with pytest.raises(BoundElsewhereError):
         ledger_over(store).enrol(key("ann0").public, "ann", NOW)
 
