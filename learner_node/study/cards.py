@@ -7,10 +7,9 @@ They are made of cards and of noisy answers alone.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 
 from protocol.codec import encode
 from protocol.errors import ConfigurationError, RemoteProtocolError, printable
@@ -21,6 +20,9 @@ from protocol.query_kind import Kinds, KindTerms, QueryKind, Question, Turn
 from protocol.rationals import parse_amount
 from protocol.refusals import EXPLANATIONS, RefusalCode
 from protocol.schema import Schema
+
+if TYPE_CHECKING:
+    import polars as pl
 
 ENVELOPE_BYTES = 1024
 """What an envelope adds to a body, at most."""
@@ -100,7 +102,7 @@ def shortened(amount: str) -> str:
     return amount if len(amount) <= LONGEST_AMOUNT else f"{amount[:LONGEST_AMOUNT]}... of {len(amount)} characters"
 
 
-def counted(frame: pl.DataFrame, unit: str | None, most: int, rng: np.random.Generator) -> pl.DataFrame:
+def counted(frame: "pl.DataFrame", unit: str | None, most: int, rng: np.random.Generator) -> "pl.DataFrame":
     """Records as a curator would count them: `most` of each unit that has more, at random, in their order.
 
     Args:
@@ -114,6 +116,8 @@ def counted(frame: pl.DataFrame, unit: str | None, most: int, rng: np.random.Gen
     """
     if unit is None:
         return frame
+    import polars as pl  # noqa: PLC0415 - a study file is read without it
+
     order = pl.DataFrame({"unit": frame[unit], "place": rng.permutation(frame.height)})
     rank = order.select(pl.col("place").rank("ordinal").over("unit")).to_series()
     return frame.filter(rank <= most)

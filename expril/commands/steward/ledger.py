@@ -92,13 +92,14 @@ def ledger_verify(
     with plain_errors():
         from curator_node.ledger import view as ledger_view
         from curator_node.ledger.places import ledger_place, place_text
-        from curator_node.steward.desk import read_receipt
 
         pinned = ledger_view.public_key(curator, "--curator") if curator else None
         wrong = []
         for where in map(ledger_place, ledgers):
             view, name = ledger_view.read(where, curator=pinned), place_text(where)
             wrong += [(name, finding.text) for finding in view.findings]
+            if receipt:
+                from curator_node.steward.desk import read_receipt
             for path in receipt or ():
                 if read_receipt(path, view.account).ledger_head not in view.account.hashes:
                     wrong.append((name, f"it lacks the entry that {path} names: rolled back, or an older export"))
