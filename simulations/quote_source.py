@@ -7,19 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
-from threadpoolctl import threadpool_limits
 
 from curator_node.records.dataset import complaints_about
 from curator_node.records.files import read_records
 from curator_node.records.schema_file import SchemaFile
-from learner_node.questions.quote import QuoteRow, Target
-from learner_node.questions.quote_report import Request
-from learner_node.questions.quote_report import run as quote_rows
-from learner_node.strategies import DEFAULT_STRATEGY, selected
-from learner_node.strategies.base import assumed_size
 from learner_node.study.cards import counted
 from learner_node.study.pooling import SUMMED
 from protocol.errors import ConfigurationError
@@ -30,6 +25,10 @@ from protocol.records import Records as EncodedRecords
 from protocol.strict_toml import suggest
 from simulations.records import load_records, site_doubts, sites_of, split_records
 from simulations.scenario import LearnerScenario, is_table, load_scenario, read_schema
+
+if TYPE_CHECKING:
+    from learner_node.questions.quote import QuoteRow
+    from learner_node.questions.quote_report import Request
 
 
 @dataclass(frozen=True)
@@ -89,8 +88,14 @@ def _learner(learners: Sequence[LearnerScenario], name: str) -> LearnerScenario:
     raise ConfigurationError(f"no learner {name!r}{suggest(name, [learner.name for learner in learners])}")
 
 
-def request_of(quoted: Quoted) -> Request:
+def request_of(quoted: Quoted) -> "Request":
     """The request for what was read."""
+    # Faults in records are reported before models are loaded.
+    from learner_node.questions.quote import Target  # noqa: PLC0415
+    from learner_node.questions.quote_report import Request  # noqa: PLC0415
+    from learner_node.strategies import DEFAULT_STRATEGY, selected  # noqa: PLC0415
+    from learner_node.strategies.base import assumed_size  # noqa: PLC0415
+
     learner, stewards = quoted.learner, quoted.stewards
     if learner is not None and learner.pooling == "site":
         stewards = stewards[:1]
@@ -120,7 +125,7 @@ def quote(
     epsilons: Sequence[float | str | Fraction] = ("1", "0.3", "0.1"),
     problems: int | None = None,
     seed: int = 0,
-) -> list[QuoteRow]:
+) -> "list[QuoteRow]":
     """What a study would cost and bring, before anything is asked; the rows of the command `expril quote`.
 
     Args:
@@ -135,6 +140,10 @@ def quote(
         ConfigurationError: the source, the schema or an argument is wrong.
     """
     request = request_of(read_quoted(str(source), schema=None if schema is None else Path(schema), learner=learner))
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415
+
+    from learner_node.questions.quote_report import run as quote_rows  # noqa: PLC0415
+
     exact = [parse_rational(epsilon) for epsilon in epsilons]
     with threadpool_limits(1):
         return quote_rows(request, exact, problems=problems, seed=seed, tick=lambda what, done, total: None)  # noqa: ARG005
