@@ -23,8 +23,8 @@ def answer(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSourc
         noisy = _k_means(planned.method, question, dataset, noise)
     else:
         fit, models = EXACT[planned.name], question.body.models
-        fits = {each: fit(planned.method, each, dataset.records, dataset.labels) for each in set(models)}
-        exact = np.concatenate([fits[each] for each in models])
+        fits = {body: fit(planned.method, body, dataset.records, dataset.labels) for body in set(models)}
+        exact = np.concatenate([fits[body] for body in models])
         bound = dataset.steward.most_records_per_unit
         l1 = planned.sensitivity(bound)
         noisy = noise.discrete_laplace(exact, l1, planned.law(bound), question.stamp)
@@ -44,12 +44,12 @@ def _k_means(
     bound = dataset.steward.most_records_per_unit
     l1, law = planned.sensitivity(bound) // method.iterations, planned.law(bound)
     shape = len(models), method.clusters, method.points.coordinates
-    centres = np.stack([each.table(method.points.width) for each in models])
+    centres = np.stack([start.table(method.points.width) for start in models])
     released = []
     for iteration in range(method.iterations):
         sums = np.empty(shape, np.int64)
         for body in set(models):
-            runs = [run for run, each in enumerate(models) if each == body]
+            runs = [run for run, start in enumerate(models) if start == body]
             sums[runs] = sums_about(method, body, dataset.records, centres[runs])
         stamp = replace(question.stamp, part=iteration)
         noisy = noise.discrete_laplace(sums.ravel(), l1, law, stamp).reshape(shape)

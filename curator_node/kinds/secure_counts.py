@@ -73,11 +73,11 @@ def answer(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSourc
 
 
 def _keys(question: CuratorQuestion) -> Answered:
-    seat, turn, asked = question.seat, question.turn, question.body
+    seat, turn, body = question.seat, question.turn, question.body
     card, state = participant.begin(
         _group(question),
         seat.identity,
-        secure_counts.question_digest(seat.learner, turn, asked.sent),
+        secure_counts.question_digest(seat.learner, turn, body.sent),
         secure_counts.SECURE_COUNTS.length(question),
         entropy=seat.entropy,
         sign=seat.sign,
@@ -87,11 +87,11 @@ def _keys(question: CuratorQuestion) -> Answered:
 
 def _masked(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
     """The share of the noise is drawn before the count: how long it takes tells nothing beside the records."""
-    planned, asked, state = question.turn.planned, question.body, _state(question)
+    planned, body, state = question.turn.planned, question.body, _state(question)
     _check_length(question, state)
     share = noise.laplace_shares(state.length, planned.law, planned.shares, question.stamp)
-    values = dataset.exact(asked.body, planned).ravel() + share
-    words, after = participant.mask(state, asked.sent.dealers, asked.sent.shares, values)
+    values = dataset.exact(body.body, planned).ravel() + share
+    words, after = participant.mask(state, body.sent.dealers, body.sent.shares, values)
     return _answered(MaskedCounts(words.astype("<u8").tobytes()), after)
 
 

@@ -31,28 +31,28 @@ Scores = NDArray[np.int64]
 
 def answer(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
     """The encoded StatisticRelease. Total over all data sets: no record can make it fail or differ in kind."""
-    method, asked, stamp = question.turn.planned.method, question.body.asked, question.stamp
+    method, items, stamp = question.turn.planned.method, question.body.asked, question.stamp
     match method:
         case Exponential() | AggregateMedian():
-            scores = _each_once(asked, _points_scored(method, dataset))
-            found = _choices([(one, 1) for one in scores], method, dataset, noise, stamp)
+            scores = _each_once(items, _points_scored(method, dataset))
+            numbers = _choices([(vector, 1) for vector in scores], method, dataset, noise, stamp)
         case Features():
-            scores = _each_once(asked, lambda item: selection.class_scores(dataset, item))
-            found = _choices([(one, method.chosen) for one in scores], method, dataset, noise, stamp)
+            scores = _each_once(items, lambda item: selection.class_scores(dataset, item))
+            numbers = _choices([(vector, method.chosen) for vector in scores], method, dataset, noise, stamp)
         case AggregateMean():
-            values = _each_once(asked, _values_of_blocks(method, dataset))
-            sums = np.array([one.sum() for one in values], np.int64)
+            values = _each_once(items, _values_of_blocks(method, dataset))
+            sums = np.array([block_values.sum() for block_values in values], np.int64)
             moved = method.sensitivity(dataset.steward.most_records_per_unit)
-            found = noise.discrete_laplace(sums, moved * len(asked), method.law, stamp).tolist()
+            numbers = noise.discrete_laplace(sums, moved * len(items), method.law, stamp).tolist()
         case _:
-            found = _scaled_noise(asked, method, dataset, noise, stamp)
-    return Answered(encode(StatisticRelease(np.array(found, "<i8").tobytes())))
+            numbers = _scaled_noise(items, method, dataset, noise, stamp)
+    return Answered(encode(StatisticRelease(np.array(numbers, "<i8").tobytes())))
 
 
-def _each_once(asked: Sequence[Item], compute: Callable[[Any], T]) -> list[T]:
-    """What is computed of each item, once where one is asked several times over."""
-    known = {item: compute(item) for item in dict.fromkeys(asked)}
-    return [known[item] for item in asked]
+def _each_once(items: Sequence[Item], compute: Callable[[Any], T]) -> list[T]:
+    """The result for each item; an item that is asked several times over is computed once."""
+    results = {item: compute(item) for item in dict.fromkeys(items)}
+    return [results[item] for item in items]
 
 
 def _points_scored(method: Exponential | AggregateMedian, dataset: PrivateDataset) -> Callable[[Any], Scores]:
@@ -65,43 +65,43 @@ def _points_scored(method: Exponential | AggregateMedian, dataset: PrivateDatase
 
 def _values_of_blocks(method: AggregateMean | AggregateMedian, dataset: PrivateDataset) -> Callable[[Any], Scores]:
     """Item -> what its estimator says in each block."""
-    own = dataset.blocks(method.blocks, blocks.SPLIT)
-    return lambda item: blocks.block_values(dataset, item, own, method.blocks)
+    block_of = dataset.blocks(method.blocks, blocks.SPLIT)
+    return lambda item: blocks.block_values(dataset, item, block_of, method.blocks)
 
 
 def _choices(
-    asked: Sequence[tuple[Scores, int]],
+    draws: Sequence[tuple[Scores, int]],
     method: Exponential | AggregateMedian | Features,
     dataset: PrivateDataset,
     noise: NoiseSource,
     stamp: Stamp,
 ) -> list[int]:
-    """As many choices as are wanted of each vector of scores, one after the other, each from those that are left."""
+    """Draw k distinct indices of each vector of scores, one noisy maximum at a time, without replacement."""
     moved = method.sensitivity(dataset.steward.most_records_per_unit)
-    found: list[int] = []
-    for scores, wanted in asked:
-        left = list(range(len(scores)))
-        for _ in range(wanted):
-            place = noise.choose(scores[left], moved, method.law, replace(stamp, part=len(found)))
-            found.append(left.pop(place))
-    return found
+    choices: list[int] = []
+    for scores, count in draws:
+        candidates = list(range(len(scores)))
+        for _ in range(count):
+            place = noise.choose(scores[candidates], moved, method.law, replace(stamp, part=len(choices)))
+            choices.append(candidates.pop(place))
+    return choices
 
 
 def _scaled_noise(
-    asked: Sequence[Item], method: Smooth, dataset: PrivateDataset, noise: NoiseSource, stamp: Stamp
+    items: Sequence[Item], method: Smooth, dataset: PrivateDataset, noise: NoiseSource, stamp: Stamp
 ) -> list[int]:
     """Quantiles with noise in scales of their smooth sensitivity, each moved to its grid."""
     bound = dataset.steward.most_records_per_unit
 
-    def known(item: Quantile) -> tuple[int, Fraction, int]:
+    def centre_and_scale(item: Quantile) -> tuple[int, Fraction, int]:
         counts = columns.grid_counts(dataset, item.attribute, item.grid)
         sensitivity = quantiles.smooth_sensitivity(counts, *item.sides, method.decay.fraction, bound)
         scale = method.scale.fraction * Fraction(sensitivity, quantiles.ONE)
         return quantiles.quantile(counts, *item.sides), scale, item.grid.steps
 
-    found = _each_once(asked, known)
+    centred = _each_once(items, centre_and_scale)
     random_bytes = noise.randomness(stamp)
-    return [draw_rounded(centre, scale, method.degrees, most, random_bytes) for centre, scale, most in found]
+    return [draw_rounded(centre, scale, method.degrees, most, random_bytes) for centre, scale, most in centred]
 
 
 STATISTIC = Answerer(statistic.STATISTIC, answer)

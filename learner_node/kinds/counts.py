@@ -95,11 +95,11 @@ def complaint_about(answer: CountsAnswer, round_size: int | None) -> str:
         answer: one curator's (`sites` is 1).
         round_size: as declared; None is held against `MOST_RECORDS`.
     """
-    found = beyond(answer, MOST_RECORDS if round_size is None else round_size)
-    if found is None:
+    excess = beyond(answer, MOST_RECORDS if round_size is None else round_size)
+    if excess is None:
         return ""
     declared = "which no curator holds" if round_size is None else f"and its card declares {round_size}"
-    return f"its answer counts {found.records:.3g} records in {found.where}, {declared}"
+    return f"its answer counts {excess.records:.3g} records in {excess.where}, {declared}"
 
 
 class Beyond(NamedTuple):
@@ -149,8 +149,8 @@ def exact_answer(body: CountsBody, turn: Turn, records: Records, tally: NDArray[
             f"{planned.release} is not private or not about two classes; a quote is for plans that are both"
         )
     # Without a hypothesis all are counted as correct.
-    said = np.zeros(len(tally), np.bool_) if body.hypothesis is None else body.hypothesis.predict(records)
-    errors = np.zeros(len(tally)) if body.hypothesis is None else np.where(said, tally[:, 0], tally[:, 1])
+    predictions = np.zeros(len(tally), np.bool_) if body.hypothesis is None else body.hypothesis.predict(records)
+    errors = np.zeros(len(tally)) if body.hypothesis is None else np.where(predictions, tally[:, 0], tally[:, 1])
     sizes = tuple(partition.cell_count(records.schema) for partition in body.partitions)
     blocks = []
     for partition, size in zip(body.partitions, sizes, strict=True):

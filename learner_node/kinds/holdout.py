@@ -110,8 +110,8 @@ def complaint_about(answer: HoldoutAnswer, round_size: int | None) -> str:
         return ""
     most = (MOST_RECORDS if round_size is None else round_size) * GROWTH
     law = DiscreteLaplace(answer.scale)
-    one, both = law.bound(FALSE_ALARM / 4), law.bound(FALSE_ALARM / 2, 2)
-    if min(answer.errors, answer.correct) < -one or answer.records > most + both:
+    count_noise, sum_noise = law.bound(FALSE_ALARM / 4), law.bound(FALSE_ALARM / 2, 2)
+    if min(answer.errors, answer.correct) < -count_noise or answer.records > most + sum_noise:
         declared = "which no curator holds" if round_size is None else f"and its card declares {round_size}"
         return f"its answer counts {answer.errors} errors and {answer.correct} correct records, {declared}"
     return ""

@@ -60,7 +60,7 @@ def read(data: bytes, question: Question) -> ModelAnswer:
     return ModelAnswer(question.turn.planned, question.body, numbers[None], MODEL_KIND.lengths(question))
 
 
-def together(answers: Sequence[ModelAnswer]) -> ModelAnswer:
+def join(answers: Sequence[ModelAnswer]) -> ModelAnswer:
     """The answers of several curators to the same query, one below the other."""
     return replace(answers[0], numbers=np.concatenate([answer.numbers for answer in answers]))
 
@@ -77,16 +77,16 @@ def complaint_about(answer: ModelAnswer, round_size: int | None) -> str:
         round_size: as declared; None is held against `MOST_RECORDS`.
     """
     planned, declared = answer.planned, MOST_RECORDS if round_size is None else round_size
-    each = planned.method.sensitivity(1)
+    step = planned.method.sensitivity(1)
     scale = planned.models * planned.method.sensitivity(MOST_UNIT) / planned.epsilon.fraction
     noise = DiscreteLaplace(scale).bound(FALSE_ALARM / (2 * max(answer.numbers.size, 1)))
-    most = float(each) * declared * GROWTH + noise
+    most = float(step) * declared * GROWTH + noise
     least = -noise if isinstance(planned.method, NaiveBayes | Forest) else -most
     if not answer.numbers.size or least <= answer.numbers.min() <= answer.numbers.max() <= most:
         return ""
-    told = "which no curator holds" if round_size is None else f"and its card declares {round_size}"
+    declaration = "which no curator holds" if round_size is None else f"and its card declares {round_size}"
     far = float(np.abs(answer.numbers).max())
-    return f"its answer has a number of {far:.3g}, to which a record adds at most {each}, {told}"
+    return f"its answer has a number of {far:.3g}, to which a record adds at most {step}, {declaration}"
 
 
-MODEL = Reader(kind=MODEL_KIND, read=read, pool=together, complaint=complaint_about)
+MODEL = Reader(kind=MODEL_KIND, read=read, pool=join, complaint=complaint_about)

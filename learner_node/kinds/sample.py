@@ -46,9 +46,9 @@ class SampleAnswer:
         import polars as pl  # noqa: PLC0415 - who asks for nothing of the kind waits for no library of tables
 
         schema = self.schema
-        numbers = {each.name for each in schema.attributes if isinstance(each, NumericAttribute)}
+        numbers = {attribute.name for attribute in schema.attributes if isinstance(attribute, NumericAttribute)}
         numbers |= {schema.label} if schema.label_bounds is not None else set()
-        names = [*(each.name for each in schema.attributes), schema.label]
+        names = [*(attribute.name for attribute in schema.attributes), schema.label]
         types = {name: pl.Float64 if name in numbers else pl.String for name in names}
         table = {name: pl.Series(name, [None] * len(self.cells), types[name]) for name in names}
         points = self.points

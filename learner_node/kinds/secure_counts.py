@@ -60,7 +60,7 @@ def lead(led: Led) -> Leading:
         ConfigurationError: curators are asked different questions: there would be no sum.
     """
     planned: PlannedSecureCounts = led.turn.planned
-    body = _one(led.bodies)
+    body = _common_body(led.bodies)
     schema = next(iter(led.cards.values())).schema
     names = {planned.participants.index(key): name for name, key in led.keys.items() if key in planned.participants}
     group = planned.group(led.label)
@@ -69,24 +69,24 @@ def lead(led: Led) -> Leading:
             f"the secure sum was not begun: {len(names)} of {group.sites} curators are left, and {group.least} are "
             f"needed; nothing was charged for it. {AGAIN}"
         )
-    asked = opening(body, led.turn, led.entropy(secure_counts.NONCE))
-    question = secure_counts.question_digest(led.learner, led.turn, asked)
+    first_body = opening(body, led.turn, led.entropy(secure_counts.NONCE))
+    question = secure_counts.question_digest(led.learner, led.turn, first_body)
     aggregator = Aggregator(group, question, COUNTS.length(Question(led.turn, body, schema)))
     seats = {name: index for index, name in names.items()}
     try:
-        told = yield dict.fromkeys(names.values(), asked)
-        cards = aggregator.take_cards({seats[name]: card for name, card in told.items()})
-        told = yield {names[index]: RelayCards(cards) for index, _ in cards}
-        dealt = aggregator.take_shares({seats[name]: sealed.shares for name, sealed in told.items()})
-        told = yield {
-            names[index]: RelayShares(each.dealers, each.shares, asked.counts, asked.nonce)
-            for index, each in dealt.items()
+        releases = yield dict.fromkeys(names.values(), first_body)
+        cards = aggregator.take_cards({seats[name]: card for name, card in releases.items()})
+        releases = yield {names[index]: RelayCards(cards) for index, _ in cards}
+        dealt = aggregator.take_shares({seats[name]: sealed.shares for name, sealed in releases.items()})
+        releases = yield {
+            names[index]: RelayShares(shares.dealers, shares.shares, first_body.counts, first_body.nonce)
+            for index, shares in dealt.items()
         }
-        survivors = aggregator.take_masked({seats[name]: as_words(masked.words) for name, masked in told.items()})
-        told = yield {names[index]: ProposeSurvivors(survivors) for index in survivors}
-        signed = aggregator.take_agreements({seats[name]: agreed.signature for name, agreed in told.items()})
-        told = yield {name: OpenSum(survivors, signed) for name in told}
-        opened = aggregator.take_revealed({seats[name]: revealed.shares for name, revealed in told.items()})
+        survivors = aggregator.take_masked({seats[name]: as_words(masked.words) for name, masked in releases.items()})
+        releases = yield {names[index]: ProposeSurvivors(survivors) for index in survivors}
+        signed = aggregator.take_agreements({seats[name]: agreed.signature for name, agreed in releases.items()})
+        releases = yield {name: OpenSum(survivors, signed) for name in releases}
+        opened = aggregator.take_revealed({seats[name]: revealed.shares for name, revealed in releases.items()})
     except SumFailedError as error:
         raise _failed(error, names) from None
     answer = _answer(opened, body, planned, schema)
@@ -102,7 +102,7 @@ def lead(led: Led) -> Leading:
     )
 
 
-def _one(bodies: Mapping[str, CountsBody]) -> CountsBody:
+def _common_body(bodies: Mapping[str, CountsBody]) -> CountsBody:
     first, *others = {encode(body): body for body in bodies.values()}.values()
     if others:
         raise ConfigurationError(
@@ -135,12 +135,12 @@ def _complaint(answer: CountsAnswer, took_part: tuple[str, ...], led: Led) -> st
     """Why a sum cannot be true, by what the cards declare; "" where it can. Whose counts are wrong cannot be told."""
     sizes = [led.cards[name].round_size for name in took_part]
     declared = sum(size for size in sizes if size is not None)
-    found = beyond(answer, MOST_RECORDS if None in sizes else declared)
-    if found is None:
+    excess = beyond(answer, MOST_RECORDS if None in sizes else declared)
+    if excess is None:
         return ""
     stated = "some of their cards declare none" if None in sizes else f"their cards declare {declared} together"
     return (
-        f"a secure sum cannot be true: it counts {found.records:.3g} records in {found.where}, and {stated}. "
+        f"a secure sum cannot be true: it counts {excess.records:.3g} records in {excess.where}, and {stated}. "
         f'Which of {", ".join(took_part)} is wrong cannot be told from a sum; ask them apart, pooled by "sum"'
     )
 

@@ -57,8 +57,8 @@ class StatisticAnswer:
     @property
     def values(self) -> NDArray[np.float64]:
         """Each curator's statistics in the attributes' units, (curators, items) float64; not of `features`."""
-        found = [[told.value for told in self.told(site)] for site in range(self.sites)]
-        return np.array(found, np.float64)
+        values = [[told.value for told in self.told(site)] for site in range(self.sites)]
+        return np.array(values, np.float64)
 
     @property
     def value(self) -> NDArray[np.float64]:
@@ -79,8 +79,8 @@ class StatisticAnswer:
         )
 
     def _most_chosen(self, item: int) -> tuple[int, ...]:
-        found, votes = np.unique(self.numbers[:, item], return_counts=True)
-        return tuple(found[np.argsort(-votes, kind="stable")][: self.numbers.shape[2]].tolist())
+        candidates, votes = np.unique(self.numbers[:, item], return_counts=True)
+        return tuple(candidates[np.argsort(-votes, kind="stable")][: self.numbers.shape[2]].tolist())
 
 
 def _told(method: Method, item: Item, number: int) -> Told:
@@ -150,30 +150,30 @@ def rehearse(
     if not isinstance(method, Features):
         return not_foreseen(body, turn)
     chosen = []
-    for held in np.moveaxis(rng.multinomial(tally, np.full(sites, 1.0 / sites)), -1, 0):
-        scores = [_class_scores(item, records, held) for item in body.asked if isinstance(item, Selection)]
-        chosen.append([_noisy_best(one, method, rng) for one in scores])
+    for site_tally in np.moveaxis(rng.multinomial(tally, np.full(sites, 1.0 / sites)), -1, 0):
+        scores = [_class_scores(item, records, site_tally) for item in body.asked if isinstance(item, Selection)]
+        chosen.append([_noisy_best(vector, method, rng) for vector in scores])
     return StatisticAnswer(method, body.asked, np.array(chosen, np.int64))
 
 
-def _class_scores(item: Selection, records: Records, held: NDArray[np.int64]) -> NDArray[np.float64]:
+def _class_scores(item: Selection, records: Records, tally: NDArray[np.int64]) -> NDArray[np.float64]:
     """Of each candidate, the sum over its cells of the largest weighted count of a class."""
     scores = []
     for partition in item.candidates:
         cells, count = partition.cells(records), partition.cell_count(records.schema)
-        counts = np.stack([np.bincount(cells, one, minlength=count) for one in held.T], axis=1)
+        counts = np.stack([np.bincount(cells, weights, minlength=count) for weights in tally.T], axis=1)
         scores.append(float((counts * (item.weights or 1)).max(axis=1).sum()))
     return np.array(scores)
 
 
 def _noisy_best(scores: NDArray[np.float64], method: Features, rng: np.random.Generator) -> list[int]:
     """As many candidates as are chosen, each from those that are left, with noise of its own."""
-    found: list[int] = []
+    best: list[int] = []
     for _ in range(method.chosen):
         noisy = scores + rng.exponential(float(method.scale.fraction), len(scores))
-        noisy[found] = -np.inf
-        found.append(int(noisy.argmax()))
-    return found
+        noisy[best] = -np.inf
+        best.append(int(noisy.argmax()))
+    return best
 
 
 STATISTIC = Reader(kind=statistic.STATISTIC, read=read, pool=join, complaint=complaint_about, rehearse=rehearse)

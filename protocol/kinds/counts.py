@@ -236,9 +236,9 @@ class Counts(QueryKind):
         kind = self.limits.installed[planned.release]
         self._check_label(planned, schema, RefusalCode.BAD_QUERY, "plan.queries.release")
         hypothesis: Hypothesis | None = decode(bytes(outline.hypothesis), _HYPOTHESIS, field="body")
-        wanted = kind.wants_hypothesis
-        if wanted is not None and wanted != (hypothesis is not None):
-            limit = f"{'a' if wanted else 'no'} hypothesis with {planned.release}"
+        wants_hypothesis = kind.wants_hypothesis
+        if wants_hypothesis is not None and wants_hypothesis != (hypothesis is not None):
+            limit = f"{'a' if wants_hypothesis else 'no'} hypothesis with {planned.release}"
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, "body.hypothesis", limit)
         if outline.most_squared_error is not None and not kind.ranged:
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, "body.most_squared_error", f"none with {planned.release}")

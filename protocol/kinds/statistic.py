@@ -156,10 +156,10 @@ class Statistic(QueryKind):
 
         Where a record has no name, its whole content says its block: then what is said in blocks hangs on all of it.
         """
-        own, whole = planned.method.odds(unit), planned.statistics
+        single, count = planned.method.odds(unit), planned.statistics
         by_content = isinstance(planned.method, AggregateMean | AggregateMedian) and not unit.name
-        parts = whole if readers is None or by_content else min(readers, whole)
-        return Odds(whole * own.presence, whole * own.label, parts * own.attribute)
+        parts = count if readers is None or by_content else min(readers, count)
+        return Odds(count * single.presence, count * single.label, parts * single.attribute)
 
     def most_odds(self, limits: StatisticLimits, unit: PrivacyUnit) -> Odds:
         """Of the worst method among those that are allowed."""
@@ -187,11 +187,11 @@ class Statistic(QueryKind):
         body = decode(data, StatisticBody, field="body")
         if len(body.asked) != planned.statistics:
             raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, "body.asked", f"exactly {planned.statistics}")
-        wanted = item_for(planned.method)
+        item_type = item_for(planned.method)
         for index, item in enumerate(body.asked):
             field = f"body.asked[{index}]"
-            if not isinstance(item, wanted):
-                limit = f"a {wanted.__struct_config__.tag} with {planned.method.name}"
+            if not isinstance(item, item_type):
+                limit = f"a {item_type.__struct_config__.tag} with {planned.method.name}"
                 raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, field, limit)
             _check_size(item, terms, field)
             item.check(planned.method, terms.schema, field)  # type: ignore[arg-type]

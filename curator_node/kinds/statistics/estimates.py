@@ -54,10 +54,10 @@ def estimate(name: str, block: Block) -> float | None:
     if not len(block.steps):
         return None
     try:
-        found = _ESTIMATORS[name](block)
+        value = _ESTIMATORS[name](block)
     except ArithmeticError:  # a declared range so narrow that its steps have no float
         return None
-    return found if found is not None and math.isfinite(found) else None
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _mean(block: Block) -> float:
@@ -89,29 +89,29 @@ def _variance_in_steps(block: Block) -> float | None:
 
 
 def _variance(block: Block) -> float | None:
-    found = _variance_in_steps(block)
-    return None if found is None else found * block.unit(0) ** 2
+    variance = _variance_in_steps(block)
+    return None if variance is None else variance * block.unit(0) ** 2
 
 
 def _standard_deviation(block: Block) -> float | None:
-    found = _variance_in_steps(block)
-    return None if found is None else math.sqrt(found) * block.unit(0)
+    variance = _variance_in_steps(block)
+    return None if variance is None else math.sqrt(variance) * block.unit(0)
 
 
-def _scatter(steps: NDArray[np.int64], one: int, two: int) -> int:
+def _scatter(steps: NDArray[np.int64], first: int, second: int) -> int:
     """N sum(x y) - sum(x) sum(y), exact."""
-    x, y = steps[:, one], steps[:, two]
+    x, y = steps[:, first], steps[:, second]
     return len(steps) * int((x * y).sum()) - int(x.sum()) * int(y.sum())
 
 
 def _correlation(block: Block) -> float | None:
-    own = _scatter(block.steps, 0, 0) * _scatter(block.steps, 1, 1)
-    return _scatter(block.steps, 0, 1) / math.sqrt(own) if own else None
+    scatter = _scatter(block.steps, 0, 0) * _scatter(block.steps, 1, 1)
+    return _scatter(block.steps, 0, 1) / math.sqrt(scatter) if scatter else None
 
 
 def _slope(block: Block) -> float | None:
-    own = _scatter(block.steps, 0, 0)
-    return _scatter(block.steps, 0, 1) / own * block.unit(1) / block.unit(0) if own else None
+    scatter = _scatter(block.steps, 0, 0)
+    return _scatter(block.steps, 0, 1) / scatter * block.unit(1) / block.unit(0) if scatter else None
 
 
 def _linear_coefficient(block: Block) -> float | None:
@@ -120,8 +120,8 @@ def _linear_coefficient(block: Block) -> float | None:
         return None
     square = float(len(block.steps)) ** 2 * FINE_STEPS**2
     matrix = [[_scatter(block.steps, i, j) / square for j in range(last)] for i in range(last)]
-    found = solve(matrix, [_scatter(block.steps, i, last) / square for i in range(last)])
-    return None if found is None else found[0] * block.unit(last) / block.unit(0)
+    solution = solve(matrix, [_scatter(block.steps, i, last) / square for i in range(last)])
+    return None if solution is None else solution[0] * block.unit(last) / block.unit(0)
 
 
 def _logistic_coefficient(block: Block) -> float | None:
@@ -129,20 +129,20 @@ def _logistic_coefficient(block: Block) -> float | None:
     if count < width + 2:
         return None
     points = [np.ones(count), *(block.steps[:, at] / (FINE_STEPS / 2) - 1.0 for at in range(width))]
-    said = [0.0] * (width + 1)
+    weights = [0.0] * (width + 1)
     for _ in range(NEWTON_STEPS):
-        reach = sum((weight * column for weight, column in zip(said, points, strict=True)), np.zeros(count))
+        reach = sum((weight * column for weight, column in zip(weights, points, strict=True)), np.zeros(count))
         chances = 0.5 * (1.0 + np.tanh(reach / 2.0))
         rest, spread = block.labels - chances, chances * (1.0 - chances)
-        slopes = [_total(rest * column) - RIDGE * weight for weight, column in zip(said, points, strict=True)]
+        slopes = [_total(rest * column) - RIDGE * weight for weight, column in zip(weights, points, strict=True)]
         bends = [[_total(spread * one * two) + RIDGE * (one is two) for two in points] for one in points]
         step = solve(bends, slopes)
         if step is None:
             return None
         longest = max(map(abs, step))
         factor = min(1.0, LONGEST_STEP / longest) if longest else 0.0
-        said = [weight + factor * move for weight, move in zip(said, step, strict=True)]
-    return said[1] / (block.unit(0) * FINE_STEPS / 2)
+        weights = [weight + factor * move for weight, move in zip(weights, step, strict=True)]
+    return weights[1] / (block.unit(0) * FINE_STEPS / 2)
 
 
 def _total(terms: NDArray[np.float64]) -> float:
@@ -163,11 +163,11 @@ def solve(matrix: Sequence[Sequence[float]], right: Sequence[float]) -> list[flo
         for row in rows[at + 1 :]:
             factor = row[at] / rows[at][at]
             row[at:] = [value - factor * other for value, other in zip(row[at:], rows[at][at:], strict=True)]
-    found = [0.0] * size
+    solution = [0.0] * size
     for at in reversed(range(size)):
-        known = math.fsum(rows[at][other] * found[other] for other in range(at + 1, size))
-        found[at] = (rows[at][size] - known) / rows[at][at]
-    return found
+        known = math.fsum(rows[at][other] * solution[other] for other in range(at + 1, size))
+        solution[at] = (rows[at][size] - known) / rows[at][at]
+    return solution
 
 
 _ESTIMATORS: dict[str, Callable[[Block], float | None]] = {
