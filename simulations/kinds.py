@@ -17,7 +17,7 @@ from learner_node.study.reading import Reader
 from protocol.codec import encode
 from protocol.errors import RemoteProtocolError
 from protocol.kinds.counts import CountsRelease
-from protocol.query_kind import Kinds, Question
+from protocol.query_kind import Question
 from protocol.refusals import RefusalCode
 from simulations.paper_ratio import PAPER_RATIO, PRINTED_COUNTS
 
@@ -78,4 +78,3 @@ SIMULATED_READERS: Mapping[str, Reader] = MappingProxyType(
         ),
     }
 )
-SIMULATED_KINDS = Kinds(*(answerer.kind for answerer in SIMULATED_ANSWERERS.values()))

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from learner_node.study.state import LEFT_OUT
 from learner_node.study.study import Study
 from protocol.run_index import FIT
-from simulations.kinds import SIMULATED_KINDS
+from simulations.paper_ratio import SIMULATED_KINDS
 from simulations.repeats import Outcome, Repeat
 from simulations.report.budget import STUDIES
 from simulations.report.model import LearnerReport

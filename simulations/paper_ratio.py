@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocol.codec import decode
+from protocol.kinds import QUERY_KINDS
 from protocol.kinds.counts import Counts, CountsLimits, CountsRelease, PlannedCounts
 from protocol.odds import PrivacyUnit
-from protocol.query_kind import Question
+from protocol.query_kind import Kinds, Question
 from protocol.release_kinds import RELEASE_KINDS, ReleaseKind
 
 PAPER_RATIO = "paper_ratio"
@@ -69,3 +70,5 @@ class PrintedCounts(Counts):
 
 
 PRINTED_COUNTS = PrintedCounts()
+SIMULATED_KINDS = Kinds(*{**QUERY_KINDS, PRINTED_COUNTS.name: PRINTED_COUNTS}.values())
+"""The kinds of a simulation. They stand here so that a scenario is read without what answers them."""

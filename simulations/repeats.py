@@ -39,7 +39,8 @@ from protocol.run_index import (
 from protocol.transcript import Transcript, replay
 from simulations.carriers.sites import CuratorFacts, order_sites
 from simulations.carriers.stages import IN_PROCESS, Stage
-from simulations.kinds import SIMULATED_KINDS, SIMULATED_READERS
+from simulations.kinds import SIMULATED_READERS
+from simulations.paper_ratio import SIMULATED_KINDS
 from simulations.records import Records, SiteRecords, require_classes, sites_of, split_records
 from simulations.report.budget import STUDIES, BudgetPoint
 from simulations.scenario import LearnerScenario, Scenario

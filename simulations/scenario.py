@@ -24,7 +24,7 @@ from protocol.mistakes import did_you_mean, first_repeated
 from protocol.rationals import parse_rational, written_exactly
 from protocol.strict_toml import convert, read_toml, suggest
 from simulations.datasets import DATASETS, SITE_SPLITS
-from simulations.kinds import SIMULATED_KINDS
+from simulations.paper_ratio import SIMULATED_KINDS
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
 Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]

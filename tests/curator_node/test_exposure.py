@@ -29,7 +29,7 @@ from protocol.limits import Limits
 from protocol.odds import NOTHING, Odds, PrivacyUnit, at_most
 from protocol.plans import Plan
 from protocol.rationals import Rational
-from simulations.kinds import SIMULATED_KINDS
+from simulations.paper_ratio import SIMULATED_KINDS
 from toy.curators import RULES as TOY_RULES
 from toy.kind import TOY, PlannedToy
 

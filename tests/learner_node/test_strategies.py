@@ -23,7 +23,8 @@ from protocol.hypotheses import Constant, Mlp
 from protocol.kinds import QUERY_KINDS
 from protocol.record_frames import encode_frame, encode_labels
 from protocol.release_kinds import RELEASE_KINDS
-from simulations.kinds import SIMULATED_ANSWERERS, SIMULATED_KINDS, SIMULATED_READERS
+from simulations.kinds import SIMULATED_ANSWERERS, SIMULATED_READERS
+from simulations.paper_ratio import SIMULATED_KINDS
 
 SETTINGS = [
     ("additive", {}),

@@ -49,7 +49,7 @@ from protocol.limits import Limits
 from protocol.odds import NOTHING, WORST, Odds, PrivacyUnit, factor
 from protocol.plans import Plan
 from protocol.rationals import Rational
-from simulations.kinds import SIMULATED_KINDS
+from simulations.paper_ratio import SIMULATED_KINDS
 
 SCALE = Rational(7, 1)
 HALF = Fraction(1, 2)

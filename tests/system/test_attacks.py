@@ -73,7 +73,8 @@ from protocol.plans import Plan
 from protocol.query_kind import Question, Turn
 from protocol.rationals import MOST, Rational
 from protocol.refusals import EXPLANATIONS, RefusalCode
-from simulations.kinds import SIMULATED_ANSWERERS, SIMULATED_KINDS
+from simulations.kinds import SIMULATED_ANSWERERS
+from simulations.paper_ratio import SIMULATED_KINDS
 from simulations.seeded_noise import SeededNoise
 
 THIRTIETH = Fraction(1, 30)

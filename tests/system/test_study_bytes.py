@@ -34,8 +34,8 @@ from protocol.rationals import Rational
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.transcript import replay
 from simulations.carriers.direct import DirectCarrier
-from simulations.kinds import SIMULATED_ANSWERERS, SIMULATED_KINDS, SIMULATED_READERS
-from simulations.paper_ratio import PrintedCountsLimits
+from simulations.kinds import SIMULATED_ANSWERERS, SIMULATED_READERS
+from simulations.paper_ratio import SIMULATED_KINDS, PrintedCountsLimits
 from simulations.seeded_noise import SeededNoise
 
 HELD = Path(__file__).with_name("study_bytes.json")
