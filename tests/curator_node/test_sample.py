@@ -33,7 +33,7 @@ from protocol.kinds.sample import PlannedSample, SampleBody, SampleRelease
 from protocol.limits import Limits
 from protocol.messages import Refusal, Release
 from protocol.plans import Plan
-from protocol.query_kind import Turn
+from protocol.query_kind import Question, Turn
 from protocol.rationals import Rational
 from protocol.record_frames import encode_frame
 from protocol.schema import Schema
@@ -60,7 +60,7 @@ def asked(curator, *queries, body=None):
 
 def answer_of(reply, query):
     assert isinstance(reply, Release), reply
-    return read(reply.body, SampleBody(), Turn(query), SCHEMA)
+    return read(reply.body, Question(Turn(query), SampleBody(), SCHEMA))
 
 
 def test_a_sample_is_drawn_and_charged_whole():
@@ -204,8 +204,11 @@ def test_a_release_of_another_shape_is_no_answer():
     query = sampled(2)
     for cells in (b"", bytes(11), bytes(13), bytes([8, *bytes(11)]), bytes([0, 0, 2, *bytes(9)])):
         with pytest.raises(RemoteProtocolError):
-            read(encode(SampleRelease(cells)), SampleBody(), Turn(query), SCHEMA)
-    assert read(encode(SampleRelease(bytes(12))), SampleBody(), Turn(query), SCHEMA).cells.tolist() == [[0] * 3] * 2
+            read(encode(SampleRelease(cells)), Question(Turn(query), SampleBody(), SCHEMA))
+    assert (
+        read(encode(SampleRelease(bytes(12))), Question(Turn(query), SampleBody(), SCHEMA)).cells.tolist()
+        == [[0] * 3] * 2
+    )
 
 
 @settings(max_examples=12, deadline=None)

@@ -16,7 +16,7 @@ from curator_node.records.schema_file import SchemaFile
 from curator_node.site import temporary_site
 from lab.curators import roomy_policy, spent
 from learner_node.estimator import ExPriLClassifier
-from learner_node.kinds.model import MODEL, ModelAnswer, complaint_about, together
+from learner_node.kinds.model import MODEL, ModelAnswer, complaint_about, join
 from learner_node.kinds.models.forest import forest
 from learner_node.kinds.models.linear import linear
 from learner_node.kinds.models.moments import components, ridge
@@ -108,7 +108,7 @@ def answered(method, body, records=RECORDS, labels=LABELS, parts=1) -> ModelAnsw
                 (sums,) = sums_about(method, body, held, [centres])
                 numbers, centres = np.append(numbers, sums), method.next_centres(centres, sums)
         found.append(ModelAnswer(planned, ModelBody(models=(body,)), numbers[None], (len(numbers),)))
-    return together(found)
+    return join(found)
 
 
 def learnt(probability) -> bool:
