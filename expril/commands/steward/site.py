@@ -86,8 +86,10 @@ def curator_check(folder: Folder, json_: Json = False) -> None:
         check = check_site(folder, lambda settings: why_unreachable(settings.superlink, inside(folder, settings.ca)))
         if json_:
             standing = None if check.standing is None else msgspec.to_builtins(check.standing)
-            questions = [each._asdict() for each in check.questions]
-            findings = [{"level": each.level, "about": each.about, "text": each.text} for each in check.findings]
+            questions = [question._asdict() for question in check.questions]
+            findings = [
+                {"level": finding.level, "about": finding.about, "text": finding.text} for finding in check.findings
+            ]
             print_json({"stopped": check.stopped, "findings": findings, "questions": questions, "budget": standing})
         else:
             _show_check(check)
