@@ -47,7 +47,7 @@ options = { epochs = 1, hidden = [2], rounds = 1 }
 KILLED = """
 import os, resource, signal, sys
 from simulations.campaign.store import Store
-from command_line import run
+from expril.commands.app import app
 
 how, after, *arguments = sys.argv[1:]
 add = Store.add
