@@ -105,8 +105,7 @@ class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def read_study(content: bytes, *, where: str) -> StudyFile:
     """Read the file.
 
-    Raises:
-        ConfigurationError: not TOML, a misspelt or missing key, or a wrong value; the text names it.
+    Raises ConfigurationError: not TOML, a misspelt or missing key, or a wrong value; the text names it.
     """
     study = read_toml(decode_text(content, where=where), StudyFile, where=where)
     if not study.curators:

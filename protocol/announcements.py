@@ -23,15 +23,10 @@ LONGEST = 80
 
 @dataclass(frozen=True)
 class Notice:
-    """What a purpose announces.
+    """What a purpose announces."""
 
-    Attributes:
-        most: the largest epsilon of the validation that will follow; None if none is announced.
-        study: this curator's study whose model is validated; `NO_STUDY` if none is named.
-    """
-
-    most: Fraction | None = None
-    study: bytes = NO_STUDY
+    most: Fraction | None = None  # the largest epsilon of the validation that will follow; None if none is announced
+    study: bytes = NO_STUDY  # this curator's study whose model is validated; `NO_STUDY` if none is named
 
 
 def announcing(purpose: str, most: Fraction) -> str:

@@ -187,8 +187,7 @@ def statement_bytes(label: str, type_name: str, payload: bytes) -> bytes:
 def open_receipt(data: bytes, curator: bytes, *, label: str = LABEL) -> Receipt:
     """Decode and verify a receipt envelope of `curator`.
 
-    Raises:
-        RemoteProtocolError: not a receipt, or not signed by `curator` under `label`.
+    Raises RemoteProtocolError: not a receipt, or not signed by `curator` under `label`.
     """
     envelope = decode(data, Envelope, field="receipt")
     if envelope.type != RECEIPT_TYPE:

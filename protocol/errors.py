@@ -4,13 +4,9 @@ from typing import ClassVar
 
 
 class ExprilError(Exception):
-    """Base of every error that ExPriL raises on purpose.
+    """Base of every error that ExPriL raises on purpose."""
 
-    Attributes:
-        kind: one word for machines, by class; docs/errors.md lists them.
-    """
-
-    kind: ClassVar[str] = "protocol"
+    kind: ClassVar[str] = "protocol"  # one word for machines, by class; docs/errors.md lists them
 
 
 class LocalProtocolError(ExprilError):

@@ -127,19 +127,16 @@ class FeatureMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class _Mapping:
-    """A feature map prepared for the columns of one schema.
-
-    Attributes:
-        numeric: the numeric features' coordinates; `columns`, `offsets`, `factors`, `imputations` are in this order.
-        categorical: for each categorical feature its column, first coordinate, hot coordinate by code, and value.
-    """
+    """A feature map prepared for the columns of one schema."""
 
     width: int
+    # the numeric features' coordinates; `columns`, `offsets`, `factors`, `imputations` are in this order
     numeric: NDArray[np.intp]
     columns: NDArray[np.intp]
     offsets: NDArray[np.float64]
     factors: NDArray[np.float64]
     imputations: NDArray[np.float64]
+    # for each categorical feature its column, first coordinate, hot coordinate by code, and value
     categorical: list[tuple[int, int, NDArray[np.intp], NDArray[np.float64]]]
 
     def points(self, numeric: NDArray[np.float64], categorical: NDArray[np.int16]) -> NDArray[np.float64]:

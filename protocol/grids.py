@@ -63,13 +63,9 @@ class NumberAxis(msgspec.Struct, frozen=True, tag="number", forbid_unknown_field
 
 
 class LevelAxis(msgspec.Struct, frozen=True, tag="levels", forbid_unknown_fields=True):
-    """The declared levels of a category, or the classes of a label, all equally likely under the base law.
+    """The declared levels of a category, or the classes of a label, all equally likely under the base law."""
 
-    Attributes:
-        name: a categorical attribute, or a label with classes.
-    """
-
-    name: Name
+    name: Name  # a categorical attribute, or a label with classes
 
 
 Axis = NumberAxis | LevelAxis
@@ -77,24 +73,17 @@ Axis = NumberAxis | LevelAxis
 
 @dataclass(frozen=True)
 class BaseLaw:
-    """Q_0: independent axes with whole-number weights.
+    """Q_0: independent axes with whole-number weights."""
 
-    Attributes:
-        axes: in order.
-        levels: name of a `LevelAxis` -> its number of levels.
-        label: name of the label's axis; "" if there is none.
-    """
-
-    axes: tuple[Axis, ...]
-    levels: Mapping[str, int]
-    label: str = ""
+    axes: tuple[Axis, ...]  # in order
+    levels: Mapping[str, int]  # name of a `LevelAxis` -> its number of levels
+    label: str = ""  # name of the label's axis; "" if there is none
 
     @classmethod
     def of(cls, axes: Sequence[Axis], schema: Schema | None = None) -> "BaseLaw":
         """The law on these axes; the schema says which levels there are, and is needed for levels alone.
 
-        Raises:
-            ValueError: `why_not` says why.
+        Raises ValueError: `why_not` says why.
         """
         if schema is not None and (fault := why_not(axes, schema)):
             raise ValueError(fault)

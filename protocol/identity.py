@@ -42,42 +42,27 @@ Said = Annotated[str, msgspec.Meta(max_length=MOST_SAID)]
 
 
 class Succession(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A statement, signed by the key `previous`, that `key` takes its place.
-
-    Attributes:
-        at: when it was signed.
-        signature: by `previous`, over the holder's role, both keys and the time.
-    """
+    """A statement, signed by the key `previous`, that `key` takes its place."""
 
     previous: Key
     key: Key
-    at: Seconds
+    at: Seconds  # when it was signed
+    # by `previous`, over the holder's role, both keys and the time
     signature: Annotated[bytes, msgspec.Meta(min_length=64, max_length=64)]
 
 
 class IdentityCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A holder's claim to a key. Only the key is proven; all else is what the holder says.
+    """A holder's claim to a key. Only the key is proven; all else is what the holder says."""
 
-    Attributes:
-        version: of this format.
-        role: what the key is for; a fingerprint differs by role.
-        name: of the holder.
-        organisation: of the holder; may be empty.
-        contact: how to reach the holder; may be empty. Never take it as the way to check the fingerprint.
-        key: the public key.
-        issued: when the card was made.
-        until: when it stops being valid; 0: never.
-        successions: how the holder came to this key from earlier ones, oldest first; the last leads to `key`.
-    """
-
-    version: Annotated[int, msgspec.Meta(ge=1, le=1)] = 1
-    role: Role
-    name: Annotated[str, msgspec.Meta(min_length=1, max_length=MOST_NAME)]
-    organisation: Said = ""
-    contact: Said = ""
-    key: Key
-    issued: Seconds
-    until: Seconds = 0
+    version: Annotated[int, msgspec.Meta(ge=1, le=1)] = 1  # of this format
+    role: Role  # what the key is for; a fingerprint differs by role
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=MOST_NAME)]  # of the holder
+    organisation: Said = ""  # of the holder; may be empty
+    contact: Said = ""  # how to reach the holder; may be empty. Never take it as the way to check the fingerprint.
+    key: Key  # the public key
+    issued: Seconds  # when the card was made
+    until: Seconds = 0  # when it stops being valid; 0: never
+    # how the holder came to this key from earlier ones, oldest first; the last leads to `key`
     successions: Annotated[tuple[Succession, ...], msgspec.Meta(max_length=MOST_SUCCESSIONS)] = ()
 
     def __post_init__(self) -> None:
@@ -169,8 +154,7 @@ def succession(previous: SigningKey, key: bytes, role: Role, at: int) -> Success
 def write_identity(card: IdentityCard, key: SigningKey) -> str:
     """The text of a card, signed by its own key.
 
-    Raises:
-        ConfigurationError: the card names another key, or its reader would refuse it.
+    Raises ConfigurationError: the card names another key, or its reader would refuse it.
     """
     text = armour(sign_payload(TYPE, encode(card), key, LABEL))
     if read_identity(text, where="the new card") != card or card.key != key.public:
@@ -201,11 +185,7 @@ def read_identity(text: str, *, where: str) -> IdentityCard:
 
 
 def open_identity(data: bytes) -> IdentityCard:
-    """The card of an envelope, checked.
-
-    Raises:
-        RemoteProtocolError: TOO_LARGE, MALFORMED or BAD_SIGNATURE.
-    """
+    """The card of an envelope, checked. Raises RemoteProtocolError: TOO_LARGE, MALFORMED or BAD_SIGNATURE."""
     envelope = decode(data, Envelope, limit=MOST_BYTES, field="card")
     if envelope.type != TYPE:
         raise RemoteProtocolError(RefusalCode.MALFORMED, "card.type", TYPE)

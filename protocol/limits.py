@@ -24,15 +24,11 @@ Positive = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Limits of one query. Whether it exceeds them depends on the query alone, never on a record.
+    """Limits of one query. Whether it exceeds them depends on the query alone, never on a record."""
 
-    Attributes:
-        multiply_adds: most work of a query over the declared round size, the default is five seconds of one core.
-        message_bytes: longest message read.
-        kinds: allowed query kind -> its further limits, as the kind's own struct defines them; a limit that is absent
-            has the kind's default. Unset: every kind is allowed that does not need a steward's word.
-    """
-
+    # most work of a query over the declared round size, the default is five seconds of one core
     multiply_adds: Positive = 50_000_000_000
-    message_bytes: Positive = 16 * 1024 * 1024
+    message_bytes: Positive = 16 * 1024 * 1024  # longest message read
+    # allowed query kind -> its further limits, as the kind's own struct defines them; a limit that is absent has the
+    # kind's default. Unset: every kind is allowed that does not need a steward's word.
     kinds: dict[str, dict[str, Any]] | msgspec.UnsetType = msgspec.UNSET

@@ -41,25 +41,15 @@ NO_STUDY = bytes(16)
 
 
 class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The fields of every message.
+    """The fields of every message."""
 
-    Attributes:
-        version: of this protocol.
-        study: random identity chosen by the learner; zero outside a study.
-        sender: the signer's key.
-        recipient: the addressee's key; zero if a curator answers a sender that it could not verify.
-        sequence: 0 for the proposal, then 1, 2, ...; a reply has its request's.
-        answers: digest of the preceding envelope: a reply's request, or the last reply before a request.
-        expires_at: from then on the message is refused, unless it was answered before.
-    """
-
-    version: Annotated[int, msgspec.Meta(ge=VERSION, le=VERSION)] = VERSION
-    study: StudyId
-    sender: Key
-    recipient: Key
-    sequence: Sequence
-    answers: Digest
-    expires_at: Seconds
+    version: Annotated[int, msgspec.Meta(ge=VERSION, le=VERSION)] = VERSION  # of this protocol
+    study: StudyId  # random identity chosen by the learner; zero outside a study
+    sender: Key  # the signer's key
+    recipient: Key  # the addressee's key; zero if a curator answers a sender that it could not verify
+    sequence: Sequence  # 0 for the proposal, then 1, 2, ...; a reply has its request's
+    answers: Digest  # digest of the preceding envelope: a reply's request, or the last reply before a request
+    expires_at: Seconds  # from then on the message is refused, unless it was answered before
 
 
 class CardRequest(Message, frozen=True, kw_only=True):
@@ -67,43 +57,26 @@ class CardRequest(Message, frozen=True, kw_only=True):
 
 
 class Card(Message, frozen=True, kw_only=True):
-    """What the steward publishes; nothing in it is computed from a record.
+    """What the steward publishes; nothing in it is computed from a record."""
 
-    Attributes:
-        name: the curator's.
-        schema: attributes, bounds, levels, label.
-        unit: the column whose values are the privacy units; None if each record is one.
-        most_records_per_unit: the contribution bound c.
-        relation: the neighbouring relation of every guarantee.
-        round_size: declared approximate number of records, a round figure; None if not declared.
-        limits: of one query.
-        cap: most epsilon that the asking learner may ever spend here.
-        least_cost: smallest plan accepted.
-    """
-
-    name: Name
-    schema: Schema
-    unit: Name | None
-    most_records_per_unit: Annotated[int, msgspec.Meta(ge=1, le=2**20)]
-    relation: Name
+    name: Name  # the curator's
+    schema: Schema  # attributes, bounds, levels, label
+    unit: Name | None  # the column whose values are the privacy units; None if each record is one
+    most_records_per_unit: Annotated[int, msgspec.Meta(ge=1, le=2**20)]  # the contribution bound c
+    relation: Name  # the neighbouring relation of every guarantee
+    # declared approximate number of records, a round figure; None if not declared
     round_size: Annotated[int, msgspec.Meta(ge=1, le=2**40)] | None
-    limits: Limits
-    cap: Amount
-    least_cost: Amount
+    limits: Limits  # of one query
+    cap: Amount  # most epsilon that the asking learner may ever spend here
+    least_cost: Amount  # smallest plan accepted
 
 
 class StudyProposal(Message, frozen=True, kw_only=True):
-    """Asks to reserve the cost of a plan.
+    """Asks to reserve the cost of a plan."""
 
-    Attributes:
-        plan: everything that will be asked.
-        purpose: for the steward to read.
-        newest_receipt: the last receipt envelope that this curator gave the learner, or empty: it proves a
-            rolled-back ledger.
-    """
-
-    plan: Plan
-    purpose: Annotated[str, msgspec.Meta(max_length=1000)]
+    plan: Plan  # everything that will be asked
+    purpose: Annotated[str, msgspec.Meta(max_length=1000)]  # for the steward to read
+    # the last receipt envelope that this curator gave the learner, or empty: it proves a rolled-back ledger
     newest_receipt: Annotated[bytes, msgspec.Meta(max_length=16_384)]
 
 
@@ -146,21 +119,14 @@ class Refusal(Message, frozen=True, kw_only=True):
 
     It is *final* where its code is not in `RETRIABLE` and it names its recipient: the same request gets the same
     refusal until it expires. Any other leaves the request pending: the same bytes may still be answered.
-
-    Attributes:
-        code: a `RefusalCode`.
-        explanation: the code's constant sentence.
-        field: path of the offending field, where there is one.
-        limit: what would be accepted, from the protocol or the policy.
-        remaining: epsilon left to this learner; empty for a sender that is not verified.
-        scale_factor: smallest factor by which to multiply all scales of the plan so that it fits, or empty.
     """
 
-    code: Name
-    explanation: Annotated[str, msgspec.Meta(max_length=400)]
-    field: Annotated[str, msgspec.Meta(max_length=400)]
-    limit: Annotated[str, msgspec.Meta(max_length=2000)]
-    remaining: OptionalAmount
+    code: Name  # a `RefusalCode`
+    explanation: Annotated[str, msgspec.Meta(max_length=400)]  # the code's constant sentence
+    field: Annotated[str, msgspec.Meta(max_length=400)]  # path of the offending field, where there is one
+    limit: Annotated[str, msgspec.Meta(max_length=2000)]  # what would be accepted, from the protocol or the policy
+    remaining: OptionalAmount  # epsilon left to this learner; empty for a sender that is not verified
+    # smallest factor by which to multiply all scales of the plan so that it fits, or empty
     scale_factor: OptionalAmount
 
     @property

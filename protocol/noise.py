@@ -19,14 +19,10 @@ _GRID = np.arange(1, 100) / 100
 class DiscreteLaplace:
     """Integers with P(k) = (1 - p) / (1 + p) p^|k|, p = exp(-1 / scale) (Inusah and Kozubowski 2006).
 
-    Attributes:
-        scale: positive and exact, from 2^-32 to 2^32 on the wire.
-
-    Raises:
-        ValueError: the scale is not positive.
+    Raises ValueError: the scale is not positive.
     """
 
-    scale: Fraction
+    scale: Fraction  # positive and exact, from 2^-32 to 2^32 on the wire
 
     def __post_init__(self) -> None:
         if self.scale <= 0:
@@ -101,16 +97,12 @@ class NoisyMax:
     It has the law of permute and flip (Ding, Kifer, Sayed Saeedur Rahman and others 2021), which errs no more than the
     exponential mechanism of the same loss (McKenna and Sheldon 2020).
 
-    Attributes:
-        scale: of the noise, positive and exact.
-        one_way: True if adding a unit lowers no score (and removing one raises none).
-
     Raises:
         ValueError: the scale is not positive.
     """
 
-    scale: Fraction
-    one_way: bool = False
+    scale: Fraction  # of the noise, positive and exact
+    one_way: bool = False  # True if adding a unit lowers no score (and removing one raises none)
 
     def __post_init__(self) -> None:
         if self.scale <= 0:
@@ -146,14 +138,8 @@ class NoisyMax:
 
 
 class Moved(NamedTuple):
-    """Several releases alike, and how far one privacy unit moves each.
+    """Several releases alike, and how far one privacy unit moves each."""
 
-    Attributes:
-        noise: the law of the noise in each released integer.
-        shift: the most that one unit moves the exact integer; a whole number of at least 1.
-        releases: their number; each has independent noise.
-    """
-
-    noise: DiscreteLaplace
-    shift: int
-    releases: int
+    noise: DiscreteLaplace  # the law of the noise in each released integer
+    shift: int  # the most that one unit moves the exact integer; a whole number of at least 1
+    releases: int  # their number; each has independent noise

@@ -29,16 +29,12 @@ class LaplaceShares:
     Shape 1 is `DiscreteLaplace`; laws of one scale add up to the law of the sum of their shapes (Inusah and
     Kozubowski 2006).
 
-    Attributes:
-        scale: of the discrete Laplace law; positive and exact.
-        shape: how many whole discrete Laplace noises this amounts to; positive and exact.
-
     Raises:
         ValueError: one of them is not positive.
     """
 
-    scale: Fraction
-    shape: Fraction
+    scale: Fraction  # of the discrete Laplace law; positive and exact
+    shape: Fraction  # how many whole discrete Laplace noises this amounts to; positive and exact
 
     def __post_init__(self) -> None:
         if self.scale <= 0 or self.shape <= 0:

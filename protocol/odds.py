@@ -19,19 +19,12 @@ _MOST_EXPONENT = 20
 
 @dataclass(frozen=True)
 class PrivacyUnit:
-    """The privacy unit that a card declares: what is protected as a whole.
+    """The privacy unit that a card declares: what is protected as a whole."""
 
-    Attributes:
-        records: c, the most records of one unit that count.
-        name: the column that names a record's unit; "" if each record is a unit.
-        label: name of the label.
-        numeric: whether the label is a number.
-    """
-
-    records: int
-    name: str = ""
-    label: str = ""
-    numeric: bool = False
+    records: int  # c, the most records of one unit that count
+    name: str = ""  # the column that names a record's unit; "" if each record is a unit
+    label: str = ""  # name of the label
+    numeric: bool = False  # whether the label is a number
 
     @classmethod
     def of(cls, schema: Schema, name: str | None, records: int) -> Self:
@@ -41,18 +34,13 @@ class PrivacyUnit:
 
 @dataclass(frozen=True)
 class Odds:
-    """Exponents x: answers change the odds of a belief about one unit by at most e^x, whatever else is known.
+    """Exponents x: answers change the odds of a belief about one unit by at most e^x, whatever else is known."""
 
-    Attributes:
-        presence: of the belief that the unit is among the records.
-        label: of a belief about the labels of a unit that is there, when all else about it is known. If the unit has
-            more records than count, its labels help to choose which count; then `attribute` is the bound for labels.
-        attribute: of any other belief about a unit that is there. Up to c of its records may be different ones.
-    """
-
-    presence: Fraction
+    presence: Fraction  # of the belief that the unit is among the records
+    # of a belief about the labels of a unit that is there, when all else about it is known. If the unit has more
+    # records than count, its labels help to choose which count; then `attribute` is the bound for labels.
     label: Fraction
-    attribute: Fraction
+    attribute: Fraction  # of any other belief about a unit that is there. Up to c of its records may be different ones.
 
     @classmethod
     def twice(cls, presence: Fraction) -> Self:

@@ -30,15 +30,10 @@ class Planned(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 class Head(msgspec.Struct, frozen=True):
-    """The fields of every planned query.
+    """The fields of every planned query."""
 
-    Attributes:
-        kind: name of its kind.
-        turns: number of requests, each with a release.
-    """
-
-    kind: Annotated[str, msgspec.Meta(max_length=100)]
-    turns: Annotated[int, msgspec.Meta(ge=1, le=MOST_TURNS)] = 1
+    kind: Annotated[str, msgspec.Meta(max_length=100)]  # name of its kind
+    turns: Annotated[int, msgspec.Meta(ge=1, le=MOST_TURNS)] = 1  # number of requests, each with a release
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

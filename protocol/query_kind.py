@@ -218,8 +218,7 @@ class Kinds(Mapping[str, QueryKind]):
     def queries(self, plan: Plan) -> tuple[Any, ...]:
         """The queries of a plan, each decoded and checked by its kind.
 
-        Raises:
-            RemoteProtocolError: UNKNOWN_KIND, MALFORMED or BAD_PLAN.
+        Raises RemoteProtocolError: UNKNOWN_KIND, MALFORMED or BAD_PLAN.
         """
         return tuple(self.query(plan, index) for index in range(len(plan.queries)))
 
@@ -238,8 +237,7 @@ class Kinds(Mapping[str, QueryKind]):
     def cost(self, planned: Planned, most_records_per_unit: int) -> Fraction:
         """Exact epsilon of one planned query, all turns together, for a unit of so many records at most.
 
-        Raises:
-            RemoteProtocolError: UNKNOWN_KIND or BAD_PLAN.
+        Raises RemoteProtocolError: UNKNOWN_KIND or BAD_PLAN.
         """
         return self._cost(planned, most_records_per_unit)
 
@@ -250,8 +248,7 @@ class Kinds(Mapping[str, QueryKind]):
     def plan_cost(self, plan: Plan, most_records_per_unit: int) -> Fraction:
         """Pure epsilon of a plan: the exact sum over its queries (basic composition).
 
-        Raises:
-            RemoteProtocolError: as `queries`, or BAD_PLAN where the sum, or any part of it, needs more than 32 bits.
+        Raises RemoteProtocolError: as `queries`, or BAD_PLAN where the sum, or any part of it, needs more than 32 bits.
         """
         costs = self.costs(plan, most_records_per_unit)
         total = sum(costs, Fraction(0))
@@ -350,8 +347,7 @@ class Kinds(Mapping[str, QueryKind]):
     def settle(self, limits: Limits, *, where: str) -> Limits:
         """The same limits with every default written out, as a card shows them.
 
-        Raises:
-            ConfigurationError: an unknown kind, key or value; `where` says in which file.
+        Raises ConfigurationError: an unknown kind, key or value; `where` says in which file.
         """
         kinds = {}
         for name, settings in sorted(self.allowed(limits).items()):

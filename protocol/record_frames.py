@@ -179,8 +179,7 @@ def encode_numeric_labels(column: pl.Series, bounds: tuple[float, float]) -> NDA
 def encode_numbers(column: pl.Series, bounds: tuple[float, float]) -> NDArray[np.float64]:
     """Numeric labels before they are rounded, (n,) float64; those outside move to the nearer bound.
 
-    Raises:
-        ConfigurationError: as `encode_numeric_labels`.
+    Raises ConfigurationError: as `encode_numeric_labels`.
     """
     values = _numbers(column)
     _require_labels(pl.Series(values).fill_nan(None), column.name)
@@ -242,8 +241,7 @@ def _codes(column: pl.Series, attribute: CategoricalAttribute) -> NDArray[np.int
 def column_texts(column: pl.Series) -> pl.Series:
     """A column as trimmed text, null where missing; 1.0 and 1 are the same text "1".
 
-    Raises:
-        ConfigurationError: the column holds lists, bytes or objects.
+    Raises ConfigurationError: the column holds lists, bytes or objects.
     """
     if not (column.dtype.is_numeric() or column.dtype.base_type() in _TEXT_LIKE):
         raise ConfigurationError(

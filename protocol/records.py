@@ -16,17 +16,12 @@ LABEL_STEPS = 4096
 
 @dataclass(frozen=True)
 class Records:
-    """n encoded records.
+    """n encoded records."""
 
-    Attributes:
-        schema: what the columns mean.
-        numeric: (n, d_numeric) float64, within the schema's bounds, NaN = missing; columns in schema order.
-        categorical: (n, d_categorical) int16 codes: level index, L = other, -1 = missing.
-    """
-
-    schema: Schema
+    schema: Schema  # what the columns mean
+    # (n, d_numeric) float64, within the schema's bounds, NaN = missing; columns in schema order
     numeric: NDArray[np.float64]
-    categorical: NDArray[np.int16]
+    categorical: NDArray[np.int16]  # (n, d_categorical) int16 codes: level index, L = other, -1 = missing
 
     def __len__(self) -> int:
         return len(self.numeric)

@@ -61,68 +61,44 @@ class Participant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TranscriptEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One learner's exchange with one curator in one study of a repeat.
+    """One learner's exchange with one curator in one study of a repeat."""
 
-    Attributes:
-        file: its name in the folder `transcripts`.
-        label: the domain separation of the curator's signatures.
-        head: the last hash of the chain of its envelopes.
-        envelopes: their number.
-        state: of the study when the run ended.
-        study: which of the learner's studies in the repeat: `FIT` or `VALIDATION`; from `GIVEN_UP` on, studies that
-            were given up before anything was asked.
-    """
-
-    file: FileName
+    file: FileName  # its name in the folder `transcripts`
     repeat: Count
     learner: str
     curator: str
-    label: str
-    head: Hex32
-    envelopes: Count
-    state: str
+    label: str  # the domain separation of the curator's signatures
+    head: Hex32  # the last hash of the chain of its envelopes
+    envelopes: Count  # their number
+    state: str  # of the study when the run ended
+    # which of the learner's studies in the repeat: `FIT` or `VALIDATION`; from `GIVEN_UP` on, studies that were given
+    # up before anything was asked
     study: Count = 0
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A curator's ledger in one repeat.
+    """A curator's ledger in one repeat."""
 
-    Attributes:
-        file: its name in the folder `ledgers`.
-        key: the curator's, which signed it.
-        head: hash of its last entry.
-        entries: their number.
-    """
-
-    file: FileName
+    file: FileName  # its name in the folder `ledgers`
     curator: str
     repeat: Count
-    key: Hex32
-    head: Hex32
-    entries: Count
+    key: Hex32  # the curator's, which signed it
+    head: Hex32  # hash of its last entry
+    entries: Count  # their number
 
 
 class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The index itself.
+    """The index itself."""
 
-    Attributes:
-        format: `FORMAT`.
-        expril: version that wrote it.
-        title: the scenario's.
-        created: when the run ended.
-        repeats: their number.
-        participants: every learner and curator of every repeat.
-        files: path inside the run's folder -> SHA-256, for every file but the page, this index and its signatures.
-    """
-
-    format: int
-    expril: str
-    title: str
-    created: str
-    repeats: Annotated[int, msgspec.Meta(ge=1, le=100_000)]
-    participants: tuple[Participant, ...]
+    format: int  # `FORMAT`
+    expril: str  # version that wrote it
+    title: str  # the scenario's
+    created: str  # when the run ended
+    repeats: Annotated[int, msgspec.Meta(ge=1, le=100_000)]  # their number
+    participants: tuple[Participant, ...]  # every learner and curator of every repeat
     transcripts: tuple[TranscriptEntry, ...]
     ledgers: tuple[LedgerEntry, ...]
+    # path inside the run's folder -> SHA-256, for every file but the page, this index and its signatures
     files: dict[str, Hex32]
 
     def keys(self) -> dict[tuple[Role, str, int], bytes]:
@@ -264,8 +240,7 @@ def encode_transcript(transcript: Transcript) -> bytes:
 def decode_transcript(data: bytes) -> Transcript:
     """The transcript of a stored file.
 
-    Raises:
-        ConfigurationError: it is no list of envelopes, or not written as such a list is.
+    Raises ConfigurationError: it is no list of envelopes, or not written as such a list is.
     """
     try:
         envelopes = msgspec.msgpack.decode(data, type=list[bytes])

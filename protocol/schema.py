@@ -58,19 +58,14 @@ Attribute = NumericAttribute | CategoricalAttribute
 
 
 class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
-    """The attributes of a record and its label: a class, or a number.
+    """The attributes of a record and its label: a class, or a number."""
 
-    Attributes:
-        attributes: in order; names are unique and differ from the label's.
-        label: name of the label column.
-        classes: 2 to 256 class names, class 0 first; of two, the second is the positive one. Empty for a number.
-        label_bounds: (lower, upper) of a label that is a number; labels outside move to the nearer bound. None for
-            classes.
-    """
-
+    # in order; names are unique and differ from the label's
     attributes: Annotated[tuple[Attribute, ...], msgspec.Meta(min_length=1, max_length=10_000)]
-    label: Name
+    label: Name  # name of the label column
+    # 2 to 256 class names, class 0 first; of two, the second is the positive one. Empty for a number.
     classes: Annotated[tuple[Name, ...], msgspec.Meta(max_length=MOST_CLASSES)] = ()
+    # (lower, upper) of a label that is a number; labels outside move to the nearer bound. None for classes.
     label_bounds: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:

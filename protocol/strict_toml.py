@@ -35,17 +35,11 @@ def decode_text(content: bytes, *, where: str) -> str:
 
 
 class TextFault(NamedTuple):
-    """Why bytes are not UTF-8 text. It quotes none of them.
+    """Why bytes are not UTF-8 text. It quotes none of them."""
 
-    Attributes:
-        problem: words that follow "the file".
-        remedy: what to do.
-        start: index of the first wrong byte; None if all are wrong.
-    """
-
-    problem: str
-    remedy: str
-    start: int | None = None
+    problem: str  # words that follow "the file"
+    remedy: str  # what to do
+    start: int | None = None  # index of the first wrong byte; None if all are wrong
 
 
 def text_fault(content: bytes) -> TextFault | None:

@@ -308,8 +308,7 @@ def replay(
 ) -> Replay:
     """Replay a learner's whole exchange with one curator (card, proposal, queries, close), without data.
 
-    Raises:
-        ReplayError, RemoteProtocolError: as `Replay.feed`.
+    Raises ReplayError, RemoteProtocolError: as `Replay.feed`.
     """
     state = Replay(curator=curator, learner=learner, label=label, kinds=kinds)
     for data in envelopes:

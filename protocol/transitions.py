@@ -57,11 +57,7 @@ TRANSITIONS: dict[State, dict[Event, State]] = {
 
 
 def advance(state: State, event: Event) -> State:
-    """The state after `event`.
-
-    Raises:
-        LocalProtocolError: the step is not lawful in `state`.
-    """
+    """The state after `event`. Raises LocalProtocolError: the step is not lawful in `state`."""
     after = TRANSITIONS[state].get(event)
     if after is None:
         lawful = ", ".join(TRANSITIONS[state]) or "nothing"

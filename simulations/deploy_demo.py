@@ -101,8 +101,7 @@ class Demo:
     def run(self) -> None:
         """Run all steps; every process that was started is stopped, whatever happens.
 
-        Raises:
-            ConfigurationError: a step failed; the text is its error.
+        Raises ConfigurationError: a step failed; the text is its error.
         """
         self._head(f"A SuperLink with TLS and node authentication; everything is in {self._folder}")
         with SuperLink(self._folder / "superlink") as link, Processes(self._folder) as daemons:

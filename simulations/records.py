@@ -388,8 +388,7 @@ def _site(
 def require_classes(learner: LearnerScenario, steward: SchemaFile) -> None:
     """Refuse a validation where the label does not have two classes.
 
-    Raises:
-        ConfigurationError: the learner asks for one.
+    Raises ConfigurationError: the learner asks for one.
     """
     if learner.validate is not None and len(steward.classes) != CLASSES:
         raise ConfigurationError(f"learner {learner.name!r}: validate is for a label of two classes; leave it out")
@@ -410,8 +409,7 @@ def site_doubts(scenario: Scenario, records: Records) -> list[str]:
 def sites_of(learner: LearnerScenario, sites: Mapping[str, SiteRecords]) -> tuple[list[str], list[str]]:
     """The sites that a learner asks, and those whose source records it holds.
 
-    Raises:
-        ConfigurationError: it names a site that is not there.
+    Raises ConfigurationError: it names a site that is not there.
     """
     try:
         return matching(learner.curators, list(sites)), matching(learner.source, list(sites))
@@ -422,8 +420,7 @@ def sites_of(learner: LearnerScenario, sites: Mapping[str, SiteRecords]) -> tupl
 def doubts_of(scenario: Scenario, records: Records) -> list[str]:
     """Warnings on a scenario that can be run as it is, a sentence each.
 
-    Raises:
-        ConfigurationError: as `split_records`, `sites_of` and `require_classes`.
+    Raises ConfigurationError: as `split_records`, `sites_of` and `require_classes`.
     """
     for learner in scenario.learners:
         require_classes(learner, records.steward)

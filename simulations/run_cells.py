@@ -222,8 +222,7 @@ class UnfinishedRun:
     def keep(self, finished: FinishedRepeat) -> RepeatCell:
         """Write a repeat's files and its cell; they are on disk when this returns.
 
-        Raises:
-            OSError: it cannot be written; the repeats before it are kept.
+        Raises OSError: it cannot be written; the repeats before it are kept.
         """
         repeat, cell = finished.repeat, finished.cell
         for entry, transcript in finished.evidence.transcripts:

@@ -100,8 +100,7 @@ def epsilon_folder(epsilon: str) -> str:
 def epsilon_runs(folder: Path) -> dict[str, Path]:
     """Epsilon -> folder of its run; nothing where a folder is not one of several epsilons.
 
-    Raises:
-        ConfigurationError: its list cannot be read.
+    Raises ConfigurationError: its list cannot be read.
     """
     try:
         content = msgspec.json.decode((folder / EPSILONS).read_bytes())
@@ -116,8 +115,7 @@ def epsilon_runs(folder: Path) -> dict[str, Path]:
 def epsilons_folder(out: Path, title: str, content: EpsilonList, *, fresh: bool) -> Path:
     """The folder that an interrupted command of the same content left, or a new one.
 
-    Raises:
-        ConfigurationError: it cannot be made.
+    Raises ConfigurationError: it cannot be made.
     """
     for path in sorted(out.glob(f"*/{EPSILONS}")):
         if not fresh and not (path.parent / PAGE).exists() and _read(path) == content:

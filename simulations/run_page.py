@@ -21,8 +21,7 @@ from simulations.run_folder import EPSILONS, epsilon_runs
 def rewrite_page(folder: Path) -> Path:
     """Write the page of a run, or of a folder of several epsilons, anew; its path.
 
-    Raises:
-        ConfigurationError: the folder holds no readable run.
+    Raises ConfigurationError: the folder holds no readable run.
     """
     replace_text(folder / PAGE, as_page(read_document(folder)))
     return folder / PAGE
@@ -31,8 +30,7 @@ def rewrite_page(folder: Path) -> Path:
 def read_document(folder: Path) -> Document:
     """The document of a run, or of a folder of several epsilons.
 
-    Raises:
-        ConfigurationError: the folder holds no readable run.
+    Raises ConfigurationError: the folder holds no readable run.
     """
     if (folder / EPSILONS).exists():
         return epsilon_document(read_runs(folder))
@@ -42,8 +40,7 @@ def read_document(folder: Path) -> Document:
 def read_runs(folder: Path) -> tuple[EpsilonRun, ...]:
     """The runs of a folder of epsilons, from the smallest epsilon on.
 
-    Raises:
-        ConfigurationError: one of them is absent, or cannot be read.
+    Raises ConfigurationError: one of them is absent, or cannot be read.
     """
     runs = epsilon_runs(folder).items()
     return tuple(EpsilonRun(at, run.name, _report(run, f"{run} holds no readable run")) for at, run in runs)

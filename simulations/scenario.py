@@ -159,8 +159,7 @@ def fits(site: str, pattern: str) -> bool:
 def matching(patterns: Sequence[str], sites: Sequence[str]) -> list[str]:
     """The sites that are named, or stood for, in the order of the patterns; all where nothing is named.
 
-    Raises:
-        ConfigurationError: a name or pattern that fits no site.
+    Raises ConfigurationError: a name or pattern that fits no site.
     """
     strangers = [pattern for pattern in patterns if not any(fits(site, pattern) for site in sites)]
     if strangers:
@@ -346,8 +345,7 @@ class AtEpsilon:
 def read_epsilons(written: str) -> tuple[str, ...]:
     """Epsilons of a list such as "0.1,0.3,1/2", from the smallest on.
 
-    Raises:
-        ConfigurationError: one is no positive rational, or is there twice.
+    Raises ConfigurationError: one is no positive rational, or is there twice.
     """
     values: dict[Fraction, str] = {}
     for text in (part.strip() for part in written.split(",")):

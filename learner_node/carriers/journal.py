@@ -153,8 +153,7 @@ class Journal:
     def decided(self, value: T, write: Callable[[T], bytes], read: Callable[[bytes], T]) -> T:
         """What an earlier process decided here, or what was computed now; see `learner_node.study.decisions`.
 
-        Raises:
-            ConfigurationError: another version of ExPriL decided something else: it may mean something else by it.
+        Raises ConfigurationError: another version of ExPriL decided something else: it may mean something else by it.
         """
         data = write(value)
         if not self._past:
@@ -179,8 +178,7 @@ class Journal:
     def exchange(self, carrier: Carrier, requests: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
         """Send requests, unless an earlier process was answered.
 
-        Raises:
-            ConfigurationError: an earlier process sent others here; nothing is sent.
+        Raises ConfigurationError: an earlier process sent others here; nothing is sent.
         """
         record = Requests(dict(requests))
         if self._past:

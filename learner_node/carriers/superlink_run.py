@@ -141,8 +141,7 @@ class LearnerRun:
     def pull(self, messages: Collection[str]) -> list[Arrival]:
         """What has arrived for some messages, once each.
 
-        Raises:
-            AwayError, RunLostError, SuperLinkError: nothing could be fetched.
+        Raises AwayError, RunLostError, SuperLinkError: nothing could be fetched.
         """
         if not messages:
             return []

@@ -50,8 +50,7 @@ class WaitingCarrier:
     def exchange(self, requests: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
         """See `learner_node.study.federation.Carrier`.
 
-        Raises:
-            UnfinishedError: a curator says "later"; the text says who, and why.
+        Raises UnfinishedError: a curator says "later"; the text says who, and why.
         """
         replies = dict(self._carrier.exchange(requests))
         last_text = ""

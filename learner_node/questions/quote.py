@@ -134,8 +134,7 @@ class Target:
     def pool(self) -> SecurePool | None:
         """The curators, where they sum securely: a quote needs their number alone.
 
-        Raises:
-            ConfigurationError: they are too few.
+        Raises ConfigurationError: they are too few.
         """
         if not self.pooling.secure:
             return None

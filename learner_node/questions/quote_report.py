@@ -78,8 +78,7 @@ class Request:
     ) -> "Request":
         """With what the command line says instead; options of another strategy are dropped.
 
-        Raises:
-            ConfigurationError: an option that is not of the form name=value, or a range of the belief that is none.
+        Raises ConfigurationError: an option that is not of the form name=value, or a range of the belief that is none.
         """
         before = self.target
         target = Target(
@@ -103,8 +102,7 @@ class Request:
 def parse_range(option: str, text: str) -> tuple[float, float] | None:
     """A number as a range of its own, or two with a dash between; None for an empty text.
 
-    Raises:
-        ConfigurationError: neither.
+    Raises ConfigurationError: neither.
     """
     if not text:
         return None

@@ -38,17 +38,11 @@ CARRIERS = 10
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """Scores on the population from which the private records are drawn.
+    """Scores on the population from which the private records are drawn."""
 
-    Attributes:
-        accuracy: of each problem's last model, float64 (P,), in [0, 1].
-        auc: area under its ROC curve, float64 (P,), in [0, 1].
-        bodies: what was asked in the first problem, one a turn.
-    """
-
-    accuracy: Floats
-    auc: Floats
-    bodies: tuple[Any, ...]
+    accuracy: Floats  # of each problem's last model, float64 (P,), in [0, 1]
+    auc: Floats  # area under its ROC curve, float64 (P,), in [0, 1]
+    bodies: tuple[Any, ...]  # what was asked in the first problem, one a turn
 
 
 def rehearse(

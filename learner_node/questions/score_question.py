@@ -48,15 +48,10 @@ _NEVER = 1e-9
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far the hypothesis that was validated agrees with the model that was given, on the source.
+    """How far the hypothesis that was validated agrees with the model that was given, on the source."""
 
-    Attributes:
-        rank_correlation: Spearman's, of the two scores; NaN where one is constant.
-        same_class: share of records for which both predict the same class.
-    """
-
-    rank_correlation: float
-    same_class: float
+    rank_correlation: float  # Spearman's, of the two scores; NaN where one is constant
+    same_class: float  # share of records for which both predict the same class
 
     def __str__(self) -> str:
         """For people."""

@@ -118,8 +118,7 @@ def run_study(
 def read_receipts(path: Path) -> dict[bytes, bytes]:
     """Curator's public key -> newest receipt, as kept from earlier studies; empty where there is no file.
 
-    Raises:
-        ConfigurationError: it cannot be read. Without it a ledger that was rolled back would not be found.
+    Raises ConfigurationError: it cannot be read. Without it a ledger that was rolled back would not be found.
     """
     try:
         receipts = msgspec.json.decode(path.read_bytes(), type=dict[str, bytes])
@@ -135,8 +134,7 @@ def read_receipts(path: Path) -> dict[bytes, bytes]:
 def keep_receipts(path: Path, studies: list[Study]) -> None:
     """Keep each curator's newest receipt; those of other curators stay.
 
-    Raises:
-        ConfigurationError: what is there cannot be read; OSError: it cannot be written.
+    Raises ConfigurationError: what is there cannot be read; OSError: it cannot be written.
     """
     receipts = read_receipts(path)
     for study in studies:

@@ -77,8 +77,7 @@ class DeployedStudy:
 def prepare_result(folder: Path) -> Path:
     """Make the folder of a result where it is absent; the path of its journal.
 
-    Raises:
-        ConfigurationError: it cannot be made, or holds something else.
+    Raises ConfigurationError: it cannot be made, or holds something else.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

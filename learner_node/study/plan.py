@@ -358,8 +358,7 @@ def counts_limits(pooling: Pooling, card: Card, kinds: Kinds) -> CountsLimits:
 def secure_pool(pooling: Pooling, cards: Mapping[str, Card]) -> SecurePool | None:
     """The curators with these cards, where they sum securely; each policy's fewest colluders are kept to.
 
-    Raises:
-        ConfigurationError: they are too few.
+    Raises ConfigurationError: they are too few.
     """
     if not pooling.secure:
         return None

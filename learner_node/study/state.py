@@ -130,11 +130,7 @@ S = TypeVar("S", Part, Wait)
 
 
 def advance(table: Mapping[S, Mapping[Event, S]], state: S, event: Event) -> S:
-    """The state after an event.
-
-    Raises:
-        LocalProtocolError: the state does not list the event.
-    """
+    """The state after an event. Raises LocalProtocolError: the state does not list the event."""
     if event not in table[state]:
         raise LocalProtocolError(
             f"{event} is not lawful for a curator that is {state}; lawful: {', '.join(table[state])}"

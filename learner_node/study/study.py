@@ -65,11 +65,7 @@ class Study(StudyState):
         super().__init__(sessions, federation.readers, federation.kinds)
 
     def read_cards(self) -> dict[str, Card]:
-        """Ask every curator for its card; those that sent one.
-
-        Raises:
-            NoCuratorError: none did.
-        """
+        """Ask every curator for its card; those that sent one. Raises NoCuratorError: none did."""
         names = [name for name, part in self.parts.items() if part is not Part.OUT]
         self._exchange({name: self.sessions[name].request_card for name in names}, renew=True)
         if not self.cards:

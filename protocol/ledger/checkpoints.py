@@ -129,8 +129,7 @@ def make_checkpoint(
 def sign_checkpoint(checkpoint: Checkpoint, key: SigningKey) -> SignedCheckpoint:
     """Sign a checkpoint as its curator, unless a reader would refuse it.
 
-    Raises:
-        CheckpointError: the key is not the one that signs a ledger of this size, or a proof in it does not fit.
+    Raises CheckpointError: the key is not the one that signs a ledger of this size, or a proof in it does not fit.
     """
     signature = Signature(
         checkpoint.origin, key_id(checkpoint.origin, PLAIN, key.public), key.sign(checkpoint.text.encode())

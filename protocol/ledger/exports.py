@@ -73,8 +73,7 @@ def encode_export(pairs: Iterable[Pair], replies: Iterable[tuple[bytes, bytes]])
 def decode_export(data: bytes) -> LedgerExport:
     """The outer form of an export; its entries are read by `read_block`.
 
-    Raises:
-        RemoteProtocolError: MALFORMED, for anything but the one encoding of an export with replies in order.
+    Raises RemoteProtocolError: MALFORMED, for anything but the one encoding of an export with replies in order.
     """
     export = decode(data, LedgerExport, limit=MOST, field="export")
     requests = [request for request, _ in export.replies]

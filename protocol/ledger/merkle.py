@@ -44,11 +44,7 @@ class Tree:
         self._levels.append([node])
 
     def root(self, size: int | None = None) -> bytes:
-        """Root of the first `size` leaves; of all by default.
-
-        Raises:
-            ValueError: there are fewer leaves.
-        """
+        """Root of the first `size` leaves; of all by default. Raises ValueError: there are fewer leaves."""
         count = self.size if size is None else size
         if not 0 <= count <= self.size:
             raise ValueError(f"there are {self.size} leaves, not {count}")
@@ -57,8 +53,7 @@ class Tree:
     def inclusion_proof(self, index: int, size: int | None = None) -> tuple[bytes, ...]:
         """The hashes that lead from a leaf to the root of the first `size` leaves (RFC 9162, section 2.1.3.1).
 
-        Raises:
-            ValueError: there is no such leaf, or there are fewer.
+        Raises ValueError: there is no such leaf, or there are fewer.
         """
         count = self.size if size is None else size
         if not 0 <= index < count <= self.size:

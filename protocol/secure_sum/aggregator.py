@@ -61,30 +61,19 @@ class SumFailedError(ExprilError):
 
 
 class Dealt(NamedTuple):
-    """What the learner relays to one participant before it masks its vector.
+    """What the learner relays to one participant before it masks its vector."""
 
-    Attributes:
-        dealers: indices of all, ascending.
-        shares: (dealer, sealed shares) for this participant.
-    """
-
-    dealers: tuple[int, ...]
-    shares: Relayed
+    dealers: tuple[int, ...]  # indices of all, ascending
+    shares: Relayed  # (dealer, sealed shares) for this participant
 
 
 @dataclass(frozen=True)
 class Opened:
-    """An opened sum.
+    """An opened sum."""
 
-    Attributes:
-        values: (length,) int64, the sum over `survivors`, noise included.
-        survivors: indices of the participants in it.
-        liars: index -> why its shares were of no use, though the sum was opened.
-    """
-
-    values: NDArray[np.int64]
-    survivors: tuple[int, ...]
-    liars: Mapping[int, str]
+    values: NDArray[np.int64]  # (length,) int64, the sum over `survivors`, noise included
+    survivors: tuple[int, ...]  # indices of the participants in it
+    liars: Mapping[int, str]  # index -> why its shares were of no use, though the sum was opened
 
 
 class Aggregator:

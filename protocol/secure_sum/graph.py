@@ -34,33 +34,21 @@ _SPACING = 4  # mean degrees that are tried: multiples of this
 
 
 class Settled(NamedTuple):
-    """The graph of a size.
+    """The graph of a size."""
 
-    Attributes:
-        edge_probability: of every pair, as a multiple of 2^-32; 2^32 where the graph is complete.
-        local_colluders: colluders among anybody's neighbours, at most.
-        failure_log2: the graph does not protect with a probability of at most 2 to this power; None where it always
-            does (complete).
-    """
-
-    edge_probability: int
-    local_colluders: int
+    edge_probability: int  # of every pair, as a multiple of 2^-32; 2^32 where the graph is complete
+    local_colluders: int  # colluders among anybody's neighbours, at most
+    # the graph does not protect with a probability of at most 2 to this power; None where it always does (complete)
     failure_log2: int | None
 
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """An undirected graph of participants 0 to size - 1.
+    """An undirected graph of participants 0 to size - 1."""
 
-    Attributes:
-        size: participants whose key cards make the round.
-        local_colluders: colluders among anybody's neighbours, at most; all that are assumed where it is complete.
-        joined: bool of shape (size, size), symmetric, False on the diagonal; read-only.
-    """
-
-    size: int
-    local_colluders: int
-    joined: NDArray[np.bool_]
+    size: int  # participants whose key cards make the round
+    local_colluders: int  # colluders among anybody's neighbours, at most; all that are assumed where it is complete
+    joined: NDArray[np.bool_]  # bool of shape (size, size), symmetric, False on the diagonal; read-only
 
     def neighbours(self, index: int) -> tuple[int, ...]:
         """Those that a participant shares pair masks with, ascending."""

@@ -26,20 +26,13 @@ CARD_TYPE, SURVIVORS_TYPE = "secure_sum_card", "secure_sum_survivors"
 class Group:
     """Participants of secure sums; each is told by its index in `participants`.
 
-    Attributes:
-        participants: identity keys of the n participants, ascending, distinct.
-        colluders: t, the most participants that may tell the learner all they know; at least 1.
-        dropouts: u, the most participants that may fall silent; n > 2 u + t.
-        label: domain separation of their signatures.
-
-    Raises:
-        ValueError: a rule is broken; the text says which.
+    Raises ValueError: a rule is broken; the text says which.
     """
 
-    participants: tuple[bytes, ...]
-    colluders: int
-    dropouts: int
-    label: str
+    participants: tuple[bytes, ...]  # identity keys of the n participants, ascending, distinct
+    colluders: int  # t, the most participants that may tell the learner all they know; at least 1
+    dropouts: int  # u, the most participants that may fall silent; n > 2 u + t
+    label: str  # domain separation of their signatures
 
     def __post_init__(self) -> None:
         if complaint := complaint_about(self.participants, self.colluders, self.dropouts):
@@ -103,19 +96,12 @@ Indices = Annotated[tuple[Index, ...], msgspec.Meta(max_length=MOST_PARTICIPANTS
 
 
 class KeyCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
-    """A participant's key card of one round.
+    """A participant's key card of one round."""
 
-    Attributes:
-        sealing: X25519 public key under which shares are sealed.
-        masking: X25519 public key from which pair masks are derived.
-        check: hash of the seed of its self mask.
-        signature: by its identity key, over the group, the question and the fields above.
-    """
-
-    sealing: Bytes32
-    masking: Bytes32
-    check: Bytes32
-    signature: Signature
+    sealing: Bytes32  # X25519 public key under which shares are sealed
+    masking: Bytes32  # X25519 public key from which pair masks are derived
+    check: Bytes32  # hash of the seed of its self mask
+    signature: Signature  # by its identity key, over the group, the question and the fields above
 
 
 Cards = Annotated[tuple[tuple[Index, KeyCard], ...], msgspec.Meta(max_length=MOST_PARTICIPANTS)]

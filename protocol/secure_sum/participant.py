@@ -60,17 +60,11 @@ GONE = bytes(32)
 
 
 class Neighbour(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
-    """What a participant keeps about a neighbour between dealing and masking.
+    """What a participant keeps about a neighbour between dealing and masking."""
 
-    Attributes:
-        index: the neighbour's, in the group.
-        masking: its public mask key.
-        opening: secret key that opens the shares which it deals to this participant.
-    """
-
-    index: int
-    masking: Bytes32
-    opening: Bytes32
+    index: int  # the neighbour's, in the group
+    masking: Bytes32  # its public mask key
+    opening: Bytes32  # secret key that opens the shares which it deals to this participant
 
     def __repr__(self) -> str:
         return f"Neighbour(index={self.index})"

@@ -305,8 +305,7 @@ class Campaign:
     def session(self) -> Iterator[Finish]:
         """However it ends, where its cells come from is noted.
 
-        Raises:
-            FailedRunsError: some runs failed; all others are kept.
+        Raises FailedRunsError: some runs failed; all others are kept.
         """
         finish, start = Finish(self.read_versions), time.monotonic()
         try:

@@ -114,8 +114,7 @@ def read_settings(path: Path) -> dict[str, Any]:
 def read_cells(path: Path, kind: type[AnyCell]) -> list[AnyCell]:
     """The finished cells of a file, each key once, whatever its settings.
 
-    Raises:
-        ConfigurationError: a line is no finished cell.
+    Raises ConfigurationError: a line is no finished cell.
     """
     return list(_decode(path, _complete_lines(path.read_bytes()), kind).values())
 

@@ -163,8 +163,7 @@ class _Interruptible:
 def _cluster() -> Iterator[None]:
     """A Ray cluster of this machine, which ends with the context and with this process.
 
-    Raises:
-        ConfigurationError: no cluster can be started.
+    Raises ConfigurationError: no cluster can be started.
     """
     base = tempfile.gettempdir()
     folder = tempfile.mkdtemp(prefix="expril-ray-", dir=base if len(base) <= LONGEST_BASE else "/tmp")  # noqa: S108

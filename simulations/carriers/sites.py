@@ -279,11 +279,7 @@ def with_handle(site: Site, handle: Handle) -> Site:
 
 
 def simulated_of(folder: Path) -> Simulated:
-    """A simulation's additions to the site of a folder.
-
-    Raises:
-        ConfigurationError: no simulation made it.
-    """
+    """A simulation's additions to the site of a folder. Raises ConfigurationError: no simulation made it."""
     try:
         return msgspec.json.decode((folder / SIMULATED).read_bytes(), type=Simulated)
     except (OSError, msgspec.MsgspecError):

@@ -129,8 +129,7 @@ class SuperLink:
     def start(self) -> None:
         """Start, and wait until it answers.
 
-        Raises:
-            ConfigurationError: it ends, or does not answer in time; its log says why.
+        Raises ConfigurationError: it ends, or does not answer in time; its log says why.
         """
         command = guarded(
             str(Path(sysconfig.get_path("scripts")) / "flower-superlink"),

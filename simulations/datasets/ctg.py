@@ -60,8 +60,7 @@ def _places(texts: pl.DataFrame, first: str, columns: tuple[str, ...]) -> dict[s
 def read_records(content: bytes) -> pl.DataFrame:
     """The workbook's records: exam (String), the 22 attributes and NSP (Float64), in the order of the sheets.
 
-    Raises:
-        ValueError: The bytes are no such workbook.
+    Raises ValueError: The bytes are no such workbook.
     """
     try:
         # Twice: as text, numbers are rounded as shown (nine decimals); as numbers, text is null.
@@ -110,8 +109,7 @@ WORKBOOK = DataFile(
 def load_ctg3() -> Dataset:
     """As `load_ctg`, with the three states apart: 1655 normal, 295 suspect, 176 pathologic.
 
-    Raises:
-        DataUnavailableError: The workbook is not to be had.
+    Raises DataUnavailableError: The workbook is not to be had.
     """
     state = pl.col("NSP").cast(pl.Int64).replace_strict(STATES, return_dtype=pl.String)
     return _dataset("ctg3", state)
@@ -120,8 +118,7 @@ def load_ctg3() -> Dataset:
 def load_ctg_astv() -> Dataset:
     """As `load_ctg`, with ASTV (percentage of time with abnormal short-term variability) for a label, and no NSP.
 
-    Raises:
-        DataUnavailableError: The workbook is not to be had.
+    Raises DataUnavailableError: The workbook is not to be had.
     """
     return _dataset("ctg-astv", pl.col("ASTV"))
 
@@ -129,8 +126,7 @@ def load_ctg_astv() -> Dataset:
 def load_ctg() -> Dataset:
     """2126 records of 352 exams, 22 numeric attributes, label ``state`` (1655 normal), unit ``exam``.
 
-    Raises:
-        DataUnavailableError: The workbook is not to be had.
+    Raises DataUnavailableError: The workbook is not to be had.
     """
     return _dataset("ctg", pl.when(pl.col("NSP") == NORMAL).then(pl.lit("normal")).otherwise(pl.lit("not normal")))
 

@@ -70,8 +70,7 @@ def _read_hospital(hospital: str) -> pl.DataFrame:
 def load_heart() -> Dataset:
     """920 records, 6 numeric and 7 categorical attributes, label ``disease``, site ``hospital`` (four).
 
-    Raises:
-        DataUnavailableError: A hospital's file is not to be had.
+    Raises DataUnavailableError: A hospital's file is not to be had.
     """
     published = pl.concat([_read_hospital(hospital) for hospital in FILES])
     cleaned = published.with_columns(pl.col(COLUMNS).replace(MISSING_CODE, None)).with_columns(

@@ -64,8 +64,7 @@ NOT_BACK, BACK = "not readmitted", "readmitted"
 def _csv(content: bytes) -> bytes:
     """The csv of an archive that holds it, in whatever folder, or the csv itself.
 
-    Raises:
-        ValueError: an archive without it, or a damaged one.
+    Raises ValueError: an archive without it, or a damaged one.
     """
     if not content.startswith(b"PK"):
         return content
@@ -95,8 +94,7 @@ ARCHIVE = DataFile(
 def load_readmission() -> Dataset:
     """99,343 encounters, 9 numeric and 16 categorical attributes, label ``readmitted`` (whenever later), unit patient.
 
-    Raises:
-        DataUnavailableError: The file is not to be had.
+    Raises DataUnavailableError: The file is not to be had.
     """
     return _dataset("readmission", "readmitted", pl.col("readmitted") != "NO")
 
@@ -104,8 +102,7 @@ def load_readmission() -> Dataset:
 def load_readmission_30() -> Dataset:
     """As `load_readmission`, with label ``readmitted_30``: whether within 30 days.
 
-    Raises:
-        DataUnavailableError: The file is not to be had.
+    Raises DataUnavailableError: The file is not to be had.
     """
     return _dataset("readmission-30", "readmitted_30", pl.col("readmitted") == "<30")
 

@@ -487,8 +487,7 @@ def encode_report(report: RunReport) -> bytes:
 def decode_report(data: bytes) -> RunReport:
     """Return the report that the JSON describes.
 
-    Raises:
-        msgspec.DecodeError: not JSON, or a missing, unknown or unlawful field (msgspec.ValidationError).
+    Raises msgspec.DecodeError: not JSON, or a missing, unknown or unlawful field (msgspec.ValidationError).
     """
     return msgspec.json.decode(data, type=RunReport)
 
