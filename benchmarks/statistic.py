@@ -16,7 +16,7 @@ from curator_node.records.dataset import PrivateDataset
 from curator_node.records.schema_file import SchemaFile
 from protocol.envelopes import LABEL, SigningKey
 from protocol.kinds.statistic import PlannedStatistic, StatisticBody
-from protocol.kinds.statistics.asked import Estimate, Grid, Item, Quantile, Selection
+from protocol.kinds.statistics.items import Estimate, Grid, Item, Quantile, Selection
 from protocol.kinds.statistics.methods import AggregateMean, AggregateMedian, Exponential, Features, Method, Smooth
 from protocol.partitions import FeatureBins
 from protocol.query_kind import Turn

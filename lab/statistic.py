@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from curator_node.kinds.statistics import quantiles
-from curator_node.kinds.statistics.columns import FINE_STEPS
-from curator_node.kinds.statistics.estimates import Block, estimate
+from curator_node.kinds.statistics.estimates import FINE_STEPS, Block, estimate
 from expril.report.chart import Figure, Key, Place, Series, Stage, decade_axis
 from expril.report.document import Charts, Document, Section, Text
 from expril.report.provenance import Provenance
@@ -27,9 +26,8 @@ from lab.averages import Mean, log_chart
 from lab.cells import by_seed, epsilon_order, grouped
 from lab.studies import document_of
 from lab.study import Order, Part, Size, Study
-from protocol.kinds.statistics.asked import Grid
-from protocol.kinds.statistics.methods import AggregateMean, AggregateMedian, Exponential
-from protocol.kinds.statistics.tails import Degrees
+from protocol.kinds.statistics.items import Grid
+from protocol.kinds.statistics.methods import AggregateMean, AggregateMedian, Degrees, Exponential
 from protocol.noise import DiscreteLaplace, NoisyMax
 from protocol.rationals import Rational
 from simulations.campaign.store import Task

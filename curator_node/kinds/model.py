@@ -1,19 +1,177 @@
-"""Answers `model`: fits in whole numbers, plus exact discrete Laplace noise."""
+"""Answers `model`: fits in whole numbers, plus exact discrete Laplace noise.
 
-from collections.abc import Mapping
+A fit is a function of records, plan and body. It must not fail, nor take another path, because of a record.
+"""
+
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from curator_node.answering import Answered, Answerer, CuratorQuestion
-from curator_node.kinds.models import EXACT, MOST_RECORDS, sums_about
+from curator_node.kinds.newton import Losses, minimise
 from curator_node.mechanisms import NoiseSource
 from curator_node.records.dataset import PrivateDataset
 from protocol.codec import encode
 from protocol.kinds import model
 from protocol.kinds.model import ModelLimits, ModelRelease, PlannedModel
-from protocol.kinds.models import Centres, KMeans
+from protocol.kinds.models import (
+    Attributes,
+    Centres,
+    Forest,
+    KernelSvm,
+    KMeans,
+    LinearRegression,
+    LinearSvm,
+    LogisticRegression,
+    Mapped,
+    Moments,
+    NaiveBayes,
+    PrincipalComponents,
+)
+from protocol.records import LABEL_STEPS, Records
+
+MOST_STEPS = 2.0**52
+"""Larger numbers are cut off; that moves none further."""
+MOST_LINEAR_RECORDS = 2**25
+"""Up to so many, errors of floats stay within what the tolerance leaves to them: docs/in-site-models.md."""
+
+
+def fit_naive_bayes(
+    method: NaiveBayes, body: Attributes, records: Records, labels: NDArray[np.unsignedinteger]
+) -> NDArray[np.int64]:
+    """See `NaiveBayes`: tables (cells, classes), one after the other."""
+    classes = len(records.schema.classes)
+    sizes = method.cells(body, records.schema)
+    tables: list[NDArray[np.int64]] = []
+    for attribute, size in zip(body.attributes, sizes, strict=True):
+        if isinstance(attribute, Moments):
+            tables.append(_moments(attribute, method.steps, records, labels))
+        else:
+            cells = attribute.cells(records) * classes + labels
+            tables.append(method.weight * np.bincount(cells, minlength=size * classes).astype(np.int64))
+    return np.concatenate(tables)
+
+
+def _moments(
+    attribute: Moments, steps: int, records: Records, labels: NDArray[np.unsignedinteger]
+) -> NDArray[np.int64]:
+    """Four cells by class, flat; each number by the same single operations, hence exact per record."""
+    classes = len(records.schema.classes)
+    values = records.column(attribute.attribute).astype(np.float64)
+    missing = np.isnan(values)
+    shares = (np.clip(values, attribute.lower, attribute.upper) - attribute.lower) / (attribute.upper - attribute.lower)
+    u = np.clip(np.rint(np.where(missing, 0.0, shares) * steps), 0, steps)
+    parts = np.where(missing, 0.0, [(steps - u) ** 2, 2 * u * (steps - u), u**2])
+    # Whole numbers below 2^53 in all: exact in whatever order they are added.
+    rows = (*parts, np.where(missing, float(steps**2), 0.0))
+    return np.concatenate([np.bincount(labels, weights=row, minlength=classes).astype(np.int64) for row in rows])
+
+
+def fit_forest(
+    method: Forest, body: Mapped, records: Records, labels: NDArray[np.unsignedinteger]
+) -> NDArray[np.int64]:
+    """Tables (leaves, classes), tree by tree."""
+    classes = len(records.schema.classes)
+    size = method.leaves * classes
+    return np.concatenate(
+        [np.bincount(tree.cells(records) * classes + labels, minlength=size) for tree in method.partitions(body)]
+    )
+
+
+def fit_linear(
+    method: LogisticRegression | LinearSvm | KernelSvm,
+    body: Mapped,
+    records: Records,
+    labels: NDArray[np.unsignedinteger],
+) -> NDArray[np.int64]:
+    """See `LinearModel`: (coordinates,) whole numbers."""
+    rows = np.empty((len(records), method.coordinates), np.int16)
+    for block, points in body.features.blocks(records, method.coordinates):
+        rows[block] = method.rows(points)
+    losses = Losses(
+        rows=rows,
+        signs=2.0 * labels.astype(np.float64) - 1.0,
+        unit=method.unit,
+        length=method.length_above / method.unit,
+        regulariser=float(method.regulariser.fraction),
+        margin=method.margin,
+        sharpness=method.sharpness_of_loss,
+    )
+    steps = minimise(losses) * (losses.regulariser * method.steps)
+    return np.clip(np.rint(steps), -MOST_STEPS, MOST_STEPS).astype(np.int64)
+
+
+def fit_second_moments(
+    method: LinearRegression | PrincipalComponents,
+    body: Mapped,
+    records: Records,
+    labels: NDArray[np.unsignedinteger],
+) -> NDArray[np.int64]:
+    """See `protocol.kinds.models.second_moments.split_moments` for the order.
+
+    Products of whole numbers of at most 2^24, added over a block of at most 2^18 records: exact in whatever order.
+    """
+    size = method.points.coordinates
+    products, with_label = np.zeros((size, size), np.int64), np.zeros(size + 1, np.int64)
+    for block, points in body.features.blocks(records, size):
+        rows = method.points.rows(points)
+        products += (rows.T @ rows).astype(np.int64)
+        if isinstance(method, LinearRegression):
+            y = _label_steps(labels[block], method.label_steps)
+            with_label += np.append(y @ rows, y @ y).astype(np.int64)
+    products_above = [products[np.triu_indices(size)]]
+    return np.concatenate([*products_above, with_label] if isinstance(method, LinearRegression) else products_above)
+
+
+def _label_steps(labels: NDArray[np.unsignedinteger], most: int) -> NDArray[np.float64]:
+    """Labels 0 .. 4096 of their range as whole numbers within +-most, rounded towards 0."""
+    steps: NDArray[np.float64] = np.trunc((2.0 * labels - LABEL_STEPS) * most / LABEL_STEPS)
+    return steps
+
+
+def sums_about(method: KMeans, body: Centres, records: Records, centres: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Exact sums by cluster, (runs, clusters, coordinates).
+
+    Args:
+        method: the plan's.
+        body: a checked one.
+        records: n of them.
+        centres: of each run, (runs, clusters, width) whole numbers; equal ones share their sums.
+    """
+    different = {each.tobytes(): each for each in centres}
+    shape = method.clusters, method.points.coordinates
+    sums = {name: np.zeros(shape, np.int64) for name in different}
+    for _, points in body.features.blocks(records, max(shape)):
+        rows = method.points.rows(points)
+        for name, each in different.items():
+            member = (method.nearest(rows, each)[:, None] == np.arange(method.clusters)).astype(np.float64)
+            # Whole numbers below 2^53 in all: exact in whatever order they are added.
+            sums[name] += (member.T @ rows).astype(np.int64)
+    return np.stack([sums[each.tobytes()] for each in centres])
+
+
+EXACT: Mapping[str, Callable[[Any, Any, Records, NDArray[np.unsignedinteger]], NDArray[np.int64]]] = MappingProxyType(
+    {
+        "naive_bayes": fit_naive_bayes,
+        "linear_regression": fit_second_moments,
+        "principal_components": fit_second_moments,
+        "forest": fit_forest,
+        "logistic_regression": fit_linear,
+        "linear_svm": fit_linear,
+        "kernel_svm": fit_linear,
+    }
+)
+"""(method, checked body, n records, their labels (n,)) -> (k,) exact numbers of one model. k-means looks at its noisy
+numbers on the way, so it is not among them."""
+
+MOST_RECORDS: Mapping[str, int] = MappingProxyType(
+    {name: MOST_LINEAR_RECORDS for name, fit in EXACT.items() if fit is fit_linear}
+)
+"""Methods that are private up to so many records of one curator; all others are with any number."""
 
 
 def answer(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSource) -> Answered:

@@ -1,4 +1,4 @@
-"""Answers `statistic`: whole numbers of `curator_node.kinds.statistics`, on which exact noise is drawn."""
+"""Answers `statistic`: exact noise on the whole numbers of `curator_node.kinds.statistics`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curator_node.answering import Answered, Answerer, CuratorQuestion
-from curator_node.kinds.statistics import blocks, columns, quantiles, selection
+from curator_node.kinds.statistics import estimates, quantiles
 from curator_node.kinds.statistics.heavy_tails import draw_rounded
 from curator_node.mechanisms import NoiseSource, Stamp
 from curator_node.records.dataset import PrivateDataset
 from protocol.codec import encode
 from protocol.kinds import statistic
 from protocol.kinds.statistic import StatisticRelease
-from protocol.kinds.statistics.asked import Item, Quantile
+from protocol.kinds.statistics.items import Item, Quantile, Selection
 from protocol.kinds.statistics.methods import (
     AggregateMean,
     AggregateMedian,
@@ -37,7 +37,7 @@ def answer(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSourc
             scores = _each_once(items, _points_scored(method, dataset))
             numbers = _choices([(vector, 1) for vector in scores], method, dataset, noise, stamp)
         case Features():
-            scores = _each_once(items, lambda item: selection.class_scores(dataset, item))
+            scores = _each_once(items, lambda item: class_scores(dataset, item))
             numbers = _choices([(vector, method.chosen) for vector in scores], method, dataset, noise, stamp)
         case AggregateMean():
             values = _each_once(items, _values_of_blocks(method, dataset))
@@ -58,15 +58,17 @@ def _each_once(items: Sequence[Item], compute: Callable[[Any], T]) -> list[T]:
 def _points_scored(method: Exponential | AggregateMedian, dataset: PrivateDataset) -> Callable[[Any], Scores]:
     """Item -> score of each point of its grid."""
     if isinstance(method, Exponential):
-        return lambda item: quantiles.rank_scores(columns.grid_counts(dataset, item.attribute, item.grid), *item.sides)
+        return lambda item: quantiles.rank_scores(
+            estimates.grid_counts(dataset, item.attribute, item.grid), *item.sides
+        )
     values = _values_of_blocks(method, dataset)
     return lambda item: quantiles.block_scores(np.bincount(values(item), minlength=item.grid.points))
 
 
 def _values_of_blocks(method: AggregateMean | AggregateMedian, dataset: PrivateDataset) -> Callable[[Any], Scores]:
     """Item -> what its estimator says in each block."""
-    block_of = dataset.blocks(method.blocks, blocks.SPLIT)
-    return lambda item: blocks.block_values(dataset, item, block_of, method.blocks)
+    block_of = dataset.blocks(method.blocks, estimates.SPLIT)
+    return lambda item: estimates.block_values(dataset, item, block_of, method.blocks)
 
 
 def _choices(
@@ -94,7 +96,7 @@ def _scaled_noise(
     bound = dataset.steward.most_records_per_unit
 
     def centre_and_scale(item: Quantile) -> tuple[int, Fraction, int]:
-        counts = columns.grid_counts(dataset, item.attribute, item.grid)
+        counts = estimates.grid_counts(dataset, item.attribute, item.grid)
         sensitivity = quantiles.smooth_sensitivity(counts, *item.sides, method.decay.fraction, bound)
         scale = method.scale.fraction * Fraction(sensitivity, quantiles.ONE)
         return quantiles.quantile(counts, *item.sides), scale, item.grid.steps
@@ -102,6 +104,23 @@ def _scaled_noise(
     centred = _each_once(items, centre_and_scale)
     random_bytes = noise.randomness(stamp)
     return [draw_rounded(centre, scale, method.degrees, most, random_bytes) for centre, scale, most in centred]
+
+
+def class_scores(dataset: PrivateDataset, item: Selection) -> NDArray[np.int64]:
+    """For each candidate: the sum over its cells of the largest weighted count of a class, (candidates,).
+
+    With weights of one that is how many records a stump has right that gives each cell its own majority. A record adds
+    0 to W to every score and takes nothing from any.
+    """
+    classes = len(dataset.schema.classes)
+    weights = np.array(item.weights or (1,) * classes, np.int64)
+    labels = dataset.labels.astype(np.intp)
+    scores = np.zeros(len(item.candidates), np.int64)
+    for at, partition in enumerate(item.candidates):
+        count = partition.cell_count(dataset.schema) * classes
+        cells = partition.cells(dataset.records) * classes + labels
+        scores[at] = (np.bincount(cells, minlength=count).reshape(-1, classes) * weights).max(axis=1).sum()
+    return scores
 
 
 STATISTIC = Answerer(statistic.STATISTIC, answer)

@@ -11,7 +11,7 @@ from learner_node.study.cards import FALSE_ALARM
 from learner_node.study.reading import Reader, not_foreseen
 from protocol.kinds import statistic
 from protocol.kinds.statistic import StatisticBody
-from protocol.kinds.statistics.asked import Estimate, Item, Quantile, Selection
+from protocol.kinds.statistics.items import Estimate, Item, Quantile, Selection
 from protocol.kinds.statistics.methods import AggregateMean, AggregateMedian, Exponential, Features, Method
 from protocol.query_kind import Question, Turn
 from protocol.records import Records

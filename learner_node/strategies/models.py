@@ -12,10 +12,8 @@ import msgspec
 import numpy as np
 
 from learner_node.kinds.model import ModelAnswer
-from learner_node.kinds.models.forest import forest
-from learner_node.kinds.models.linear import linear
+from learner_node.kinds.models.classifiers import forest, linear, naive_bayes
 from learner_node.kinds.models.moments import ridge
-from learner_node.kinds.models.naive_bayes import naive_bayes
 from learner_node.models.label_model.additive import tied_bins
 from learner_node.models.source import coordinates, standardising_map
 from learner_node.strategies import options

@@ -27,7 +27,7 @@ from protocol.hypotheses import Constant
 from protocol.kinds import QUERY_KINDS
 from protocol.kinds.counts import CountsBody
 from protocol.kinds.statistic import CELL_COST, STATISTIC, PlannedStatistic, StatisticBody
-from protocol.kinds.statistics.asked import MOST_CANDIDATES, Selection
+from protocol.kinds.statistics.items import MOST_CANDIDATES, Selection
 from protocol.kinds.statistics.methods import METHODS, Features
 from protocol.limits import ASSUMED_ROUND_SIZE, Limits
 from protocol.partitions import FeatureBins, NearestCentre

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from protocol.codec import decode
 from protocol.errors import RemoteProtocolError
-from protocol.kinds.statistics.asked import Item, Quantile, Selection, item_for
-from protocol.kinds.statistics.estimators import ESTIMATORS
+from protocol.kinds.statistics.items import ESTIMATORS, Item, Quantile, Selection, item_for
 from protocol.kinds.statistics.methods import (
     LEAST_DECAY,
     METHODS,

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from at_length import at_length
 from curator_fakes import dataset
-from curator_node.kinds.statistics.blocks import SPLIT, block_values
+from curator_node.kinds.statistics.estimates import SPLIT, block_values
 from curator_node.mechanisms import OpenDPNoise, Stamp
 from protocol.kinds import QUERY_KINDS
 from protocol.kinds.statistic import PlannedStatistic
-from protocol.kinds.statistics.asked import Estimate, Grid
+from protocol.kinds.statistics.items import Estimate, Grid
 from protocol.kinds.statistics.methods import AggregateMean
 from protocol.noise import NoisyMax
 from protocol.odds import PrivacyUnit

@@ -13,7 +13,7 @@ from protocol.kinds.model import MODEL, ModelBody, PlannedModel
 from protocol.kinds.models import Centres, KernelSvm, KMeans, LinearSvm, Points
 from protocol.kinds.sample import PlannedSample
 from protocol.kinds.statistic import STATISTIC, PlannedStatistic, StatisticBody
-from protocol.kinds.statistics.asked import Estimate, Grid
+from protocol.kinds.statistics.items import Estimate, Grid
 from protocol.kinds.statistics.methods import AggregateMean
 from protocol.query_kind import Question, Turn
 from protocol.rationals import Rational

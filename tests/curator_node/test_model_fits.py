@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from curator_fakes import ZeroNoise
 from curator_node.answering import CuratorQuestion
-from curator_node.kinds.model import MODEL
-from curator_node.kinds.models import EXACT, newton, sums_about
-from curator_node.kinds.models.linear import MOST_RECORDS
-from curator_node.kinds.models.newton import Losses, minimise
+from curator_node.kinds import newton
+from curator_node.kinds.model import EXACT, MODEL, MOST_LINEAR_RECORDS, sums_about
+from curator_node.kinds.newton import Losses, minimise
 from curator_node.mechanisms import Stamp
 from generators import feature_bins_of, feature_maps_of, records_of, schemas
 from generators_model import methods_of
@@ -429,15 +428,15 @@ def test_no_records_spoil_an_answer(name, data):
 
 
 def test_the_fits_in_floats_alone_are_bounded_in_records():
-    places = {f"limits.kinds.model.methods: {name}": MOST_RECORDS for name in LINEAR}
+    places = {f"limits.kinds.model.methods: {name}": MOST_LINEAR_RECORDS for name in LINEAR}
     assert MODEL.bounded(ModelLimits()) == places
     assert MODEL.bounded(ModelLimits(methods=SUMS)) == {}
-    assert MOST_RECORDS == 33_554_432
+    assert MOST_LINEAR_RECORDS == 33_554_432
 
 
 def test_the_error_of_floats_stays_within_what_is_left_to_it():
     """The page's bound, at the most records, the sharpest loss and the longest vectors that a plan may have."""
-    n, b, u, tau = MOST_RECORDS, 2, Fraction(1, 2**53), TOLERANCE
+    n, b, u, tau = MOST_LINEAR_RECORDS, 2, Fraction(1, 2**53), TOLERANCE
     assert n * b * u * (4120 + 2 * Fraction(n, newton.BLOCK)) + Fraction(1, 2**19) < tau / 24
     assert newton.BLOCK == 4096
     plan = LinearSvm(points=Points(1, 1, 1), regulariser=Rational(1, 1), steps=16, sharpness=8)

@@ -16,18 +16,22 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from curator_node.exact_draws import RandomWords
-from curator_node.kinds.samples import sampler
+from curator_node.kinds.samples import learning
 from curator_node.kinds.samples.learning import (
+    MOST_STEPS,
     Density,
     NaiveBayesLearner,
     NetworkLearner,
     clipped,
+    draw_base,
+    draw_cells,
+    keep,
     learn_density,
+    most_tried,
     public_stream,
     theta,
 )
-from curator_node.kinds.samples.network import Network
-from curator_node.kinds.samples.sampler import MOST_STEPS, draw_base, draw_cells, keep, most_tried
+from curator_node.kinds.samples.weak_learners import Network
 from protocol.grids import WEIGHT, BaseLaw, LevelAxis, NumberAxis
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
 
@@ -153,8 +157,8 @@ def test_no_law_needs_more_draws_than_the_worst():
 
 
 def test_bytes_that_are_not_random_end_in_an_error(monkeypatch):
-    monkeypatch.setattr(sampler, "MORE_BLOCKS", 3)
-    monkeypatch.setattr(sampler, "keep", lambda steps, epsilon, source: np.zeros(len(steps), bool))
+    monkeypatch.setattr(learning, "MORE_BLOCKS", 3)
+    monkeypatch.setattr(learning, "keep", lambda steps, epsilon, source: np.zeros(len(steps), bool))
     with pytest.raises(ArithmeticError):
         draw_cells(LINE, lambda cells: np.zeros(len(cells), np.int64), Fraction(1), 5, stream("none"))
 

@@ -15,10 +15,8 @@ from at_length import at_length
 from curator_fakes import NOW, UNIT_KEY, ZeroNoise, key, ledger_over
 from curator_node.answering import CuratorQuestion, Seat
 from curator_node.kinds import ANSWERERS
-from curator_node.kinds.statistics.blocks import SPLIT, block_values
-from curator_node.kinds.statistics.columns import FINE_STEPS
-from curator_node.kinds.statistics.estimates import RIDGE, Block, estimate, solve
-from curator_node.kinds.statistics.selection import class_scores
+from curator_node.kinds.statistic import class_scores
+from curator_node.kinds.statistics.estimates import FINE_STEPS, RIDGE, SPLIT, Block, block_values, estimate, solve
 from curator_node.mechanisms import OpenDPNoise, Stamp
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.records.dataset import PrivateDataset
@@ -30,8 +28,7 @@ from protocol.codec import encode
 from protocol.envelopes import LABEL
 from protocol.kinds import QUERY_KINDS
 from protocol.kinds.statistic import STATISTIC, PlannedStatistic, StatisticBody, StatisticLimits
-from protocol.kinds.statistics.asked import Estimate, Grid, Quantile, Selection
-from protocol.kinds.statistics.estimators import ESTIMATORS
+from protocol.kinds.statistics.items import ESTIMATORS, Estimate, Grid, Quantile, Selection
 from protocol.kinds.statistics.methods import (
     AggregateMean,
     AggregateMedian,

@@ -13,8 +13,7 @@ from at_length import at_length
 from curator_node.kinds.statistics import quantiles
 from curator_node.kinds.statistics.heavy_tails import draw_rounded
 from generators_statistic import counts_and_unit
-from protocol.kinds.statistics.methods import Exponential, Smooth, decay_factor
-from protocol.kinds.statistics.tails import POLYNOMIALS, distribution
+from protocol.kinds.statistics.methods import POLYNOMIALS, Exponential, Smooth, decay_factor, distribution
 from protocol.noise import NoisyMax
 from protocol.rationals import Rational
 

@@ -18,7 +18,7 @@ from scipy.stats import norm
 from typer.testing import CliRunner
 
 from curator_node.exact_draws import RandomWords
-from curator_node.kinds.samples import network
+from curator_node.kinds.samples import weak_learners
 from expril.report.files import csv_table
 from expril.report.markdown import as_markdown
 from expril.report.page import as_page
@@ -311,7 +311,9 @@ def test_equal_cells_are_trained_on_at_once_with_the_same_result():
     rng = np.random.default_rng(8)
     real, draws = rng.integers(10, 14, size=(300, 1)), rng.integers(0, 20, size=(200, 1))
     results = [
-        network.train(law, real, draws, epochs=40, batch=batch, source=RandomWords(np.random.default_rng(1).bytes))
+        weak_learners.train(
+            law, real, draws, epochs=40, batch=batch, source=RandomWords(np.random.default_rng(1).bytes)
+        )
         for batch in (None, 500)
     ]
     scores = [item.log_odds(np.arange(20)[:, None]) for item in results]

@@ -11,16 +11,14 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LinearRegression as LeastSquares
 from sklearn.naive_bayes import CategoricalNB, GaussianNB
 
-from curator_node.kinds.models import EXACT, sums_about
+from curator_node.kinds.model import EXACT, sums_about
 from curator_node.records.schema_file import SchemaFile
 from curator_node.site import temporary_site
 from lab.curators import roomy_policy, spent
 from learner_node.estimator import ExPriLClassifier
 from learner_node.kinds.model import MODEL, ModelAnswer, complaint_about, join
-from learner_node.kinds.models.forest import forest
-from learner_node.kinds.models.linear import linear
+from learner_node.kinds.models.classifiers import forest, linear, naive_bayes
 from learner_node.kinds.models.moments import components, ridge
-from learner_node.kinds.models.naive_bayes import naive_bayes
 from learner_node.kinds.models.unsupervised import ask_clusters, ask_components, clusters
 from learner_node.models.files import StudyModel, encode_model, load_model
 from learner_node.models.source import coordinates, standardising_map

@@ -38,7 +38,7 @@ from protocol.errors import ConfigurationError
 from protocol.kinds import QUERY_KINDS
 from protocol.kinds.counts import CountsBody, PlannedCounts
 from protocol.kinds.statistic import PlannedStatistic, StatisticBody
-from protocol.kinds.statistics.asked import Selection
+from protocol.kinds.statistics.items import Selection
 from protocol.kinds.statistics.methods import Features
 from protocol.limits import ASSUMED_ROUND_SIZE, Limits
 from protocol.partitions import NearestCentre

@@ -16,10 +16,8 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 import expril
-from learner_node.kinds.models.forest import ForestModel
-from learner_node.kinds.models.linear import LinearInSite
+from learner_node.kinds.models.classifiers import ForestModel, LinearInSite, NaiveBayesModel
 from learner_node.kinds.models.moments import RidgeModel
-from learner_node.kinds.models.naive_bayes import NaiveBayesModel
 from learner_node.models.codec import pack, put_together, take_apart, unpack
 from learner_node.models.files import KINDS, METADATA, StudyModel, encode_model, load_model
 from learner_node.models.label_model.additive import AdditiveFit, ShapeBin, ShapeFunction

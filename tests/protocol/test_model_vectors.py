@@ -11,8 +11,8 @@ from protocol.kinds import QUERY_KINDS
 from protocol.kinds.model import MODEL, ModelLimits, ModelRelease, PlannedModel
 from protocol.kinds.models import METHODS
 from protocol.kinds.models.forest import random_trees
-from protocol.kinds.models.public_randomness import words
-from protocol.kinds.models.random_features import cosines, frequencies
+from protocol.kinds.models.linear import cosines, frequencies
+from protocol.kinds.models.method import words
 from protocol.query_kind import KindTerms, Question, Turn
 from protocol.schema import Schema
 

@@ -34,8 +34,8 @@ from protocol.kinds.models import (
     PrincipalComponents,
 )
 from protocol.kinds.models.forest import random_trees
-from protocol.kinds.models.public_randomness import normals, words
-from protocol.kinds.models.random_features import TABLE, cosines, feature_rows, frequencies
+from protocol.kinds.models.linear import TABLE, cosines, feature_rows, frequencies
+from protocol.kinds.models.method import normals, words
 from protocol.partitions import FeatureBins
 from protocol.query_kind import KindTerms, Question, Turn
 from protocol.rationals import Rational

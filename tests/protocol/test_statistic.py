@@ -15,16 +15,17 @@ from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
 from protocol.kinds import QUERY_KINDS
 from protocol.kinds.statistic import STATISTIC, PlannedStatistic, StatisticBody, StatisticLimits, StatisticRelease
-from protocol.kinds.statistics.asked import Estimate, Grid, Quantile, Selection
+from protocol.kinds.statistics.items import Estimate, Grid, Quantile, Selection
 from protocol.kinds.statistics.methods import (
     METHODS,
+    POLYNOMIALS,
     AggregateMean,
     AggregateMedian,
     Exponential,
     Features,
     Smooth,
+    distribution,
 )
-from protocol.kinds.statistics.tails import POLYNOMIALS, distribution
 from protocol.partitions import FeatureBins
 from protocol.query_kind import KindTerms, Question, Turn
 from protocol.rationals import Rational

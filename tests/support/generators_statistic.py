@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 
 from protocol.codec import encode
 from protocol.kinds.statistic import PlannedStatistic, StatisticBody
-from protocol.kinds.statistics.asked import Estimate, Grid, Quantile, Selection
-from protocol.kinds.statistics.estimators import ESTIMATORS
+from protocol.kinds.statistics.items import ESTIMATORS, Estimate, Grid, Quantile, Selection
 from protocol.kinds.statistics.methods import AggregateMean, AggregateMedian, Exponential, Features
 from protocol.partitions import FeatureBins
 from protocol.rationals import Rational

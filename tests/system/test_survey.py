@@ -9,7 +9,7 @@ from lab.peers import PEERS
 from learner_node.strategies import STRATEGIES, option_names
 from protocol.kinds import QUERY_KINDS
 from protocol.kinds.models import METHODS as MODELS
-from protocol.kinds.statistics.estimators import ESTIMATORS
+from protocol.kinds.statistics.items import ESTIMATORS
 from protocol.kinds.statistics.methods import METHODS as STATISTICS
 from protocol.release_kinds import RELEASE_KINDS
 

@@ -1,7 +1,9 @@
-"""Estimators on the records of one block: a number, or None where they are too few or too much alike.
+"""Sample and aggregate (Nissim, Raskhodnikova and Smith 2007): an estimator on each of k disjoint blocks of records.
+
+An estimate is a number, or None where the records of a block are too few or too much alike.
 
 What one says depends on its block alone, to the last bit: sums are of whole numbers, floats come after them, and no
-matrix library sums over records. A new one is a function here and a line in `protocol.kinds.statistics.estimators`.
+matrix library sums over records. A new one is a function here and a line in `protocol.kinds.statistics.items`.
 """
 
 import math
@@ -13,7 +15,87 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from curator_node.kinds.statistics.columns import FINE_STEPS
+from curator_node.records.dataset import PrivateDataset
+from protocol.kinds.statistics.items import Estimate, Grid
+from protocol.records import LABEL_STEPS
+from protocol.schema import NumericAttribute, Schema
+
+FINE_STEPS = 2**16
+"""Of an attribute's declared range: estimators add up whole steps, and 2^30 squares of them fit 64 bits."""
+
+
+def numbers_of(dataset: PrivateDataset, name: str) -> NDArray[np.float64]:
+    """Values of a numeric attribute or of a numeric label, (n,), NaN where missing."""
+    schema = dataset.schema
+    if schema.label_bounds is not None and name == schema.label:
+        lower, upper = schema.label_bounds
+        return lower + (upper - lower) * (dataset.labels / LABEL_STEPS)
+    values: NDArray[np.float64] = dataset.records.column(name)  # type: ignore[assignment]
+    return values
+
+
+def bounds_of(schema: Schema, name: str) -> tuple[float, float]:
+    """Declared bounds of a numeric attribute, or of a numeric label."""
+    attribute = schema.find(name)
+    if isinstance(attribute, NumericAttribute):
+        return attribute.lower, attribute.upper
+    if schema.label_bounds is None:
+        raise ValueError("neither a numeric attribute nor a numeric label")
+    return schema.label_bounds
+
+
+def grid_counts(dataset: PrivateDataset, name: str, grid: Grid) -> NDArray[np.int64]:
+    """Records at each point of a grid, (points,); those whose value is missing are at none."""
+    values = numbers_of(dataset, name)
+    missing = np.isnan(values)
+    present = values[~missing] if missing.any() else values
+    counts: NDArray[np.int64] = np.bincount(grid.indices(present), minlength=grid.points)
+    return counts
+
+
+def fine_columns(dataset: PrivateDataset, names: tuple[str, ...]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Attributes in steps of 2^-16 of their declared ranges, and which records have all of them.
+
+    Returns:
+        (n, d) int64 in 0 .. 2^16, of use only where a record has all of them; (n,) bool.
+    """
+    values = np.column_stack([numbers_of(dataset, name) for name in names])
+    there: NDArray[np.bool_] = np.asarray(~np.isnan(values).any(axis=1))
+    known = np.where(there[:, None], values, 0.0)
+    grids = [Grid(*bounds_of(dataset.schema, name), FINE_STEPS) for name in names]
+    return np.column_stack([grid.indices(known[:, at]) for at, grid in enumerate(grids)]), there
+
+
+SPLIT = b"statistic"
+"""Name of the split into blocks: it is the same for all questions."""
+
+
+def block_values(dataset: PrivateDataset, item: Estimate, blocks: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """What an estimator says in each block, moved to the grid, (count,) in 0 .. steps; the constant where nothing.
+
+    A block's value hangs on the records of that block alone.
+
+    Args:
+        dataset: of all records.
+        item: a checked one.
+        blocks: (n,) block of each record, of `PrivateDataset.blocks`.
+        count: of blocks.
+    """
+    steps, there = fine_columns(dataset, item.attributes)
+    rows = np.flatnonzero(there)
+    rows = rows[np.argsort(blocks[rows], kind="stable")]
+    ends = np.cumsum(np.bincount(blocks[rows], minlength=count))
+    ranges = tuple(bounds_of(dataset.schema, name) for name in item.attributes)
+    found = np.full(count, item.constant, np.int64)
+    start = 0
+    for at, end in enumerate(ends):
+        own = rows[start:end]
+        start = end
+        said = estimate(item.estimator, Block(steps[own], dataset.labels[own], ranges))
+        if said is not None:
+            found[at] = item.grid.indices(np.array([said]))[0]
+    return found
+
 
 TRIMMED = 10
 """One in so many records is cut off at either end."""

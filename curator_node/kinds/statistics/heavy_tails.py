@@ -1,4 +1,4 @@
-"""Exact draws of the law of `protocol.kinds.statistics.tails`, rounded to a grid: random bits and whole numbers alone.
+"""Exact draws of heavy-tailed noise (`protocol.kinds.statistics.methods`), rounded to a grid; no float comes in.
 
 A uniform number U in [0, 1) is read 64 bits at a time, and a point of the grid is found by bisection: it is at most y
 where U is below the distribution function at y + 1/2, which is decided exactly as soon as enough bits are known.
@@ -7,7 +7,7 @@ where U is below the distribution function at y + 1/2, which is decided exactly 
 from collections.abc import Callable
 from fractions import Fraction
 
-from protocol.kinds.statistics.tails import POLYNOMIALS, Degrees
+from protocol.kinds.statistics.methods import POLYNOMIALS, Degrees
 
 WORD = 64
 MOST_WORDS = 2**10

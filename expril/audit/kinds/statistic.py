@@ -12,7 +12,7 @@ from expril.audit.kinds.kind_audit import Asked, Example, KindAudit, Value, unpa
 from protocol.codec import decode, encode
 from protocol.errors import printable
 from protocol.kinds.statistic import STATISTIC, PlannedStatistic, StatisticBody, StatisticRelease
-from protocol.kinds.statistics.asked import Estimate, Grid, Item, Quantile, Selection
+from protocol.kinds.statistics.items import Estimate, Grid, Item, Quantile, Selection
 from protocol.kinds.statistics.methods import (
     AggregateMean,
     AggregateMedian,

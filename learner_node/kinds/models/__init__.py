@@ -1,6 +1,6 @@
-"""What a curator fitted in site, as a learner's own model; one file a method.
+"""Learners' models from what curators fitted in site.
 
-* `naive_bayes`, `forest`, `ridge`, `components`: releases are sums over records, so all curators' sums are one model
-* `linear`: each curator's weights are a model of their own; several are averaged
-* `clusters`: each curator's clusters begin at the same centres and then go their own way; several are listed together
+* `classifiers`: naive Bayes, forests and linear classifiers
+* `moments`: ridge regression and principal components
+* `unsupervised`: k-means and principal components as results to look at
 """

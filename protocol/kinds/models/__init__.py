@@ -1,12 +1,10 @@
-"""Methods of the query kind `model`: what is planned and released of each. One file and one line each."""
+"""Methods of the query kind `model`: what is planned and released of each."""
 
-from protocol.kinds.models.bodies import Attributes, Body, Centres, Mapped, Moments
 from protocol.kinds.models.forest import Forest
 from protocol.kinds.models.k_means import KMeans
 from protocol.kinds.models.linear import KernelSvm, LinearSvm, LogisticRegression
-from protocol.kinds.models.method import Method, Work
+from protocol.kinds.models.method import Attributes, Body, Centres, Mapped, Method, Moments, Points, Work
 from protocol.kinds.models.naive_bayes import NaiveBayes
-from protocol.kinds.models.points import Points
 from protocol.kinds.models.second_moments import LinearRegression, PrincipalComponents
 
 AnyMethod = (

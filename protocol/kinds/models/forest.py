@@ -11,10 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocol.feature_map import FeatureMap
-from protocol.kinds.models.bodies import Body, Mapped, check_map, wrong_body
-from protocol.kinds.models.method import Work
-from protocol.kinds.models.points import Width
-from protocol.kinds.models.public_randomness import Seed, words
+from protocol.kinds.models.method import Body, Mapped, Seed, Width, Work, check_map, words, wrong_body
 from protocol.limits import CALL_ONCE
 from protocol.partitions import TreeLeaves
 from protocol.schema import Schema

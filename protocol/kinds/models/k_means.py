@@ -7,9 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocol.errors import RemoteProtocolError
-from protocol.kinds.models.bodies import Body, Centres, check_map, wrong_body
-from protocol.kinds.models.method import Work
-from protocol.kinds.models.points import Points
+from protocol.kinds.models.method import Body, Centres, Points, Work, check_map, wrong_body
 from protocol.limits import BYTE_ONCE, CALL_ONCE
 from protocol.refusals import RefusalCode
 from protocol.schema import Schema

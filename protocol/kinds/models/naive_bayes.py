@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocol.errors import RemoteProtocolError
-from protocol.kinds.models.bodies import MOST_ATTRIBUTES, Attributes, Body, Moments, wrong_body
-from protocol.kinds.models.method import Work
+from protocol.kinds.models.method import MOST_ATTRIBUTES, Attributes, Body, Moments, Work, wrong_body
 from protocol.limits import CALL_ONCE
 from protocol.partitions import FeatureBins
 from protocol.refusals import RefusalCode

@@ -6,9 +6,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.kinds.models.bodies import Body, Mapped, check_map, wrong_body
-from protocol.kinds.models.method import Work
-from protocol.kinds.models.points import MOST_RADIUS, Points
+from protocol.kinds.models.method import MOST_RADIUS, Body, Mapped, Points, Work, check_map, wrong_body
 from protocol.limits import CALL_ONCE
 from protocol.schema import Schema
 

@@ -35,8 +35,8 @@ from protocol.kinds.counts import CountsBody, CountsRelease, PlannedCounts
 from protocol.kinds.holdout import HoldoutBody, HoldoutRelease, PlannedHoldout
 from protocol.kinds.model import MODEL, ModelBody, ModelRelease
 from protocol.kinds.models.forest import random_trees
-from protocol.kinds.models.public_randomness import words
-from protocol.kinds.models.random_features import cosines, frequencies
+from protocol.kinds.models.linear import cosines, frequencies
+from protocol.kinds.models.method import words
 from protocol.kinds.sample import PlannedSample, SampleBody, SampleRelease
 from protocol.kinds.secure_counts import (
     Agreement,
@@ -52,7 +52,7 @@ from protocol.kinds.secure_counts import (
     question_digest,
 )
 from protocol.kinds.statistic import PlannedStatistic, StatisticBody, StatisticRelease
-from protocol.kinds.statistics.asked import Estimate, Grid, Quantile, Selection
+from protocol.kinds.statistics.items import Estimate, Grid, Quantile, Selection
 from protocol.kinds.statistics.methods import (
     AggregateMean,
     AggregateMedian,

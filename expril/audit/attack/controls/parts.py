@@ -25,8 +25,7 @@ from curator_node.kinds import ANSWERERS
 from curator_node.kinds.holdout import COMPARISON
 from curator_node.kinds.sample import density_of, points_of
 from curator_node.kinds.samples.learning import Density
-from curator_node.kinds.statistics.blocks import SPLIT, block_values
-from curator_node.kinds.statistics.columns import grid_counts
+from curator_node.kinds.statistics.estimates import SPLIT, block_values, grid_counts
 from curator_node.kinds.statistics.heavy_tails import draw_rounded
 from curator_node.kinds.statistics.quantiles import quantile
 from curator_node.mechanisms import NoiseSource, OpenDPNoise, Stamp
@@ -47,7 +46,7 @@ from protocol.kinds.holdout import HoldoutBody, PlannedHoldout
 from protocol.kinds.sample import NUMBER, SampleRelease
 from protocol.kinds.secure_counts import AskKeys, PlannedSecureCounts, RelayCards, RelayShares, question_digest
 from protocol.kinds.statistic import PlannedStatistic, StatisticBody, StatisticRelease
-from protocol.kinds.statistics.asked import Estimate, Grid, Item, Quantile
+from protocol.kinds.statistics.items import Estimate, Grid, Item, Quantile
 from protocol.kinds.statistics.methods import AggregateMean, Method, Smooth
 from protocol.noise import DiscreteLaplace, NoisyMax
 from protocol.noise_shares import LaplaceShares

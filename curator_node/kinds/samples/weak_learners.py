@@ -1,7 +1,8 @@
-"""The paper's weak learner: X -> 25 tanh -> 25 tanh -> 25 tanh -> sigmoid, trained to tell records from draws.
+"""Weak learners that tell records from draws: naive Bayes for tables, and the paper's network.
 
-It is trained in float32. What is kept are its weights on a grid of 2^-12, and it is evaluated on that grid: all sums
-are of whole numbers below 2^53, so a cell's score is the same to the last bit whatever else is scored with it.
+The network is X -> 25 tanh -> 25 tanh -> 25 tanh -> sigmoid, trained in float32. What is kept are its weights on a grid
+of 2^-12, and it is evaluated on that grid: all sums are of whole numbers below 2^53, so a cell's score is the same to
+the last bit whatever else is scored with it.
 """
 
 import itertools
@@ -13,6 +14,56 @@ from numpy.typing import NDArray
 
 from curator_node.exact_draws import RandomWords, Words
 from protocol.grids import BaseLaw, Cells, LevelAxis, NumberAxis
+
+LOG_STEPS = 2**20
+"""Of a logarithm: sums of whole numbers are the same in any order."""
+
+
+class NaiveBayes:
+    """log P(x) / Q(x) as a sum over axes, each axis binned; given the label where the base law has one of classes.
+
+    Counts are smoothed by one record, spread evenly over an axis' bins. A function of the cell alone.
+
+    Args:
+        base: whose cells it scores.
+        real: (n, d) of P.
+        drawn: (m, d) of Q.
+        bins: most bins of an axis.
+    """
+
+    def __init__(self, base: BaseLaw, real: Cells, drawn: Cells, *, bins: int) -> None:
+        names = [axis.name for axis in base.axes]
+        self._label = names.index(base.label) if base.label in base.levels else None
+        classes = 1 if self._label is None else base.sizes[self._label]
+        self._bins = [np.arange(size) * min(bins, size) // size for size in base.sizes]
+        if self._label is not None:
+            self._bins[self._label] = np.arange(classes)
+        self._tables: list[NDArray[np.int64]] = []
+        for column, binned in enumerate(self._bins):
+            width = int(binned[-1]) + 1
+            of_label = column == self._label
+            shares = []
+            for cells in (real, drawn):
+                given = np.zeros(len(cells), np.int64) if of_label else self._given(cells)
+                rows = 1 if of_label else classes
+                counts = np.bincount(given * width + binned[cells[:, column]], minlength=rows * width) + 1 / width
+                by_class = counts.reshape(rows, width)
+                shares.append(by_class / by_class.sum(axis=1, keepdims=True))
+            self._tables.append(np.rint(np.log(shares[0] / shares[1]) * LOG_STEPS).astype(np.int64))
+
+    def log_odds(self, cells: Cells) -> NDArray[np.float64]:
+        """(n,) multiples of 2^-20."""
+        given = self._given(cells)
+        total = np.zeros(len(cells), np.int64)
+        for column, (binned, table) in enumerate(zip(self._bins, self._tables, strict=True)):
+            rows = 0 if column == self._label else given
+            total += table[rows, binned[cells[:, column]]]
+        return total / LOG_STEPS
+
+    def _given(self, cells: Cells) -> NDArray[np.int64]:
+        """The label's class; 0 where there is none."""
+        return np.zeros(len(cells), np.int64) if self._label is None else cells[:, self._label]
+
 
 HIDDEN = (25, 25, 25)
 STEP_SIZE = 0.01

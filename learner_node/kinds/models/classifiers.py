@@ -1,0 +1,341 @@
+"""Classifiers from what curators released: naive Bayes, a forest of random trees, and linear classifiers.
+
+The sums of all curators make one naive Bayes model or one forest. Each curator's linear weights are a model of their
+own, and several are averaged.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learner_node.kinds.model import ModelAnswer
+from protocol.feature_map import FeatureMap
+from protocol.kinds.models import (
+    Attributes,
+    Forest,
+    KernelSvm,
+    LinearSvm,
+    LogisticRegression,
+    Mapped,
+    Moments,
+    NaiveBayes,
+)
+from protocol.kinds.models.linear import LinearModel
+from protocol.partitions import FeatureBins
+from protocol.records import Records
+
+Floats = NDArray[np.float64]
+CLASS_SPREAD = 0.5
+"""Standard deviation of a class's number of records before anything is known, as a share of the classes' mean."""
+LEAST_SHARE = 0.02
+"""No class has less than this share of all records."""
+
+
+def class_totals(seen: Floats, variance: float, declared: float) -> Floats:
+    """Records of each class, (C,), positive: the noisy ones, drawn to even shares of what is declared by their noise.
+
+    Args:
+        seen: (C,) noisy numbers.
+        variance: of the noise in each.
+        declared: records of all curators together, positive.
+    """
+    even = declared / len(seen)
+    prior = (CLASS_SPREAD * even) ** 2
+    totals = even + prior / (prior + variance) * (seen - even)
+    least = max(1.0, LEAST_SHARE * float(totals.sum()))
+    found: Floats = np.maximum(totals, least)
+    return found
+
+
+LEAST_CELL_SHARE = 0.1
+"""A cell's probability is never below this share of the source's."""
+LEAST_VARIANCE = 0.05
+"""A class's variance of an attribute is never below this share of the source's."""
+
+
+@dataclass(frozen=True)
+class NaiveBayesModel:
+    """log P(class | x) = log P(class) + sum over attributes of log P(x_j | class), up to what makes it add up.
+
+    Attributes:
+        binned: attributes that are counted in cells.
+        tables: of each, log P(cell | class), (cells, C).
+        moments: attributes that are normal given the class.
+        means: of each, (moments, C), as shares of its range.
+        variances: likewise.
+        prior: log P(class), (C,).
+    """
+
+    binned: tuple[FeatureBins, ...]
+    tables: tuple[NDArray[np.float64], ...]
+    moments: tuple[Moments, ...]
+    means: NDArray[np.float64]
+    variances: NDArray[np.float64]
+    prior: NDArray[np.float64]
+
+    def probabilities(self, records: Records) -> Floats:
+        """Class probabilities of each record: (n, C), rows adding up to 1."""
+        logs = np.tile(self.prior, (len(records), 1))
+        for partition, table in zip(self.binned, self.tables, strict=True):
+            logs += table[partition.cells(records)]
+        for place, told in enumerate(self.moments):
+            shares = share_of_range(told, records)[:, None]
+            density = -((shares - self.means[place]) ** 2) / (2 * self.variances[place])
+            logs += np.where(np.isnan(shares), 0.0, density - 0.5 * np.log(self.variances[place]))
+        odds = np.exp(logs - logs.max(axis=1, keepdims=True))
+        found: Floats = odds / odds.sum(axis=1, keepdims=True)
+        return found
+
+    def probability(self, records: Records) -> Floats:
+        """Of two classes, P(class 1) for each record: (n,) in [0, 1]."""
+        return self.probabilities(records)[:, 1]
+
+
+def naive_bayes(
+    answer: ModelAnswer, source: Records, declared: float, most_records_per_unit: int
+) -> tuple[NaiveBayesModel, Floats]:
+    """The model of all curators' sums, and the estimated number of private records of each class, (C,).
+
+    Cells' counts are shrunk to the class's total times the source's share of the cell, and moments to the source's, by
+    what noise explains of their difference.
+
+    Args:
+        answer: of one query for one model.
+        source: the learner's records.
+        declared: private records of all curators together, as they declare them.
+        most_records_per_unit: the largest contribution bound among the curators.
+    """
+    method, (body,) = answer.planned.method, answer.body.models
+    if not (isinstance(method, NaiveBayes) and isinstance(body, Attributes)):
+        raise TypeError("the answer is not one of naive Bayes")
+    tables = [each / method.weight for each in method.tables(answer.summed(), body, source.schema)]
+    noise = answer.sites * answer.variance(most_records_per_unit) / method.weight**2
+    counted = [place for place, told in enumerate(body.attributes) if isinstance(told, FeatureBins)]
+    binned = tuple(told for told in body.attributes if isinstance(told, FeatureBins))
+    there = [np.bincount(each.cells(source), minlength=each.cell_count(source.schema)) for each in binned]
+    used = [np.ones(len(table), np.bool_) for table in tables]
+    for place, seen in zip(counted, there, strict=True):
+        used[place] = seen > 0
+    totals = class_totals(*noisy_totals(tables, used, noise), declared)
+    shapes = [(seen + 1.0) / (seen + 1.0).sum() for seen in there]
+    moments = tuple(told for told in body.attributes if isinstance(told, Moments))
+    others = [tables[place] for place in range(len(tables)) if place not in counted]
+    found = [_normal(table, told, source, noise) for table, told in zip(others, moments, strict=True)]
+    model = NaiveBayesModel(
+        binned,
+        tuple(log_shares([tables[place] for place in counted], totals, shapes, noise)),
+        moments,
+        np.array([mean for mean, _ in found]).reshape(len(moments), len(totals)),
+        np.array([variance for _, variance in found]).reshape(len(moments), len(totals)),
+        np.log(totals / totals.sum()),
+    )
+    return model, totals
+
+
+def noisy_totals(tables: Sequence[Floats], used: Sequence[NDArray[np.bool_]], noise: float) -> tuple[Floats, float]:
+    """Records of each class, (C,), and the variance of their noise.
+
+    Each attribute counts all of them; it is weighed by the number of its noises. Cells in which the source has no
+    record add noise, and next to no record: they are left out.
+
+    Args:
+        tables: (cells, C) noisy counts.
+        used: (cells,) which of them count; at least one of each.
+        noise: variance of a count's noise.
+    """
+    weights = np.array([1.0 / mask.sum() for mask in used])
+    sums = [table[mask].sum(axis=0) for table, mask in zip(tables, used, strict=True)]
+    found: Floats = np.average(sums, axis=0, weights=weights)
+    return found, noise / float(weights.sum())
+
+
+def log_shares(tables: Sequence[Floats], totals: Floats, shapes: Sequence[Floats], noise: float) -> list[Floats]:
+    """Of each table log P(cell | class), (cells, C).
+
+    A count is its class's total times the source's share of the cell, times 1 + deviation. Deviations are shrunk as if
+    drawn from one law of mean 0, whose variance is what the counts show beyond their noise.
+
+    Args:
+        tables: (cells, C) noisy counts.
+        totals: (C,) records of each class.
+        shapes: (cells,) the source's shares, positive.
+        noise: variance of a count's noise.
+    """
+    expected = [shape[:, None] * totals for shape in shapes]
+    excess = sum(float(((seen - mean) ** 2 - noise).sum()) for seen, mean in zip(tables, expected, strict=True))
+    spread = max(excess, 0.0) / max(sum(float((mean**2).sum()) for mean in expected), 1e-9)
+    found = []
+    for seen, mean in zip(tables, expected, strict=True):
+        kept = spread * mean**2 / (spread * mean**2 + noise + 1e-9)
+        likely = np.maximum(mean + kept * (seen - mean), LEAST_CELL_SHARE * mean)
+        found.append(np.log(likely / likely.sum(axis=0)))
+    return found
+
+
+def share_of_range(told: Moments, records: Records) -> Floats:
+    """Where between its bounds an attribute is, (n,) in [0, 1], NaN where it is missing."""
+    column = np.asarray(records.column(told.attribute), np.float64)
+    shares: Floats = (np.clip(column, told.lower, told.upper) - told.lower) / (told.upper - told.lower)
+    return shares
+
+
+def _normal(table: Floats, told: Moments, source: Records, noise: float) -> tuple[Floats, Floats]:
+    """Mean and variance of an attribute in each class, (C,) each, in shares of its range."""
+    known = share_of_range(told, source)
+    known = known[~np.isnan(known)]
+    mean, spread = (float(known.mean()), max(float(known.var()), 1e-4)) if len(known) else (0.5, 1 / 12)
+    records = np.maximum(table[:3].sum(axis=0), 1.0)
+    first, second = table[1] / 2 + table[2], table[2]
+    kept = records**2 * spread / (records**2 * spread + noise)
+    means = np.clip(mean + kept * (first / records - mean), 0.0, 1.0)
+    own = second / records - (first / records) ** 2
+    kept = records**2 * spread**2 / (records**2 * spread**2 + noise)
+    return means, np.clip(spread + kept * (own - spread), LEAST_VARIANCE * spread, 1.0)
+
+
+LEAST_VOTE = 1e-3
+"""Least mean vote for a class."""
+VOTE_SPREAD = 0.1
+"""Variance of a class's probability about its share, between records: what noise beyond it is shrunk by."""
+
+
+@dataclass(frozen=True)
+class ForestModel:
+    """Of each leaf what it says of a record, and how far it is to be trusted.
+
+    A record's leaves, one a tree, are averaged by their trust, and the average is shrunk to the class shares by what
+    noise and sampling explain of it. A mean over T random trees, most of whose splits say nothing, is too close to the
+    class shares: its ratio to them is taken to the power sqrt(T).
+
+    Attributes:
+        features: the map.
+        method: the trees.
+        votes: (trees, leaves, C) class probabilities by the counts alone, each times its trust; not clipped.
+        trust: (trees, leaves) one over the variance of a vote.
+        shares: (C,) of the classes.
+    """
+
+    features: FeatureMap
+    method: Forest
+    votes: NDArray[np.float64]
+    trust: NDArray[np.float64]
+    shares: NDArray[np.float64]
+
+    def probabilities(self, records: Records) -> Floats:
+        """Class probabilities of each record: (n, C), rows adding up to 1."""
+        told, weight = np.zeros((len(records), len(self.shares))), np.zeros((len(records), 1))
+        for place, tree in enumerate(self.method.partitions(Mapped(self.features))):
+            leaves = tree.cells(records)
+            told += self.votes[place, leaves]
+            weight += self.trust[place, leaves, None]
+        kept = VOTE_SPREAD * weight / (VOTE_SPREAD * weight + 1.0)
+        mean = np.maximum(self.shares + kept * (told / np.maximum(weight, 1e-12) - self.shares), LEAST_VOTE)
+        odds = self.shares * (mean / self.shares) ** math.sqrt(self.method.trees)
+        rows: Floats = odds / odds.sum(axis=1, keepdims=True)
+        return rows
+
+    def probability(self, records: Records) -> Floats:
+        """Of two classes, P(class 1) for each record: (n,) in [0, 1]."""
+        return self.probabilities(records)[:, 1]
+
+
+def forest(
+    answer: ModelAnswer, source: Records, declared: float, most_records_per_unit: int
+) -> tuple[ForestModel, Floats]:
+    """The forest of all curators' counts, and the estimated number of private records of each class, (C,).
+
+    A leaf's number of records is taken as the source's share of it says: its own noisy one may be next to 0.
+
+    Args:
+        answer: of one query for one model.
+        source: the learner's records.
+        declared: private records of all curators together, as they declare them.
+        most_records_per_unit: the largest contribution bound among the curators.
+    """
+    method, (body,) = answer.planned.method, answer.body.models
+    if not (isinstance(method, Forest) and isinstance(body, Mapped)):
+        raise TypeError("the answer is not one of a forest")
+    counts = answer.summed().reshape(method.trees, method.leaves, -1).astype(np.float64)
+    noise = answer.sites * answer.variance(most_records_per_unit)
+    totals = class_totals(counts.sum(axis=1).mean(axis=0), noise * method.leaves / method.trees, declared)
+    there = np.stack(
+        [np.bincount(tree.cells(source), minlength=method.leaves) for tree in method.partitions(body)]
+    ).astype(np.float64)
+    mass = (there + 0.5) / (there + 0.5).sum(axis=1, keepdims=True) * totals.sum()
+    trust = 1.0 / (noise / mass**2 + 0.25 / mass)
+    # Of the noisy number of records a leaf says something, too: where it is precise, votes are shares of it.
+    seen = counts.sum(axis=2)
+    own = np.maximum(seen, 1.0)
+    precise = mass / (mass + counts.shape[2] * noise / mass)
+    size = (precise * own + (1.0 - precise) * mass)[:, :, None]
+    votes = counts / size * trust[:, :, None]
+    # All votes together are more precise than the totals, to which every leaf's noise adds up.
+    told = votes.sum(axis=(0, 1))
+    shares = np.maximum(told, LEAST_VOTE * np.abs(told).sum() + 1e-12)
+    return ForestModel(body.features, method, votes, trust, shares / shares.sum()), totals
+
+
+MOST_LOG_ODDS = 30.0
+SPREADS = tuple(10.0 ** (step / 4) for step in range(-8, 9))
+"""Variances of a weight that are tried."""
+
+
+@dataclass(frozen=True)
+class LinearInSite:
+    """P(class 1) = 1 / (1 + exp(-w.v)), v a record's whole vector.
+
+    A support vector machine's score has no probability of its own; it is taken for log odds, too.
+
+    Attributes:
+        features: the map.
+        method: how a point becomes a vector.
+        weights: (D,) of the vector's coordinates in whole steps.
+    """
+
+    features: FeatureMap
+    method: LogisticRegression | LinearSvm | KernelSvm
+    weights: NDArray[np.float64]
+
+    def scores(self, records: Records) -> Floats:
+        """Log odds of class 1, (n,)."""
+        found: Floats = self.method.rows(self.features.points(records)) @ self.weights
+        return found
+
+    def probability(self, records: Records) -> Floats:
+        """P(class 1) for each record: (n,) in [0, 1]."""
+        found: Floats = 1.0 / (1.0 + np.exp(-np.clip(self.scores(records), -MOST_LOG_ODDS, MOST_LOG_ODDS)))
+        return found
+
+
+def linear(answer: ModelAnswer, source: Records, records: float, most_records_per_unit: int) -> LinearInSite:
+    """The classifier of the curators' mean weights, with what regulariser and noise did to them taken out again.
+
+    Each curator's noise is the same, so the mean in which each counts the same has the least; one of few records is
+    drawn to 0 by the regulariser, so it counts for little by itself. Where the loss is about a parabola of curvature
+    1/4, the regulariser L shrinks the weights along an eigenvector of the source's second moments, of eigenvalue s, by
+    h / (L + h) with h = s n / 4. The weights before are taken as independent normal ones, of a variance that what was
+    released makes likeliest, and their mean given what was released is taken.
+
+    Args:
+        answer: of one query for one model.
+        source: the learner's records; where they lie tells the curvature.
+        records: private ones of all curators together, as they declare them.
+        most_records_per_unit: the largest contribution bound among the curators.
+    """
+    method, (body,) = answer.planned.method, answer.body.models
+    if not (isinstance(method, LinearModel) and isinstance(body, Mapped)):
+        raise TypeError("the answer is not one of a linear classifier")
+    rows = method.rows(body.features.points(source)) / method.unit
+    moments, axes = np.linalg.eigh(rows.T @ rows / len(rows))
+    curvature = np.maximum(moments, 0.0) * records / answer.sites / 4
+    regulariser = float(method.regulariser.fraction)
+    kept = curvature / (regulariser + curvature)
+    seen = axes.T @ (method.weights(answer.of()).mean(axis=0) * method.unit)
+    noise = answer.variance(most_records_per_unit) / (method.steps * regulariser) ** 2
+    error = (noise + curvature / (regulariser + curvature) ** 2) / answer.sites
+    spread = min(SPREADS, key=lambda each: float(np.sum(np.log(total := kept**2 * each + error) + seen**2 / total)))
+    weights = axes @ (kept * spread / (kept**2 * spread + error) * seen)
+    return LinearInSite(body.features, method, weights / method.unit)
