@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from expril.commands import attacks, cards  # noqa: F401 - its commands register themselves, as do some below
+from expril.commands import attacks  # noqa: F401 - its commands register themselves, as do those of learners
 from expril.commands.auditor import audit_app, audit_run, transcript_app
 from expril.commands.learner import learner_app, quote
 from expril.commands.researcher import report, scenarios, simulate

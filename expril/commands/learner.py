@@ -1,7 +1,4 @@
-"""The commands of a learner, who holds unlabelled records: `expril quote`, and `expril learner ...`.
-
-The learner's cards are in `cards`.
-"""
+"""The commands of a learner, who holds unlabelled records: `expril quote`, and `expril learner ...`."""
 
 import secrets
 import sys
@@ -15,19 +12,36 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from expril.commands.terminal import MOST_SEED, Json, LargeEpsilon, bars, plain_errors, print_json, print_table, say
+from expril.commands.terminal import (
+    MOST_SEED,
+    Json,
+    LargeEpsilon,
+    bars,
+    err,
+    plain_errors,
+    print_json,
+    print_table,
+    say,
+)
 
 if TYPE_CHECKING:
     from learner_node.carriers.journal import Journal
     from learner_node.result.folder import DeployedStudy
     from learner_node.study.federation import Carrier
     from learner_node.study_file import StudyFile
+    from protocol.identity import IdentityCard, Role
 
 learner_app = typer.Typer(no_args_is_help=True, help="A learner's studies with deployed curators: prepare, run.")
 
 STUDY_FILE, KEY_FILE = "STUDY.toml", "learner.pem"
 GOES_ON = "what was asked and answered is kept; the same command goes on with it"
-FOREVER = 10 * 366 * 86_400.0
+DAY = 86_400
+FOREVER = 10.0 * 366 * DAY
+Out = Annotated[Path | None, typer.Option("--out", "-o", help="The file to make. [standard output]")]
+Name = Annotated[str, typer.Option(help="The holder's name, as the other side will read it.")]
+Organisation = Annotated[str, typer.Option(help="The holder's organisation.")]
+Contact = Annotated[str, typer.Option(help="How to reach the holder.")]
+Days = Annotated[int, typer.Option(help="Days for which the card is valid; 0 for no end.", min=0, max=36_600)]
 
 
 def quote(  # noqa: PLR0913, PLR0917 - one argument an option
@@ -189,7 +203,6 @@ def _run(path: Path, target: Path, how: _How, *, again: bool, quiet: bool) -> di
     from learner_node.study.doubts import doubts_about
     from learner_node.study.federation import UnfinishedError
     from learner_node.study.study import NoCuratorError
-    from protocol.errors import ConfigurationError
 
     study = read["study"]
     for doubt in doubts_about(
@@ -242,7 +255,6 @@ def _read(path: Path) -> dict[str, Any]:
     """The study's file and the files that it names, read before heavy libraries: fields of `DeployedStudy`."""
     from curator_node.key_files import read_key
     from learner_node.study_file import curator_keys, read_study
-    from protocol.errors import ConfigurationError
     from simulations.scenario import is_table
 
     if is_table(str(path)):
@@ -292,7 +304,6 @@ def _carrier(
 ) -> "Carrier":
     from learner_node.carriers.folder import FolderCarrier
     from learner_node.carriers.waiting import WaitingCarrier
-    from protocol.errors import ConfigurationError
     from protocol.strict_toml import suggest
 
     def note(text: str) -> None:
@@ -317,7 +328,6 @@ def _carrier(
 def _superlink(study: "StudyFile", result: "DeployedStudy", path: Path, how: _How, note: Any) -> Any:
     from learner_node.carriers.superlink import SuperLinkCarrier
     from learner_node.carriers.superlink_run import SuperLinkAddress
-    from protocol.errors import ConfigurationError
 
     link = study.superlink
     address = how.superlink or (link.address if link else "")
@@ -377,3 +387,86 @@ def _show(summary: dict[str, Any], target: Path) -> None:
     lines += [f"note      {summary['advice']}"] if summary["advice"] else []
     lines.append(f"result    {target}")
     sys.stdout.write("".join(f"{line}\n" for line in lines))
+
+
+@learner_app.command("card")
+def learner_card(
+    key: Annotated[Path, typer.Argument(help="The learner's private key (PEM); expril keys makes one.")],
+    name: Name,
+    organisation: Organisation = "",
+    contact: Contact = "",
+    valid_days: Days = 0,
+    out: Out = None,
+) -> None:
+    """Make the card that a curator enrols, a signed text to mail, and print the fingerprint to read out."""
+    with plain_errors():
+        from curator_node.key_files import read_key
+        from protocol.identity import write_identity
+
+        signing_key = read_key(key)
+        card = drafted("learner", name, organisation, contact, signing_key.public, valid_days)
+        hand_out(card, write_identity(card, signing_key), out)
+
+
+@learner_app.command("rotate")
+def learner_rotate(
+    key: Annotated[Path, typer.Argument(help="The old private key (PEM); the file stays as it is.")],
+    new: Annotated[Path, typer.Argument(help="Where to write the new private key (PEM).")],
+    card: Annotated[Path, typer.Option(help="The card of the old key.")],
+    valid_days: Days = 0,
+    out: Out = None,
+) -> None:
+    """Make a new key, and a card in which the old key vouches for it. Not after the old key leaked."""
+    with plain_errors(on_interrupt="a new key that was written stays; remove it before you try again"):
+        import msgspec
+
+        from curator_node.key_files import read_key, write_key
+        from protocol.identity import MOST_SUCCESSIONS, succession, write_identity
+
+        old_key, old_card, now = read_key(key), read_card(card), int(time.time())
+        if old_card.key != old_key.public or old_card.role != "learner":
+            raise ConfigurationError(f"{card} is not the card of the learner's key {key}")
+        write_key(new)
+        new_key = read_key(new)
+        chain = (*old_card.successions, succession(old_key, new_key.public, "learner", now))[-MOST_SUCCESSIONS:]
+        until = now + valid_days * DAY if valid_days else 0
+        new_card = msgspec.structs.replace(old_card, key=new_key.public, issued=now, until=until, successions=chain)
+        hand_out(new_card, write_identity(new_card, new_key), out)
+
+
+def drafted(role: "Role", name: str, organisation: str, contact: str, key: bytes, valid_days: int) -> "IdentityCard":
+    """A card of these texts; ConfigurationError names the option whose text a card cannot hold."""
+    from protocol.identity import MOST_NAME, IdentityCard, check_said
+
+    check_said("--name", name, least=1, most=MOST_NAME)
+    check_said("--organisation", organisation)
+    check_said("--contact", contact)
+    now = int(time.time())
+    return IdentityCard(
+        role=role,
+        name=name,
+        organisation=organisation,
+        contact=contact,
+        key=key,
+        issued=now,
+        until=now + valid_days * DAY if valid_days else 0,
+    )
+
+
+def read_card(path: Path) -> "IdentityCard":
+    """The card in a file; ConfigurationError if the file holds none."""
+    from expril.files import read_text_file
+    from protocol.identity import read_identity
+
+    return read_identity(read_text_file(path, "card file", remedy="ask its holder for it"), where=str(path))
+
+
+def hand_out(card: "IdentityCard", text: str, out: Path | None) -> None:
+    """Write the card to a file or to standard output, and its fingerprint to standard error."""
+    if out is None:
+        sys.stdout.write(text)
+    else:
+        from expril.files import write_new
+
+        write_new(out, text.encode(), rule="a card is never overwritten", public=True)
+    err.print(f"fingerprint {card.fingerprint}", highlight=False, soft_wrap=True)

@@ -1,6 +1,6 @@
 """A document of results: a headline and sections of text, tables and charts, described once for all writers.
 
-`page`, `markdown` and `terminal` write a document, and `files` its tables as CSV. All of its strings are untrusted.
+`page`, `files` and `terminal` write a document, and `files` its tables as CSV. All of its strings are untrusted.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Tables, described once; `files`, `markdown`, `terminal` and `page` write them."""
+"""Tables, described once; `files`, `terminal` and `page` write them."""
 
 import sys
 from collections.abc import Callable, Sequence

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from expril.audit.package.checklist import BLOCKS, OUTSIDE, ROWS, as_objects, checklist_document, readme
 from expril.audit.package.deployment import as_yaml, build_entry, check_entry, read_entry, round_up, total_epsilon
+from expril.audit.package.evidence import CuratorSpent
 from expril.audit.package.facts import NEEDED, TEMPLATE, Facts, read_facts
 from expril.audit.package.manifest import MANIFEST, SIGNATURE, check_folder, seal_folder
-from expril.audit.package.spending import CuratorSpent
 from expril.report.page import as_page
 from page_outline import Outline
 from protocol.envelopes import SigningKey

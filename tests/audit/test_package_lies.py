@@ -12,11 +12,10 @@ import pytest
 from audit_results import audit, full_audit, kind
 from expril.audit.package.checker import check_package
 from expril.audit.package.deployment import total_epsilon
-from expril.audit.package.evidence import collect, replay
+from expril.audit.package.evidence import collect, not_private, replay, spent_by_curators
 from expril.audit.package.facts import Facts
 from expril.audit.package.losses import FORMULA, exact_losses, judge
 from expril.audit.package.manifest import as_json, seal_folder
-from expril.audit.package.spending import not_private, spent_by_curators
 from expril.audit.package.writer import write_package
 from expril.audit.recompute.sums import Sum
 from expril.audit.results import as_object

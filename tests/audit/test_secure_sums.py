@@ -37,9 +37,8 @@ from expril.audit.kinds.exact import (
     weights,
 )
 from expril.audit.kinds.invented import Neighbours, plain_record
-from expril.audit.package.evidence import Replay
+from expril.audit.package.evidence import Replay, spent_by_curators
 from expril.audit.package.losses import judge
-from expril.audit.package.spending import spent_by_curators
 from expril.audit.recompute import recompute
 from expril.audit.recompute.ledger import audit_ledger
 from expril.audit.results import ColluderLoss, as_object, decode_result

@@ -27,8 +27,7 @@ from curator_node.site import assemble_site, hold_records, temporary_site
 from expril.audit.attack.studies import counting, membership
 from expril.audit.attack.studies.attacks import ATTACKS, attack_study, false_alarm_share, to_play
 from expril.audit.attack.studies.counting import CountService
-from expril.audit.attack.studies.curators import in_memory, on_disk, table_of
-from expril.audit.attack.studies.games import Guesses, bound_of, half_in, judged
+from expril.audit.attack.studies.games import Guesses, bound_of, half_in, in_memory, judged, on_disk, table_of
 from expril.audit.results import AuditResult, StudyAttack
 from protocol.envelopes import SigningKey, open_envelope
 from protocol.errors import ConfigurationError

@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import dlaplace, multivariate_normal
 
 from expril.report.document import tables
-from expril.report.markdown import as_markdown
+from expril.report.files import as_markdown
 from expril.report.page import as_page
 from lab import bounds as module
 from lab.bounds import (

@@ -11,7 +11,7 @@ import pytest
 from comparison_fakes import FAKE_PEERS, add_fake_peers, made_up
 from expril.commands.terminal import wide_console
 from expril.report.document import Charts, tables
-from expril.report.markdown import as_markdown
+from expril.report.files import as_markdown
 from expril.report.numbers import signed, with_error
 from expril.report.page import as_page
 from expril.report.provenance import Provenance

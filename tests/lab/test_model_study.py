@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from expril.report.files import csv_table
-from expril.report.markdown import as_markdown
+from expril.report.files import as_markdown, csv_table
 from expril.report.numbers import signed
 from expril.report.page import as_page
 from lab.__main__ import app

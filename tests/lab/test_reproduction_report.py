@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from at_length import at_length
 from expril.report import numbers
-from expril.report.files import csv_table
-from expril.report.markdown import as_markdown, plain
+from expril.report.files import as_markdown, csv_table, plain
 from expril.report.page import as_page
 from expril.report.provenance import Provenance
 from expril.report.terminal import as_terminal

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from expril.report.document import tables
-from expril.report.markdown import table
+from expril.report.files import table
 from expril.report.terminal import as_terminal
 from lab import (
     additive,

@@ -13,8 +13,7 @@ from scipy.stats import t
 from typer.testing import CliRunner
 
 from comparison_fakes import tiny_split
-from expril.report.files import csv_table
-from expril.report.markdown import as_markdown
+from expril.report.files import as_markdown, csv_table
 from expril.report.numbers import decimal
 from expril.report.page import as_page
 from lab import problems

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from expril.report.files import csv_table
-from expril.report.markdown import as_markdown
+from expril.report.files import as_markdown, csv_table
 from expril.report.page import as_page
 from lab.__main__ import app
 from lab.measures import scores

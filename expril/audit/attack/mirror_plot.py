@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from expril.audit.results import Spread
 from expril.report.chart import Axis, Tick, make_axis
-from expril.report.templates import Template, page_template
+from expril.report.page import Template, page_template
 from protocol.errors import ConfigurationError
 
 _AXIS_STEPS = tuple(step * 10.0**power for power in range(-6, 7) for step in (1.0, 2.0, 5.0))

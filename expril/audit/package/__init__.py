@@ -2,8 +2,7 @@
 
 * `writer`, `checker`: the two commands
 * `facts`: what only people know, as a small TOML
-* `evidence`: transcripts and exports that go in, and what they prove
-* `spending`: what each curator spent on one unit, over all runs and ledgers
+* `evidence`: transcripts and exports that go in, what they prove, and what each curator spent on one unit
 * `losses`: losses of the questions, enumerated; and the audit, judged by its attacks' numbers
 * `deployment`: the entry for a registry of deployments
 * `checklist`: what an evaluator asks, and where the answer is proven

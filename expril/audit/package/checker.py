@@ -27,11 +27,10 @@ from expril.audit.package.contents import (
     open_points,
     pages,
 )
-from expril.audit.package.evidence import Replay, replay
+from expril.audit.package.evidence import REPEATED, SIMULATED, Replay, replay, spent_by_curators
 from expril.audit.package.facts import Facts, check_facts
 from expril.audit.package.losses import FORMULA, ExactLoss, exact_losses, judge
 from expril.audit.package.manifest import Manifest, as_json, check_folder, foreign_files, read_bytes, read_json
-from expril.audit.package.spending import REPEATED, SIMULATED, spent_by_curators
 from expril.audit.recompute import Pins
 from expril.audit.recompute.ledger import Tick, quiet
 from expril.audit.results import AuditResult, decode_result

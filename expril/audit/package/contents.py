@@ -13,10 +13,9 @@ import msgspec
 from expril.audit.document import SpentRow, audit_document
 from expril.audit.package.checklist import as_objects, checklist_document, readme
 from expril.audit.package.deployment import as_yaml, build_entry, read_entry, total_epsilon
-from expril.audit.package.evidence import Replay
+from expril.audit.package.evidence import CuratorSpent, Replay
 from expril.audit.package.facts import Facts
 from expril.audit.package.manifest import as_json, read_bytes
-from expril.audit.package.spending import CuratorSpent
 from expril.audit.results import AuditResult
 from expril.report.page import as_page
 from protocol.errors import ConfigurationError

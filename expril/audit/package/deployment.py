@@ -12,8 +12,8 @@ from typing import Any
 import jsonschema
 import yaml
 
+from expril.audit.package.evidence import SIMULATED, CuratorSpent
 from expril.audit.package.facts import Facts
-from expril.audit.package.spending import SIMULATED, CuratorSpent
 from expril.files import read_text_file
 from expril.report.numbers import count
 from protocol.errors import ConfigurationError, printable

@@ -1,25 +1,31 @@
-"""The evidence in a package: what of runs and ledgers is copied into it, and what that proves.
+"""The evidence in a package: what of runs and ledgers is copied into it, and what each curator spent by it.
 
 A run's signed list, its signatures, transcripts and ledgers are copied. Scores, models and whatever else the list names
 are not: epsilon does not need them, and a simulation's scores are computed from test records. Nothing of `local/` is.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from curator_node.ledger.engines import is_sqlite
 from curator_node.ledger.exports import export_ledger
 from curator_node.ledger.places import read_ledger_file
+from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.package.manifest import as_json, read_bytes
 from expril.audit.recompute import Pins, Recomputed, recompute
 from expril.audit.recompute.ledger import Tick, quiet, read_plain
-from protocol.errors import ConfigurationError, printable
-from protocol.plans import Plan
+from expril.audit.recompute.runs import is_deployed
+from expril.audit.recompute.sums import Sum
+from protocol.envelopes import LABEL
+from protocol.errors import ConfigurationError, RemoteProtocolError, printable
+from protocol.ledger.entries import ledger_terms
+from protocol.plans import Plan, Planned
 from protocol.run_index import COST, INDEX, LEDGERS, REPORT, SCENARIO, SIGNATURES, TRANSCRIPTS, decode_index
 from simulations.run_folder import epsilon_runs
 
@@ -202,3 +208,214 @@ def _write(path: Path, data: bytes) -> None:
 
 def _plain(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip(".") or "evidence"
+
+
+REPEATED = (
+    "The evidence holds repeats of one simulation. Nothing shows that they had different people, so their figures are "
+    "added up."
+)
+SIMULATED = "This was a simulation: whoever ran it held all records and all keys, and no hospital was asked."
+EACH = ledger_terms(None, LABEL).partition(":")[2].partition(";")[0].strip()
+"""A ledger's words for the unit if each record is one."""
+
+
+class CuratorSpent(NamedTuple):
+    """What one curator was recomputed to have spent."""
+
+    name: str
+    claimed: Fraction  # cost of all accepted plans, exact
+    spent: Fraction  # over all learners, at most, exact
+    learners: dict[str, Fraction]  # name -> spent by it at most, exact
+    unit: str  # privacy unit, in words
+    unit_details: str  # and its bound
+    note: str = ""  # what else is to be said of this figure; "" for nothing
+    # what a unit may have been charged beside it at other curators, where it may be at one now and at another then
+    elsewhere: Fraction = Fraction(0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """What was spent at one curator in one repeat of a run, or by a ledger that was given by itself."""
+
+    row: Sum  # over all learners and versions
+    run: str  # its folder; "" for ledgers given by themselves
+    ties: frozenset[str]  # keys of the curator and names of its records: parts that share one are of one curator
+
+    @property
+    def name(self) -> str:
+        """The curator's name, without its repeat."""
+        return self.row.curator.rpartition(", repeat ")[0] or self.row.curator
+
+
+def spent_by_curators(proof: Replay, *, one_curator_each: bool) -> tuple[CuratorSpent, ...]:
+    """What each curator spent, over all runs and ledgers.
+
+    What one curator spent in several parts of the evidence is added up; it is known by a key or by its records' name.
+    Repeats of one simulation are added up, too, curator by curator: nothing shows that they had different people.
+
+    `one_curator_each`: whether every unit is at one curator only.
+
+    Raises:
+        ConfigurationError: nothing was spent anywhere, or something is not private as claimed, or not installed.
+    """
+    check_private(proof)
+    parts = _parts(proof.result)
+    if not any(part.row.at_most for part in parts):
+        raise ConfigurationError("nothing was spent there: there is no claim to hand over")
+    repeated = {run for run in {part.run for part in parts} if run and len(_repeats(parts, run)) > 1}
+    curators = _joined(
+        parts, lambda part: part.ties | ({f"{part.run}, {part.name}"} if part.run in repeated else set())
+    )
+    simulated = {str(run.folder) for run in proof.result.runs if run.index and not is_deployed(run.index)}
+    names: set[str] = set()
+    spendings = []
+    for group in curators:
+        runs = sorted({part.run for part in group} & repeated)
+        notes = (SIMULATED if simulated & {part.run for part in group} else "", REPEATED if runs else "")
+        spending = _curator(group, proof.result, " ".join(filter(None, notes)), names)
+        if one_curator_each and runs:
+            most = sum((_largest(world) for run in runs for world in _repeats(parts, run)), Fraction(0))
+            spent_in_runs = sum((part.row.at_most for part in group if part.run in runs), Fraction(0))
+            spending = spending._replace(elsewhere=most - spent_in_runs)
+        spendings.append(spending)
+    return tuple(spendings)
+
+
+def _repeats(parts: Sequence[_Part], run: str) -> list[list[_Part]]:
+    """The parts of a run, repeat by repeat."""
+    worlds: dict[str, list[_Part]] = {}
+    for part in parts:
+        if part.run == run:
+            worlds.setdefault(part.row.world, []).append(part)
+    return list(worlds.values())
+
+
+def _largest(parts: Sequence[_Part]) -> Fraction:
+    """The most that one curator spent in a repeat."""
+    return max(sum((part.row.at_most for part in group), Fraction(0)) for group in _joined(parts, lambda p: p.ties))
+
+
+def check_private(proof: Replay) -> None:
+    """Refuse what was signed as not private, and plans whose releases are not private, or are of unknown kinds.
+
+    Raises:
+        ConfigurationError: there is such a signature or plan.
+    """
+    result = proof.result
+    labels = {entry.label for run in result.runs if run.index for entry in run.index.transcripts}
+    labels |= {ledger.audit.replayed.label for ledger in result.ledgers if ledger.audit.replayed.label}
+    if labels - {LABEL}:
+        raise ConfigurationError(
+            "this was signed as not private (noise from a seed, or a release that is not private as claimed): there is "
+            "no claim to hand over"
+        )
+    for plan in {tuple(bytes(query) for query in plan.queries): plan for plan, _ in proof.plans}.values():
+        if why := not_private(plan):
+            raise ConfigurationError(f"{why}: there is no claim to hand over")
+
+
+def not_private(plan: Plan) -> str:
+    """Why a plan proves no privacy; "" where it does."""
+    missing = AUDITED_KINDS.missing(plan)
+    if missing:
+        return f"a plan asks for {printable(', '.join(missing))}, which is not installed here"
+    try:
+        queries = AUDITED_KINDS.queries(plan)
+    except RemoteProtocolError as error:
+        return f"a plan cannot be read ({printable(str(error))})"
+    bad = next((query for query in queries if not AUDITED_KINDS.private_planned(query)), None)
+    if bad is None:
+        return ""
+    return f"a plan asks for {printable(kind_name(bad))}, which is not private as claimed"
+
+
+def kind_name(planned: Planned) -> str:
+    """A planned query's kind, with what it releases."""
+    release = getattr(planned, "release", "")
+    return f"{planned.kind}/{release}" if release else planned.kind
+
+
+def _parts(result: Recomputed) -> list[_Part]:
+    ties_of_sum: dict[int, set[str]] = {}
+    for ledger in result.ledgers:
+        ties = {key.hex() for key in ledger.audit.curators}
+        ties |= {f"records {version}" for _, version in ledger.audit.replayed.data if version}
+        ties_of_sum |= {id(item): ties for item in ledger.sums}
+    keys: dict[tuple[str, str], str] = {}
+    runs: dict[str, str] = {}
+    for run in result.runs:
+        for item in run.index.participants if run.index else ():
+            runs[run.world(item.repeat)] = str(run.folder)
+            if item.role == "curator":
+                keys[run.world(item.repeat), run.curator_name(item.name, item.repeat)] = item.key
+    parts = []
+    for row in result.sums:
+        if not row.learner and not row.version:
+            key = keys.get((row.world, row.curator))
+            ties = ties_of_sum.get(id(row), set()) | ({key} if key else set())
+            parts.append(_Part(row, runs.get(row.world, ""), frozenset(ties)))
+    return parts
+
+
+def _joined(parts: Sequence[_Part], ties_of: Callable[[_Part], Iterable[str]]) -> list[list[_Part]]:
+    """Groups of parts that share a tie, directly or through others, in order."""
+    groups: list[tuple[set[str], list[_Part]]] = []
+    for part in parts:
+        ties, members = set(ties_of(part)), [part]
+        apart = []
+        for group in groups:
+            if group[0] & ties:
+                ties |= group[0]
+                members = group[1] + members
+            else:
+                apart.append(group)
+        groups = [*apart, (ties, members)]
+    return sorted((members for _, members in groups), key=lambda members: parts.index(members[0]))
+
+
+def _curator(parts: Sequence[_Part], result: Recomputed, note: str, names: set[str]) -> CuratorSpent:
+    first = parts[0]
+    name = first.name
+    if name in names:
+        keys = sorted(tie for part in parts for tie in part.ties if not tie.startswith("records "))
+        name = f"{name} ({(keys or [str(len(names))])[0][:16]})"
+    names.add(name)
+    learners: dict[str, Fraction] = {}
+    for part in parts:
+        for item in result.sums:
+            if item.world == part.row.world and item.curator == part.row.curator and item.learner and not item.version:
+                learners[item.learner] = learners.get(item.learner, Fraction(0)) + item.at_most
+    bounds = {(item.world, item.curator): item.audit.bounds.bound for item in result.ledgers}
+    return CuratorSpent(
+        name=name,
+        claimed=sum((part.row.claimed for part in parts), Fraction(0)),
+        spent=sum((part.row.at_most for part in parts), Fraction(0)),
+        learners=learners,
+        unit="; ".join(dict.fromkeys(part.row.unit for part in parts)),
+        unit_details=" ".join(
+            dict.fromkeys(
+                _bounded(part.row.unit, bounds.get((part.row.world, part.row.curator)) or _bound_of(part.row))
+                for part in parts
+            )
+        ),
+        note=" ".join(dict.fromkeys([note, *_conditions(parts)])).strip(),
+    )
+
+
+def _conditions(parts: Sequence[_Part]) -> Iterator[str]:
+    """Sentences on what of the spending holds on a condition."""
+    for part in parts:
+        for proviso, amount in part.row.provisos.items():
+            yield f"Of what {part.name} spent, {amount} was {proviso}."
+
+
+def _bound_of(row: Sum) -> int | None:
+    bounds = {bound for _, bound in row.members}
+    return bounds.pop() if len(bounds) == 1 else None
+
+
+def _bounded(unit: str, bound: int | None) -> str:
+    if unit == EACH:
+        return "A unit is one record."
+    counted = f"at most {bound} of them are counted" if bound else "of which a bounded number is counted"
+    return f"A unit is all records with one value of {unit}; {counted}, chosen by a keyed hash of that unit alone."

@@ -23,11 +23,10 @@ from expril.audit.package.contents import (
     pages,
 )
 from expril.audit.package.deployment import as_yaml, build_entry, check_entry
-from expril.audit.package.evidence import Replay, collect, replay
+from expril.audit.package.evidence import Replay, collect, replay, spent_by_curators
 from expril.audit.package.facts import Facts
 from expril.audit.package.losses import exact_losses, judge
 from expril.audit.package.manifest import as_json, seal_folder
-from expril.audit.package.spending import spent_by_curators
 from expril.audit.recompute import recompute
 from expril.audit.recompute.ledger import Tick, quiet
 from expril.audit.results import AuditResult, write_result

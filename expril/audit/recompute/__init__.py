@@ -6,8 +6,7 @@
 * `reports`: what is told for people, against what transcripts and ledgers prove
 * `ledger`: one ledger's file, audited by itself
 * `entries`: its entries read, and what they add up to
-* `replay`: the rules that they must keep
-* `lost_spending`: what a ledger that was rolled back must enter as spent
+* `replay`: the rules that they must keep, and what a ledger that was rolled back must enter as spent
 * `bounds`: costs computed anew from plans
 * `receipts`: receipts and witnessed checkpoints, held against a ledger
 * `sums`, `losses`: exact sums, and (epsilon, delta)

@@ -21,8 +21,7 @@ import msgspec
 
 from expril.audit.recompute.entries import ZERO, Effect, as_text
 from expril.audit.recompute.ledger import LedgerAudit
-from expril.audit.recompute.lost_spending import BranchTrace
-from expril.audit.recompute.replay import Replayed
+from expril.audit.recompute.replay import BranchTrace, Replayed
 from protocol.codec import decode
 from protocol.envelopes import LABEL, RECEIPT_TYPE, Envelope, open_receipt
 from protocol.errors import ConfigurationError, RemoteProtocolError, printable

@@ -1,4 +1,4 @@
-"""The commands of a steward about learners: enrolment of keys, and approval of studies; and rotation of its own key."""
+"""The commands of a steward about learners, enrolment of keys and approval of studies; and about its own card and key."""
 
 import sys
 import time
@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from expril.commands.cards import DAY, read_card
+from expril.commands.learner import DAY, Contact, Days, Organisation, Out, drafted, hand_out, read_card
 from expril.commands.steward.site import Folder, curator_app
 from expril.commands.terminal import Json, plain_errors, print_json, print_table
 from expril.report.table import text_table
@@ -32,6 +32,27 @@ LedgerOption = Annotated[str, typer.Option("--ledger", help="A SQLite ledger, or
 Overlap = Annotated[int, typer.Option(help="Days for which the old key is answered, too.", min=0, max=366)]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 Study = Annotated[str, typer.Argument(help="First digits of the study's identity.")]
+
+
+@curator_app.command("card")
+def curator_card(
+    folder: Folder,
+    name: Annotated[str, typer.Option(help="The curator's name. [the policy's]")] = "",
+    organisation: Organisation = "",
+    contact: Contact = "",
+    valid_days: Days = 0,
+    out: Out = None,
+) -> None:
+    """Make the card that learners pin, for which former keys vouch, and print the fingerprint to read out."""
+    with plain_errors():
+        from curator_node.steward import keyring
+        from curator_node.steward.enrolment import read_policy_of
+        from protocol.identity import write_identity
+
+        named = name or read_policy_of(folder, kinds=None).name
+        draft = drafted("curator", named, organisation, contact, bytes(32), valid_days)
+        card, signing_key = keyring.curator_card(folder, draft)
+        hand_out(card, write_identity(card, signing_key), out)
 
 
 @curator_app.command("enrol")

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from expril.audit.attack.studies import counting
-from expril.audit.attack.studies.curators import INVENTED, Opening, on_disk
-from expril.audit.attack.studies.games import Terms, judged
+from expril.audit.attack.studies.games import INVENTED, Opening, Terms, judged, on_disk
 from expril.audit.results import StudyAttack
 from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational

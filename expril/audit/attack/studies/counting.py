@@ -26,8 +26,17 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from curator_node.site import now
-from expril.audit.attack.studies.curators import Attacked, Opening, Table, in_memory, policy_text, table_of
-from expril.audit.attack.studies.games import Guesses, Terms, half_in
+from expril.audit.attack.studies.games import (
+    Attacked,
+    Guesses,
+    Opening,
+    Table,
+    Terms,
+    half_in,
+    in_memory,
+    policy_text,
+    table_of,
+)
 from protocol.codec import decode, encode
 from protocol.envelopes import SigningKey, digest, open_envelope, seal
 from protocol.errors import ConfigurationError

@@ -16,8 +16,16 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from curator_node.records.schema_file import read_schema_file
-from expril.audit.attack.studies.curators import INVENTED, Opening, in_memory, policy_text, real_records
-from expril.audit.attack.studies.games import Guesses, Terms, half_in
+from expril.audit.attack.studies.games import (
+    INVENTED,
+    Guesses,
+    Opening,
+    Terms,
+    half_in,
+    in_memory,
+    policy_text,
+    real_records,
+)
 from learner_node.models.synthetic import synthetic_frame
 from learner_node.strategies.base import class_probabilities
 from learner_node.study.budget import Budget
