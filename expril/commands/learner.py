@@ -23,6 +23,7 @@ from expril.commands.terminal import (
     print_table,
     say,
 )
+from protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from learner_node.carriers.journal import Journal

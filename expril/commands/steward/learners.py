@@ -1,4 +1,4 @@
-"""The commands of a steward about learners, enrolment of keys and approval of studies; and about its own card and key."""
+"""The commands of a steward about learners, their keys and their studies; and about the curator's own card and key."""
 
 import sys
 import time
