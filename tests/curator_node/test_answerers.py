@@ -11,16 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from at_length import at_length
-from curator_fakes import (
-    ATTRIBUTES,
-    ROWS,
-    UNIT_KEY,
-    ZeroNoise,
-    dataset,
-    frame_of,
-    release_of,
-    steward_file,
-)
+from curator_fakes import ATTRIBUTES, ROWS, UNIT_KEY, ZeroNoise, dataset, frame_of, release_of, steward_file
 from curator_node.mechanisms import Stamp
 from curator_node.records.dataset import PrivateDataset, StewardWarning, bounded_rows
 from curator_node.records.workloads import KEY_BYTES, WorkloadCache

@@ -3,18 +3,30 @@
 import itertools
 import math
 import random
+import warnings
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from above_threshold import at_least, below, continued, pmf, transcripts
+from above_threshold import at_least, below, continued, pmf, transcripts, worst_loss
 from curator_fakes import Clock, ZeroNoise, dataset, message_of, open_curator, opened, policy
 from curator_node.answering import CuratorQuestion
-from holdouts import HOLDOUT, ROWS, STAMP, YES, Scripted, asked, body, planned
+from curator_node.kinds import ANSWERERS
+from curator_node.kinds.holdout import COMPARISON, COUNTS, THRESHOLD
+from curator_node.mechanisms import checked_choice, checked_mechanism, noisy_max_mechanism
+from expril.audit.kinds import AUDITED_KINDS
+from expril.audit.kinds.answer_path import AnswerPath
+from expril.audit.kinds.invented import plain_record
+from holdouts import HOLDOUT, NO, ROWS, STAMP, YES, Scripted, asked, body, planned
 from protocol.codec import decode, encode
+from protocol.errors import RemoteProtocolError
+from protocol.feature_map import FeatureMap, NumericFeature
+from protocol.hypotheses import Mlp
+from protocol.kinds import QUERY_KINDS
 from protocol.kinds.holdout import HoldoutBody, HoldoutRelease
 from protocol.limits import Limits
+from protocol.noise import NoisyMax
 from protocol.noise_shares import LaplaceShares
 from protocol.plans import Plan
 from protocol.query_kind import Past, Turn
@@ -375,3 +387,172 @@ def test_what_is_entered_for_lost_branches_pays_for_every_continuation_of_every_
     """A unit goes on in as many branches as have a turn of it that no other has, and costs its charge in each."""
     for seed in range(300):
         check_tree(seed)
+
+
+# --- The joint law of a holdout's answers, by enumeration: an instance loses at most what it costs, and nearly that.
+
+
+def levels_of(plan, questions, data):
+    """What is compared, question by question, where no instance ends."""
+    noise = Scripted(threshold=2**40)
+    asked(plan, questions, data, noise)
+    return [exact[0] for name, exact, *_ in noise.asked if name == "comparison"]
+
+
+SCALES = (
+    (Fraction(20), Fraction(20), Fraction(4)),
+    (Fraction(60), Fraction(15), Fraction(4)),
+    (Fraction(10), Fraction(100), Fraction(1)),
+)
+HOLDOUT_QUESTIONS = [HoldoutBody(YES, p) for p in (0, 3, 10)] + [HoldoutBody(NO, p) for p in (0, 7, 10)]
+
+
+@pytest.mark.family(4)
+@pytest.mark.parametrize("scales", SCALES)
+@pytest.mark.parametrize("threshold", [0, 3, 12])
+def test_no_instance_loses_more_than_it_costs(scales, threshold):
+    """All pairs of questions, and many of three and four, on sets of records that differ by one of either class."""
+    plan = planned(turns=4, answers=1, threshold=threshold, scales=scales)
+    claim = float(plan.instance_cost(1))
+    small = ROWS[:3] + ROWS[20:26]
+    sets = [dataset(small), dataset(small[1:]), dataset(small[:-1])]
+    rng = np.random.default_rng(1)
+    walks = [list(pair) for pair in itertools.product(HOLDOUT_QUESTIONS, repeat=2)]
+    walks += [
+        [HOLDOUT_QUESTIONS[i] for i in rng.integers(len(HOLDOUT_QUESTIONS), size=size)]
+        for size in (3, 4)
+        for _ in range(12)
+    ]
+    worst = 0.0
+    for walk in walks:
+        levels = [levels_of(plan, walk, data) for data in sets]
+        for other in levels[1:]:
+            loss, one, two = worst_loss(levels[0], other, 10 * threshold, *scales[:2], float(1 / scales[2]))
+            assert one.sum() == pytest.approx(1, abs=1e-9)
+            assert two.sum() == pytest.approx(1, abs=1e-9)
+            worst = max(worst, loss)
+    assert worst <= claim * (1 + 1e-9)
+    assert worst > claim / 3
+
+
+def test_four_questions_lose_nearly_what_an_instance_costs():
+    """Three that a record moves up by 100, and one that it moves down by 99: the claim is no guess.
+
+    They lie far above the threshold: "below", three times, is rare, and so it tells of the threshold.
+    """
+    scales = Fraction(800), Fraction(800, 3)
+    plan = planned(turns=4, answers=1, resolution=100, threshold=0, scales=(*scales, 4))
+    old = Mlp.of(FeatureMap((NumericFeature("age", 35.0, 0.125, 0.0),)), [(np.array([[1.0]]), np.array([0.0]))])
+    young = [("p", 20.0, 0.0, "f", "yes")] * 99
+    small, large = (dataset(rows) for rows in (young, [*young, ("p", 50.0, 0.0, "f", "yes")]))
+    questions = [HoldoutBody(YES, 0)] * 3 + [HoldoutBody(old, 1)]
+    first, second = (levels_of(plan, questions, data) for data in (small, large))
+    assert (first, second) == ([9900] * 3 + [99], [10_000] * 3 + [0])
+    claim = float(plan.instance_cost(1))
+    loss, _, _ = worst_loss(first, second, 0, *scales, 1 / 4)
+    assert 0.99 * claim < loss <= claim * (1 + 1e-9)
+
+
+def test_the_enumeration_has_the_answerer_s_law():
+    """Power of the tests above: 2,000 real instances fall into transcripts as enumerated (each bound fails at 1e-9)."""
+    plan = planned(turns=3, answers=1, threshold=2, scales=(20, 30, 2))
+    questions = [HoldoutBody(YES, 3), HoldoutBody(YES, 2), HoldoutBody(NO, 7)]
+    data = dataset(ROWS)
+    chances = transcripts(levels_of(plan, questions, data), 20, Fraction(20), Fraction(30))
+    rng, draws = np.random.default_rng(5), 2000
+
+    class Drawn:
+        seeded = False
+
+        def discrete_laplace(self, exact, l1, law, stamp):
+            return exact + law.simulate(rng, exact.shape)
+
+    found = np.zeros(4)
+    for _ in range(draws):
+        try:
+            told = asked(plan, questions, data, Drawn())
+        except RemoteProtocolError:  # an instance that ended before the last question
+            continue
+        found[2 if not told[-1].close else 3] += 1
+    expected = chances * draws
+    for place in (2, 3):
+        assert abs(found[place] - expected[place]) < 6.5 * np.sqrt(expected[place])
+
+
+# --- The noise library's privacy map is held against what is charged, of every kind and method that draws from it.
+
+OWN_SAMPLERS = {("secure_counts", ""), ("sample", ""), ("statistic", "smooth")}
+"""What draws by a sampler of its own has no map to check."""
+ELSEWHERE = {"holdout"}
+"""What is charged once for several draws."""
+NAMES = [
+    (kind, name) for kind, audit in AUDITED_KINDS.audits.items() for name in audit.examples() if kind not in ELSEWHERE
+]
+
+
+class Checked:
+    """Adds nothing, once the map was checked; remembers each loss that the map was held against."""
+
+    seeded = False
+
+    def __init__(self):
+        self.losses, self.own = {}, False
+
+    def discrete_laplace(self, exact, l1, law, stamp):
+        checked_mechanism(l1, law)
+        self.losses.setdefault((stamp.sequence, stamp.part), []).append(law.loss(l1))
+        return exact
+
+    def choose(self, scores, moved, law, stamp):
+        checked_choice(moved, law)
+        self.losses.setdefault((stamp.sequence, stamp.part), []).append(law.loss(moved))
+        return int(scores.argmax())
+
+    def laplace_shares(self, size, law, parts, stamp):
+        self.own = True
+        return np.zeros(size, np.int64)
+
+    def randomness(self, stamp):
+        self.own = True
+        return np.random.default_rng(0).bytes
+
+
+def drawn(kind, example):
+    """What was checked of one question, and what it was charged."""
+    path, noise = AnswerPath(ANSWERERS[kind], example), Checked()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        held = path.hold(((plain_record(example.schema),),), example)
+    return noise, path.charged_answer(held, noise)[1]
+
+
+@pytest.mark.parametrize(("kind", "name"), NAMES, ids=lambda value: value or "all")
+def test_the_checked_losses_add_up_to_the_charge(kind, name):
+    for example in AUDITED_KINDS.audits[kind].examples()[name]:
+        noise, charged = drawn(kind, example)
+        assert noise.own == ((kind, name) in OWN_SAMPLERS)
+        if noise.own:
+            assert not noise.losses
+        else:
+            assert sum((sum(each) for each in noise.losses.values()), Fraction(0)) == charged > 0
+
+
+def test_an_instance_of_a_holdout_pays_for_its_threshold_a_comparison_and_its_counts_once():
+    """Three questions, of which the last is answered by counts: all three compare, and one comparison is paid."""
+    plan, noise = planned(threshold=20), Checked()
+    told = asked(plan, [HoldoutBody(YES, 3), HoldoutBody(YES, 3), HoldoutBody(YES, 10)], dataset(ROWS), noise)
+    assert [each.close for each in told] == [True, True, False]
+    losses = [[loss] for part in (THRESHOLD, COMPARISON, COUNTS) for loss in noise.losses[1, part]]
+    assert losses == [[Fraction(1, 4)]] + 3 * [[Fraction(1, 2)]] + [[Fraction(1, 4)]]
+    assert plan.instance_cost(1) == 1
+
+
+def test_every_kind_is_here():
+    assert {kind for kind, _ in NAMES} == QUERY_KINDS.keys() - ELSEWHERE
+
+
+def test_features_the_librarys_map_says_twice_the_charge_unless_it_is_told_that_scores_move_one_way():
+    """Where OpenDP was not told, a choice of `features` was checked against another loss than the one charged."""
+    told, untold = NoisyMax(Fraction(18), one_way=True), NoisyMax(Fraction(18))
+    assert (noisy_max_mechanism(told).map(9), noisy_max_mechanism(untold).map(9)) == (0.5, 1.0)
+    assert (told.loss(9), untold.loss(9)) == (Fraction(1, 2), 1)

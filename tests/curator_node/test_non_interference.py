@@ -49,11 +49,7 @@ from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
 from served import PRIVATE_KINDS, TIGHT, Served, Told, rules
 
-LABELS = (
-    {"classes": ("no", "yes")},
-    {"classes": ("a", "b", "é")},
-    {"label_bounds": (-1.0, 9.0)},
-)
+LABELS = ({"classes": ("no", "yes")}, {"classes": ("a", "b", "é")}, {"label_bounds": (-1.0, 9.0)})
 """Every release kind fits one of them."""
 PRIVATE = list(RELEASE_KINDS)
 

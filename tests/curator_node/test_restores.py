@@ -2,17 +2,24 @@
 
 Failure conditions: a ledger that was put back, and whose steward has gone on, says less than what left it; a cap is
 passed though the mark of the process was never put back; the auditor demands another amount than the curator enters; a
-learner makes an amount that stops a command.
+learner makes an amount that stops a command; a failing store or disk, or a crash within a write, makes a later restore
+forget what was spent; the order in which receipts are shown decides what is restored.
 """
 
 import copy
+import hmac
+import os
+import resource
+import sqlite3
 from contextlib import closing
 from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_enrolled import enrolled, rules
 from test_ledger import CURATOR, spend
+from test_ledger_chain import grown, halted_for, receipt_of
 
 from at_length import at_length
 from command_line import run
@@ -31,27 +38,42 @@ from curator_fakes import (
     primes_from,
 )
 from curator_node.key_files import write_key
-from curator_node.ledger import Caps, Ledger, create_ledger
+from curator_node.ledger import Caps, HaltedError, Ledger, Reservation, StudyKey, create_ledger
+from curator_node.ledger.book import hand_over
+from curator_node.ledger.branches import pack, position_at, stubs_of
 from curator_node.ledger.chain import Chain, marked_at_end
 from curator_node.ledger.checks import load
-from curator_node.ledger.marks import MemoryMark
+from curator_node.ledger.marks import FIRST_SLOT, SLOT, FileMark, Marked, MemoryMark, OpenBranch, read_mark
 from curator_node.ledger.places import create_ledger_file, open_ledger_file
-from curator_node.ledger.store import DatabaseStore, MemoryStore, sqlite_url
+from curator_node.ledger.store import DatabaseStore, LedgerUnavailableError, MemoryStore, backup, sqlite_url
 from curator_node.site import assemble_site
 from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.recompute.bounds import Bounds
 from expril.audit.recompute.replay import Replayed
 from protocol.codec import decode, encode
-from protocol.envelopes import LABEL
+from protocol.envelopes import LABEL, digest
+from protocol.errors import ConfigurationError
 from protocol.hypotheses import Constant
+from protocol.kinds import QUERY_KINDS
 from protocol.kinds.holdout import HoldoutBody, HoldoutRelease, PlannedHoldout
-from protocol.ledger.entries import ledger_terms
+from protocol.ledger.entries import (
+    STATE_SEAL_BYTES,
+    STUB,
+    EntryKind,
+    LedgerCorruptError,
+    LostEntry,
+    Position,
+    Suspect,
+    decode_entry,
+    encode_entry,
+    ledger_terms,
+)
 from protocol.limits import Limits
 from protocol.messages import Refusal
 from protocol.plans import Plan
-from protocol.rationals import Rational
+from protocol.rationals import Rational, amount
 from protocol.refusals import RefusalCode
-from restores import LEARNERS, World
+from restores import INSTANCE, LEARNERS, PLANS, TERMS, World
 
 # any number of restores
 
@@ -355,3 +377,358 @@ def test_no_denominator_makes_an_amount_that_cannot_be_entered(start, count, los
 
 
 test_no_denominator_at_length = at_length(test_no_denominator_makes_an_amount_that_cannot_be_entered, 60)
+
+
+# --- Attacks on what a ledger remembers of lost branches: failing stores and disks, and receipts in any order.
+
+INSTANCE_COST = INSTANCE.instance_cost(1)
+
+
+class FailingStore:
+    """A store of which one append fails.
+
+    Args:
+        store: the store.
+        nth: which append it is, from 1.
+    """
+
+    def __init__(self, store, nth):
+        self._append, self._left = store.append, nth
+        store.append = self.append
+
+    def append(self, row, **more):
+        self._left -= 1
+        if not self._left:
+            raise LedgerUnavailableError("the ledger's database failed")
+        self._append(row, **more)
+
+
+@pytest.mark.parametrize("nth", [1, 2], ids=["at its START", "at its HALT"])
+def test_a_store_that_fails_as_a_restore_is_found_makes_nothing_forgotten(nth):
+    """The process stays up. With the next request it knows what it knew before."""
+    world = World(cap=1000)
+    world.ledger(0)
+    world.copy()
+    spend(world.ledger(0), 1, costs=(Fraction(9, 10),))
+    world.ledger(0).settle()
+    world.restore()
+    FailingStore(world.store, nth)
+    with pytest.raises(LedgerUnavailableError):
+        world.ledger(0)
+    world.ledger(0).settle()
+    assert world.ledger(0).account.halted
+    world.resume()
+    assert world.ledger(0).account.total_spent == Fraction(9, 10)
+
+
+# receipts
+
+
+def begin(world, plan=PLANS[0], learner=0):
+    """A study of its own."""
+    ledger, name, request = world.ledger(0), StudyKey(LEARNERS[learner], world.digest()[:16]), world.digest()
+    costs = QUERY_KINDS.costs(plan, 1)
+    ledger.reserve(Reservation(name, plan, costs, request, 10**9), world.caps, world.now)
+    ledger.answer(request, lambda _: b"accepted", world.now)
+    ledger.settle()
+    return name
+
+
+def charge(world, name, cost=None):
+    """Its next turn, without an answer."""
+    ledger, request = world.ledger(0), world.digest()
+    study = ledger.account.studies[name]
+    cost = study.costs[study.places[study.sequence][0]] if cost is None else cost
+    ledger.charge(name, study.sequence + 1, cost, request, world.now, world.caps)
+    return request
+
+
+def answer(world, request, *, keeps=None):
+    """The answer leaves; `keeps` says whether an instance goes on."""
+    ledger = world.ledger(0)
+    kept = None if keeps is None else ("holdout", bytes(100 if keeps else STATE_SEAL_BYTES))
+    ledger.answer(request, lambda _: world.digest(), world.now, state=kept)
+    ledger.settle()
+    owed = ledger.account.answers[request].owed
+    world.deliver(ledger, request, ledger.account.studies[owed.key].places[owed.sequence - 1][0])
+    return world.receipts[-1]
+
+
+def put_back(world, copy):
+    world.copies, world.marks_too = [copy], len(copy[2]) > 0
+    world.restore()
+
+
+def copy_of(world, *, marks=True):
+    world.copy()
+    rows, replies, kept = world.copies[-1]
+    return rows, replies, kept if marks else []
+
+
+def show(world, *receipts):
+    """Each is shown, and the steward goes on from it."""
+    for receipt in receipts:
+        world.show(receipt)
+        world.resume()
+    assert not audited(world.store).findings
+    return world.ledger(0).account.total_spent
+
+
+@pytest.mark.parametrize("between", [0, 1, 40])
+def test_a_question_that_was_open_at_the_fork_is_entered_once_though_its_receipt_is_shown(between):
+    """The mark is where it belongs: what is entered is what was lost and what ran, for all receipts together."""
+    world = World(cap=1000)
+    pending = charge(world, begin(world))
+    for _ in range(between):
+        begin(world)
+    monday = copy_of(world, marks=False)
+    answer(world, pending)
+    for _ in range(3):
+        answer(world, charge(world, begin(world, learner=1)))
+    put_back(world, monday)
+    world.ledger(0)
+    world.resume()
+    assert show(world, *world.receipts) == Fraction(1 + 1 + 3, 30)
+    assert world.ledger(0).account.spent == dict(zip(LEARNERS, (Fraction(2, 30), Fraction(3, 30)), strict=True))
+
+
+@pytest.mark.parametrize("newest_first", [True, False])
+def test_one_request_with_two_answers_is_two_branches_in_whatever_order_they_are_shown(newest_first):
+    """Ledger and mark are put back to an open question, and it is answered anew; then both are put back once more."""
+    world = World(cap=1000)
+    monday = copy_of(world)
+    pending = charge(world, begin(world))
+    tuesday = copy_of(world)
+    answer(world, pending)
+    put_back(world, tuesday)
+    answer(world, pending)
+    answer(world, charge(world, begin(world)))
+    put_back(world, monday)
+    show(world, *world.receipts[:: -1 if newest_first else 1])
+    assert world.lost() == Fraction(3, 30)
+    assert world.shortfall() <= 0
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_two_questions_that_were_open_at_the_fork_are_both_entered(together):
+    """The chain answers both, too, before anything is shown."""
+    world = World(cap=1000)
+    pending = [charge(world, begin(world, learner=learner)) for learner in (0, 1)]
+    monday = copy_of(world)
+    shown = [answer(world, request) for request in pending]
+    put_back(world, monday)
+    for request in pending:
+        answer(world, request)
+    for receipt in shown if together else ():
+        world.show(receipt)
+    assert show(world, *shown) == world.lost() == Fraction(4, 30)
+
+
+def test_the_order_in_which_receipts_halted_it_is_no_proof():
+    """A branch of which three receipts are known; then one of another branch that goes on from the oldest of them.
+
+    An instance runs where the two part, and each ends it.
+    """
+    world = World(cap=1000)
+    monday = copy_of(world)
+    charged = charge(world, begin(world, PLANS[2]), INSTANCE_COST)
+    oldest = answer(world, charged, keeps=True)
+    study = next(name for name, each in world.ledger(0).account.studies.items() if not each.ended)
+    tuesday = copy_of(world)
+    for _ in range(9):
+        begin(world, learner=1)
+    middle = answer(world, charge(world, begin(world, learner=1)))
+    for _ in range(6):
+        begin(world, learner=1)
+    newest = answer(world, charge(world, study, Fraction(0)), keeps=False)
+    put_back(world, tuesday)
+    other = answer(world, charge(world, study, Fraction(0)), keeps=False)
+    put_back(world, monday)
+    for receipt in (newest, oldest, middle):
+        world.show(receipt)
+    world.resume()
+    assert show(world, other) >= world.lost() == 2 * INSTANCE_COST + Fraction(1, 30)
+
+
+def test_a_receipt_of_a_key_that_was_bound_on_the_lost_branch_is_no_news():
+    """It says what its learner spent with all keys; the chain knows this one no more, and would enter all again."""
+    store, both = MemoryStore(), rules(enrolled("ann", "ann0", "ann1"))
+    curator = open_curator(store, rules=both)
+    first = opened(curator, "ann0", plan=plan_of(20))
+    first.query()
+    kept = list(store._rows), dict(store._replies)
+    second = opened(curator, "ann1", plan=plan_of(10))
+    second.query()
+    store._rows, store._replies = kept
+    curator = open_curator(store, rules=both)
+    curator._ledger.resume(NOW)
+    receipt = second.session.newest_receipt
+    reply = Learner(curator, "ann1", study=b"two", receipt=receipt).propose(plan_of(30))
+    assert not isinstance(reply, Refusal), reply
+    assert curator._ledger.account.spent_by(key("ann1").public) == Fraction(3, 20)
+
+
+# the mark's file
+
+SECRET = bytes(32)
+HASHES = [digest(b"%d" % number) for number in range(60)]
+
+
+def marked(index, learners=0, lost=0):
+    """A mark at an entry; each of its learners takes 700 bytes."""
+    long = Fraction(10**300 + 7, 10**300 + 1)
+    spent = tuple((digest(b"learner %d" % number), amount(long)) for number in range(learners))
+    positions = [position_at(at, HASHES, [Fraction(0)] * 60) for at in range(60)]
+    return Marked(positions[index], spent, tuple(OpenBranch(Suspect(positions[at]), spent) for at in range(lost)))
+
+
+def reopened(path):
+    with closing(FileMark(path, SECRET)) as mark:
+        return mark.read(), mark.log()
+
+
+def test_a_full_disk_is_an_error_and_not_half_a_mark(tmp_path):
+    """The disk takes a part of what is written: nothing leaves that the mark does not know."""
+    path, limits = tmp_path / "mark", resource.getrlimit(resource.RLIMIT_FSIZE)
+    with closing(FileMark(path, SECRET)) as mark:
+        for index in (1, 2):
+            mark.write(marked(index, 20), HASHES, first=index if index > 1 else 0)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (FIRST_SLOT + SLOT + 4096, limits[1]))
+        try:
+            with pytest.raises(OSError, match="too large"):
+                mark.write(marked(3, 20))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert read_mark(path, SECRET).position == marked(2, 20).position
+        mark.write(marked(4, 20), HASHES, first=3)
+    assert reopened(path)[0].position.index == 4
+    assert len(reopened(path)[1]) == 5 * STUB
+
+
+def test_a_crash_in_the_first_write_of_a_newer_program_leaves_the_old_mark(tmp_path):
+    """What is written first, far behind the old slots, makes them no less true."""
+    path, position = tmp_path / "mark", marked(7).position
+    content = (5).to_bytes(8, "big") + pack(position)
+    slot = content + hmac.digest(SECRET, b"expril/2 mark" + content, "sha256")
+    path.write_bytes(bytes(4096) + slot.ljust(4096, b"\0") + bytes(3 * SLOT))
+    assert reopened(path)[0] == Marked(position)
+
+
+def test_a_mark_that_names_too_much_leaves_out_what_learners_spent_and_no_branch(tmp_path):
+    path = tmp_path / "mark"
+    with closing(FileMark(path, SECRET)) as mark:
+        mark.write(marked(3))
+        mark.write(marked(5, learners=1000, lost=2))
+    kept, _ = reopened(path)
+    assert (kept.position.index, [each.suspect for each in kept.open]) == (
+        5,
+        [each.suspect for each in marked(5, 0, 2).open],
+    )
+
+
+def test_a_log_that_was_damaged_is_made_anew(tmp_path):
+    path = tmp_path / "mark"
+    with closing(FileMark(path, SECRET)) as mark:
+        mark.write(marked(20), HASHES)
+    with path.open("r+b") as file:
+        file.seek(-4 * STUB, os.SEEK_END)
+        file.write(bytes(STUB))
+    with closing(FileMark(path, SECRET)) as mark:
+        assert mark.log() == b""
+        mark.write(marked(30), HASHES, first=21)
+    assert reopened(path)[1] == stubs_of(HASHES[:31])
+
+
+def test_a_position_with_endless_ancestors_is_read_by_nobody():
+    """The auditor would need 2^(2^17)-sized numbers: of an entry of 2 MB it died for want of memory."""
+    store = World().store
+    account = load(store)
+    position = Position(9, bytes(32), "1", (bytes(STUB),) * 49, ())
+    body = encode_entry(
+        LostEntry(
+            index=account.next_index,
+            previous=account.head,
+            nonce=bytes(16),
+            kind=EntryKind.HALT,
+            at=NOW,
+            suspect=Suspect(position),
+            lost_stubs=b"",
+            spent=(),
+            receipt=bytes(32),
+        )
+    )
+    with pytest.raises(LedgerCorruptError):
+        decode_entry(body)
+    replayed = audited(store)
+    assert not replayed.feed(body, b"")
+    assert "cannot be read" in replayed.broken
+
+
+def test_a_file_that_is_put_back_between_reading_and_writing_gets_no_gap(tmp_path):
+    """Entries go while a charge is on its way: it is not written after a hole, and the ledger halts."""
+    path = tmp_path / "ward.ledger"
+    create_ledger_file(path, key("basel"), now=NOW)
+    with closing(open_ledger_file(path, key("basel"))) as ledger:
+        ledger.begin(TERMS, NOW)
+        spend(ledger, 1)
+        append = ledger.store.append
+
+        def late(row, **more):
+            ledger.store.append = append
+            with closing(sqlite3.connect(path)) as file, file:
+                file.execute("DELETE FROM entries WHERE entry_index > 2")
+            append(row, **more)
+
+        ledger.store.append = late
+        with pytest.raises(HaltedError):
+            spend(ledger, 2)
+        rows = ledger.store.rows(0)
+        assert [row.index for row in rows] == list(range(len(rows)))
+        assert load(ledger.store).halted
+
+
+def test_a_copy_of_before_a_change_of_the_key_forgets_nothing_however_often(tmp_path):
+    """1/2 before the copy, 1/4 after it, 1/8 under the next key; the change is finished anew after each restore."""
+    path, copied, old, new = tmp_path / "ward.ledger", tmp_path / "monday", key("old"), key("new")
+
+    def change_key():
+        with closing(DatabaseStore(sqlite_url(path))) as store:
+            hand_over(store, old, new, NOW)
+
+    create_ledger_file(path, old, now=NOW)
+    with closing(open_ledger_file(path, old)) as ledger:
+        ledger.begin(TERMS, NOW)
+        spend(ledger, 1, costs=(Fraction(1, 2),))
+        backup(path, copied)
+        spend(ledger, 2, costs=(Fraction(1, 4),))
+        ledger.settle()
+    change_key()
+    with closing(open_ledger_file(path, new, first=old)) as ledger:
+        ledger.begin(TERMS, NOW)
+        spend(ledger, 3, costs=(Fraction(1, 8),))
+        ledger.settle()
+    for resumes in (True, False, True):
+        for end in ("", "-wal", "-shm"):
+            path.with_name(path.name + end).unlink(missing_ok=True)
+        path.write_bytes(copied.read_bytes())
+        with pytest.raises(ConfigurationError, match="another curator's key"):
+            open_ledger_file(path, new, first=old)
+        change_key()
+        with closing(open_ledger_file(path, new, first=old)) as ledger:
+            ledger.begin(TERMS, NOW)
+            assert ledger.account.halted
+            if resumes:
+                ledger.resume(NOW, note="Monday's copy")
+                assert ledger.account.total_spent == Fraction(7, 8)
+    with closing(DatabaseStore(sqlite_url(path), read_only=True)) as store:
+        found = audited(store)
+    assert (found.total, bool(found.findings)) == (Fraction(7, 8), False)
+
+
+def test_a_receipt_that_names_no_hash_of_an_older_one_goes_on_from_it_if_the_ledger_shows_both_to_share_more():
+    store, positions, _ = grown(first=9, lost=3)
+    account, newest = load(store), receipt_of(positions[-1])
+    older = next(position for position in map(account.position, range(20, 30)) if not newest.holds(position))
+    ledger = halted_for(store, receipt_of(older), newest)
+    ledger.resume(1)
+    assert len(ledger.account.branches) == len(audited(store).branches) == 1

@@ -5,22 +5,53 @@ The learner here lies at every turn. What it and the relay may learn in the end 
 """
 
 import json
+from collections import Counter
 from fractions import Fraction
+from itertools import combinations
 
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
 
-from curator_fakes import NOW, key, message_of, policy
+from at_length import at_length
+from command_line import run
+from curator_fakes import NOW, ZeroNoise, frame_of, hold, key, ledger_over, message_of, policy, steward_file, toml
+from curator_node.key_files import read_key
 from curator_node.ledger.checks import check
+from curator_node.ledger.places import create_ledger_file, open_ledger_file
 from curator_node.ledger.studies import StudyKey
-from pooled import BODY, ERRORS, KIND, ROWS, Pool, body_of, names, planned_of, request_like, rules_of
-from protocol.codec import decode
-from protocol.kinds.secure_counts import SECURE_COUNTS, AskKeys, OpenSum, ProposeSurvivors, RelayCards, RelayShares
+from curator_node.ledger.view import read
+from curator_node.policy import read_policy
+from curator_node.records.schema_file import SCHEMA
+from curator_node.site import KEY, POLICY, assemble_site
+from curator_node.steward.approval import summary, waiting_proposals
+from curator_node.steward.check import check_site
+from curator_node.steward.keyring import rotate
+from curator_node.steward.new_site import init_site
+from pooled import BODY, ERRORS, KIND, ROWS, Pool, body_of, names, planned_of, request_like, rules_of, site_of
+from protocol.codec import decode, encode
+from protocol.errors import ConfigurationError
+from protocol.hypotheses import Constant
+from protocol.kinds import QUERY_KINDS
+from protocol.kinds.counts import CountsBody
+from protocol.kinds.secure_counts import (
+    SECURE_COUNTS,
+    AskKeys,
+    OpenSum,
+    ProposeSurvivors,
+    RelayCards,
+    RelayShares,
+    SecureCountsLimits,
+)
 from protocol.limits import Limits
-from protocol.messages import Refusal
+from protocol.messages import Refusal, StudyClosed
+from protocol.partitions import FeatureBins
 from protocol.refusals import RefusalCode
-from protocol.secure_sum.aggregator import SumFailedError
+from protocol.release_kinds import RELEASE_KINDS
+from protocol.secure_sum import shamir
+from protocol.secure_sum.aggregator import SumFailedError, as_words
 from protocol.secure_sum.group import make_card, seed_check
 from protocol.secure_sum.participant import State, survivors_payload
 
@@ -36,7 +67,7 @@ def charges(pool, index):
     return [Fraction(entry.amount) for entry in ledger_of(pool, index).entries if entry.kind == "charge"]
 
 
-def kept(pool, index):
+def stored(pool, index):
     """All that a refusal must not change."""
     store = pool.stores[index]
     return store.rows(0), dict(store._replies)
@@ -51,11 +82,11 @@ def state_of(pool, index):
 
 def assert_refused(pool, index, body, field, code=RefusalCode.BAD_QUERY):
     """A lie is refused for a reason, changes nothing, and the true request is answered afterwards."""
-    before = kept(pool, index)
+    before = stored(pool, index)
     refusal = pool.ask(index, body)
     assert isinstance(refusal, Refusal)
     assert (refusal.code, refusal.field) == (code, field), refusal
-    assert kept(pool, index) == before
+    assert stored(pool, index) == before
 
 
 # sums
@@ -191,10 +222,10 @@ def test_nothing_is_charged_before_the_masked_vector_and_a_failed_round_stays_ch
 def test_a_curator_whose_budget_is_spent_refuses_the_sum_and_keeps_its_keys():
     pool = Pool(3, rules=rules_of(3, cap="1/30")).until(2)
     pool.restart(0, rules_of(3, cap="1/40"))
-    before = kept(pool, 0)
+    before = stored(pool, 0)
     refusal = pool.ask(0, pool.next_body(0, 2))
     assert refusal.code == RefusalCode.OVER_BUDGET
-    assert kept(pool, 0) == before
+    assert stored(pool, 0) == before
     assert pool.noises[0].calls == []
 
 
@@ -479,3 +510,381 @@ def test_both_shares_of_one_site_cannot_be_asked_for():
     for _ in range(2):
         assert message_of(pool.handle[0](again)).code == RefusalCode.CHANGED_CONTENT
         pool.restart(0)
+
+
+# --- A turn that was charged is answered or refused for good: whatever steward, noise and records do meanwhile.
+
+BY_SEX = (FeatureBins(attribute="sex", edges=()),)
+SEX_BODY = encode(CountsBody(partitions=BY_SEX, hypothesis=None))
+
+
+def restart(pool, index, *, levels=None, noise=None):
+    """Another process over the same ledger; its steward may have given "sex" other levels."""
+    steward = steward_file()
+    if levels is not None:
+        changed = [
+            msgspec.structs.replace(each, levels=levels) if each.name == "sex" else each for each in steward.attributes
+        ]
+        steward = msgspec.structs.replace(steward, attributes=tuple(changed))
+    name = pool.names[index]
+    site = assemble_site(
+        hold(frame_of(ROWS), steward),
+        pool.rules,
+        key=key(name),
+        ledger=ledger_over(pool.stores[index], name),
+        clock=lambda: NOW,
+        noise=noise or ZeroNoise(),
+    )
+    pool.curators[index] = site.curator
+
+
+def charged_amounts(pool, index):
+    return [entry.amount for entry in check(pool.stores[index]).entries if entry.kind == "charge"]
+
+
+def dealt_pool():
+    """Four curators that are to be asked for masked counts by sex."""
+    pool = Pool(4, 1, 1)
+    pool.keys(body=SEX_BODY)
+    pool.shares()
+    return pool
+
+
+class BrokenNoise(ZeroNoise):
+    """A curator that is killed between charge and answer."""
+
+    def laplace_shares(self, size, law, parts, stamp):
+        raise MemoryError
+
+
+class GivenNoise(ZeroNoise):
+    """Shares that no law would draw."""
+
+    def __init__(self, share):
+        super().__init__()
+        self.share = share
+
+    def laplace_shares(self, size, law, parts, stamp):
+        return np.full(size, self.share, np.int64)
+
+
+@pytest.mark.parametrize("levels", [("f",), ("f", "m", "y", "z")])
+def test_a_schema_that_changed_within_a_round_is_noticed_before_the_charge(levels):
+    """Its vector would have another length than it said in the first turn. The others open their sum without it."""
+    pool = dealt_pool()
+    restart(pool, 0, levels=levels)
+    before = pool.stores[0].rows(0)
+    first = pool.ask(0, pool.relay(0))
+    for reply in (first, message_of(pool.handle[0](pool.sessions[0].transcript.envelopes[-2]))):
+        assert (reply.code, reply.field, reply.final) == (RefusalCode.TERMS_CHANGED, "body.counts", True)
+    assert pool.stores[0].rows(0) == before
+    assert charged_amounts(pool, 0) == ["0", "0"]
+    pool.masked(who=[1, 2, 3])
+    pool.agreed()
+    np.testing.assert_array_equal(pool.opened().values, pool.exact(SEX_BODY, who=[1, 2, 3]))
+
+
+def test_a_schema_that_changed_between_charge_and_answer_ends_in_a_final_refusal():
+    """It is charged once, and the learner knows; that the old schema is put back brings no answer that was refused."""
+    pool = dealt_pool()
+    restart(pool, 0, noise=BrokenNoise())
+    assert pool.ask(0, pool.relay(0)).code == RefusalCode.UNAVAILABLE
+    assert charged_amounts(pool, 0) == ["0", "0", "1/30"]
+    restart(pool, 0, levels=("f", "m", "y"))
+    session = pool.sessions[0]
+    sent = session.pending
+    for _ in range(2):
+        reply = message_of(pool.handle[0](sent))
+        assert (reply.code, reply.field) == (RefusalCode.ANSWER_GONE, "body.counts")
+        assert reply.final
+        assert not reply.rules_out
+        restart(pool, 0)
+    assert charged_amounts(pool, 0) == ["0", "0", "1/30"]
+    assert check(pool.stores[0]).findings == ()
+    session.receive(pool.handle[0](sent))
+    assert session.spending.at_most * 30 == 1
+    session.close(NOW)
+    assert isinstance(session.receive(pool.handle[0](session.pending)), StudyClosed)
+    assert session.spending.proven * 30 == 1
+
+
+def test_a_turn_that_failed_after_its_charge_is_answered_by_the_same_request():
+    pool = dealt_pool()
+    restart(pool, 0, noise=BrokenNoise())
+    assert pool.ask(0, pool.relay(0)).code == RefusalCode.UNAVAILABLE
+    restart(pool, 0)
+    words = {0: as_words(pool.send(0).words)}
+    words |= {index: as_words(pool.ask(index, pool.relay(index)).words) for index in (1, 2, 3)}
+    pool.survivors = pool.machine.take_masked(words)
+    pool.agreed()
+    np.testing.assert_array_equal(pool.opened().values, pool.exact(SEX_BODY))
+    assert charged_amounts(pool, 0) == ["0", "0", "1/30", "0", "0"]
+
+
+@pytest.mark.parametrize("share", [2**63 - 1, -(2**63)])
+def test_count_and_share_beyond_64_bits_wrap(share):
+    pool = Pool(3, noise=lambda: GivenNoise(share))
+    wrapped = (3 * share + pool.exact(SEX_BODY).astype(object) + 2**63) % 2**64 - 2**63
+    np.testing.assert_array_equal(pool.run(SEX_BODY).values.astype(object), wrapped)
+
+
+TWO_CLASSES = [name for name, kind in RELEASE_KINDS.items() if kind.fits(steward_file().schema)]
+
+
+@pytest.mark.parametrize("release", TWO_CLASSES)
+def test_every_release_kind_has_the_length_that_was_said_before_the_charge(release):
+    pool = Pool(3, queries=(planned_of(3, release=release),))
+    hypothesis = Constant(predicted=1) if RELEASE_KINDS[release].wants_hypothesis else None
+    body = encode(CountsBody(partitions=BY_SEX, hypothesis=hypothesis))
+    opened = pool.run(body)
+    assert not isinstance(opened, Refusal)
+    np.testing.assert_array_equal(opened.values, pool.exact(body))
+
+
+# --- A learner that relays whatever it likes, in any order, to four curators: what holds in the end.
+
+SITES = 4
+SUBSETS = [tuple(chosen) for size in range(5) for chosen in combinations(range(SITES), size)]
+LARGE = [chosen for chosen in SUBSETS if len(chosen) >= 3]
+STEPS = st.tuples(
+    st.sampled_from([*range(SITES)]),
+    st.sampled_from(["next"] * 8 + ["keys", "cards", "shares", "survivors", "open", "again"]),
+    st.sampled_from(LARGE * 3 + SUBSETS),
+)
+
+
+class Relay:
+    """What a malicious learner has been told, and what it makes of it."""
+
+    def __init__(self):
+        self.pool = Pool(SITES, 1, 1)
+        self.told = [{} for _ in range(SITES)]  # by curator: turn -> release
+        self.lists = {}  # curator -> (list that it signed, its signature)
+        self.asked = [[] for _ in range(SITES)]
+
+    def step(self, index, what, chosen):
+        turn = (self.pool.sessions[index].sequence) % 5
+        kind = ("keys", "cards", "shares", "survivors", "open")[turn] if what == "next" else what
+        if kind == "again":
+            self.asked[index] and self.pool.handle[index](self.asked[index][-1])
+            return
+        body = getattr(self, kind)(index, chosen)
+        if self.pool.sessions[index].sequence == 5:
+            return
+        reply = self.pool.ask(index, body)
+        self.asked[index].append(self.pool.sessions[index].transcript.envelopes[-2])
+        if isinstance(reply, Refusal):
+            assert reply.code != RefusalCode.UNAVAILABLE, "nothing fails that the request could cause"
+            return
+        assert turn not in self.told[index]
+        self.told[index][turn] = reply
+        if turn == 3:
+            self.lists[index] = (chosen, reply.signature)
+        if turn == 4:
+            assert body.survivors == self.lists[index][0]
+
+    def keys(self, index, chosen):
+        return AskKeys(BODY, self.pool.nonce)
+
+    def cards(self, index, chosen):
+        return RelayCards(tuple((other, self.told[other][0]) for other in chosen if 0 in self.told[other]))
+
+    def shares(self, index, chosen):
+        dealt = {other: dict(self.told[other][1].shares) for other in chosen if 1 in self.told[other]}
+        mine = tuple((other, sealed[index]) for other, sealed in dealt.items() if index in sealed)
+        return RelayShares(chosen, mine, BODY, self.pool.nonce)
+
+    def survivors(self, index, chosen):
+        return ProposeSurvivors(chosen)
+
+    def open(self, index, chosen):
+        signed = [(other, signature) for other, (whom, signature) in sorted(self.lists.items()) if whom == chosen]
+        return OpenSum(chosen, tuple(signed))
+
+
+SCRIPTS = (st.lists(STEPS, min_size=10, max_size=60), st.sampled_from(LARGE))
+
+
+@settings(max_examples=5, suppress_health_check=list(HealthCheck))
+@given(*SCRIPTS)
+def test_whatever_is_relayed_no_site_is_opened_and_nothing_is_charged_twice(steps, end):
+    play(steps, end)
+
+
+test_whatever_is_relayed_no_site_is_opened_and_nothing_is_charged_twice_at_length = at_length(
+    test_whatever_is_relayed_no_site_is_opened_and_nothing_is_charged_twice, 15
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=200, suppress_health_check=list(HealthCheck))
+@given(*SCRIPTS)
+def test_whatever_is_relayed_no_site_is_opened_at_length(steps, end):
+    play(steps, end)
+
+
+def play(steps, end):
+    relay = Relay()
+    for index, what, chosen in steps:
+        relay.step(index, what, chosen)
+    for _ in range(5):  # from here on it tries to get an opening out of what it has
+        for index in end:
+            relay.step(index, "next", end)
+    revealed = Counter()
+    for index, told in enumerate(relay.told):
+        account = check(relay.pool.stores[index])
+        assert account.findings == ()
+        charges = [entry for entry in account.entries if entry.kind == "charge"]
+        assert len(charges) == len(told)
+        assert [entry.amount for entry in charges] == ["0", "0", "1/30", "0", "0"][: len(charges)]
+        if 4 in told:
+            event("opened")
+            dealers = [dealer for dealer, _ in told[4].shares]
+            assert len(set(dealers)) == len(dealers)
+            revealed.update((dealer, dealer in relay.lists[index][0]) for dealer in dealers)
+            assert all(len(share) == shamir.SHARE for _, share in told[4].shares)
+    threshold = (SITES + 1) // 2 + 1
+    for dealer in range(SITES):
+        assert min(revealed[dealer, True], revealed[dealer, False]) < threshold, "both masks of a site were opened"
+
+
+# --- With whom a curator sums: its policy, what its steward is told, and pooled charges in words.
+
+ONE, OTHER, THIRD = (key(name).public.hex() for name in ("one", "other", "third"))
+
+
+# policy.toml
+
+
+def read_members(text):
+    read = read_policy(f'name = "ward"\ncap = 1\n[limits.kinds.{KIND}]\n{text}', where="policy.toml")
+    return QUERY_KINDS.limits(read.limits, KIND)
+
+
+def test_a_policy_names_the_members_and_how_few_colluders_a_plan_may_assume():
+    limits = read_members(f'members = ["{ONE}", "{OTHER}", "{THIRD}"]\nleast_colluders = 2\ncells = 50')
+    assert (limits.members, limits.least_colluders, limits.cells) == ((ONE, OTHER, THIRD), 2, 50)
+    assert read_members("") == SecureCountsLimits()
+    assert SecureCountsLimits().least_colluders == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (f'members = ["{ONE}"]', "one curator alone is no secure sum; add the public keys of the others"),
+        (f'members = ["{ONE}", "{OTHER}", "{ONE}"]', f"{ONE[:16]} stands there twice; write each curator's key once"),
+        (f'members = ["{ONE}", "ward 2"]', r"members\[1\]: 'ward 2' is not 64 lower-case hexadecimal digits"),
+        (f'members = ["{ONE}", "{OTHER.upper()}"]', "lower-case hexadecimal digits, as expril keys prints a key"),
+        (f'members = ["{ONE}", "{"0" * 64}"]', r"members\[1\]: this is no public key that anybody could hold"),
+        (f'members = ["{ONE}", "{OTHER}"]\nleast_colluders = 2', "least_colluders: at most 1 of 2 members"),
+        (f'members = ["{ONE}", "{OTHER}"]\nleast_colluders = 0', "at least 1"),
+        ('release_kinds = ["paper_ratio"]', "unknown release kind 'paper_ratio'"),
+        (f'member = ["{ONE}"]', "unknown key 'member'; did you mean 'members'?"),
+    ],
+)
+def test_a_wrong_list_is_an_error_that_says_what_to_do(text, says):
+    with pytest.raises(ConfigurationError, match=f"policy.toml, limits.kinds.secure_counts: .*{says}"):
+        read_members(text)
+
+
+def test_a_curator_that_serves_adopts_another_list():
+    pool = Pool(3, propose=False)
+    two = tuple(key(name).public.hex() for name in pool.names[:2])
+    pool.curators[0].adopt(rules_of(3, members=two))
+    refusal = pool.propose(0)
+    assert (refusal.code, refusal.field) == (RefusalCode.OVER_LIMIT, "plan.queries[0].participants")
+    with pytest.raises(ConfigurationError, match="no secure sum"):
+        pool.curators[0].adopt(rules_of(3, members=two[:1]))
+    pool.curators[0].adopt(rules_of(3))
+    assert pool.curators[0].policy == rules_of(3)
+
+
+# expril curator check
+
+
+@pytest.fixture
+def new_folder(tmp_path):
+    path = tmp_path / "ward"
+    init_site(path, "basel")
+    (path / SCHEMA).write_text(toml(steward_file(round_size=4)))
+    frame_of(ROWS).write_parquet(path / "records.parquet")
+    return path
+
+
+def findings_on_members(new_folder, *members, least=1):
+    kinds = {"counts": {}, KIND: {"members": list(members), "least_colluders": least}}
+    (new_folder / POLICY).write_text(toml(policy(limits=Limits(kinds=kinds))))
+    report = check_site(new_folder)
+    return [
+        (finding.level, finding.text)
+        for finding in report.findings
+        if "secure sum" in finding.text or "members" in finding.text
+    ]
+
+
+def test_the_check_says_with_whom_a_curator_sums(new_folder):
+    public = read_key(new_folder / KEY).public.hex()
+    (fine,) = findings_on_members(new_folder, ONE, public, OTHER, least=2)
+    assert fine[0] == "fine"
+    assert f"secure sums with 2 other curators ({ONE[:16]}, {OTHER[:16]}), of whom a plan assumes at least 2" in fine[1]
+    (lacking, _) = findings_on_members(new_folder, ONE, OTHER)
+    assert lacking[0] == "look"
+    assert f"lacks this curator's own key {public}, so no secure sum with it is accepted; add it" in lacking[1]
+    (empty,) = findings_on_members(new_folder)
+    assert empty[0] == "look"
+    assert "is empty, so no secure sum is accepted" in empty[1]
+    (new_folder / POLICY).write_text(toml(policy()))
+    assert not [finding for finding in check_site(new_folder).findings if "secure" in finding.text]
+
+
+def test_the_check_finds_a_former_key_beside_the_present_one(new_folder):
+    """One curator would pass for two: a plan that assumes one colluder would assume half of it."""
+    former = read_key(new_folder / KEY).public.hex()
+    public = rotate(new_folder, now=NOW, overlap=86_400).hex()
+    (look, _) = findings_on_members(new_folder, former, public, ONE)
+    assert look[0] == "look"
+    assert f"holds a former key of this curator beside its own ({former[:16]}): one would pass for two" in look[1]
+
+
+# in words
+
+
+def test_a_steward_who_approves_reads_on_what_the_cost_rests():
+    rules = msgspec.structs.replace(rules_of(4), approval="manual", approval_seconds=1000)
+    pool = Pool(4, 1, 1, rules=rules, propose=False)
+    assert pool.propose(0).code == RefusalCode.AWAITING_APPROVAL
+    ledger = ledger_over(pool.stores[0], pool.names[0])
+    (proposal,) = waiting_proposals(ledger, rules, NOW)
+    page = dict(summary(proposal, ledger, rules, steward_file(), QUERY_KINDS))
+    assert page["provided"] == (
+        "summed with 3 other sites under the noise of one. The cost holds while at most 1 of them tell the learner all "
+        "they know, while no ledger is put back before the sum is done (another site's counts as one of those; this "
+        "one's leaves its own records a share of the noise alone), and while the cryptography is not broken"
+    )
+    assert "provided" not in dict(summary(plain_proposal(rules), ledger, rules, steward_file(), QUERY_KINDS))
+
+
+def plain_proposal(rules):
+    from curator_fakes import Learner, open_curator
+    from curator_node.ledger.store import MemoryStore
+
+    store = MemoryStore()
+    Learner(open_curator(store, rules=rules)).propose()
+    (proposal,) = waiting_proposals(ledger_over(store), rules, NOW)
+    return proposal
+
+
+def test_the_ledger_is_shown_in_words(tmp_path):
+    pool = Pool(4, 1, 1, propose=False)
+    file = tmp_path / "site.ledger"
+    create_ledger_file(file, key(pool.names[0]), now=NOW)
+    ledger = open_ledger_file(file, key(pool.names[0]))
+    pool.curators[0] = site_of(pool.names[0], None, pool.rules, ledger=ledger)
+    pool.accepted = [pool.propose(index) for index in range(4)]
+    pool.run()
+    ledger.close()
+    output = " ".join(run("ledger", "show", file).output.split())
+    for words in ("a secure sum over 4 sites (n)", "2 shares (h)", "helped to open the sum over 4 of 4 sites"):
+        assert words in output
+    notes = [entry["note"] for entry in read(file).as_object()["entries"] if entry["kind"] == "charge"]
+    assert notes[2] == '{"colluders": 1, "dropouts": 1, "shares": 2, "sites": 4}', "for machines as it is written"

@@ -1,8 +1,9 @@
-"""Statistics as a curator tells them: estimators, blocks that no other unit moves, selections, charges and refusals."""
+"""Statistics as a curator tells them: estimators, quantiles, blocks that no other unit moves, charges and refusals."""
 
 import math
 import warnings
 from fractions import Fraction
+from itertools import combinations_with_replacement
 
 import numpy as np
 import polars as pl
@@ -12,16 +13,19 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from at_length import at_length
-from curator_fakes import NOW, UNIT_KEY, ZeroNoise, key, ledger_over
+from curator_fakes import NOW, UNIT_KEY, ZeroNoise, dataset, key, ledger_over
 from curator_node.answering import CuratorQuestion, Seat
 from curator_node.kinds import ANSWERERS
 from curator_node.kinds.statistic import class_scores
+from curator_node.kinds.statistics import quantiles
 from curator_node.kinds.statistics.estimates import FINE_STEPS, RIDGE, SPLIT, Block, block_values, estimate, solve
+from curator_node.kinds.statistics.heavy_tails import draw_rounded
 from curator_node.mechanisms import OpenDPNoise, Stamp
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.records.dataset import PrivateDataset
 from curator_node.records.schema_file import SchemaFile
 from curator_node.site import assemble_site
+from generators_statistic import counts_and_unit
 from learner_node.kinds import READERS
 from learner_node.study.session import Session
 from protocol.codec import encode
@@ -30,14 +34,19 @@ from protocol.kinds import QUERY_KINDS
 from protocol.kinds.statistic import STATISTIC, PlannedStatistic, StatisticBody, StatisticLimits
 from protocol.kinds.statistics.items import ESTIMATORS, Estimate, Grid, Quantile, Selection
 from protocol.kinds.statistics.methods import (
+    POLYNOMIALS,
     AggregateMean,
     AggregateMedian,
     Exponential,
     Features,
     Smooth,
+    decay_factor,
+    distribution,
 )
 from protocol.limits import Limits
 from protocol.messages import Refusal
+from protocol.noise import NoisyMax
+from protocol.odds import PrivacyUnit
 from protocol.partitions import FeatureBins
 from protocol.plans import Plan
 from protocol.query_kind import KindTerms, Question, Turn
@@ -300,3 +309,249 @@ def test_a_curator_charges_and_tells_a_quantile():
 def test_what_is_refused_is_not_charged(limits, method, code):
     reply = asked(curator_of(limits), PlannedStatistic(method=method), b"")
     assert (reply.code, reply.remaining) == (code, "2" if code == "over_budget" else reply.remaining)
+
+
+# --- Quantiles: scores and smooth sensitivity against slow definitions, over drawn neighbours; the law of what is told.
+
+SIDES = st.sampled_from([(1, 1), (1, 3), (3, 1), (9, 1), (1, 99), (2, 3)])
+BETAS = st.sampled_from([Fraction(1, 100), Fraction(1, 8), Fraction(1), Fraction(7, 3)])
+UNITS = st.integers(1, 3)
+
+
+def values_of(counts):
+    return [value for value, count in enumerate(counts) for _ in range(count)]
+
+
+@given(counts_and_unit(1), SIDES)
+def test_scores_are_ranks_from_the_quantile(pair, sides):
+    counts, (above, below) = pair[1], sides
+    values = values_of(counts)
+    for point, score in enumerate(quantiles.rank_scores(counts, above, below)):
+        under, over = sum(value < point for value in values), sum(value > point for value in values)
+        whole = above + below
+        missing = max(0, whole * under - above * len(values), whole * over - below * len(values))
+        assert score == -missing
+
+
+@given(UNITS.flatmap(lambda c: st.tuples(st.just(c), counts_and_unit(c))), SIDES)
+def test_a_unit_moves_scores_by_the_sensitivity_at_most(case, sides):
+    most, (fewer, more) = case
+    method = Exponential(Rational(1, 1), max(sides))
+    moved = np.abs(quantiles.rank_scores(fewer, *sides) - quantiles.rank_scores(more, *sides))
+    assert moved.max() <= method.sensitivity(most)
+
+
+@given(st.integers(1, 6).flatmap(lambda k: st.lists(st.integers(0, 5), min_size=k, max_size=k)), st.integers(0, 5))
+def test_a_replaced_block_moves_scores_by_one_at_most(values, other):
+    scores = [quantiles.block_scores(np.bincount(each, minlength=6)) for each in (values, [other, *values[1:]])]
+    assert np.abs(scores[0] - scores[1]).max() <= 1
+    assert scores[0].max() == 0
+    assert scores[0][sorted(values)[(len(values) - 1) // 2]] == 0
+
+
+@given(counts_and_unit(1), SIDES)
+def test_the_quantile_is_an_order_statistic(pair, sides):
+    counts, (above, below) = pair[0], sides
+    values = values_of(counts)
+    rank = math.ceil(Fraction(above, above + below) * len(values))
+    assert quantiles.quantile(counts, above, below) == (values[rank - 1] if values else 0)
+
+
+@given(BETAS)
+def test_the_decay_is_no_faster_than_exponential(beta):
+    factors = quantiles.decay(beta).tolist()
+    assert factors[0] == quantiles.ONE
+    assert float(decay_factor(beta)) >= math.exp(-beta)
+    for one, two in zip(factors, [*factors[1:], factors[-1]], strict=True):
+        assert two <= one
+        assert Fraction(one) * decay_factor(beta) <= two
+
+
+@given(UNITS.flatmap(lambda c: st.tuples(st.just(c), counts_and_unit(c))), SIDES, BETAS)
+def test_smooth_sensitivities_of_neighbours_are_within_a_factor(case, sides, beta):
+    most, pair = case
+    fewer, more = (quantiles.smooth_sensitivity(counts, *sides, beta, most) for counts in pair)
+    assert max(fewer, more) * decay_factor(beta) <= min(fewer, more)
+    moved = abs(quantiles.quantile(pair[0], *sides) - quantiles.quantile(pair[1], *sides))
+    assert moved * quantiles.ONE <= min(fewer, more)
+
+
+@pytest.mark.parametrize("sides", [(1, 1), (1, 3), (9, 1)])
+def test_it_bounds_the_definition_over_all_small_data_sets(sides):
+    """On three points, up to five records: the largest of exp(-beta k) times the local sensitivity k records away.
+
+    Data sets as far away as six records are walked; beyond, the definition's factor is below 0.003 of the grid.
+    """
+    beta = Fraction(1)
+    grid = [
+        np.bincount(values, minlength=3)
+        for size in range(12)
+        for values in combinations_with_replacement(range(3), size)
+    ]
+    known = {tuple(counts): quantiles.quantile(counts, *sides) for counts in grid}
+
+    def neighbours(counts):
+        for point in range(3):
+            for change in (-1, 1):
+                other = tuple(count + change * (at == point) for at, count in enumerate(counts))
+                if min(other) >= 0 and other in known:
+                    yield other
+
+    local = {own: max(abs(known[own] - known[other]) for other in neighbours(own)) for own in known if sum(own) < 11}
+    for own in [each for each in known if sum(each) <= 5]:
+        wanted = max(
+            math.exp(-beta * sum(abs(a - b) for a, b in zip(own, other, strict=True))) * found
+            for other, found in local.items()
+            if sum(abs(a - b) for a, b in zip(own, other, strict=True)) <= 6
+        )
+        found = quantiles.smooth_sensitivity(np.array(own), *sides, beta, 1) / quantiles.ONE
+        assert found >= wanted - 1e-9
+
+
+def law_of(counts, sides, method, most):
+    """Chance of each point that is released, from the distribution function in floats."""
+    scale = float(method.scale.fraction) * quantiles.smooth_sensitivity(counts, *sides, method.decay.fraction, most)
+    centre, last = quantiles.quantile(counts, *sides), len(counts) - 1
+    below = [distribution(method.degrees, (2 * (y - centre) + 1) / 2 / (scale / quantiles.ONE)) for y in range(last)]
+    return np.diff([0.0, *below, 1.0])
+
+
+METHODS = st.builds(
+    Smooth,
+    st.sampled_from([Rational(1, 2), Rational(3, 1), Rational(12, 1)]),
+    st.sampled_from([Rational(1, 10), Rational(1, 2), Rational(2, 1)]),
+    st.sampled_from(sorted(POLYNOMIALS)),
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(UNITS.flatmap(lambda c: st.tuples(st.just(c), counts_and_unit(c))), SIDES, METHODS)
+def test_no_point_tells_more_than_the_cost(case, sides, method):
+    """By enumeration, in floats: of the smallest chances only 1e-6 digits are right."""
+    most, pair = case
+    one, two = (law_of(counts, sides, method, most) for counts in pair)
+    seen = np.minimum(one, two) > 1e-9
+    assert np.abs(np.log(one[seen] / two[seen])).max(initial=0.0) <= float(method.cost(most)) + 1e-5
+
+
+test_no_point_tells_more_than_the_cost_at_length = at_length(test_no_point_tells_more_than_the_cost, 100)
+
+
+@pytest.mark.parametrize("degrees", sorted(POLYNOMIALS))
+def test_draws_have_the_law(degrees):
+    """5,000 draws on nine points; a chi-square of 8 degrees above 60 has a chance of 5e-10.
+
+    A law whose chances are a fifth too high in half of the points gives 200 on average, and is noticed.
+    """
+    rng = np.random.default_rng(7)
+    scale = Fraction(7, 5)
+    found = np.bincount([draw_rounded(3, scale, degrees, 8, rng.bytes) for _ in range(5_000)], minlength=9)
+    below = [distribution(degrees, (y + 0.5 - 3) / 1.4) for y in range(8)]
+    wanted = 5_000 * np.diff([0.0, *below, 1.0])
+    assert ((found - wanted) ** 2 / wanted).sum() < 60
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(0, 30), st.fractions(Fraction(1, 50), 50), st.sampled_from([2, 4, 6]))
+def test_a_draw_is_the_quantile_of_its_uniform_number(word, centre, scale, degrees):
+    """At most y where the number is below the distribution function at y + 1/2, but for the rounding of this test."""
+    drawn = draw_rounded(centre, scale, degrees, 30, lambda size: word.to_bytes(size, "little"))
+    uniform, slack = word / 2**64, 1e-12
+    if drawn < 30:
+        assert uniform <= distribution(degrees, float((drawn - centre + Fraction(1, 2)) / scale)) + slack
+    if drawn > 0:
+        assert uniform >= distribution(degrees, float((drawn - centre - Fraction(1, 2)) / scale)) - slack
+
+
+@pytest.mark.parametrize(("further", "drawn"), [(0, 0), (2**64 - 1, 1)])
+def test_more_bits_are_read_where_the_first_do_not_tell(further, drawn):
+    """At scale 1 the number is 0 below the distribution function at 1/2, which is (1 + 1 / sqrt(5)) / 2 for d = 2."""
+    words = iter([(2**64 + math.isqrt(2**128 // 5)) // 2, further])
+    assert draw_rounded(0, Fraction(1), 2, 1, lambda size: next(words).to_bytes(size, "little")) == drawn
+    assert next(words, None) is None
+
+
+def test_what_is_not_random_is_refused():
+    with pytest.raises(ArithmeticError, match="random bytes"):
+        draw_rounded(0, Fraction(1), 4, 9, lambda size: bytes(size - 1))
+
+
+def test_a_large_grid_and_few_records():
+    """Of no record, and of one: the whole range may be told, and every chance is positive."""
+    counts = np.zeros(1001, np.int64)
+    for held in (counts, counts + (np.arange(1001) == 500)):
+        sensitivity = quantiles.smooth_sensitivity(held, 1, 1, Fraction(1, 8), 1)
+        assert sensitivity >= 500 * quantiles.ONE
+    assert NoisyMax(Fraction(1)).chances(quantiles.rank_scores(counts, 1, 1)) == pytest.approx(1 / 1001)
+
+
+# --- Blocks of units: a keyed split that no other unit can move. And choices, and raw randomness.
+
+STAMP = Stamp("ada", 0, 1)
+AGES = st.lists(st.tuples(st.sampled_from(["p1", "p2", "p3", "p4", "p5"]), st.integers(0, 99)), min_size=2, max_size=12)
+
+
+def rows_of(drawn):
+    return tuple((unit, float(age), 0.0, "f", "no") for unit, age in drawn)
+
+
+@settings(max_examples=40, deadline=None)
+@given(AGES, st.integers(1, 7))
+def test_removing_a_unit_moves_no_other_record(drawn, count):
+    rows = rows_of(drawn)
+    whole, gone = dataset(rows, most=20, unit=True).blocks(count, b"a"), rows[0][0]
+    stay = [place for place, row in enumerate(rows) if row[0] != gone]
+    assert ((whole >= 0) & (whole < count)).all()
+    assert len({int(block) for place, block in enumerate(whole) if rows[place][0] == gone}) == 1
+    if stay:
+        rest = dataset(tuple(rows[place] for place in stay), most=20, unit=True).blocks(count, b"a")
+        assert whole[stay].tolist() == rest.tolist()
+
+
+test_removing_a_unit_moves_no_other_record_at_length = at_length(test_removing_a_unit_moves_no_other_record, 100)
+
+
+@pytest.mark.parametrize("name", ["", "patient"])
+def test_without_a_name_a_record_changes_its_block_by_what_no_estimate_reads(name):
+    """Failure condition: what is stated of an attribute that is not read is less than what it moves a sum by."""
+    grid, blocks = Grid(0.0, 100.0, 10), 8
+    item = Estimate("mean", ("age",), grid)
+
+    def said(other):
+        rows = (("p1", 100.0, other, "f", "no"), *((f"p{n}", 0.0, float(n), "f", "no") for n in range(30, 60)))
+        held = dataset(rows, unit=bool(name))
+        return int(block_values(held, item, held.blocks(blocks, SPLIT), blocks).sum())
+
+    moved = max(abs(said(float(other)) - said(0.0)) for other in range(20))
+    method = AggregateMean(blocks=blocks, steps=10, scale=Rational(30, 1))
+    for statistics in (1, 5):
+        planned = PlannedStatistic(method=method, statistics=statistics)
+        stated = QUERY_KINDS.odds(planned, PrivacyUnit(1, name), 0).attribute
+        assert stated >= statistics * method.law.loss(moved)
+    assert bool(moved) == (not name)
+
+
+def test_another_name_is_another_split_and_blocks_are_about_even():
+    held = dataset(tuple((f"p{n}", n / 10, 0.0, "f", "no") for n in range(1000)), unit=True)
+    one, two = held.blocks(4, b"one"), held.blocks(4, b"two")
+    assert not np.array_equal(one, two)
+    # A block of 1000 units by chance 1/4 is within 7 deviations of 250 but for 1e-11.
+    assert np.abs(np.bincount(one, minlength=4) - 250).max() < 7 * math.sqrt(1000 * 3 / 16)
+
+
+@pytest.mark.slow
+def test_the_curators_choice_has_the_law():
+    """20,000 choices among four: a chi-square of 3 degrees above 48 has a chance of 2e-10."""
+    law, scores = NoisyMax(2), np.array([0, 1, 3, 2])
+    noise = OpenDPNoise()
+    found = np.bincount([noise.choose(scores, 1, law, STAMP) for _ in range(20_000)], minlength=4)
+    wanted = 20_000 * law.chances(scores)
+    assert ((found - wanted) ** 2 / wanted).sum() < 48
+
+
+def test_raw_bytes_are_fresh_and_a_seeds_are_not():
+    noise = OpenDPNoise()
+    assert len({noise.randomness(STAMP)(16) for _ in range(3)}) == 3
+    seeded = [SeededNoise(1, "basel").randomness(STAMP)(16) for _ in range(2)]
+    assert seeded[0] == seeded[1] != SeededNoise(2, "basel").randomness(STAMP)(16)
+    picks = [SeededNoise(1, "basel").choose(np.arange(9), 1, NoisyMax(9), STAMP) for _ in range(2)]
+    assert picks[0] == picks[1]
