@@ -1,12 +1,38 @@
 """STUDY.toml: strict, with errors that name the key; curators by key or card; what decides a study's course."""
 
+from fractions import Fraction
+
 import msgspec
 import pytest
 
-from learner_fakes import key
-from learner_node.study_file import TEMPLATE, about, curator_keys, read_study
+from learner_fakes import (
+    LEARNER,
+    Clock,
+    Entropy,
+    NoNoise,
+    Scripted,
+    account,
+    federate,
+    halts_at,
+    key,
+    open_curator,
+    ring,
+    silent_from,
+)
+from learner_node.carriers.journal import Journal, Settings
+from learner_node.estimator import ExPriLClassifier
+from learner_node.questions.validation import validate
+from learner_node.result.deployed import run_study
+from learner_node.study.budget import MOST_PURPOSE, MOST_WORDS, Budget
+from learner_node.study.learn import learn
+from learner_node.study.pooling import Pooling
+from learner_node.study.study import NoCuratorError
+from learner_node.study_file import TEMPLATE, StudyFile, about, curator_keys, read_study
+from protocol.announcements import Notice, read_notice
+from protocol.envelopes import open_envelope
 from protocol.errors import ConfigurationError
 from protocol.identity import IdentityCard, write_identity
+from secure_fakes import members
 
 NOW = 1_800_000_000
 BASEL = key("basel").public.hex()
@@ -103,3 +129,114 @@ def test_what_decides_a_study_s_course():
     assert about(told, {"b": key("basel").public}, bytes(32), key("ann").public) != digest
     assert about(told, curators, b"1" * 32, key("ann").public) != digest
     assert about(told, curators, bytes(32), key("bob").public) != digest
+
+
+NAMES = ("basel", "bern")
+SOURCE = ring(60, seed=9).drop("sick")
+CELLS = {"networks": False, "cells": 6}
+
+
+def two():
+    return {name: open_curator(name, noise=NoNoise()) for name in NAMES}
+
+
+def read(carrier, name):
+    """The purposes that one curator's steward was told, in order, without repeats."""
+    found = [open_envelope(data)[1].purpose for data in carrier.bytes_sent(name, "StudyProposal")]
+    return list(dict.fromkeys(found))
+
+
+def deployed(path, curators, carrier, **told):
+    asked = StudyFile(title="t", source="s", epsilon=1, curators={"basel": "-"}, options=CELLS, **told)
+    keys = {name: curator.identity for name, curator in curators.items()}
+    with Journal(path, Settings("1", bytes(32), {}), clock=Clock(), entropy=Entropy()) as journal:
+        return run_study(asked, SOURCE, curators=keys, key=key(LEARNER), journal=journal, carrier=carrier)
+
+
+@pytest.mark.slow
+def test_a_deployed_study_announces_its_validation_which_names_each_curator_s_own_study(tmp_path):
+    curators = two()
+    carrier = Scripted(curators)
+    found = deployed(tmp_path / "journal", curators, carrier, validate="1/4", purpose="a score")
+    ids = set()
+    for name in NAMES:
+        first, second = read(carrier, name)
+        assert first == "a score [expril: a validation follows, of at most epsilon 1/4]"
+        study = found.learned.study.sessions[name].study
+        assert second == f"Validation. a score [expril: it validates the model of study {study.hex()}]"
+        assert account(curators[name]).spent[key(LEARNER).public] == Fraction(5, 4)
+        ids.add(study)
+    assert len(ids) == 2
+    again = Scripted(curators)
+    deployed(tmp_path / "journal", curators, again, validate="1/4", purpose="a score")
+    assert not again.sent
+
+
+def test_without_a_validation_the_purpose_is_what_the_learner_wrote(tmp_path):
+    curators = two()
+    carrier = Scripted(curators)
+    deployed(tmp_path / "journal", curators, carrier, purpose="a score")
+    assert read(carrier, "basel") == ["a score"]
+
+
+@pytest.mark.slow
+def test_the_classifier_announces_what_it_is_told_and_its_validation_names_the_study():
+    curators = two()
+    federation = federate(curators)
+    model = ExPriLClassifier(federation, options=CELLS, purpose="a score", validation="1/4").fit(SOURCE)
+    model.validate("1/4")
+    first, second = read(federation.carrier, "bern")
+    assert read_notice(first) == Notice(most=Fraction(1, 4))
+    assert read_notice(second) == Notice(study=model.study_.sessions["bern"].study)
+
+
+@pytest.mark.slow
+def test_a_curator_that_took_no_part_in_the_study_is_told_of_no_study():
+    curators = two()
+    federation = federate(curators, {"bern": halts_at(curators["bern"], 0)})
+    learned = learn(federation, SOURCE, Budget(1), strategy="cells", options=CELLS)
+    with pytest.raises(NoCuratorError):
+        validate(
+            federate({"bern": curators["bern"]}),
+            learned.final_model,
+            Budget("1/4", validates=learned.study.accepted),
+            source=SOURCE,
+        )
+    fresh = {"bern": open_curator("bern", noise=NoNoise())}
+    others = federate(fresh)
+    validate(others, learned.final_model, Budget("1/4", "how good?", validates=learned.study.accepted), source=SOURCE)
+    assert read(others.carrier, "bern") == ["how good?"]
+
+
+def test_a_plan_that_is_drafted_again_announces_the_same():
+    curators = members(4)
+    federation = federate(curators, {"site 01": silent_from(0)})
+    how = {"strategy": "cells", "options": {"networks": False}, "pooling": Pooling("secure")}
+    learned = learn(federation, SOURCE, Budget(1, "a score", validation="1/4"), **how)
+    assert learned.study.retired["site 00"]
+    sent = [open_envelope(data)[1] for data in federation.carrier.bytes_sent("site 00", "StudyProposal")]
+    assert [read_notice(each.purpose).most for each in sent] == [Fraction(1, 4)] * 2
+
+
+@pytest.mark.slow
+def test_the_learner_s_own_words_have_to_leave_room_for_what_is_announced():
+    federation = federate(two())
+    for validation, most in ((None, MOST_PURPOSE), (Fraction(1, 4), MOST_WORDS)):
+        with pytest.raises(ConfigurationError, match=f"{most + 1} characters; at most {most} fit"):
+            learn(
+                federation,
+                SOURCE,
+                Budget(1, purpose="x" * (most + 1), validation=validation),
+                strategy="cells",
+                options=CELLS,
+            )
+    assert federation.carrier.sent == []
+    budget = Budget(1, "x" * MOST_WORDS, validation=Fraction(4294967295, 4294967294))
+    learned = learn(federation, SOURCE, budget, strategy="cells", options=CELLS)
+    validate(
+        federation,
+        learned.final_model,
+        Budget("1/4", purpose="x" * MOST_WORDS, validates=learned.study.accepted),
+        source=SOURCE,
+    )
+    assert all(len(purpose) <= MOST_PURPOSE for purpose in read(federation.carrier, "basel"))

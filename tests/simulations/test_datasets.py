@@ -8,14 +8,24 @@ import zipfile
 from functools import cache, partial
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
 
-from simulations.datasets import DATASETS, load_dataset
+from learner_node.study.cards import counted
+from protocol.errors import ConfigurationError
+from simulations.datasets import DATASETS, SITE_SPLITS, load_dataset
 from simulations.datasets.ctg import ATTRIBUTES, WORKBOOK, read_records, workbook_digest
+from simulations.datasets.dataset import SCHEMAS, Dataset
 from simulations.datasets.files import DATA_DIRECTORY_VARIABLE, DataFile, DataUnavailableError, data_file, text_digest
 from simulations.datasets.heart import COLUMNS, FILES
 from simulations.datasets.readmission import ADMITTED, ARCHIVE, DIED_OR_HOSPICE, csv_digest, diagnosis_group
+from simulations.datasets.splits import split_parts, split_sites
+from simulations.records import load_records, population_notes, sites_of, split_records
+from simulations.scenario import fits, load_scenario, matching
 
 ROOT = Path(__file__).parents[2]
 
@@ -249,7 +259,7 @@ def deliver(content):
 
 
 @pytest.fixture
-def given(tmp_path, monkeypatch):
+def given_folder(tmp_path, monkeypatch):
     folder = tmp_path / "given"
     folder.mkdir()
     monkeypatch.setenv(DATA_DIRECTORY_VARIABLE, str(folder))
@@ -257,20 +267,20 @@ def given(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("content", [b"1,2\n3,4\n", b"1,2\r\n3,4\r\n"])
-def test_either_line_end_passes(given, tmp_path, content):
-    (given / TEXT.name).write_bytes(content)
+def test_either_line_end_passes(given_folder, tmp_path, content):
+    (given_folder / TEXT.name).write_bytes(content)
 
-    assert data_file(TEXT, cache=tmp_path / "cache", download=refuse) == given / TEXT.name
+    assert data_file(TEXT, cache=tmp_path / "cache", download=refuse) == given_folder / TEXT.name
 
 
-def test_given_file_with_other_content_is_an_error_and_not_replaced(given, tmp_path):
-    (given / TEXT.name).write_bytes(b"1,2\n3,5\n")
+def test_given_file_with_other_content_is_an_error_and_not_replaced(given_folder, tmp_path):
+    (given_folder / TEXT.name).write_bytes(b"1,2\n3,5\n")
 
     with pytest.raises(DataUnavailableError, match=r"notes\.data: checksum mismatch.*EXPRIL_DATA_DIR"):
         data_file(TEXT, cache=tmp_path / "cache", download=deliver(b"1,2\n3,4\n"))
 
 
-def test_download_is_kept_and_not_repeated(given, tmp_path):
+def test_download_is_kept_and_not_repeated(given_folder, tmp_path):
     cache = tmp_path / "a" / "cache"
 
     first = data_file(TEXT, cache=cache, download=deliver(b"1,2\r\n3,4\r\n"))
@@ -280,7 +290,7 @@ def test_download_is_kept_and_not_repeated(given, tmp_path):
     assert list(cache.iterdir()) == [first]
 
 
-def test_damaged_cache_is_downloaded_again(given, tmp_path):
+def test_damaged_cache_is_downloaded_again(given_folder, tmp_path):
     (tmp_path / TEXT.name).write_bytes(b"1,2\n3")
 
     path = data_file(TEXT, cache=tmp_path, download=deliver(b"1,2\n3,4\n"))
@@ -306,7 +316,7 @@ def test_failed_download_says_what_was_tried_and_what_to_do(monkeypatch, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_unwritable_cache_is_the_same_error(given, tmp_path):
+def test_unwritable_cache_is_the_same_error(given_folder, tmp_path):
     (tmp_path / "file").write_text("not a folder")
 
     with pytest.raises(DataUnavailableError, match=r"notes\.data \(EXPRIL_DATA_DIR\): no such file"):
@@ -314,8 +324,8 @@ def test_unwritable_cache_is_the_same_error(given, tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"junk", b"PK\x03\x04 junk"])
-def test_junk_is_no_workbook(given, content):
-    (given / WORKBOOK.name).write_bytes(content)
+def test_junk_is_no_workbook(given_folder, content):
+    (given_folder / WORKBOOK.name).write_bytes(content)
 
     with pytest.raises(DataUnavailableError, match=r"CTG\.xls: not the CTG workbook"):
         load_dataset("ctg")
@@ -414,3 +424,466 @@ def test_the_csv_passes_in_any_archive_and_alone():
         csv_digest(zipped("else.csv"))
     with pytest.raises(ValueError, match="damaged"):
         csv_digest(zipped("diabetic_data.csv")[:40])
+
+
+SEEDS = st.integers(0, 2**32 - 1)
+FRACTIONS = st.lists(st.integers(1, 9), min_size=1, max_size=4).map(
+    lambda weights: {f"part {i}": weight / sum(weights) for i, weight in enumerate(weights)}
+)
+
+
+def make(rows, *, site=None, unit=None):
+    """Records of (exam, rate, town); ``row`` tells them apart."""
+    frame = pl.DataFrame(rows, schema={"exam": pl.String, "rate": pl.Float64, "town": pl.String}, orient="row")
+    frame = frame.with_row_index("row").with_columns(pl.lit("ill").alias("state"))
+    texts = dict.fromkeys(("description", "licence", "citation"), "")
+    return Dataset(
+        name="toy", frame=frame, label="state", site=site, unit=unit, schema_path=SCHEMAS / "none.toml", **texts
+    )
+
+
+def shifted(dataset, seed, **options):
+    options = {"attribute": "rate", "sites": ("source", "target"), **options}
+    return split_sites(dataset, "shift", np.random.default_rng(seed), **options)
+
+
+ROWS = st.lists(
+    st.tuples(st.sampled_from("abcdef"), st.integers(-3, 3).map(float), st.sampled_from(["x", "y"])),
+    min_size=1,
+    max_size=20,
+)
+UNITS = st.sampled_from([None, "exam"])
+
+
+def unit_count(frame, unit):
+    return frame.height if unit is None else frame[unit].n_unique()
+
+
+def check_split(frame, parts, unit):
+    """Every record once, whole and in order; none empty; no unit in two."""
+    assert all(not part.is_empty() for part in parts.values())
+    assert all(part["row"].is_sorted() for part in parts.values())
+    assert_frame_equal(pl.concat(parts.values()).sort("row"), frame)
+    if unit is not None:
+        assert sum(part[unit].n_unique() for part in parts.values()) == frame[unit].n_unique()
+
+
+@settings(max_examples=50)
+@given(ROWS, FRACTIONS, SEEDS, UNITS)
+def test_parts_hold_every_record_once(rows, fractions, seed, unit):
+    frame = make(rows).frame
+    units = unit_count(frame, unit)
+    if units < len(fractions):
+        with pytest.raises(ValueError, match=f"{units} units cannot fill {len(fractions)} parts"):
+            split_parts(frame, fractions, np.random.default_rng(seed), unit)
+        return
+
+    parts = split_parts(frame, fractions, np.random.default_rng(seed), unit)
+
+    assert list(parts) == list(fractions)
+    check_split(frame, parts, unit)
+    again = split_parts(frame, fractions, np.random.default_rng(seed), unit)
+    assert all(parts[name].equals(again[name]) for name in parts)
+
+
+@settings(max_examples=50)
+@given(st.integers(1, 200), FRACTIONS, SEEDS)
+def test_part_sizes_are_the_fractions_up_to_rounding(height, fractions, seed):
+    assume(height * min(fractions.values()) >= 1)
+    frame = pl.DataFrame({"row": range(height)})
+
+    parts = split_parts(frame, fractions, np.random.default_rng(seed))
+
+    for name, fraction in fractions.items():
+        assert abs(parts[name].height - fraction * height) < 1
+
+
+@settings(max_examples=50)
+@given(ROWS, FRACTIONS, SEEDS, UNITS)
+def test_random_sites_hold_every_record_once(rows, fractions, seed, unit):
+    dataset = make(rows, unit=unit)
+    assume(unit_count(dataset.frame, unit) >= len(fractions))
+
+    sites = split_sites(dataset, "random", np.random.default_rng(seed), fractions=fractions)
+
+    check_split(dataset.frame, sites, unit)
+
+
+@settings(max_examples=50)
+@given(ROWS, SEEDS, UNITS)
+def test_shifted_sites_hold_every_record_once(rows, seed, unit):
+    dataset = make(rows, unit=unit)
+    levels = dataset.frame["rate"] if unit is None else dataset.frame.group_by(unit).agg(pl.col("rate").mean())["rate"]
+    assume(levels.max() - levels.min() > 1e-6 or levels.n_unique() == 1)
+    if levels.n_unique() == 1:
+        with pytest.raises(ValueError, match="nothing to shift by"):
+            shifted(dataset, seed)
+        return
+
+    sites = shifted(dataset, seed)
+
+    assert list(sites) == ["source", "target"]
+    check_split(dataset.frame, sites, unit)
+    again = shifted(dataset, seed)
+    assert all(sites[name].equals(again[name]) for name in sites)
+
+
+@settings(max_examples=50)
+@given(ROWS)
+def test_site_column_splits_as_it_says(rows):
+    dataset = make(rows, site="town")
+
+    sites = split_sites(dataset, "site", np.random.default_rng(0))
+
+    check_split(dataset.frame, sites, None)
+    assert list(sites) == sorted(set(dataset.frame["town"]))
+    assert all(set(part["town"]) == {name} for name, part in sites.items())
+
+
+@settings(max_examples=50)
+@given(ROWS)
+def test_site_column_may_not_split_a_unit(rows):
+    dataset = make(rows, site="town", unit="exam")
+    towns = {}
+    for exam, _, town in rows:
+        towns.setdefault(exam, set()).add(town)
+
+    if max(map(len, towns.values())) > 1:
+        with pytest.raises(ValueError, match="some exam has records at more than one town"):
+            split_sites(dataset, "site", np.random.default_rng(0))
+    else:
+        check_split(dataset.frame, split_sites(dataset, "site", np.random.default_rng(0)), "exam")
+
+
+def test_extreme_probabilities_follow_the_attribute():
+    """With chances 0 and 1 at the ends the extremes have no choice: 8 of 8 seeds agree."""
+    dataset = make([("a", 0.0, "x"), ("b", 9.0, "x")])
+
+    for seed in range(8):
+        sites = shifted(dataset, seed, sites=("high", "low"), probabilities=(0.0, 1.0))
+        assert sites["high"]["rate"].to_list() == [9.0]
+
+
+def test_shift_keeps_the_stated_chance_at_each_level():
+    """4000 records a level: the share has a standard deviation of at most 0.008; 0.048 off has a chance below 1e-8."""
+    dataset = make([("a", float(level), "x") for level in (0, 1, 2) for _ in range(4000)])
+
+    source = shifted(dataset, 5)["source"]
+
+    for level, chance in ((0.0, 0.1), (1.0, 0.5), (2.0, 0.9)):
+        assert abs((source["rate"] == level).sum() / 4000 - chance) < 0.048
+
+
+def test_seeds_matter():
+    frame = make([("a", 0.0, "x")] * 40).frame
+    halves = {"private": 0.5, "test": 0.5}
+
+    first, second = (split_parts(frame, halves, np.random.default_rng(seed)) for seed in (1, 2))
+
+    assert not first["private"].equals(second["private"])
+
+
+@pytest.mark.parametrize(
+    "fractions",
+    [{}, {"a": 0.5}, {"a": 1.0, "b": 0.0}, {"a": 1.5, "b": -0.5}, {"a": float("nan"), "b": 0.5}],
+)
+def test_bad_fractions(fractions):
+    with pytest.raises(ValueError, match="fractions must be positive and add up to 1"):
+        split_parts(make([("a", 0.0, "x")] * 9).frame, fractions, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"probabilities": (0.5, 0.5)}, "0 <= low < high <= 1"),
+        ({"probabilities": (0.1, 1.1)}, "0 <= low < high <= 1"),
+        ({"probabilities": (float("nan"), 0.9)}, "0 <= low < high <= 1"),
+        ({"probabilities": (0.0, 1e-12)}, "draws filled both sites"),
+        ({"sites": ("one", "one")}, "two names"),
+        ({"attribute": "town"}, "town is not numeric"),
+        ({"attribute": "holey"}, "missing or infinite"),
+        ({"attribute": "endless"}, "missing or infinite"),
+    ],
+)
+def test_bad_shifts(options, message):
+    toy = make([("a", 0.0, "x"), ("b", 1.0, "y")])
+    holes = toy.frame.with_columns(
+        pl.Series("holey", [None, 1.0]), pl.Series("endless", [float("inf"), 1.0], dtype=pl.Float64)
+    )
+    dataset = Dataset(**{**vars(toy), "frame": holes})
+
+    with pytest.raises(ValueError, match=message):
+        shifted(dataset, 0, **options)
+
+
+def test_records_without_unit_or_site_are_refused():
+    dataset = make([(None, 0.0, "x"), ("b", 1.0, None)], site="town", unit="exam")
+
+    with pytest.raises(ValueError, match="1 records have no exam"):
+        split_parts(dataset.frame, {"a": 1.0}, np.random.default_rng(0), "exam")
+    with pytest.raises(ValueError, match="1 records have no town"):
+        split_sites(dataset, "site", np.random.default_rng(0))
+
+
+def test_unknown_split_and_missing_site_column():
+    with pytest.raises(ValueError, match=f"no split is called 'moon'; there are {', '.join(SITE_SPLITS)}"):
+        split_sites(make([("a", 0.0, "x")]), "moon", np.random.default_rng(0))
+    with pytest.raises(ValueError, match="toy has no site column"):
+        split_sites(make([("a", 0.0, "x")]), "site", np.random.default_rng(0))
+
+
+def test_wdbc_in_three():
+    thirds = {"north": 1 / 3, "east": 1 / 3, "south": 1 / 3}
+
+    sites = split_sites(load_dataset("wdbc"), "random", np.random.default_rng(0), fractions=thirds)
+
+    assert sorted(part.height for part in sites.values()) == [189, 190, 190]
+
+
+SCHEMA = """
+label = "back"
+classes = ["NO", ">30", "<30"]
+unit = "patient"
+most_records_per_unit = 1
+[[attributes]]
+name = "age"
+kind = "numeric"
+lower = 0
+upper = 100
+"""
+SCENARIO = """
+title = "own"
+[data]
+path = "records.csv"
+schema = "schema.toml"
+{data}
+[data.sites]
+{sites}
+{curators}
+[[learners]]
+name = "ada"
+[[learners]]
+name = "grace"
+{learner}
+"""
+
+
+@pytest.fixture
+def own(tmp_path):
+    """200 encounters of 80 patients at four wards, some patients at two; ward d has two patients."""
+    rng = np.random.default_rng(5)
+    patient = np.concatenate([np.arange(80), rng.integers(80, size=120)])
+    ward = np.where(patient < 2, "d", np.array(["a", "b", "c"])[patient % 3])
+    pl.DataFrame(
+        {
+            "patient": [f"p{number}" for number in patient],
+            "age": rng.integers(20, 90, size=200),
+            "back": np.array(["NO", ">30", "<30"])[rng.integers(3, size=200)],
+            "home": ward,
+            "ward": np.where(rng.random(200) < 0.2, "b", ward),
+            "row": np.arange(200),
+        }
+    ).write_csv(tmp_path / "records.csv")
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    return tmp_path
+
+
+def load(folder, sites='how = "site"\ncolumn = "home"\nsmall = "leave out"', data="", curators="", learner=""):
+    path = folder / "case.toml"
+    path.write_text(SCENARIO.format(sites=sites, data=data, curators=curators, learner=learner))
+    scenario = load_scenario(str(path))[0]
+    records = load_records(scenario, folder)
+    return scenario, records, split_records(scenario, records, 0)
+
+
+# --- the bound --------------------------------------------------------------------------------------------
+
+
+@given(
+    units=st.lists(st.integers(0, 9), min_size=1, max_size=60),
+    most=st.integers(1, 6),
+    seed=st.integers(0, 2**32),
+)
+def test_a_bounded_frame_has_so_many_of_each_unit_in_their_order(units, most, seed):
+    frame = pl.DataFrame({"unit": units, "row": range(len(units))})
+    kept = counted(frame, "unit", most, np.random.default_rng(seed))
+    assert kept["row"].is_sorted()
+    assert {unit: min(most, units.count(unit)) for unit in units} == dict(kept["unit"].value_counts().iter_rows())
+    assert counted(frame, None, most, np.random.default_rng(seed)).equals(frame)
+
+
+@pytest.mark.slow
+def test_each_record_of_a_unit_is_as_likely_to_count():
+    """3 of 12 records, 4,000 draws: a share is off by 0.05 with a chance of 12 x 2 exp(-2 x 4000 x 0.05^2) < 1e-7.
+
+    Of shares that were twice as likely (0.5) the test would fail for certain.
+    """
+    frame = pl.DataFrame({"unit": ["a"] * 12, "row": range(12)})
+    rng = np.random.default_rng(3)
+    draws = [counted(frame, "unit", 3, rng)["row"].to_list() for _ in range(4000)]
+    share = np.bincount(np.concatenate(draws), minlength=12) / 4000
+    assert np.all(np.abs(share - 0.25) < 0.05)
+
+
+def test_source_tests_and_ceiling_are_bounded_as_curators_count(own):
+    _, records, sites = load(own)
+    assert set(sites) == {"a", "b", "c"}
+    for site in sites.values():
+        for part in (site.counted, site.source, site.test):
+            assert part["patient"].is_unique().all()
+        assert site.counted["patient"].n_unique() == site.private["patient"].n_unique()
+        assert site.test["patient"].n_unique() == site.all_tests["patient"].n_unique()
+    assert records.steward.most_records_per_unit == 1
+
+
+def test_the_report_says_how_many_records_the_bound_leaves_out(own):
+    scenario, records, sites = load(own)
+    notes = [note for note in population_notes(scenario, records, sites) if "of each patient" in note]
+    private = sum(site.private.height for site in sites.values())
+    beyond = private - sum(site.private["patient"].n_unique() for site in sites.values())
+    assert len(notes) == 1
+    assert f"leaves out {beyond} of {private} private" in notes[0]
+
+
+def test_a_scenario_may_have_another_bound(own):
+    _, records, sites = load(own, data="most_records_per_unit = 2")
+    assert records.steward.most_records_per_unit == 2
+    counts = pl.concat([site.counted for site in sites.values()])["patient"].value_counts()["count"]
+    assert counts.max() == 2
+
+
+def test_the_first_record_of_each_unit_alone(own):
+    scenario, records, sites = load(own, data="first_record = true")
+    everything = pl.read_csv(own / "records.csv")
+    first = everything.unique("patient", keep="first", maintain_order=True)["row"].to_list()
+    assert records.dataset.frame["row"].cast(pl.Int64).to_list() == first
+    assert not [note for note in population_notes(scenario, records, sites) if "of each patient" in note]
+
+
+# --- sites ------------------------------------------------------------------------------------------------
+
+
+def test_a_small_site_is_named_with_its_remedy(own):
+    with pytest.raises(ConfigurationError, match=r'site d has 2 patients, and 3 are the least.*small = "leave out"'):
+        load(own, sites='how = "site"\ncolumn = "home"')
+
+
+def test_small_sites_are_left_out_or_merged_and_named(own):
+    scenario, records, sites = load(own)
+    assert "Sites with fewer than 3 patients were left out: d." in population_notes(scenario, records, sites)
+    merged = 'how = "site"\ncolumn = "home"\nleast_units = 27\nsmall = "merge"\nmerged = "elsewhere"'
+    scenario, records, sites = load(own, sites=merged)
+    units = pl.read_csv(own / "records.csv").group_by("home").agg(pl.col("patient").n_unique())
+    small = sorted(units.filter(pl.col("patient") < 27)["home"])
+    assert set(sites) == ({"a", "b", "c", "d"} - set(small)) | {"elsewhere"}
+    notes = population_notes(scenario, records, sites)
+    assert f"Sites with fewer than 27 patients were merged into elsewhere: {', '.join(small)}." in notes
+
+
+def test_units_at_several_sites_need_to_be_said(own):
+    with pytest.raises(ConfigurationError, match="units_move = true"):
+        load(own, sites='how = "site"\ncolumn = "ward"\nsmall = "leave out"')
+
+
+def test_a_unit_that_moves_is_private_everywhere_or_nowhere(own):
+    scenario, records, sites = load(own, sites='how = "site"\ncolumn = "ward"\nunits_move = true\nsmall = "leave out"')
+    parts = {part: set() for part in ("private", "source", "all_tests")}
+    at = {}
+    for name, site in sites.items():
+        for part, units in parts.items():
+            units |= set(getattr(site, part)["patient"])
+        for unit in set(site.private["patient"]):
+            at.setdefault(unit, set()).add(name)
+    assert not parts["private"] & parts["all_tests"]
+    assert not parts["private"] & parts["source"]
+    several = sum(len(names) > 1 for names in at.values())
+    (note,) = [note for note in population_notes(scenario, records, sites) if "several sites" in note]
+    assert several
+    assert note.startswith(f"{several} of {len(at)} patients have private records at several sites")
+    assert f"at most {max(map(len, at.values()))} times" in note
+
+
+def test_equal_sites_by_count_and_pattern(own):
+    _, _, sites = load(own, sites='how = "random"\ncount = 12\npattern = "ward {}"')
+    assert list(sites) == [f"ward {number:02d}" for number in range(1, 13)]
+    units = [
+        sum(getattr(site, part)["patient"].n_unique() for part in ("private", "source", "all_tests"))
+        for site in sites.values()
+    ]
+    assert max(units) - min(units) <= 1
+
+
+@pytest.mark.parametrize(
+    ("sites", "message"),
+    [
+        ('how = "random"', "needs fractions.* or a count of equal sites"),
+        ('how = "random"\ncount = 2\nfractions = {a = 0.5, b = 0.5}', "one of the two"),
+        ('how = "random"\ncount = 2\npattern = "ward"', "needs one {} where the number"),
+        ('how = "random"\ncount = 2\nunits_move = true', "are for sites of a column"),
+        ('how = "site"\ncolumn = "home"\nsmall = "leav out"', "small must be one of refuse, leave out, merge"),
+        ('how = "site"\ncolumn = "hom"', "no site column 'hom'"),
+    ],
+)
+def test_a_mistake_about_sites_is_named(own, sites, message):
+    with pytest.raises(ConfigurationError, match=message):
+        load(own, sites=sites)
+
+
+# --- curators and learners --------------------------------------------------------------------------------
+
+
+def test_the_longest_pattern_that_fits_a_site_is_its_entry():
+    assert fits("ward 07", "ward *")
+    assert fits("a[b]?", "a[b]?")
+    assert not fits("ward 07", "ward ?7")
+    assert matching(["ward 1*", "b"], ["a", "b", "ward 1", "ward 12"]) == ["ward 1", "ward 12", "b"]
+    with pytest.raises(ConfigurationError, match=r"unknown site\(s\) x\*; the sites are a"):
+        matching(["x*"], ["a"])
+
+
+def test_entries_by_pattern_and_caps_by_learner(own):
+    curators = """
+[[curators]]
+name = "*"
+cap = 5
+[[curators]]
+name = "ward 0*"
+cap = 3
+learner_cap = 2
+learner_caps = { grace = "1/2" }
+"""
+    sites = 'how = "random"\ncount = 12\npattern = "ward {}"'
+    scenario, _, there = load(own, sites=sites, curators=curators, learner='curators = ["ward 0*"]')
+    assert scenario.curator("ward 01").cap == 3
+    assert scenario.curator("ward 12").cap == 5
+    assert scenario.curator("ward 01").cap_of("ada") == 2
+    assert scenario.curator("ward 01").cap_of("grace") == "1/2"
+    assert sites_of(scenario.learners[1], there)[0] == [f"ward 0{number}" for number in range(1, 10)]
+    with pytest.raises(ConfigurationError, match=r"learner_caps names no learner 'grac'.*grace"):
+        load(own, curators=curators.replace("grace", "grac"))
+
+
+# --- labels -----------------------------------------------------------------------------------------------
+
+
+def test_levels_of_the_label_are_merged(own):
+    data = 'merge_label = { no = ["NO"], yes = ["*"] }'
+    _, records, _ = load(own, data=data)
+    before = pl.read_csv(own / "records.csv")["back"]
+    assert records.steward.classes == ("no", "yes")
+    assert records.dataset.frame["back"].to_list() == ["no" if level == "NO" else "yes" for level in before]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ('merge_label = { no = ["NO"], yes = [">30"] }', "does not say what becomes of <30"),
+        ('merge_label = { no = ["NO"], yes = ["<3"] }', "the schema has no class '<3'"),
+        ('merge_label = { no = ["NO"] }', "two classes or more"),
+        ('merge_label = { no = ["NO"], yes = ["NO", "*"] }', "merge_label names the level 'NO' twice"),
+        ("unit = false\nfirst_record = true", "need units"),
+    ],
+)
+def test_a_mistake_about_records_is_named(own, data, message):
+    with pytest.raises(ConfigurationError, match=message):
+        load(own, data=data)

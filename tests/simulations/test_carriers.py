@@ -1,6 +1,9 @@
 """The in-process Grid keeps Flower's contract, and no exception text crosses it."""
 
 import logging
+import socket
+import ssl
+import subprocess
 import threading
 
 import pytest
@@ -10,8 +13,11 @@ from flwr.serverapp import ServerApp
 from flwr.supercore.task_identity import TaskIdentity
 
 from curator_node.client_app import NOT_SERVED, make_client_app
+from curator_node.daemon.node_key import read_node_key, write_node_key
 from learner_node.carriers.flower import FlowerCarrier, make_server_app
+from protocol.errors import ConfigurationError
 from simulations.carriers.in_process import APP_FAILED, SERVER_NODE, UNKNOWN_NODE, InProcessGrid, run_in_process
+from simulations.carriers.superlink import SuperLink, make_certificates
 
 SECRET = "patient 4711 has b-negative"
 PATIENCE = 10.0
@@ -314,3 +320,51 @@ def test_the_carrier_leaves_out_errors_unknown_curators_and_late_ones(gate):
         assert carrier.exchange(requests) == {b"ok": b"Q"}
         gate.opened.set()
         assert carrier.exchange({}) == {}
+
+
+def test_a_certificate_of_the_folder_is_taken_and_no_other(tmp_path):
+    ca = make_certificates(tmp_path)
+    context = ssl.create_default_context(cafile=ca)
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    assert len(context.get_ca_certs()) == 1
+    assert (tmp_path / "server.key").stat().st_mode & 0o077 == 0
+
+
+def test_a_node_is_registered_by_the_file_that_flower_s_own_command_takes(superlink, tmp_path):
+    write_node_key(tmp_path / "node.pem", tmp_path / "node.pub")
+    number = superlink.register(tmp_path / "node.pub")
+    assert superlink.nodes()[number] == "registered"
+    assert (tmp_path / "node.pem").stat().st_mode & 0o077 == 0
+    assert read_node_key(tmp_path / "node.pem").curve.name == "secp384r1"
+    with pytest.raises(ConfigurationError, match="never overwritten"):
+        write_node_key(tmp_path / "node.pem", tmp_path / "node.pub")
+
+
+@pytest.mark.slow
+def test_a_durable_superlink_knows_its_nodes_after_a_restart_on_the_same_port(tmp_path):
+    write_node_key(tmp_path / "node.pem", tmp_path / "node.pub")
+    link = SuperLink(tmp_path / "link", durable=True)
+    with link:
+        number = link.register(tmp_path / "node.pub")
+        address = link.address
+        link.kill()
+        link.start()
+        assert link.address == address
+        assert number in link.nodes()
+
+
+@pytest.mark.slow
+def test_a_superlink_that_cannot_start_says_where_to_read(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(ConfigurationError, match=r"superlink\.log"):
+        SuperLink(tmp_path, port=other.getsockname()[1]).start()
+
+
+@pytest.mark.slow
+def test_no_process_is_left(tmp_path):
+    link = SuperLink(tmp_path)
+    link.start()
+    process = link._process
+    link.stop()
+    link.stop()
+    assert isinstance(process, subprocess.Popen)
+    assert process.poll() is not None
