@@ -1,4 +1,4 @@
-"""`models.networks` against torch's own differentiation and optimiser, and against what training must achieve."""
+"""Networks: training against torch's own differentiation and optimiser; the ensemble that fits the cells' answers."""
 
 from dataclasses import replace
 

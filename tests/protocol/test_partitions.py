@@ -294,9 +294,9 @@ def test_a_constant_has_no_score():
 TURN = Turn(PlannedCounts(release="mass", partitions=1, scale=Rational(1, 1)))
 
 
-def body_refusal(data, limits=CountsLimits()):  # noqa: B008 - frozen
+def body_refusal(data, limits=CountsLimits(), turn=None):  # noqa: B008 - frozen
     with pytest.raises(RemoteProtocolError) as caught:
-        COUNTS.read_body(data, TURN, KindTerms(SCHEMA, limits))
+        COUNTS.read_body(data, turn or TURN, KindTerms(SCHEMA, limits))
     return caught.value.code, caught.value.field
 
 
@@ -843,20 +843,14 @@ def test_a_body_longer_than_any_message_is_too_large():
 @pytest.mark.parametrize("partitions", [[], [{"type": "leaves"}], [{"attribute": "x", "edges": []}], [None]])
 def test_an_empty_workload_or_an_unknown_partition_kind_is_malformed(partitions):
     data = msgspec.msgpack.encode({"partitions": partitions, "hypothesis": None})
-    assert refusal(COUNTS.read_body, data, Turn(planned()), KindTerms(SCHEMA, LIMITS)) == (
-        RefusalCode.MALFORMED,
-        "body",
-    )
+    assert body_refusal(data, LIMITS, Turn(planned())) == (RefusalCode.MALFORMED, "body")
 
 
 @pytest.mark.parametrize("predicted", [2, -1, True, 1.0, None])
 def test_a_constant_predicts_one_of_two_classes(predicted):
     body = {"partitions": [msgspec.to_builtins(BINS)], "hypothesis": {"type": "constant", "predicted": predicted}}
     data = msgspec.msgpack.encode(body)
-    assert refusal(COUNTS.read_body, data, Turn(planned("signed_error")), KindTerms(SCHEMA, LIMITS)) == (
-        RefusalCode.MALFORMED,
-        "body",
-    )
+    assert body_refusal(data, LIMITS, Turn(planned("signed_error"))) == (RefusalCode.MALFORMED, "body")
 
 
 def test_work_adds_up_over_the_workload_and_the_hypothesis():
