@@ -1,4 +1,4 @@
-"""The distinguishing game: what it says is true with the stated probability, and it finds what is there.
+"""The distinguishing game: what it says is true with the stated probability; its command, controls, canaries.
 
 Games of which something is asserted are played at an error rate of 1e-9: so often at most would a bound be above the
 truth. Where noise comes from a seed, what was found is found again.

@@ -1,4 +1,4 @@
-"""A ledger replayed from its bytes: every honest history adds up as its curator says, every change has a place."""
+"""A ledger replayed from its bytes: honest histories add up, every change has a place; losses of plans, notes."""
 
 import itertools
 import math

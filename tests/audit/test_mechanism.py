@@ -1,4 +1,4 @@
-"""The audit of installed query kinds: what is right passes, what is wrong is caught, whoever registered it.
+"""The audit of installed query kinds: what is right passes, what is wrong is caught; losses by enumeration.
 
 Right mechanisms are attacked at an error rate of 1e-9, so that no test cries wolf. Wrong ones lose so much more than
 they claim that bounds at 1 % pass the claims by six deviations or more. Noise is numpy's but where a test says
@@ -84,13 +84,7 @@ AUDITS = KNOWN.audits
 NAMES = chosen_kinds("counts")
 SURE, STRICT = 1e-9, 0.01
 ROOT = Path(__file__).parents[2]
-OF_NO_KIND = (
-    "attack/kinds",
-    "attack/handle_checks",
-    "kinds/exact",
-    "kinds/invented",
-    "kinds/answer_path",
-)
+OF_NO_KIND = ("attack/kinds", "attack/handle_checks", "kinds/exact", "kinds/invented", "kinds/answer_path")
 
 
 def examples(name):

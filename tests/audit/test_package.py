@@ -1,4 +1,4 @@
-"""A claim package from end to end: written from a run, checked by a stranger, changed by somebody who would deceive."""
+"""A claim package from end to end: written from a run, checked by a stranger; each lie in one is found."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Receipts and witnessed heads against a ledger: what contradicts it is found, and beyond them is only a word."""
+"""Receipts and witnessed heads against a ledger: what contradicts it is found, and no forged one passes."""
 
 import json
 import math

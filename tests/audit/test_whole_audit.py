@@ -1,4 +1,4 @@
-"""A whole audit: tasks over processes, the split of false alarms, the command with its table, files and exit status."""
+"""A whole audit: tasks over processes, the command, the calibration of noise, and the page with its JSON."""
 
 import json
 import math

@@ -113,10 +113,7 @@ LIES = {
         limits_of(query_kinds=("sums",)),
         r"would refuse this study: .* does not allow this kind \(plan\.queries\.kind: sums\)",
     ),
-    "limits that nobody can read": (
-        limits_of(cells=0),
-        r"would refuse this study: .* \(limits\.kinds\.counts\)",
-    ),
+    "limits that nobody can read": (limits_of(cells=0), r"would refuse this study: .* \(limits\.kinds\.counts\)"),
     "least cost": (card_of(least_cost="1" + "0" * 1999), "less than the 10{39}... of 2000 characters"),
     "cap": (card_of(cap="1/1" + "0" * 1999, least_cost="0"), "may spend 1/10{37}... of 2002 characters"),
     "attributes": (

@@ -1,4 +1,4 @@
-"""A study is ended at any point and goes on: the same releases, the same cost, never two charges for a question."""
+"""A study is ended at any point and goes on, elsewhere too: the same releases and cost, no question charged twice."""
 
 import contextlib
 import os
@@ -322,12 +322,7 @@ def assert_read_as_asked(world, study):
 def deployed(world, journal, carrier, **changes):
     told = {"title": "t", "source": "s", "epsilon": 1, "curators": {"basel": "-"}, "options": CELLS, **changes}
     return run_study(
-        StudyFile(**told),
-        SOURCE,
-        curators=world.identities,
-        key=key(LEARNER),
-        journal=journal,
-        carrier=carrier,
+        StudyFile(**told), SOURCE, curators=world.identities, key=key(LEARNER), journal=journal, carrier=carrier
     )
 
 

@@ -1,4 +1,4 @@
-"""Model selection by a holdout: what is asked, charged, chosen and owned up to; and what a reader makes of answers."""
+"""Selection and validation by holdout: what is asked, charged and chosen, who is left out, how answers are read."""
 
 import pickle
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""A quote: exact costs, noise as it will be, reproducible simulations, and the command."""
+"""Before anything is asked: a quote's costs, noise and simulated problems; the command; and a learner's doubts."""
 
 import json
 import os
@@ -168,10 +168,7 @@ def test_another_number_of_cells_is_suggested_only_when_clearly_better(rows):
 
 @pytest.mark.parametrize(
     ("label", "queries", "release_numbers"),
-    [
-        ({"classes": ("a", "b", "c")}, 1, 3),
-        ({"classes": (), "label_bounds": (0.0, 1.0)}, 1, 2),
-    ],
+    [({"classes": ("a", "b", "c")}, 1, 3), ({"classes": (), "label_bounds": (0.0, 1.0)}, 1, 2)],
 )
 def test_other_labels_are_quoted_without_scores(label, queries, release_numbers):
     """The error of a share, drawn: noise in all numbers of a cell, and a sample of labels at the ends of the range."""

@@ -1,4 +1,4 @@
-"""Clinical scores, held against scikit-learn's other ways to them, brute force, and what must be None."""
+"""Clinical scores, areas from noisy counts, recalibration and class shares, against other computations."""
 
 import dataclasses
 import itertools
@@ -775,11 +775,7 @@ def test_the_other_class_has_the_rest(ones, others, noise):
 # --- moving a model
 
 
-@given(
-    probability=st.lists(shares, min_size=2, max_size=30),
-    wanted=st.floats(0.001, 0.999),
-    seed=st.integers(0, 100),
-)
+@given(probability=st.lists(shares, min_size=2, max_size=30), wanted=st.floats(0.001, 0.999), seed=st.integers(0, 100))
 def test_a_shift_gives_the_wanted_mean_and_keeps_the_order(probability, wanted, seed):
     values = np.array(probability)
     mass = np.random.default_rng(seed).uniform(0.1, 5.0, len(values))

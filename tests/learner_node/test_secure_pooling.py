@@ -1,4 +1,4 @@
-"""Secure pooling from the learner's side: what is opened, who is in it, who is left, and what a failed sum costs."""
+"""Secure pooling from the learner's side: plans, what is opened, who is left, costs, the law of summed noise."""
 
 import contextlib
 from fractions import Fraction

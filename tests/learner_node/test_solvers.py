@@ -1,4 +1,4 @@
-"""Every solver of `learner_node.solvers` against solvers that share nothing with it."""
+"""Every solver and closed form of the learner, against solvers that share nothing with it."""
 
 import itertools
 from itertools import pairwise
@@ -392,10 +392,7 @@ def test_the_objective_is_no_worse_than_that_of_two_methods_of_scipy(seed):
     systems = [label_system(R, weights.x, h, fractions) for h, fractions in answers[:2]]
     A = scipy.sparse.csr_matrix(scipy.sparse.vstack([system.A for system in systems]))
     b = np.concatenate([system.b for system in systems])
-    cases = [
-        (weights, R, masses, alpha, prior, np.inf),
-        (solve_labels(systems, alpha=1e-3), A, b, 1e-3, 0.5, 1.0),
-    ]
+    cases = [(weights, R, masses, alpha, prior, np.inf), (solve_labels(systems, alpha=1e-3), A, b, 1e-3, 0.5, 1.0)]
     for solution, matrix, right, weight, centre, upper in cases:
         theirs = min(
             lsq_objective(matrix, right, weight, centre, upper),

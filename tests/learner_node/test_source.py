@@ -1,4 +1,4 @@
-"""Feature map, bins and k-means cells of the source; none of it may depend on more than the source."""
+"""The source's feature map, cells and partitions, none of which needs more than the source; synthetic data."""
 
 from fractions import Fraction
 

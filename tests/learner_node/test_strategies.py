@@ -1,4 +1,4 @@
-"""Strategies: exact cost, what they ask, and that they learn where there is no noise."""
+"""Strategies, the paper's perspectives too: what each asks in which round, its exact cost, and that it learns."""
 
 import itertools
 import os

@@ -279,10 +279,7 @@ def _refuse(data, code, **changes):
     asked = open_envelope(data)[1]
     header = {"study": asked.study, "sender": key("bern").public, "recipient": asked.sender, "expires_at": NOW}
     texts = {"explanation": "", "field": "", "limit": "", "remaining": "", "scale_factor": ""} | changes
-    return seal(
-        Refusal(**header, sequence=asked.sequence, answers=digest(data), code=code, **texts),
-        key("bern"),
-    )
+    return seal(Refusal(**header, sequence=asked.sequence, answers=digest(data), code=code, **texts), key("bern"))
 
 
 # Refusals that may pass, and a relay that keeps what it carried. The curators answer zeros and obey the protocol.
@@ -574,28 +571,13 @@ OVER = [
     (limits_with(cells=5), "cells", {"cells": 6}, "would refuse this study: .*at most 5 cells"),
     (limits_with(message_bytes=1200), "cells", {"cells": 30}, "would refuse.* a message"),
     (limits_with(multiply_adds=100), "cells", {}, "would refuse.* multiply-adds"),
-    (
-        limits_with(partitions=1),
-        "paper-c",
-        {},
-        r"would refuse.*\[0\]\.partitions: at most 1 partitions\)",
-    ),
-    (
-        limits_with(release_kinds=("mass",)),
-        "cells",
-        {},
-        rf"{NOT_ALLOWED} mass\)",
-    ),
+    (limits_with(partitions=1), "paper-c", {}, r"would refuse.*\[0\]\.partitions: at most 1 partitions\)"),
+    (limits_with(release_kinds=("mass",)), "cells", {}, rf"{NOT_ALLOWED} mass\)"),
     (limits_with(parameters=1100), "paper-c", {}, "network 2-32-32-1 of about .* too large"),
 ]
 EVERYWHERE = [
     (limits_with(), "paper-c", {"hidden": [5000]}, "network 2-5000-1 .* too large"),
-    (
-        limits_with(),
-        "paper-c",
-        {"printed": True},
-        r"would refuse.*\(plan\.queries\.release: mass, signed_error",
-    ),
+    (limits_with(), "paper-c", {"printed": True}, r"would refuse.*\(plan\.queries\.release: mass, signed_error"),
 ]
 
 
@@ -604,14 +586,7 @@ EVERYWHERE = [
 def test_a_question_over_every_cards_limits_is_a_local_error(limits, strategy, options, text, pooling):
     curators = {name: open_curator(name, limits=limits) for name in ("basel", "bern")}
     with pytest.raises(ConfigurationError, match=text):
-        learn(
-            federate(curators),
-            SOURCE,
-            Budget(1),
-            strategy=strategy,
-            options=options,
-            pooling=Pooling(pooling),
-        )
+        learn(federate(curators), SOURCE, Budget(1), strategy=strategy, options=options, pooling=Pooling(pooling))
     _untouched(curators)
 
 
@@ -743,12 +718,7 @@ def test_source_records_must_fit_the_cards():
 def test_a_lying_quote_of_everyone_closes_everyone():
     curators = three()
     with pytest.raises(NoCuratorError, match="broke the protocol"):
-        learn(
-            federate(curators, {name: quotes(name, "1/100") for name in NAMES}),
-            SOURCE,
-            Budget(1),
-            strategy="cells",
-        )
+        learn(federate(curators, {name: quotes(name, "1/100") for name in NAMES}), SOURCE, Budget(1), strategy="cells")
     assert all(account(curator).total_reserved == 0 for curator in curators.values())
 
 

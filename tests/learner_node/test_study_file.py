@@ -1,4 +1,4 @@
-"""STUDY.toml: strict, with errors that name the key; curators by key or card; what decides a study's course."""
+"""STUDY.toml: strict, with errors that name the key; and what stewards read of a study and of its validation."""
 
 from fractions import Fraction
 

@@ -1,4 +1,4 @@
-"""Checkpoints: C2SP's formats to the byte, and no change of one passes."""
+"""Checkpoints in C2SP's formats, and the Merkle tree of RFC 9162 against its statement and others' vectors."""
 
 import base64
 import hashlib
@@ -29,12 +29,7 @@ from protocol.ledger.checkpoints import (
     witness_name,
     witnesses_of,
 )
-from protocol.ledger.merkle import (
-    EMPTY_ROOT,
-    Tree,
-    check_consistency,
-    check_inclusion,
-)
+from protocol.ledger.merkle import EMPTY_ROOT, Tree, check_consistency, check_inclusion
 from protocol.ledger.notes import COSIGNATURE, PLAIN, Note, Signature, key_id, read_note, verifier_key
 from witnessed import NOW, Grown
 

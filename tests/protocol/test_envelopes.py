@@ -1,4 +1,4 @@
-"""Signatures: what was signed, by whom, as what, under which label. Nothing else verifies."""
+"""Signatures and identity cards: what one key vouches for, what a successor inherits; nothing else verifies."""
 
 import base64
 import itertools
@@ -6,12 +6,7 @@ import itertools
 import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-)
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -49,9 +44,7 @@ from protocol.identity import (
     succession,
     write_identity,
 )
-from protocol.identity import (
-    LABEL as IDENTITY_LABEL,
-)
+from protocol.identity import LABEL as IDENTITY_LABEL
 from protocol.messages import SEALED_BYTES, CardRequest, Receipt
 from protocol.refusals import RefusalCode
 

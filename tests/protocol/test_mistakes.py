@@ -1,4 +1,4 @@
-"""What msgspec says of a user's file is told in words: the place, the key, what is wanted."""
+"""Mistakes in a user's file are told in words: the place, the key and the right one, and what is wanted."""
 
 import datetime as dt
 import tomllib

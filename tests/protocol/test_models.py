@@ -1,4 +1,4 @@
-"""What is planned and asked of in-site models: costs, refusals, whole vectors of bounded length, public randomness."""
+"""What is planned and asked of in-site models: costs, refusals, bounded vectors, public randomness, known answers."""
 
 import hashlib
 import json

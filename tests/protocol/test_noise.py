@@ -1,4 +1,4 @@
-"""A noise law against sums of its own definition in 80 digits, and both of its realisations against the law."""
+"""Laws of noise, of its shares and of noisy choices, against sums of their definitions; and draws against the laws."""
 
 import decimal
 import itertools

@@ -38,13 +38,7 @@ from protocol.kinds.models import (
 from protocol.kinds.sample import PlannedSample
 from protocol.kinds.secure_counts import PlannedSecureCounts
 from protocol.kinds.statistic import PlannedStatistic
-from protocol.kinds.statistics.methods import (
-    AggregateMean,
-    AggregateMedian,
-    Exponential,
-    Features,
-    Smooth,
-)
+from protocol.kinds.statistics.methods import AggregateMean, AggregateMedian, Exponential, Features, Smooth
 from protocol.limits import Limits
 from protocol.odds import NOTHING, WORST, Odds, PrivacyUnit, factor
 from protocol.plans import Plan

@@ -1,4 +1,4 @@
-"""What every registered kind of partition must keep, and what the checks of each refuse, before any record is read.
+"""Every kind of partition and of body: what it must keep, and with which code and field its checks refuse.
 
 The whole privacy argument of a kind is that a record lies in exactly one cell, whatever its numbers and whatever other
 records there are. The kinds are taken from the registry: a new one without a generator fails here.

@@ -1,4 +1,4 @@
-"""Amounts are exact, bounded before they are parsed, and never floats."""
+"""Amounts and costs of plans are exact, bounded before they are parsed, and never floats."""
 
 import math
 import time
@@ -15,16 +15,7 @@ from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.kinds import QUERY_KINDS
 from protocol.kinds.counts import PlannedCounts
 from protocol.plans import Plan
-from protocol.rationals import (
-    MOST,
-    Rational,
-    amount,
-    parse_amount,
-    parse_rational,
-    shorten,
-    written,
-    written_exactly,
-)
+from protocol.rationals import MOST, Rational, amount, parse_amount, parse_rational, shorten, written, written_exactly
 from protocol.refusals import RefusalCode
 
 MOST_32 = 4_294_967_295

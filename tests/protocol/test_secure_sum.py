@@ -1,4 +1,4 @@
-"""Faults of a secure sum, one by one: who is refused, who is named, and what still opens."""
+"""A secure sum: its faults one by one, every pattern of dropouts, and one encoding of every message."""
 
 import contextlib
 import copy

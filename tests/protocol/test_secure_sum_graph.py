@@ -1,4 +1,4 @@
-"""The graph of a round: what it is, and that the chance that it does not protect is below what it says."""
+"""The graph of a round, its theorem by linear algebra, its chances; and Shamir's shares."""
 
 import hashlib
 import itertools

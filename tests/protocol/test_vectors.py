@@ -9,16 +9,7 @@ import pytest
 
 from expril.audit.kinds.blog_holdout import BLOG_HOLDOUT, BlogHoldoutBody, BlogHoldoutRelease, PlannedBlogHoldout
 from protocol.codec import decode, encode
-from protocol.envelopes import (
-    LABEL,
-    NOT_PRIVATE_LABEL,
-    SigningKey,
-    digest,
-    open_envelope,
-    request_digest,
-    seal,
-    verify,
-)
+from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL, SigningKey, digest, open_envelope, request_digest, seal, verify
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.identity import LABEL as IDENTITY_LABEL
 from protocol.identity import read_identity, write_identity

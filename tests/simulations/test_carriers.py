@@ -1,4 +1,4 @@
-"""The in-process Grid keeps Flower's contract, and no exception text crosses it."""
+"""The in-process Grid keeps Flower's contract, and no exception text crosses it; a SuperLink comes and goes."""
 
 import logging
 import socket

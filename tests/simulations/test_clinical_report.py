@@ -282,14 +282,7 @@ def test_the_terminal_leads_with_auc_and_has_a_table_of_thresholds():
     ]
     frequent, *_ = terminal_tables(run_document(report(pooled(prevalence=0.4))))
     assert "AUC\n(ceiling)" in headings(frequent)
-    assert headings(table)[2:] == [
-        "probability",
-        "flagged",
-        "sensitivity",
-        "specificity",
-        "PPV",
-        "NPV",
-    ]
+    assert headings(table)[2:] == ["probability", "flagged", "sensitivity", "specificity", "PPV", "NPV"]
     assert cells(table, 1) == ["above 0.5", "highest 10 %"]
     assert "20.0 % of the test records are “back”." in table.note
     assert f"average precision {pooled().average_precision:.3f}" in table.note

@@ -1,4 +1,4 @@
-"""The data sets: published totals, the stewards' schemas, and files that are missing, damaged or downloaded."""
+"""Data sets: published totals, schemas, damaged files; splits; and the populations that a simulation speaks of."""
 
 import csv
 import io
@@ -584,8 +584,7 @@ def test_seeds_matter():
 
 
 @pytest.mark.parametrize(
-    "fractions",
-    [{}, {"a": 0.5}, {"a": 1.0, "b": 0.0}, {"a": 1.5, "b": -0.5}, {"a": float("nan"), "b": 0.5}],
+    "fractions", [{}, {"a": 0.5}, {"a": 1.0, "b": 0.0}, {"a": 1.5, "b": -0.5}, {"a": float("nan"), "b": 0.5}]
 )
 def test_bad_fractions(fractions):
     with pytest.raises(ValueError, match="fractions must be positive and add up to 1"):
@@ -699,11 +698,7 @@ def load(folder, sites='how = "site"\ncolumn = "home"\nsmall = "leave out"', dat
 # --- the bound --------------------------------------------------------------------------------------------
 
 
-@given(
-    units=st.lists(st.integers(0, 9), min_size=1, max_size=60),
-    most=st.integers(1, 6),
-    seed=st.integers(0, 2**32),
-)
+@given(units=st.lists(st.integers(0, 9), min_size=1, max_size=60), most=st.integers(1, 6), seed=st.integers(0, 2**32))
 def test_a_bounded_frame_has_so_many_of_each_unit_in_their_order(units, most, seed):
     frame = pl.DataFrame({"unit": units, "row": range(len(units))})
     kept = counted(frame, "unit", most, np.random.default_rng(seed))

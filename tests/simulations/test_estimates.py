@@ -1,4 +1,4 @@
-"""How common classes are, as the answers' totals tell it, beside what the private records say."""
+"""What learners estimate of class shares and of their accuracy, beside what the private records say."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -62,9 +62,7 @@ class World:
         self.keys = [SigningKey.generate(), SigningKey.generate()]
         self.key = SigningKey.generate()
         steward = SchemaFile(
-            label="y",
-            classes=("no", "yes"),
-            attributes=(NumericAttribute(name="x", lower=0, upper=1),),
+            label="y", classes=("no", "yes"), attributes=(NumericAttribute(name="x", lower=0, upper=1),)
         )
         frame = pl.DataFrame({"x": [0.1, 0.4, 0.6, 0.9], "y": ["no", "yes", "yes", "no"]})
         self.dataset = PrivateDataset(frame, steward, unit_key=b"k" * 32, cache_bytes=10**6)

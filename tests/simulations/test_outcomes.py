@@ -193,13 +193,7 @@ def test_noise_alone_gives_nearly_a_constant():
     ],
 )
 def test_unfit_sums_are_refused(change, match):
-    fields = {
-        "features": np.eye(4),
-        "cells": np.arange(4),
-        "sums": np.ones((4, 2)),
-        "scale": 1.0,
-        "noises": 1,
-    }
+    fields = {"features": np.eye(4), "cells": np.arange(4), "sums": np.ones((4, 2)), "scale": 1.0, "noises": 1}
     with pytest.raises(ValueError, match=match):
         fit_number_model(**(fields | change), seed=0)
 

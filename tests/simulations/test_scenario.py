@@ -241,8 +241,7 @@ def spoilt(column, value):
 
 
 @pytest.mark.parametrize(
-    ("column", "value"),
-    [("age", CANARY), ("ill", CANARY), ("ill", "?"), ("person", ""), ("person", "NA")],
+    ("column", "value"), [("age", CANARY), ("ill", CANARY), ("ill", "?"), ("person", ""), ("person", "NA")]
 )
 def test_the_row_of_an_error_is_the_file_s(own, column, value):
     (own / "schema.toml").write_text(f'unit = "person"\n{SCHEMA}')

@@ -53,13 +53,7 @@ from protocol.kinds.secure_counts import (
 )
 from protocol.kinds.statistic import PlannedStatistic, StatisticBody, StatisticRelease
 from protocol.kinds.statistics.items import Estimate, Grid, Quantile, Selection
-from protocol.kinds.statistics.methods import (
-    AggregateMean,
-    AggregateMedian,
-    Exponential,
-    Features,
-    Smooth,
-)
+from protocol.kinds.statistics.methods import AggregateMean, AggregateMedian, Exponential, Features, Smooth
 from protocol.limits import Limits
 from protocol.messages import (
     NO_DIGEST,
