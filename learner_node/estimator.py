@@ -57,7 +57,7 @@ from protocol.schema import Schema
 
 Floats = NDArray[np.float64]
 UNPICKLED = ("federation", "study_", "learned_")
-"""Left out of pickles: they hold the learner's signing key, connections and transcripts."""
+"""Attributes that a pickle omits: they hold the learner's signing key, connections and transcripts."""
 
 
 class StudyEstimator(BaseEstimator):
@@ -146,7 +146,7 @@ class StudyEstimator(BaseEstimator):
     def synthetic_data(
         self, curator: str | None = None, *, weight: str = "weight", keep: Sequence[str] = ()
     ) -> pl.DataFrame:
-        """The source as a weighted, labelled stand-in for the private records.
+        """Return the source as weighted, labelled records that stand in for the private ones.
 
         Args:
             curator: as in `predict_proba`.
@@ -154,11 +154,12 @@ class StudyEstimator(BaseEstimator):
             keep: further columns of the source to keep, such as its identifiers. Whoever gets the data sees them.
 
         Returns:
-            n source records: the card's attributes in its order (numeric ones as Float64, categorical ones as String,
-            with the values that the learner holds: not moved to the bounds, and null where missing), the columns of
-            `keep` as they are, then `weight` (private records that a row stands for) and `<label>`: its expected value,
-            or its likeliest class and then `<label>_probability` (of the positive class; of the likeliest, where there
-            are more than two).
+            n source records. First come the card's attributes in its order: Float64 or String, with the learner's own
+                values
+            (not clipped to the bounds; null where missing). Then come the `keep` columns, `weight` (private records
+                that the
+            row stands for) and `<label>`: a number's expected value, or the likeliest class. For classes,
+            `<label>_probability` follows: of the positive class, or of the likeliest one if there are more than two.
 
         Raises:
             NotFittedError: before `fit`.
@@ -254,7 +255,7 @@ class StudyEstimator(BaseEstimator):
     def _predictions(
         self, X: Any, curator: str | None, predict: Callable[[Any, Records], Floats]
     ) -> tuple[list[float], list[Floats]]:
-        """Of each model that speaks for the curator, or for all: its mass, and its predictions for the records."""
+        """Mass and (n, ...) predictions of each model: the named curator's or the pooled one, else every site's."""
         check_is_fitted(self, "models_")
         records, names = self._records(X), self._names(curator)
         return self._masses(names), [predict(self.models_[name], records) for name in names]
@@ -295,7 +296,7 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
     recalibration_: Recalibration | None = None
 
     def predict(self, X: Any, curator: str | None = None) -> NDArray[np.generic]:
-        """The likeliest class of each record, (n,), the first of equals; arguments as `predict_proba`."""
+        """The likeliest class of each record, (n,); the first class wins ties. Arguments as `predict_proba`."""
         likeliest = self.predict_proba(X, curator).argmax(axis=1)
         predicted: NDArray[np.generic] = self.classes_[likeliest]
         return predicted
@@ -392,11 +393,7 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
         return validation
 
     def to_validate(self, curator: str | None = None) -> tuple[AnyModel, pl.DataFrame]:
-        """The model as one function of records, and the source; what `validation.validate` asks about.
-
-        Args:
-            curator: as in `predict_proba`.
-        """
+        """The model as one function of records, and the source, as `validation.validate` takes them."""
         check_is_fitted(self, "models_")
         names = self._names(curator)
         models = [self.models_[name] for name in names]
@@ -437,15 +434,9 @@ class ExPriLRegressor(RegressorMixin, StudyEstimator):
     """
 
     def predict(self, X: Any, curator: str | None = None) -> Floats:
-        """The expected label of each record, (n,), within the label's bounds and in its units.
+        """Return the expected label of each record: (n,), within the label's bounds and in its units.
 
-        Args:
-            X: records, in either form that `fit` takes.
-            curator: as of `ExPriLClassifier.predict_proba`.
-
-        Raises:
-            NotFittedError: before `fit`.
-            ConfigurationError: no model of that curator, or records that do not fit the card.
+        Arguments and errors are those of `ExPriLClassifier.predict_proba`.
         """
         return mixed_numbers(*self._predictions(X, curator, lambda model, records: model.predict_number(records)))
 

@@ -19,7 +19,7 @@ from protocol.rationals import parse_rational
 from protocol.strict_toml import decode_text, read_toml
 
 MOST_LIFETIME = 30 * 86_400
-"""Seconds for which a request may be valid: a month, for what travels by post. A curator's policy may allow less."""
+"""Longest validity of a request, seconds: 31 days, for requests sent by post. A curator's policy may allow less."""
 MOST_SEED = 2**31 - 1
 CARD_BYTES = 65_536
 TEMPLATE = """\
@@ -63,7 +63,7 @@ class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The file; see docs/learner.md. Paths are relative to its folder."""
+    """The study file, described in docs/learner.md. Paths are relative to its folder."""
 
     title: Text
     source: str
@@ -93,12 +93,12 @@ class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def budget(self) -> Budget:
-        """Epsilon of the study and of the validation, exact, and the purpose."""
+        """The exact epsilons of the study and of the validation, and the purpose."""
         return Budget(self.epsilon, self.purpose, validation=self.validate)
 
     @property
     def pool(self) -> Pooling:
-        """How answers become models; ConfigurationError where the three keys do not fit each other."""
+        """How answers become models. Raises ConfigurationError if the three pooling keys contradict each other."""
         return Pooling(self.pooling, self.colluders, self.dropouts)
 
 
@@ -130,16 +130,16 @@ def read_study(content: bytes, *, where: str) -> StudyFile:
 
 
 def curator_keys(study: StudyFile, folder: Path, *, now: int, where: str) -> dict[str, bytes]:
-    """Curator's name -> public key: as written, or from its card.
+    """Read each curator's public key from the study file or from the curator's card.
 
     Args:
         study: the file.
         folder: that paths are relative to.
-        now: seconds since 1970; a card may be valid no more.
+        now: seconds since 1970. A card may have expired.
         where: what the file is, for the error.
 
     Raises:
-        ConfigurationError: neither a key nor a card of a curator; or two names for one.
+        ConfigurationError: a curator has neither key nor card, or two names stand for one curator.
     """
     keys = {
         name: _curator_key(written, folder, now, f"{where}: curator {name!r}")
@@ -152,15 +152,10 @@ def curator_keys(study: StudyFile, folder: Path, *, now: int, where: str) -> dic
 
 
 def about(study: StudyFile, curators: Mapping[str, bytes], source: bytes, learner: bytes) -> bytes:
-    """Digest of what decides the course of a study: what is asked, of whom, on which source, by whom.
+    """Digest of everything that decides the course of a study: file, curators' keys, source and learner's key.
 
-    Where the SuperLink is, and how long is waited, may change while a study goes on.
-
-    Args:
-        study: the file.
-        curators: name -> public key.
-        source: SHA-256 of the source's file.
-        learner: public key.
+    The SuperLink's address and the waiting times are left out: they may change while a study goes on. `curators` maps
+    names to public keys; `source` is the SHA-256 of the source's file; `learner` is a public key.
     """
     settings = [
         study.purpose,

@@ -11,9 +11,9 @@ from protocol.rationals import parse_rational
 MOST_PURPOSE = 1000
 """Longest purpose that fits a proposal, in characters."""
 MOST_WORDS = MOST_PURPOSE - LONGEST
-"""Longest one of the learner's own, where something is announced."""
+"""Longest purpose in the learner's own words, in characters, if an announcement is appended to it."""
 Purpose = str | Callable[[str], str]
-"""What the stewards read; or, by the name of a curator, what its own does."""
+"""The text for all stewards, or a mapping from a curator's name to the text for its steward."""
 Amount = Fraction | str | float
 """An epsilon: 1, "1/3", 0.7 (the decimal that it prints as) or a Fraction."""
 
@@ -55,13 +55,13 @@ class Budget:
 
     @property
     def words(self) -> Purpose:
-        """The purpose, with what it announces."""
+        """The purpose with its announcement of a validation appended."""
         if self.validates is not None:
             return self._validating
         return self.purpose if self.validation is None else announcing(self.purpose, self.validation)
 
     def following(self, studies: Mapping[str, bytes]) -> "Budget":
-        """The budget of the validation that was announced, of the model of a study: curator -> its identity there."""
+        """The budget of the announced validation. `studies` maps each curator to the study's identity there."""
         if self.validation is None:
             raise TypeError("no validation was announced")
         return Budget(self.validation, f"Validation. {self.purpose}".strip()[:MOST_WORDS], validates=studies)
@@ -72,5 +72,5 @@ class Budget:
 
 
 def words_for(purpose: Purpose, name: str) -> str:
-    """What one curator's steward reads."""
+    """The purpose that one curator's steward reads."""
     return purpose if isinstance(purpose, str) else purpose(name)

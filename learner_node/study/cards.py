@@ -1,8 +1,8 @@
-"""What a learner reads off cards: whether they can be true, what their curators refuse, which records they count.
+"""What a learner concludes from cards: which are implausible, what their curators refuse, which records they count.
 
-It is assumed that more curators are honest than not. What nobody can detect is not tried: flipped labels, invented
-records, a curator that declares ten times what the others do and answers accordingly. Reasons are for people to read.
-They are made of cards and of noisy answers alone.
+These checks assume that more curators are honest than not. They do not try to detect what nobody can: flipped labels,
+invented records, or a curator that declares ten times as many records as the others and answers accordingly. Reasons
+are texts for people, and are computed from cards and noisy answers alone.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 ENVELOPE_BYTES = 1024
 """What an envelope adds to a body, at most."""
 LONGEST_AMOUNT = 40
-"""Characters of an amount that are printed: enough for any that a person wrote."""
+"""Longest amount that is printed in full, in characters; no amount that a person wrote is longer."""
 
 
 def complaint_about_question(body: Any, turn: Turn, card: Card, kinds: Kinds) -> str:
-    """Why a curator would refuse a question; the reason names the limit."""
+    """Why a curator would refuse a question, naming the limit; "" if it would not."""
     data = encode(body)
     if len(data) + ENVELOPE_BYTES > card.limits.message_bytes:
         return f"the question takes {len(data)} bytes, its limit is {card.limits.message_bytes} a message"
@@ -50,13 +50,13 @@ def complaint_about_question(body: Any, turn: Turn, card: Card, kinds: Kinds) ->
 
 
 def _per_record(kind: QueryKind, question: Question) -> tuple[int, int]:
-    """Work of a question for one record, and for none: stated work grows evenly with the records."""
+    """Work per record, and work without records. The stated work is linear in the number of records."""
     single, double = (kind.work(question, records) for records in (1, 2))
     return double - single, 2 * single - double
 
 
 def _too_much_work(needed: int, per_record: int, once: int, card: Card) -> str:
-    """What is too much, and each way out of it."""
+    """Text that states by how much the work is over the limit, and every remedy."""
     most = card.limits.multiply_adds
     fits = (most - once) // per_record if per_record and once < most else 0
     cost = f"the question takes {needed:,} multiply-adds, its limit is {most:,}; ask about fewer cells or attributes"
@@ -69,7 +69,7 @@ def _too_much_work(needed: int, per_record: int, once: int, card: Card) -> str:
 
 
 def complaint_about_plan(plan: Plan, card: Card, kinds: Kinds) -> str:
-    """Why a curator would refuse a plan, whatever is left of its budget."""
+    """Why a curator would refuse a plan whatever budget is left; "" if it would not."""
     try:
         cost = kinds.plan_cost(plan, card.most_records_per_unit)
         for index, planned in enumerate(kinds.queries(plan)):
@@ -83,7 +83,7 @@ def complaint_about_plan(plan: Plan, card: Card, kinds: Kinds) -> str:
 
 
 def complaint_about_cap(plan: Plan, card: Card, kinds: Kinds) -> str:
-    """Whether a plan is over all that the learner may ever spend there. How much is left is not known."""
+    """Why a plan exceeds the learner's total cap at a curator; "" if it does not. Past spending is unknown here."""
     cost = kinds.plan_cost(plan, card.most_records_per_unit)
     if cost <= parse_amount(card.cap):
         return ""
@@ -91,25 +91,25 @@ def complaint_about_cap(plan: Plan, card: Card, kinds: Kinds) -> str:
 
 
 def in_words(code: str, field: str, limit: str) -> str:
-    """A refusal as a sentence; what a curator wrote in it is made printable."""
+    """A refusal as a sentence. The curator's own text is made printable."""
     details = ": ".join(printable(part) for part in (field, limit) if part)
     text = EXPLANATIONS[RefusalCode(code)]
     return f"{text} ({details})" if details else text
 
 
 def shortened(amount: str) -> str:
-    """An amount of a card, which may have thousands of digits."""
+    """A card's amount, shortened for printing; it may have thousands of digits."""
     return amount if len(amount) <= LONGEST_AMOUNT else f"{amount[:LONGEST_AMOUNT]}... of {len(amount)} characters"
 
 
 def counted(frame: "pl.DataFrame", unit: str | None, most: int, rng: np.random.Generator) -> "pl.DataFrame":
-    """Records as a curator would count them: `most` of each unit that has more, at random, in their order.
+    """Sample at most `most` records of each privacy unit, uniformly and in their order, as a curator does.
 
     Args:
         frame: n records.
-        unit: column that names the unit; None: each record is one, and all count.
+        unit: column that names the unit. With None each record is a unit, and all are returned.
         most: contribution bound c, at least 1.
-        rng: which are taken.
+        rng: draws the sample.
 
     Raises:
         polars.exceptions.ColumnNotFoundError: no such column.
@@ -124,7 +124,7 @@ def counted(frame: "pl.DataFrame", unit: str | None, most: int, rng: np.random.G
 
 
 def population(cards: Mapping[str, Card]) -> str:
-    """What a learner can know, in words, of the records that the curators count; "" where each record is a unit."""
+    """A sentence on which records the curators count, by their cards; "" if each record is a unit."""
     bounds = sorted({(card.unit, card.most_records_per_unit) for card in cards.values() if card.unit is not None})
     if not bounds:
         return ""
@@ -133,33 +133,34 @@ def population(cards: Mapping[str, Card]) -> str:
 
 
 MOST_RECORDS = 100_000_000
-"""No card may declare more records. Under the default limits a curator of so many refuses any question that takes more
-than 500 multiply-adds a record, which is fewer than twenty cells of thirty attributes: no true one could be asked."""
+"""Most records that a card may declare. Under the default limits, a curator of so many refuses questions above 500
+multiply-adds a record, which is fewer than twenty cells of thirty attributes: such a card could not be used."""
 MOST_LOSS = 6
-"""A card may make the pooled study this many times worse before it is left out. Six is the largest unit bound of our
-own data sets (examinations of one pregnancy), so bounds of one to six always go together."""
+"""Largest factor by which a card may worsen the pooled study before its curator is left out. Six is the largest unit
+bound in our data sets (examinations of one pregnancy), so sites with bounds of one to six are always pooled."""
 SIZE_INFLUENCE = 10
-"""Where sites are weighed against each other a declared size counts for at most this many times the larger of the
-learner's source and the median of the others' sizes: it costs a liar nothing to declare more."""
+"""Cap on the weight of a declared size, in multiples of the larger of the learner's source size and the median of the
+other sites' sizes. It limits a liar, for whom declaring more is free."""
 GROWTH = 4
-"""An answer may be of this many times the records that the card declares. Two digits are off by at most 5 %; the rest
-is for records that came after the card was written. A lower value would spare little: a liar may declare more, too."""
+"""Largest plausible ratio of a count's total to the declared number of records. Rounding to two digits accounts for 5
+%; the rest is for records added after the card was written. A lower value would not help: a liar may declare more, too.
+"""
 FALSE_ALARM = 1e-9
-"""Probability, over the noise, that one answer of an honest curator is thrown away; the rate of all our tests."""
+"""Probability, over the noise, that an honest curator's answer is rejected. All plausibility tests use it."""
 
 
 def common_schema(cards: Mapping[str, Card], fits: Callable[[Schema], bool]) -> tuple[Schema, dict[str, str]]:
-    """The schema that most of the cards agree on, and why each of the others is left out.
+    """Return the schema that most cards share, and for each other curator why it is left out.
 
-    Sites are counted, not records: the number of records is what a liar would lie about. Where two schemas have as
-    many sites nobody can say who is wrong, unless the learner's own source records fit one of them alone.
+    The vote counts sites, not records, since a liar would lie about its number of records. A tie is broken if the
+    learner's source fits exactly one of the tied schemas.
 
     Args:
         cards: at least one.
-        fits: whether the learner's source can be encoded for a schema; asked only where two have as many sites.
+        fits: whether the learner's source can be encoded for a schema; called only in a tie.
 
     Raises:
-        ConfigurationError: as many sites say one thing as another, and the source fits both or neither.
+        ConfigurationError: a tie, and the source fits both schemas or neither.
     """
     parties: list[list[str]] = []
     for name, card in cards.items():
@@ -191,15 +192,14 @@ def common_schema(cards: Mapping[str, Card], fits: Callable[[Schema], bool]) -> 
 
 
 def implausible_cards(cards: Mapping[str, Card], source_size: int) -> dict[str, str]:
-    """Curators whose card cannot be true, or whose unit bound costs more than their records bring -> why.
+    """Return why each curator is left out whose card is implausible or whose unit bound costs more than it brings.
 
-    Noise is scaled to the largest unit bound c, so N records under a bound c are worth N / c. Of the groups "all with a
-    bound of at most b" the largest is kept that is worth at least 1 / `MOST_LOSS` of the best. So nobody is left out
-    where bounds are within a factor of `MOST_LOSS`, and never more than stay.
+    Noise is scaled to the largest unit bound c, so N records under bound c are worth N / c. Among the groups "all
+    curators with bound at most b", the function keeps the largest that is worth at least 1 / `MOST_LOSS` of the best
+    group. So it leaves nobody out if all bounds are within a factor of `MOST_LOSS`, and never leaves out more curators
+    than stay.
 
-    Args:
-        cards: of one schema.
-        source_size: of the learner's source; stands in for a size that is not declared.
+    `cards` share a schema. `source_size`, of the learner's source, stands in for a size that is not declared.
     """
     reasons = {
         name: f"its card declares {card.round_size} records, and nobody holds more than {MOST_RECORDS}"
@@ -223,7 +223,7 @@ def implausible_cards(cards: Mapping[str, Card], source_size: int) -> dict[str, 
 
 
 def weights(cards: Mapping[str, Card], source_size: int) -> dict[str, int]:
-    """Declared sizes where sites are weighed against each other, see `SIZE_INFLUENCE`."""
+    """Declared sizes, capped as `SIZE_INFLUENCE` says, for weighing sites against each other."""
     sizes = {name: card.round_size or source_size for name, card in cards.items()}
     limited = {}
     for name, size in sizes.items():
@@ -233,9 +233,10 @@ def weights(cards: Mapping[str, Card], source_size: int) -> dict[str, int]:
 
 
 def worth_keeping(groups: Sequence[tuple[list[str], float]]) -> list[str]:
-    """Of nested groups with what each is worth, largest first, the first that is worth 1 / `MOST_LOSS` of the best.
+    """Return the largest of nested groups that is worth at least 1 / `MOST_LOSS` of the best.
 
-    Groups that leave out more curators than stay are passed over: one liar must not be able to leave out the others.
+    `groups` are pairs (members, worth), largest first. Groups that leave out more curators than stay are skipped, so
+    that one liar cannot exclude the others.
     """
     if not groups:
         return []

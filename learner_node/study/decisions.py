@@ -1,7 +1,7 @@
-"""What a study computes and later messages depend on: a plan, a question, a model. It is computed once.
+"""Records computed values that later messages depend on (a plan, a question, a model), so that each is computed once.
 
-Floats differ in their last digits from processor to processor, and what is trained on them differs by more. So such a
-value is written down before it is used, and a process that goes on with the study reads it instead.
+Floating-point results differ between processors, and trained models differ more. So such a value is stored before it is
+used, and a process that resumes the study reads it back instead of computing it again.
 """
 
 from collections.abc import Callable
@@ -13,24 +13,24 @@ T = TypeVar("T")
 
 
 class Decide(Protocol):
-    """Takes a value that was computed now; returns the one of an earlier process, where there is one."""
+    """Takes a newly computed value; returns the value that an earlier process stored, if there is one."""
 
     def __call__(self, value: T, write: Callable[[T], bytes], read: Callable[[bytes], T]) -> T:
-        """The value to go on with.
+        """Return the value to go on with.
 
         Args:
             value: as computed now.
-            write: to bytes; equal values give equal bytes.
-            read: back; RemoteProtocolError where the bytes are no such value.
+            write: encodes it; equal values give equal bytes.
+            read: decodes it; raises RemoteProtocolError for other bytes.
         """
 
 
 def as_found(value: T, write: Callable[[T], bytes], read: Callable[[bytes], T]) -> T:  # noqa: ARG001
-    """The value as it is, in a study that no other process goes on with."""
+    """A `Decide` for studies that are never resumed: returns the value itself."""
     return value
 
 
 def decided(decide: Decide, value: T, kind: type[T] | None = None) -> T:
-    """`decide` for a value that MessagePack holds; `kind` is its type, where that says more than its class."""
+    """Call `decide` with MessagePack as the encoding. `kind` is the type to decode if `type(value)` is too general."""
     value_type = kind or type(value)
     return decide(value, encode, lambda data: decode(data, value_type, limit=len(data)))

@@ -1,6 +1,6 @@
-"""What a learner should look at once more, before anything is asked and spent.
+"""Warnings before a learner asks and spends anything.
 
-An epsilon so large that it was likely mistyped (100 for 1.00) is refused until it is confirmed. The rest is warned of.
+An epsilon so large that it was likely mistyped (100 for 1.00) is refused until confirmed. Other doubts are warnings.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,33 +11,25 @@ from learner_node.study.pooling import Pooling, usual_pool
 from protocol.errors import ConfigurationError
 
 LARGE_EPSILON = 100
-"""From here on an answer may be e^100 times as likely with a record as without it: nothing is protected."""
+"""Smallest epsilon that needs confirmation: an answer may be e^100 times as likely with a record as without."""
 
 
 class StudyWarning(UserWarning):
-    """A study that costs what it says, and may bring less than its learner thinks."""
+    """Warns that a study may bring less than its learner expects at its cost."""
 
 
 def is_large(epsilon: Fraction) -> bool:
-    """Whether an epsilon protects nothing."""
+    """Whether an epsilon is so large that it protects nothing."""
     return epsilon >= LARGE_EPSILON
 
 
 def large_text(epsilon: Fraction) -> str:
-    """What is said of a large epsilon."""
+    """The sentence about a large epsilon."""
     return f"an epsilon of {LARGE_EPSILON} or more protects nothing, and {epsilon} was asked for"
 
 
 def require_confirmed(epsilons: Iterable[Fraction], *, how: str) -> None:
-    """Refuse large epsilons.
-
-    Args:
-        epsilons: that are asked for.
-        how: one confirms ("--large-epsilon").
-
-    Raises:
-        ConfigurationError: one is large; the text says how to confirm it.
-    """
+    """Raise ConfigurationError if an epsilon is large. `how` names the way to confirm it ("--large-epsilon")."""
     for epsilon in epsilons:
         if is_large(epsilon):
             raise ConfigurationError(f"{large_text(epsilon)}; write a smaller one, or confirm it with {how}")
@@ -50,14 +42,7 @@ def doubts_about(
     curators: int,
     pooling: Pooling,
 ) -> list[str]:
-    """What is worth a warning in a study that can be asked as it is, in sentences.
-
-    Args:
-        options: of its strategy.
-        records: of the source.
-        curators: that are asked.
-        pooling: of their answers.
-    """
+    """Sentences that warn about a valid study, from its strategy's options, source size and number of curators."""
     doubts = []
     cells = options.get("cells") if isinstance(options, Mapping) else None
     if isinstance(cells, int) and cells > records:

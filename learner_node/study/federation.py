@@ -1,4 +1,4 @@
-"""Whom a learner may ask, and how: curators, key, carrier, clock. And what a carrier says that cannot wait longer."""
+"""Whom a learner may ask, and how (curators, key, carrier, clock); and how a carrier says that it must stop waiting."""
 
 import secrets
 import time
@@ -21,11 +21,11 @@ def now() -> int:
 
 
 LIFETIME = 600
-"""Seconds for which a learner's requests are valid, unless it says otherwise."""
+"""Default validity of a learner's request, seconds."""
 
 
 class UnfinishedError(ExprilError):
-    """The study goes on later: something is awaited that does not come now. It is left open; the text says for what."""
+    """The study is left open because a reply will not come now; the text says what is awaited."""
 
     kind = "unfinished"
 
@@ -34,14 +34,14 @@ class Carrier(Protocol):
     """Carries requests to curators and brings back the replies that came in time."""
 
     def exchange(self, requests: Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:
-        """Curator's public key -> envelope, both ways; a curator that did not reply is left out."""
+        """Map each curator's public key to its reply; a curator that did not reply is omitted."""
 
 
 @dataclass(frozen=True)
 class Federation:
     """The curators a learner may ask, and how.
 
-    It is a handle: a copy, however deep, is the same federation with the same receipts.
+    Copies, also deep ones, share the federation's receipts.
     """
 
     curators: Mapping[str, bytes]  # name -> public key; names are the learner's own

@@ -35,10 +35,10 @@ from protocol.schema import Schema
 
 @dataclass
 class Learned:
-    """What a study gave.
+    """The results of a study.
 
-    `models` holds the newest model after each round (None while there is none), under "" for pooled answers or under
-    each curator's name for one model per site.
+    `models` lists the newest model after each round (None before the first). Its key is "" for pooled answers, or the
+    curator's name with one model per site.
     """
 
     schema: Schema  # of the cards
@@ -52,20 +52,21 @@ class Learned:
 
     @property
     def not_private(self) -> list[str]:
-        """Curators whose answers were signed as not private (seeded noise, `paper_ratio`); simulations only."""
+        """Curators whose answers are signed as not private (seeded noise, `paper_ratio`); in simulations only."""
         return [name for name, session in self.study.sessions.items() if session.not_private]
 
     def model(self, curator: str = POOLED) -> AnyModel:
-        """The final pooled model, or a curator's own; NoCuratorError where there is none."""
+        """The final pooled model, or one curator's own. Raises NoCuratorError if there is none."""
         models = [model for model in self.models.get(curator, []) if model is not None]
         if not models:
             raise NoCuratorError(f"no model was learnt{f' for {curator}' if curator else ''}")
         return models[-1]
 
     def shares(self, curator: str = POOLED) -> dict[str, Prevalence]:
-        """Each class's share of the private records that count, as the totals of the answers tell it, by its name.
+        """Estimated share of each class among the private records that count, by class name, from the answers' totals.
 
-        Of two classes the second alone; empty where the strategy does not read totals, or the label is a number.
+        With two classes it holds the second alone. It is empty if the strategy reads no totals or the label is a
+        number.
         """
         estimate = self.estimates.get(curator)
         if isinstance(estimate, SourceEstimate):
@@ -75,7 +76,7 @@ class Learned:
 
     @property
     def final_model(self) -> AnyModel:
-        """The final model; of several curators' own, their mixture by the records that each answered for."""
+        """The final model; with one model per site, their mixture weighted by each site's number of records."""
         models = {name: self.model(name) for name in self.estimates}
         if len(models) == 1:
             return next(iter(models.values()))

@@ -1,6 +1,6 @@
-"""The plan and the first questions of a study, whom they are for, and how curators come to agree on it.
+"""Drafts a study's plan and first questions, decides which curators to ask, and gets their agreement.
 
-All of it comes before anything is asked: from cards and the learner's own source. So what is left out costs nothing.
+All of this uses cards and the learner's source only. So a curator that is left out here costs nothing.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ from protocol.query_kind import Kinds
 from protocol.refusals import RefusalCode
 
 ATTEMPTS = 5
-"""Plans that a study proposes at most: each counts as a study where a policy limits how many a learner may propose."""
+"""Most plans that a study proposes. Each counts as a study if a policy limits how many a learner may propose."""
 
 
 REMEDY = "the strategy's options, epsilon or pooling"
@@ -47,15 +47,15 @@ class Proposable(Protocol):
 
     @property
     def plan(self) -> Plan:
-        """For all of them."""
+        """The plan that all asked curators receive."""
 
     @property
     def names(self) -> list[str]:
-        """Of the curators that are asked."""
+        """Names of the curators that are asked."""
 
     @property
     def left_out(self) -> dict[str, str]:
-        """The curators that are not asked -> why."""
+        """Curators that are not asked -> why."""
 
 
 P = TypeVar("P", bound=Proposable)
@@ -68,25 +68,25 @@ def agree(
     redraft: Callable[[Mapping[str, Card]], P] | None,
     cards: Mapping[str, Card],
 ) -> P:
-    """Propose a plan; the one that is carried out.
+    """Propose a plan to its curators and return the plan that is carried out.
 
-    A secure sum shares its noise among the curators that the plan names, so one that refuses, or does not answer, is a
-    dropout before anything was asked. Nothing is charged by then: the plan is withdrawn, which refunds it, and drafted
-    again for those that accepted, in sessions of their own (`Study.withdraw`). So tolerated dropouts are kept for those
-    that fall silent later. Every attempt has fewer curators than the one before. Where no plan can be drafted for those
-    that accepted, or after `ATTEMPTS`, the study goes on with them and the plan as it is.
+    A secure sum splits its noise among the curators that the plan names. A curator that refuses or does not answer has
+    thus dropped out before anything was asked. Nothing is charged yet, so the plan is withdrawn and refunded, and
+    drafted again in new sessions for those that accepted (`Study.withdraw`). This saves the tolerated dropouts for
+    later failures. Each attempt has fewer curators than the one before. If no new draft is possible, or after
+    `ATTEMPTS`, the study goes on with the plan as it is and those that accepted.
 
     Args:
         study: in which nothing was asked yet.
         draft: what is proposed first.
         purpose: for the stewards to read.
-        redraft: cards of the remaining curators -> a draft for them, ConfigurationError where there is none; None:
-            the plan holds whoever accepts it.
-        cards: of the curators that are named, and maybe of others.
+        redraft: drafts for the remaining curators' cards, or raises ConfigurationError. With None, the plan stands for
+            any curators that accept it.
+        cards: of the named curators; it may hold others.
 
     Raises:
-        NoCuratorError: nobody accepted, or not all did of a study for all or none; or no plan can be drafted for those
-            whose cards are still the same.
+        NoCuratorError: no curator accepted, one refused a study for all or none, or no plan can be drafted for the
+            curators whose cards are unchanged.
     """
     for attempts_left in reversed(range(ATTEMPTS)):
         accepted = study.propose(draft.plan, purpose, draft.names)
@@ -118,7 +118,7 @@ class Group:
     conversation: Conversation
 
     def hear(self, study: Study) -> None:
-        """Go on with the answers of all rounds, summed over the curators that gave them all; nothing if none did."""
+        """Feed the strategy the sums, round by round, over the curators that answered every round, if any did."""
         members = [name for name in study.survivors if name in self.names]
         if members:
             self.conversation.hear(study.pooled(members))
@@ -126,7 +126,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Setting:
-    """What does not depend on who is asked."""
+    """The parts of a study that do not depend on who is asked."""
 
     strategy: str  # key of `STRATEGIES`
     options: Mapping[str, object]  # of the strategy
@@ -139,7 +139,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Draft:
-    """What will be asked first, and of whom."""
+    """The first questions and the curators they go to."""
 
     groups: list[Group]  # their first questions made
     plan: Plan  # for all of them
@@ -149,7 +149,7 @@ class Draft:
 
 
 class _WrittenGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A group, and its first question."""
+    """A `Group` as the journal stores it: the members and the first question."""
 
     key: str
     names: tuple[str, ...]
@@ -157,7 +157,7 @@ class _WrittenGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _WrittenDraft(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A draft, for a process that goes on with the study."""
+    """A `Draft` as the journal stores it."""
 
     groups: tuple[_WrittenGroup, ...]
     plan: Plan
@@ -167,7 +167,7 @@ class _WrittenDraft(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def settle(setting: Setting, cards: Mapping[str, Card], left_out: Mapping[str, str]) -> Draft:
-    """Draft the study for all of the cards; leave out those that rule it out, and draft it again without them.
+    """Draft the study for all cards, leaving out curators whose cards rule it out.
 
     A curator is left out if its card shows that it would refuse. With pooled answers it is also left out if its limits
     would force a coarser question on all others.
@@ -185,7 +185,7 @@ def settle(setting: Setting, cards: Mapping[str, Card], left_out: Mapping[str, s
 
 
 def why_not_chosen(setting: Setting, cards: Mapping[str, Card]) -> str:
-    """See `selected.why_not_chosen`; empty, too, where the user chose the strategy or how many are chosen."""
+    """Text of `selected.why_not_chosen`; "" if the user set the strategy or the number of attributes."""
     if setting.strategy != DEFAULT_STRATEGY or "chosen" in setting.options or not cards:
         return ""
     most = max(card.most_records_per_unit for card in cards.values())
@@ -209,7 +209,7 @@ def _settled(setting: Setting, cards: Mapping[str, Card], left_out: Mapping[str,
 def _drafted(
     setting: Setting, cards: Mapping[str, Card]
 ) -> tuple[Draft | None, dict[str, str], ConfigurationError | None]:
-    """A draft for exactly these curators, who is to be left out of it and why, and the strategy's own objection."""
+    """A draft for exactly these curators, whom to leave out and why, and the strategy's own objection."""
     if apart := strangers(setting.pooling, cards):
         return None, apart, None
     most = max(card.most_records_per_unit for card in cards.values())
@@ -239,7 +239,7 @@ def _drafted(
 
 
 def _for_cards(setting: Setting, cards: Mapping[str, Card], most_records_per_unit: int) -> Setting:
-    """The setting with what all cards together decide: groups share a plan, so it must not differ between them."""
+    """The setting with the values that all cards decide jointly, since groups share one plan."""
     sizes = weights(cards, len(setting.problem.source)).values()
     willing = selected.willing(
         [(card.limits, card.round_size) for card in cards.values()], sum(sizes) / len(sizes), setting.kinds
@@ -249,7 +249,7 @@ def _for_cards(setting: Setting, cards: Mapping[str, Card], most_records_per_uni
 
 
 def _group(setting: Setting, members: Mapping[str, Card], limiting: Mapping[str, Card], key: str = POOLED) -> Group:
-    """The plan and first question for some curators, within the limits of some."""
+    """The plan and first question for `members`, within the limits of the `limiting` cards."""
     problem = replace(
         setting.problem,
         sites=len(members),
@@ -269,7 +269,7 @@ def _write(draft: Draft) -> bytes:
 
 
 def _read(setting: Setting, cards: Mapping[str, Card], data: bytes) -> Draft:
-    """The draft that was written, with conversations of its own groups that begin with its questions."""
+    """Decode a stored draft; its groups' strategies start from the stored questions."""
     draft = decode(data, _WrittenDraft, limit=len(data))
     if not cards.keys() >= {name for group in draft.groups for name in group.names}:
         raise RemoteProtocolError(RefusalCode.MALFORMED, "names", "curators that were admitted")
@@ -284,7 +284,7 @@ def _read(setting: Setting, cards: Mapping[str, Card], data: bytes) -> Draft:
 
 
 def _unfit(setting: Setting, members: Mapping[str, Card], error: ConfigurationError) -> dict[str, str]:
-    """Curators whose limits alone no question fits -> why; all, where only their limits together are too low."""
+    """Curators -> why no question fits their own limits; all curators if only the joint limits are too low."""
     reasons = {}
     for name, card in members.items():
         try:
@@ -295,10 +295,10 @@ def _unfit(setting: Setting, members: Mapping[str, Card], error: ConfigurationEr
 
 
 def _cramped(setting: Setting, members: Mapping[str, Card], body: Any) -> dict[str, str]:
-    """Curators whose limit of cells makes the first question too coarse for everybody -> why.
+    """Curators whose limit on cells makes the first question too coarse for everybody -> why.
 
-    Of the groups "all that allow at least b cells" the largest is kept whose own question has enough cells, see
-    `worth_keeping`. So a site with most of the records may have tight limits: without it the question is coarse, too.
+    Among the groups "all that allow at least b cells", the largest is kept whose own question has enough cells (see
+    `worth_keeping`). So a site with most of the records may have tight limits: without it the question is coarse, too.
     """
     cells = {name: counts_limits(setting.pooling, card, setting.kinds).cells for name, card in members.items()}
     if len(set(cells.values())) == 1 or not isinstance(body, CountsBody):
@@ -322,7 +322,7 @@ def _cramped(setting: Setting, members: Mapping[str, Card], body: Any) -> dict[s
 def foreseen_refusals(
     plan: Plan, body: Any, cards: Mapping[str, Card], kinds: Kinds, readers: Mapping[str, Reader]
 ) -> dict[str, str]:
-    """Curators that would refuse a plan or its first question, by their cards -> why."""
+    """Curators whose cards show that they would refuse the plan or its first question -> why."""
     refusals = {}
     for name, card in cards.items():
         reason = complaint_about_plan(plan, card, kinds)
@@ -336,30 +336,27 @@ def foreseen_refusals(
 
 
 def over_caps(plan: Plan, cards: Mapping[str, Card], kinds: Kinds) -> dict[str, str]:
-    """Curators whose caps a plan is over -> why; none where all caps are too low.
+    """Curators whose caps the plan exceeds -> why; empty if all caps are exceeded.
 
-    Then the plan is proposed: a refusal says how much is left, and by how much to scale.
+    In that case the plan is proposed all the same: the refusals say how much is left, and by how much to scale.
     """
     reasons = {name: reason for name, card in cards.items() if (reason := complaint_about_cap(plan, card, kinds))}
     return reasons if len(reasons) < len(cards) else {}
 
 
 def nobody_left(reasons: Mapping[str, str], remedy: str) -> ConfigurationError:
-    """An error that says why each of the first curators is left out."""
+    """An error that says why each of the first few curators is left out."""
     listed = "; ".join(f"{name}: {reason}" for name, reason in list(reasons.items())[:5])
     return ConfigurationError(f"no curator is left to ask. {listed}; nothing was asked yet: change {remedy}")
 
 
 def counts_limits(pooling: Pooling, card: Card, kinds: Kinds) -> CountsLimits:
-    """What a curator limits of the counts that are asked; the defaults where it allows none."""
+    """A curator's limits on counts, or the default limits if it allows none."""
     return limits_of(card, SECURE_COUNTS.name if pooling.secure else COUNTS.name, kinds)
 
 
 def secure_pool(pooling: Pooling, cards: Mapping[str, Card]) -> SecurePool | None:
-    """The curators with these cards, where they sum securely; each policy's fewest colluders are kept to.
-
-    Raises ConfigurationError: they are too few.
-    """
+    """The pool of a secure sum, with at least the colluders that each policy requires; None for other pooling."""
     if not pooling.secure:
         return None
     allowed = [limits for card in cards.values() if (limits := _secure_limits(card)) is not None]
@@ -372,17 +369,17 @@ def secure_pool(pooling: Pooling, cards: Mapping[str, Card]) -> SecurePool | Non
 
 
 def _secure_limits(card: Card) -> SecureCountsLimits | None:
-    """What a curator limits of secure sums; None where it allows none."""
+    """A curator's limits on secure sums; None if it allows none."""
     limits = allowed_by(card, SECURE_COUNTS.name)
     return limits if isinstance(limits, SecureCountsLimits) else None
 
 
 def strangers(pooling: Pooling, cards: Mapping[str, Card]) -> dict[str, str]:
-    """Which curators cannot be pooled with the others, by their cards -> why not.
+    """Curators that cannot be pooled with the others, by their cards -> why not.
 
-    For a secure sum every curator's policy lists the members it sums with. As long as there is a pair of whom one does
-    not list the other, the curator in most such pairs is left out; of equals the last. Then a curator is left out whose
-    policy asks for more colluders than so many curators can assume: it must not keep the others from summing.
+    In a secure sum, every curator's policy must list all members. While some pair is not mutually listed, the curator
+    in most such pairs is left out (the last one in a tie). Then a curator is left out if its policy assumes more
+    colluders than the number of curators allows, so that it does not stop the others from summing.
     """
     if not pooling.secure:
         return {}

@@ -51,7 +51,7 @@ class Pooling:
                 raise ConfigurationError(f"{name} must be a whole number from {least} on, not {value!r}")
 
     def changed(self, method: str, colluders: int | None, dropouts: int | None) -> Self:
-        """With what is given instead; "" and None stand for what is there, of the same method."""
+        """A copy with the given values; "" and None keep the present ones if the method stays the same."""
         same = method in ("", self.method)
         return replace(
             self,
@@ -62,7 +62,7 @@ class Pooling:
 
     @property
     def secure(self) -> bool:
-        """Whether only a sum is opened."""
+        """Whether curators open only their sum."""
         return self.method == SECURE
 
     def groups(self, names: Iterable[str]) -> dict[str, list[str]]:
@@ -77,13 +77,7 @@ SUMMED = Pooling()
 class SecurePool:
     """Curators that sum securely, as a plan names them.
 
-    Args:
-        participants: their identity keys, ascending.
-        colluders: t of them, at most, are assumed to tell the learner all they know; at least 1.
-        dropouts: u of them may fall silent within a query; n > 2 u + t.
-
-    Raises:
-        ConfigurationError: a rule is broken; the text says which.
+    Raises ConfigurationError if they break a rule, which it names.
     """
 
     participants: tuple[bytes, ...]
@@ -99,7 +93,7 @@ class SecurePool:
 
     @property
     def shares(self) -> int:
-        """Shares h = n - t - u of the noise that add up to a whole one; each curator adds one share."""
+        """Number h = n - t - u of noise shares that add up to one full noise; each curator adds one."""
         return len(self.participants) - self.colluders - self.dropouts
 
     @classmethod
@@ -111,13 +105,13 @@ class SecurePool:
         dropouts: int | None = None,
         least_colluders: int = 1,
     ) -> "SecurePool":
-        """With the usual t and u, where they are not given; see `usual_pool`.
+        """Make a pool; `usual_pool` chooses t and u where they are None.
 
         Args:
             participants: identity keys.
             colluders: t.
             dropouts: u.
-            least_colluders: the fewest that all of the curators' policies ask a plan to assume.
+            least_colluders: the largest minimum of t among the curators' policies.
 
         Raises:
             ConfigurationError: as the class.
@@ -129,11 +123,11 @@ class SecurePool:
 def usual_pool(
     sites: int, colluders: int | None = None, dropouts: int | None = None, least_colluders: int = 1
 ) -> tuple[int, int]:
-    """How many of so many curators may collude, and may fall silent: t and u, where they are not given.
+    """Choose the defaults for t colluders and u dropouts among so many curators; values that are given stay.
 
-    t is 1 up to 9 curators and one more for each ten: a tenth of them may collude with the learner. u is a fifth of
-    them. The variance of the noise, n / h of that of one, is then at most twice that of one. Up to 4 curators u is 0:
-    to tolerate one would cost them as much noise as having one curator less.
+    t is 1 for up to 9 curators and one more for every ten: a tenth may collude with the learner. u is a fifth of them.
+    The noise variance, n / h of a single curator's, is then at most doubled. With up to 4 curators u is 0, since
+    tolerating one dropout would cost as much noise as having one curator less.
     """
     t = max(1 + sites // SITES_PER_COLLUDER, least_colluders) if colluders is None else colluders
     return t, max(0, min(sites // SITES_PER_DROPOUT, (sites - t - 1) // 2)) if dropouts is None else dropouts

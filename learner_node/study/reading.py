@@ -1,4 +1,4 @@
-"""What a learner does with the answers of a query kind. No kind is named here."""
+"""Reads the answers of a query kind. This interface names no kind."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,14 +17,14 @@ from protocol.schema import Schema
 
 
 class QueryFailedError(ExprilError):
-    """What curators say together was not opened; the text says at which step, and names the curators concerned."""
+    """A joint answer could not be opened; the text names the step and the curators concerned."""
 
     kind = "query"
 
 
 @dataclass(frozen=True)
 class Led:
-    """What a learner knows as it begins to lead a query of several turns."""
+    """What a learner knows at the start of a query of several turns."""
 
     turn: Turn  # the first of them
     bodies: Mapping[str, Any]  # what the strategy asks, by curator's name; who is not among them is not asked
@@ -50,13 +50,13 @@ class Pooled:
 
 
 Leading = Generator[Mapping[str, Any], Mapping[str, Any], Pooled]
-"""Yields the body of the next turn for each curator that is to be asked, and is sent what those released that answered,
-as `Reader.read` reads it. Returns what was opened; raises QueryFailedError where nothing can be."""
+"""A generator that yields the next turn's body for each curator to ask, and is sent the decoded releases of those that
+answered. It returns what was opened, or raises QueryFailedError."""
 
 
 @dataclass(frozen=True)
 class Precision:
-    """How precise the pooled answers to a question will be, foreseen."""
+    """Expected precision of the pooled answers to a question."""
 
     cells: int  # of the question, all partitions together
     scale: Fraction  # of the noise of one curator in one number, exact
@@ -69,7 +69,7 @@ class Precision:
 
 
 def not_foreseen(body: Any, turn: Turn, *_others: Any) -> NoReturn:  # noqa: ARG001
-    """Of a query kind whose answers nobody can invent; ConfigurationError."""
+    """Raise ConfigurationError: the answers of this query kind cannot be simulated."""
     raise ConfigurationError(
         f"a study that asks queries of kind {turn.planned.kind!r} cannot be foreseen: there is no quote for it; run it "
         "on records of your own with expril simulate"
@@ -101,7 +101,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class Round:
-    """What was asked and who answered."""
+    """The questions and answers of one round."""
 
     turn: Turn  # of the plan; the first one, of a query of several turns that the learner leads
     bodies: Mapping[str, Any]  # what was asked, by curator
@@ -112,5 +112,5 @@ class Round:
 
 
 def questions(turns: Sequence[Turn], readers: Mapping[str, Reader]) -> tuple[Turn, ...]:
-    """The turns of a plan with which a question begins: the first of a query that is led, else every one."""
+    """The turns that begin a question: the first turn of a query led over several, and every other turn."""
     return tuple(turn for turn in turns if turn.number == 0 or readers[turn.planned.kind].lead is None)

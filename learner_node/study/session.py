@@ -63,10 +63,10 @@ class _Sent:
 class Session:
     """A study with one curator.
 
-    A relay may lose, delay, repeat and reorder what both sides sign, and deliver an old reply in place of a new one.
-    So a refusal that may pass leaves the request pending, to be sent again unchanged. A final one moves on, and a final
-    one of a proposal ends the session. A study may be closed while its last query is unanswered. That query is kept,
-    and its release taken, until the closing shows that it was never charged.
+    A relay may lose, delay, repeat and reorder signed messages, or deliver an old reply again. So a refusal that may
+    pass leaves the request pending, to be sent again unchanged. A final refusal settles the request; a final refusal of
+    a proposal ends the session. A study may be closed while its last query is unanswered. That query is kept and its
+    release accepted until the closing shows that it was never charged.
     """
 
     curator: bytes  # its public key, known beforehand
@@ -102,7 +102,7 @@ class Session:
 
     @property
     def unanswered(self) -> bytes:
-        """A query without an answer when the study was closed, or empty; send the same bytes to recover its release."""
+        """A query that had no answer when the study was closed, or empty; send it again to recover its release."""
         return self._unanswered.data if self._unanswered else b""
 
     @property
@@ -112,7 +112,7 @@ class Session:
 
     @property
     def spent_at_most(self) -> Fraction:
-        """`spent`, and the exact cost of a query of which nothing proves whether it was charged."""
+        """`spent`, plus the exact cost of a query of which no receipt proves whether it was charged."""
         return self.spending.at_most
 
     def request_card(self, now: int) -> bytes:
@@ -254,7 +254,10 @@ class Session:
             self.state = advance(self.state, _EVENTS[type(message)])
 
     def _accept(self, message: StudyAccepted, receipt: Receipt) -> None:
-        """The plan's cost is by the contribution bound of the card; without one, by that which the cost implies."""
+        """Take an acceptance.
+
+        The cost uses the card's contribution bound, or the bound that the stated cost implies.
+        """
         if self.plan is None:
             raise LocalProtocolError("nothing was proposed")
         bound = self.card.most_records_per_unit if self.card else 0
@@ -269,7 +272,7 @@ class Session:
         return self.kinds.charge(self._turns[sequence - 1], self._past, self._bound)
 
     def _remember(self, message: Release) -> None:
-        """Keep what was released where later costs depend on it."""
+        """Keep a release that later costs depend on."""
         turn = self._turns[message.sequence - 1] if message.sequence <= len(self._turns) else None
         if turn is not None and self.kinds.kind(turn.planned.kind).looks_back:
             self._past.append(Past(turn, message.body))
@@ -291,5 +294,5 @@ class Session:
 
 
 def refused_for_good(refusal: Refusal) -> bool:
-    """Whether a proposal is never accepted after this refusal of it; one that came too late may be made anew."""
+    """Whether a proposal refused this way can never be accepted; one that only came too late may be made anew."""
     return refusal.final and refusal.code != RefusalCode.EXPIRED

@@ -1,21 +1,21 @@
-"""The state of a study: everything that decides what is asked of which curator, and what became of each.
+"""The state of a study: which requests may go to each curator, and how each request ended.
 
-Nothing here sends, reads a clock or draws at random. `study` does that, and tells this module what happened.
+This module neither sends, reads a clock nor draws at random. `study` does, and reports here what happened.
 
-A curator has two states. Its part says what may be asked of it:
+Each curator has two states. Its part says what may be asked of it:
 
     new -> ready -> proposed -> member -> out
 
-It is ready once its card came, and a member once it accepted the plan at its exact cost. It stays one as long as it
-answers every round. A curator that is out is asked nothing more, and is only closed. A session that is given up for a
-new one begins again as new. The wait says what is known of the request that awaits its reply:
+A curator is ready once its card came, and a member once it accepted the plan at its exact cost. It stays a member as
+long as it answers every round. One that is out is only closed. A session that is replaced by a new one starts again as
+new. The wait says how the pending request stands:
 
     idle -> unanswered -> idle      its reply stands
-            unanswered -> broken    what came last broke the protocol; the same bytes are sent again
-            unanswered -> deferred  what came last is a refusal that may pass; likewise
-            unanswered -> late      it came after its expiry, so it was not carried out; it may be made anew
+            unanswered -> broken    the last reply broke the protocol; the same bytes are sent again
+            unanswered -> deferred  the last reply is a refusal that may pass; the same bytes are sent again
+            unanswered -> late      it arrived after its expiry and was not carried out; it may be made anew
 
-The two tables say what each event does. An event that a state does not list raises and changes nothing.
+Two tables give the transitions. An event that a state does not list raises and changes nothing.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,7 +40,7 @@ from protocol.refusals import RefusalCode
 from protocol.transitions import State
 
 Request = Callable[[int], bytes]
-"""Makes a request when the time is known: seconds since 1970 -> envelope."""
+"""Makes a request (an envelope) from the current time in seconds since 1970."""
 
 RELEASE = "release"
 NO_REPLY = "no reply"
@@ -69,7 +69,7 @@ class Part(StrEnum):
 
 
 class Wait(StrEnum):
-    """What is known of a curator's request."""
+    """How a curator's pending request stands."""
 
     IDLE = "idle"
     UNANSWERED = "unanswered"
@@ -79,7 +79,7 @@ class Wait(StrEnum):
 
 
 class Event(StrEnum):
-    """What happens to a curator's part, and what happens to its request."""
+    """What happens to a curator's part or to its request."""
 
     CARD = "card"
     PROPOSAL = "proposal"
@@ -130,7 +130,7 @@ S = TypeVar("S", Part, Wait)
 
 
 def advance(table: Mapping[S, Mapping[Event, S]], state: S, event: Event) -> S:
-    """The state after an event. Raises LocalProtocolError: the state does not list the event."""
+    """The next state by a table. Raises LocalProtocolError if the state does not list the event."""
     if event not in table[state]:
         raise LocalProtocolError(
             f"{event} is not lawful for a curator that is {state}; lawful: {', '.join(table[state])}"
@@ -140,7 +140,7 @@ def advance(table: Mapping[S, Mapping[Event, S]], state: S, event: Event) -> S:
 
 @dataclass
 class _Asking:
-    """A curator's request, from its first sending to what ended it."""
+    """A curator's request, from its first sending to its end."""
 
     make: Request
     data: bytes
@@ -153,9 +153,9 @@ class _Asking:
 class StudyState:
     """The state of one study of one learner.
 
-    `outcomes` holds what each request of a round brought: "release", "refusal:<code>", "no reply" or "bad reply". A
-    proposal is noted only where it was not accepted. "left out" stands for an answer that cannot be true, or alone for
-    a card with which the study did not go on; `fate` says why.
+    `outcomes` holds how each request of a round ended: "release", "refusal:<code>", "no reply" or "bad reply".
+    Proposals appear only if they were not accepted. "left out" marks an answer that cannot be true, or a card that was
+    not used; `fate` says why.
     """
 
     def __init__(self, sessions: Mapping[str, Session], readers: Mapping[str, Reader], kinds: Kinds) -> None:
@@ -189,7 +189,7 @@ class StudyState:
 
     @property
     def accepted(self) -> dict[str, bytes]:
-        """Curators that accepted the plan -> the identity that the study has there."""
+        """Curators that accepted the plan -> the study's identity there."""
         return {name: session.study for name, session in self.sessions.items() if session.accepted is not None}
 
     @property
@@ -199,7 +199,7 @@ class StudyState:
 
     @property
     def left_out(self) -> dict[str, str]:
-        """Curators whose answers are used in no model, so far, or not in all of it -> what became of each."""
+        """Curators whose answers are missing from a model so far -> why."""
         return {
             name: self.fate(name) + (" (it is in a sum that was opened before)" if name in self.summed else "")
             for name, part in self.parts.items()
@@ -208,24 +208,24 @@ class StudyState:
 
     @property
     def summed(self) -> set[str]:
-        """Curators that are in a sum of which nothing but the sum was opened: none can be taken out of it again."""
+        """Curators in a sum of which only the total was opened; none can be taken out again."""
         return {name for answered in self.rounds for name in answered.took_part}
 
     @property
     def questions(self) -> int:
-        """How often `ask` asks until the plan is carried out: a query that the learner leads is one question."""
+        """Number of calls of `ask` that carry out the plan; a query led over several turns is one."""
         return len(questions(self.turns, self.readers))
 
     def spent(self, name: str) -> Fraction:
-        """Epsilon that a curator's receipts prove to be charged to this study."""
+        """Epsilon that a curator's receipts charge to this study."""
         return self.sessions[name].spent
 
     def spent_at_most(self, name: str) -> Fraction:
-        """`spent`, and the exact cost of a query that was sent and of which nothing proves whether it was charged."""
+        """`spent`, plus the exact cost of a sent query of which no receipt proves whether it was charged."""
         return self.sessions[name].spent_at_most
 
     def fate(self, name: str) -> str:
-        """What became of a curator, and what to do; its own words are shortened and made printable."""
+        """A sentence on what became of a curator, and what to do. Its own words are shortened and made printable."""
         if name in self._reasons:
             return f"{LEFT_OUT}: {self._reasons[name]}"
         failure = self._failures.get(name, ANSWERED)
@@ -243,38 +243,38 @@ class StudyState:
     # What happens to the curators' parts.
 
     def move(self, name: str, event: Event) -> None:
-        """Change a curator's part by the table; LocalProtocolError where it does not list the event."""
+        """Change a curator's part by the table. Raises LocalProtocolError if the part does not list the event."""
         self.parts[name] = advance(PARTS, self.parts[name], event)
 
     def leave_out(self, name: str, reason: str) -> None:
-        """Go on without a curator, for a reason that the learner found; nothing more is asked there."""
+        """Go on without a curator, for the learner's own reason; nothing more is asked there."""
         self.move(name, Event.EXCLUSION)
         self._reasons[name] = reason
         self.outcomes[name].append(LEFT_OUT)
 
     def discard(self, name: str, reason: str) -> None:
-        """Leave a curator out whose last release is of no use."""
+        """Leave out a curator whose last release is useless."""
         self.outcomes[name].pop()
         self.leave_out(name, reason)
 
     def not_sent(self, name: str) -> None:
-        """Note that a question is over the limits of a curator's card."""
+        """Record that a question exceeds the limits of a curator's card."""
         self.outcomes[name].append(f"refusal:{RefusalCode.OVER_LIMIT}")
         self._failures[name] = NOT_SENT
 
     def unreadable(self, name: str) -> None:
-        """Note that a curator's last release cannot be read."""
+        """Record that a curator's last release cannot be read."""
         self.outcomes[name][-1] = self._failures[name] = BAD_REPLY
 
     def end_round(self, answered: Round) -> None:
-        """Keep a round; who did not answer all of it is out."""
+        """Keep a round; curators that did not answer all of it are out."""
         for name in self.parts:
             if name not in answered.alive:
                 self.move(name, Event.MISS)
         self.rounds.append(answered)
 
     def renew_session(self, name: str, session: Session) -> None:
-        """Give a curator's session up for a new one; what became of its last request is forgotten."""
+        """Replace a curator's session by a new one; the outcome of its last request is forgotten."""
         self.move(name, Event.RENEWAL)
         if self.came_late(name):
             self.outcomes[name].pop()
@@ -288,13 +288,13 @@ class StudyState:
         return self.sessions[name].state is State.REFUSED and self._failures.get(name) == LATE_REFUSAL
 
     def same_terms(self, name: str) -> bool:
-        """Whether the card of a curator's new session says what that of the session before said."""
+        """Whether the card of a curator's new session equals the previous session's in content."""
         return _terms(self.sessions[name].card) == _terms(self.retired[name][-1].card)
 
     # What happens to the requests.
 
     def begin(self, requests: Mapping[str, Request], now: int) -> None:
-        """Make a request to each of several curators; what an exchange that was cut off left is dropped."""
+        """Start a request to each of several curators; the rest of an interrupted exchange is dropped."""
         for name in [name for name, wait in self.waits.items() if wait is not Wait.IDLE]:
             self._wait(name, Event.END)
         self._askings = {}
@@ -303,7 +303,7 @@ class StudyState:
             self._wait(name, Event.REQUEST)
 
     def send(self) -> dict[str, bytes]:
-        """Curators whose reply is awaited -> what is sent there now, the same bytes each time."""
+        """Bytes to send now to each curator whose reply is awaited; the same bytes at every attempt."""
         waiting = {name: asking for name, asking in self._askings.items() if self._waits(name)}
         for name, asking in waiting.items():
             self._wait(name, Event.SENDING)
@@ -312,11 +312,11 @@ class StudyState:
 
     @property
     def replies(self) -> dict[str, Message]:
-        """What each request that has ended so far brought."""
+        """Replies to the requests that have ended so far, by curator."""
         return {name: asking.reply for name, asking in self._askings.items() if asking.reply and not self._waits(name)}
 
     def receive(self, name: str, data: bytes) -> bool:
-        """Take what a curator sent; whether `judge` must say what becomes of a request that came late."""
+        """Take a curator's reply. Returns whether `judge` must decide about a request that arrived late."""
         asking = self._askings[name]
         try:
             reply = self.sessions[name].receive(data)
@@ -338,9 +338,10 @@ class StudyState:
         return False
 
     def judge(self, name: str, now: int, *, renew: bool) -> bool:
-        """Make a request anew that came late, where that may help; whether it was made.
+        """Make a late request anew if that may help; returns whether it did.
 
-        That is as often as the learner's own clock says so, too, and once where only the curator's does.
+        A request is renewed whenever the learner's own clock confirms the expiry, and only once if just the curator's
+        does.
         """
         asking = self._askings[name]
         self.expired[name] = now >= open_envelope(asking.data)[1].expires_at
@@ -353,9 +354,9 @@ class StudyState:
         return False
 
     def end(self, *, record: bool) -> dict[str, Message]:
-        """Note what each request brought; with `record` also among the outcomes of the rounds. The replies that stand.
+        """End the exchange and return the valid replies; requests that still wait are not sent again.
 
-        A request that is still waiting is not sent again.
+        With `record`, the ends are also added to the outcomes of the rounds.
         """
         replies = self.replies
         for name, asking in self._askings.items():
@@ -400,12 +401,12 @@ class StudyState:
     # What closing the study asks.
 
     def pending(self) -> dict[str, Request]:
-        """Requests whose reply never came, and whose reply is still of use, as they were sent.
+        """Requests without a reply whose reply is still of use, as they were sent.
 
-        An acceptance that was lost holds a reservation, and a release that was lost was paid for. A turn of a query
-        that the learner led is not sent again: the sum is over, and a curator that never got it would be charged for
-        an answer that nobody can use. Nor is a proposal of a study for all or none that one has refused, where its
-        curator said last that it waits for its steward.
+        A lost acceptance holds a reservation, and a lost release was paid for. A turn of a query that the learner led
+        is omitted: the sum is over, and a curator that never got the turn would be charged for an unusable answer. In a
+        study for all or none that somebody refused, a proposal is omitted if its curator last said that it waits for
+        its steward.
         """
         awaiting = f"refusal:{RefusalCode.AWAITING_APPROVAL}"
         return {
@@ -416,7 +417,7 @@ class StudyState:
         }
 
     def closes(self) -> dict[str, Request]:
-        """A close for each open session; one that awaits its reply is sent again, or made anew where it was late."""
+        """A close for each open session: the pending close, or a new one if the pending one was late."""
         requests: dict[str, Request] = {}
         for name, session in self.sessions.items():
             if session.state in (State.OPEN, State.ASKED):
@@ -426,7 +427,7 @@ class StudyState:
         return requests
 
     def lost_queries(self) -> dict[str, Request]:
-        """Queries that had no answer when the study was closed, and were paid for, as they were sent."""
+        """Queries, as sent, that were paid for but unanswered when the study was closed."""
         return {
             name: partial(_unchanged, session)
             for name, session in self.sessions.items()
@@ -434,27 +435,27 @@ class StudyState:
         }
 
     def _is_led(self, session: Session) -> bool:
-        """Whether what a session was asked last is a turn of a query that the learner leads."""
+        """Whether the session's last query is a turn that the learner leads."""
         return self.readers[self.turns[session.sequence - 1].planned.kind].lead is not None
 
 
 def ends_all(replies: Mapping[str, Message]) -> bool:
-    """Whether one of these replies to proposals is a refusal for good."""
+    """Whether one of these replies to proposals is a final refusal."""
     return any(isinstance(reply, Refusal) and refused_for_good(reply) for reply in replies.values())
 
 
 def _unchanged(session: Session, now: int) -> bytes:  # noqa: ARG001
-    """The request that has no reply, as it was sent."""
+    """The pending request, as it was sent."""
     return session.pending or session.unanswered
 
 
 def _close(session: Session, now: int) -> bytes:
-    """The close that awaits its reply, or another one where it came too late."""
+    """The pending close if there is one, else a new close."""
     return session.pending or session.close(now)
 
 
 def _terms(card: Card | None) -> Card | None:
-    """What a card says, whichever request it answers."""
+    """A card without the fields that depend on the request it answers."""
     if card is None:
         return None
     return msgspec.structs.replace(card, study=NO_STUDY, sequence=0, answers=NO_DIGEST, expires_at=0)

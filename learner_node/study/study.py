@@ -27,14 +27,13 @@ __all__ = ["NoCuratorError", "Round", "Study"]
 
 ALL_OR_NONE = "the study is for all curators or none"
 RENEWALS = 5
-"""How often a reservation that ends before all curators have accepted is made anew, at most."""
+"""Most times that an expiring reservation is made anew while other curators have not yet accepted."""
 
 
 class NoCuratorError(ExprilError):
     """No curator is left that answered everything; the text lists what became of each.
 
-    Attributes:
-        study: the study as far as it came, where there is one.
+    `study` is the unfinished study, if there is one.
     """
 
     kind = "study"
@@ -47,9 +46,9 @@ class NoCuratorError(ExprilError):
 class Study(StudyState):
     """One study of one learner with all curators of a federation.
 
-    A request that brought no answer, or a refusal that may pass, is sent again unchanged, then left pending; `close`
-    sends it once more. A request that came after its expiry was not carried out and never will be: it is made anew.
-    A curator that refused the plan for good in any other way may be asked again in another study only.
+    A request without a reply, or with a refusal that may pass, is sent again unchanged, then left pending; `close`
+    sends it once more. A request that arrived after its expiry is never carried out, so it is made anew. A curator that
+    refused the plan for good for any other reason can be asked again only in another study.
 
     Raises:
         ConfigurationError: two names of the federation stand for one curator.
@@ -65,7 +64,7 @@ class Study(StudyState):
         super().__init__(sessions, federation.readers, federation.kinds)
 
     def read_cards(self) -> dict[str, Card]:
-        """Ask every curator for its card; those that sent one. Raises NoCuratorError: none did."""
+        """Return the cards of all curators that sent one. Raises NoCuratorError if none did."""
         names = [name for name, part in self.parts.items() if part is not Part.OUT]
         self._exchange({name: self.sessions[name].request_card for name in names}, renew=True)
         if not self.cards:
@@ -73,9 +72,9 @@ class Study(StudyState):
         return self.cards
 
     def propose(self, plan: Plan, purpose: Purpose, names: list[str]) -> list[str]:
-        """Propose the same plan to several curators; those that accepted at the exact cost.
+        """Propose the same plan to several curators; return those that accepted at the exact cost.
 
-        Where the federation says all or none, those are all of its curators, or what was opened is closed at once.
+        A federation for all or none needs every curator's acceptance, or closes at once what was opened.
 
         Args:
             plan: everything that will be asked.
@@ -103,10 +102,10 @@ class Study(StudyState):
         return self.survivors
 
     def withdraw(self) -> list[str]:
-        """Close an accepted plan of which nothing was asked yet: all of it is refunded. Another may be proposed then.
+        """Close an accepted plan of which nothing was asked yet, which refunds it; then another may be proposed.
 
-        Returns:
-            Curators to which: those that accepted, closed, and whose cards say the same. All others are out.
+        Returns the curators to which: those that accepted, were closed, and whose cards are unchanged. All others are
+        out.
         """
         accepted = self.survivors
         self.close()
@@ -116,14 +115,14 @@ class Study(StudyState):
         return ready
 
     def ask(self, bodies: Mapping[str, Any]) -> Round:
-        """Ask the plan's next question of every curator named; one may be asked a body of its own.
+        """Ask the plan's next question of every named curator; each may get a body of its own.
 
-        A body over the limits of a curator's card is not sent there. Where a query takes several turns that the
-        learner leads, all of them are taken, and who misses one is asked no later one.
+        A body over the limits of a curator's card is not sent there. A query of several turns is carried out to its
+        end; a curator that misses a turn is asked no later one.
 
         Raises:
-            NoCuratorError: none answered this and every earlier round, or what they say together was not opened; or the
-                study is for all or none, and one does not hold its reservation any more, and nothing was asked yet.
+            NoCuratorError: no curator answered this and every earlier round; the joint answer was not opened; or,
+                before the first question of a study for all or none, a curator no longer holds its reservation.
         """
         if self.plan is None:
             raise NoCuratorError("no plan was accepted")
@@ -138,9 +137,9 @@ class Study(StudyState):
         return answered
 
     def pooled(self, names: Sequence[str]) -> list[Any]:
-        """What some curators say together in each round; all of them answered every round.
+        """The pooled answers in each round of some curators, all of which answered every round.
 
-        Where only what all say together was opened, that: a curator that dropped out since stays in it.
+        A round of which only a joint sum was opened contributes that sum, also if a curator in it dropped out later.
         """
         return [
             answered.pooled
@@ -150,11 +149,11 @@ class Study(StudyState):
         ]
 
     def close(self) -> None:
-        """Close the study wherever it may be open; what was reserved and never used is refunded.
+        """Close the study wherever it may be open; unused reservations are refunded.
 
-        A request whose reply never came is first sent once more (`StudyState.pending`). A release that comes so belongs
-        in the transcript, and is in no round. One that only the closing shows to have been paid for is asked for once
-        more after it. Call this again where a curator could not be reached.
+        A request without a reply is sent once more first (`StudyState.pending`). A release that arrives this way is in
+        the transcript but in no round. If only the closing shows that a release was paid for, it is requested once more
+        afterwards. Call `close` again if a curator could not be reached.
         """
         self._exchange(self.pending(), attempts=1)
         self._close_open()
@@ -162,7 +161,7 @@ class Study(StudyState):
 
     @contextmanager
     def closing(self) -> Iterator[None]:
-        """Close the study in the end, unless another process is to go on with it."""
+        """Context manager that closes the study, unless another process is to go on with it."""
         try:
             yield
         except BaseException as error:
@@ -173,7 +172,7 @@ class Study(StudyState):
         self.close()
 
     def nobody(self, failure: str) -> NoCuratorError:
-        """An error that says what became of each."""
+        """An error that says what became of each curator."""
         fates = [f"{name}: {self.fate(name)}" for name in self.sessions]
         return NoCuratorError(f"{failure}. {'; '.join(fates) or 'The federation names no curator'}", self)
 
@@ -186,14 +185,14 @@ class Study(StudyState):
         renew: bool = False,
         until: Callable[[Mapping[str, Message]], bool] | None = None,
     ) -> dict[str, Message]:
-        """Send requests, and again what brought nothing or a refusal that may pass; the replies that stand.
+        """Send requests, repeat those without a reply or with a refusal that may pass, and return the valid replies.
 
         Args:
             requests: curator's name -> how its request is made.
             record: whether they belong to a round.
-            attempts: how often each is sent; None is as the federation says.
-            renew: make a request anew that came after its expiry.
-            until: nothing is sent again once the replies so far say so.
+            attempts: how often each is sent; None is the federation's number.
+            renew: whether to make a request anew that arrived after its expiry.
+            until: stops the repeats once it is true of the replies so far.
         """
         if not requests:
             return {}
@@ -218,27 +217,26 @@ class Study(StudyState):
         return replies
 
     def _propose(self, plan: Plan, names: Sequence[str]) -> dict[str, Message]:
-        """Propose the plan in the sessions as they stand."""
+        """Propose the plan in the current sessions."""
         for name in names:
             self.move(name, Event.PROPOSAL)
         requests = {name: partial(self.sessions[name].propose, plan, words_for(self._purpose, name)) for name in names}
         return self._exchange(requests, record=True, until=ends_all if self._federation.all_or_none else None)
 
     def _require_all(self) -> None:
-        """Of a study for all or none: unless every curator accepted, what was opened is closed at once."""
+        """In a study for all or none, close what was opened unless every curator accepted."""
         if len(self.survivors) < len(self.sessions):
             self.given_up = True
             self._close_open()
             raise self.nobody(f"{ALL_OR_NONE}, and not all accepted: it was closed, nothing was asked or charged")
 
     def _hold_reservations(self, plan: Plan) -> None:
-        """Of a study for all or none, before the first question: all curators hold their reservations still.
+        """In a study for all or none, check before the first question that all curators still hold reservations.
 
-        One may have accepted days before another's steward did, or before this process went on with the study. A
-        reservation that ends, or is about to, is made anew, in a session of its own; nothing was asked in the old one.
+        One may have accepted days before another's steward did, or before this process resumed the study. A reservation
+        that has ended or soon will is made anew in a new session; nothing was asked in the old one.
 
-        Raises:
-            NoCuratorError: one does not accept again; everything is closed.
+        Raises NoCuratorError: one does not accept again; everything is closed.
         """
         for renewals_left in reversed(range(RENEWALS)):
             now = self._federation.clock()
@@ -259,12 +257,12 @@ class Study(StudyState):
         return 0 if accepted is None else accepted.reserved_until
 
     def _ends(self, name: str) -> int:
-        """When a reservation is too near its end to begin: a request's lifetime before, or half of a shorter one."""
+        """Time after which a reservation is too near its end: a request's lifetime before, or half of a shorter one."""
         receipt, end = self.sessions[name].receipt, self._reserved_until(name)
         return end - min(self._federation.lifetime, (end - (receipt.issued_at if receipt else 0)) // 2)
 
     def _renew(self, names: Sequence[str]) -> list[str]:
-        """Give sessions up for new ones; the curators whose cards say the same. The others are left out."""
+        """Replace sessions by new ones; return the curators with unchanged cards. The others are left out."""
         for name in names:
             self.renew_session(name, self._federation.new_session(self.sessions[name].curator))
         self._exchange({name: self.sessions[name].request_card for name in names}, renew=True)
@@ -278,7 +276,7 @@ class Study(StudyState):
         self._exchange(self.closes(), renew=True)
 
     def _ask_each(self, reader: Reader, turn: Turn, bodies: Mapping[str, Any]) -> Round:
-        """One turn, with an answer of each curator."""
+        """Ask one turn; each curator has its own answer."""
         answers = self._take_turn(reader, turn, bodies)
         complaints = {name: reader.complaint(answer, self.cards[name].round_size) for name, answer in answers.items()}
         for name, reason in decided(self._federation.decided, complaints, dict[str, str]).items():
@@ -288,7 +286,7 @@ class Study(StudyState):
         return Round(turn, dict(bodies), answers, frozenset(answers))
 
     def _lead(self, reader: Reader, turn: Turn, bodies: Mapping[str, Any]) -> Round:
-        """All turns of a query, with one answer of all curators."""
+        """Lead all turns of a query; all curators give one joint answer."""
         if reader.lead is None:
             raise TypeError(f"nobody leads {turn.planned.kind}")
         keys = {name: self.sessions[name].curator for name in bodies}
@@ -323,7 +321,7 @@ class Study(StudyState):
         return Round(turn, dict(bodies), {}, frozenset(alive), pooled.answer, pooled.took_part)
 
     def _take_turn(self, reader: Reader, turn: Turn, bodies: Mapping[str, Any]) -> dict[str, Any]:
-        """Take the plan's next turn; what each curator released that can be read."""
+        """Ask the plan's next turn; return each curator's release that can be read."""
         self.turns_taken += 1
         requests: dict[str, Request] = {}
         for name, body in bodies.items():
