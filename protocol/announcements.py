@@ -40,7 +40,7 @@ def validating(purpose: str, study: bytes) -> str:
 
 
 def read_notice(purpose: str) -> Notice:
-    """The announcement at the end of a purpose; an empty `Notice` where the end has any other form."""
+    """The announcement at the end of a purpose; an empty `Notice` if there is none."""
     match = _NOTICE.fullmatch(purpose)
     if match is None:
         return Notice()

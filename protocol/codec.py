@@ -25,13 +25,13 @@ def encode(value: Any) -> bytes:
 
 
 def decode(data: bytes, kind: type[T], *, limit: int = MOST_ENVELOPE_BYTES, field: str = "") -> T:
-    """Read exactly one value of `kind` from `data`.
+    """Decode exactly one value of `kind` from untrusted bytes.
 
     Args:
         data: untrusted bytes.
         kind: a msgspec Struct type or a union of tagged ones.
         limit: most bytes accepted.
-        field: what the bytes are, for the error.
+        field: name of the value, for the error.
 
     Raises:
         RemoteProtocolError: too long (TOO_LARGE), or not the one encoding of a `kind` (MALFORMED).

@@ -28,8 +28,8 @@ from protocol.refusals import RefusalCode
 LABEL = "expril/2"
 """Domain separation of production signatures."""
 NOT_PRIVATE_LABEL = "expril/2 simulation, not private"
-"""Label of all that a curator signs whose noise comes from a seed, or which serves a release kind that is not private
-as claimed; never accepted in place of the other."""
+"""Label on everything that a curator signs if its noise is seeded or it serves a release kind that is not as private as
+claimed; never accepted in place of the other label."""
 _VERSION_1 = ("expril/1", "expril/1 simulation, not private")
 _UPDATE = (
     "this was signed under version 1 of the protocol, here it is version 2: ask the other side to update ExPriL; "
@@ -47,7 +47,7 @@ _SMALL_ORDER = frozenset({*_ORDER_EIGHT, *(y.to_bytes(32, "little") for y in (0,
 
 
 class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A payload, what it is, and who vouches for it (the signer is named inside the payload)."""
+    """A payload, its type, and the signature (the signer is named inside the payload)."""
 
     label: Annotated[str, msgspec.Meta(max_length=100)]
     type: Annotated[str, msgspec.Meta(max_length=40)]
@@ -94,8 +94,8 @@ class SigningKey:
     def derive(self, purpose: str) -> bytes:
         """32 secret bytes for another purpose (HKDF-SHA256, RFC 5869).
 
-        The text keeps the number of the first protocol: one of these keys says which records of a unit are kept, and
-        another choice would let another part of the unit be counted.
+        The derivation keeps the first protocol version's number: one such key chooses which records of a unit are kept,
+        and a new choice would let another part of the unit be counted.
         """
         kdf = HKDF(algorithm=SHA256(), length=32, salt=None, info=f"expril/1 {purpose}".encode())
         return kdf.derive(self._private.private_bytes_raw())
@@ -143,10 +143,10 @@ def open_envelope(
 
 
 def check_public_key(key: bytes) -> None:
-    """Raise ConfigurationError for bytes under which anybody could sign.
+    """Raise ConfigurationError for a key under which anybody could sign.
 
-    The points of small order, in every encoding (RFC 8032, section 5.1.7, leaves refusing them to the application);
-    among them the key of 32 zero bytes, which a template might hold.
+    Such keys are the points of small order, in every encoding (RFC 8032, section 5.1.7, leaves refusing them to the
+    application). One is the key of 32 zero bytes, which a template might hold.
     """
     if len(key) != len(NOBODY) or key[:31] + bytes([key[31] & 0x7F]) in _SMALL_ORDER:
         raise ConfigurationError("this is no public key that anybody could hold; make one: expril keys")
@@ -176,10 +176,10 @@ def is_signed(signer: bytes, signature: bytes, data: bytes) -> bool:
 
 
 def statement_bytes(label: str, type_name: str, payload: bytes) -> bytes:
-    """What a curator signs where its word is for other curators, inside the body of a query or of a release.
+    """The bytes that a curator signs in a statement to other curators, inside a query's or release's body.
 
-    Four parts, of which the first is no label: so a statement never passes as an envelope or a receipt, nor one of
-    them as a statement. `is_signed` checks it.
+    They have four parts, and the first is no label, so a statement never passes for an envelope or a receipt, nor the
+    reverse. `is_signed` checks it.
     """
     return encode_parts(b"expril/2 statement", label.encode(), type_name.encode(), payload)
 
@@ -211,5 +211,5 @@ def sign_payload(type_name: str, payload: bytes, key: SigningKey, label: str) ->
 
 
 def encode_parts(*parts: bytes) -> bytes:
-    """Injective: every part is preceded by its length in bytes."""
+    """Injective encoding: every part is preceded by its length in bytes."""
     return b"".join([piece for part in parts for piece in (len(part).to_bytes(8, "big"), part)])

@@ -16,10 +16,8 @@ class LocalProtocolError(ExprilError):
 class RemoteProtocolError(ExprilError):
     """The peer sent something that the protocol forbids.
 
-    Attributes:
-        code: a value of `protocol.refusals.RefusalCode`.
-        field: path of the offending field in the message, empty where the whole message is meant.
-        limit: what would have been accepted, in words; never derived from a record.
+    `code` is a `protocol.refusals.RefusalCode`, `field` the path of the offending field (empty for the whole message),
+    and `limit` says what would be accepted, never derived from a record.
     """
 
     def __init__(self, code: str, field: str = "", limit: str = "") -> None:
@@ -30,7 +28,7 @@ class RemoteProtocolError(ExprilError):
 
 
 class ConfigurationError(ExprilError):
-    """A file or argument of this side's own user is wrong; the text says what to do."""
+    """A file or argument that this side's user gave is wrong; the text says what to do."""
 
     kind = "input"
 

@@ -24,24 +24,24 @@ STEPS = 4096
 MOST_COORDINATE = 64
 """Coordinates are clipped to +- this many units."""
 MAP_COST = 300
-"""Work (see `protocol.limits`) of a record's row of points, however narrow."""
+"""Work (see `protocol.limits`) of a record's row of points, whatever its width."""
 COORDINATE_COST = 100
-"""Scaling and rounding a number."""
+"""Work of scaling and rounding a number."""
 CATEGORY_COST = 500
-"""Writing one category's coordinate: scattered, and in blocks of few records where the map is wide."""
+"""Work of writing a category's coordinate, a scattered access; in small blocks if the map is wide."""
 HOT_COST = 10
-"""Clearing one coordinate of a category."""
+"""Work of clearing one coordinate of a category."""
 MAP_ONCE = 15 * CALL_ONCE
 NUMBER_ONCE = 2 * CALL_ONCE
 CATEGORY_ONCE = 5 * CALL_ONCE
 HOT_ONCE = CALL_ONCE // 2
-"""Reading, checking and preparing a map, each of its numbers, categories and levels."""
+"""Work of reading, checking and preparing each number, category and level of a map."""
 MOST_WIDTH = 8192
 """Most coordinates of a point: 8192 * 2^18 * 2^18 * 2 < 2^51."""
 BLOCK_ENTRIES = 262_144
-"""Numbers in one block (2 MB), so that it stays in the second-level cache between steps."""
+"""Numbers in one block (2 MB), which fits the second-level cache."""
 MOST_BLOCK_WIDTH = 1024
-"""A wider map has blocks of 256 records, however large: each categorical feature costs one step a block."""
+"""Above this width, blocks have 256 records whatever their size, as each categorical feature costs a step a block."""
 
 
 class NumericFeature(msgspec.Struct, frozen=True, tag="numeric", forbid_unknown_fields=True):
@@ -112,11 +112,10 @@ class FeatureMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return _mapping(self, records).points(records.numeric, records.categorical)
 
     def blocks(self, records: Records, width: int = 1) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-        """The points block by block: (rows of the block, their points), covering every record once, in order.
+        """Yield (rows, points of these rows) block by block, covering every record once, in order.
 
-        Args:
-            records: n records.
-            width: numbers that the caller computes per point at most; the wider, the fewer rows a block has.
+        `width` is the most numbers per record that the caller computes from the points; larger values make smaller
+        blocks.
         """
         mapping = _mapping(self, records)
         rows = max(1, BLOCK_ENTRIES // max(width, min(self.width, MOST_BLOCK_WIDTH)))
@@ -140,7 +139,7 @@ class _Mapping:
     categorical: list[tuple[int, int, NDArray[np.intp], NDArray[np.float64]]]
 
     def points(self, numeric: NDArray[np.float64], categorical: NDArray[np.int16]) -> NDArray[np.float64]:
-        """See `FeatureMap.points`; all features at once, each number by the same single operations."""
+        """`FeatureMap.points` for all features at once; each number undergoes the same operations."""
         values = np.take(numeric, self.columns, axis=1)
         np.copyto(values, self.imputations, where=np.isnan(values))
         values -= self.offsets
@@ -181,11 +180,9 @@ def _mapping(features: FeatureMap, records: Records) -> _Mapping:
 
 
 def to_grid(values: NDArray[np.float64] | np.float64, *, out: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-    """Round to the grid: whole steps of 2^-12, clipped to +-64 units. Elementwise, hence exact per record.
+    """Round to the grid: steps of 2^-12, clipped to +-64 units. Elementwise, hence exact per record.
 
-    Args:
-        values: in units.
-        out: where the steps are written, `values` itself among others; None is a new array.
+    `values` are in units. `out` receives the steps and may be `values` itself; None makes a new array.
     """
     limit = float(MOST_COORDINATE)
     steps = np.clip(values, -limit, limit, out=out)
@@ -194,7 +191,7 @@ def to_grid(values: NDArray[np.float64] | np.float64, *, out: NDArray[np.float64
 
 
 def _hot_positions(feature: CategoricalFeature, schema: Schema) -> NDArray[np.intp]:
-    """Lookup from a record's code to the hot coordinate; the last entry serves code -1 (missing)."""
+    """Table from a record's code to its hot coordinate; the last entry is for code -1 (missing)."""
     codes = schema.level_codes[feature.attribute]
     other = len(feature.levels)
     hot = np.full(len(codes) + 2, other)
@@ -204,7 +201,7 @@ def _hot_positions(feature: CategoricalFeature, schema: Schema) -> NDArray[np.in
 
 
 def _complaint(feature: Feature, schema: Schema) -> tuple[str, str] | None:
-    """Where and how a feature does not fit the schema; None where it does."""
+    """Path and accepted form if a feature does not fit the schema, else None."""
     if isinstance(feature, NumericFeature):
         fits = isinstance(schema.find(feature.attribute), NumericAttribute)
         numbers: tuple[float, ...] = (feature.factor, feature.offset, feature.imputation)

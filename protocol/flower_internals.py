@@ -1,8 +1,8 @@
-"""All that ExPriL takes of Flower beyond its public API, in one table: pinned to flwr 1.41, loaded when first used.
+"""All names from Flower's internals that ExPriL uses, in one table: pinned to flwr 1.41, loaded when first used.
 
-Flower promises none of these names. `moved` says which are gone, and a test names them when Flower is updated.
-`from protocol.flower_internals import HttpGrid` loads that module of Flower and no other, so a curator never loads what
-only a learner needs. Nothing here does anything: what uses these names is in `curator_node` and `learner_node`.
+Flower promises none of these names. `moved` lists the ones that are gone, and a test runs it when Flower is updated.
+`from protocol.flower_internals import HttpGrid` loads only that module of Flower, so a curator never loads what only a
+learner needs. `curator_node` and `learner_node` use these names.
 """
 
 from importlib import import_module
@@ -69,11 +69,11 @@ WHERE = {
     "pull_objects": "flwr.supercore.inflatable.inflatable_utils",
     "push_objects": "flwr.supercore.inflatable.inflatable_utils",
 }
-"""Name -> Flower's module that holds it."""
+"""Name -> Flower's module that defines it."""
 
 
 def moved() -> dict[str, str]:
-    """Names that the installed Flower no longer has, and where they were."""
+    """Names that the installed Flower no longer has -> their former module."""
     return {name: module for name, module in WHERE.items() if not _there(name, module)}
 
 

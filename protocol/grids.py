@@ -1,6 +1,6 @@
 """The grid that synthetic records lie on, and the base law from which they are drawn before anything is learnt.
 
-Both depend on the plan and the schema, never on a record. All weights are whole numbers.
+Both depend on plan and schema, never on a record. All weights are whole numbers.
 """
 
 import math
@@ -16,25 +16,24 @@ from numpy.typing import NDArray
 from protocol.schema import MOST_MAGNITUDE, CategoricalAttribute, Name, Schema
 
 MOST_POINTS = 4096
-"""Most points of one axis, so that a place on it fits sixteen bits."""
+"""Most points of one axis: an index fits sixteen bits."""
 MOST_AXES = 1000
 WEIGHT = 2**40
-"""Weight of the most likely point; those of one axis add up to less than 2^53."""
+"""Weight of the likeliest point; the weights of an axis sum to less than 2^53."""
 LEAST_RANGE = 1e-100
-"""Least range of an axis. With a smaller one, squares of numbers in units of the range could leave the floats."""
+"""Smallest range of an axis. Below it, squares in units of the range could overflow float64."""
 
 Cells = NDArray[np.int64]
-"""(n, d): the place of each record on each axis, from 0."""
+"""(n, d) array: index of each record's cell on each axis, from 0."""
 
 
 class NumberAxis(msgspec.Struct, frozen=True, tag="number", forbid_unknown_fields=True, omit_defaults=True):
-    """Equally wide cells of a number; a record lies in the middle of one. A number outside counts as the nearer bound.
+    """Cells of equal width on a number's range; a record lies in the middle of one.
 
-    Attributes:
-        name: a numeric attribute, or a numeric label.
-        lower, upper: the outer bounds of the first and the last cell.
-        points: number of cells.
-        centre, deviation: of the base law's Gaussian on this axis; None for a uniform base law.
+    Values outside count as the nearer bound.
+
+    `name` is a numeric attribute or label, `lower` and `upper` bound the range, `points` is the number of cells.
+    `centre` and `deviation` give the base law's Gaussian on this axis; None is a uniform law.
     """
 
     name: Name
@@ -81,10 +80,7 @@ class BaseLaw:
 
     @classmethod
     def of(cls, axes: Sequence[Axis], schema: Schema | None = None) -> "BaseLaw":
-        """The law on these axes; the schema says which levels there are, and is needed for levels alone.
-
-        Raises ValueError: `why_not` says why.
-        """
+        """Make the law on these axes; `schema` is needed for axes of levels only. Raises ValueError: see `why_not`."""
         if schema is not None and (fault := why_not(axes, schema)):
             raise ValueError(fault)
         names = [axis.name for axis in axes if isinstance(axis, LevelAxis)]
@@ -148,7 +144,7 @@ class BaseLaw:
 
     @property
     def log_volume(self) -> float:
-        """Logarithm of a cell's volume, in the axes' units; an axis of levels has cells of width 1."""
+        """Logarithm of a cell's volume in the axes' units; axes of levels have cells of width 1."""
         widths = [(a.upper - a.lower) / a.points for a in self.axes if isinstance(a, NumberAxis)]
         return float(np.sum(np.log(widths)))
 

@@ -38,7 +38,7 @@ Layer = tuple[NDArray[np.float32], NDArray[np.float32]]
 class Constant(msgspec.Struct, frozen=True, tag="constant", forbid_unknown_fields=True):
     """The hypothesis that predicts one class for every record; the paper's h_0 is class 1.
 
-    Of a numeric label, 0 predicts the lower bound and 1 the upper.
+    For a numeric label, 0 predicts the lower bound and 1 the upper.
     """
 
     predicted: Literal[0, 1]
@@ -68,11 +68,10 @@ class Constant(msgspec.Struct, frozen=True, tag="constant", forbid_unknown_field
 
 
 class Mlp(msgspec.Struct, frozen=True, tag="mlp", forbid_unknown_fields=True):
-    """A ReLU network with one logit; class 1 where the logit is above 0.
+    """A ReLU network with one logit; it predicts class 1 if the logit is above 0.
 
-    Of a numeric label the logit is the prediction itself: 0 is the lower bound, 1 the upper; beyond them it is clipped.
-
-    `weights` is a safetensors file of float32 tensors "0.weight" (out, in), "0.bias" (out,), "1.weight", ...
+    For a numeric label, the logit is the prediction, from 0 (lower bound) to 1 (upper bound), and is clipped to that
+    range. `weights` is a safetensors file of float32 tensors "0.weight" (out, in), "0.bias" (out,), "1.weight", ...
     Values are rounded to the grid when the network is evaluated; each must lie within +-64.
     """
 
@@ -81,7 +80,7 @@ class Mlp(msgspec.Struct, frozen=True, tag="mlp", forbid_unknown_fields=True):
 
     @classmethod
     def of(cls, features: FeatureMap, layers: list[Layer]) -> "Mlp":
-        """From float arrays; values beyond +-64 are an error of the caller and are refused by `check`."""
+        """Make one from float arrays; `check` refuses values beyond +-64."""
         tensors = {}
         for index, (weight, bias) in enumerate(layers):
             tensors[f"{index}.weight"] = np.ascontiguousarray(weight, np.float32)
@@ -111,7 +110,7 @@ class Mlp(msgspec.Struct, frozen=True, tag="mlp", forbid_unknown_fields=True):
     def multiply_adds(self) -> int:
         """Work of a checked network for one record: the map, its products, and its hidden units.
 
-        A workload may hold many networks, and of narrow ones the units take most of the time.
+        The units take most of the time in a workload of many narrow networks.
         """
         units = sum(len(bias) for _, bias in self._layers("weights")[:-1])
         return len(self.weights) // 4 + self.features.multiply_adds() + UNIT_COST * units

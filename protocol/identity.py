@@ -25,7 +25,7 @@ BEGIN, END = "-----BEGIN EXPRIL IDENTITY CARD-----", "-----END EXPRIL IDENTITY C
 MOST_BYTES = 8 * 1024
 """Most bytes of an encoded card."""
 MOST_TEXT = 64 * 1024
-"""Most characters of a text with a card in it, such as a mail."""
+"""Most characters of a text that contains a card, such as a mail."""
 MOST_SUCCESSIONS = 16
 SLACK = 86_400
 """Seconds by which an issuer's clock may be ahead of the reader's."""
@@ -52,7 +52,7 @@ class Succession(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class IdentityCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A holder's claim to a key. Only the key is proven; all else is what the holder says."""
+    """A holder's claim to a key. Only possession of the key is proven; the rest is the holder's statement."""
 
     version: Annotated[int, msgspec.Meta(ge=1, le=1)] = 1  # of this format
     role: Role  # what the key is for; a fingerprint differs by role
@@ -78,7 +78,7 @@ class IdentityCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     @property
     def previous(self) -> bytes | None:
-        """The key before this one; None for a first one."""
+        """The key before this one; None for a first key."""
         return self.successions[-1].previous if self.successions else None
 
     def expired(self, now: int) -> bool:
@@ -99,11 +99,10 @@ class IdentityCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 def fingerprint(role: Role, key: bytes) -> str:
-    """A short text that stands for role and key, for reading out over the telephone: `7K3Q-0V9D-...`, 140 bits.
+    """A short text of 140 bits that identifies role and key, for reading out over the telephone: `7K3Q-0V9D-...`.
 
-    To pass for somebody, a stranger must make a key whose fingerprint is a given one: 2^140 tries, each of which makes
-    a key; with a million keys to choose from still 2^120. Two keys with one fingerprint, which take 2^70 tries, help
-    nobody: both would be the forger's own.
+    To impersonate a holder, a forger needs a key with the holder's fingerprint: 2^140 tries, or 2^120 with a million
+    holders to choose from. Two keys of the forger's own with equal fingerprints (2^70 tries) are useless.
     """
     bits = int.from_bytes(digest(encode_parts(b"expril/2 fingerprint", role.encode(), key)), "big")
     letters = [_ALPHABET[bits >> (256 - 5 * (place + 1)) & 31] for place in range(_GROUPS * _GROUP)]
@@ -111,7 +110,7 @@ def fingerprint(role: Role, key: bytes) -> str:
 
 
 def same_fingerprint(text: str, fingerprint_text: str) -> bool:
-    """Whether a fingerprint that a person typed is this one; case, spaces and dashes do not matter."""
+    """Whether a typed fingerprint equals this one; case, spaces and dashes are ignored."""
     return _letters(text) == fingerprint_text.replace("-", "")
 
 
@@ -125,14 +124,7 @@ def compare_fingerprints(text: str, fingerprint_text: str) -> str:
 
 
 def check_said(field: str, text: str, *, least: int = 0, most: int = MOST_SAID) -> None:
-    """Raise ConfigurationError if a card cannot hold this text.
-
-    Args:
-        field: its name for whoever wrote it, such as "--name".
-        text: the text to check.
-        least: fewest characters.
-        most: most characters.
-    """
+    """Raise ConfigurationError if a card cannot hold the text; `field` is its name for the user, such as "--name"."""
     if not least <= len(text) <= most:
         raise ConfigurationError(f"{field} has {len(text)} characters; write {least} to {most}")
     if not text.isprintable():

@@ -11,14 +11,14 @@ from typing import Annotated, Any
 import msgspec
 
 CALL_ONCE = 20_000
-"""A numpy call on a handful of numbers, with the Python around it: 2 microseconds."""
+"""Work of a numpy call on a handful of numbers, with the Python around it: 2 microseconds."""
 BYTE_ONCE = 60
-"""A byte of weights or centres: read, checked, digested, widened and copied, 6 nanoseconds."""
+"""Work of a byte of weights or centres: read, checked, digested, widened and copied in 6 nanoseconds."""
 
 
 ASSUMED_ROUND_SIZE = 1_000_000
-"""Records that are assumed, to bound work, if a curator declares no round size; never the true number. Curators with up
-to so many records need to declare nothing; one with fewer allows more work by declaring them."""
+"""Number of records assumed to bound the work if a curator declares no round size; never the true number. A curator
+with fewer records can allow more work by declaring a size."""
 
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 

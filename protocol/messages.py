@@ -33,7 +33,7 @@ Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 Sequence = Annotated[int, msgspec.Meta(ge=0, le=2**20)]
 
 SEALED_BYTES = 1052
-"""Length of a receipt's sealed position, whatever it says: 1,024 bytes of text, a nonce of 12, a tag of 16."""
+"""Fixed length of a receipt's sealed position: 1,024 bytes of text, a nonce of 12, a tag of 16."""
 
 NOBODY = bytes(32)
 NO_DIGEST = bytes(32)
@@ -53,11 +53,11 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class CardRequest(Message, frozen=True, kw_only=True):
-    """Asks what the curator's steward has published."""
+    """Asks for the curator's card."""
 
 
 class Card(Message, frozen=True, kw_only=True):
-    """What the steward publishes; nothing in it is computed from a record."""
+    """The steward's public description of a curator; nothing in it is computed from a record."""
 
     name: Name  # the curator's
     schema: Schema  # attributes, bounds, levels, label
@@ -115,10 +115,10 @@ class StudyClosed(Message, frozen=True, kw_only=True):
 
 
 class Refusal(Message, frozen=True, kw_only=True):
-    """A rule-abiding no. It changes no budget and depends on request, policy and ledger only.
+    """A refusal within the protocol. It changes no budget and depends on request, policy and ledger only.
 
-    It is *final* where its code is not in `RETRIABLE` and it names its recipient: the same request gets the same
-    refusal until it expires. Any other leaves the request pending: the same bytes may still be answered.
+    It is *final* if it names its recipient and its code is not in `RETRIABLE`: the same request gets the same refusal
+    until it expires. Any other leaves the request pending: the same bytes may still be answered.
     """
 
     code: Name  # a `RefusalCode`
@@ -131,14 +131,14 @@ class Refusal(Message, frozen=True, kw_only=True):
 
     @property
     def final(self) -> bool:
-        """Whether sending the same request again is of no use."""
+        """Whether resending the same request is useless."""
         return self.recipient != NOBODY and self.code not in RETRIABLE
 
     @property
     def rules_out(self) -> bool:
         """Whether the request was not carried out and never will be.
 
-        Not so where the answer is gone: that request was charged, and its answer may still be on its way.
+        This is False if the answer is gone: that request was charged, and its answer may still arrive.
         """
         return self.final and self.code != RefusalCode.ANSWER_GONE
 

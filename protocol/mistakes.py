@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import msgspec
 
 Path = tuple[str | int, ...]
-"""Keys and numbers of items, from the outermost on."""
+"""Keys and list indices, outermost first."""
 
 _WORDS = {
     "float": "a number",
@@ -60,7 +60,7 @@ def did_you_mean(word: str, words: Sequence[str]) -> str:
 
 
 def in_words(error: msgspec.ValidationError, data: Any, kind: Any) -> str:
-    """Tell an error of msgspec about `data`, which is not of type `kind`: the place, and what to write there."""
+    """Explain msgspec's error about `data`, which is not of type `kind`: the place, and what to write there."""
     match = _PLACE.search(str(error))
     text = str(error)[: match.start()] if match else str(error)
     path, kind = _walk(_STEP.findall(match["path"]) if match else [], data, kind)
@@ -163,7 +163,7 @@ def _converts(item: Any, kind: Any) -> bool:
 
 
 def _sentence(text: str, path: Path, data: Any, kind: Any) -> str | None:
-    """Words to follow a key's name, made of msgspec's sentence; None if the sentence is already ours."""
+    """Words that follow a key's name, from msgspec's sentence; None if the sentence is already ours."""
     if match := _TYPE.fullmatch(text):
         return _of_type(match["wanted"].split(" | "), match["got"], path)
     if match := _RANGE.fullmatch(text):
@@ -245,7 +245,7 @@ def _of_missing(name: str, path: Path, kind: Any) -> str:
 
 
 def _with(structs: list[type[msgspec.Struct]]) -> str:
-    """The keys that a table must have, for each type that it may be."""
+    """The keys that a table needs, for each type that it may have."""
     tags = dict.fromkeys(
         str(option.__struct_config__.tag_field) for option in structs if option.__struct_config__.tag_field
     )

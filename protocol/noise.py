@@ -29,21 +29,21 @@ class DiscreteLaplace:
             raise ValueError("the scale of noise must be positive")
 
     def loss(self, l1: int) -> Fraction:
-        """Exact pure epsilon of integers that one unit moves by at most `l1` in L1, each with its own noise.
+        """Exact pure epsilon of integers that one unit moves by at most `l1` in L1, each with independent noise.
 
-        l1 / scale: p^|k| changes by at most that factor (Dwork, McSherry, Nissim and Smith 2006; for integers Ghosh,
-        Roughgarden and Sundararajan 2009), and no smaller one would do.
+        It is l1 / scale, as p^|k| changes by at most that factor (Dwork, McSherry, Nissim and Smith 2006; for integers
+        Ghosh, Roughgarden and Sundararajan 2009). The bound is tight.
         """
         return Fraction(l1) / self.scale
 
     def variance(self, draws: float = 1) -> float:
-        """Variance of the sum of `draws` independent ones, 2 draws p / (1 - p)^2; 0 where that is below any float."""
+        """Variance of the sum of `draws` independent draws, 2 draws p / (1 - p)^2; 0 on underflow."""
         # numpy's functions, here and in `simulate`: the last digits of math's are others, and numbers are published.
         exponent = -1.0 / float(self.scale)
         return float(2.0 * draws * np.exp(exponent) / np.expm1(exponent) ** 2)
 
     def log_pmf(self, value: int) -> float:
-        """Natural logarithm of P(value), right to 1e-15 of itself or of 1, whichever is more."""
+        """Natural logarithm of P(value), accurate to 1e-15 of itself or of 1, whichever is more."""
         a = 1.0 / float(self.scale)
         # (1 - p) / (1 + p) = tanh(a / 2); far out tanh is 1 to the last digit, and its logarithm -2 artanh(p).
         at_zero = math.log(math.tanh(a / 2.0)) if a < 1.0 else -2.0 * math.atanh(math.exp(-a))
@@ -81,9 +81,9 @@ class DiscreteLaplace:
         return float(bounds.min())
 
     def simulate(self, generator: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.int64]:
-        """Independent draws, int64 of that shape: the difference of two blocks of geometric ones.
+        """Independent draws, int64 of that shape: the difference of two arrays of geometric draws.
 
-        Never private: floats, and a generator that can be seeded. No curator outside a simulation uses it.
+        Never private: it uses floats and a generator that can be seeded. Only simulated curators use it.
         """
         success = -np.expm1(-1.0 / float(self.scale))
         noise: NDArray[np.int64] = np.subtract(*generator.geometric(success, (2, *shape)))
@@ -92,13 +92,10 @@ class DiscreteLaplace:
 
 @dataclass(frozen=True)
 class NoisyMax:
-    """The index of the largest of some whole scores, each with continuous one-sided exponential noise of its own.
+    """The index of the largest of several integer scores after adding independent exponential noise to each.
 
     It has the law of permute and flip (Ding, Kifer, Sayed Saeedur Rahman and others 2021), which errs no more than the
-    exponential mechanism of the same loss (McKenna and Sheldon 2020).
-
-    Raises:
-        ValueError: the scale is not positive.
+    exponential mechanism of the same loss (McKenna and Sheldon 2020). Raises ValueError: the scale is not positive.
     """
 
     scale: Fraction  # of the noise, positive and exact
@@ -109,9 +106,9 @@ class NoisyMax:
             raise ValueError("the scale of noise must be positive")
 
     def loss(self, moved: int) -> Fraction:
-        """Exact pure epsilon where one unit moves each score by at most `moved`.
+        """Exact pure epsilon if one unit moves each score by at most `moved`: 2 moved / scale.
 
-        2 moved / scale; moved / scale where it moves all of them one way.
+        If it moved all scores in one direction, the loss would be moved / scale.
         """
         return Fraction(moved if self.one_way else 2 * moved) / self.scale
 
@@ -133,12 +130,12 @@ class NoisyMax:
         return chances
 
     def simulate(self, generator: np.random.Generator, scores: NDArray[np.int64]) -> int:
-        """One index. Never private, as `DiscreteLaplace.simulate`."""
+        """Draw one index. Never private, as `DiscreteLaplace.simulate`."""
         return int(np.argmax(scores + generator.exponential(float(self.scale), len(scores))))
 
 
 class Moved(NamedTuple):
-    """Several releases alike, and how far one privacy unit moves each."""
+    """Several releases of one law, and how far one privacy unit moves each."""
 
     noise: DiscreteLaplace  # the law of the noise in each released integer
     shift: int  # the most that one unit moves the exact integer; a whole number of at least 1

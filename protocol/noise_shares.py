@@ -15,22 +15,19 @@ from protocol.noise import DiscreteLaplace
 Floats = NDArray[np.float64]
 
 _DEPTH = 46.0
-"""Where an integrand is exp(-46) = 1e-20 of its peak, the integral is cut off."""
+"""Logarithmic depth at which integrals are cut off: the integrand is exp(-46) = 1e-20 of its peak."""
 _NODES = 2**18
-"""Most nodes at a time over all values: 2 MiB a vector."""
+"""Most integration nodes at a time over all values; a vector of them takes 2 MiB."""
 _LARGE = 16
-"""From here on Stirling's series, cut after five terms, is right to 1e-16."""
+"""Argument above which Stirling's series with five terms is accurate to 1e-16."""
 
 
 @dataclass(frozen=True)
 class LaplaceShares:
-    """The difference of two independent negative binomials of that shape, each with success 1 - exp(-1 / scale).
+    """The difference of two independent negative binomials of that shape, with success probability 1 - exp(-1 / scale).
 
-    Shape 1 is `DiscreteLaplace`; laws of one scale add up to the law of the sum of their shapes (Inusah and
-    Kozubowski 2006).
-
-    Raises:
-        ValueError: one of them is not positive.
+    Shape 1 is `DiscreteLaplace`. Independent sums of laws of one scale have the sum of their shapes (Inusah and
+    Kozubowski 2006). Raises ValueError: shape or scale is not positive.
     """
 
     scale: Fraction  # of the discrete Laplace law; positive and exact
@@ -41,24 +38,24 @@ class LaplaceShares:
             raise ValueError("the scale and the shape of noise must be positive")
 
     def loss(self, l1: int) -> Fraction:
-        """Exact pure epsilon of integers that one unit moves by at most `l1` in L1, each with its own noise.
+        """Exact pure epsilon of integers that one unit moves by at most `l1` in L1, each with independent noise.
 
-        l1 / scale, as for one whole discrete Laplace noise: the noise beyond it is independent of the records. The loss
-        is never smaller: far out, the law falls like exp(-|k| / scale) for every shape.
+        It is l1 / scale, as for one full discrete Laplace noise, since any additional noise is independent of the
+        records. The bound is tight: the law's tail falls like exp(-|k| / scale) for every shape.
 
         Raises:
-            ValueError: the shape is below 1. Less than one whole noise protects far less, see `shift_loss`.
+            ValueError: the shape is below 1. Such noise protects far less, see `shift_loss`.
         """
         if self.shape < 1:
             raise ValueError("shares that add up to less than one whole noise do not have its loss")
         return DiscreteLaplace(self.scale).loss(l1)
 
     def shift_loss(self, shift: int) -> float:
-        """The true loss of one integer that one unit moves by `shift`, at least 0; right to 1e-12 of itself or of 1.
+        """The true loss of one integer that one unit moves by `shift` >= 0, accurate to 1e-12 of itself or of 1.
 
-        shift / scale from shape 1 on. Below, P(k) is log-convex on either side of 0, so that the largest ratio of P(k)
-        to P(k + shift) is the one at 0, whatever the shift. It grows ever more slowly with the shift: integers that
-        move by `l1` in L1 together lose at most l1 shift_loss(1), and they do where each moves by 1.
+        It is shift / scale from shape 1 on. Below shape 1, P(k) is log-convex on either side of 0, so the largest ratio
+        of P(k) to P(k + shift) is at k = 0 for any shift. The loss is concave in the shift: integers that move by `l1`
+        in L1 together lose at most l1 shift_loss(1), with equality if each moves by 1.
         """
         if self.shape >= 1:
             return float(self.loss(shift))
@@ -66,7 +63,7 @@ class LaplaceShares:
         return float(at_zero - moved)
 
     def variance(self) -> float:
-        """Shape times that of one whole noise."""
+        """Variance: shape times that of one full noise."""
         return DiscreteLaplace(self.scale).variance(float(self.shape))
 
     def log_pmf(self, value: int) -> float:
@@ -74,13 +71,13 @@ class LaplaceShares:
         return float(self.log_pmfs(np.array([value]))[0])
 
     def log_pmfs(self, values: NDArray[np.int64]) -> Floats:
-        """The same for (n,) values of at most 2^53 in size, (n,): some 20 microseconds each of many.
+        """Natural logarithms of P(value) for (n,) values of magnitude at most 2^53, (n,); about 20 microseconds each.
 
         With k = |value|, q = exp(-1 / scale), r the shape and w = (1 - q) / (1 + q), P(k) is
-        q^k Gamma(k + r) / (sqrt(pi) Gamma(r) Gamma(k + 1/2)) times the integral over all z of
-        (1 + (1 - q^2) sinh(z / 2)^2)^-k sqrt(w e^z) (1 + w e^z)^(r - 1) (1 + e^z / w)^-r,
-        which is positive, has one peak, and falls exponentially on both sides: the trapezoidal rule's error falls
-        exponentially with the number of nodes (Trefethen and Weideman 2014). `docs/noise-shares.md` derives it.
+            q^k Gamma(k + r) / (sqrt(pi) Gamma(r) Gamma(k + 1/2)) times the integral over all z of
+            (1 + (1 - q^2) sinh(z / 2)^2)^-k sqrt(w e^z) (1 + w e^z)^(r - 1) (1 + e^z / w)^-r.
+        The integrand is positive, has one peak, and falls exponentially on both sides, so the trapezoidal rule's error
+        falls exponentially with the number of nodes (Trefethen and Weideman 2014). `docs/noise-shares.md` derives it.
         """
         if not len(values):
             return np.empty(0)
@@ -93,7 +90,7 @@ class LaplaceShares:
     def tail(self, value: int) -> float:
         """An upper bound of P(|X| >= value); 1 for value <= 0.
 
-        Chernoff's bound of `DiscreteLaplace.bound`, 2 (1 - u^2)^-shape exp(-u value / scale), at the u that is best.
+        It is the Chernoff bound of `DiscreteLaplace.bound`, 2 (1 - u^2)^-shape exp(-u value / scale), at the best u.
         """
         if value <= 0:
             return 1.0
@@ -121,7 +118,7 @@ class _Integral:
     shape: float
 
     def logs(self, k: Floats) -> Floats:
-        """Its logarithm for (n,) places, (n,)."""
+        """Logarithm of the integral for (n,) values of k, (n,)."""
         peak = -np.arcsinh((self.shape - 0.5) / ((k + 0.5) * math.sinh(min(self.a, 600.0))))
         top = self.log(k, peak)
         left, right = self._reach(k, peak, top, -1.0), self._reach(k, peak, top, 1.0)
@@ -150,7 +147,7 @@ class _Integral:
         return np.asarray(0.5 * (log_w + z) + powers - k * np.log1p(grown * np.sinh(z / 2.0) ** 2))
 
     def _reach(self, k: Floats, peak: Floats, top: Floats, sign: float) -> Floats:
-        """How far from the peak, to one side, the integrand is small enough to be cut off; at most twice too far."""
+        """Distance from the peak, to one side, at which to cut the integrand off; at most twice too far."""
         # About the width of the peak, by the logarithm's second derivative there.
         reach = 1.0 / np.sqrt(2.0 + self.shape + k * -math.expm1(-2.0 * self.a))
         open_ = np.arange(len(k))
@@ -161,7 +158,7 @@ class _Integral:
         return reach
 
     def _trapezoid(self, k: Floats, low: Floats, high: Floats, top: Floats, nodes: int) -> Floats:
-        """The integral over exp(`top`), by that many nodes."""
+        """The integral divided by exp(`top`), with that many nodes."""
         step = (high - low) / (nodes - 1)
         z = low[:, None] + step[:, None] * np.arange(nodes)
         return np.asarray(step * np.exp(self.log(k[:, None], z) - top[:, None]).sum(axis=1))
@@ -170,7 +167,7 @@ class _Integral:
 def _log_gammas(k: Floats, shape: float) -> Floats:
     """Logarithm of Gamma(k + shape) / (Gamma(shape) Gamma(k + 1/2)) for (n,) whole k, (n,).
 
-    A product below 16; from there on Stirling's series, in which what is large cancels before it is computed.
+    It is a product below k = 16. Above, Stirling's series is used with its large terms cancelled analytically.
     """
     j = np.arange(_LARGE)
     small = np.concatenate([[0.0], np.cumsum(np.log((shape + j) / (0.5 + j)))]) - math.lgamma(0.5)

@@ -1,7 +1,7 @@
-"""Bounds on how much answers change anybody's odds about one privacy unit: exact exponents of e.
+"""Bounds on how far answers can change anybody's odds about one privacy unit, as exact exponents of e.
 
-Whether the unit is among the records is one question. The label and the attributes of a unit that is known to be there
-are two others, and may cost more: changing a record removes one and adds one. Proofs: docs/odds.md.
+Whether the unit is among the records is one question. The label and the attributes of a unit known to be present are
+two others, and may cost more: changing a record removes one and adds one. Proofs: docs/odds.md.
 """
 
 import math
@@ -14,12 +14,12 @@ from protocol.errors import printable
 from protocol.schema import Schema
 
 _MOST_EXPONENT = 20
-"""Beyond this exponent, a factor is written as a power of ten."""
+"""Largest exponent for which a factor is not written as a power of ten."""
 
 
 @dataclass(frozen=True)
 class PrivacyUnit:
-    """The privacy unit that a card declares: what is protected as a whole."""
+    """The privacy unit that a card declares: the records that are protected as a whole."""
 
     records: int  # c, the most records of one unit that count
     name: str = ""  # the column that names a record's unit; "" if each record is a unit
@@ -28,7 +28,7 @@ class PrivacyUnit:
 
     @classmethod
     def of(cls, schema: Schema, name: str | None, records: int) -> Self:
-        """From a schema, the name of the unit's column (None: each record is a unit) and the contribution bound c."""
+        """Make one from a schema, the unit column's name (None: each record is a unit) and contribution bound c."""
         return cls(records, name or "", schema.label, schema.label_bounds is not None)
 
 
@@ -44,11 +44,11 @@ class Odds:
 
     @classmethod
     def twice(cls, presence: Fraction) -> Self:
-        """The bound that holds for every mechanism: a changed unit is one removed and one added."""
+        """The bound that holds for every mechanism: changing a unit removes one and adds one."""
         return cls(presence, 2 * presence, 2 * presence)
 
     def __add__(self, other: "Odds") -> "Odds":
-        """The bound for both answers together."""
+        """The bound for both answers jointly."""
         return Odds(self.presence + other.presence, self.label + other.label, self.attribute + other.attribute)
 
     def __mul__(self, share: Fraction) -> "Odds":
@@ -56,7 +56,7 @@ class Odds:
         return Odds(self.presence * share, self.label * share, self.attribute * share)
 
     def or_more(self, other: "Odds") -> "Odds":
-        """The larger of both, exponent by exponent."""
+        """The larger of two bounds, exponent by exponent."""
         return Odds(
             max(self.presence, other.presence), max(self.label, other.label), max(self.attribute, other.attribute)
         )
@@ -64,15 +64,15 @@ class Odds:
 
 MISSES = Fraction(1, 20)
 OFTEN = "19 of 20 cases"
-"""How often a stated accuracy holds, and `MISSES` how often it does not."""
+"""Probability with which a stated accuracy holds; `MISSES` is its complement."""
 UNLIMITED = "without any limit, as not all of it is as private as its cost says: a simulation"
 NOTHING = Odds(Fraction(0), Fraction(0), Fraction(0))
 WORST = Odds.twice(Fraction(1))
-"""Per charged epsilon, if nothing is known of what it was charged for."""
+"""Odds per charged epsilon if the charged mechanism is unknown."""
 
 
 def factor(exponent: Fraction) -> str:
-    """e^exponent for people, rounded up."""
+    """e^exponent as text for people, rounded up."""
     value = float(max(exponent, Fraction(0)))
     if value > _MOST_EXPONENT:
         return f"10^{math.ceil(value / math.log(10))}"
@@ -80,7 +80,7 @@ def factor(exponent: Fraction) -> str:
 
 
 def written(exponent: Fraction) -> str:
-    """A factor for people, with its exponent for auditors."""
+    """A factor as text for people, with its exponent for auditors."""
     power = rationals.written(exponent)
     if power.startswith("≈ "):
         return f"{factor(exponent)} (about e^{power[2:]})"
@@ -88,7 +88,7 @@ def written(exponent: Fraction) -> str:
 
 
 def at_most(cap: Fraction, per_epsilon: Odds | None, unit: PrivacyUnit) -> str:
-    """A sentence: how much answers of total cost `cap` may change, at `per_epsilon` each; None means without limit."""
+    """A sentence on how far answers of total cost `cap` can change odds; `per_epsilon` None means without limit."""
     if per_epsilon is None:
         return UNLIMITED
     total = per_epsilon * cap

@@ -1,7 +1,7 @@
 """A plan: everything that a study will ask, fixed before the first answer, with its exact cost.
 
-Only the kind of a planned query and its number of turns are read here. All else is decoded by the kind itself
-(`protocol.query_kind`), so a plan can be carried, stored and read back where a kind is not installed.
+This module reads only the kind and the number of turns of a planned query. The kind decodes the rest
+(`protocol.query_kind`), so a plan can be carried, stored and read even if a kind is not installed.
 """
 
 from collections.abc import Iterable
@@ -51,12 +51,12 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return cls(tuple(msgspec.Raw(encode(planned)) for planned in queries))
 
     def head(self, index: int) -> Head:
-        """Kind and turns of one query, from 0."""
+        """Kind and number of turns of one query, counted from 0."""
         return _head(bytes(self.queries[index]))
 
     @property
     def heads(self) -> tuple[Head, ...]:
-        """Kind and turns of each query."""
+        """Kind and number of turns of each query."""
         return tuple(_head(bytes(query)) for query in self.queries)
 
     @property

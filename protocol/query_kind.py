@@ -1,6 +1,6 @@
-"""What a query kind is, as far as curator and learner must agree, and a program's table of kinds; names no kind.
+"""The interface of a query kind, where curator and learner must agree, and a program's table of kinds; names no kind.
 
-A query of a plan takes one turn, a request and its release, or several. Sequences number the turns of all queries. What
+A planned query takes one or more turns, each a request and its release. Sequences number the turns of all queries. What
 only an auditor needs of a kind is in `expril.audit.kinds`.
 """
 # ruff: noqa: ARG002, B027 - defaults take what the methods that override them need, and may do nothing
@@ -47,7 +47,7 @@ class Past:
 
 @dataclass(frozen=True)
 class KindTerms:
-    """What a curator's card says of a kind: its schema, and its limits of this kind."""
+    """What a curator's card says about a kind: the schema, and its limits on this kind."""
 
     schema: Schema
     limits: Any
@@ -55,7 +55,7 @@ class KindTerms:
 
 @dataclass(frozen=True)
 class Question:
-    """A turn with its body, which the kind has checked against this schema."""
+    """A turn with its checked body."""
 
     turn: Turn
     body: Any
@@ -63,10 +63,10 @@ class Question:
 
 
 class QueryKind(ABC):
-    """What both sides must agree on of one query kind; a subclass for each, with one instance.
+    """What both sides must agree on about one query kind; each kind is a subclass with one instance.
 
-    The types of what is planned, limited, asked and released are structs of the kind's own. Only a few methods must be
-    written; the others have defaults that are safe.
+    Its plan entries, limits, bodies and releases are structs of its own. A subclass must define a few methods; the
+    defaults of the others are safe.
     """
 
     name: ClassVar[str]
@@ -88,36 +88,35 @@ class QueryKind(ABC):
     """Whether a policy that names no kind allows it."""
 
     def check_planned(self, planned: Any) -> None:
-        """Raise RemoteProtocolError(BAD_PLAN) for a query that breaks a rule."""
+        """Raise RemoteProtocolError(BAD_PLAN) if a query breaks a rule."""
 
     @abstractmethod
     def check_allowed(self, planned: Any, terms: KindTerms, field: str) -> None:
-        """Raise RemoteProtocolError where a curator with these terms would not accept a query; `field` is its place."""
+        """Raise RemoteProtocolError if a curator with these terms would not accept a query; `field` is its place."""
 
     @abstractmethod
     def cost(self, planned: Any, most_records_per_unit: int) -> Fraction:
-        """Most that all turns of a query cost together: an exact epsilon, for a unit of so many records at most."""
+        """Upper bound of all turns' cost: an exact epsilon for a unit of so many records at most."""
 
     def charge(self, turn: Turn, past: Sequence[Past], most_records_per_unit: int) -> Fraction:
-        """What a turn costs, exact, where that depends on the study's earlier releases of this kind.
+        """Exact cost of a turn, for kinds whose costs depend on the study's earlier releases.
 
-        Over a query the charges never add up to more than `cost`. A kind that does not override it charges the whole
-        cost with `charged_turn`.
+        A query's charges never sum to more than `cost`. By default the turn `charged_turn` is charged the whole cost.
         """
         raise NotImplementedError
 
     @property
     def looks_back(self) -> bool:
-        """Whether what a turn costs may depend on what was released."""
+        """Whether a turn's cost may depend on earlier releases."""
         return type(self).charge is not QueryKind.charge
 
     @abstractmethod
     def read_body(self, data: bytes, turn: Turn, terms: KindTerms) -> Any:
-        """The checked body of a turn; reads no record. Raises RemoteProtocolError."""
+        """Decode and check a turn's body without reading a record. Raises RemoteProtocolError."""
 
     @abstractmethod
     def work(self, question: Question, round_size: int | None) -> int:
-        """The whole work of a turn at a curator that declares this round size, see `protocol.limits`."""
+        """Total work of a turn at a curator with this round size, in the unit of `protocol.limits`."""
 
     @abstractmethod
     def release_bytes(self, question: Question) -> int:
@@ -128,46 +127,46 @@ class QueryKind(ABC):
         """All released numbers, (k,), after a check of their shape; raises RemoteProtocolError."""
 
     def charge_note(self, question: Question) -> str:
-        """What the ledger notes of a turn as it is charged, for its readers; from the request alone."""
+        """The ledger's note on a turn's charge, made from the request alone."""
         return ""
 
     def note_words(self, note: str) -> str:
-        """The same in words, for people."""
+        """A charge note in words, for people."""
         return note
 
     def release_note(self, release: bytes, question: Question) -> str:
-        """What the ledger notes of an answer for its readers, in words, from what was released alone."""
+        """The ledger's note on an answer, in words, made from the release alone."""
         return ""
 
     @property
     def notes_releases(self) -> bool:
-        """Whether the ledger notes anything of its answers."""
+        """Whether the ledger holds notes on this kind's answers."""
         return type(self).release_note is not QueryKind.release_note
 
     def proviso(self, planned: Any) -> str:
-        """On what condition the cost of a query holds, in words for a steward; "" where on none."""
+        """The condition under which a query's stated cost holds, in words for a steward; "" if unconditional."""
         return ""
 
     def integral(self, planned: Any) -> Fraction | None:
-        """Exact epsilon of all turns together between any two sets of records, whatever a unit is; None: infinite.
+        """Exact epsilon of all turns between any two sets of records, whatever a unit is; None is infinite.
 
         This is integral privacy (Husain, Cranko and Nock 2019).
         """
         return None
 
     def odds(self, planned: Any, unit: PrivacyUnit, readers: int | None) -> Odds:
-        """By what the answers may change odds, see `protocol.odds`; each turn has its share of this by its charge.
+        """Bound on how far the answers change odds (`protocol.odds`); a turn's share of it is its share of the charge.
 
-        `readers` is how many parts of the query read the attribute in question, None for all.
+        `readers` is how many parts of the query read the attribute in question; None is all.
         """
         return Odds.twice(self.cost(planned, unit.records))
 
     def most_odds(self, limits: Any, unit: PrivacyUnit) -> Odds:
-        """The same at most, for each epsilon of anything that the limits allow."""
+        """Largest `odds` per epsilon over all queries that the limits allow."""
         return WORST
 
     def precision(self, planned: Any, unit: PrivacyUnit) -> str:
-        """How exact an answer is, in words for a steward, from the plan alone."""
+        """Accuracy of an answer, in words for a steward, from the plan alone."""
         return ""
 
     def private(self, limits: Any) -> bool:
@@ -180,7 +179,7 @@ class QueryKind(ABC):
 
 
 class Kinds(Mapping[str, QueryKind]):
-    """The query kinds of a program, by name; fixed when it is made."""
+    """A program's query kinds by name; immutable."""
 
     def __init__(self, *kinds: QueryKind) -> None:
         self._kinds = {kind.name: kind for kind in kinds}
@@ -205,7 +204,7 @@ class Kinds(Mapping[str, QueryKind]):
         return hash(frozenset(self._kinds))
 
     def kind(self, name: str) -> QueryKind:
-        """The kind of this name; RemoteProtocolError(UNKNOWN_KIND) where it is not installed."""
+        """The kind of this name. Raises RemoteProtocolError(UNKNOWN_KIND) if it is not installed."""
         kind = self._kinds.get(name)
         if kind is None:
             raise RemoteProtocolError(RefusalCode.UNKNOWN_KIND, "plan.queries.kind", ", ".join(self._kinds))
@@ -262,12 +261,9 @@ class Kinds(Mapping[str, QueryKind]):
         return total
 
     def charge(self, turn: Turn, past: Sequence[Past], most_records_per_unit: int) -> Fraction:
-        """Exact epsilon of one turn.
+        """Exact epsilon of one turn, for contribution bound `most_records_per_unit`.
 
-        Args:
-            turn: which.
-            past: the study's answered turns, in order; those of kinds that do not look back may be left out.
-            most_records_per_unit: contribution bound c.
+        `past` holds the study's answered turns in order; turns of kinds that do not look back may be omitted.
         """
         kind = self.kind(turn.planned.kind)
         if kind.looks_back:
@@ -277,13 +273,13 @@ class Kinds(Mapping[str, QueryKind]):
         return self.cost(turn.planned, most_records_per_unit) if charged else Fraction(0)
 
     def odds(self, planned: Planned, unit: PrivacyUnit, readers: int | None = None) -> Odds | None:
-        """By what the answers to one planned query may change odds; None for any, as it is not private as claimed.
+        """Bound on how far the answers to one planned query change odds; None if unbounded, as the kind is not private.
 
         Args:
             planned: the query.
             unit: what is protected.
-            readers: how many of its parts, such as partitions, read the attribute in question; None for all. A
-                hypothesis that reads it counts in each, and so does the choice of the records that count.
+            readers: how many parts of the query, such as partitions, read the attribute in question; None is all. A
+                hypothesis that reads it counts in each part, and so does the choice of the records that count.
 
         Raises:
             RemoteProtocolError: as `cost`.
@@ -295,7 +291,7 @@ class Kinds(Mapping[str, QueryKind]):
         return kind.odds(planned, unit, readers)
 
     def plan_odds(self, plan: Plan, unit: PrivacyUnit) -> Odds | None:
-        """`odds` of all queries of a plan together; raises as `queries`."""
+        """Sum of the `odds` of a plan's queries; raises as `queries`."""
         total = NOTHING
         for planned in self.queries(plan):
             odds = self.odds(planned, unit)
@@ -305,7 +301,7 @@ class Kinds(Mapping[str, QueryKind]):
         return total
 
     def most_odds(self, limits: Limits, unit: PrivacyUnit) -> Odds | None:
-        """By what each epsilon of all that `limits` allow may change odds; None for any; raises as `limits`."""
+        """Largest bound on odds per epsilon over all that `limits` allow; None if unbounded; raises as `limits`."""
         most = NOTHING
         for name in self.allowed(limits):
             kind, kind_limits = self.kind(name), self.limits(limits, name)
@@ -323,11 +319,11 @@ class Kinds(Mapping[str, QueryKind]):
             return None
 
     def limits(self, limits: Limits, name: str) -> Any:
-        """What a card's or policy's limits say of a kind, with its defaults, as the kind's own struct.
+        """A card's or policy's limits on a kind, with its defaults, as the kind's own struct.
 
         Raises:
-            RemoteProtocolError: the kind is not installed (UNKNOWN_KIND), not allowed (KIND_NOT_ALLOWED), or what is
-                said of it cannot be read (MALFORMED).
+            RemoteProtocolError: the kind is not installed (UNKNOWN_KIND), not allowed (KIND_NOT_ALLOWED), or its limits
+                cannot be read (MALFORMED).
         """
         kind = self.kind(name)
         allowed = self.allowed(limits)
@@ -339,7 +335,7 @@ class Kinds(Mapping[str, QueryKind]):
             raise RemoteProtocolError(RefusalCode.MALFORMED, f"limits.kinds.{name}") from None
 
     def allowed(self, limits: Limits) -> Mapping[str, dict[str, Any]]:
-        """Allowed kinds -> the settings of each; those that are allowed by default where none is named."""
+        """Allowed kinds -> their settings. If the limits name no kind, those allowed by default."""
         if not isinstance(limits.kinds, msgspec.UnsetType):
             return limits.kinds
         return {name: {} for name, kind in self._kinds.items() if kind.by_default}
@@ -347,7 +343,7 @@ class Kinds(Mapping[str, QueryKind]):
     def settle(self, limits: Limits, *, where: str) -> Limits:
         """The same limits with every default written out, as a card shows them.
 
-        Raises ConfigurationError: an unknown kind, key or value; `where` says in which file.
+        Raises ConfigurationError: an unknown kind, key or value; `where` names the file.
         """
         kinds = {}
         for name, settings in sorted(self.allowed(limits).items()):

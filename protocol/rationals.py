@@ -1,7 +1,7 @@
 """Exact amounts: scales and costs are rationals, never floats.
 
-Out of scope: noise. The conversion of a scale to the float that a noise library wants is in
-`curator_node.mechanisms`, where it rounds against the asker.
+This module does not convert a scale to the float that a noise library wants. `curator_node.mechanisms` does, and rounds
+in favour of privacy.
 """
 
 import math
@@ -19,7 +19,7 @@ from protocol.errors import ConfigurationError
 GRID = 2**64
 LONGEST_DENOMINATOR = 2**1024
 LONGEST_SUM = 2**32_768
-"""Largest denominator of an exact sum: room for a thousand prime scales of 32 bits."""
+"""Largest denominator of an exact sum: a thousand distinct prime scales of 32 bits fit."""
 MOST = 2**32 - 1
 """Largest numerator and denominator on the wire (32 bits)."""
 
@@ -36,11 +36,11 @@ _NEGATIVE = re.compile(r"-[0-9]+(?:[./][0-9]+)?(?:e[+-]?[0-9]+)?")
 
 
 class Rational(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A positive rational in lowest terms, numerator and denominator at most 32 bits.
+    """A positive rational in lowest terms, with a numerator and denominator of at most 32 bits.
 
     Raises:
-        ValueError: not positive, not in lowest terms, or too large. While decoding, msgspec turns it into
-            its own validation error, so hostile bytes cannot construct a bad one.
+        ValueError: not positive, not in lowest terms, or too large. While decoding, msgspec turns it into its own
+            validation error, so hostile bytes cannot construct a bad one.
     """
 
     numerator: int
@@ -70,11 +70,7 @@ def amount(value: Fraction) -> str:
 
 
 def written(value: Fraction | str) -> str:
-    """A rational as people write it: 0.3, 1/3, 12,800, or rounded and marked, as ≈ 11,378.
-
-    Args:
-        value: the rational, or its text: a decimal or "a/b".
-    """
+    """A rational as people write it: 0.3, 1/3, 12,800, or ≈ 11,378 if rounded. `value` may be a decimal or "a/b"."""
     value = Fraction(value)
     if value < 0:
         return f"-{written(-value)}"
@@ -86,11 +82,7 @@ def written(value: Fraction | str) -> str:
 
 
 def named_parts(parts: Iterable[tuple[str, Fraction | str]]) -> str:
-    """The parts of an epsilon: " (model 1, validation 0.25)"; "" if there is only one.
-
-    Args:
-        parts: (name, cost); parts that cost nothing are left out.
-    """
+    """The parts of an epsilon, such as " (model 1, validation 0.25)", without free ones; "" for a single part."""
     costs = [f"{name} {written(cost)}" for name, cost in parts if Fraction(cost)]
     return f" ({', '.join(costs)})" if len(costs) > 1 else ""
 
@@ -102,7 +94,7 @@ def written_exactly(value: Fraction | str) -> str:
 
 
 def _typed(value: Fraction, *, places: int) -> str:
-    """The decimal text; "" if that needs more places."""
+    """The decimal text; "" if it needs more places."""
     scaled = value * 10**places
     if scaled.denominator != 1 or scaled >= 10**40:
         return ""
@@ -120,9 +112,9 @@ def parse_amount(text: str) -> Fraction:
 
 
 def parse_rational(text: str | float | Fraction) -> Fraction:
-    """A positive rational from what a person writes: 1, "1", "0.3", "1/30".
+    """Parse a positive rational from what a person writes: 1, "1", "0.3", "1/30".
 
-    Bounded before it is parsed, so that "1e999999999" costs nothing. A float is taken by its shortest decimal
+    The length is bounded before parsing, so that "1e999999999" costs nothing. A float is taken by its shortest decimal
     text (0.1 means one tenth); NaN and infinities are errors.
 
     Raises:
@@ -168,21 +160,21 @@ def _why_not_read(value: str | float, plain: str) -> str:
 def shorten(
     total: Fraction, rounding: Callable[[Fraction], int] = math.ceil, longest: int = LONGEST_DENOMINATOR
 ) -> Fraction:
-    """A total short enough to write down: unchanged, or rounded to the grid of 2^-64.
+    """Round a total to the grid of 2^-64 if it is too long to write down.
 
     Args:
         total: exact; its denominator may be longer than any message.
-        rounding: `math.floor` or `math.ceil`, whichever is against the asker.
+        rounding: `math.floor` or `math.ceil`, whichever favours privacy.
         longest: the largest denominator that is left unchanged.
     """
     return total if total.denominator <= longest else Fraction(rounding(total * GRID), GRID)
 
 
 def plus(augend: Fraction, addend: Fraction) -> Fraction:
-    """The sum: exact, or rounded up to the grid of 2^-64 where its denominator is longer than any honest one."""
+    """The exact sum, or the sum rounded up to the grid of 2^-64 if its denominator exceeds any honest one's."""
     return shorten(augend + addend, longest=LONGEST_SUM)
 
 
 def total_of(amounts: Iterable[Fraction]) -> Fraction:
-    """The sum of all, as `plus`."""
+    """The sum of all amounts, by `plus`."""
     return reduce(plus, amounts, Fraction(0))

@@ -25,9 +25,8 @@ _TEXT_LIKE = (pl.String, pl.Categorical, pl.Enum, pl.Boolean, pl.Null, pl.Date, 
 class UnknownClassError(ConfigurationError):
     """A label that is none of the declared classes.
 
-    Attributes:
-        likeness: how the label differs from the class that is most likely meant, to append to the error; "" if no
-            class is similar. It tells a record's class, so only the steward may see it, on the steward's own machine.
+    `likeness` says how the label differs from a similar class, to append to the error; "" if none is similar. It tells
+    a record's class, so only the steward may see it, on the steward's own machine.
     """
 
     def __init__(self, text: str, *, likeness: str = "") -> None:
@@ -49,7 +48,7 @@ def encode_frame(frame: pl.DataFrame, schema: Schema) -> Records:
 
 
 def encode_and_count_moved(frame: pl.DataFrame, schema: Schema) -> tuple[Records, dict[str, int]]:
-    """As `encode_frame`, and for each numeric attribute how many values moved to a bound. These counts are private."""
+    """Encode as `encode_frame`; also count each numeric attribute's clipped values. The counts are private."""
     require_columns([a.name for a in schema.attributes], frame.columns)
     numeric: list[NDArray[np.float64]] = []
     codes: list[NDArray[np.int16]] = []
@@ -72,7 +71,7 @@ def encode_and_count_moved(frame: pl.DataFrame, schema: Schema) -> tuple[Records
 
 
 def require_columns(declared: Sequence[str], there: Sequence[str]) -> None:
-    """Raise a ConfigurationError that names every declared column that is not there."""
+    """Raise a ConfigurationError that names every absent declared column."""
     absent = [name for name in declared if name not in there]
     if absent:
         raise ConfigurationError(
@@ -83,13 +82,8 @@ def require_columns(declared: Sequence[str], there: Sequence[str]) -> None:
 def describe_absent(absent: Sequence[str], *, declared: Collection[str], there: Sequence[str]) -> str:
     """Describe the absent columns, each with the nearest undeclared one, and list the columns that are there.
 
-    If no declared column is there, in any letter case, the file may have no header. Its first record would then pass
-    for column names, so none is shown.
-
-    Args:
-        absent: names to describe, at least one.
-        declared: all names that are looked for.
-        there: the names that are there.
+    If no declared column is there, in any letter case, the file may lack a header. Its first record would then pass for
+    column names, so none is shown.
     """
     folded = {name.strip().casefold(): name for name in there if name not in declared}
     header = any(name in there or name.strip().casefold() in folded for name in declared)
@@ -118,7 +112,7 @@ def _quoted(name: str) -> str:
 
 
 def encode_label_column(column: pl.Series, schema: Schema) -> NDArray[np.unsignedinteger]:
-    """Labels as the schema says: `encode_labels` or `encode_numeric_labels`, with their errors."""
+    """Labels as the schema says, by `encode_labels` or `encode_numeric_labels`, with their errors."""
     if schema.label_bounds is None:
         return encode_labels(column, schema.classes)
     return encode_numeric_labels(column, schema.label_bounds)
@@ -164,7 +158,7 @@ def _likeness(label: str, classes: Sequence[str]) -> str:
 
 
 def encode_numeric_labels(column: pl.Series, bounds: tuple[float, float]) -> NDArray[np.uint16]:
-    """Labels in steps of 2^-12 of their range, (n,) uint16 in 0 .. 4096; those outside move to the nearer bound.
+    """Labels in steps of 2^-12 of their range, (n,) uint16 in 0 .. 4096; values outside are clipped.
 
     This is the only rounding of a label: everything computed from it later is in whole numbers.
 
@@ -177,17 +171,14 @@ def encode_numeric_labels(column: pl.Series, bounds: tuple[float, float]) -> NDA
 
 
 def encode_numbers(column: pl.Series, bounds: tuple[float, float]) -> NDArray[np.float64]:
-    """Numeric labels before they are rounded, (n,) float64; those outside move to the nearer bound.
-
-    Raises ConfigurationError: as `encode_numeric_labels`.
-    """
+    """Numeric labels before rounding, (n,) float64, clipped to the bounds; errors as `encode_numeric_labels`."""
     values = _numbers(column)
     _require_labels(pl.Series(values).fill_nan(None), column.name)
     return np.clip(values, *bounds)
 
 
 def count_moved_labels(column: pl.Series, bounds: tuple[float, float]) -> int:
-    """How many numeric labels `encode_numeric_labels` moves to a bound. The count is private."""
+    """Number of numeric labels that are clipped to a bound. The count is private."""
     values = _numbers(column)
     return int(np.count_nonzero((values < bounds[0]) | (values > bounds[1])))
 

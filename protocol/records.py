@@ -1,4 +1,4 @@
-"""Records in the one numeric form that partitions and hypotheses read; `record_frames` makes it of data frames."""
+"""Records in the numeric form that partitions and hypotheses read. `record_frames` makes it from data frames."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,7 +28,7 @@ class Records:
 
     @cached_property
     def positions(self) -> dict[str, tuple[bool, int]]:
-        """Of each attribute: whether it is numeric, and its column in `numeric` or `categorical`."""
+        """Attribute -> whether it is numeric, and its column in `numeric` or `categorical`."""
         positions: dict[str, tuple[bool, int]] = {}
         counts = [0, 0]
         for attribute in self.schema.attributes:

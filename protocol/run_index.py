@@ -1,7 +1,7 @@
-"""The index of a run: who took part, every transcript and ledger, the digest of every file.
+"""The index of a run: participants, every transcript and ledger, and the digest of every file.
 
-All learners of the run sign the index and vouch for every line. One honest learner suffices to notice a later change. A
-signature does not prove whose key it is, and learners who all lie can sign another index. That index must then still
+All learners of the run sign the index and vouch for every line, so one honest learner suffices to detect a later
+change. A signature does not prove whose key it is. If all learners lie, they can sign another index, which must still
 agree with what curators signed.
 """
 
@@ -15,11 +15,11 @@ from protocol.errors import ConfigurationError, printable
 from protocol.transcript import Transcript
 
 FORMAT = 2
-"""Version of the index's format; that of ExPriL 0.1 had no number."""
+"""Version of the index's format; the index of ExPriL 0.1 had no number."""
 DOMAIN = b"expril/2 run index"
 SCENARIO = "scenario.toml"
 STUDY, COST = "study.toml", "cost.json"
-"""Files of a deployed study's folder in place of a scenario and a report."""
+"""Files that a deployed study's folder has in place of a scenario and a report."""
 METRICS = "metrics.parquet"
 REPORT = "report.json"
 PAGE = "report.html"
@@ -31,18 +31,18 @@ AGAIN = "again.json"
 SCHEMA = "schema.toml"
 MODELS = "models"
 LOCAL = "local"
-"""Folder for what concerns single records or this machine: never in an index, never passed on."""
+"""Folder for data about single records or this machine: in no index, and never passed on."""
 PREDICTIONS = "predictions"
 """Folder in `LOCAL`."""
 PROGRESS = ".progress"
-"""Folder from which an unfinished run goes on."""
+"""Folder from which an unfinished run is resumed."""
 INDEX = "index.json"
 SIGNATURES = "signatures.json"
 
 FIT, VALIDATION = 0, 1
 """Numbers of a learner's studies in one repeat."""
 GIVEN_UP = 2
-"""Number of the first study that was given up, at one curator, before anything was asked."""
+"""Number of the first study at a curator that was abandoned before any question."""
 
 Hex32 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Hex64 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{128}\Z")]
@@ -128,12 +128,7 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def sign_index(index: Index, signers: Mapping[str, SigningKey]) -> dict[str, bytes]:
-    """The files of the index and its signatures: name in the folder `transcripts` -> bytes.
-
-    Args:
-        index: what is signed.
-        signers: learner -> key.
-    """
+    """Files in the folder `transcripts`: the index and its learners' signatures, name -> bytes."""
     data = msgspec.json.format(msgspec.json.encode(index), indent=1)
     signed = [
         Signature(learner=name, key=key.public.hex(), signature=key.sign(DOMAIN + data).hex())
@@ -177,7 +172,7 @@ class FirstVersionError(ConfigurationError):
 
 
 def unsigned(index: Index, data: bytes, signatures: bytes | None) -> list[str]:
-    """Complaints about the signatures of an index; every learner in it must have signed exactly these bytes.
+    """Complaints about the signatures of an index: every learner in it must have signed exactly these bytes.
 
     Args:
         index: the decoded index.
@@ -211,19 +206,17 @@ def unsigned(index: Index, data: bytes, signatures: bytes | None) -> list[str]:
 
 
 def is_listed(name: str) -> bool:
-    """Whether the index holds a file's digest: not that of the page, the index, its signatures, `LOCAL` and `PROGRESS`.
+    """Whether the index holds a file's digest: all files but page, index, signatures, `LOCAL` and `PROGRESS`.
 
-    A digest of predictions of a few records would tell their labels to anyone who tries all of them.
-
-    Args:
-        name: path inside the run's folder, with "/" between its parts.
+    A digest of predictions for few records would reveal their labels to a search over all labels. `name` is the path
+    inside the run's folder, with "/" between its parts.
     """
     apart = (PAGE, f"{TRANSCRIPTS}/{INDEX}", f"{TRANSCRIPTS}/{SIGNATURES}")
     return name not in apart and not name.startswith((f"{LOCAL}/", f"{PROGRESS}/"))
 
 
 def file_name(text: str) -> str:
-    """A text in a form that a file's name may contain."""
+    """The text with characters replaced that a file name may not contain."""
     return "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in text)
 
 

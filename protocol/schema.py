@@ -1,4 +1,4 @@
-"""What a record looks like: attributes, levels, bounds, label. Written by the steward, public by nature."""
+"""The schema of records: attributes, levels, bounds and label. The steward writes it, and it is public."""
 
 import math
 from functools import cached_property
@@ -9,10 +9,10 @@ import msgspec
 from protocol.mistakes import first_repeated
 
 MOST_MAGNITUDE = 1e15
-"""Bounds, offsets and factors stay below this, so that no later product overflows."""
+"""Largest magnitude of bounds, offsets and factors, so that no later product overflows."""
 
 MOST_CLASSES = 256
-"""A class index fits one byte."""
+"""Most classes: a class index fits one byte."""
 
 MISSING_TEXTS = ("", "?", "NA", "NaN", "nan", "null")
 """Texts that mean a missing value."""
@@ -117,7 +117,7 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 def _check_texts(texts: tuple[str, ...], field: str) -> None:
-    """Refuse a text that no record can match: records' texts are trimmed, and some mean a missing value."""
+    """Refuse texts that no record can match, since records' texts are trimmed and some mean a missing value."""
     for text in texts:
         if text != text.strip() or text in MISSING_TEXTS:
             raise ValueError(f"{field} {text!r} can never occur: it has outer spaces, or means a missing value")

@@ -1,6 +1,6 @@
-"""What one study was charged, from its receipts alone: what is proven, and the most that it can be.
+"""What one study was charged by its receipts alone: the proven amount, and the largest possible one.
 
-Learner and auditor keep this account, each from the replies that it holds.
+Learner and auditor each compute it from the replies that they hold.
 """
 
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from protocol.rationals import parse_amount
 from protocol.refusals import RefusalCode
 
 ROUNDING = Fraction(1, 2**64)
-"""A learner's total is rounded up to this grid where its denominator has grown long: only then may it seem to fall."""
+"""Grid to which a learner's total is rounded up if its denominator is long; only then may it seem to fall."""
 
 
 @dataclass
@@ -33,26 +33,26 @@ class Spending:
 
     @property
     def at_most(self) -> Fraction:
-        """The most that can have been charged for what was sent."""
+        """Largest amount that can have been charged for the requests sent."""
         return self.proven + self.uncertain
 
     def accept(self, message: StudyAccepted, receipt: Receipt, cost: Fraction | None) -> None:
-        """The plan was accepted, at `cost`; None if the cost cannot be computed here."""
+        """Record an acceptance at `cost`; None if the cost cannot be computed here."""
         self._by_learner = self._check(receipt, Fraction(0), Fraction(0), Fraction(0))
         self.claimed = parse_amount(message.cost)
         self.as_planned = cost is None or cost == self.claimed
 
     def ask(self, sequence: int, cost: Fraction | None) -> None:
-        """A query is sent, at `cost`; None if that cannot be computed here: then its receipt is believed."""
+        """Record a query at `cost`. If that is None, unknown here, its receipt's charge is trusted."""
         self._costs[sequence], self._waits = cost, True
         self.uncertain = self.claimed - self.proven if cost is None else cost
 
     def rule_out(self) -> None:
-        """The query that was sent last will never be charged."""
+        """Record that the last query will never be charged."""
         self.uncertain, self._waits = Fraction(0), False
 
     def release(self, receipt: Receipt) -> None:
-        """A query was answered, perhaps late: even after a closing that showed its charge."""
+        """Record a query's answer, which may arrive even after a closing that showed its charge."""
         cost = self._costs.get(receipt.sequence, Fraction(0))
         if cost is None:
             cost = parse_amount(receipt.charged)
@@ -63,7 +63,7 @@ class Spending:
         self.proven, self.uncertain, self._waits = total, Fraction(0), False
 
     def close(self, message: StudyClosed, receipt: Receipt) -> bool:
-        """The study was closed; returns whether an unanswered query may be answered yet: else it was never charged."""
+        """Record the closing; returns whether an unanswered query may still be answered. If not, it was not charged."""
         total = parse_amount(receipt.spent_by_study)
         total_shown = total != self.proven
         if total_shown and None not in self._costs.values():
@@ -78,7 +78,7 @@ class Spending:
         return total_shown or free
 
     def _check(self, receipt: Receipt, charged: Fraction, total: Fraction, growth: Fraction) -> Fraction:
-        """The learner's total over all its studies, after checking that it grew by at least this study's charge."""
+        """The learner's total over all its studies, checked to have grown by at least this study's charge."""
         _require(parse_amount(receipt.charged) == charged, "receipt.charged", "the charge is not the query's cost")
         _require(parse_amount(receipt.spent_by_study) == total, "receipt.spent_by_study", "the total is not the sum")
         by_learner = parse_amount(receipt.spent_by_learner)

@@ -18,11 +18,7 @@ _SAMPLE = 4096
 
 
 def decode_text(content: bytes, *, where: str) -> str:
-    """The text of a file that people write; a UTF-8 byte order mark is no part of it.
-
-    Args:
-        content: the file's bytes.
-        where: the file's name in errors, such as "policy file basel.toml".
+    """Decode a user's text file as UTF-8, without a byte order mark; `where` names it in errors.
 
     Raises:
         ConfigurationError: UTF-16, another encoding than UTF-8 (with its first line), or no text at all.
@@ -35,7 +31,7 @@ def decode_text(content: bytes, *, where: str) -> str:
 
 
 class TextFault(NamedTuple):
-    """Why bytes are not UTF-8 text. It quotes none of them."""
+    """Why bytes are not UTF-8 text, without quoting them."""
 
     problem: str  # words that follow "the file"
     remedy: str  # what to do
@@ -62,12 +58,7 @@ def _looks_like_utf16(content: bytes) -> bool:
 
 
 def read_toml(text: str, kind: type[T], *, where: str) -> T:
-    """Parse `text` as `kind` (a msgspec Struct).
-
-    Args:
-        text: the TOML.
-        kind: a Struct type with `forbid_unknown_fields`.
-        where: the text's name in errors, such as "policy file basel.toml".
+    """Parse TOML as `kind`, a msgspec Struct with `forbid_unknown_fields`; `where` names the text in errors.
 
     Raises:
         ConfigurationError: not TOML, a misspelt key (with a suggestion), a missing key or a wrong value.
@@ -82,7 +73,7 @@ def read_toml(text: str, kind: type[T], *, where: str) -> T:
 
 
 def convert(data: Any, kind: type[T], *, where: str) -> T:
-    """As `read_toml`, from parsed data."""
+    """Convert parsed data, with the errors of `read_toml`."""
     _check_keys(data, kind, data, (), where)
     try:
         return msgspec.convert(data, kind, strict=True)

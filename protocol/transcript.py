@@ -99,19 +99,19 @@ class Replay:
 
     @property
     def epsilon_at_most(self) -> Fraction:
-        """`epsilon_spent` and the cost of a query that may or may not have been charged."""
+        """`epsilon_spent` plus the cost of a query that may or may not have been charged."""
         return self.spending.at_most
 
     @property
     def not_installed(self) -> tuple[str, ...]:
-        """Kinds of the plan that are not installed here; their costs are not checked."""
+        """Kinds in the plan that are not installed here, so that their costs are not checked."""
         return () if self.plan is None else tuple(map(printable, self.kinds.missing(self.plan)))
 
     @property
     def unproven(self) -> str:
-        """What these envelopes leave open, in plain words; empty where they prove exactly what was charged.
+        """What these envelopes leave open, in plain words; empty if they prove exactly what was charged.
 
-        Only a closing is an end: of a study without one, the envelopes that followed may have been left out.
+        Only a closing ends a transcript: without one, later envelopes may have been omitted.
         """
         if self.not_installed:
             return f"query kind not installed: unproven, what it costs and releases: {', '.join(self.not_installed)}"
@@ -212,7 +212,7 @@ class Replay:
             raise ReplayError(f"envelope {self._position}: {TYPE_NAMES[type(message)]} is no reply of a study")
 
     def _feed_repeat(self, data: bytes, message: Message) -> None:
-        """Check a further reply to a request: the same again, or a refusal that takes nothing back."""
+        """Check another reply to an answered request: the same reply again, or a refusal that retracts nothing."""
         if message.answers not in self._ruled_out:
             is_known = message.answers in self._answers
             self._require(is_known, "the reply answers another request")
@@ -269,7 +269,7 @@ class Replay:
             self._pending = None
 
     def _cost(self, sequence: int) -> Fraction | None:
-        """Exact cost of a query; 0 beyond the plan, where a curator can only refuse; None where it cannot be told."""
+        """Exact cost of a query; 0 beyond the plan, where a curator can only refuse; None if it is not computable."""
         if self._turns is None or self.card is None:
             return None
         if not 1 <= sequence <= len(self._turns):
@@ -277,7 +277,7 @@ class Replay:
         return self.kinds.charge(self._turns[sequence - 1], self._past, self.card.most_records_per_unit)
 
     def _check_release(self, message: Release, query: Message, plan: Plan, card: Card) -> None:
-        """Check that a query was planned, and answered as asked; of a kind not installed, only the first."""
+        """Check that a query was planned and answered as asked; only planned, if its kind is not installed."""
         self._require(query.sequence <= len(self._places), "more releases than planned queries")
         name = plan.head(self._places[query.sequence - 1][0]).kind
         if isinstance(query, Query):

@@ -25,8 +25,8 @@ class State(StrEnum):
 class Event(StrEnum):
     """What moves a study: a message, or the expiry of its reservation.
 
-    Only a final refusal (`Refusal.final`) is an event; any other leaves the study where it is. A proposal that was
-    finally refused is never tried again: a new proposal is a new study with an identity of its own.
+    Only a final refusal (`Refusal.final`) is an event; any other leaves the study where it is. After a final refusal of
+    its proposal a study is over: a new proposal is a new study with its own identity.
     """
 
     PROPOSAL = "study_proposal"

@@ -11,10 +11,8 @@ from protocol.carriage import FIELD, MESSAGE_TYPE, RECORD
 class FlowerCarrier:
     """Sends envelopes over a Flower Grid.
 
-    Args:
-        grid: Flower's.
-        nodes: curator's public key -> Flower node id.
-        timeout: seconds to wait for replies; a curator that misses it is left out.
+    `nodes` maps each curator's public key to its Flower node id. A curator without a reply after `timeout` seconds is
+    omitted.
     """
 
     def __init__(self, grid: Grid, nodes: Mapping[bytes, int], *, timeout: float = 60.0) -> None:
@@ -24,7 +22,10 @@ class FlowerCarrier:
         self._timeout = timeout
 
     def exchange(self, requests: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-        """See `learner_node.study.federation.Carrier`. Errors and unreadable replies count as no reply."""
+        """Exchange envelopes as `learner_node.study.federation.Carrier`.
+
+        Errors and unreadable replies count as no reply.
+        """
         messages = [
             Message(RecordDict({RECORD: ConfigRecord({FIELD: data})}), self._nodes[key], MESSAGE_TYPE)
             for key, data in requests.items()

@@ -1,10 +1,10 @@
-"""A carrier over a folder: envelopes as files, brought to curators and back by any means, for sites without a network.
+"""A carrier over a folder of envelope files, for sites without a network connection.
 
     FOLDER/<curator's public key>/requests/<SHA-256 of the request>.envelope
     FOLDER/<curator's public key>/replies/<SHA-256 of the request>.envelope
 
-A share that both sides see, an e-mail or a memory stick carry such a folder, or parts of it, in either direction. Files
-appear whole or not at all, and are never changed; a repeat is a file that is there already.
+Such a folder, or parts of it, may travel in either direction by a shared drive, e-mail or memory stick. Files appear
+atomically and never change. A repeated request has the same name, so it adds no file.
 """
 
 import os
@@ -21,16 +21,16 @@ from protocol.envelopes import digest
 from protocol.errors import ConfigurationError
 
 LOOK_SECONDS = 0.2
-"""Between two looks for replies."""
+"""Seconds between two looks for replies."""
 
 
 class FolderCarrier:
-    """Writes requests into a folder and reads the replies that lie there. See `learner_node.study.federation.Carrier`.
+    """Writes requests into a folder and reads replies from it; implements `learner_node.study.federation.Carrier`.
 
     Args:
-        folder: made where it is absent.
-        names: curator's public key -> the learner's name of it, of all that may be asked.
-        wait: seconds to wait for replies where one is missing.
+        folder: created if absent.
+        names: public key -> the learner's name, for all curators that may be asked.
+        wait: seconds to wait for missing replies.
         without: public keys of curators that are not waited for.
     """
 
@@ -43,7 +43,7 @@ class FolderCarrier:
         self._without = frozenset(without)
 
     def exchange(self, requests: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-        """See `learner_node.study.federation.Carrier`.
+        """Write requests and collect replies.
 
         Raises:
             UnfinishedError: a reply is not there yet; the text says whose.
@@ -83,7 +83,7 @@ class FolderCarrier:
 
 
 def read_small_file(path: Path, most: int) -> bytes | None:
-    """A plain file of at most `most` bytes; None for one that is absent, larger, or anything else, such as a link."""
+    """Content of a regular file of at most `most` bytes; None if it is absent, larger, or a link or the like."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -1,14 +1,13 @@
-"""A study's journal: what the learner read, drew, decided, sent and got, so that another process can go on.
+"""A study's journal: what the learner read, drew, decided, sent and received, so that another process can resume it.
 
-Each request is on the disk before it is sent, and each reply before anything follows from it. So is what was computed
-and later messages depend on: plans, questions, models, in the order in which they were decided. A process that goes on
-takes from the journal what the one before it saw and decided, in the same order, and so comes to send the very
-same bytes, on whatever processor: a curator answers them from what it stored, and charges nothing twice. Where the
-requests differ all the same, nothing is sent.
+Each request is on disk before it is sent, and each reply before it is used. So are computed values that later messages
+depend on (plans, questions, models), in the order of their computation. A process that resumes the study replays the
+journal in that order, and so sends the very same bytes on any processor. Curators answer these from what they stored,
+and charge nothing twice. If the requests differ all the same, nothing is sent.
 
 The file is a list of records: length (4 bytes, big-endian), the first 4 bytes of the SHA-256 of the length, the first 8
-of the SHA-256 of the value, and the value in MessagePack. A last record that is not whole was being written when the
-process ended; nothing followed from it. Anything else that does not fit is damage, and the journal is not read on.
+of the SHA-256 of the value, and the value in MessagePack. An incomplete last record was being written when the process
+ended, and nothing followed from it. Any other mismatch is damage, and the journal is not used.
 """
 
 import fcntl
@@ -30,10 +29,11 @@ from protocol.errors import ConfigurationError, RemoteProtocolError, printable
 from protocol.messages import Digest, Key, Seconds, StudyProposal
 
 FORMAT, OLDEST = 2, 1
-"""That is written, and the oldest one that is gone on with: it holds no decisions, so they are computed again."""
+"""The format that is written, and the oldest that can be resumed. The oldest holds no decisions, so they are
+recomputed."""
 HEAD = 4 + 4 + 8
 MOST_RECORD = 2**31
-"""Bytes of a record, at most: an exchange with 100 curators at the protocol's largest message."""
+"""Largest record, in bytes: an exchange with 100 curators at the protocol's largest message."""
 
 
 class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="what"):
@@ -41,7 +41,7 @@ class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
 
 
 class Beginning(_Record, frozen=True, tag="begun"):
-    """What the study is."""
+    """The identity of the study."""
 
     format: Annotated[int, msgspec.Meta(ge=OLDEST, le=FORMAT)]
     expril: str  # version that began it
@@ -50,19 +50,19 @@ class Beginning(_Record, frozen=True, tag="begun"):
 
 
 class ClockReading(_Record, frozen=True, tag="read"):
-    """The clock was read."""
+    """A reading of the clock."""
 
     seconds: Seconds
 
 
 class Randomness(_Record, frozen=True, tag="drew"):
-    """Random bytes were drawn."""
+    """Random bytes that were drawn."""
 
     data: bytes
 
 
 class Decision(_Record, frozen=True, tag="decided"):
-    """Something was computed that later messages depend on; who asks for it knows what it is."""
+    """A computed value that later messages depend on. Its caller knows its type."""
 
     data: bytes
 
@@ -74,7 +74,7 @@ class Requests(_Record, frozen=True, tag="asked"):
 
 
 class Replies(_Record, frozen=True, tag="answered"):
-    """What they brought, where it was waited for to the end."""
+    """The replies to the last requests, once the wait for them was over."""
 
     replies: dict[Key, bytes]
 
@@ -86,7 +86,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Settings:
-    """What a journal is kept for."""
+    """The study that a journal is kept for."""
 
     version: str  # of ExPriL
     about: bytes  # digest of what is asked, of whom, with which source and key; one journal is of one of these
@@ -96,18 +96,16 @@ class Settings:
 class Journal:
     """A study's journal in a file that only its owner may read; a context manager.
 
+    `receipts` are those with which the study began. `resumed` is True if an earlier process began it.
+
     Args:
-        path: of the file; made where there is none, gone on with where there is one.
+        path: the file; it is created, or resumed if it exists.
         settings: of the study.
         clock: seconds since 1970 as an int.
         entropy: n -> n random bytes.
 
-    Attributes:
-        receipts: those with which the study began.
-        resumed: whether an earlier process began the study.
-
     Raises:
-        ConfigurationError: another process writes it, it is damaged, or is of another study.
+        ConfigurationError: another process writes the file, it is damaged, or it belongs to another study.
     """
 
     def __init__(
@@ -128,11 +126,11 @@ class Journal:
 
     @property
     def replaying(self) -> bool:
-        """Whether what an earlier process saw is not used up yet."""
+        """Whether records of an earlier process remain to be replayed."""
         return bool(self._past)
 
     def clock(self) -> int:
-        """Seconds since 1970: as an earlier process read them, or now."""
+        """Seconds since 1970, as an earlier process read them, or now."""
         if self._past:
             return self._next(ClockReading).seconds
         now = self._clock()
@@ -140,7 +138,7 @@ class Journal:
         return now
 
     def entropy(self, size: int) -> bytes:
-        """Random bytes: as an earlier process drew them, or new ones."""
+        """Random bytes, as an earlier process drew them, or new ones."""
         if self._past:
             data = self._next(Randomness).data
             if len(data) != size:
@@ -151,9 +149,9 @@ class Journal:
         return data
 
     def decided(self, value: T, write: Callable[[T], bytes], read: Callable[[bytes], T]) -> T:
-        """What an earlier process decided here, or what was computed now; see `learner_node.study.decisions`.
+        """Return the value that an earlier process decided here, else `value`; see `learner_node.study.decisions`.
 
-        Raises ConfigurationError: another version of ExPriL decided something else: it may mean something else by it.
+        Raises ConfigurationError: another version of ExPriL made another decision here, which may mean something else.
         """
         data = write(value)
         if not self._past:
@@ -172,13 +170,13 @@ class Journal:
             raise self._other() from None
 
     def through(self, carrier: Carrier) -> Carrier:
-        """A carrier whose exchanges are kept here; what an earlier process was answered is not asked again."""
+        """A carrier whose exchanges are journalled; requests that an earlier process got replies to are not resent."""
         return _JournalledCarrier(self, carrier)
 
     def exchange(self, carrier: Carrier, requests: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-        """Send requests, unless an earlier process was answered.
+        """Send requests, or return the replies that an earlier process got.
 
-        Raises ConfigurationError: an earlier process sent others here; nothing is sent.
+        Raises ConfigurationError: an earlier process sent other requests at this point; nothing is sent.
         """
         record = Requests(dict(requests))
         if self._past:
@@ -194,17 +192,17 @@ class Journal:
         return replies
 
     def forget(self) -> None:
-        """Forget the study: the next process begins another one. For one that cost nothing and will not go on."""
+        """Discard the study, so that the next process begins another one; for a study that cost nothing."""
         self._cut(0)
         self._past.clear()
 
     @property
     def proposed(self) -> bool:
-        """Whether a plan was ever proposed: from then on a curator may hold a reservation, and charge."""
+        """Whether a plan was ever proposed. From then on a curator may hold a reservation, and charge."""
         return self._proposed
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self._handle)
 
     def __enter__(self) -> Self:
@@ -216,7 +214,7 @@ class Journal:
         self.close()
 
     def _open(self, settings: Settings) -> tuple[Beginning, deque[Record]]:
-        """What the study is, and what an earlier process saw."""
+        """The study's identity, and the records of an earlier process."""
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -257,7 +255,7 @@ class Journal:
         )
 
     def _read(self) -> list[Record]:
-        """All whole records; a last one that is not whole is cut off."""
+        """All complete records; an incomplete last one is cut off."""
         os.lseek(self._handle, 0, os.SEEK_SET)
         with os.fdopen(os.dup(self._handle), "rb") as file:
             content = file.read()
@@ -288,7 +286,7 @@ class Journal:
         os.lseek(self._handle, place, os.SEEK_SET)
 
     def _write(self, record: Record, *, sync: bool = False) -> None:
-        """Append; where the disk is full, nothing of it stays."""
+        """Append a record. If the disk is full, no part of it stays."""
         data = encode(record)
         place = os.lseek(self._handle, 0, os.SEEK_CUR)
         length = len(data).to_bytes(4, "big")
@@ -309,12 +307,12 @@ class _JournalledCarrier:
     _carrier: Carrier
 
     def exchange(self, requests: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-        """See `learner_node.study.federation.Carrier`."""
+        """Exchange envelopes through the journal."""
         return self._journal.exchange(self._carrier, requests)
 
 
 def _binds(record: Record) -> bool:
-    """Whether a record is of requests that propose a plan."""
+    """Whether a record contains the proposal of a plan."""
     if not isinstance(record, Requests):
         return False
     return any(isinstance(open_envelope(data)[1], StudyProposal) for data in record.requests.values())

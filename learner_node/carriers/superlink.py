@@ -1,8 +1,8 @@
-"""A carrier over a SuperLink: envelopes to curators' daemons and back, from the learner's own process.
+"""A carrier over a SuperLink, from the learner's own process to curators' daemons and back.
 
-Which node is which curator is asked of the nodes themselves: one card request goes to every node, and each signed reply
-names its curator. A relay that answers in a curator's place can hold back messages, and no more: sessions take nothing
-that the curator did not sign.
+The nodes themselves say which curator they serve: one card request goes to every node, and each signed reply names its
+curator. A relay that answers in a curator's place can only hold back messages: a session accepts nothing that the
+curator did not sign.
 """
 
 import time
@@ -24,16 +24,16 @@ from protocol.errors import RemoteProtocolError
 from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY, CardRequest
 
 SHORTEST, LONGEST, GROWTH = 0.1, 0.2, 1.1
-"""Seconds between two looks for replies, at first and in the end, and how they grow."""
+"""First and last number of seconds between two looks for replies, and the factor of its growth."""
 LOOK_SECONDS = 1.0
-"""Between two looks for new nodes, while a curator's is not known."""
+"""Seconds between two looks for new nodes while a curator's node is unknown."""
 PROBE_SECONDS = 5.0
-"""After which a node that did not say who it is, is asked once more."""
+"""Seconds after which a node that has not identified itself is asked once more."""
 TRY_AGAIN_SECONDS = 0.5
-"""After a node's failure, or before a SuperLink that is away is tried again."""
+"""Seconds to wait after a node's failure, and before an unreachable SuperLink is tried again."""
 PROBE_LIFETIME = 600
 MOST_RUNS = 20
-"""That are started for one exchange."""
+"""Most runs that one exchange starts."""
 
 
 @dataclass
@@ -47,7 +47,7 @@ class _Open:
 
 @dataclass
 class _Nodes:
-    """Which nodes are there, and whose they are."""
+    """The online nodes, and the curator of each."""
 
     of: dict[bytes, list[int]] = field(default_factory=dict)  # curator -> its nodes, the one to try first in front
     curators: dict[int, bytes] = field(default_factory=dict)  # the other way round
@@ -56,12 +56,12 @@ class _Nodes:
     looked: float = float("-inf")  # when the nodes were listed
 
     def place(self, node: int, curator: bytes) -> None:
-        """A node said whose it is; the newest is tried first."""
+        """Record a node's curator; the newest node is tried first."""
         self.curators[node] = curator
         self.of.setdefault(curator, []).insert(0, node)
 
     def failed(self, node: int) -> None:
-        """A node did not answer: others of its curator come first, and it is asked anew who it is."""
+        """Record a node's failure: its curator's other nodes are tried first, and it must identify itself again."""
         curator = self.curators.pop(node, None)
         if curator is not None:
             self.of[curator].remove(node)
@@ -70,25 +70,25 @@ class _Nodes:
         self.looked = float("-inf")
 
     def later(self, curator: bytes) -> None:
-        """A curator did not answer in time: another node of it comes first."""
+        """Move on to a curator's next node after a timeout."""
         nodes = self.of.get(curator, [])
         nodes[:] = [*nodes[1:], *nodes[:1]]
 
 
 class SuperLinkCarrier:
-    """Carries envelopes over a SuperLink; a context manager. See `learner_node.study.federation.Carrier`.
+    """Carries envelopes over a SuperLink; a context manager, and a `learner_node.study.federation.Carrier`.
 
-    A SuperLink that is started anew has forgotten the run: another one is started, nodes are asked anew, and what waits
-    for a reply is sent again. Curators answer a repeat from what they stored.
+    A restarted SuperLink has forgotten the run. The carrier then starts another one, asks the nodes again who they are,
+    and resends the pending requests. Curators answer a repeat from what they stored.
 
     Args:
-        link: where it is.
-        key: the learner's; signs the question who a node is.
+        link: address of the SuperLink.
+        key: the learner's; signs the requests that identify nodes.
         curators: public keys of those that may be asked; nodes of others are left alone.
-        timeout: seconds that an exchange waits for replies; a curator that misses it is left out of it.
-        patience: seconds that an exchange waits for a SuperLink that is away.
+        timeout: seconds that an exchange waits for replies; a curator without one is omitted.
+        patience: seconds that an exchange waits for an unreachable SuperLink.
         clock: seconds since 1970 as an int.
-        notify: called with words that say what a person waits for.
+        notify: called with a text that says what is awaited.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class SuperLinkCarrier:
         self._sent: dict[str, tuple[bytes, bytes]] = {}
 
     def exchange(self, requests: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-        """See `learner_node.study.federation.Carrier`.
+        """Send requests and collect the replies.
 
         Raises:
             SuperLinkError: the SuperLink was away for longer than the patience, or does not do what is asked.
@@ -170,7 +170,7 @@ class SuperLinkCarrier:
         self.close()
 
     def _reach(self) -> LearnerRun:
-        """The run, started where there is none."""
+        """The current run; it is started if there is none."""
         if self._run is not None and self._run.lost:
             raise RunLostError
         if self._run is None:
@@ -187,7 +187,7 @@ class SuperLinkCarrier:
     def _work(
         self, run: LearnerRun, open_requests: Mapping[bytes, _Open], replies: dict[bytes, bytes], end: float
     ) -> None:
-        """Send what waits and take what comes, until all has come or the time is up."""
+        """Send what waits and collect replies until all are there or the time is up."""
         for request in open_requests.values():
             request.sent_to = 0
         pause = SHORTEST
@@ -212,9 +212,10 @@ class SuperLinkCarrier:
                 time.sleep(pause)
 
     def _look(self, run: LearnerRun, now: float, unplaced: Sequence[bytes]) -> None:
-        """Ask every node that is there, and has not said so yet, whose it is.
+        """Ask every online node that has not identified itself which curator it serves.
 
-        A curator with a new key names that one, unless it is asked by the key that the learner knows.
+        A curator whose key has changed names its new key, unless the request is addressed to the key that the learner
+        knows.
         """
         online = run.nodes()
         placed = self._nodes.curators.keys() | self._nodes.strangers.keys()
@@ -261,7 +262,7 @@ class SuperLinkCarrier:
                 missing[key].not_before = now + TRY_AGAIN_SECONDS
 
     def _take(self, run: LearnerRun, open_requests: Mapping[bytes, _Open], replies: dict[bytes, bytes]) -> bool:
-        """Whether anything came."""
+        """Collect arrived replies; returns whether there were any."""
         arrived = run.pull([*self._probes, *self._sent])
         for arrival in arrived:
             if arrival.message in self._probes:
@@ -279,7 +280,7 @@ class SuperLinkCarrier:
         return bool(arrived)
 
     def _place(self, node: int, request: bytes, reply: bytes | None) -> None:
-        """Take a node's word whose it is, where that curator signed it."""
+        """Record a node's curator if the curator's signature on the reply confirms it."""
         if reply is None:
             return
         try:

@@ -1,8 +1,8 @@
-"""A learner's run on a SuperLink, driven by the learner's own process: nothing of it is executed anywhere else.
+"""A learner's run on a SuperLink, driven by the learner's own process: none of it is executed anywhere else.
 
-Flower starts a run from an app bundle (FAB) and has a task of it fetched by whoever holds the SuperLink's secret. Our
-bundle holds no code, and a random text, so its hash names this run and no other. A task is fetched by that hash alone.
-So a learner is never handed the task of another learner or of a foreign app, and takes none away from anybody.
+Flower starts a run from an app bundle (FAB), and whoever holds the SuperLink's secret may fetch the run's task. Our
+bundle holds no code but a random text, so its hash is unique to this run. A learner fetches the task by that hash, so
+it never gets, or takes away, the task of another learner or of a foreign app.
 """
 
 import hashlib
@@ -27,12 +27,12 @@ from protocol.errors import ConfigurationError, printable
 
 ACQUIRE = "/flwr.proto.Runtime/AcquireTask"
 HEARTBEAT_SECONDS = 10.0
-"""Flower gives a task up after 60 seconds without one."""
+"""Seconds between heartbeats. Flower gives a task up after 60 seconds without one."""
 TAKEN_SECONDS = 20.0
-"""How long a task may stay away from its learner before somebody else must have taken it."""
+"""Seconds after which a task that the learner cannot fetch must have been taken by another program."""
 SECOND = 1.0
 PULLING = {"initial_backoff": 0.02, "backoff_cap": 0.2}
-"""Seconds between two tries to fetch what a sender has not sent yet; Flower's own first wait is a second."""
+"""Seconds between two tries to fetch a message that was not sent yet. Flower's own first wait is a second."""
 _DENIED = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -44,7 +44,7 @@ class AwayError(Exception):
 
 
 class RunLostError(Exception):
-    """The SuperLink no longer knows this run; it was started anew, or gave the run up."""
+    """The SuperLink no longer knows this run: it was restarted, or gave the run up."""
 
 
 class SuperLinkError(UnfinishedError):
@@ -71,7 +71,7 @@ class Arrival:
 
 
 def empty_app(nonce: str) -> bytes:
-    """An app bundle without code: what Flower asks of one, and `nonce`, so that its hash is this run's alone."""
+    """An app bundle without code. `nonce` makes its hash unique to this run."""
     text = f"""[build-system]
 requires = []
 build-backend = "none"
@@ -98,11 +98,9 @@ clientapp = "expril_holds_no_code:app"
 
 
 class LearnerRun:
-    """A run whose task is this process's. Made by `start_run`; `finish` it in the end.
+    """A run whose task this process holds. `start_run` makes it; call `finish` at the end.
 
-    Attributes:
-        run_id: Flower's number.
-        lost: the SuperLink said that it does not know the task any more.
+    `run_id` is Flower's number. `lost` is True once the SuperLink said that it no longer knows the task.
     """
 
     def __init__(self, client: Any, run_id: int, task_id: int, node_id: int) -> None:
@@ -123,32 +121,25 @@ class LearnerRun:
         return {int(node.node_id) for node in reply.nodes}
 
     def push(self, envelopes: Sequence[tuple[int, bytes]], *, ttl: float) -> list[str]:
-        """Send envelopes to nodes, all at once.
+        """Send (node, envelope) pairs; undelivered ones expire after `ttl` seconds.
 
-        Args:
-            envelopes: each with the node that it goes to.
-            ttl: seconds after which nobody delivers them any more.
-
-        Returns:
-            The messages' identities, under which their replies arrive; empty where the SuperLink did not take one.
-
-        Raises:
-            AwayError, RunLostError, SuperLinkError: they were not sent.
+        Returns the message ids under which replies arrive, "" for a message that the SuperLink did not take. Raises
+        AwayError, RunLostError or SuperLinkError: nothing was sent.
         """
         messages = [self._message(node, data, ttl) for node, data in envelopes]
         return _call(lambda: self._push(messages)) if messages else []
 
     def pull(self, messages: Collection[str]) -> list[Arrival]:
-        """What has arrived for some messages, once each.
+        """Return the replies that have arrived for some messages, each once.
 
-        Raises AwayError, RunLostError, SuperLinkError: nothing could be fetched.
+        Raises AwayError, RunLostError or SuperLinkError: nothing could be fetched.
         """
         if not messages:
             return []
         return _call(lambda: self._pull(list(messages)))
 
     def finish(self) -> None:
-        """Say that the run is over; a SuperLink that is away finds out by itself."""
+        """Report the end of the run; an unreachable SuperLink finds out by itself."""
         self._done.set()
         try:
             output = flower.PushTaskOutputRequest(sub_status=flower.SubStatus.COMPLETED, details="")
@@ -162,7 +153,7 @@ class LearnerRun:
             self._client.close()
 
     def drop(self) -> None:
-        """Let go of a run that is lost."""
+        """Release a run that is lost."""
         self.lost = True
         self.finish()
 
@@ -232,7 +223,7 @@ class LearnerRun:
         return arrived
 
     def _confirm(self) -> None:
-        """Let the SuperLink drop what has arrived."""
+        """Let the SuperLink delete the messages that have arrived."""
         while self._unconfirmed:
             confirmation = flower.ConfirmMessageReceivedRequest(
                 node=self._node, run_id=self.run_id, message_object_id=self._unconfirmed.pop()
@@ -286,10 +277,9 @@ def start_run(link: SuperLinkAddress) -> LearnerRun:
 
 
 def _take(link: SuperLinkAddress, run_id: int, bundle: str) -> str:
-    """The token of the run's task.
+    """Fetch the token of the run's task.
 
-    A task that is not of this run is left alone: unless its input is pulled, Flower gives it to somebody else after
-    half a minute.
+    A task of another run is left alone: Flower reassigns it after half a minute unless its input is pulled.
     """
     sign = flower.SuperExecAuthHttpInterceptor(master_secret=link.secret, protected_methods=frozenset({ACQUIRE}))
     request = flower.AcquireTaskRequest(agentapp_fab_hashes=[bundle])
@@ -321,7 +311,7 @@ def _envelope(message: Message) -> bytes | None:
 
 
 def _call(ask: Callable[[], Answer]) -> Answer:
-    """Ask the SuperLink something; Flower's and HTTP's errors become ours."""
+    """Call the SuperLink; Flower's and HTTP's errors become ours."""
     try:
         return ask()
     except httpx.HTTPStatusError as error:

@@ -1,4 +1,4 @@
-"""A curator that says "later": the study waits, or goes on in another process, instead of going on without it."""
+"""Waits for curators that say "later", or lets another process resume the study, instead of going on without them."""
 
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -12,20 +12,20 @@ from protocol.refusals import EXPLANATIONS, RefusalCode
 
 POLL_SECONDS = 5.0
 APPROVAL = frozenset({RefusalCode.AWAITING_APPROVAL})
-"""What a person must act on, and may take days for."""
+"""Refusals that a person must act on, which may take days."""
 
 
 class WaitingCarrier:
-    """A carrier whose curators may say "later". See `learner_node.study.federation.Carrier`.
+    """Wraps a carrier and waits while curators say "later"; implements `learner_node.study.federation.Carrier`.
 
     Args:
-        carrier: carries.
-        names: curator's public key -> the learner's name of it.
-        waits: whether a refusal, which may pass, is waited for; any other is the study's affair.
+        carrier: carries the envelopes.
+        names: public key -> the learner's name of the curator.
+        waits: whether to wait after a refusal that may pass; the study handles any other.
         without: public keys of curators that are not waited for.
-        all_or_none: a proposal that one curator refuses for good is waited for at none.
-        poll: ask again until nobody says "later", instead of leaving it to another process.
-        notify: called with words that say who is waited for.
+        all_or_none: whether one curator's final refusal of a proposal ends the wait for all.
+        poll: whether to ask again until nobody says "later", instead of leaving that to another process.
+        notify: called with a text that names the awaited curators.
     """
 
     def __init__(
@@ -48,10 +48,7 @@ class WaitingCarrier:
         self._notify = notify
 
     def exchange(self, requests: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-        """See `learner_node.study.federation.Carrier`.
-
-        Raises UnfinishedError: a curator says "later"; the text says who, and why.
-        """
+        """Exchange envelopes. Raises UnfinishedError: a curator says "later"; the text says who, and why."""
         replies = dict(self._carrier.exchange(requests))
         last_text = ""
         while deferrals := self._deferrals(requests, replies):
@@ -84,7 +81,7 @@ class WaitingCarrier:
 
 
 def refusal_of(reply: bytes, curator: bytes, request: bytes) -> Refusal | None:
-    """A curator's own refusal of this request; None for anything else."""
+    """The curator's own refusal of this request; None for any other reply."""
     try:
         envelope, message = open_envelope(reply)
         verify(envelope, curator, label=envelope.label)
@@ -96,5 +93,5 @@ def refusal_of(reply: bytes, curator: bytes, request: bytes) -> Refusal | None:
 
 
 def _ends_all(request: bytes, refusal: Refusal | None) -> bool:
-    """Whether a study for all or none is over by this reply."""
+    """Whether this reply ends a study for all or none."""
     return refusal is not None and refused_for_good(refusal) and isinstance(open_envelope(request)[1], StudyProposal)

@@ -1,8 +1,8 @@
-"""What a study would bring, before anything is asked: noise, cost, scores to reckon with, from the source alone.
+"""Estimates a study's noise, cost and scores from the source alone, before anything is asked.
 
-Labels are drawn from a broad prior, a synthetic target of the declared size is drawn from the source, the strategy asks
-it as it would ask curators, and its model is scored on the source. The best reachable score depends on the labels,
-which the source does not have. The loss through noise depends on them much less. A quote states both.
+Labels are drawn from a broad prior and a synthetic target of the declared size from the source. The strategy asks it as
+it would ask curators, and its model is scored on the source. The best reachable score depends on the labels, which the
+source does not have. The loss through noise depends on them much less. A quote states both.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,32 +35,33 @@ Progress = Callable[[str, int, int], None]
 
 CELLS_STRATEGY = "cells"
 CHOSEN, NETWORKS = "chosen", "networks"
-"""Options of it."""
+"""Names of options of a quoted strategy."""
 MOST_SITES = 1000
 MOST_TARGET_SIZE = 10_000_000
 FORESEEN, REHEARSED = 300, 12
-"""Problems unless told otherwise: where all fits are foreseen at once, and where each is made."""
+"""Default numbers of simulated problems: if fits are computed in closed form, and if each is made."""
 SAMPLE_RECORDS, SAMPLE_PER_CELL = 2000, 4
-"""Source records on which studies are simulated; more move no score by as much as another seed does."""
+"""Size of the source sample on which studies are simulated. Larger samples change scores by less than another seed
+does."""
 NO_NOISE = Fraction(10**6)
-"""Epsilon whose noise is 0 in every draw."""
+"""An epsilon so large that the noise is 0 in every draw."""
 WHAT = "simulated studies"
 _FACTORS = (Fraction(1, 2), Fraction(1), Fraction(2))
 _SHARES = ((1, 1), (1, 3), (3, 1))
-"""Of the budget for two rounds, where a strategy takes any."""
+"""Splits of the budget to try for strategies of two rounds."""
 _OUTSIDE = 0.025
-"""Share of the problems beyond each end of a range that is quoted as one of 90 %; see docs/quote.md."""
+"""Share of the problems beyond each end of a range that is quoted as a 90 % range; see docs/quote.md."""
 _LEAST_GAIN = 0.005
-"""Mean accuracy by which another plan must be better to be suggested."""
+"""Smallest gain in mean accuracy for which another plan is suggested."""
 _STUDIES = 60
-"""Rehearsed studies that a quote of several rows makes, about, unless the number of problems is given."""
+"""Approximate number of rehearsed studies in a quote of several rows, unless `problems` is given."""
 
 
 @dataclass(frozen=True)
 class Scores:
-    """One score over the simulated problems; all in [0, 1] but the loss, which is in [-1, 1].
+    """One score over the simulated problems, in [0, 1]; the loss is in [-1, 1].
 
-    Ranges are rounded outwards to hundredths. 95 % of the problems lie in one. It is quoted as one of 90 %, since real
+    Ranges hold 95 % of the problems and are rounded outwards to hundredths. They are quoted as 90 % ranges, since real
     problems differ from the prior's.
     """
 
@@ -76,7 +77,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class Simulated:
-    """What one plan brings over the simulated problems."""
+    """A plan's scores over the simulated problems."""
 
     problems: int  # how many
     accuracy: Scores  # share of records whose label is predicted
@@ -90,8 +91,8 @@ class Simulated:
 class QuoteRow:
     """One way to spend one epsilon.
 
-    The suggested row is the usual one, unless another is better on these problems by more than two standard errors and
-    half a point of accuracy.
+    The suggested row is the default plan, unless another is better on these problems by more than two standard errors
+    and half a percentage point of accuracy.
     """
 
     epsilon: Fraction  # at each curator, exact
@@ -116,9 +117,9 @@ class Target:
     """What a quote must know of the curators.
 
     Args:
-        sites: curators whose answers are summed, at most MOST_SITES.
-        size: private records that count at all of them together, at most MOST_TARGET_SIZE; None: each has as many as
-            the source.
+        sites: number of curators, at most MOST_SITES.
+        size: their total number of records that count, at most MOST_TARGET_SIZE. With None, each has as many as the
+            source.
         most_records_per_unit: contribution bound c.
         pooling: how their answers are pooled.
         willing: what they do beyond counting.
@@ -132,17 +133,14 @@ class Target:
 
     @property
     def pool(self) -> SecurePool | None:
-        """The curators, where they sum securely: a quote needs their number alone.
-
-        Raises ConfigurationError: they are too few.
-        """
+        """The pool of a secure sum, with placeholder curators. Raises ConfigurationError: they are too few."""
         if not self.pooling.secure:
             return None
         keys = (number.to_bytes(32, "big") for number in range(self.sites))
         return SecurePool.of(keys, colluders=self.pooling.colluders, dropouts=self.pooling.dropouts)
 
     def records(self, source: Records) -> int:
-        """Private records of all of them together, as stated or assumed."""
+        """Total number of private records, as stated or assumed."""
         return assumed_size([None] * self.sites, len(source)) if self.size is None else self.size
 
     def problem(self, source: Records, epsilon: Fraction, seed: int = 0) -> Problem:
@@ -163,22 +161,21 @@ def quote(
     seed: int = 0,
     progress: Progress = lambda what, number, total: None,  # noqa: ARG005
 ) -> list[QuoteRow]:
-    """Quote plans at several epsilons with several numbers of cells (`cells`) or splits of the budget (two rounds).
+    """Quote plans at several epsilons, with several numbers of cells or, for two-round strategies, budget splits.
 
-    Every row is simulated on the same problems, so that rows of one epsilon differ by the plan and not by luck. With a
-    label that is not of two classes, rows have costs, noise and precision alone, of the usual plan.
+    All rows use the same simulated problems, so rows of one epsilon differ by the plan and not by luck. If the label
+    does not have two classes, rows hold only cost, noise and precision of the default plan.
 
     Args:
-        source: the learner's encoded records, at least two; of the population that curators count.
+        source: the learner's encoded records, at least two, of the population that curators count.
         target: the curators.
         strategy: key of `STRATEGIES`.
-        options: of the strategy; with "cells" among them (strategy `cells`) only that number is tried, else the
-            strategy's rule, half of it and twice it. With "shares" among them only those are tried, else, for
-            strategies of two rounds, equal ones, 1 to 3 and 3 to 1.
-        epsilons: to spend at each curator, positive, exact, distinct.
+        options: of the strategy. Without "cells", strategy `cells` tries its default number, half and twice of it.
+            Without "shares", strategies of two rounds try equal shares, 1 to 3 and 3 to 1.
+        epsilons: to spend at each curator; positive, exact and distinct.
         belief: what is known of the labels; None is nothing.
-        problems: simulated problems per row, at least 3; None takes 300 for `cells`, for other strategies 12 or, with
-            many rows, as few as 4.
+        problems: simulated problems per row, at least 3. None takes 300 for `cells`; for other strategies 12, or as few
+            as 4 with many rows.
         seed: of everything random here; equal arguments give equal rows.
         progress: called with (what, number done, total).
 
@@ -222,7 +219,7 @@ def quote(
 
 
 def many_attributes(problem: Problem, strategy: str, options: Mapping[str, Any]) -> list[str]:
-    """What a quote says of a source so wide that attributes are chosen first; nothing of another."""
+    """Notes for a source so wide that the strategy first chooses attributes; empty for any other."""
     if strategy != CELLS_STRATEGY or not is_wide(problem.source):
         return []
     first = choice_of(problem, options.get(CHOSEN))
@@ -241,7 +238,7 @@ class _Trial:
 
 
 def _at_once(problem: Problem, strategy: str, options: Mapping[str, Any]) -> bool:
-    """Whether the fits of all problems are foreseen together: of `cells`, unless attributes are chosen first."""
+    """Whether all problems are fitted in closed form together: with `cells`, unless it first chooses attributes."""
     return strategy == CELLS_STRATEGY and choice_of(problem, options.get(CHOSEN)) is None
 
 
@@ -250,7 +247,7 @@ def _tick(progress: Progress, before: int, total: int, number: int) -> None:
 
 
 def _check(source: Records, strategy: str, epsilons: Sequence[Fraction], target: Target, problems: int | None) -> None:
-    """Raise ConfigurationError for what cannot be quoted, before anything is prior."""
+    """Raise ConfigurationError for arguments that cannot be quoted, before any simulation."""
     sites, size = target.sites, target.records(source)
     bound = target.most_records_per_unit
     least = {"epsilons": len(epsilons), "sites": sites, "most_records_per_unit": bound, "target_size": size}
@@ -275,7 +272,7 @@ def _check(source: Records, strategy: str, epsilons: Sequence[Fraction], target:
 
 
 def _sample(source: Records, cells: int, seed: int) -> Records:
-    """The source, or a random part of it that is large enough for the cells."""
+    """The source, or a random sample that is large enough for the cells."""
     most = max(SAMPLE_RECORDS, SAMPLE_PER_CELL * cells)
     if len(source) <= most:
         return source
@@ -283,7 +280,7 @@ def _sample(source: Records, cells: int, seed: int) -> Records:
 
 
 def _suggested(rows: Sequence[QuoteRow]) -> QuoteRow:
-    """Of the rows of one epsilon; differences are paired, as the problems are the same."""
+    """The suggested row among those of one epsilon; differences are paired, as the problems are the same."""
     usual = next(row for row in rows if row.usual)
     best = max(rows, key=lambda row: float(np.mean(row.accuracies)))
     gain = np.array(best.accuracies) - np.array(usual.accuracies)
@@ -292,7 +289,7 @@ def _suggested(rows: Sequence[QuoteRow]) -> QuoteRow:
 
 
 def _choices(problem: Problem, strategy: str, options: dict[str, Any]) -> list[tuple[dict[str, Any], bool]]:
-    """The options to try, and whether they are the usual ones."""
+    """Options to try, each with whether they are the default ones."""
     plan = make_strategy(strategy, options).plan(problem)
     if "shares" in option_names(strategy) and len(plan.queries) == 2 and options.get("shares") is None:
         usual = _split(plan, problem)
@@ -313,13 +310,13 @@ def _choices(problem: Problem, strategy: str, options: dict[str, Any]) -> list[t
 
 
 def _split(plan: Plan, problem: Problem) -> tuple[Fraction, ...]:
-    """Share of each question of the plan's cost."""
+    """Each question's share of the plan's cost."""
     costs = QUERY_KINDS.costs(plan, problem.most_records_per_unit)
     return tuple(cost / sum(costs) for cost in costs)
 
 
 def _unlabelled_row(problem: Problem, strategy: str, options: Mapping[str, Any]) -> QuoteRow:
-    """Cost, noise and precision of the first question; what comes after it depends on answers."""
+    """Cost, noise and precision of the first question; later questions depend on answers."""
     choice = choice_of(problem, options.get(CHOSEN)) if strategy == CELLS_STRATEGY else None
     plan = make_strategy(strategy, options).plan(problem)
     # What is asked after a choice depends on it; how precisely does not.
@@ -386,6 +383,6 @@ def _score_summary(score: Floats, exact: Floats, best: Floats) -> Scores:
 
 
 def _range(values: Floats) -> tuple[float, float]:
-    """What all but `_OUTSIDE` of the values at each end lie between, rounded outwards to hundredths."""
+    """Range of the values without a share `_OUTSIDE` at each end, rounded outwards to hundredths."""
     low, high = np.quantile(values, (_OUTSIDE, 1.0 - _OUTSIDE))
     return float(np.floor(100.0 * low)) / 100.0, float(np.ceil(100.0 * high)) / 100.0

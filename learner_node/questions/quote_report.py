@@ -1,6 +1,6 @@
-"""`expril quote`: what is asked of `learner_node.questions.quote`, and its rows as a table or an object.
+"""`expril quote`: its input, and its output as a table or a JSON object.
 
-Nothing private is read: of curators only what they declare is used.
+Nothing private is read: of curators only their declarations are used.
 """
 
 import json
@@ -22,7 +22,7 @@ from protocol.records import Records
 
 Tick = Callable[[str, int, int], None]
 SUGGESTED = "*"
-"""Marks a suggested plan, in text that shows no bold letters, too."""
+"""Marks a suggested plan, also in text without bold letters."""
 ASSUMED = "assumed: no round_size is declared, so each site is taken to be as large as the source; --size tells better"
 OF_A_NUMBER = (
     "\nnoise scale: in steps, into which the label's range is divided\nerror of a share: of a cell's mean label, as a "
@@ -33,20 +33,16 @@ SIMULATED = (
     "accuracy_lost_low", "accuracy_lost_high", "majority", "beats_majority", "by_difficulty", "auc", "auc_low",
     "auc_high", "best_auc", "auc_without_noise", "auc_lost", "auc_lost_low", "auc_lost_high",
 )  # fmt: skip
-"""Keys of a row that are null where the label is not of two classes."""
+"""Keys of a row that are null unless the label has two classes."""
 
 
 @dataclass(frozen=True)
 class Request:
     """What is quoted.
 
-    Attributes:
-        title: for the table.
-        source: the learner's encoded records.
-        target: the curators; their size as declared or assumed.
-        declared: whether all of them declare theirs.
-        strategy, options: of the learner.
-        belief: what is known of the labels.
+    `title` heads the table, `source` holds the learner's encoded records, `target` describes the curators with their
+    size as declared or assumed, `declared` is True if all of them declare theirs, `strategy` and `options` are the
+    learner's, and `belief` is what is known of the labels.
     """
 
     title: str
@@ -59,7 +55,7 @@ class Request:
 
     @property
     def size(self) -> int:
-        """Private records of all curators together."""
+        """Total number of private records."""
         return self.target.records(self.source)
 
     def changed(
@@ -76,9 +72,9 @@ class Request:
         prevalence: str = "",
         best_auc: str = "",
     ) -> "Request":
-        """With what the command line says instead; options of another strategy are dropped.
+        """Return a copy with the command line's values; options of another strategy are dropped.
 
-        Raises ConfigurationError: an option that is not of the form name=value, or a range of the belief that is none.
+        Raises ConfigurationError: an option that is not of the form name=value, or an invalid range of the belief.
         """
         before = self.target
         target = Target(
@@ -100,7 +96,7 @@ class Request:
 
 
 def parse_range(option: str, text: str) -> tuple[float, float] | None:
-    """A number as a range of its own, or two with a dash between; None for an empty text.
+    """Parse "0.3" as (0.3, 0.3) and "0.2-0.4" as a range; None for an empty text.
 
     Raises ConfigurationError: neither.
     """
@@ -118,7 +114,7 @@ def parse_range(option: str, text: str) -> tuple[float, float] | None:
 def run(
     request: Request, epsilons: Sequence[Fraction], *, problems: int | None, seed: int, tick: Tick
 ) -> list[QuoteRow]:
-    """The rows; see `learner_node.questions.quote.quote`."""
+    """Compute the rows by `learner_node.questions.quote.quote`."""
     return quote_plans(
         request.source,
         request.target,
@@ -236,7 +232,7 @@ def _ranged(mean: float, low: float, high: float) -> str:
 
 
 def _explained(request: Request, rows: Sequence[QuoteRow]) -> str:
-    """What the numbers are, and what they cannot know."""
+    """A text on what the numbers mean, and what they cannot know."""
     scores = rows[0].simulated
     problem = replace(request.target, pooling=SUMMED, most_records_per_unit=1).problem(request.source, rows[0].epsilon)
     chosen = "".join(f"\n{line}" for line in many_attributes(problem, request.strategy, request.options))

@@ -1,7 +1,7 @@
-"""How a strategy would fare on problems that are drawn from a prior, before anything is asked.
+"""Simulates a strategy on problems drawn from a prior, before anything is asked.
 
-A strategy is rehearsed: curators with invented records answer it, with noise of the exact law, and its last model is
-scored on the source. Of `cells` with two classes the fits of all problems are foreseen together instead
+In a rehearsal, simulated curators with invented records answer the strategy, with noise of the exact law, and its last
+model is scored on the source. For `cells` with two classes, all problems are fitted together in closed form instead
 (`learner_node/models/label_model/prior.py`), since one real fit takes as long as all of these.
 """
 
@@ -33,7 +33,7 @@ Floats = NDArray[np.float64]
 Tick = Callable[[int], None]
 
 CARRIERS = 10
-"""Attributes that tell the class in a problem on a source so wide that they are chosen first."""
+"""Number of attributes that determine the class in a problem on a wide source."""
 
 
 @dataclass(frozen=True)
@@ -48,18 +48,18 @@ class Rehearsal:
 def rehearse(
     problem: Problem, strategy: str, options: Mapping[str, Any], prior: PriorProblems, *, seed: int, tick: Tick
 ) -> Rehearsal:
-    """Run the strategy against invented curators, once for each problem.
+    """Run the strategy against simulated curators, once for each problem.
 
     Args:
         problem: whose source the problems were drawn on.
-        strategy: see `make_strategy`.
-        options: see there.
+        strategy: as in `make_strategy`.
+        options: as in `make_strategy`.
         prior: the problems.
-        seed: of the private records' draw and of the noise, together with the number of the problem.
+        seed: with the problem's number, seeds the private records' draw and the noise.
         tick: called after each problem with the number of those done.
 
     Raises:
-        ConfigurationError: a plan that cannot be rehearsed, or learns no model.
+        ConfigurationError: a plan that cannot be rehearsed, or that learns no model.
     """
     scores = []
     first_bodies: list[Any] = []
@@ -94,7 +94,7 @@ def rehearse(
 
 
 def carriers(source: Records, number: int, seed: int) -> Floats | list[Floats]:
-    """The coordinates that carry a problem's signal: all, or of a wide source `CARRIERS` attributes at random."""
+    """Coordinates that carry a problem's signal: all, or `CARRIERS` random attributes of a wide source."""
     features = standardising_map(source)
     points = coordinates(features, source)
     if not is_wide(source):
@@ -106,14 +106,10 @@ def carriers(source: Records, number: int, seed: int) -> Floats | list[Floats]:
 
 
 class CellsForeseen:
-    """As `rehearse`, of strategy `cells` with two classes, with its label model's fit in closed form.
+    """Simulates strategy `cells` with two classes, its label model fitted in closed form.
 
-    Left out: networks, calibration, and with `mass_share` the error of the masses (its share of epsilon is not).
-
-    Args:
-        source: on which the problems were drawn.
-        prior: the problems.
-        seed: as there, and of cells and random features.
+    It leaves out networks, calibration and, with `mass_share`, the error of the masses (but not its share of epsilon).
+    `source` and `prior` are the problems'; `seed` is as in `rehearse`, and also seeds cells and random features.
     """
 
     def __init__(self, source: Records, prior: PriorProblems, *, seed: int) -> None:
@@ -123,7 +119,7 @@ class CellsForeseen:
         self._cells: dict[int, tuple[Partition, NDArray[np.int64]]] = {}
 
     def rehearse(self, problem: Problem, options: Mapping[str, Any]) -> Rehearsal:
-        """Of one plan; its `bodies` are the last question alone."""
+        """Score one plan; the result's `bodies` hold the last question alone."""
         strategy = CellsStrategy(**options)
         planned = QUERY_KINDS.turns(strategy.plan(problem))[-1].planned
         draws = problem.noises * (1 if planned.release == "signed_error" else 2)
@@ -145,7 +141,7 @@ class CellsForeseen:
         return Rehearsal(accuracy, auc, (CountsBody(partitions=(partition,), hypothesis=None),))
 
     def _cells_of(self, number: int) -> tuple[Partition, NDArray[np.int64]]:
-        """The partition, and the cell of each source record among those that hold one."""
+        """A partition, and each source record's cell, numbered over the non-empty cells."""
         if number not in self._cells:
             partition = kmeans_cells(self._source, self._features, number, self._seed)
             _, cells = np.unique(partition.cells(self._source), return_inverse=True)
@@ -154,19 +150,19 @@ class CellsForeseen:
 
 
 def _multiplicities(problem: Problem, rng: np.random.Generator) -> NDArray[np.int64]:
-    """How many private records are like each source record: they are drawn from the source."""
+    """Number of private records that copy each source record, in a draw with replacement."""
     n = len(problem.source)
     return rng.multinomial(problem.target_size, np.full(n, 1.0 / n))
 
 
 def _summed_noise(law: DiscreteLaplace, draws: float, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Sums of independent draws, int64 (size,): a difference of negative binomials, however many, whole or not."""
+    """Sums of independent draws, int64 (size,), as differences of negative binomials; `draws` may be fractional."""
     success = -np.expm1(-1.0 / float(law.scale))
     noise: NDArray[np.int64] = np.subtract(*rng.negative_binomial(draws, success, (2, size)))
     return noise
 
 
 def _scores(signal: Floats, probability: Floats) -> tuple[float, float]:
-    """Accuracy and area under the ROC curve of a signal whose sign is the class."""
+    """Accuracy and area under the ROC curve of a signal whose sign predicts the class."""
     accuracy = float(np.where(signal > 0, probability, 1.0 - probability).mean())
     return accuracy, expected_auc(signal, probability)

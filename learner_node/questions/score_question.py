@@ -1,6 +1,6 @@
-"""What is validated: a score that every curator evaluates exactly, and the bins that the learner draws on its source.
+"""The question of a validation: a score that every curator evaluates exactly, and bins of it drawn on the source.
 
-Everything here is computed from the source and from what is already released, so it costs no privacy.
+Everything here is computed from the source and from earlier releases, so it costs no privacy.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -34,27 +34,26 @@ Floats = NDArray[np.float64]
 
 FEWEST_BINS, MOST_BINS = 4, 30
 DEVIATIONS_A_BIN = 3.0
-"""Records of the rarer class in a bin on average, in deviations of the noise there."""
+"""Mean number of the rarer class's records in a bin, in standard deviations of the noise there."""
 SOURCE_A_BIN = 5
-"""Source records in a bin on average, at least."""
+"""Fewest source records in a bin, on average."""
 FEWEST_UNITS, MOST_UNITS = 64, 1024
-"""Hidden units of a distilled network."""
+"""Fewest and most hidden units of a distilled network."""
 ROOM = 0.8
-"""Of a curator's limit of work, what a distilled network may take."""
+"""Share of a curator's work limit that a distilled network may use."""
 LEAST_PART = 0.25
-"""Of an average bin, what a threshold that nobody named must leave between itself and the next one."""
+"""Smallest gap between a default threshold and the next one, as a share of an average bin's records."""
 _NEVER = 1e-9
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far the hypothesis that was validated agrees with the model that was given, on the source."""
+    """Agreement, on the source, between the validated hypothesis and the given model."""
 
     rank_correlation: float  # Spearman's, of the two scores; NaN where one is constant
     same_class: float  # share of records for which both predict the same class
 
     def __str__(self) -> str:
-        """For people."""
         return (
             "The model was distilled into a network that curators evaluate; these figures are that network's "
             "(validation.hypothesis). On the source its score has a rank correlation of "
@@ -64,16 +63,16 @@ class Agreement:
 
 
 def probability_of(hypothesis: Mlp, records: Records) -> Floats:
-    """P(class 1) that a network's exact logit stands for: logistic, (n,) in [0, 1]."""
+    """P(class 1) of each record by a network's exact logit: its logistic function, (n,) in [0, 1]."""
     probability: Floats = expit(hypothesis.logits(records) / (STEPS * STEPS))
     return probability
 
 
 def as_hypothesis(model: Any, source: Records, cards: Mapping[str, Card], *, seed: int) -> tuple[Mlp, Agreement | None]:
-    """The model as a network of the protocol.
+    """Return the model as a network of the protocol.
 
-    A network, and a model that has one as `hypothesis`, is taken as it is. Any other classifier of two classes is
-    distilled, into as many hidden units as all curators' limits allow, up to 1,024.
+    A network, or a model that has one as `hypothesis`, is returned as it is. Any other classifier of two classes is
+    distilled into as many hidden units as all curators' limits allow, up to 1,024.
 
     Args:
         model: a hypothesis of the protocol, or a model of `learner_node.strategies.base`.
@@ -82,7 +81,7 @@ def as_hypothesis(model: Any, source: Records, cards: Mapping[str, Card], *, see
         seed: of the distillation.
 
     Returns:
-        The network, and how far it agrees with a model that was distilled; None where it is the model.
+        The network, and its agreement with the model if it was distilled, else None.
 
     Raises:
         ConfigurationError: a model without a score, or one that does not fit the schema.
@@ -116,14 +115,14 @@ def as_hypothesis(model: Any, source: Records, cards: Mapping[str, Card], *, see
 
 
 def bin_count(probability: Floats, *, target_size: int, scale: float, noises: float, most: int = MOST_BINS) -> int:
-    """Bins for which the rarer class has about three deviations of noise in each, 4 to 30.
+    """Number of bins, 4 to 30, that leaves the rarer class about three standard deviations of noise in each.
 
     Args:
-        probability: of the source's records, (n,).
-        target_size: private records at all curators, as declared.
+        probability: (n,) predictions for the source's records.
+        target_size: declared number of private records at all curators.
         scale: of one curator's noise.
-        noises: their number in each count.
-        most: bins that they allow.
+        noises: number of such noises in each count.
+        most: most bins that the curators allow.
     """
     share = float(np.mean(probability))
     rarer = max(min(share, 1.0 - share), 0.01) * target_size
@@ -133,14 +132,13 @@ def bin_count(probability: Floats, *, target_size: int, scale: float, noises: fl
 
 
 def settled_thresholds(rules: Sequence[Rule], probability: Floats, *, bins: int | None = None) -> dict[float, str]:
-    """Edge in units of the logit -> the rules that ask for it, by what the source's records say.
+    """Turn rules for thresholds into edges of bins: edge in units of the logit -> the rules that give it.
 
     Args:
-        rules: "prevalence" is the mean probability, a share that of the source's records.
-        probability: of the source's records, (n,).
-        bins: number of bins that the answers have room for: only half of their edges are given to rules, the first
-            ones, and none to a threshold that has too few source records between it and the next one, or on a side.
-            None keeps all rules.
+        rules: "prevalence" gives the mean probability, a share such as "10%" the quantile of the source's records.
+        probability: (n,) predictions for the source's records.
+        bins: number of bins. Rules get at most half of its edges, the first rules first; a threshold is dropped if too
+            few source records lie between it and the next one, or on either side. None keeps all rules.
     """
     names: dict[float, str] = {}
     flagged_by: list[float] = [0.0, 1.0]
@@ -165,15 +163,15 @@ def settled_thresholds(rules: Sequence[Rule], probability: Floats, *, bins: int 
 
 
 def validation_bins(hypothesis: Mlp, source: Records, bins: int, required: Collection[float]) -> ScoreBins:
-    """Bins of the score, of even mass of the two foretold classes together, with the edges that are asked for.
+    """Draw bins of the score that hold equal mass of both predicted classes together, with the required edges.
 
-    Half of the mass is the records weighted by P(class 1), half by P(class 0): so where one class is rare, bins are
-    finer where it is foretold.
+    Half of the mass is the records weighted by P(class 1), half by P(class 0). So if a class is rare, bins are finer
+    where it is predicted.
 
     Args:
-        hypothesis: whose score.
+        hypothesis: gives the score.
         source: n records.
-        bins: their number, those of the asked edges among them; ties may leave fewer, many asked edges make more.
+        bins: their number, including those of required edges. Ties may leave fewer; many required edges make more.
         required: edges in units of the logit.
     """
     probability = np.clip(probability_of(hypothesis, source), 1e-12, 1.0 - 1e-12)
@@ -186,7 +184,7 @@ def validation_bins(hypothesis: Mlp, source: Records, bins: int, required: Colle
 
 
 def bin_means(bins: ScoreBins, records: Records) -> Floats:
-    """Mean probability of the source's records in each bin; the middle of a bin that has none."""
+    """Mean probability of the source's records in each bin; an empty bin gets its middle."""
     edges, probability = expit(np.array(bins.edges)), probability_of(bins.hypothesis, records)
     means: Floats = (np.concatenate([[0.0], edges]) + np.concatenate([edges, [1.0]])) / 2
     cells = bins.cells(records)
@@ -197,7 +195,7 @@ def bin_means(bins: ScoreBins, records: Records) -> Floats:
 
 
 def edge_of(threshold: float) -> float:
-    """The least logit on the grid whose probability is at least the threshold; above 0 for 1/2."""
+    """The smallest logit on the grid whose probability reaches the threshold; for 1/2 it is above 0."""
     steps = np.ceil(float(logit(threshold)) * PRODUCT_STEPS - 1e-6)
     return float(1.0 if steps == 0 else steps) / PRODUCT_STEPS
 
@@ -210,7 +208,7 @@ def _check(hypothesis: Mlp, schema: Schema) -> None:
 
 
 def _units_allowed(card: Card, width: int, once: int) -> int:
-    """Hidden units for which a network is within a curator's limits of parameters and of work."""
+    """Hidden units for which a network stays within a curator's limits of parameters and work."""
     parameters = (limits_of(card).parameters - HEADER_PARAMETERS) // (width + 2)
     per_record = ROOM * card.limits.multiply_adds / (card.round_size or ASSUMED_ROUND_SIZE) - once
     return int(min(parameters, per_record // (width + 2 + UNIT_COST)))

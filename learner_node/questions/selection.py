@@ -1,7 +1,7 @@
-"""Which of several models is best, asked of the curators through one holdout study, and what that cost.
+"""Asks curators which of several models is best, through one holdout study.
 
 The learner states the accuracy that it expects of each candidate. A curator answers "close", which costs nothing, or
-ends an instance of its holdout and gives two noisy counts. A learner with right expectations so confirms many
+ends an instance of its holdout and gives two noisy counts. A learner whose expectations are right thus confirms many
 candidates for one instance. If its expectations are wrong, it learns the accuracy of one candidate per instance paid.
 """
 
@@ -36,10 +36,10 @@ from protocol.schema import Schema
 
 RESOLUTION = 1000
 THRESHOLD_SHARE, COMPARISON_SHARE = Fraction(3, 10), Fraction(9, 20)
-"""Of an instance's epsilon, about as 1 to 2^(2/3), which makes comparisons most accurate (Lyu, Su and Li 2017, section
-4.2); what is left, a quarter, is for the counts."""
+"""Shares of an instance's epsilon for the threshold and for the comparisons. Their ratio of about 1 to 2^(2/3) makes
+comparisons most accurate (Lyu, Su and Li 2017, section 4.2). The rest, a quarter, is for the counts."""
 FALSE_END = 0.1
-"""Chance, about, that noise alone ends an instance where all stated accuracies are right; of the default threshold."""
+"""Approximate chance that noise alone ends an instance under right expectations, with the default threshold."""
 
 
 def plan_holdout(
@@ -51,15 +51,15 @@ def plan_holdout(
     resolution: int = RESOLUTION,
     threshold: int | None = None,
 ) -> PlannedHoldout:
-    """The holdout of so many questions and instances at a cost of at most `epsilon`, an equal part of it for each.
+    """Plan a holdout that costs at most `epsilon`, split equally between its instances.
 
     Args:
         epsilon: at a curator whose units have so many records.
         turns: most questions.
         answers: most instances.
-        most_records_per_unit: c.
-        resolution: r.
-        threshold: T, in records; None takes the least that right expectations pass with a chance of about `FALSE_END`
+        most_records_per_unit: contribution bound c.
+        resolution: r, steps of an accuracy.
+        threshold: T, in records. None takes the least that right expectations pass with a chance of about `FALSE_END`
             in an instance of all questions.
 
     Raises:
@@ -97,12 +97,12 @@ def plan_holdout(
 
 
 ANSWERS = 2
-"""Instances, unless told."""
+"""Default number of instances."""
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What the curators answered about one candidate."""
+    """The curators' answers about one candidate."""
 
     name: str
     expected: float  # accuracy, before it is corrected for a site by the counts of earlier candidates
@@ -112,7 +112,6 @@ class Checked:
     agreement: Agreement | None  # of the network that was asked about with the candidate; None if it is that
 
     def __str__(self) -> str:
-        """For people."""
         parts = [f"close to {stated:.3f} at {name}" for name, stated in self.close.items()]
         for name, answer in self.counts.items():
             share = answer.accuracy
@@ -125,7 +124,7 @@ class Checked:
 
 @dataclass(frozen=True)
 class Selection:
-    """The best candidate by the curators' answers, what that cost, and what is still unknown."""
+    """The best candidate by the curators' answers, the cost, and what is still unknown."""
 
     best: str  # name of the candidate of the highest accuracy, the first of equals
     model: Any  # it, as it was passed
@@ -142,12 +141,12 @@ class Selection:
 
     @property
     def accuracy(self) -> float:
-        """Of the best candidate; see `Checked.accuracy`."""
+        """Accuracy of the best candidate; see `Checked.accuracy`."""
         return next(item.accuracy for item in self.checked if item.name == self.best)
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """What this study did not tell, in sentences."""
+        """Sentences on what this study does not tell."""
         sentences = []
         if self.unchecked:
             sentences.append(f"Nothing was asked of {', '.join(self.unchecked)}.")
@@ -168,7 +167,7 @@ class Selection:
         return tuple(sentences)
 
     def to_text(self) -> str:
-        """For people: the choice, each answer, the bill, and what is not known."""
+        """A text for people: the choice, each answer, the cost, and what is unknown."""
         charged = ", ".join(
             f"{name} {written(spent)} ({self.instances.get(name, 0)} of {self.planned.answers} instances ended)"
             for name, spent in self.epsilon_spent.items()
@@ -204,20 +203,19 @@ def select(
 
     Args:
         federation: whom to ask; their policies must allow the query kind `holdout`.
-        candidates: name -> a fitted `ExPriLClassifier`, a model of two classes, or a hypothesis of the protocol; what
-            is none is distilled into a network, see `scored.as_hypothesis`.
-        budget: of all instances together at the costliest curator, and what the stewards read. What no instance took
-            is refunded.
-        source: unlabelled records, or a function that encodes them for a schema; None takes that of the first fitted
-            estimator among the candidates.
-        expected: name -> the accuracy that the learner expects, in [0, 1], or its estimate; a fitted estimator brings
-            its own (`accuracy_estimate_`).
-        answers: B, instances that a curator may end; a candidate whose expected accuracy is wrong takes one there. None
-            is `ANSWERS`, or as many as there are candidates.
+        candidates: name -> a fitted `ExPriLClassifier`, a model of two classes, or a hypothesis of the protocol. Models
+            other than networks are distilled, see `score_question.as_hypothesis`.
+        budget: of all instances together at the costliest curator, and the purpose. Unused instances are refunded.
+        source: unlabelled records, or a function that encodes them for a schema. None takes the source of the first
+            fitted estimator among the candidates.
+        expected: name -> the expected accuracy in [0, 1], or its estimate. A fitted estimator has its own
+            (`accuracy_estimate_`).
+        answers: B, instances that a curator may end; each candidate with a wrong expectation uses one there. None is
+            `ANSWERS`, or the number of candidates if that is smaller.
         threshold: T in records of one curator; None takes what noise alone passes with a chance of at most one tenth.
         resolution: r, steps of an accuracy.
-        patience: None asks about all, the highest expected accuracy first. A number takes them in the order given, as
-            of more and more cells or rounds, and stops after so many in a row that are no better than the best before.
+        patience: None asks about all, the highest expected accuracy first. A number keeps the given order, such as of
+            growing numbers of cells, and stops after so many consecutive candidates that do not beat the best before.
         seed: of the distillation.
 
     Raises:
@@ -273,7 +271,7 @@ def select(
 
 
 class _Candidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The network that stands for a candidate, and the accuracy that is expected of it."""
+    """A candidate's network and expected accuracy."""
 
     name: str
     expected: float
@@ -282,7 +280,7 @@ class _Candidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is computed before anything is asked: the plan, the candidates in order, and who is left out."""
+    """What is computed before anything is asked: the plan, the ordered candidates, and the curators left out."""
 
     planned: PlannedHoldout
     order: list[_Candidate]
@@ -290,7 +288,7 @@ class _Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Inquiry:
-    """The questions so far, and whom the next one can be asked."""
+    """The questions so far, and the curators that can be asked the next one."""
 
     def __init__(self, study: Study, decide: Decide, resolution: int, sizes: Mapping[str, int | None]) -> None:
         self.checked: list[Checked] = []
@@ -304,10 +302,10 @@ class _Inquiry:
         self._alive: list[str] | None = None
 
     def ask(self, candidate: _Candidate) -> bool:
-        """Ask about one candidate; False where nobody is left to ask, or nobody answered.
+        """Ask about one candidate; returns False if no curator is left or none answered.
 
-        Where a curator's counts correct an expectation, the next expectations are corrected there by as much: what
-        differs from site to site is mostly common to all candidates.
+        If a curator's counts correct an expectation, the next expectations there are corrected by the same amount,
+        since sites differ in much the same way for all candidates.
         """
         alive = self._study.survivors if self._alive is None else self._alive
         if not alive:
@@ -337,14 +335,14 @@ class _Inquiry:
         return True
 
     def stale(self, patience: int | None) -> bool:
-        """Whether the last `patience` candidates were all no better than the best before them."""
+        """Whether none of the last `patience` candidates beat the best before them."""
         if patience is None or len(self.checked) <= patience:
             return False
         values = [item.accuracy for item in self.checked]
         return decided(self._decide, max(values[-patience:]) <= max(values[:-patience]))
 
     def _size(self, name: str) -> int:
-        """Records of a curator: as counted with noise, else as its card declares, else one."""
+        """A curator's number of records: its noisy count, else its card's declaration, else one."""
         return self._sizes[name] or 1
 
 
@@ -397,7 +395,7 @@ def _check_whole(numbers: Mapping[str, tuple[Any, int]]) -> None:
 
 
 def _objections(study: Study, plan: Plan, bodies: Sequence[HoldoutBody], cards: Mapping[str, Card]) -> dict[str, str]:
-    """Who would refuse the plan, or one of the questions -> why."""
+    """Curators that would refuse the plan or a question -> why."""
 
     def complaints(card: Card) -> Iterator[str]:
         yield complaint_about_plan(plan, card, study.kinds)

@@ -1,7 +1,7 @@
-"""How good is a model, asked of the curators themselves: one question, the class counts in bins of its score.
+"""Asks the curators how good a model is: one question for the class counts in bins of its score.
 
-A validation is a study of its own: its plan, charge, receipts and transcripts are like those of a fit. `score_question`
-makes the question, `score_posterior` reads the answers, and `performance` computes and prints what they say.
+A validation is a study of its own, with plan, charge, receipts and transcripts like those of a fit. `score_question`
+makes the question, `score_posterior` reads the answers, and `performance` computes and prints the results.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -71,18 +71,18 @@ from protocol.schema import Schema
 DRAWS = 1000
 CLASSES = 2
 FEWEST = 2
-"""Bins that a user may ask for, at least."""
+"""Fewest bins that a user may ask for."""
 
 
 @dataclass(frozen=True)
 class Validation:
-    """What the curators said of a model.
+    """The curators' answers about a model.
 
-    Every interval is a central 95 % one and speaks of the population behind the records that the curators count: it
-    holds the noise, and the chance by which these records are those of the population.
+    Every interval is a central 95 % one, for the population of which the curators' records are a sample: it covers both
+    the noise and the sampling.
 
-    `hypothesis` is what was validated, and what to use: `score_question.probability_of(hypothesis, records)` is its
-    P(class 1).
+    `hypothesis` was validated, and is what to use: `score_question.probability_of(hypothesis, records)` is its P(class
+    1).
     """
 
     pooled: Performance  # of all curators that answered, together
@@ -101,45 +101,45 @@ class Validation:
 
     @property
     def auc(self) -> float:
-        """Area under the ROC curve of all curators' records, posterior median."""
+        """Area under the ROC curve over all curators' records, posterior median."""
         return self.pooled.auc
 
     @property
     def auc_interval(self) -> tuple[float, float]:
-        """Ends of its 95 % interval."""
+        """Ends of the 95 % interval of the area."""
         return self.pooled.auc_interval
 
     @property
     def prevalence(self) -> Interval:
-        """Share of class 1."""
+        """Share of class 1, with its interval."""
         return self.pooled.prevalence
 
     @property
     def roc(self) -> Floats:
-        """See `Performance.roc`."""
+        """The ROC curve, as `Performance.roc`."""
         return self.pooled.roc
 
     @property
     def calibration(self) -> tuple[CalibrationBin, ...]:
-        """See `Performance`."""
+        """Calibration by bin, as `Performance.calibration`."""
         return self.pooled.calibration
 
     def at(self, threshold: Threshold) -> OperatingPoint[Interval]:
-        """See `Performance.at`."""
+        """The operating point at a threshold, as `Performance.at`."""
         return self.pooled.at(threshold)
 
     def to_frame(self) -> pl.DataFrame:
-        """Operating points with the ends of their intervals: one row a threshold and site; "" is all sites."""
+        """Operating points and their intervals, a row per threshold and site; site "" is all sites."""
         parts = {"": self.pooled, **self.by_site}
         return as_frame([row for name, part in parts.items() for row in point_rows(name, part)])
 
     def calibration_frame(self) -> pl.DataFrame:
-        """Bins of the score: one row a bin and site; "" is all sites."""
+        """Bins of the score, a row per bin and site; site "" is all sites."""
         parts = {"": self.pooled, **self.by_site}
         return as_frame([row for name, part in parts.items() for row in calibration_rows(name, part)])
 
     def to_text(self) -> str:
-        """For people: areas, operating points and calibration, and what was validated at what cost."""
+        """A text for people: areas, operating points, calibration, the hypothesis and the cost."""
         plural = "s" if len(self.curators) > 1 else ""
         who = f"{len(self.curators)} curator{plural}, about {self.pooled.records.value:.0f} records"
         lines = [
@@ -191,16 +191,16 @@ def validate(
     Args:
         federation: whom to ask, and how.
         model: a fitted `ExPriLClassifier`, a model of a study, or a network of the protocol (see `as_hypothesis`).
-        budget: to spend, and what the stewards read.
-        source: unlabelled records, or a function that encodes them for a schema: bins are drawn on them. None takes the
+        budget: to spend, and the purpose.
+        source: unlabelled records on which bins are drawn, or a function that encodes them for a schema. None takes the
             source of a fitted `ExPriLClassifier`.
-        thresholds: where to tell sensitivity, specificity and predictive values, see `scores.thresholds`; None
-            is as many of `DEFAULT_THRESHOLDS` as the answers have room for. "prevalence" is the share that the
-            model foretells for the source, "10%" the threshold above which a tenth of the source lies.
-        bins: of the score, at least 2, thresholds' among them; None takes about three deviations of the noise a bin for
-            the rarer class.
-        pooling: by "sum" or "site" `by_site` tells of each curator; by "secure" they open their sum alone.
-        recalibrated: whether the answers are to recalibrate the model, too; it costs nothing more.
+        thresholds: of the operating points, see `scores.thresholds`. "prevalence" is the mean prediction on the source;
+            "10%" is the threshold above which a tenth of the source lies. None is as many of `DEFAULT_THRESHOLDS` as
+            the answers have room for.
+        bins: number of bins, at least 2, including those of thresholds. None leaves the rarer class about three
+            standard deviations of noise in each.
+        pooling: "sum" and "site" also give each curator's results in `by_site`; with "secure" only the sum is opened.
+        recalibrated: whether the answers also recalibrate the model, at no further cost.
         seed: of the learner's own random choices.
 
     Raises:
@@ -258,7 +258,7 @@ def validate(
 
 @dataclass(frozen=True)
 class _Request:
-    """What is to be asked, whoever answers."""
+    """The parts of the question that do not depend on the curators."""
 
     hypothesis: Mlp
     agreement: Agreement | None
@@ -272,7 +272,7 @@ class _Request:
 
 
 class _Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is asked, of whom, at what noise; and how far the score that is asked about agrees with the model."""
+    """The question, its curators and noise, and the agreement between its hypothesis and the model."""
 
     rules: dict[float, str] = msgspec.field(name="asked")  # edge of the score -> the thresholds that ask for it
     body: CountsBody
@@ -284,7 +284,7 @@ class _Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def bins(self) -> ScoreBins:
-        """Of the score; they say whose."""
+        """Bins of the hypothesis' score."""
         (bins,) = self.body.partitions
         if not isinstance(bins, ScoreBins):
             raise TypeError("a validation asks bins of a score")
@@ -292,7 +292,7 @@ class _Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _recalibrated(model: Any, answer: CountsAnswer, question: _Question, records: Records) -> Recalibration:
-    """Recalibrate the model's own risks, also where a network was validated in its place."""
+    """Recalibrate the given model's own risks, even if a distilled network was validated in its place."""
     bins = question.bins
     risks = (
         class_probabilities(model, records)[:, 1] if question.agreement else probability_of(bins.hypothesis, records)
@@ -303,7 +303,7 @@ def _recalibrated(model: Any, answer: CountsAnswer, question: _Question, records
 
 @dataclass(frozen=True)
 class _Reading:
-    """How an answer is read."""
+    """Turns answers into performance."""
 
     question: _Question
     place: Bins
@@ -311,7 +311,7 @@ class _Reading:
     seed: int
 
     def of(self, answer: CountsAnswer) -> Performance:
-        """What one answer, or the sum of several, says; errors of "class 1" are class 0."""
+        """Performance by one answer or a sum of several. Errors of the constant "class 1" count class 0."""
         draws = draw_counts(
             answer.values,
             self.place,
@@ -335,7 +335,7 @@ def _checked(thresholds: Sequence[Threshold] | None, bins: int | None) -> tuple[
 def _plan_question(
     study: Study, request: _Request, cards: Mapping[str, Card], left_out: Mapping[str, str]
 ) -> _Question:
-    """The question, and whom to ask it: all but those that would refuse it; they are left out beside the others."""
+    """The question for all curators that would not refuse it; the others join those left out."""
     remaining, left_out = dict(cards), dict(left_out)
     while remaining:
         if apart := strangers(request.pooling, remaining):

@@ -1,4 +1,4 @@
-"""A deployed study: ask, then ask how good the model is, over a journal and a carrier; keep what came of it."""
+"""Runs a deployed study (fit, then validation) over a journal and a carrier, and keeps its receipts."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class StudyResult:
-    """What a deployed study gave."""
+    """The results of a deployed study."""
 
     learned: Learned  # model, estimates, transcripts
     validation: Validation | None = None  # what the curators said of the model, where they were asked
@@ -32,15 +32,15 @@ class StudyResult:
 
     @property
     def studies(self) -> list[Study]:
-        """The fit's, then the validation's where there is one."""
+        """The fit's study, then the validation's if there is one."""
         return [self.learned.study, *([self.validation_study] if self.validation_study is not None else [])]
 
     def spent(self, curator: str) -> Fraction:
-        """Epsilon that a curator's receipts prove to be charged."""
+        """Epsilon that a curator's receipts charge."""
         return sum((study.spent(curator) for study in self.studies), Fraction(0))
 
     def spent_at_most(self, curator: str) -> Fraction:
-        """The same, and what may have been charged."""
+        """Epsilon that a curator may have charged at most."""
         return sum((study.spent_at_most(curator) for study in self.studies), Fraction(0))
 
 
@@ -54,7 +54,7 @@ def run_study(
     carrier: Carrier,
     progress: Progress = lambda step, number, total: None,  # noqa: ARG005
 ) -> StudyResult:
-    """Run a study, or go on with it; what the journal holds is not asked again.
+    """Run a study, or resume it; requests whose replies the journal holds are not sent again.
 
     Args:
         study: the file.
@@ -66,10 +66,9 @@ def run_study(
         progress: called with (step, number done, total).
 
     Raises:
-        UnfinishedError: something is awaited; the same goes on later.
+        UnfinishedError: a reply is awaited; call again later.
         NoCuratorError: no curator accepted, or none answered everything.
-        ConfigurationError: records or settings that do not fit the cards, or the journal does not fit; nothing was
-            asked that was not asked before.
+        ConfigurationError: records, settings or journal do not fit; no new request was sent.
     """
     federation = Federation(
         curators=curators,
@@ -116,9 +115,9 @@ def run_study(
 
 
 def read_receipts(path: Path) -> dict[bytes, bytes]:
-    """Curator's public key -> newest receipt, as kept from earlier studies; empty where there is no file.
+    """Read the newest receipt of each curator (public key -> envelope); empty if there is no file.
 
-    Raises ConfigurationError: it cannot be read. Without it a ledger that was rolled back would not be found.
+    Raises ConfigurationError: the file cannot be read. Without it, a rolled-back ledger would go unnoticed.
     """
     try:
         receipts = msgspec.json.decode(path.read_bytes(), type=dict[str, bytes])
@@ -132,9 +131,9 @@ def read_receipts(path: Path) -> dict[bytes, bytes]:
 
 
 def keep_receipts(path: Path, studies: list[Study]) -> None:
-    """Keep each curator's newest receipt; those of other curators stay.
+    """Store each curator's newest receipt; receipts of other curators stay.
 
-    Raises ConfigurationError: what is there cannot be read; OSError: it cannot be written.
+    Raises ConfigurationError if the existing file cannot be read, OSError if the new one cannot be written.
     """
     receipts = read_receipts(path)
     for study in studies:

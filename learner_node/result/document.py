@@ -1,4 +1,4 @@
-"""What is said of a deployed study, once. Whatever a curator wrote is untrusted text, which the writers escape."""
+"""The document of a deployed study. A curator's texts are untrusted; the writers escape them."""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -13,7 +13,7 @@ from protocol.rationals import named_parts, written
 MODEL, CONSTANT = 0, 5
 """Colours of the style sheet."""
 STUDIES = {"fit": "model", "validation": "validation"}
-"""A learner's studies as cost.json names them -> as a page does."""
+"""Names of a learner's studies in cost.json -> names on the page."""
 SHARES = Axis(0.0, 1.0, tuple(Tick(str(n), Axis(0.0, 1.0).at(n), n) for n in (0, 0.5, 1)))
 SECURE = (
     "It was spent on secure sums. It bounds the privacy loss on two conditions: no more curators collude with the "
@@ -26,7 +26,7 @@ Interval = Sequence[float]
 
 
 class Measure(NamedTuple):
-    """A row of intervals from 0 to 1: its name, a note, its colour, value and ends."""
+    """A row of intervals within [0, 1]: name, note, colour, values and ends."""
 
     name: str
     note: str
@@ -35,7 +35,7 @@ class Measure(NamedTuple):
 
 
 def study_document(facts: Object) -> Document:
-    """All that is said of `learner_node.result.folder.result_object`; the same object gives the same document."""
+    """The document made from `learner_node.result.folder.result_object`, as a pure function."""
     source = (
         f"Strategy {facts['strategy']}, label “{facts['label']}”, {count(facts['source_records'], 'source record')}, "
         f"ExPriL {facts['expril']}. The signed list of transcripts lets anybody hold the charges against it, and the "
@@ -98,19 +98,19 @@ def _summary(facts: Object) -> list[str]:
 
 
 def spent_by(curator: Object, cost: Object) -> str:
-    """What a curator charged, and for which study: "2 (model 1, validation 1)"; both are of `cost_object`."""
+    """A curator's charge by study: "2 (model 1, validation 1)". Both arguments are parts of `cost_object`."""
     return written(curator["spent"]) + named_parts(
         (STUDIES[study], curator[study]["spent"]) for study in cost["claimed"]
     )
 
 
 def _spent(cost: Object) -> str:
-    """What the costliest curator charged, and for what."""
+    """The costliest curator's charge by study."""
     return spent_by(max(cost["curators"].values(), key=lambda curator: Fraction(curator["spent"])), cost)
 
 
 def triple(interval: Interval) -> str:
-    """A value and its interval."""
+    """A value and its interval, as text."""
     return f"{interval[0]:.3f} ({interval[1]:.3f} to {interval[2]:.3f})"
 
 
@@ -120,7 +120,7 @@ def _strip(colour: int, interval: Interval) -> Strip:
 
 
 def _worth(facts: Object) -> Section:
-    """What the answers let the learner expect, and what was validated."""
+    """The section on expected accuracy and validation."""
     expected, errors, validation = facts["expected"], facts["expected_errors"], facts["validation"]
     rows: list[Measure] = []
     if expected is not None:

@@ -1,7 +1,7 @@
-"""What a deployed study leaves with its learner: model, synthetic data, cost, transcripts, and one page.
+"""Writes the learner's folder of a deployed study: model, synthetic data, cost, transcripts, and one page.
 
-All but the page, and what is in `local`, is in a list that the learner signs, as a simulation's run is:
-`expril audit run` and `expril transcript show` read both. What the curators' ledgers hold is the curators' to show.
+The learner signs a list of all files except the page and `local`, like a simulation's run. `expril audit run` and
+`expril transcript show` read both. The curators' ledgers are not in it: curators may show them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -56,14 +56,14 @@ EXPECTED = (
     *("accuracy", "low", "high", "majority", "majority_low", "majority_high", "p_value"),
     *("auc", "auc_low", "auc_high", "ranking_p_value", "beats_majority", "ranks", "method"),
 )
-"""Of an estimate of accuracy, what is told."""
+"""Fields of an accuracy estimate that are written."""
 
 Object = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class DeployedStudy:
-    """A deployed study, as its files have it."""
+    """A deployed study's input, as read from its files."""
 
     study: StudyFile
     text: bytes  # of that file
@@ -75,7 +75,7 @@ class DeployedStudy:
 
 
 def prepare_result(folder: Path) -> Path:
-    """Make the folder of a result where it is absent; the path of its journal.
+    """Make a result's folder if it is absent; return the path of its journal.
 
     Raises ConfigurationError: it cannot be made, or holds something else.
     """
@@ -93,15 +93,9 @@ def prepare_result(folder: Path) -> Path:
 
 
 def save_result(deployed: DeployedStudy, result: StudyResult, folder: Path) -> Object:
-    """Write everything; the object that machines get of it.
+    """Write all files of a result, replacing an earlier one; return the JSON object for programs.
 
-    Args:
-        deployed: what was run.
-        result: what it gave.
-        folder: of `prepare_result`. A result that is there is written anew.
-
-    Raises:
-        OSError: a file cannot be written.
+    Raises OSError: a file cannot be written.
     """
     for name in (MODELS, TRANSCRIPTS, RECEIPTS):
         (folder / name).mkdir(exist_ok=True)
@@ -140,7 +134,7 @@ def save_result(deployed: DeployedStudy, result: StudyResult, folder: Path) -> O
 
 
 def result_object(deployed: DeployedStudy, result: StudyResult) -> Object:
-    """What the learner can know, as one JSON object."""
+    """The results that the learner can know, as one JSON object."""
     learned, study = result.learned, deployed.study
     estimate = learned.estimates.get(POOLED)
     accuracy = estimate.accuracy if isinstance(estimate, SourceEstimate) else None
@@ -174,7 +168,7 @@ def result_object(deployed: DeployedStudy, result: StudyResult) -> Object:
 
 
 def cost_object(deployed: DeployedStudy, result: StudyResult) -> Object:
-    """What it cost, exact: rationals as texts."""
+    """The exact cost as a JSON object; rationals are texts."""
     plans = [("fit", result.learned.study, result.learned.epsilon_claimed)]
     if result.validation_study is not None:
         claimed = result.validation.epsilon_claimed if result.validation else deployed.study.budget.validation
@@ -209,7 +203,7 @@ def _expected(estimate: AccuracyEstimate) -> Object:
 
 
 def _expected_errors(learned: Learned) -> Object | None:
-    """R^2, and mean errors in units of the label: value and ends of the 95 % interval; None where nobody was asked."""
+    """Expected R^2 and mean errors in the label's units, with 95 % intervals; None if nobody was asked."""
     models = learned.models.get(POOLED, [])
     error = models[-1].error if models and isinstance(models[-1], NumberModel) else None
     if error is None:
@@ -227,7 +221,7 @@ def _triple(*values: float | None) -> list[float] | None:
 
 
 def _expected_recalls(learned: Learned) -> Object | None:
-    """Of more than two classes, each one's: value and ends of the 95 % interval; None where the answers cannot tell."""
+    """Expected recall of each of more than two classes, with 95 % intervals; None if the answers cannot tell."""
     estimate = learned.estimates.get(POOLED)
     if not isinstance(estimate, ClassesEstimate) or estimate.recalls is None:
         return None
@@ -276,7 +270,7 @@ def _save_models(deployed: DeployedStudy, result: StudyResult, folder: Path) -> 
 
 
 def _save_transcripts(deployed: DeployedStudy, studies: list[Study], folder: Path) -> Iterator[TranscriptEntry]:
-    """Write every exchange, and those that were given up for another before anything was asked."""
+    """Write the transcript of every session, including sessions that were replaced before any question."""
     sessions: list[tuple[str, int, Session]] = [
         (name, number, study.sessions[name]) for number, study in enumerate(studies) for name in deployed.curators
     ]
@@ -302,7 +296,7 @@ def _save_transcripts(deployed: DeployedStudy, studies: list[Study], folder: Pat
 
 
 def _newest(studies: list[Study]) -> dict[str, bytes]:
-    """Curator's name -> its newest receipt envelope."""
+    """Each curator's newest receipt envelope, by name."""
     return {
         name: session.newest_receipt
         for study in studies

@@ -1,12 +1,12 @@
 """Certified solvers of the two convex problems of ExPriL: source weights (Pb. 1) and source labels (Pb. 2).
 
-Both are one problem, `min 1/2 ||A x - b||^2 + alpha ||x - prior||^2` over a box, with a sparse `A` of few rows and
-many columns. Accelerated projected gradient steps solve it where `alpha` is large, as the paper's noise makes it. Where
-a hundred do not, semismooth Newton goes on, on the dual, which has one unknown per row of `A`. Should it miss the
-tolerance, more gradient steps follow. No method is believed: every returned `Solution` carries the residual of its
-optimality conditions, computed from `x` alone, and a residual above the tolerance raises `NotConvergedError`.
+Both minimise `1/2 ||A x - b||^2 + alpha ||x - prior||^2` over a box, with a sparse `A` of few rows and many columns.
+Accelerated projected gradient steps come first and suffice for a large `alpha`, as the paper's noise requires. After a
+hundred steps, semismooth Newton takes over, on the dual, which has one unknown per row of `A`. If that misses the
+tolerance, more gradient steps follow. Every returned `Solution` carries the residual of its optimality conditions,
+computed from `x` alone. A residual above the tolerance raises `NotConvergedError`.
 
-Building bins, asking for answers and making the answers consistent are not handled here. The equations are those of
+This module does not build bins, ask for answers or make them consistent. The equations are those of
 `expril_full_paper`, sections 3.2 and 3.3.
 """
 
@@ -30,16 +30,9 @@ def solve_by_gradient(
 ) -> tuple[Vector, int]:
     """Accelerated projected gradient with a step per coordinate, restarted when the momentum points uphill.
 
-    Beck and Teboulle (2009), Eq. 4.1 to 4.3, with the gradient restart of O'Donoghue and Candes (2015).
-
-    Args:
-        problem: the problem.
-        start: (n,) a point within the bounds.
-        tolerance: stop at this KKT residual.
-        limit: most steps; None is `GRADIENT_ITERATIONS`.
-
-    Returns:
-        The last point and the steps taken.
+    It follows Beck and Teboulle (2009), Eq. 4.1 to 4.3, with the gradient restart of O'Donoghue and Candes (2015). It
+    starts at `start`, (n,) within the bounds, and stops at the KKT residual `tolerance` or after `limit` steps (None:
+    `GRADIENT_ITERATIONS`). It returns the last point and the number of steps.
     """
     limit = GRADIENT_ITERATIONS if limit is None else limit
     x, Ax = start, problem.A @ start
@@ -60,21 +53,19 @@ def solve_by_gradient(
 
 
 DEFAULT_TOLERANCE = 1e-12
-"""Largest accepted `Solution.kkt_residual`. At 1e-10 a small `alpha` may still be without effect on `x`."""
+"""Largest accepted `Solution.kkt_residual`. At 1e-10 a small `alpha` may not yet influence `x`."""
 
 NEWTON_ROWS = 1_000
-"""Above this many rows of `A` the dense dual systems cost more than gradient steps, which are then tried first."""
+"""Above this many rows of `A`, gradient steps cost less than the dense dual systems and are tried first."""
 
 WARM_UP_ITERATIONS = 100
-"""Gradient steps before Newton: enough for most problems of Table 2, whose time is least with so many."""
+"""Gradient steps before Newton; they suffice for most problems of Table 2, and minimise total time."""
 
 
 class NotConvergedError(ArithmeticError):
     """No method reached the tolerance.
 
-    Attributes:
-        kkt_residual: the smallest residual that was reached.
-        tolerance: the residual that was asked for.
+    `kkt_residual` is the smallest residual that was reached, `tolerance` the one that was asked for.
     """
 
     def __init__(self, kkt_residual: float, tolerance: float) -> None:
@@ -192,15 +183,16 @@ def solve_labels(
 def descend_labels(systems: Sequence[LabelSystem], *, steps: int) -> Vector:
     """Approach Pb. 2 without regularisation by a fixed number of projected gradient steps from 1/2 (Eq. 5 and 6).
 
-    The paper descends too, and does not say how far or by which steps; `solve_labels` solves the problem. The step of
-    each coordinate is scaled by its curvature, so after one step the rounded labels are the signs of the gradient.
+    The paper also descends, but states neither step size nor number of steps; `solve_labels` solves the problem. The
+    step of each coordinate is scaled by its curvature, so after one step the rounded labels are the signs of the
+    gradient.
 
     Args:
         systems: the answered hypotheses.
-        steps: of gradient descent without momentum, >= 0.
+        steps: number of gradient steps without momentum, >= 0.
 
     Returns:
-        (n,) labels in [0, 1], no minimiser.
+        (n,) labels in [0, 1], in general not a minimiser.
 
     Raises:
         ValueError: without a system, on wrong shapes or non-finite values, or a negative number of steps.
@@ -259,7 +251,7 @@ Method = Callable[[BoxProblem, Vector, float], tuple[Vector, int]]
 
 
 def _methods(problem: BoxProblem) -> tuple[tuple[str, Method], ...]:
-    """The methods to try in turn, each from the best point so far."""
+    """Pairs (name, method) to try in turn, each from the best point so far."""
     if len(problem.b) > NEWTON_ROWS:
         return ("gradient", solve_by_gradient), ("newton", solve_by_newton)
     few = partial(solve_by_gradient, limit=WARM_UP_ITERATIONS)

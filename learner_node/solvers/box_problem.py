@@ -1,7 +1,7 @@
-"""The convex problem behind Pb. 1 and Pb. 2, the certificate of its solutions, and its solver.
+"""The convex problem behind Pb. 1 and Pb. 2, its optimality certificate, and a Newton solver.
 
-Semismooth Newton on the dual, which has one unknown per row of `A`, inside proximal points where `alpha` is tiny. Its
-line search is exact, so it goes down from any start; near the minimiser it takes whole steps.
+The solver is semismooth Newton on the dual, which has one unknown per row of `A`, inside proximal points if `alpha` is
+tiny. Its exact line search makes it converge from any start; near the minimiser it takes full steps.
 """
 
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class BoxProblem:
-    """`min 1/2 ||A x - b||^2 + alpha ||x - prior||^2` over `lower <= x <= upper`, with what every method needs."""
+    """`min 1/2 ||A x - b||^2 + alpha ||x - prior||^2` over `lower <= x <= upper`, with quantities all methods need."""
 
     A: scipy.sparse.csr_matrix  # (K, n) CSR; few rows, many columns
     At: scipy.sparse.csr_matrix  # its transpose, CSR
@@ -48,7 +48,7 @@ class BoxProblem:
         return nearest if np.isinf(self.upper) else np.minimum(nearest, self.upper, out=nearest)
 
     def objective(self, x: Vector, Ax: Vector) -> float:
-        """The printed objective."""
+        """The objective as printed above."""
         residual, distance = Ax - self.b, x - self.prior
         return float(0.5 * (residual @ residual) + self.alpha * (distance @ distance))
 
@@ -58,7 +58,7 @@ class BoxProblem:
         return gradient + 2 * self.alpha * (x - self.prior) if self.alpha else gradient
 
     def kkt_residual(self, x: Vector, Ax: Vector) -> float:
-        """Natural residual in units of the gradient, relative to the terms of which one gradient entry is the sum."""
+        """Natural residual in units of the gradient, relative to the terms summed in one gradient entry."""
         step = x - self.clip(x - self.gradient(x, Ax) / self.curvature)
         scale = max(
             self.magnitude_b,
@@ -70,7 +70,7 @@ class BoxProblem:
 
 
 NEWTON_ITERATIONS = 100
-"""Dual Newton steps for one proximal point."""
+"""Most dual Newton steps for one proximal point."""
 
 PROXIMAL_POINTS = 60
 
@@ -81,23 +81,18 @@ _PROXIMAL_FACTOR = 0.1
 _LEAST_PROXIMAL = 1e-11
 
 _PROXIMAL_ACCURACY = 0.1
-"""Residual of a proximal point relative to that of the point before."""
+"""Target residual of a proximal point, relative to the previous point's residual."""
 
 
 def solve_by_newton(problem: BoxProblem, start: Vector, tolerance: float) -> tuple[Vector, int]:
     """Dual Newton, with proximal points where `alpha` is too small for it alone.
 
-    A proximal point minimises the objective plus `rho ||x - previous||^2`: the same problem with a larger `alpha`
-    and a moved prior. With `rho` falling geometrically it converges superlinearly, also for `alpha` = 0 (Rockafellar
-    1976; with semismooth Newton inside as in Li, Sun and Toh 2018).
+    A proximal point minimises the objective plus `rho ||x - previous||^2`: the same problem with a larger `alpha` and a
+    moved prior. With `rho` falling geometrically it converges superlinearly, also for `alpha` = 0 (Rockafellar 1976;
+    with semismooth Newton inside as in Li, Sun and Toh 2018).
 
-    Args:
-        problem: the problem.
-        start: (n,) a point within the bounds.
-        tolerance: stop at this KKT residual.
-
-    Returns:
-        The best point and the Newton steps taken.
+    It starts at `start`, (n,) within the bounds, stops at the KKT residual `tolerance`, and returns the best point and
+    the number of Newton steps.
     """
     curvature = float(np.mean(problem.curvature))
     rho = _EASY_REGULARISATION * curvature
@@ -127,11 +122,11 @@ def solve_by_newton(problem: BoxProblem, start: Vector, tolerance: float) -> tup
 
 
 def _dual_newton(problem: BoxProblem, start: Vector, accuracy: float) -> tuple[Vector, int]:
-    """Newton steps on the dual with an exact line search, for `alpha` > 0: the best point and the steps taken.
+    """Newton steps on the dual with an exact line search, for `alpha` > 0; returns the best point and the step count.
 
-    The optimality conditions are `x = clip(prior + A'z)` and `F(z) = 2 alpha z + A x - b = 0`, the gradient of a
-    strongly convex piecewise quadratic with the generalised Hessian `2 alpha I + A_F A_F'`, F the entries of x that
-    are not at a bound (Qi and Sun 1993).
+    The optimality conditions are `x = clip(prior + A'z)` and `F(z) = 2 alpha z + A x - b = 0`. F is the gradient of a
+    strongly convex, piecewise quadratic function with generalised Hessian `2 alpha I + A_F A_F'`, where the columns F
+    are the entries of x that are not at a bound (Qi and Sun 1993).
     """
     A, At = problem.A, problem.At
     # The z that belongs to `start` in the optimality conditions: near the minimiser it keeps the bounds that are met.
@@ -168,8 +163,8 @@ def _dual_newton(problem: BoxProblem, start: Vector, accuracy: float) -> tuple[V
 def _exact_step(problem: BoxProblem, z: Vector, direction: Vector, unclipped: Vector, slope: Vector) -> float:
     """The zero t > 0 of the directional derivative, which is piecewise linear and increasing in t.
 
-    It is `direction @ (2 alpha (z + t direction) - b) + slope @ clip(unclipped + t slope)`: it bends where an entry
-    meets a bound, so the zero lies on the one linear piece that the sorted meeting points enclose.
+    The derivative is `direction @ (2 alpha (z + t direction) - b) + slope @ clip(unclipped + t slope)`. It bends where
+    an entry meets a bound, so its zero lies on the linear piece between two neighbouring bends.
     """
     base = direction @ (2 * problem.alpha * z - problem.b)
     value = base + slope @ problem.clip(unclipped)

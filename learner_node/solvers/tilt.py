@@ -1,9 +1,9 @@
-"""Source weights of exponential form: a second way to do Pb. 1, beside the least squares of `solve_weights`.
+"""Source weights of exponential form: an alternative to the least squares of `solve_weights` for Pb. 1.
 
-Among all weights it takes those that are nearest to the prior in relative entropy, as far as the counted masses can be
-believed: `min KL(w || prior) + sum_k (R w - p)_k^2 / (2 v_k)` over w >= 0. The minimiser is
-`w_i = prior_i exp((R' b)_i)`, and b minimises the smooth convex dual `sum_i w_i - p @ b + sum_k v_k b_k^2 / 2`, which
-has one unknown per row of R (maximum entropy with quadratic slack: Dudik, Phillips and Schapire 2007).
+Among all weights it takes those nearest to the prior in relative entropy, given the noise of the counted masses: `min
+KL(w || prior) + sum_k (R w - p)_k^2 / (2 v_k)` over w >= 0. The minimiser is `w_i = prior_i exp((R' b)_i)`, where b
+minimises the smooth convex dual `sum_i w_i - p @ b + sum_k v_k b_k^2 / 2`, with one unknown per row of R (maximum
+entropy with quadratic slack: Dudik, Phillips and Schapire 2007).
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from learner_node.solvers import NotConvergedError
 
 Vector = NDArray[np.float64]
 TOLERANCE = 1e-7
-"""Largest accepted gradient of the dual, relative to the largest mass: far below noise and sampling."""
+"""Largest accepted gradient of the dual, relative to the largest mass: far below noise and sampling error."""
 _STEPS = 200
 _POLISHING = 5
 
@@ -33,13 +33,13 @@ class Tilt:
 
 
 def solve_tilt(R: scipy.sparse.csr_matrix, p: ArrayLike, *, variances: ArrayLike, prior: ArrayLike) -> Tilt:
-    """Weights whose masses `R w` come near `p`; see the module. Each step factors a (K, K) matrix.
+    """Find weights whose masses `R w` come near `p`, as the module says. Each step factors a (K, K) matrix.
 
     Args:
         R: (K, n), non-negative.
-        p: (K,) masses, finite; noise may have left some negative.
-        variances: (K,) or scalar, of the entries of p around the masses that they stand for; positive.
-        prior: (n,) or scalar, positive: the weights where the masses say nothing.
+        p: (K,) masses, finite; noise may have made some negative.
+        variances: (K,) or scalar, positive: error variances of p.
+        prior: (n,) or scalar, positive: the weights if the masses carry no information.
 
     Raises:
         ValueError: on wrong shapes, or values that are not finite or not positive.

@@ -36,8 +36,9 @@ from protocol.ledger.notes import (
 )
 
 ORIGIN, WITNESS = "expril/ledger/", "expril/witness/"
-"""Before a public key in hexadecimal: names of curators' ledgers and of witnesses. Nothing else that a curator's key
-signs begins like the first: a checkpoint is never a signed message, head or card, nor the other way round."""
+"""Prefixes of public keys in hexadecimal, for names of ledgers and of witnesses. No other text that a curator signs
+begins with the first, so a checkpoint never passes for a signed message, head or card, nor one of these for a
+checkpoint."""
 MOST_ENTRIES = 2**48
 MOST_TIME = 2**63 - 1
 _TIME = 8
@@ -98,7 +99,7 @@ class SignedCheckpoint(NamedTuple):
 
     @property
     def curator(self) -> bytes:
-        """Who signed it."""
+        """Public key of the signing curator."""
         return self.curators[-1][1]
 
 
@@ -187,9 +188,10 @@ def witness_name(key: bytes) -> str:
 
 
 def cosign(signed: SignedCheckpoint, key: SigningKey, at: int) -> Signature:
-    """A witness's statement that at a time this was the newest checkpoint of the ledger it knew, and fitted the others.
+    """A witness's signature that at time `at` this was its newest checkpoint of the ledger.
 
-    `signed`: what the witness has checked; `at`: the time, in seconds since 1970.
+    The witness vouches that it is consistent with the older ones. `signed` is what it has checked; `at` is in seconds
+    since 1970.
     """
     name = witness_name(key.public)
     content = at.to_bytes(_TIME, "big") + key.sign(_cosigned(at, signed.note.text))
@@ -197,7 +199,7 @@ def cosign(signed: SignedCheckpoint, key: SigningKey, at: int) -> Signature:
 
 
 def with_signature(signed: SignedCheckpoint, signature: Signature) -> SignedCheckpoint:
-    """The same checkpoint with one more signature, unless it is there."""
+    """The same checkpoint with one more signature, unless it is already there."""
     if signature in signed.note.signatures:
         return signed
     note = signed.note._replace(signatures=(*signed.note.signatures, signature))
@@ -205,12 +207,10 @@ def with_signature(signed: SignedCheckpoint, signature: Signature) -> SignedChec
 
 
 def witnesses_of(signed: SignedCheckpoint, other_keys: Mapping[str, bytes] | None = None) -> dict[bytes, int]:
-    """Who co-signed a checkpoint: public key -> newest time. Whose keys these are is not checked.
+    """Return the co-signers of a checkpoint: public key -> newest time. The caller must know whose keys these are.
 
-    `other_keys`: name -> public key of witnesses whose names do not hold it.
-
-    Raises:
-        CheckpointError: a line is a known witness's, and its signature does not fit.
+    `other_keys` maps names to public keys for witnesses whose names do not contain the key. Raises CheckpointError: a
+    line is a known witness's, and its signature does not fit.
     """
     times: dict[bytes, int] = {}
     for line in signed.note.signatures:
@@ -232,7 +232,7 @@ class Equivocation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def equivocate(first: Checkpoint, second: Checkpoint) -> bool:
-    """Whether two checkpoints of one curator cannot both be of one ledger: one size, two roots."""
+    """Whether two checkpoints of one curator contradict each other: one size, two roots."""
     return (first.first, first.size) == (second.first, second.size) and first.root != second.root
 
 
@@ -292,7 +292,7 @@ def _fields(line: str, expected: str, length: int) -> tuple[bytes, tuple[bytes, 
 
 
 def _check_proofs(checkpoint: Checkpoint, where: str) -> tuple[tuple[int, bytes], ...]:
-    """Who signed from which entry on, after checking the proofs of head and handovers."""
+    """Check the proofs of head and handovers; return who signed from which entry on."""
     size, root = checkpoint.size, checkpoint.root
     if not check_inclusion(checkpoint.head, size - 1, size, root, checkpoint.head_proof):
         raise CheckpointError(f"{where} names a last entry that is not the last one of its tree")

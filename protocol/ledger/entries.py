@@ -30,13 +30,13 @@ STATE_SEAL_BYTES = 28
 
 
 class LedgerCorruptError(ExprilError):
-    """The stored chain does not fit together: an entry was edited, removed or inserted."""
+    """The stored chain is inconsistent: an entry was edited, removed or inserted."""
 
     kind = "ledger"
 
 
 class EntryKind(StrEnum):
-    """What happened."""
+    """The event that an entry records."""
 
     OPEN = "open"
     START = "start"
@@ -70,7 +70,7 @@ class Position(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Suspect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Why this ledger may have lost entries."""
+    """Evidence that this ledger may have lost entries."""
 
     # position of an entry that it lacks, by a receipt or a process's mark, or whose answer it lacks, by a receipt; None
     # if a mark is missing
@@ -113,7 +113,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class StatefulEntry(Entry, frozen=True, kw_only=True):
-    """An ANSWERED entry whose answerer keeps something of the study for its next turns."""
+    """An ANSWERED entry of a query kind that keeps a state for the study's next turns."""
 
     state: Digest  # digest of what is kept, encrypted; it takes the place of what the same kind kept before
     state_size: Annotated[int, msgspec.Meta(ge=0, le=2**40)]

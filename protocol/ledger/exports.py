@@ -20,12 +20,12 @@ from protocol.refusals import RefusalCode
 
 FORMAT: Literal["expril ledger export 2"] = "expril ledger export 2"
 START = b"\x83\xa6format\xb6" + FORMAT.encode()
-"""How such a file begins: a map of three, its first key and that key's value."""
+"""First bytes of such a file: a map of three, its first key and that key's value."""
 OLD_START = b"\x83\xa6format\xb6expril ledger export 1"
 BLOCK = 1024
-"""Entries of a block; the last may have fewer."""
+"""Number of entries in a block; the last may have fewer."""
 MOST = 2**36
-"""Bytes of a file."""
+"""Most bytes of a file."""
 _SIGNATURE = 64
 _Pairs: Any = list[tuple[bytes, bytes]]
 
@@ -50,7 +50,7 @@ class LedgerExport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReadBlock(NamedTuple):
-    """What could be read of a block."""
+    """The readable part of a block."""
 
     pairs: list[Pair]  # entries with their signatures, up to the first that cannot be read
     intact: bool  # whether all of it could be read, and has the digest that is written beside it

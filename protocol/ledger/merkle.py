@@ -15,7 +15,7 @@ from protocol.envelopes import digest
 
 HASH_BYTES = 32
 MOST_PROOF = 63
-"""Hashes of a proof, for up to 2^62 leaves."""
+"""Most hashes of a proof, for up to 2^62 leaves."""
 EMPTY_ROOT = digest(b"")
 """Root of no leaves."""
 
@@ -34,7 +34,7 @@ class Tree:
         return len(self._levels[0])
 
     def append(self, leaf: bytes) -> None:
-        """Add a leaf; at most log2(size) hashes, two on average."""
+        """Add a leaf. It takes at most log2(size) hashes, two on average."""
         node = leaf_hash(leaf)
         for level in self._levels:
             level.append(node)
@@ -96,7 +96,7 @@ class Tree:
         return tuple(reversed(proof))
 
     def _subtree(self, first: int, end: int) -> bytes:
-        """Root of the leaves from `first` up to `end`, where `first` is the beginning of a subtree."""
+        """Root of the leaves from `first` up to `end`, where a complete subtree starts at `first`."""
         nodes = [self._levels[height][at >> height] for at, height in _complete(first, end)]
         root = nodes.pop()
         while nodes:
@@ -169,7 +169,7 @@ def pair_hash(left: bytes, right: bytes) -> bytes:
 
 
 def _split(count: int) -> int:
-    """The largest power of two below `count`: so many leaves are in the left part."""
+    """The largest power of two below `count`: the number of leaves in the left part."""
     return 1 << (count - 1).bit_length() - 1
 
 

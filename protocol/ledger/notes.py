@@ -12,7 +12,7 @@ from protocol.envelopes import digest
 from protocol.errors import ConfigurationError
 
 PLAIN, COSIGNATURE = b"\x01", b"\x04"
-"""Types of signatures, which the key's short identity depends on."""
+"""Types of signatures; a key's short identity depends on its type."""
 MOST_CHARACTERS = 64 * 1024
 MOST_SIGNATURES = 64
 _LINE = re.compile(r"— ([^\s+]+) ([A-Za-z0-9+/]+={0,2})")
@@ -71,7 +71,7 @@ def key_id(name: str, kind: bytes, public: bytes) -> bytes:
 
 
 def verifier_key(name: str, kind: bytes, public: bytes) -> str:
-    """A public key as tools for signed notes take it: name, short identity, type and key."""
+    """A public key in the form of signed-note tools: name, short identity, type and key."""
     return f"{name}+{key_id(name, kind, public).hex()}+{to_base64(kind + public)}"
 
 

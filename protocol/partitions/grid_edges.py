@@ -15,14 +15,14 @@ from protocol.refusals import RefusalCode
 PRODUCT_STEPS = STEPS * STEPS
 """Steps per unit of a product of two grid numbers: 2^24."""
 MOST_EDGE = 2.0**27
-"""Beyond every logit (below 2^26 + 2^6) and every projection (at most 2^25); 2^51 steps, exact in float64."""
+"""Largest edge in units. Every logit (below 2^26 + 2^6) and projection (at most 2^25) is smaller; exact in float64."""
 COLUMN_COST = 200
 """Work (see `protocol.limits`) of reading a value and writing its bin."""
 COMPARISON_COST = 200
-"""A comparison of a binary search, where the edges are many and no branch can be foretold."""
+"""Work of one comparison of a binary search among many edges, whose branches are unpredictable."""
 EDGES_ONCE = 20 * CALL_ONCE
 EDGE_ONCE = 3_000
-"""Reading and checking a tuple of edges, and each edge: a float of Python's own."""
+"""Work of reading and checking a tuple of edges, and each edge, which is a Python float."""
 
 GridEdges = Annotated[tuple[float, ...], msgspec.Meta(max_length=100_000)]
 """Edges e_1 < ... < e_b in units; b + 1 bins, bin j holding e_j <= v < e_{j+1} after rounding to steps of 2^-24."""
@@ -40,12 +40,7 @@ def check_edges(edges: Sequence[float], field: str) -> None:
 
 
 def bins(values: NDArray[np.float64], edges: Sequence[float]) -> NDArray[np.intp]:
-    """The bin of each value: (n,) in 0 .. len(edges).
-
-    Args:
-        values: (n,) whole numbers of steps of 2^-24.
-        edges: checked ones, in units.
-    """
+    """The bin of each value in steps of 2^-24: (n,) in 0 .. len(edges). `edges` are checked, in units."""
     return np.searchsorted(_steps(edges), values, side="right")
 
 

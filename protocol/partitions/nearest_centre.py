@@ -19,11 +19,11 @@ from protocol.refusals import RefusalCode
 from protocol.schema import Schema
 
 MOST_TILE = 1024
-"""Centres compared at once; of more, the best of each such tile."""
+"""Most centres compared at once; with more, the best of each such tile are compared."""
 NEAREST_COST = 20
 """Work (see `protocol.limits`) of writing and comparing the product with one centre."""
 TILE_COST = 1_500
-"""Finding the best of a tile: several passes over the records, whose first steps cost most where centres are few."""
+"""Work of finding the best of a tile: several passes over the records; most costly with few centres."""
 CENTRES_ONCE = 40 * CALL_ONCE
 
 

@@ -48,7 +48,7 @@ class ScoreBins(msgspec.Struct, frozen=True, tag="score_bins", forbid_unknown_fi
         return self.hypothesis.multiply_adds() + search_cost(self.edges)
 
     def multiply_adds_once(self) -> int:
-        """Work of preparing both."""
+        """Work of preparing network and edges."""
         return self.hypothesis.multiply_adds_once() + search_once(self.edges)
 
     def cells(self, records: Records) -> NDArray[np.intp]:
@@ -58,7 +58,7 @@ class ScoreBins(msgspec.Struct, frozen=True, tag="score_bins", forbid_unknown_fi
 
 MOST_DIRECTIONS = 16
 MOST_CELLS = 2**31
-"""Most cells of one partition, whatever a curator allows: joint cell numbers stay far below 2^63."""
+"""Most cells of one partition under any curator's limits; keeps joint cell numbers far below 2^63."""
 
 
 class ProjectionBins(msgspec.Struct, frozen=True, tag="projection_bins", forbid_unknown_fields=True):

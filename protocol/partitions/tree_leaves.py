@@ -18,13 +18,13 @@ from protocol.schema import Schema
 
 MOST_NODES = 500_000
 MOST_DEPTH = 64
-"""Most splits between the root and a leaf: a chain of nodes cannot make every record walk through all of them."""
+"""Most splits between root and leaf. The limit bounds a record's path through a degenerate tree."""
 LEVEL_COST = 300
 """Work (see `protocol.limits`) of one level of one record: a few scattered reads."""
 TREE_ONCE = 40 * CALL_ONCE
 LEVEL_ONCE = 10 * CALL_ONCE
 NODE_BYTE_ONCE = 200
-"""A node is sorted and looked up, not only copied."""
+"""Work per byte of a node, which is sorted and looked up as well as copied."""
 NODE_BYTES = 16
 
 
@@ -92,7 +92,7 @@ class TreeLeaves(msgspec.Struct, frozen=True, tag="tree_leaves", forbid_unknown_
         return leaves
 
     def _complaint(self) -> str:
-        """What would have been accepted where the table is no tree of the map's coordinates; "" where it is one."""
+        """What would be accepted instead, if the table is no tree over the map's coordinates; "" if it is."""
         table = self.table
         coordinates, thresholds, children = table[:, 0], table[:, 1], table[:, 2:]
         count = len(table)
@@ -111,7 +111,7 @@ class TreeLeaves(msgspec.Struct, frozen=True, tag="tree_leaves", forbid_unknown_
 
 
 def _depth(table: NDArray[np.int64]) -> int:
-    """Levels of splits of a tree, counted no further than one above MOST_DEPTH."""
+    """Depth of a tree, in splits; deeper trees than MOST_DEPTH count as MOST_DEPTH + 1."""
     level = np.zeros(1, np.int64)
     for depth in range(MOST_DEPTH + 1):
         if not len(level):

@@ -44,11 +44,10 @@ STEPS = ("keys", "shares", "masked", "agreed", "opened")
 
 
 class SumFailedError(ExprilError):
-    """A secure sum cannot be opened. Whoever was charged stays charged; asking again is a new query.
+    """A secure sum cannot be opened. Curators that charged keep the charge; asking again is a new query.
 
-    Attributes:
-        step: one of `STEPS`.
-        out: index -> why this participant is out; at the last step, why its secret is unknown (others may lie).
+    `step` is one of `STEPS`. `out` maps indices to why a participant is out; at the last step, to why its secret is
+    unknown.
     """
 
     kind = "study"
@@ -77,17 +76,16 @@ class Opened:
 
 
 class Aggregator:
-    """One round of one secure sum; its methods are called in the order of `STEPS`.
+    """One round of one secure sum; call the methods in the order of `STEPS`.
+
+    `out` maps indices to how the participant broke the protocol. `stranded` maps indices of honest participants that
+    are out since they need others that are gone to the reason.
 
     Args:
         group: who sums.
-        question: 32 bytes that stand for all that is asked, as the participants have it.
+        question: 32 bytes that identify the question, as the participants have it.
         length: numbers in the vector.
-        verify: of signatures.
-
-    Attributes:
-        out: index -> how this participant broke the protocol; it is out.
-        stranded: index -> why this one is out that did nothing wrong: it needs others that are gone.
+        verify: checks signatures.
     """
 
     def __init__(self, group: Group, question: bytes, length: int, verify: Verify = is_signed) -> None:
@@ -102,7 +100,7 @@ class Aggregator:
         self._survivors: tuple[int, ...] = ()
 
     def take_cards(self, cards: Mapping[int, KeyCard]) -> Cards:
-        """Key cards that came -> those to relay to everybody who sent one; SumFailedError where too few are right."""
+        """Take key cards; return those to relay to all that sent one. Raises SumFailedError if too few are valid."""
         good: dict[int, KeyCard] = {}
         for index, card in sorted(cards.items()):
             if card_is_signed(self._group, self._question, index, card, self._verify):
@@ -122,7 +120,7 @@ class Aggregator:
         return relayed
 
     def take_shares(self, sealed: Mapping[int, Relayed]) -> dict[int, Dealt]:
-        """Sealed shares by dealer -> what to relay to each dealer; SumFailedError where too few dealt."""
+        """Take dealers' sealed shares; return what to relay to each dealer. Raises SumFailedError if too few."""
         boxes: dict[int, dict[int, bytes]] = {}
         for index, neighbours in self._neighbours.items():
             shares = sealed.get(index, ())
@@ -146,7 +144,7 @@ class Aggregator:
         }
 
     def take_masked(self, masked: Mapping[int, Words]) -> tuple[int, ...]:
-        """Masked vectors -> the survivor list, to be signed by each on it; SumFailedError where too few came."""
+        """Take masked vectors; return the survivor list to be signed. Raises SumFailedError if too few came."""
         self._masked = {}
         for index in self._dealers:
             if index in masked and masked[index].shape == (self._length,):
@@ -159,7 +157,7 @@ class Aggregator:
         return self._survivors
 
     def take_agreements(self, signatures: Mapping[int, bytes]) -> Agreements:
-        """Signatures on the survivor list -> those to relay to everybody who signed; SumFailedError where too few."""
+        """Take signatures on the survivor list; return those to relay. Raises SumFailedError if too few."""
         payload = survivors_payload(self._round, self._dealers, self._survivors)
         signed = self._group.signed(SURVIVORS_TYPE, payload)
         good = []
@@ -175,7 +173,7 @@ class Aggregator:
         return tuple(good if isolated else fewest)
 
     def take_revealed(self, revealed: Mapping[int, Relayed]) -> Opened:
-        """Shares by who revealed them -> the sum; SumFailedError where a secret cannot be recovered.
+        """Take revealed shares and return the sum. Raises SumFailedError if a secret cannot be recovered.
 
         It may be called again when more shares have come.
         """
@@ -200,7 +198,7 @@ class Aggregator:
         return Opened(values, self._survivors, liars)
 
     def _recover(self, index: int, shares: Mapping[int, bytes], liars: dict[int, str]) -> bytes:
-        """The secret of a dealer that its card vouches for."""
+        """A dealer's secret that matches the commitment on its card."""
         card = self._cards[index]
         threshold = self._graph.threshold(self._places[index])
 
@@ -231,7 +229,7 @@ class Aggregator:
             raise SumFailedError(step, remaining, needed, self.stranded | self.out)
 
     def _need_holders(self, step: str, present: Collection[int]) -> None:
-        """SumFailedError where a dealer's secrets could not be given back by those present."""
+        """Raise SumFailedError if those present cannot recover some dealer's secrets."""
         if isolated := out_of_reach(self._graph, self._joined, self._dealers, tuple(present)):
             self.stranded |= dict.fromkeys(isolated, "too few of its neighbours are left to give its secrets back")
             first = self._places[isolated[0]]
@@ -246,7 +244,7 @@ def as_words(payload: Sequence[int] | bytes) -> Words:
 
 
 def _combined(shares: Mapping[int, bytes]) -> bytes | None:
-    """What all of these shares give together; None where that is no secret."""
+    """The secret recovered from all these shares; None if they give none."""
     points = tuple(sorted(shares))
     try:
         return shamir.Combiner(points).combine([shares[point] for point in points])

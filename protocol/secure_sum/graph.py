@@ -1,8 +1,8 @@
-"""Who shares with whom: the graph of neighbours of a round, and how likely it fails.
+"""The random graph of a round, which says who shares masks and secrets with whom, and its failure probabilities.
 
-Up to 100 participants everybody is everybody's neighbour. Above, each pair is joined with probability p, read off a
-stream that the round's digest keys, so that nobody chooses who is whose neighbour. `settled` works out p and the local
-bound of colluders; docs/secure-sums-graph.md proves what they guarantee.
+Up to 100 participants the graph is complete. Above, each pair is joined with probability p, by a stream keyed with the
+round's digest, so nobody chooses neighbours. `settled` computes p and the bound on colluding neighbours;
+docs/secure-sums-graph.md proves what they guarantee.
 """
 
 from collections.abc import Collection
@@ -23,9 +23,9 @@ COMPLETE_UP_TO = 100
 WORD = 2**32
 """Edge probabilities are whole multiples of 1 / WORD."""
 FAILURE_BITS = 104
-"""Minus the binary logarithm of the chance that a graph does not protect: half of it for each of two reasons."""
+"""The graph fails to protect with probability at most 2^-FAILURE_BITS, half of it for each of two reasons."""
 OPENING_BITS = 20
-"""Minus the binary logarithm of the chance that random dropouts, as many as tolerated, make a round fail."""
+"""Under random dropouts, as many as tolerated, a round fails with probability at most 2^-OPENING_BITS."""
 
 _NONCE = bytes(4) + b"expril.graph"  # of ChaCha20: block counter 0, then 12 bytes that say what the stream is for
 _PRECISION = 256  # probabilities are held as whole multiples of 2^-256, always rounded up
@@ -34,7 +34,7 @@ _SPACING = 4  # mean degrees that are tried: multiples of this
 
 
 class Settled(NamedTuple):
-    """The graph of a size."""
+    """The parameters of the graph for one size."""
 
     edge_probability: int  # of every pair, as a multiple of 2^-32; 2^32 where the graph is complete
     local_colluders: int  # colluders among anybody's neighbours, at most
@@ -51,19 +51,19 @@ class Graph:
     joined: NDArray[np.bool_]  # bool of shape (size, size), symmetric, False on the diagonal; read-only
 
     def neighbours(self, index: int) -> tuple[int, ...]:
-        """Those that a participant shares pair masks with, ascending."""
+        """Indices that a participant shares pair masks with, ascending."""
         return tuple(np.flatnonzero(self.joined[index]).tolist())
 
     def holders(self, index: int) -> tuple[int, ...]:
-        """Those that hold shares of a participant's secrets, ascending: its neighbours and itself."""
+        """Indices that hold shares of a participant's secrets, ascending: its neighbours and itself."""
         return tuple(sorted((index, *self.neighbours(index))))
 
     def threshold(self, index: int) -> int:
-        """Shares that give back a secret of a participant: more than half of holders and local colluders together."""
+        """Number of shares that recover a participant's secret: above half of its holders plus local colluders."""
         return int(self._thresholds[index])
 
     def lacking(self, nodes: Collection[int], present: Collection[int]) -> tuple[int, ...]:
-        """Those of the nodes, ascending, that have fewer holders than their threshold among those present."""
+        """Nodes, ascending, of whose holders fewer than the threshold are present."""
         members, survivors = self._flags(nodes), self._flags(present)
         counts = survivors + np.bitwise_count(self._packed & _packed(survivors)).sum(axis=1)
         return tuple(np.flatnonzero(members & (counts < self._thresholds)).tolist())
@@ -145,7 +145,7 @@ def settled(size: int, colluders: int, dropouts: int) -> Settled:
 
 
 def _protects(word: int, size: int, colluders: int, dropouts: int) -> Settled | None:
-    """What edges of probability word / 2^32 guarantee; None where that is too little."""
+    """Guarantees with edge probability word / 2^32; None if they are insufficient."""
     local, crowded = _local_bound(word, size, colluders)
     if not _opens(word, size, dropouts, local):
         return None
@@ -156,7 +156,7 @@ def _protects(word: int, size: int, colluders: int, dropouts: int) -> Settled | 
 
 
 def _local_bound(word: int, size: int, colluders: int) -> tuple[int, int]:
-    """The least bound of colluding neighbours, and the chance that somebody has more: at most 2^-105."""
+    """The least bound on colluding neighbours, and the chance (at most 2^-105) that a participant exceeds it."""
     crowded = 0
     for bound, chance in zip(range(colluders, 0, -1), reversed(_binomial(colluders, word)), strict=False):
         if crowded + size * chance > _chance(FAILURE_BITS + 1):
@@ -166,9 +166,9 @@ def _local_bound(word: int, size: int, colluders: int) -> tuple[int, int]:
 
 
 def _opens(word: int, size: int, dropouts: int, local: int) -> bool:
-    """Whether everybody's shares reach their threshold, but with a chance of 2^-20, when `dropouts` are gone.
+    """Whether, with `dropouts` gone, all secrets stay recoverable except with probability 2^-20.
 
-    That is so for a participant with at least local + 2 more neighbours that stayed than neighbours that are gone.
+    A participant's secrets are if at least local + 2 more of its neighbours stayed than left.
     """
     if (size - 1 - 2 * dropouts) * word < (local + 2) * WORD:
         return False
@@ -179,11 +179,11 @@ def _opens(word: int, size: int, dropouts: int, local: int) -> bool:
 
 
 def _apart(word: int, size: int, colluders: int, dropouts: int, local: int) -> int:
-    """The chance that honest participants can be cut in two parts, though as each of them asks for enough neighbours.
+    """The chance that honest participants split into two parts without an edge, though each has enough neighbours.
 
-    Nobody in a part of a members has more than 2 a + local - 2 neighbours. So either somebody has at most
-    2 least + local - 4 of them, or two parts of at least `least` members have no edge between them. The `least` is
-    taken for which both together are unlikeliest.
+    Nobody in a part of a members has more than 2 a + local - 2 neighbours. So either somebody has at most 2 least +
+    local - 4 of them, or two parts of at least `least` members have no edge between them. `least` minimises the sum of
+    both chances.
     """
     ways = _ways_to_cut(size - colluders, dropouts)
     honest = size - colluders - dropouts
@@ -201,7 +201,7 @@ def _apart(word: int, size: int, colluders: int, dropouts: int, local: int) -> i
 
 @lru_cache(maxsize=8)
 def _ways_to_cut(honest: int, removed: int) -> list[int]:
-    """Bits of how many ways there are to remove some and cut the rest in two, by the smaller part's size.
+    """Bit lengths of the number of ways to remove some and cut the rest in two, by the smaller part's size.
 
     The number is honest! / (part! (left - part)! removed!) with left = honest - removed.
     """
@@ -230,7 +230,7 @@ def _binomial(trials: int, word: int) -> list[int]:
 
 
 def _chance(bits: int) -> int:
-    """2^-bits, in 2^-256."""
+    """2^-bits in units of 2^-256."""
     return 1 << (_PRECISION - bits)
 
 

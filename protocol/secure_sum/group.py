@@ -1,4 +1,4 @@
-"""The group of a secure sum: its members, how many may lie or fall silent, and their signed key cards of a round."""
+"""The group of a secure sum: members, bounds on colluders and dropouts, and the signed key cards of a round."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,19 +15,16 @@ Entropy = Callable[[int], bytes]
 Sign = Callable[[str, bytes], bytes]
 """(name of what is signed, payload) -> the participant's signature, 64 bytes."""
 Verify = Callable[[bytes, bytes, bytes], bool]
-"""(public key, signature, signed bytes) -> whether it fits."""
+"""(public key, signature, signed bytes) -> whether the signature is valid."""
 
 LEAST_PARTICIPANTS, MOST_PARTICIPANTS = 2, 1000
 CARD_TYPE, SURVIVORS_TYPE = "secure_sum_card", "secure_sum_survivors"
-"""Types of what participants sign; no message has such a name."""
+"""Type names in participants' signatures; no message has such a name."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Participants of secure sums; each is told by its index in `participants`.
-
-    Raises ValueError: a rule is broken; the text says which.
-    """
+    """Participants of secure sums, identified by their index. Raises ValueError if a rule is broken, which it names."""
 
     participants: tuple[bytes, ...]  # identity keys of the n participants, ascending, distinct
     colluders: int  # t, the most participants that may tell the learner all they know; at least 1
@@ -40,26 +37,26 @@ class Group:
 
     @property
     def sites(self) -> int:
-        """Their number n."""
+        """Number n of participants."""
         return len(self.participants)
 
     @property
     def shares(self) -> int:
-        """Noise shares h = n - t - u that make one whole noise: so many come from honest survivors at least."""
+        """Number h = n - t - u of shares in one full noise; at least h come from honest survivors."""
         return self.sites - self.colluders - self.dropouts
 
     @property
     def least(self) -> int:
-        """Fewest participants h + t of a round, and fewest survivors that may be opened."""
+        """Fewest participants of a round, h + t, and fewest survivors that may be opened."""
         return self.sites - self.dropouts
 
     @property
     def signatures(self) -> int:
-        """Signatures on the one survivor list before anything is opened: n - u, more than (n + t) / 2.
+        """Number n - u > (n + t) / 2 of signatures on the survivor list that are needed to open a sum.
 
-        At least n - u - t = h of them are honest, and signed after they had masked their vectors for this round: no
-        card of another round can stand for one of them. And two lists with so many signers each have n - 2 u > t in
-        common, so an honest one, which signs one list only.
+        At least n - u - t = h of the signers are honest, and signed after masking their vectors for this round, so no
+        card of another round can stand for theirs. Two lists with that many signers each share n - 2 u > t of them,
+        hence an honest one, which signs one list only.
         """
         return self.least
 
@@ -75,7 +72,7 @@ class Group:
 
 
 def complaint_about(participants: tuple[bytes, ...], colluders: int, dropouts: int) -> str:
-    """Which rule a group breaks; empty where none."""
+    """The rule that a group breaks; "" if none."""
     sites = len(participants)
     if not LEAST_PARTICIPANTS <= sites <= MOST_PARTICIPANTS:
         return f"{LEAST_PARTICIPANTS} to {MOST_PARTICIPANTS} participants"
@@ -109,7 +106,7 @@ Cards = Annotated[tuple[tuple[Index, KeyCard], ...], msgspec.Meta(max_length=MOS
 
 
 def seed_check(seed: bytes) -> bytes:
-    """The field `check` of a card, from the seed of the self mask."""
+    """A key card's field `check`: a commitment to the seed of the self mask."""
     return digest(b"expril/2 secure sum seed" + seed)
 
 
@@ -126,7 +123,7 @@ def card_is_signed(group: Group, question: bytes, index: int, card: KeyCard, ver
 
 
 def round_digest(group: Group, question: bytes, cards: Cards) -> bytes:
-    """Identity of the round: the group, the question and every card. One fresh card makes a fresh round."""
+    """Identity of the round: digest of group, question and all cards. One new card makes a new round."""
     return digest(encode_parts(b"expril/2 secure sum round", group.digest, question, encode(tuple(cards))))
 
 

@@ -1,4 +1,4 @@
-"""Key agreement, sealing and masks. Everything here is of one round: keys are made for it and gone with it."""
+"""Key agreement, encryption and masks of one round; its keys are never used in another."""
 
 from collections.abc import Iterable
 
@@ -24,9 +24,10 @@ def public_of(private: bytes) -> bytes:
 
 
 def exchange(private: bytes, publics: Iterable[bytes]) -> list[bytes]:
-    """For each public key, the 32 bytes on which both owners agree (RFC 7748).
+    """The 32 shared secret bytes with the owner of each public key (RFC 7748).
 
-    A public key of small order gives zeros. Only a colluder has one, and the learner may know what colluders share.
+    A public key of small order gives zeros. Only a colluder has one, and colluders' secrets are assumed known to the
+    learner.
     """
     key = X25519PrivateKey.from_private_bytes(private)
     return [_exchange(key, public) for public in publics]
@@ -51,7 +52,7 @@ def seal(key: bytes, data: bytes, nonce: bytes) -> bytes:
 
 
 def unseal(key: bytes, sealed: bytes) -> bytes | None:
-    """Inverse of `seal`; None where another key sealed it, or it was changed."""
+    """Inverse of `seal`; None if the key is wrong or the data was changed."""
     try:
         return ChaCha20Poly1305(key).decrypt(sealed[:_NONCE], sealed[_NONCE:], None)
     except (InvalidTag, ValueError):

@@ -46,17 +46,17 @@ from protocol.secure_sum.masks import Words
 DEALERS, SURVIVORS = "dealers", "survivors"
 NONCE = 12
 SHARES = 2 * shamir.SHARE
-"""Bytes of a dealer's two shares for one holder: of its mask key, and of the seed of its self mask."""
+"""Bytes of a dealer's two shares for one holder: of its mask key, and of its self mask's seed."""
 SEALED_SHARES = NONCE + SHARES + 16
 
 Relayed = tuple[tuple[Index, bytes], ...]
-"""(index of whose, or for whom; bytes), ascending."""
+"""Pairs (index of the dealer or holder, bytes), ascending."""
 Agreements = tuple[tuple[Index, Signature], ...]
-"""(index, signature on the survivor list), ascending."""
+"""Pairs (index, signature on the survivor list), ascending."""
 
 
 GONE = bytes(32)
-"""Stands for a secret that no later step needs."""
+"""Placeholder for a secret that no later step needs."""
 
 
 class Neighbour(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
@@ -109,7 +109,7 @@ class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=
         return f"State(step={self.step}, index={self.index}, round={self.round.hex()[:16]!r})"
 
     def graph(self, group: Group) -> Graph:
-        """Of the round; nodes are places in `joined`."""
+        """The round's graph; its nodes are places in `joined`."""
         return round_graph(group, self.round, self.joined)
 
 
@@ -133,18 +133,11 @@ def out_of_reach(graph: Graph, joined: Sequence[int], dealers: Sequence[int], pr
 def begin(
     group: Group, identity: bytes, question: bytes, length: int, *, entropy: Entropy, sign: Sign
 ) -> tuple[KeyCard, State]:
-    """Make the keys of a round.
+    """Make the keys of a round; return the key card and the first state.
 
-    Args:
-        group: who sums.
-        identity: of this participant.
-        question: 32 bytes that stand for all that is asked.
-        length: numbers in the vector.
-        entropy: cryptographic.
-        sign: with the identity key.
-
-    Raises:
-        RemoteProtocolError: BAD_QUERY; it is not in the group.
+    `identity` is this participant's public key, `question` 32 bytes that identify the question, `length` the vector's
+    length; `entropy` is cryptographic and `sign` uses the identity key. Raises RemoteProtocolError(BAD_QUERY): it is
+    not in the group.
     """
     if identity not in group.participants:
         raise _broken("participants", "a list with this curator in it")
@@ -156,7 +149,7 @@ def begin(
 
 
 def check_cards(group: Group, state: State, cards: Cards, verify: Verify = is_signed) -> None:
-    """Refuse unless these are cards of enough participants for this very question, its own among them."""
+    """Raise BAD_QUERY unless these are enough participants' valid cards for this question, its own included."""
     _check_step(group, state, 1)
     indices = [index for index, _ in cards]
     _check_list("cards", indices, range(group.sites), group.least)
@@ -199,9 +192,9 @@ def share(group: Group, state: State, cards: Cards, *, entropy: Entropy) -> tupl
 
 
 def check_shares(group: Group, state: State, dealers: Indices, shares: Relayed) -> None:
-    """Refuse unless enough participants dealt, and these are the shares of all its neighbours among them.
+    """Raise BAD_QUERY unless enough participants dealt, and the shares are those of all neighbours that dealt.
 
-    A share that does not open is ignored: otherwise its dealer could keep this curator from answering.
+    A share that does not decrypt is ignored: otherwise its dealer could keep this curator from answering.
     """
     _check_step(group, state, 2)
     _check_list("dealers", dealers, state.joined, group.least)
@@ -251,7 +244,7 @@ def mask(state: State, dealers: Indices, shares: Relayed, values: NDArray[np.int
 
 
 def check_survivors(group: Group, state: State, survivors: Indices) -> None:
-    """Refuse unless the list may be opened: at least h + t dealers, each with enough neighbours on it."""
+    """Raise BAD_QUERY unless the list may be opened: at least h + t dealers, each with enough neighbours on it."""
     _check_step(group, state, 3)
     _check_list("survivors", survivors, state.dealers, group.least)
     if state.index not in survivors:
@@ -261,7 +254,7 @@ def check_survivors(group: Group, state: State, survivors: Indices) -> None:
 
 
 def agree(state: State, survivors: Indices, *, sign: Sign) -> tuple[bytes, State]:
-    """Sign the survivor list, the only one that this participant helps to open."""
+    """Sign the survivor list. This participant helps to open no other list."""
     payload = survivors_payload(state.round, state.dealers, survivors)
     after = msgspec.structs.replace(state, step=4, survivors=tuple(survivors))
     return sign(SURVIVORS_TYPE, payload), after
@@ -270,7 +263,7 @@ def agree(state: State, survivors: Indices, *, sign: Sign) -> tuple[bytes, State
 def check_opening(
     group: Group, state: State, survivors: Indices, agreements: Agreements, verify: Verify = is_signed
 ) -> None:
-    """Refuse unless this participant and n - u of all n signed the list, enough holders of each survivor among them."""
+    """Raise BAD_QUERY unless it and at least n - u of all n signed, with enough holders of each survivor."""
     _check_step(group, state, 4)
     if tuple(survivors) != state.survivors:
         raise _broken("survivors", "the list that this curator signed, and no other")
@@ -307,15 +300,10 @@ def self_mask(seed: bytes, round_: bytes, dealers: bytes, length: int) -> Words:
 def pair_masks(
     private: bytes, index: int, others: Sequence[tuple[int, bytes]], round_: bytes, dealers: bytes, length: int
 ) -> Words:
-    """The sum of a participant's masks with `others`. Each mask has the opposite sign in the other's sum.
+    """The sum of a participant's masks with `others`, (length,). Each mask has the opposite sign in the other's sum.
 
-    Args:
-        private: the participant's mask key.
-        index: the participant's.
-        others: (index, public mask key).
-        round_: digest of the round.
-        dealers: digest of the list of dealers.
-        length: of the vector.
+    `private` is the participant's mask key; `others` are (index, public mask key); `round_` and `dealers` are the
+    digests of the round and of the list of dealers.
     """
     total = np.zeros(length, np.uint64)
     for (other, _), agreed in zip(others, masks.exchange(private, [public for _, public in others]), strict=True):
@@ -334,7 +322,7 @@ def _sealing_keys(agreed: bytes, round_: bytes, index: int, other: int) -> tuple
 
 
 def _pair(index: int, other: int) -> bytes:
-    """16 bytes that are the same for both."""
+    """16 bytes that identify an unordered pair."""
     return min(index, other).to_bytes(8, "big") + max(index, other).to_bytes(8, "big")
 
 

@@ -18,7 +18,7 @@ P = 2**256 + 297
 """The least prime above 2^256: the field must hold every 32-byte secret, and two points must differ in it."""
 MOST_POINTS = 2**16
 TRIES = 1024
-"""Most sets of shares that `recover` tries."""
+"""Most subsets of shares that `recover` tries."""
 
 _SPARE = 8 * SHARE - P.bit_length()  # bits of 33 bytes beyond those of P
 
@@ -115,7 +115,7 @@ def recover(
 
 
 def _fitting(number: int, fits: Callable[[bytes], bool]) -> bytes | None:
-    """The number as a secret, if it is one that fits; else None."""
+    """The number as a secret if it fits, else None."""
     if number >> 8 * SECRET:
         return None
     secret = number.to_bytes(SECRET)
@@ -123,7 +123,7 @@ def _fitting(number: int, fits: Callable[[bytes], bool]) -> bytes | None:
 
 
 def _candidates(values: Mapping[int, int], threshold: int) -> Iterator[list[int]]:
-    """Polynomials of at most `threshold` coefficients on which some of the values lie, the likeliest first."""
+    """Polynomials of at most `threshold` coefficients through some of the values, the likeliest first."""
     if (decoded := _decoded(values, threshold)) is not None:
         yield decoded
     if comb(len(values), threshold) <= TRIES:
@@ -132,10 +132,11 @@ def _candidates(values: Mapping[int, int], threshold: int) -> Iterator[list[int]
 
 
 def _decoded(values: Mapping[int, int], threshold: int) -> list[int] | None:
-    """The polynomial on which all but at most (values - threshold) / 2 lie; None where there is none.
+    """The polynomial through all but at most (values - threshold) / 2 of the values; None if there is none.
 
-    Gao's decoder of Reed-Solomon codes: Euclid's algorithm on the polynomial with a root at every point and the one
-    through all values, stopped below degree (values + threshold) / 2; the quotient of what is left and its cofactor.
+    This is Gao's decoder of Reed-Solomon codes. Euclid's algorithm runs on the polynomial with a root at every point
+    and the interpolating polynomial, and stops below degree (values + threshold) / 2. The result is the remainder
+    divided by its cofactor.
     """
     before, now = [1], _through(values.items())
     for point in values:
@@ -190,7 +191,7 @@ def _times(left: Sequence[int], right: Sequence[int]) -> list[int]:
 
 
 def _divided(left: Sequence[int], right: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Quotient and rest of polynomials; the divisor is not 0."""
+    """Quotient and remainder of polynomials; the divisor is not 0."""
     rest = list(left)
     quotient = [0] * max(len(left) - len(right) + 1, 0)
     inverse = pow(right[-1], -1, P)
@@ -202,7 +203,7 @@ def _divided(left: Sequence[int], right: Sequence[int]) -> tuple[list[int], list
 
 
 def _trimmed(polynomial: Sequence[int]) -> list[int]:
-    """Modulo P, without leading zeros."""
+    """The polynomial modulo P, without leading zeros."""
     numbers = [number % P for number in polynomial]
     while numbers and not numbers[-1]:
         numbers.pop()
