@@ -68,8 +68,8 @@ def _error_sums_steps(labels: Counts, predictions: Counts | None, steps: int, mo
     return np.column_stack([squared, absolute - squared, steps - absolute])
 
 
-def _and_rest(steps: int, own: Counts) -> Counts:
-    return np.column_stack([own, steps - own])
+def _and_rest(steps: int, sums: Counts) -> Counts:
+    return np.column_stack([sums, steps - sums])
 
 
 def _rounded(numerator: Counts, denominator: int) -> Counts:
@@ -78,19 +78,19 @@ def _rounded(numerator: Counts, denominator: int) -> Counts:
     return rounded
 
 
-def _one(schema: Schema) -> int:  # noqa: ARG001
+def _one_column(schema: Schema) -> int:  # noqa: ARG001
     return 1
 
 
-def _two(schema: Schema) -> int:  # noqa: ARG001
+def _two_columns(schema: Schema) -> int:  # noqa: ARG001
     return 2
 
 
-def _three(schema: Schema) -> int:  # noqa: ARG001
+def _three_columns(schema: Schema) -> int:  # noqa: ARG001
     return 3
 
 
-def _any(schema: Schema) -> bool:  # noqa: ARG001
+def _any_label(schema: Schema) -> bool:  # noqa: ARG001
     return True
 
 
@@ -121,7 +121,7 @@ class ReleaseKind:
             squared error, in squared grid steps) -> what each adds to its cell, (n, columns) int64, not negative, S in
             all. Of absolute errors the largest is the root of the largest squared one, rounded down.
         ranged: whether a body may state the largest squared error.
-        told: what is counted, in words for a steward.
+        words: what is counted, in words for a steward.
         reads_label: whether it hangs on labels; where it does not, they may change and no number moves.
     """
 
@@ -129,7 +129,7 @@ class ReleaseKind:
     wants_hypothesis: bool | None
     fits: Callable[[Schema], bool]
     label: str
-    told: str
+    words: str
     of_errors: Callable[[Counts, Counts], Counts] | None = None
     by_class: bool = False
     of_steps: Callable[[Counts, Counts | None, int, int], Counts] | None = None
@@ -142,28 +142,28 @@ _NUMERIC = "a numeric label"
 
 RELEASE_KINDS: dict[str, ReleaseKind] = {
     "mass": ReleaseKind(
-        _one,
+        _one_column,
         wants_hypothesis=False,
-        fits=_any,
+        fits=_any_label,
         label="any label",
-        told="counts of the records",
+        words="counts of the records",
         of_errors=_mass,
         reads_label=False,
     ),
     "signed_error": ReleaseKind(
-        _one,
+        _one_column,
         wants_hypothesis=True,
         fits=_two_classes,
         label=_BINARY,
-        told="counts of the records that a model gets right, less those that it gets wrong,",
+        words="counts of the records that a model gets right, less those that it gets wrong,",
         of_errors=_signed_error,
     ),
     "error_correct": ReleaseKind(
-        _two,
+        _two_columns,
         wants_hypothesis=True,
         fits=_two_classes,
         label=_BINARY,
-        told="counts of the records that a model gets wrong, and of those that it gets right,",
+        words="counts of the records that a model gets wrong, and of those that it gets right,",
         of_errors=_error_correct,
     ),
     "class_counts": ReleaseKind(
@@ -171,32 +171,32 @@ RELEASE_KINDS: dict[str, ReleaseKind] = {
         wants_hypothesis=False,
         fits=_classes,
         label="a label of classes",
-        told="counts of the records of each class",
+        words="counts of the records of each class",
         by_class=True,
     ),
     "label_total": ReleaseKind(
-        _two,
+        _two_columns,
         wants_hypothesis=False,
         fits=_number,
         label=_NUMERIC,
-        told="the sum of the labels, and the number of records,",
+        words="the sum of the labels, and the number of records,",
         of_steps=_label_steps,
     ),
     "squared_error": ReleaseKind(
-        _two,
+        _two_columns,
         wants_hypothesis=True,
         fits=_number,
         label=_NUMERIC,
-        told="the sum of a model's squared errors, and the number of records,",
+        words="the sum of a model's squared errors, and the number of records,",
         of_steps=_squared_error_steps,
         ranged=True,
     ),
     "error_sums": ReleaseKind(
-        _three,
+        _three_columns,
         wants_hypothesis=True,
         fits=_number,
         label=_NUMERIC,
-        told="the sums of a model's squared and absolute errors, and the number of records,",
+        words="the sums of a model's squared and absolute errors, and the number of records,",
         of_steps=_error_sums_steps,
         ranged=True,
     ),

@@ -24,7 +24,7 @@ _RATIO = ReleaseKind(
     wants_hypothesis=None,
     fits=_BINARY.fits,
     label=_BINARY.label,
-    told="a ratio of errors, with noise that does not hide a record,",
+    words="a ratio of errors, with noise that does not hide a record,",
 )
 """clip((U + Laplace) / n, 0, 1), with the exact, private number n of records of a bin; q as the paper prints it."""
 

@@ -73,13 +73,13 @@ def answer(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSourc
 
     def noisy(exact: list[int], l1: int, law: DiscreteLaplace, part: int) -> list[int]:
         stamp = replace(question.stamp, part=part)
-        drawn: list[int] = noise.discrete_laplace(np.array(exact, np.int64), l1, law, stamp).tolist()
-        return drawn
+        amounts: list[int] = noise.discrete_laplace(np.array(exact, np.int64), l1, law, stamp).tolist()
+        return amounts
 
     if holdout.begins(turn, question.past):
         threshold = planned.resolution * planned.threshold
-        (drawn,) = noisy([threshold], moved, planned.threshold_law, THRESHOLD)
-        running = Running.of(turn.query, holdout.ended(turn, question.past) + 1, drawn)
+        (threshold_draw,) = noisy([threshold], moved, planned.threshold_law, THRESHOLD)
+        running = Running.of(turn.query, holdout.ended(turn, question.past) + 1, threshold_draw)
     else:
         running = _running(question.state)
     correct = int(np.count_nonzero(body.hypothesis.predict(dataset.records) == dataset.labels))

@@ -142,16 +142,16 @@ def sums_about(method: KMeans, body: Centres, records: Records, centres: NDArray
         records: n of them.
         centres: of each run, (runs, clusters, width) whole numbers; equal ones share their sums.
     """
-    different = {each.tobytes(): each for each in centres}
+    different = {run_centres.tobytes(): run_centres for run_centres in centres}
     shape = method.clusters, method.points.coordinates
     sums = {name: np.zeros(shape, np.int64) for name in different}
     for _, points in body.features.blocks(records, max(shape)):
         rows = method.points.rows(points)
-        for name, each in different.items():
-            member = (method.nearest(rows, each)[:, None] == np.arange(method.clusters)).astype(np.float64)
+        for name, run_centres in different.items():
+            member = (method.nearest(rows, run_centres)[:, None] == np.arange(method.clusters)).astype(np.float64)
             # Whole numbers below 2^53 in all: exact in whatever order they are added.
             sums[name] += (member.T @ rows).astype(np.int64)
-    return np.stack([sums[each.tobytes()] for each in centres])
+    return np.stack([sums[run_centres.tobytes()] for run_centres in centres])
 
 
 EXACT: Mapping[str, Callable[[Any, Any, Records, NDArray[np.unsignedinteger]], NDArray[np.int64]]] = MappingProxyType(

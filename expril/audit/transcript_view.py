@@ -80,19 +80,19 @@ def read_transcript_view(path: Path, *, values: bool = False) -> View:
         raise ConfigurationError(f"cannot read the transcript {path}: {why}") from None
     except ConfigurationError as error:
         raise ConfigurationError(f"{path}: {error}") from None
-    told = _Told(values)
+    context = _Context(values)
     messages = []
     for position, data in enumerate(transcript.envelopes, start=1):
         try:
             envelope, message = open_envelope(data)
-            messages.append({"number": position, **_header(envelope, message, data), **told.details(message)})
+            messages.append({"number": position, **_header(envelope, message, data), **context.details(message)})
         except ExprilError as error:
             raise ConfigurationError(f"{path}, envelope {position}: {printable(str(error), 400)}") from None
     return {"file": str(path), "head": transcript.head.hex(), "messages": messages}
 
 
-class _Told:
-    """What the messages so far have told: a later one is read with the card and the plan of an earlier one."""
+class _Context:
+    """The card and the plan of earlier messages, with which a later one is read."""
 
     def __init__(self, values: bool) -> None:
         self._values = values
@@ -127,24 +127,24 @@ class _Told:
     def _proposal(self, message: StudyProposal) -> View:
         queries = [self._planned(number) for number in range(1, len(message.plan.queries) + 1)]
         total = sum((Fraction(query["cost"]) for query in queries if query.get("cost")), Fraction(0))
-        told: View = {"purpose": printable(message.purpose, 1000), "plan": queries, "plan_cost": str(total)}
+        view: View = {"purpose": printable(message.purpose, 1000), "plan": queries, "plan_cost": str(total)}
         if message.newest_receipt:
-            told["newest_receipt"] = digest(message.newest_receipt).hex()
-        return told
+            view["newest_receipt"] = digest(message.newest_receipt).hex()
+        return view
 
     def _planned(self, number: int) -> View:
         """A planned query, from 1 on; of a kind that is not installed, what everybody can read of it."""
         plan = cast(Plan, self._plan)
         head, query = plan.heads[number - 1], bytes(plan.queries[number - 1])
-        told: View = {"query": number, "kind": printable(head.kind), "turns": head.turns}
+        view: View = {"query": number, "kind": printable(head.kind), "turns": head.turns}
         audit = AUDITED_KINDS.audits.get(head.kind)
         if audit is None:
-            return told | {"formula": "not told: query kind not installed"}
+            return view | {"formula": "not told: query kind not installed"}
         try:
-            told |= audit.view_planned(decode(query, AUDITED_KINDS[head.kind].planned), self._most)
+            view |= audit.view_planned(decode(query, AUDITED_KINDS[head.kind].planned), self._most)
         except RemoteProtocolError:
-            told["formula"] = f"not told: {len(query)} bytes that cannot be read"
-        return told
+            view["formula"] = f"not told: {len(query)} bytes that cannot be read"
+        return view
 
     def _number(self, message: Query | Release) -> int:
         """Of the planned query that a message is of, from 1 on; 0 where no plan has it."""
@@ -153,12 +153,12 @@ class _Told:
 
     def _question(self, message: Query) -> View:
         number = self._number(message)
-        told: View = {"planned": self._planned(number)} if number else {}
+        view: View = {"planned": self._planned(number)} if number else {}
         audit = AUDITED_KINDS.audits.get(message.kind)
         try:
-            return told | (audit.view_question(message.body, self._schema) if audit else {"body": _size(message.body)})
+            return view | (audit.view_question(message.body, self._schema) if audit else {"body": _size(message.body)})
         except RemoteProtocolError:
-            return told | {"body": f"{_size(message.body)} that cannot be read"}
+            return view | {"body": f"{_size(message.body)} that cannot be read"}
 
     def _released(self, message: Release) -> View:
         audit = AUDITED_KINDS.audits.get(message.kind)
@@ -168,8 +168,8 @@ class _Told:
             numbers = audit.view_release(message.body)
         except RemoteProtocolError:
             return {"release": f"{_size(message.body)} that cannot be read"}
-        told: View = {"numbers": len(numbers), "release_digest": digest(message.body).hex()}
-        return told | ({"values": numbers} if self._values else {})
+        view: View = {"numbers": len(numbers), "release_digest": digest(message.body).hex()}
+        return view | ({"values": numbers} if self._values else {})
 
     def _condition(self, message: Release) -> View:
         """On what the charge of an answer holds, in words, where it holds on a condition."""
@@ -284,26 +284,32 @@ _QUIET = frozenset({"number", "from", "type", "label", "recipient", "sequence", 
 
 
 def as_lines(view: View) -> list[str]:
-    """A view of a transcript as text, a message a block."""
+    """A view of a transcript as text, a block for each message."""
     lines = [f"{view['file']}: {len(view['messages'])} messages, head {view['head']}"]
-    for told in view["messages"]:
+    for entry in view["messages"]:
         lines.append("")
         lines.append(
-            f"{told['number']}. {_ARROWS[told['from']]} {told['from']} {told['type']} {told['sequence']}  "
-            f"digest {told['digest']}"
+            f"{entry['number']}. {_ARROWS[entry['from']]} {entry['from']} {entry['type']} {entry['sequence']}  "
+            f"digest {entry['digest']}"
         )
-        lines += [f"     {name}: {_text(value)}" for name, value in told.items() if name not in _QUIET and _said(value)]
-        for query in told.get("plan", [told["planned"]] if "planned" in told else []):
+        lines += [
+            f"     {name}: {_text(value)}"
+            for name, value in entry.items()
+            if name not in _QUIET and _has_content(value)
+        ]
+        for query in entry.get("plan", [entry["planned"]] if "planned" in entry else []):
             of = f" of {query['release']}" if "release" in query else ""
             who = query.get("who", "")
             lines.append(f"     query {query['query']}: {query['kind']}{of}, cost {query['formula']}{who}")
-        lines += [f"     receipt, {name}: {value}" for name, value in told.get("receipt", {}).items() if _said(value)]
-        if told["type"] == "refusal":
-            lines.append(f"     {'final' if told['final'] else 'may pass: the same request may still be answered'}")
+        lines += [
+            f"     receipt, {name}: {value}" for name, value in entry.get("receipt", {}).items() if _has_content(value)
+        ]
+        if entry["type"] == "refusal":
+            lines.append(f"     {'final' if entry['final'] else 'may pass: the same request may still be answered'}")
     return lines
 
 
-def _said(value: Any) -> bool:
+def _has_content(value: Any) -> bool:
     return value not in (None, "", [], {})
 
 

@@ -124,7 +124,7 @@ class Asking:
         answer = self.study.ask({CURATOR: body}).answers[CURATOR]
         self.questions += 1
         self.last = len(model.variables) - 1
-        self.counted += answer.told
+        self.counted += answer.releases
         self.spent_up = answer.last
         if answer.accuracy is None:
             return stated

@@ -203,10 +203,10 @@ def allowed_by(card: Card, kind: str, kinds: Kinds = QUERY_KINDS) -> CountsLimit
 
 def tightest(limits: Sequence[CountsLimits]) -> CountsLimits:
     """What all of them allow."""
-    first, *others = (item.release_kinds for item in limits)
+    first, *rest = (item.release_kinds for item in limits)
     return msgspec.structs.replace(
         limits[0],
-        release_kinds=tuple(kind for kind in first if all(kind in kinds for kinds in others)),
+        release_kinds=tuple(kind for kind in first if all(kind in kinds for kinds in rest)),
         cells=min(item.cells for item in limits),
         partitions=min(item.partitions for item in limits),
         parameters=min(item.parameters for item in limits),

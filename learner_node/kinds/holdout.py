@@ -15,7 +15,7 @@ from protocol.query_kind import Question
 
 Z_95 = 1.959963984540054
 NEVER_LESS = 1.0
-"""Of fewer records than this no accuracy is told."""
+"""Of fewer records than this no accuracy is stated."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class HoldoutAnswer:
     Attributes:
         estimate: the accuracy that was stated.
         close: curators that found it close.
-        told: curators that released counts; their instances have ended.
-        errors, correct: sums of their noisy counts; 0 where nobody told any.
+        releases: curators that released counts; their instances have ended.
+        errors, correct: sums of their noisy counts; 0 where nobody released any.
         scale: of the discrete Laplace noise in each curator's count.
         threshold: T, in records of one curator.
         last: whether a curator's last instance has ended; of several answers, whether all have.
@@ -37,7 +37,7 @@ class HoldoutAnswer:
 
     estimate: Fraction
     close: int
-    told: int
+    releases: int
     errors: int
     correct: int
     scale: Fraction
@@ -51,8 +51,8 @@ class HoldoutAnswer:
 
     @property
     def accuracy(self) -> float | None:
-        """Share of correct records among theirs, in [0, 1]; None where nobody told any, or noise leaves no record."""
-        if not self.told or self.records < NEVER_LESS:
+        """Share of correct records among theirs, in [0, 1]; None where nobody released any or noise leaves none."""
+        if not self.releases or self.records < NEVER_LESS:
             return None
         return float(np.clip(self.correct / self.records, 0.0, 1.0))
 
@@ -62,7 +62,7 @@ class HoldoutAnswer:
         share = self.accuracy
         if share is None:
             return None
-        variance = DiscreteLaplace(self.scale).variance(self.told)
+        variance = DiscreteLaplace(self.scale).variance(self.releases)
         return float(np.sqrt(variance * ((1 - share) ** 2 + share**2))) / self.records
 
     @property
@@ -83,7 +83,7 @@ def read(data: bytes, question: Question) -> HoldoutAnswer:
     return HoldoutAnswer(
         estimate=Fraction(question.body.estimate, planned.resolution),
         close=int(release.close),
-        told=int(not release.close),
+        releases=int(not release.close),
         errors=errors,
         correct=correct,
         scale=planned.count_scale.fraction,
@@ -94,11 +94,11 @@ def read(data: bytes, question: Question) -> HoldoutAnswer:
 
 def add(answers: Sequence[HoldoutAnswer]) -> HoldoutAnswer:
     """Several curators' answers to the same question: how many found it close, and the sums of the others' counts."""
-    close, told, errors, correct = (
-        sum(getattr(answer, name) for answer in answers) for name in ("close", "told", "errors", "correct")
+    close, releases, errors, correct = (
+        sum(getattr(answer, name) for answer in answers) for name in ("close", "releases", "errors", "correct")
     )
     last = all(answer.last for answer in answers)
-    return replace(answers[0], close=close, told=told, errors=errors, correct=correct, last=last)
+    return replace(answers[0], close=close, releases=releases, errors=errors, correct=correct, last=last)
 
 
 def complaint_about(answer: HoldoutAnswer, round_size: int | None) -> str:
@@ -106,7 +106,7 @@ def complaint_about(answer: HoldoutAnswer, round_size: int | None) -> str:
 
     An honest curator's answer is thrown away with a chance of at most `FALSE_ALARM`; see `readers.counts`.
     """
-    if not answer.told:
+    if not answer.releases:
         return ""
     most = (MOST_RECORDS if round_size is None else round_size) * GROWTH
     law = DiscreteLaplace(answer.scale)

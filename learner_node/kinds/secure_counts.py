@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from learner_node.kinds.counts import CountsAnswer, add, beyond, complaint_about, exact_answer, precision_with
 from learner_node.study.cards import MOST_RECORDS
 from learner_node.study.decisions import decided
-from learner_node.study.reading import Leading, Led, Pooled, Precision, QueryFailedError, Reader
+from learner_node.study.reading import LeadContext, Leading, Pooled, Precision, QueryFailedError, Reader
 from protocol.codec import decode, encode
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.kinds import secure_counts
@@ -52,26 +52,26 @@ def opening(body: CountsBody, turn: Turn, nonce: bytes = bytes(secure_counts.NON
     return AskKeys(encode(body), nonce)
 
 
-def lead(led: Led) -> Leading:
+def lead(context: LeadContext) -> Leading:
     """See `Reader.lead`: five turns, in which a curator that misses one, or lies, is out.
 
     Raises:
         QueryFailedError: too few curators are left to open the sum, or it cannot be true.
         ConfigurationError: curators are asked different questions: there would be no sum.
     """
-    planned: PlannedSecureCounts = led.turn.planned
-    body = _common_body(led.bodies)
-    schema = next(iter(led.cards.values())).schema
-    names = {planned.participants.index(key): name for name, key in led.keys.items() if key in planned.participants}
-    group = planned.group(led.label)
+    planned: PlannedSecureCounts = context.turn.planned
+    body = _common_body(context.bodies)
+    schema = next(iter(context.cards.values())).schema
+    names = {planned.participants.index(key): name for name, key in context.keys.items() if key in planned.participants}
+    group = planned.group(context.label)
     if len(names) < group.least:
         raise QueryFailedError(
             f"the secure sum was not begun: {len(names)} of {group.sites} curators are left, and {group.least} are "
             f"needed; nothing was charged for it. {AGAIN}"
         )
-    first_body = opening(body, led.turn, led.entropy(secure_counts.NONCE))
-    question = secure_counts.question_digest(led.learner, led.turn, first_body)
-    aggregator = Aggregator(group, question, COUNTS.length(Question(led.turn, body, schema)))
+    first_body = opening(body, context.turn, context.entropy(secure_counts.NONCE))
+    question = secure_counts.question_digest(context.learner, context.turn, first_body)
+    aggregator = Aggregator(group, question, COUNTS.length(Question(context.turn, body, schema)))
     seats = {name: index for index, name in names.items()}
     try:
         releases = yield dict.fromkeys(names.values(), first_body)
@@ -90,8 +90,8 @@ def lead(led: Led) -> Leading:
     except SumFailedError as error:
         raise _failed(error, names) from None
     answer = _answer(opened, body, planned, schema)
-    took_part = tuple(name for name in led.bodies if seats.get(name) in opened.survivors)
-    if reason := decided(led.decided, _complaint(answer, took_part, led)):
+    took_part = tuple(name for name in context.bodies if seats.get(name) in opened.survivors)
+    if reason := decided(context.decided, _complaint(answer, took_part, context)):
         raise QueryFailedError(reason)
     lied = {**aggregator.out, **opened.liars}
     return Pooled(
@@ -103,8 +103,8 @@ def lead(led: Led) -> Leading:
 
 
 def _common_body(bodies: Mapping[str, CountsBody]) -> CountsBody:
-    first, *others = {encode(body): body for body in bodies.values()}.values()
-    if others:
+    first, *differing = {encode(body): body for body in bodies.values()}.values()
+    if differing:
         raise ConfigurationError(
             'curators that sum securely are asked one question; pool by "sum" or "site" to ask each its own'
         )
@@ -131,9 +131,9 @@ def _answer(opened: Opened, body: CountsBody, planned: PlannedSecureCounts, sche
     )
 
 
-def _complaint(answer: CountsAnswer, took_part: tuple[str, ...], led: Led) -> str:
+def _complaint(answer: CountsAnswer, took_part: tuple[str, ...], context: LeadContext) -> str:
     """Why a sum cannot be true, by what the cards declare; "" where it can. Whose counts are wrong cannot be told."""
-    sizes = [led.cards[name].round_size for name in took_part]
+    sizes = [context.cards[name].round_size for name in took_part]
     declared = sum(size for size in sizes if size is not None)
     excess = beyond(answer, MOST_RECORDS if None in sizes else declared)
     if excess is None:

@@ -21,7 +21,7 @@ CERTAINTY = 0.95
 
 
 @dataclass(frozen=True)
-class Told:
+class Figure:
     """One statistic of one curator.
 
     Attributes:
@@ -41,12 +41,12 @@ class StatisticAnswer:
 
     Attributes:
         method: by which.
-        asked: the items.
+        items: what was asked.
         numbers: (curators, items, numbers of an item) int64, as released.
     """
 
     method: Method
-    asked: tuple[Item, ...]
+    items: tuple[Item, ...]
     numbers: NDArray[np.int64]
 
     @property
@@ -57,7 +57,7 @@ class StatisticAnswer:
     @property
     def values(self) -> NDArray[np.float64]:
         """Each curator's statistics in the attributes' units, (curators, items) float64; not of `features`."""
-        values = [[told.value for told in self.told(site)] for site in range(self.sites)]
+        values = [[figure.value for figure in self.figures(site)] for site in range(self.sites)]
         return np.array(values, np.float64)
 
     @property
@@ -69,13 +69,13 @@ class StatisticAnswer:
     @property
     def chosen(self) -> tuple[tuple[int, ...], ...]:
         """Of each selection: as many candidates as were planned, most chosen first; ties in the order of candidates."""
-        return tuple(self._most_chosen(item) for item in range(len(self.asked)))
+        return tuple(self._most_chosen(item) for item in range(len(self.items)))
 
-    def told(self, site: int = 0) -> tuple[Told, ...]:
+    def figures(self, site: int = 0) -> tuple[Figure, ...]:
         """One curator's statistics, each with what is known of its error; not of `features`."""
         return tuple(
-            _told(self.method, item, int(number[0]))
-            for item, number in zip(self.asked, self.numbers[site], strict=True)
+            _figure(self.method, item, int(number[0]))
+            for item, number in zip(self.items, self.numbers[site], strict=True)
         )
 
     def _most_chosen(self, item: int) -> tuple[int, ...]:
@@ -83,7 +83,7 @@ class StatisticAnswer:
         return tuple(candidates[np.argsort(-votes, kind="stable")][: self.numbers.shape[2]].tolist())
 
 
-def _told(method: Method, item: Item, number: int) -> Told:
+def _figure(method: Method, item: Item, number: int) -> Figure:
     if isinstance(item, Selection):
         raise TypeError("a selection tells of candidates, not of a number")
     grid = item.grid
@@ -92,14 +92,14 @@ def _told(method: Method, item: Item, number: int) -> Told:
         noise = -float(method.law.scale) * math.log(1 - CERTAINTY) / method.blocks
         error = (grid.upper - grid.lower) * noise / grid.steps
         words = f"the mean of {method.blocks} blocks, give or take {error:.4g} of noise ({CERTAINTY:.0%})"
-        return Told(grid.value(number / method.blocks), error, words)
+        return Figure(grid.value(number / method.blocks), error, words)
     value = grid.value(number)
     if isinstance(method, Exponential | AggregateMedian):
         reach = rank_error(method, item)
-        what = "blocks" if isinstance(method, AggregateMedian) else "records"
-        return Told(value, None, f"at most {reach:.3g} {what} from the rank asked for ({CERTAINTY:.0%})")
+        unit = "blocks" if isinstance(method, AggregateMedian) else "records"
+        return Figure(value, None, f"at most {reach:.3g} {unit} from the rank asked for ({CERTAINTY:.0%})")
     words = "its noise is scaled by a sensitivity that is private, so its width is not known"
-    return Told(value, None, words)
+    return Figure(value, None, words)
 
 
 def rank_error(method: Exponential | AggregateMedian, item: Quantile | Estimate, certainty: float = CERTAINTY) -> float:

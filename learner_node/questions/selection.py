@@ -321,7 +321,7 @@ class _Inquiry:
             answers = dict(self._study.rounds[-1].answers) if self._study.rounds else {}
         if not answers:
             return False
-        counts = {who: answer for who, answer in answers.items() if answer.told}
+        counts = {who: answer for who, answer in answers.items() if answer.releases}
         for who, answer in counts.items():
             self.ended[who] = self.ended.get(who, 0) + 1
             self._sizes[who] = max(answer.records, 1)

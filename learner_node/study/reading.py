@@ -23,7 +23,7 @@ class QueryFailedError(ExprilError):
 
 
 @dataclass(frozen=True)
-class Led:
+class LeadContext:
     """What a learner knows at the start of a query of several turns."""
 
     turn: Turn  # the first of them
@@ -68,7 +68,7 @@ class Precision:
     share_error: float | None
 
 
-def not_foreseen(body: Any, turn: Turn, *_others: Any) -> NoReturn:  # noqa: ARG001
+def not_foreseen(body: Any, turn: Turn, *_rest: Any) -> NoReturn:  # noqa: ARG001
     """Raise ConfigurationError: the answers of this query kind cannot be simulated."""
     raise ConfigurationError(
         f"a study that asks queries of kind {turn.planned.kind!r} cannot be foreseen: there is no quote for it; run it "
@@ -94,7 +94,7 @@ class Reader:
     precision: Callable[[Any, Turn, Schema, int, int], Precision] = not_foreseen
     # how all turns of a query are taken together, where each follows from what all curators answered to the one before,
     # and only what they say together is opened; None: every turn is a question of its own
-    lead: Callable[[Led], Leading] | None = None
+    lead: Callable[[LeadContext], Leading] | None = None
     # (what a strategy asks, the query's first turn) -> the first turn's body, to be held against a card
     opening: Callable[[Any, Turn], Any] = lambda body, turn: body  # noqa: ARG005
 

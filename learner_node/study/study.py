@@ -12,7 +12,7 @@ from learner_node.study.budget import Purpose, words_for
 from learner_node.study.cards import complaint_about_question
 from learner_node.study.decisions import decided
 from learner_node.study.federation import Federation, UnfinishedError
-from learner_node.study.reading import Led, Pooled, QueryFailedError, Reader, Round
+from learner_node.study.reading import LeadContext, Pooled, QueryFailedError, Reader, Round
 from learner_node.study.state import Event, Part, Request, StudyState, ends_all
 from protocol.codec import encode
 from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL
@@ -295,7 +295,7 @@ class Study(StudyState):
         label = NOT_PRIVATE_LABEL if not_private else LABEL
         federation = self._federation
         leading = reader.lead(
-            Led(turn, bodies, federation.key.public, keys, cards, label, federation.entropy, federation.decided)
+            LeadContext(turn, bodies, federation.key.public, keys, cards, label, federation.entropy, federation.decided)
         )
         before = {name: len(outcomes) for name, outcomes in self.outcomes.items()}
         alive = set(bodies)

@@ -218,7 +218,7 @@ class Counts(QueryKind):
         kind, parts, width = self.limits.installed[planned.release], planned.partitions, planned.law.width(MISSES)
         within = f"{width} records" if kind.of_steps is None else f"what {width / planned.steps:.3g} records can add"
         return (
-            f"{kind.told} in each group of {f'{parts} groupings' if parts > 1 else '1 grouping'} of all records, each "
+            f"{kind.words} in each group of {f'{parts} groupings' if parts > 1 else '1 grouping'} of all records, each "
             f"number right within {within} in {OFTEN}; scale {planned.scale.fraction} of {planned.release}"
         )
 

@@ -180,15 +180,15 @@ class Sample(QueryKind):
         axes, schema = len(planned.axes), question.schema
         inputs = sum(1 if isinstance(axis, NumberAxis) else len(levels_of(axis.name, schema)) for axis in planned.axes)
         network = planned.learner == "network"
-        scored = SCORED_ONCE + SCORED_INPUT_ONCE * inputs if network else COUNTED_AXIS_ONCE * axes
-        tried = TRIED_ONCE + TRIED_AXIS_ONCE * axes + planned.rounds * scored
+        score_work = SCORED_ONCE + SCORED_INPUT_ONCE * inputs if network else COUNTED_AXIS_ONCE * axes
+        tried = TRIED_ONCE + TRIED_AXIS_ONCE * axes + planned.rounds * score_work
         # Each round draws its examples anew; that of the answer comes on top.
         draws = planned.rounds * planned.examples + planned.records
         trials = math.ceil(draws * math.exp(float(planned.epsilon.fraction) / 2) * 1.1) + 100 * (planned.rounds + 1)
         passes = planned.epochs if network else 1
-        shown = 2 * planned.examples
-        steps = math.ceil(shown / (planned.batch or shown)) if network else 0
-        trained = planned.rounds * passes * (shown * (EPOCH_ONCE + EPOCH_INPUT_ONCE * inputs) + steps * STEP_ONCE)
+        examples = 2 * planned.examples
+        steps = math.ceil(examples / (planned.batch or examples)) if network else 0
+        trained = planned.rounds * passes * (examples * (EPOCH_ONCE + EPOCH_INPUT_ONCE * inputs) + steps * STEP_ONCE)
         per_record = RECORD_COST + RECORD_AXIS_COST * axes + RECORD_COST * planned.rounds
         total: int = QUERY_ONCE + trials * tried + trained + per_record * (round_size or ASSUMED_ROUND_SIZE)
         return total

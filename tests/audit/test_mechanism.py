@@ -56,7 +56,7 @@ from expril.audit.kinds.exact import (
     loss_of_shift,
     loss_of_vectors,
 )
-from expril.audit.kinds.invented import Neighbours, held, plain_record, table_of
+from expril.audit.kinds.invented import Neighbours, dataset_of, plain_record, table_of
 from expril.audit.recompute.bounds import Bounds
 from expril.audit.recompute.replay import Replayed
 from expril.audit.recompute.sums import as_words, ledger_sums
@@ -191,7 +191,7 @@ def test_a_question_asked_several_times_costs_as_much_each_time(name):
         single, many = AnswerPath(COUNTS, example), AnswerPath(COUNTS, example, min(7, example.copies))
         assert single.claimed == many.claimed == 1
         pair = best_pair(name, place).pairs[0]
-        once, often = (path.exact(pair.both[1])[0] for path in (single, many))
+        once, often = (path.exact(pair.sets[1])[0] for path in (single, many))
         assert often.shape == (many.copies, once.shape[1])
         assert (often == once).all()
 
@@ -224,7 +224,7 @@ def test_the_other_units_keep_their_names_and_their_places():
     example = examples("counts/class_counts")[1]
     (one,) = [record] = [dict.fromkeys(("x", "y", "s"), None) | {"outcome": example.schema.classes[0]}]
     pair = Neighbours(((record,), (record, record)), (record, record), "")
-    fewer, more = (table_of(units, example.schema) for units in pair.both)
+    fewer, more = (table_of(units, example.schema) for units in pair.sets)
     assert fewer["unit"].to_list() == ["1", "0", "0"]
     assert more["unit"].to_list() == ["2", "2", "1", "0", "0"]
     assert more[2:].equals(fewer)
@@ -240,10 +240,10 @@ def test_an_answer_that_fails_is_a_draw():
 
     path = AnswerPath(replace(COUNTS, answer=failing), examples("counts/mass")[0], 3)
     pair = best_pair("counts/mass", 0).pairs[0]
-    assert (path.draws(pair.others, 7, 2) == FAILED).all()
+    assert (path.draws(pair.shared, 7, 2) == FAILED).all()
     assert score_of(path, pair) == 0  # for all records alike
     partly_failing = AnswerPath(replace(COUNTS, answer=fails_for_many), path.example)
-    assert score_of(partly_failing, replace(pair, others=pair.others[:1] * 10)) == np.inf
+    assert score_of(partly_failing, replace(pair, shared=pair.shared[:1] * 10)) == np.inf
 
 
 # right and wrong mechanisms
@@ -435,7 +435,7 @@ def test_what_is_unstable_is_exact_in_what_is_shipped():
     (path,) = [cell.cell_contents for cell in control if isinstance(cell.cell_contents, AnswerPath)]
     pair = search(replace(path, copies=1)).pairs[0]
     assert score_of(replace(path, copies=1), pair) >= 3
-    assert score_of(replace(path, copies=1, hold=held), pair) == 1
+    assert score_of(replace(path, copies=1, hold=dataset_of), pair) == 1
 
 
 def test_rows_are_compared_with_themselves_when_one_is_removed():
@@ -615,7 +615,7 @@ def test_noise_by_local_sensitivity_is_caught():
     result = audit_path_control("local_sensitivity", draws=FEW, error_rate=1e-6)
     assert result.caught
     assert result.truth == "infinite"
-    path, (one, two) = broken.local_path(), broken.local_pair().both
+    path, (one, two) = broken.local_path(), broken.local_pair().sets
     assert path.claimed == 1
     assert set(path.draws(two, FEW, 1).ravel().tolist()) == {3}
     assert len(set(path.draws(one, FEW, 1).ravel().tolist())) == broken.AXIS_STEPS + 1
@@ -638,7 +638,7 @@ def test_blocks_of_rows_are_caught_and_lose_what_is_told():
 def test_what_is_shipped_holds_on_the_same_records():
     """The same questions and pairs of neighbours, with the registered answerer and a curator's own blocks."""
     smooth = replace(broken.local_path(), answerer=broken.rows_path().answerer)
-    blocks = replace(broken.rows_path(), hold=held)
+    blocks = replace(broken.rows_path(), hold=dataset_of)
     for path, pair in ((smooth, broken.local_pair()), (blocks, broken.rows_pair())):
         assert not breaks(attack_pair(path, pair, draws=FEW, error_rate=1e-9))
     assert enumerate_loss(replace(blocks, copies=1), broken.rows_pair()).loss <= 1
@@ -695,7 +695,7 @@ def exact_loss(which, first, second):
     planned = examples[which].ask(1).planned
     laws = []
     for units in (first, second):
-        there = held(units, examples[which])
+        there = dataset_of(units, examples[which])
         laws.append(density_of(planned, there, there.schema).masses())
     return float(np.abs(np.log(laws[0] / laws[1])).max())
 

@@ -144,15 +144,15 @@ def test_what_is_hidden_is_the_count_under_a_mask_that_only_honest_keys_give():
     known = replace(known_keys_path(), copies=2)
     pair = pair_of(known.example)
     noise = KnownShares()
-    seen, charged = known.seen(known.hold(pair.both[1], known.example), noise)
-    counts, _ = replace(known, noise=NoNoise).exact(pair.both[1])
+    seen, charged = known.observe(known.hold(pair.sets[1], known.example), noise)
+    counts, _ = replace(known, noise=NoNoise).exact(pair.sets[1])
     others, _ = replace(known, noise=NoNoise).exact((((plain_record(known.example.schema)),),))
     alone = counts - others // 2
-    np.testing.assert_array_equal(seen.hidden.ravel() - noise.given[0], alone.ravel())
+    np.testing.assert_array_equal(seen.hidden.ravel() - noise.shares[0], alone.ravel())
     assert charged == 2 * known.claimed
     real = AnswerPath(ANSWERER, known.example, 2)
-    rounds = [real.seen(real.hold(pair.others, real.example), NoNoise())[0] for _ in range(3)]
-    assert all((one.told == rounds[0].told).all() for one in rounds)
+    rounds = [real.observe(real.hold(pair.shared, real.example), NoNoise())[0] for _ in range(3)]
+    assert all((one.numbers == rounds[0].numbers).all() for one in rounds)
     assert len({tuple(one.hidden.ravel()) for one in rounds}) == 3
 
 

@@ -635,7 +635,7 @@ def test_a_simulation_s_shares_repeat_with_the_seed_and_the_stamp_and_have_the_l
 def test_an_audit_s_source_adds_nothing_and_notes_the_law_of_the_share():
     noise = NoNoise()
     assert not noise.laplace_shares(4, DiscreteLaplace(Fraction(30)), 3, Stamp("ann", 0, 1)).any()
-    (exact, law), *_ = noise.drawn
+    (exact, law), *_ = noise.calls
     assert law == LaplaceShares(Fraction(30), Fraction(1, 3))
     assert exact.tolist() == [0, 0, 0, 0]
 

@@ -231,28 +231,28 @@ def test_exact_answers_without_noise():
 def test_what_is_told_of_errors():
     dataset = held(ROWS_OF_PEOPLE)
     quantile = Quantile("x", Rational(3, 4), GRID)
-    (told,) = answered(dataset, Exponential(Rational(6, 1), 3), quantile).told()
+    (figure,) = answered(dataset, Exponential(Rational(6, 1), 3), quantile).figures()
     # 6 ln(101 / 0.1) / 4 records.
-    assert (told.error, told.words) == (None, "at most 10.4 records from the rank asked for (95%)")
-    (told,) = answered(dataset, AggregateMean(4, 100, Rational(100, 1)), Estimate("mean", ("x",), GRID)).told()
-    assert told.error == pytest.approx(10 / 4 * math.log(20))
-    (told,) = answered(dataset, Smooth(Rational(1, 1), Rational(1, 4)), quantile).told()
-    assert told.error is None
-    assert "not known" in told.words
+    assert (figure.error, figure.words) == (None, "at most 10.4 records from the rank asked for (95%)")
+    (figure,) = answered(dataset, AggregateMean(4, 100, Rational(100, 1)), Estimate("mean", ("x",), GRID)).figures()
+    assert figure.error == pytest.approx(10 / 4 * math.log(20))
+    (figure,) = answered(dataset, Smooth(Rational(1, 1), Rational(1, 4)), quantile).figures()
+    assert figure.error is None
+    assert "not known" in figure.words
 
 
 def test_curators_are_read_beside_each_other():
     reader, dataset = READERS["statistic"], held(ROWS_OF_PEOPLE)
     bins = Selection((FeatureBins("c", ()), FeatureBins("x", ()), FeatureBins("z", (0.0,))))
     one = answered(dataset, Features(1, 1, Rational(1, 1)), bins)
-    other = one.__class__(one.method, one.asked, np.array([[[2]]]))
+    other = one.__class__(one.method, one.items, np.array([[[2]]]))
     assert reader.pool([one, other, other]).chosen == ((2,),)
     means = [answered(dataset, AggregateMean(4, 100, Rational(1, 1)), Estimate("mean", (name,), GRID)) for name in "xx"]
     pooled = reader.pool(means)
     assert pooled.sites == 2
     assert pooled.value == pytest.approx(means[0].value)
     assert reader.complaint(pooled, None) == ""
-    wrong = pooled.__class__(pooled.method, pooled.asked, np.array([[[10**6]]]))
+    wrong = pooled.__class__(pooled.method, pooled.items, np.array([[[10**6]]]))
     assert "so many blocks" in reader.complaint(wrong, None)
 
 

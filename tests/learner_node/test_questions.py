@@ -233,7 +233,7 @@ def test_answers_of_several_are_added_up_where_counts_came_and_counted_where_the
     answers = [answer_of(plan, 1, None), answer_of(plan, 2, (30, 70)), answer_of(plan, 1, (-3, 43))]
     assert [one.last for one in answers] == [False, True, False]
     pooled = READERS["holdout"].pool(answers)
-    assert (pooled.close, pooled.told, pooled.errors, pooled.correct, pooled.last) == (1, 2, 27, 113, False)
+    assert (pooled.close, pooled.releases, pooled.errors, pooled.correct, pooled.last) == (1, 2, 27, 113, False)
     assert pooled.accuracy == 113 / 140
     low, high = pooled.accuracy_interval
     assert 0 <= low < pooled.accuracy < high <= 1

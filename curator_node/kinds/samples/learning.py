@@ -62,16 +62,16 @@ def draw_cells(
     if not (1 <= epsilon.numerator <= MOST_NUMERATOR and epsilon.denominator <= MOST_DENOMINATOR):
         raise ValueError(f"records are drawn at an epsilon of a/b with a up to 2^32 and b up to 2^16, not {epsilon}")
     source = RandomWords(random_bytes)
-    kept = [np.empty((0, len(base.axes)), np.int64)]
+    accepted = [np.empty((0, len(base.axes)), np.int64)]
     missing = count
     most = most_tried(count, epsilon)
     for _ in range(2 * most // BLOCK + MORE_BLOCKS):
         if missing <= 0:
-            return np.concatenate(kept)[:count]
+            return np.concatenate(accepted)[:count]
         # As many as the worst law needs: the number of blocks hardly tells one law from another.
         tried = draw_base(base, min(BLOCK, most_tried(missing, epsilon)), source)
-        kept.append(tried[keep(exponent(tried), epsilon, source)])
-        missing -= len(kept[-1])
+        accepted.append(tried[keep(exponent(tried), epsilon, source)])
+        missing -= len(accepted[-1])
     raise not_random()
 
 
@@ -106,16 +106,16 @@ def keep(steps: NDArray[np.int64], epsilon: Fraction, source: RandomWords) -> ND
 
 def _all_kept(wholes: Words, source: RandomWords) -> NDArray[np.bool_]:
     """(n,) coins of probability exp(-whole) each."""
-    kept = np.ones(wholes.size, np.bool_)
-    one = np.uint64(1)
+    all_heads = np.ones(wholes.size, np.bool_)
+    unit = np.uint64(1)
     open_ = np.flatnonzero(wholes)
-    number = one
+    number = unit
     while open_.size:
-        heads = source.exponential_coins(np.ones(open_.size, np.uint64), one)
-        kept[open_[~heads]] = False
-        number += one
+        heads = source.exponential_coins(np.ones(open_.size, np.uint64), unit)
+        all_heads[open_[~heads]] = False
+        number += unit
         open_ = open_[heads & (wholes[open_] >= number)]
-    return kept
+    return all_heads
 
 
 EXAMPLES = 10_000
@@ -135,7 +135,7 @@ class Classifier(Protocol):
 class WeakLearner(Protocol):
     """Learns a classifier. It may use records in any way; it must not fail for any."""
 
-    def __call__(self, base: BaseLaw, real: Cells, drawn: Cells, source: RandomWords) -> Classifier:
+    def __call__(self, base: BaseLaw, real: Cells, draws: Cells, source: RandomWords) -> Classifier:
         """From cells (n, d) of records and (m, d) of draws, at least one each."""
 
 
@@ -151,9 +151,9 @@ class NetworkLearner:
     epochs: int = 750
     batch: int | None = 1_000
 
-    def __call__(self, base: BaseLaw, real: Cells, drawn: Cells, source: RandomWords) -> Classifier:
+    def __call__(self, base: BaseLaw, real: Cells, draws: Cells, source: RandomWords) -> Classifier:
         """See `WeakLearner`."""
-        return weak_learners.train(base, real, drawn, epochs=self.epochs, batch=self.batch, source=source)
+        return weak_learners.train(base, real, draws, epochs=self.epochs, batch=self.batch, source=source)
 
 
 @dataclass(frozen=True)
@@ -166,9 +166,9 @@ class NaiveBayesLearner:
 
     bins: int = 16
 
-    def __call__(self, base: BaseLaw, real: Cells, drawn: Cells, source: RandomWords) -> Classifier:  # noqa: ARG002
+    def __call__(self, base: BaseLaw, real: Cells, draws: Cells, source: RandomWords) -> Classifier:  # noqa: ARG002
         """See `WeakLearner`."""
-        return NaiveBayes(base, real, drawn, bins=self.bins)
+        return NaiveBayes(base, real, draws, bins=self.bins)
 
 
 @dataclass(frozen=True)
@@ -303,8 +303,8 @@ def learn_density(
         real = cells
         if len(cells) > examples:
             real = cells[np.argsort(source.words(len(cells)), kind="stable")[:examples]]
-        drawn = density.draw_cells(examples, source.random_bytes)
-        density = replace(density, classifiers=(*density.classifiers, learn(base, real, drawn, source)))
+        draws = density.draw_cells(examples, source.random_bytes)
+        density = replace(density, classifiers=(*density.classifiers, learn(base, real, draws, source)))
     return density
 
 

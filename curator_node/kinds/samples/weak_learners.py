@@ -27,11 +27,11 @@ class NaiveBayes:
     Args:
         base: whose cells it scores.
         real: (n, d) of P.
-        drawn: (m, d) of Q.
+        draws: (m, d) of Q.
         bins: most bins of an axis.
     """
 
-    def __init__(self, base: BaseLaw, real: Cells, drawn: Cells, *, bins: int) -> None:
+    def __init__(self, base: BaseLaw, real: Cells, draws: Cells, *, bins: int) -> None:
         names = [axis.name for axis in base.axes]
         self._label = names.index(base.label) if base.label in base.levels else None
         classes = 1 if self._label is None else base.sizes[self._label]
@@ -43,24 +43,26 @@ class NaiveBayes:
             width = int(binned[-1]) + 1
             of_label = column == self._label
             shares = []
-            for cells in (real, drawn):
-                given = np.zeros(len(cells), np.int64) if of_label else self._given(cells)
+            for cells in (real, draws):
+                classes_of_cells = np.zeros(len(cells), np.int64) if of_label else self._classes_of(cells)
                 rows = 1 if of_label else classes
-                counts = np.bincount(given * width + binned[cells[:, column]], minlength=rows * width) + 1 / width
+                counts = (
+                    np.bincount(classes_of_cells * width + binned[cells[:, column]], minlength=rows * width) + 1 / width
+                )
                 by_class = counts.reshape(rows, width)
                 shares.append(by_class / by_class.sum(axis=1, keepdims=True))
             self._tables.append(np.rint(np.log(shares[0] / shares[1]) * LOG_STEPS).astype(np.int64))
 
     def log_odds(self, cells: Cells) -> NDArray[np.float64]:
         """(n,) multiples of 2^-20."""
-        given = self._given(cells)
+        classes_of_cells = self._classes_of(cells)
         total = np.zeros(len(cells), np.int64)
         for column, (binned, table) in enumerate(zip(self._bins, self._tables, strict=True)):
-            rows = 0 if column == self._label else given
+            rows = 0 if column == self._label else classes_of_cells
             total += table[rows, binned[cells[:, column]]]
         return total / LOG_STEPS
 
-    def _given(self, cells: Cells) -> NDArray[np.int64]:
+    def _classes_of(self, cells: Cells) -> NDArray[np.int64]:
         """The label's class; 0 where there is none."""
         return np.zeros(len(cells), np.int64) if self._label is None else cells[:, self._label]
 
@@ -132,24 +134,24 @@ def features(inputs: Sequence[NDArray[np.float64]], cells: Cells) -> NDArray[np.
     return np.hstack([table[cells[:, column]] for column, table in enumerate(inputs)])
 
 
-def train(base: BaseLaw, real: Cells, drawn: Cells, *, epochs: int, batch: int | None, source: RandomWords) -> Network:
+def train(base: BaseLaw, real: Cells, draws: Cells, *, epochs: int, batch: int | None, source: RandomWords) -> Network:
     """Nesterov's accelerated gradient on the cross-entropy, real records and draws weighing as much as each other.
 
     Args:
         base: whose cells they are.
         real: (n, d), at least one.
-        drawn: (m, d), at least one.
+        draws: (m, d), at least one.
         epochs: passes.
         batch: records of a step; None takes all of them.
         source: of first weights and of the order of batches.
     """
     inputs = inputs_of(base)
-    n, m = len(real), len(drawn)
+    n, m = len(real), len(draws)
     # Equal cells have equal slopes: a pass over all of them takes each once, with its number.
-    (real, often), (drawn, drawn_often) = (_counted(cells, each=batch is not None) for cells in (real, drawn))
-    records = np.vstack([features(inputs, real), features(inputs, drawn)]).astype(np.float32).T
-    labels = np.repeat(np.array([1, 0], np.float32), [len(real), len(drawn)])
-    shares = (np.concatenate([often / n, drawn_often / m]) * (len(labels) / 2)).astype(np.float32)
+    (real, often), (draws, draws_often) = (_counted(cells, singly=batch is not None) for cells in (real, draws))
+    records = np.vstack([features(inputs, real), features(inputs, draws)]).astype(np.float32).T
+    labels = np.repeat(np.array([1, 0], np.float32), [len(real), len(draws)])
+    shares = (np.concatenate([often / n, draws_often / m]) * (len(labels) / 2)).astype(np.float32)
     layers = _first_layers(len(records), source)
     moving = [(np.zeros_like(weights), np.zeros_like(biases)) for weights, biases in layers]
     # What overflows becomes 0 when the weights are put on the grid: nothing is raised, whatever the records.
@@ -161,9 +163,9 @@ def train(base: BaseLaw, real: Cells, drawn: Cells, *, epochs: int, batch: int |
     return Network(base, [(w.astype(np.float64), b.astype(np.float64)) for w, b in layers])
 
 
-def _counted(cells: Cells, *, each: bool) -> tuple[Cells, NDArray[np.int64]]:
+def _counted(cells: Cells, *, singly: bool) -> tuple[Cells, NDArray[np.int64]]:
     """Distinct cells and how often each is there; or `each` one by itself."""
-    if each:
+    if singly:
         return cells, np.ones(len(cells), np.int64)
     distinct, often = np.unique(cells, axis=0, return_counts=True)
     return distinct, often.astype(np.int64)
@@ -241,8 +243,8 @@ def _step(layers: Sequence[Layer], moving: Sequence[Layer], slopes: Sequence[Lay
 
 
 def _on_grid(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    whole = np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
-    return np.rint(np.clip(whole, -MOST_WEIGHT, MOST_WEIGHT) * GRID) / GRID
+    finite = np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
+    return np.rint(np.clip(finite, -MOST_WEIGHT, MOST_WEIGHT) * GRID) / GRID
 
 
 @lru_cache(maxsize=1)

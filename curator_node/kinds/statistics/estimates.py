@@ -61,9 +61,9 @@ def fine_columns(dataset: PrivateDataset, names: tuple[str, ...]) -> tuple[NDArr
     """
     values = np.column_stack([numbers_of(dataset, name) for name in names])
     there: NDArray[np.bool_] = np.asarray(~np.isnan(values).any(axis=1))
-    known = np.where(there[:, None], values, 0.0)
+    present = np.where(there[:, None], values, 0.0)
     grids = [Grid(*bounds_of(dataset.schema, name), FINE_STEPS) for name in names]
-    return np.column_stack([grid.indices(known[:, at]) for at, grid in enumerate(grids)]), there
+    return np.column_stack([grid.indices(present[:, at]) for at, grid in enumerate(grids)]), there
 
 
 SPLIT = b"statistic"
@@ -86,15 +86,15 @@ def block_values(dataset: PrivateDataset, item: Estimate, blocks: NDArray[np.int
     rows = rows[np.argsort(blocks[rows], kind="stable")]
     ends = np.cumsum(np.bincount(blocks[rows], minlength=count))
     ranges = tuple(bounds_of(dataset.schema, name) for name in item.attributes)
-    found = np.full(count, item.constant, np.int64)
+    results = np.full(count, item.constant, np.int64)
     start = 0
     for at, end in enumerate(ends):
-        own = rows[start:end]
+        rows_of_block = rows[start:end]
         start = end
-        said = estimate(item.estimator, Block(steps[own], dataset.labels[own], ranges))
-        if said is not None:
-            found[at] = item.grid.indices(np.array([said]))[0]
-    return found
+        value = estimate(item.estimator, Block(steps[rows_of_block], dataset.labels[rows_of_block], ranges))
+        if value is not None:
+            results[at] = item.grid.indices(np.array([value]))[0]
+    return results
 
 
 TRIMMED = 10
@@ -148,8 +148,8 @@ def _mean(block: Block) -> float:
 
 def _trimmed_mean(block: Block) -> float:
     cut = len(block.steps) // TRIMMED
-    kept = np.sort(block.steps[:, 0])[cut : len(block.steps) - cut]
-    return block.value(Fraction(int(kept.sum()), len(kept)))
+    middle = np.sort(block.steps[:, 0])[cut : len(block.steps) - cut]
+    return block.value(Fraction(int(middle.sum()), len(middle)))
 
 
 def _rank(block: Block, share: Fraction) -> int:
@@ -217,7 +217,7 @@ def _logistic_coefficient(block: Block) -> float | None:
         chances = 0.5 * (1.0 + np.tanh(reach / 2.0))
         rest, spread = block.labels - chances, chances * (1.0 - chances)
         slopes = [_total(rest * column) - RIDGE * weight for weight, column in zip(weights, points, strict=True)]
-        bends = [[_total(spread * one * two) + RIDGE * (one is two) for two in points] for one in points]
+        bends = [[_total(spread * first * second) + RIDGE * (first is second) for second in points] for first in points]
         step = solve(bends, slopes)
         if step is None:
             return None
@@ -247,8 +247,8 @@ def solve(matrix: Sequence[Sequence[float]], right: Sequence[float]) -> list[flo
             row[at:] = [value - factor * other for value, other in zip(row[at:], rows[at][at:], strict=True)]
     solution = [0.0] * size
     for at in reversed(range(size)):
-        known = math.fsum(rows[at][other] * solution[other] for other in range(at + 1, size))
-        solution[at] = (rows[at][size] - known) / rows[at][at]
+        solved = math.fsum(rows[at][other] * solution[other] for other in range(at + 1, size))
+        solution[at] = (rows[at][size] - solved) / rows[at][at]
     return solution
 
 

@@ -51,19 +51,19 @@ class _Uniform:
     def is_below(self, z: Fraction, degrees: Degrees) -> bool:
         """Whether it is below the distribution function at z."""
         while True:
-            one = 1 << WORD * self._words
-            if not _is_at_least(self._known, one, z, degrees):
-                if _is_at_least(self._known + 1, one, z, degrees):
+            unit = 1 << WORD * self._words
+            if not _is_at_least(self._known, unit, z, degrees):
+                if _is_at_least(self._known + 1, unit, z, degrees):
                     self._extend()  # the function's value lies between the two ends
                     continue
                 return True
             return False
 
     def _extend(self) -> None:
-        given = self._random_bytes(WORD // 8)
-        if len(given) != WORD // 8 or self._words >= MOST_WORDS:
+        word = self._random_bytes(WORD // 8)
+        if len(word) != WORD // 8 or self._words >= MOST_WORDS:
             raise ArithmeticError("the random bytes are too few or repeat themselves; no noise may be drawn from them")
-        self._known = self._known << WORD | int.from_bytes(given, "little")
+        self._known = self._known << WORD | int.from_bytes(word, "little")
         self._words += 1
 
 
@@ -77,9 +77,9 @@ def _is_at_least(numerator: int, denominator: int, z: Fraction, degrees: Degrees
         return True
     if twice <= 0 and z >= 0:
         return twice == 0 and z == 0
-    top, whole = z.numerator**2, z.numerator**2 + z.denominator**2  # t^2 = top / whole
+    top, square = z.numerator**2, z.numerator**2 + z.denominator**2  # t^2 = top / square
     bottom, *coefficients = POLYNOMIALS[degrees]
     last = len(coefficients) - 1
-    total: int = sum(c * top**i * whole ** (last - i) for i, c in enumerate(coefficients))
-    own, others = twice**2 * bottom**2 * whole ** (2 * last + 1), top * total**2 * denominator**2
-    return bool(own >= others if z > 0 else own <= others)
+    total: int = sum(c * top**i * square ** (last - i) for i, c in enumerate(coefficients))
+    left_side, right_side = twice**2 * bottom**2 * square ** (2 * last + 1), top * total**2 * denominator**2
+    return bool(left_side >= right_side if z > 0 else left_side <= right_side)

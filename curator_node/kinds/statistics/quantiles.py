@@ -49,8 +49,8 @@ def block_scores(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 def order_statistics(counts: NDArray[np.int64], ranks: NDArray[np.int64]) -> NDArray[np.int64]:
     """The values of these ranks, from 1, in increasing order: 0 for a rank below 1, the last point beyond the last."""
     at_most = np.cumsum(counts)
-    found = np.searchsorted(at_most, ranks, side="left")
-    return np.where(ranks < 1, 0, np.minimum(found, len(counts) - 1)).astype(np.int64)
+    places = np.searchsorted(at_most, ranks, side="left")
+    return np.where(ranks < 1, 0, np.minimum(places, len(counts) - 1)).astype(np.int64)
 
 
 def quantile(counts: NDArray[np.int64], above: int, below: int) -> int:
@@ -63,10 +63,10 @@ def quantile(counts: NDArray[np.int64], above: int, below: int) -> int:
 def decay(beta: Fraction) -> NDArray[np.int64]:
     """Whole t_0 = 2^40, t_1, ... with exp(-beta) t_k <= t_{k+1} <= t_k, up to where they stay as they are."""
     top, bottom = decay_factor(beta).as_integer_ratio()
-    found = [ONE]
-    while (following := -(-found[-1] * top // bottom)) < found[-1]:
-        found.append(following)
-    return np.array(found, np.int64)
+    parts = [ONE]
+    while (following := -(-parts[-1] * top // bottom)) < parts[-1]:
+        parts.append(following)
+    return np.array(parts, np.int64)
 
 
 def smooth_sensitivity(
@@ -85,8 +85,8 @@ def smooth_sensitivity(
         most_records_per_unit: c.
     """
     factors = decay(beta)
-    middle, whole = above * int(counts.sum()), above + below
+    middle, sides = above * int(counts.sum()), above + below
     far = max(above, below) * most_records_per_unit * np.arange(1, len(factors) + 1)
-    high, low = (order_statistics(counts, -(-ranks // whole)) for ranks in (middle + far, middle - far))
+    high, low = (order_statistics(counts, -(-ranks // sides)) for ranks in (middle + far, middle - far))
     # Further out the factors stay, and no distance is longer than the grid.
     return max(int(((high - low) * factors).max()), (len(counts) - 1) * int(factors[-1]))

@@ -20,9 +20,9 @@ from curator_node.policy import LearnerPolicy, Policy
 from curator_node.records.dataset import PrivateDataset
 from curator_node.site import assemble_site
 from expril.audit.attack.kinds import AUDITS, Audits, examples_of, names_of, search
-from expril.audit.kinds.answer_path import AnswerPath, Numbers, lead_of, led
-from expril.audit.kinds.invented import Neighbours, Unit, held, plain_record
-from expril.audit.kinds.kind_audit import Asking, Example, Lead, Seen
+from expril.audit.kinds.answer_path import AnswerPath, Numbers, collect, lead_of
+from expril.audit.kinds.invented import Neighbours, Unit, dataset_of, plain_record
+from expril.audit.kinds.kind_audit import Asking, Example, Lead, Observation
 from expril.audit.results import Check
 from learner_node.study.session import Session
 from protocol.envelopes import SigningKey
@@ -70,7 +70,7 @@ class Service:
     kind: QueryKind  # of the question
     kinds: Kinds  # all that the curators answer
 
-    def observe(self, copies: int, times: int) -> list[Seen]:
+    def observe(self, copies: int, times: int) -> list[Observation]:
         """The numbers in signed, verified releases of the question, which is asked so many times.
 
         One study asks a single curator all of it. With several curators each time is a study of its own, as a query
@@ -89,7 +89,7 @@ class Service:
                     self._send(sessions, place)
                 sessions = self._sessions(copies, 1)
             answer = partial(self._answer, sessions)
-            observations.append(led(self._lead(copies, query if single_study else 0), answer))
+            observations.append(collect(self._lead(copies, query if single_study else 0), answer))
         return observations
 
     def first(self) -> bytes:
@@ -138,7 +138,7 @@ def serve(example: Example, units: tuple[Unit, ...], answerers: Mapping[str, Ans
     )
     served: list[Served] = []
     for key in keys:
-        dataset, noise = held(((plain_record(example.schema),),) if served else units, example), OpenDPNoise()
+        dataset, noise = dataset_of(((plain_record(example.schema),),) if served else units, example), OpenDPNoise()
         site = assemble_site(dataset, policy, key=key, ledger=memory_ledger(key), noise=noise, answerers=answerers)
         served.append(Served(site.identity, site.curator, dataset, noise))
     kinds = Kinds(*(answerer.kind for answerer in answerers.values()))
@@ -178,7 +178,7 @@ def sentinel(name: str, example: Example, pair: Neighbours, answerers: Mapping[s
         calls.append((question.turn, dataset, noise))
         return Answered(SENTINEL, answerers[kind].answer(question, dataset, noise).state)
 
-    service = serve(example, pair.others, {**answerers, kind: replace(answerers[kind], answer=answer)}, kind)
+    service = serve(example, pair.shared, {**answerers, kind: replace(answerers[kind], answer=answer)}, kind)
     released, served = service.first(), service.curators[0]
     own_objects = len(calls) == 1 and calls[0][1] is served.dataset and calls[0][2] is served.noise
     turn = bool(calls) and calls[0][0] == Turn(planned)
@@ -212,7 +212,7 @@ def same_law(name: str, path: AnswerPath, pair: Neighbours) -> Check:
     calls = min(-(-HANDLED_DRAWS // path.copies), MOST_CALLS)
     chances = []
     total = 0
-    for units in pair.both:
+    for units in pair.sets:
         service = serve(path.example, units, {kind.name: path.answerer}, kind.name)
         handled = np.concatenate([np.hstack(observation) for observation in service.observe(path.copies, calls)])
         total += len(handled)

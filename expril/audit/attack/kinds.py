@@ -92,7 +92,7 @@ def score_of(path: AnswerPath, pair: Neighbours) -> float:
     For additive noise this is the loss, for other laws a hint. If a kind samples its own law, it is the largest log
     ratio of how often a draw came on either side.
     """
-    fewer, more = (_answered(path, units) for units in pair.both)
+    fewer, more = (_answered(path, units) for units in pair.sets)
     if fewer is None or more is None:
         return 0.0 if fewer is more else math.inf
     (fewer_numbers, fewer_noise), (more_numbers, more_noise) = fewer, more
@@ -131,8 +131,8 @@ def _scales(
     numbers: Numbers, fewer_noise: NoNoise, more_noise: NoNoise
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     """Scale of the noise in each released number; 1 if numbers and draws do not match."""
-    scales = [float(law.scale) for exact, law in fewer_noise.drawn if law is not None for _ in range(exact.size)]
-    same = [law for _, law in fewer_noise.drawn] == [law for _, law in more_noise.drawn]
+    scales = [float(law.scale) for exact, law in fewer_noise.calls if law is not None for _ in range(exact.size)]
+    same = [law for _, law in fewer_noise.calls] == [law for _, law in more_noise.calls]
     return np.array(scales).reshape(numbers.shape) if same and len(scales) == numbers.size else np.ones(numbers.shape)
 
 
@@ -184,17 +184,17 @@ def _record(values: dict[str, tuple[Value, ...]], rng: np.random.Generator) -> R
 def _changed(pair: Neighbours, values: dict[str, tuple[Value, ...]], rng: np.random.Generator) -> Neighbours:
     """The pair with one value of one record replaced, or with one unit more or fewer."""
     if rng.random() < 1 / 4:
-        if len(pair.others) > 1 and rng.random() < 1 / 2:
-            return replace(pair, others=pair.others[:-1])
-        return replace(pair, others=(*pair.others, _unit(values, rng, 1, same=False)))
+        if len(pair.shared) > 1 and rng.random() < 1 / 2:
+            return replace(pair, shared=pair.shared[:-1])
+        return replace(pair, shared=(*pair.shared, _unit(values, rng, 1, same=False)))
     name = list(values)[int(rng.integers(len(values)))]
     value = values[name][int(rng.integers(len(values[name])))]
     if rng.random() < 1 / 2:
         return replace(pair, unit=_replaced(pair.unit, int(rng.integers(len(pair.unit))), name, value))
-    place = int(rng.integers(len(pair.others)))
-    units: Sequence[Unit] = pair.others
+    place = int(rng.integers(len(pair.shared)))
+    units: Sequence[Unit] = pair.shared
     unit = _replaced(units[place], int(rng.integers(len(units[place]))), name, value)
-    return replace(pair, others=(*units[:place], unit, *units[place + 1 :]))
+    return replace(pair, shared=(*units[:place], unit, *units[place + 1 :]))
 
 
 def _replaced(unit: Unit, place: int, name: str, value: Value) -> Unit:
@@ -358,7 +358,7 @@ def candidate_of(path: AnswerPath, *, seed: int = 1) -> Candidate:
 
 def attack_pair(path: AnswerPath, pair: Neighbours, *, draws: int, error_rate: float) -> Attack:
     """Play the game on a pair of data sets; the claim is the query's own cost."""
-    first, second = pair.both
+    first, second = pair.sets
     width = path.width(pair)
     return play(
         partial(path.draws, first, width=width),
@@ -430,7 +430,7 @@ def attack_charges(path: AnswerPath, pair: Neighbours, *, draws: int, error_rate
     if not path.answerer.kind.looks_back:
         return ()
     width, half = path.width(pair), draws // 2
-    samples = [path.charged_draws(units, draws, width) for units in pair.both]
+    samples = [path.charged_draws(units, draws, width) for units in pair.sets]
     learned = np.concatenate([charges[:half] for _, charges in samples])
     values, counts = np.unique(learned, return_counts=True)
     frequent = values[np.argsort(-counts)][:MOST_CHARGES]

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from curator_node.answering import Answerer, CuratorQuestion, Seat
 from curator_node.mechanisms import NoiseSource, OpenDPNoise, Stamp
 from curator_node.records.dataset import PrivateDataset
-from expril.audit.kinds.invented import Neighbours, Unit, held, plain_record
-from expril.audit.kinds.kind_audit import Asked, Asking, Example, Lead, Seen
+from expril.audit.kinds.invented import Neighbours, Unit, dataset_of, plain_record
+from expril.audit.kinds.kind_audit import Asking, AuditQuery, Example, Lead, Observation
 from protocol.envelopes import LABEL, SigningKey
 from protocol.noise import DiscreteLaplace, NoisyMax
 from protocol.noise_shares import LaplaceShares
@@ -48,33 +48,33 @@ def lead_of(kind: QueryKind, example: Example, asking: Asking, body: Body | None
     return _in_order(kind, example, asking, read)
 
 
-def led(lead: Lead, answer: Answer) -> Seen:
+def collect(lead: Lead, answer: Answer) -> Observation:
     """Go through all turns; what was seen of them."""
     number, bodies = 0, next(lead)
     while True:
-        told = {place: answer(number, place, body) for place, body in bodies.items()}
+        replies = {place: answer(number, place, body) for place, body in bodies.items()}
         try:
-            number, bodies = number + 1, lead.send(told)
+            number, bodies = number + 1, lead.send(replies)
         except StopIteration as end:
-            seen: Seen = end.value
-            return seen
+            observation: Observation = end.value
+            return observation
 
 
 @lru_cache(maxsize=4)
-def _asked(ask: Callable[[int], Asked], copies: int) -> Asked:
+def _query_of(ask: Callable[[int], AuditQuery], copies: int) -> AuditQuery:
     """A long question is put together once, not for every draw."""
     return ask(copies)
 
 
 def _in_order(kind: QueryKind, example: Example, asking: Asking, read: Body) -> Lead:
-    asked = _asked(example.ask, asking.copies)
+    query = _query_of(example.ask, asking.copies)
     parts = []
-    for number, data in enumerate(asked.bodies):
+    for number, data in enumerate(query.bodies):
         releases = yield {0: data}
-        turn = Turn(asked.planned, asking.query, number)
+        turn = Turn(query.planned, asking.query, number)
         question = Question(turn, read(turn, data), example.schema)
         parts.append(kind.read_release(releases[0], question).reshape(asking.copies, -1))
-    return Seen(np.hstack(parts), np.empty((asking.copies, 0), np.int64))
+    return Observation(np.hstack(parts), np.empty((asking.copies, 0), np.int64))
 
 
 Numbers = NDArray[np.number[Any]]
@@ -94,7 +94,7 @@ class NoNoise:
     """A noise source that adds nothing and remembers what would have been added: for exact numbers of invented records.
 
     Attributes:
-        drawn: (exact numbers, law of the noise in each) in order of the calls; no law where the noise is continuous.
+        calls: (exact numbers, law of the noise in each) in order of the calls; no law where the noise is continuous.
             Shares of noise are drawn before there is an exact number: zeros stand there.
         chosen: (scores, law of the choice) likewise.
         own_sampler: whether random bytes were taken for a law that the kind samples itself.
@@ -102,7 +102,7 @@ class NoNoise:
             may look at it.
     """
 
-    drawn: list[tuple[NDArray[np.int64], DiscreteLaplace | LaplaceShares | None]] = field(default_factory=list)
+    calls: list[tuple[NDArray[np.int64], DiscreteLaplace | LaplaceShares | None]] = field(default_factory=list)
     chosen: list[tuple[NDArray[np.int64], NoisyMax]] = field(default_factory=list)
     own_sampler: bool = False
     released: Sequence[NDArray[np.int64]] = ()
@@ -116,17 +116,17 @@ class NoNoise:
         stamp: Stamp,  # noqa: ARG002
     ) -> NDArray[np.int64]:
         """See `NoiseSource`."""
-        self.drawn.append((exact.copy(), law))
-        return self.released[len(self.drawn) - 1] if len(self.drawn) <= len(self.released) else exact
+        self.calls.append((exact.copy(), law))
+        return self.released[len(self.calls) - 1] if len(self.calls) <= len(self.released) else exact
 
     def laplace_shares(self, size: int, law: DiscreteLaplace, parts: int, stamp: Stamp) -> NDArray[np.int64]:  # noqa: ARG002
         """See `NoiseSource`."""
-        self.drawn.append((np.zeros(size, np.int64), LaplaceShares(law.scale, Fraction(1, parts))))
+        self.calls.append((np.zeros(size, np.int64), LaplaceShares(law.scale, Fraction(1, parts))))
         return np.zeros(size, np.int64)
 
     def laplace(self, size: int, scale: Fraction, stamp: Stamp) -> NDArray[np.float64]:  # noqa: ARG002
         """See `NoiseSource`."""
-        self.drawn.append((np.zeros(size, np.int64), None))
+        self.calls.append((np.zeros(size, np.int64), None))
         return np.zeros(size)
 
     def choose(self, scores: NDArray[np.int64], moved: int, law: NoisyMax, stamp: Stamp) -> int:  # noqa: ARG002
@@ -157,7 +157,7 @@ class AnswerPath:
     example: Example
     copies: int = 1
     noise: Callable[[], NoiseSource] = OpenDPNoise
-    hold: Hold = held
+    hold: Hold = dataset_of
     entropy: Callable[[int], bytes] = secrets.token_bytes
 
     @cached_property
@@ -189,9 +189,9 @@ class AnswerPath:
         return Kinds(self.answerer.kind)
 
     @cached_property
-    def others(self) -> PrivateDataset:
+    def bystander(self) -> PrivateDataset:
         """The records of other curators that answer: one, which whoever asks knows."""
-        return held(((plain_record(self.example.schema),),), self.example)
+        return dataset_of(((plain_record(self.example.schema),),), self.example)
 
     def answer(self, dataset: PrivateDataset, noise: NoiseSource) -> Numbers:
         """All numbers that one call gives away, over all turns: (copies, k)."""
@@ -199,10 +199,10 @@ class AnswerPath:
 
     def charged_answer(self, dataset: PrivateDataset, noise: NoiseSource) -> tuple[Numbers, Fraction]:
         """The same, and what its turns are charged together, which may depend on what they release."""
-        seen, charged = self.seen(dataset, noise)
-        return np.hstack(seen) if seen.hidden.size else seen.told, charged
+        observation, charged = self.observe(dataset, noise)
+        return np.hstack(observation) if observation.hidden.size else observation.numbers, charged
 
-    def seen(self, dataset: PrivateDataset, noise: NoiseSource) -> tuple[Seen, Fraction]:
+    def observe(self, dataset: PrivateDataset, noise: NoiseSource) -> tuple[Observation, Fraction]:
         """What one call gives away, with what is hidden apart, and what its turns are charged at the first curator."""
         kind, bound = self.answerer.kind, self.example.most_records_per_unit
         past: list[list[Past]] = [[] for _ in self.seats]
@@ -213,23 +213,23 @@ class AnswerPath:
             before = past[place]
             if not place:
                 charges.append(self.kinds.charge(turn, before, bound))
-            known, stamp = tuple(before) if kind.looks_back else (), Stamp("auditor", 0, number + 1)
+            releases, stamp = tuple(before) if kind.looks_back else (), Stamp("auditor", 0, number + 1)
             schema, seat = self.example.schema, self.seats[place]
-            question = CuratorQuestion(turn, self._body(turn, data), schema, known, states[place], stamp, seat)
+            question = CuratorQuestion(turn, self._body(turn, data), schema, releases, states[place], stamp, seat)
             self.answerer.check(question)
-            answered = self.answerer.answer(question, self.others if place else dataset, noise)
+            answered = self.answerer.answer(question, self.bystander if place else dataset, noise)
             before.append(Past(turn, answered.release))
             states[place] = states[place] if answered.state is None else answered.state
             return answered.release
 
         asking = Asking(self.copies, 0, LEARNER, self.entropy)
-        seen = led(lead_of(kind, self.example, asking, self._body), answer)
-        return seen, sum(charges, Fraction(0))
+        observation = collect(lead_of(kind, self.example, asking, self._body), answer)
+        return observation, sum(charges, Fraction(0))
 
     def exact(self, units: tuple[Unit, ...], released: Sequence[NDArray[np.int64]] = ()) -> tuple[Numbers, NoNoise]:
         """What would be told without noise, (copies, k), and where noise would have come in; see `NoNoise`."""
         noise = NoNoise(released=released)
-        return self.seen(self.hold(units, self.example), noise)[0].told, noise
+        return self.observe(self.hold(units, self.example), noise)[0].numbers, noise
 
     def draws(self, units: tuple[Unit, ...], number: int, width: int) -> Numbers:
         """`number` draws of one copy's numbers, (number, width), with real noise.
@@ -241,20 +241,20 @@ class AnswerPath:
     def charged_draws(self, units: tuple[Unit, ...], number: int, width: int) -> tuple[Numbers, NDArray[np.object_]]:
         """The same, and the exact charge of each, (number,)."""
         dataset, noise = self.hold(units, self.example), self.noise()
-        lost = np.full((self.copies, width), FAILED, np.int64), self.claimed * self.copies
-        drawn, charges = [], []
+        failure = np.full((self.copies, width), FAILED, np.int64), self.claimed * self.copies
+        rows, charges = [], []
         for _ in range(-(-number // self.copies)):
             try:
                 numbers, charged = self.charged_answer(dataset, noise)
             except Exception:  # noqa: BLE001 - an answerer that fails for one of the two sets of records tells them apart
-                numbers, charged = lost
-            drawn.append(numbers if numbers.shape == lost[0].shape else lost[0])
+                numbers, charged = failure
+            rows.append(numbers if numbers.shape == failure[0].shape else failure[0])
             charges += [charged / self.copies] * self.copies
-        return np.concatenate(drawn)[:number], np.array(charges[:number], object)
+        return np.concatenate(rows)[:number], np.array(charges[:number], object)
 
     def width(self, pair: Neighbours) -> int:
         """How many numbers one copy releases; 1 where it never releases any."""
-        for units in pair.both:
+        for units in pair.sets:
             with suppress(Exception):
                 return int(self.answer(self.hold(units, self.example), NoNoise()).shape[1])
         return 1

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from expril.audit.kinds.kind_audit import Asked, Example, KindAudit, Value, unpacked
+from expril.audit.kinds.kind_audit import AuditQuery, Example, KindAudit, Value, unpacked
 from protocol.codec import decode, encode
 from protocol.errors import ExprilError, printable
 from protocol.feature_map import STEPS, CategoricalFeature, FeatureMap, NumericFeature
@@ -135,12 +135,12 @@ def _example(
 ) -> Example:
     kind = RELEASE_KINDS[release]
     steps = LABEL_STEPS_ASKED if kind.of_steps is not None else 1
-    asked = _asking(release, partitions, hypothesis if kind.wants_hypothesis else None, steps, bound)
+    ask = _asking(release, partitions, hypothesis if kind.wants_hypothesis else None, steps, bound)
     values = dict(_VALUES) if schema.label_bounds is None else {**_VALUES, schema.label: _NUMBERS}
     return Example(
         about,
         schema,
-        asked,
+        ask,
         copies=copies,
         most_records_per_unit=bound,
         values=values,
@@ -150,14 +150,14 @@ def _example(
 
 def _asking(
     release: str, partitions: tuple[Partition, ...], hypothesis: Hypothesis | None, steps: int, bound: int
-) -> Callable[[int], Asked]:
+) -> Callable[[int], AuditQuery]:
     """Each time at a cost of 1."""
     scale = Rational(bound * len(partitions) * steps, 1)
     most = 2**20 if RELEASE_KINDS[release].ranged else None
 
-    def ask(copies: int) -> Asked:
+    def ask(copies: int) -> AuditQuery:
         planned = PlannedCounts(release=release, partitions=len(partitions) * copies, scale=scale, steps=steps)
-        return Asked(planned, (encode(CountsBody(partitions * copies, hypothesis, most)),))
+        return AuditQuery(planned, (encode(CountsBody(partitions * copies, hypothesis, most)),))
 
     return ask
 

@@ -180,29 +180,29 @@ def enumerate_loss(path: AnswerPath, pair: Neighbours) -> Enumerated:
     kind = path.answerer.kind
     if kind.looks_back or kind.state_bytes or len(Plan.of([path.planned]).places) > 1:
         return Enumerated(None, why_not="what it releases depends on what it drew before")
-    told = [path.exact(units) for units in pair.both]
-    for numbers, noise in told:
+    answers = [path.exact(units) for units in pair.sets]
+    for numbers, noise in answers:
         if why_not := _not_verbatim(numbers, noise):
             return Enumerated(None, why_not=why_not)
-    (first, one), (second, two) = told
-    if one.chosen or two.chosen:
-        return _choice(one, two)
-    laws = _laws(one)
-    if first.shape != second.shape or laws != _laws(two):
+    (first, fewer), (second, more) = answers
+    if fewer.chosen or more.chosen:
+        return _choice(fewer, more)
+    laws = _laws(fewer)
+    if first.shape != second.shape or laws != _laws(more):
         return Enumerated(None, why_not="its noise depends on the records")
     vectors = first.ravel().astype(np.int64), second.ravel().astype(np.int64)
-    if len(one.drawn) > 1:
+    if len(fewer.calls) > 1:
         # What is drawn later may look at what was released before: both sets of records released the same.
-        after = path.exact(pair.both[1], [exact for exact, _ in one.drawn])[1]
-        vectors = vectors[0], np.concatenate([exact.ravel() for exact, _ in after.drawn])
+        after = path.exact(pair.sets[1], [exact for exact, _ in fewer.calls])[1]
+        vectors = vectors[0], np.concatenate([exact.ravel() for exact, _ in after.calls])
     return loss_of_vectors(*vectors, laws)
 
 
-def _choice(one: NoNoise, two: NoNoise) -> Enumerated:
+def _choice(fewer: NoNoise, more: NoNoise) -> Enumerated:
     """The loss of one choice, of which nothing but the index is released."""
-    if len(one.chosen) != 1 or len(two.chosen) != 1:
+    if len(fewer.chosen) != 1 or len(more.chosen) != 1:
         return Enumerated(None, why_not="its later choices may hang on earlier ones")
-    ((first, law),), ((second, other),) = one.chosen, two.chosen
+    ((first, law),), ((second, other),) = fewer.chosen, more.chosen
     if len(first) != len(second) or law != other:
         return Enumerated(None, why_not="what it chooses from depends on the records")
     return Enumerated(*choice_loss(first, second, law))
@@ -217,33 +217,33 @@ def loss_of_vectors(first: NDArray[np.int64], second: NDArray[np.int64], laws: S
     for x, y, scale in zip(first.tolist(), second.tolist(), laws, strict=True):
         if x == y:
             continue
-        drawn = Fraction(float_not_below(scale))
-        loss = loss_of_shift(laplace_table(drawn, y - x), y - x)
+        float_scale = Fraction(float_not_below(scale))
+        loss = loss_of_shift(laplace_table(float_scale, y - x), y - x)
         sums[0] += loss.first
         sums[1] += loss.second
         beyond += loss.beyond
-        defined += loss_by_definition(drawn, y - x)
+        defined += loss_by_definition(float_scale, y - x)
     return Enumerated(defined, max(sums), beyond)
 
 
 def _laws(noise: NoNoise) -> list[Fraction]:
     """Scale of the noise in each number."""
-    return [law.scale for exact, law in noise.drawn if law is not None for _ in range(exact.size)]
+    return [law.scale for exact, law in noise.calls if law is not None for _ in range(exact.size)]
 
 
 def _not_verbatim(numbers: Numbers, noise: NoNoise) -> str:
     """Why a release is not just numbers with noise; "" where it is."""
-    if any(law is None for _, law in noise.drawn):
+    if any(law is None for _, law in noise.calls):
         return "its noise is continuous"
     if noise.own_sampler:
         return "its kind samples a law of its own"
-    if any(isinstance(law, LaplaceShares) for _, law in noise.drawn):
+    if any(isinstance(law, LaplaceShares) for _, law in noise.calls):
         return "it draws shares of a noise, which is whole in a sum only"
-    if noise.chosen and noise.drawn:
+    if noise.chosen and noise.calls:
         return "it releases both choices and noisy numbers"
-    exact = [numbers.ravel() for numbers, _ in noise.drawn] + [np.array([int(s.argmax())]) for s, _ in noise.chosen]
-    given = np.concatenate(exact) if exact else np.empty(0, np.int64)
-    if not np.array_equal(numbers.ravel(), given):
+    exact = [numbers.ravel() for numbers, _ in noise.calls] + [np.array([int(s.argmax())]) for s, _ in noise.chosen]
+    expected = np.concatenate(exact) if exact else np.empty(0, np.int64)
+    if not np.array_equal(numbers.ravel(), expected):
         return "it releases more than numbers with noise"
     return ""
 
@@ -283,11 +283,11 @@ def choice_loss(first: Scores, second: Scores, law: NoisyMax) -> ChoiceLoss:
     """
     if max(len(first), len(second)) > MOST_CHOICES:
         raise ConfigurationError(f"more than {MOST_CHOICES} choices cannot be enumerated; offer fewer")
-    drawn = Fraction(float_not_below(law.scale))
-    pairs = zip(chances_by_definition(first, drawn), chances_by_definition(second, drawn), strict=True)
+    float_scale = Fraction(float_not_below(law.scale))
+    pairs = zip(chances_by_definition(first, float_scale), chances_by_definition(second, float_scale), strict=True)
     with decimal.localcontext(CHOICE_DIGITS):
         defined = float(max(abs((p / q).ln()) for p, q in pairs))
-    return ChoiceLoss(defined, hinted_loss(first, second, NoisyMax(drawn)))
+    return ChoiceLoss(defined, hinted_loss(first, second, NoisyMax(float_scale)))
 
 
 def chances_by_definition(scores: Scores, scale: Fraction) -> list[Decimal]:
@@ -299,18 +299,18 @@ def chances_by_definition(scores: Scores, scale: Fraction) -> list[Decimal]:
     with decimal.localcontext(CHOICE_DIGITS):
         top = int(scores.max())
         weights = [(Decimal((int(s) - top) * scale.denominator) / Decimal(scale.numerator)).exp() for s in scores]
-        found = []
-        for place, own in enumerate(weights):
-            others = weights[:place] + weights[place + 1 :]
-            terms = reduce(_times, others, [Decimal(1)])
-            found.append(own * sum((term / (power + 1) for power, term in enumerate(terms)), Decimal(0)))
-        return found
+        chances = []
+        for place, weight in enumerate(weights):
+            other_weights = weights[:place] + weights[place + 1 :]
+            terms = reduce(_times, other_weights, [Decimal(1)])
+            chances.append(weight * sum((term / (power + 1) for power, term in enumerate(terms)), Decimal(0)))
+        return chances
 
 
 def _times(terms: list[Decimal], weight: Decimal) -> list[Decimal]:
     """A polynomial in z times (1 - weight z)."""
     shifted = [Decimal(0), *(-weight * term for term in terms)]
-    return [one + two for one, two in zip([*terms, Decimal(0)], shifted, strict=True)]
+    return [term + shift for term, shift in zip([*terms, Decimal(0)], shifted, strict=True)]
 
 
 AT = Fraction(30)
@@ -359,25 +359,25 @@ def loss_of_shares(scale: Fraction, shape: Fraction, shift: int) -> Enumerated:
     if not span:
         return Enumerated(0.0, 0.0)
     table = shares_table(scale, shape, span)
-    found: Loss = loss_of_shift(table, span)
+    loss: Loss = loss_of_shift(table, span)
     ratios = np.log(table.chances[:-span]) - np.log(table.chances[span:])
     widest = int(np.abs(ratios).argmax()) + table.lowest
     places = {*range(-span - 2, span + 3), widest, -widest - span}
     defined = max(abs(_log_ratio(scale, shape, place, place + span)) for place in places)
-    return Enumerated(defined, found.worst, found.beyond)
+    return Enumerated(defined, loss.worst, loss.beyond)
 
 
 @dataclass
 class KnownShares(NoNoise):
     """Gives shares that are known, each number another: whether they are what is added to a sum can then be seen."""
 
-    given: list[NDArray[np.int64]] = field(default_factory=list)
+    shares: list[NDArray[np.int64]] = field(default_factory=list)
 
     def laplace_shares(self, size: int, law: DiscreteLaplace, parts: int, stamp: Stamp) -> NDArray[np.int64]:
         """See `NoiseSource`."""
         zeros = super().laplace_shares(size, law, parts, stamp)
-        self.given.append(zeros + np.arange(size) * 1009 + 10 ** len(self.given))
-        return self.given[-1]
+        self.shares.append(zeros + np.arange(size) * 1009 + 10 ** len(self.shares))
+        return self.shares[-1]
 
 
 def enumerate_sum(path: AnswerPath, pair: Neighbours) -> Enumerated:
@@ -385,24 +385,24 @@ def enumerate_sum(path: AnswerPath, pair: Neighbours) -> Enumerated:
 
     Only where each number that is told is an exact number plus one share of each curator that drew any.
     """
-    told = []
-    for units in pair.both:
+    sums = []
+    for units in pair.sets:
         exact, noise = path.exact(units)
-        laws = [law for _, law in noise.drawn if isinstance(law, LaplaceShares)]
-        if len({law.scale for law in laws}) != 1 or len(laws) < len(noise.drawn):
+        laws = [law for _, law in noise.calls if isinstance(law, LaplaceShares)]
+        if len({law.scale for law in laws}) != 1 or len(laws) < len(noise.calls):
             return Enumerated(None, why_not="it draws more than shares of one noise")
-        known = KnownShares()
-        moved = path.seen(path.hold(units, path.example), known)[0].told
-        if any(each.size != exact.size for each in known.given) or not np.array_equal(
-            (moved - exact).ravel(), np.sum(known.given, axis=0)
+        noise_of_shares = KnownShares()
+        moved = path.observe(path.hold(units, path.example), noise_of_shares)[0].numbers
+        if any(share.size != exact.size for share in noise_of_shares.shares) or not np.array_equal(
+            (moved - exact).ravel(), np.sum(noise_of_shares.shares, axis=0)
         ):
             return Enumerated(None, why_not="what it tells is more than a sum of numbers and shares of noise")
-        told.append((exact.ravel().astype(np.int64), laws))
-    (first, one), (second, two) = told
-    if first.shape != second.shape or one != two:
+        sums.append((exact.ravel().astype(np.int64), laws))
+    (first, first_laws), (second, second_laws) = sums
+    if first.shape != second.shape or first_laws != second_laws:
         return Enumerated(None, why_not="its noise depends on the records")
-    shape = sum((law.shape for law in one), Fraction(0))
-    return loss_of_sums(first, second, [one[0].scale] * first.size, shape)
+    shape = sum((law.shape for law in first_laws), Fraction(0))
+    return loss_of_sums(first, second, [first_laws[0].scale] * first.size, shape)
 
 
 def loss_of_sums(
@@ -412,34 +412,38 @@ def loss_of_sums(
     defined, by_table, beyond = 0.0, 0.0, 0.0
     for x, y, scale in zip(first.tolist(), second.tolist(), scales, strict=True):
         if x != y:
-            one = loss_of_shares(scale, shape, y - x)
-            defined, by_table = defined + (one.loss or 0.0), by_table + (one.by_table or 0.0)
-            beyond += one.beyond
+            loss = loss_of_shares(scale, shape, y - x)
+            defined, by_table = defined + (loss.loss or 0.0), by_table + (loss.by_table or 0.0)
+            beyond += loss.beyond
     return Enumerated(defined, by_table, beyond)
 
 
 def colluder_losses(scale: Fraction = AT, sites: Sequence[int] = SITES) -> tuple[ColluderLoss, ...]:
     """Loss in claims against the number of colluders: shares that assume one colluder, and shares that assume none."""
-    found = []
+    losses = []
     for count in sites:
         for assumed in (0, 1):
             parts = count - assumed
             for colluders in sorted({1, 2, count // 2, count - 1}):
                 shape = Fraction(count - colluders, parts)
-                one = loss_of_shares(scale, shape, 1)
-                if one.loss is None or one.by_table is None or abs(one.loss - one.by_table) > AGREEMENT:
+                enumerated = loss_of_shares(scale, shape, 1)
+                if (
+                    enumerated.loss is None
+                    or enumerated.by_table is None
+                    or abs(enumerated.loss - enumerated.by_table) > AGREEMENT
+                ):
                     raise ConfigurationError(f"two ways to enumerate shares of {parts} do not agree")
-                found.append(
+                losses.append(
                     ColluderLoss(
                         sites=count,
                         assumed=assumed,
                         colluders=colluders,
                         unknown=str(shape),
                         claimed=str(1 / scale),
-                        loss=one.loss,
+                        loss=enumerated.loss,
                     )
                 )
-    return tuple(found)
+    return tuple(losses)
 
 
 @lru_cache(maxsize=64)
@@ -455,11 +459,11 @@ def _decimal_chances(scale: Fraction, shape: Fraction, count: int) -> tuple[Deci
 
 
 @lru_cache(maxsize=4096)
-def _log_ratio(scale: Fraction, shape: Fraction, one: int, two: int) -> float:
+def _log_ratio(scale: Fraction, shape: Fraction, first_place: int, second_place: int) -> float:
     """Logarithm of P(one) / P(two)."""
-    chances = _decimal_chances(scale, shape, 3 * _reach_of_shares(scale, abs(one - two)))
+    chances = _decimal_chances(scale, shape, 3 * _reach_of_shares(scale, abs(first_place - second_place)))
     with decimal.localcontext(DIGITS):
-        first, second = (sum(map(mul, chances, chances[abs(place) :])) for place in (one, two))
+        first, second = (sum(map(mul, chances, chances[abs(place) :])) for place in (first_place, second_place))
         return float((Decimal(first) / Decimal(second)).ln())
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from expril.audit.kinds.kind_audit import Asked, Asking, Company, Example, KindAudit, Lead, Seen, Value
+from expril.audit.kinds.kind_audit import Asking, AuditQuery, Company, Example, KindAudit, Lead, Observation, Value
 from protocol.codec import decode, encode
 from protocol.envelopes import SigningKey, digest
 from protocol.feature_map import STEPS, FeatureMap, NumericFeature
@@ -52,33 +52,33 @@ def planned_at_cost(turns: int, answers: int, threshold: int, bound: int) -> Pla
     )
 
 
-def _asked(planned: PlannedHoldout, questions: tuple[Stated, ...]) -> Callable[[int], Asked]:
+def _asking(planned: PlannedHoldout, questions: tuple[Stated, ...]) -> Callable[[int], AuditQuery]:
     """The same questions each time; they come one after the other, so there are no copies."""
-    asked = Asked(planned, tuple(encode(HoldoutBody(hypothesis, estimate)) for hypothesis, estimate in questions))
-    return lambda copies: asked  # noqa: ARG005
+    query = AuditQuery(planned, tuple(encode(HoldoutBody(hypothesis, estimate)) for hypothesis, estimate in questions))
+    return lambda copies: query  # noqa: ARG005
 
 
-def _until_refused(asked: Asked) -> Callable[[Asking], Lead]:
-    """Asks in order for as long as an instance is left; what is not asked any more counts as zeros."""
+def _until_refused(query: AuditQuery) -> Callable[[Asking], Lead]:
+    """Asks in order for as long as an instance is left; what is not query any more counts as zeros."""
 
     def lead(asking: Asking) -> Lead:
         rows, ended = [], 0
-        for number, data in enumerate(asked.bodies):
-            if ended == asked.planned.answers:
+        for number, data in enumerate(query.bodies):
+            if ended == query.planned.answers:
                 rows.append(np.zeros(NUMBERS, np.int64))
                 continue
             releases = yield {0: data}
-            turn = Turn(asked.planned, asking.query, number)
+            turn = Turn(query.planned, asking.query, number)
             rows.append(HOLDOUT.read_release(releases[0], Question(turn, decode(data, HoldoutBody), _SCHEMA)))
             ended += int(rows[-1][1])
-        return Seen(np.hstack(rows)[None, :], np.empty((1, 0), np.int64))
+        return Observation(np.hstack(rows)[None, :], np.empty((1, 0), np.int64))
 
     return lead
 
 
 _YES = Constant(1)
-_DEEP = _asked(planned_at_cost(4, 1, 1, 1), ((_YES, 0), (_YES, 0), (_YES, 0), (_YES, RESOLUTION // 4)))
-_TWICE = _asked(planned_at_cost(2, 2, 1, 2), ((_EDGE, 0), (_EDGE, RESOLUTION // 2)))
+_DEEP = _asking(planned_at_cost(4, 1, 1, 1), ((_YES, 0), (_YES, 0), (_YES, 0), (_YES, RESOLUTION // 4)))
+_TWICE = _asking(planned_at_cost(2, 2, 1, 2), ((_EDGE, 0), (_EDGE, RESOLUTION // 2)))
 
 EXAMPLES = (
     Example(

@@ -31,30 +31,30 @@ class Neighbours:
     """Two sets of records that differ by one privacy unit.
 
     Attributes:
-        others: the units of both, at least one.
+        shared: the units of both, at least one.
         unit: the one that only the larger set has.
         about: how they came to be, in words.
     """
 
-    others: tuple[Unit, ...]
+    shared: tuple[Unit, ...]
     unit: Unit
     about: str = ""
 
     @property
-    def both(self) -> tuple[tuple[Unit, ...], tuple[Unit, ...]]:
+    def sets(self) -> tuple[tuple[Unit, ...], tuple[Unit, ...]]:
         """(without the unit, with it); the unit comes first, so that all others move by its rows."""
-        return self.others, (self.unit, *self.others)
+        return self.shared, (self.unit, *self.shared)
 
     @property
     def words(self) -> str:
         """The two sets, for a reader."""
-        count = sum(map(len, self.others))
-        own = " and ".join(map(_told, self.unit))
+        count = sum(map(len, self.shared))
+        records = " and ".join(map(_words_of, self.unit))
         least, most = self.about, f"{count} other record{'s' if count != 1 else ''}"
-        return f"{most}, and the same with a unit of {own}{f' ({least})' if least else ''}"
+        return f"{most}, and the same with a unit of {records}{f' ({least})' if least else ''}"
 
 
-def _told(record: Record) -> str:
+def _words_of(record: Record) -> str:
     values = ", ".join(f"{name} {'missing' if value is None else value}" for name, value in record.items())
     return f"({values})"
 
@@ -62,7 +62,7 @@ def _told(record: Record) -> str:
 def plain_record(schema: Schema) -> Record:
     """One of which every attribute is missing, with the first label."""
     label: Value = schema.classes[0] if schema.label_bounds is None else schema.label_bounds[0]
-    return {**dict.fromkeys((each.name for each in schema.attributes), None), schema.label: label}
+    return {**dict.fromkeys((attribute.name for attribute in schema.attributes), None), schema.label: label}
 
 
 def steward_of(example: Example) -> SchemaFile:
@@ -88,9 +88,9 @@ def table_of(units: tuple[Unit, ...], schema: Schema) -> pl.DataFrame:
     records = list(chain.from_iterable(units))
     if not records:
         raise ConfigurationError("an audit's set of records is empty; give it at least one unit that stays")
-    numbers = {each.name for each in schema.attributes if isinstance(each, NumericAttribute)}
+    numbers = {attribute.name for attribute in schema.attributes if isinstance(attribute, NumericAttribute)}
     numbers |= {schema.label} if schema.label_bounds is not None else set()
-    names = [*(each.name for each in schema.attributes), schema.label]
+    names = [*(attribute.name for attribute in schema.attributes), schema.label]
     columns = [
         pl.Series(name, [record[name] for record in records], pl.Float64 if name in numbers else pl.String)
         for name in names
@@ -99,7 +99,9 @@ def table_of(units: tuple[Unit, ...], schema: Schema) -> pl.DataFrame:
     return pl.DataFrame([*columns, pl.Series(UNIT, owners[::-1], pl.String)])
 
 
-def held(units: tuple[Unit, ...], example: Example, *, kind: type[PrivateDataset] = PrivateDataset) -> PrivateDataset:
+def dataset_of(
+    units: tuple[Unit, ...], example: Example, *, kind: type[PrivateDataset] = PrivateDataset
+) -> PrivateDataset:
     """The records as a curator holds them; `kind` may be one that is broken on purpose."""
     with catch_warnings():
         simplefilter("ignore", StewardWarning)

@@ -22,17 +22,17 @@ Value = float | str | None
 
 
 @dataclass(frozen=True)
-class Asked:
+class AuditQuery:
     """A planned query and the encoded body of each of its turns, in order; none where somebody must lead it."""
 
     planned: Any
     bodies: tuple[bytes, ...]
 
 
-class Seen(NamedTuple):
+class Observation(NamedTuple):
     """All that the learner, and curators that collude with it, saw of one query."""
 
-    told: NDArray[np.number[Any]]
+    numbers: NDArray[np.number[Any]]
     """(n, k) numbers, the same for the same records but for noise."""
     hidden: NDArray[np.int64]
     """(n, j) whole numbers under masks that are drawn anew each time, and that nobody among them can take off."""
@@ -48,7 +48,7 @@ class Asking:
     entropy: Callable[[int], bytes]  # n -> n random bytes
 
 
-Lead = Generator[Mapping[int, bytes], Mapping[int, bytes], Seen]
+Lead = Generator[Mapping[int, bytes], Mapping[int, bytes], Observation]
 """Yields what is asked in each turn, by the curator's place in `Company.curators`, and is sent what these released."""
 
 
@@ -71,7 +71,7 @@ class Example:
 
     about: str  # what makes it hard, in words
     schema: Schema  # of the records
-    ask: Callable[[int], Asked]
+    ask: Callable[[int], AuditQuery]
     """n, from 1 to `copies` -> the question, asked n times over within one query.
 
     All numbers released in it are n parts of equal length, one after the other, each with noise of its own, each at an

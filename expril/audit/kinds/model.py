@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from expril.audit.kinds.kind_audit import Asked, Example, KindAudit, Value, unpacked
+from expril.audit.kinds.kind_audit import AuditQuery, Example, KindAudit, Value, unpacked
 from protocol.codec import decode, encode
 from protocol.feature_map import STEPS, CategoricalFeature, FeatureMap, NumericFeature
 from protocol.kinds.model import MODEL, ModelBody, ModelRelease, PlannedModel
@@ -136,12 +136,12 @@ def _example(about: str, method: AnyMethod, body: Body, schema: Schema, *, copie
     )
 
 
-def _asking(method: AnyMethod, body: Body) -> Callable[[int], Asked]:
+def _asking(method: AnyMethod, body: Body) -> Callable[[int], AuditQuery]:
     """Each time at a cost of 1."""
 
-    def ask(copies: int) -> Asked:
+    def ask(copies: int) -> AuditQuery:
         planned = PlannedModel(method=method, epsilon=Rational(copies, 1), models=copies)
-        return Asked(planned, (encode(ModelBody((body,) * copies)),))
+        return AuditQuery(planned, (encode(ModelBody((body,) * copies)),))
 
     return ask
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from expril.audit.kinds.kind_audit import Asked, Example, KindAudit, unpacked
+from expril.audit.kinds.kind_audit import AuditQuery, Example, KindAudit, unpacked
 from protocol.codec import decode, encode
 from protocol.errors import printable
 from protocol.grids import Axis, LevelAxis, NumberAxis
@@ -25,12 +25,12 @@ _EIGHT: tuple[Axis, ...] = (NumberAxis("x", -2.0, 2.0, 8),)
 _EDGES = (-2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 1e300, -1e300)
 
 
-def _asking(axes: tuple[Axis, ...], **settings: int | str) -> Callable[[int], Asked]:
+def _asking(axes: tuple[Axis, ...], **settings: int | str) -> Callable[[int], AuditQuery]:
     """At a cost of 1 a record."""
 
-    def ask(copies: int) -> Asked:
+    def ask(copies: int) -> AuditQuery:
         planned = PlannedSample(records=copies, epsilon=Rational(1, 1), axes=axes, **settings)  # type: ignore[arg-type]
-        return Asked(planned, (encode(SampleBody()),))
+        return AuditQuery(planned, (encode(SampleBody()),))
 
     return ask
 

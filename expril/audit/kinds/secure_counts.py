@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from expril.audit.kinds.counts import CountsAudit, shortest_of
-from expril.audit.kinds.kind_audit import Asked, Asking, Company, Example, Lead, Seen, unpacked
+from expril.audit.kinds.kind_audit import Asking, AuditQuery, Company, Example, Lead, Observation, unpacked
 from protocol.codec import decode, encode
 from protocol.envelopes import LABEL, SigningKey, digest, statement_bytes
 from protocol.errors import ConfigurationError, RemoteProtocolError
@@ -62,27 +62,27 @@ _INDEX = tuple(_PARTICIPANTS.index(key.public) for key in _KEYS)
 """Place -> index among the participants."""
 
 
-def _pooled(alone: Example) -> Example:
+def _pooled(single: Example) -> Example:
     @lru_cache(maxsize=4)
-    def ask(copies: int) -> Asked:
-        return Asked(_planned(alone, copies), ())
+    def ask(copies: int) -> AuditQuery:
+        return AuditQuery(_planned(single, copies), ())
 
     @lru_cache(maxsize=4)
     def counted(copies: int) -> _Counted:
-        (data,) = alone.ask(copies).bodies
+        (data,) = single.ask(copies).bodies
         turn = Turn(ask(copies).planned)
-        body = COUNTS.read_body(data, turn, KindTerms(alone.schema, CountsLimits()))
-        return _Counted(turn.planned, data, COUNTS.length(Question(turn, body, alone.schema)))
+        body = COUNTS.read_body(data, turn, KindTerms(single.schema, CountsLimits()))
+        return _Counted(turn.planned, data, COUNTS.length(Question(turn, body, single.schema)))
 
     return Example(
-        f"{', '.join(alone.limits['release_kinds'])} of four curators, of which one colludes and one falls silent: "
-        f"{alone.about}",
-        alone.schema,
+        f"{', '.join(single.limits['release_kinds'])} of four curators, of which one colludes and one falls silent: "
+        f"{single.about}",
+        single.schema,
         ask,
         copies=COPIES,
-        most_records_per_unit=alone.most_records_per_unit,
-        values=alone.values,
-        limits={**alone.limits, "members": [key.hex() for key in _PARTICIPANTS]},
+        most_records_per_unit=single.most_records_per_unit,
+        values=single.values,
+        limits={**single.limits, "members": [key.hex() for key in _PARTICIPANTS]},
         pairs=PAIRS,
         company=Company(_KEYS[:COLLUDER], lambda asking: _lead(counted(asking.copies), asking)),
     )
@@ -102,8 +102,8 @@ class _Counted(NamedTuple):
     length: int
 
 
-def _planned(alone: Example, copies: int) -> PlannedSecureCounts:
-    counted = alone.ask(copies).planned
+def _planned(single: Example, copies: int) -> PlannedSecureCounts:
+    counted = single.ask(copies).planned
     return PlannedSecureCounts(
         release=counted.release,
         partitions=counted.partitions,
@@ -125,28 +125,28 @@ def _lead(counted: _Counted, asking: Asking) -> Lead:
     question = question_digest(asking.learner, Turn(counted.planned, asking.query), sent)
     machine = Aggregator(group, question, counted.length)
     colluder = _Colluder(group, question, counted.length, asking.entropy)
-    told = yield dict.fromkeys((ATTACKED, HONEST, SILENT), encode(sent))
-    cards = machine.take_cards(_by_index(told, KeyCard, colluder.card))
-    told = yield dict.fromkeys((ATTACKED, HONEST, SILENT), encode(RelayCards(cards)))
-    sealed = {index: each.shares for index, each in _by_index(told, SealedShares, colluder.deal(cards)).items()}
+    replies = yield dict.fromkeys((ATTACKED, HONEST, SILENT), encode(sent))
+    cards = machine.take_cards(_by_index(replies, KeyCard, colluder.card))
+    replies = yield dict.fromkeys((ATTACKED, HONEST, SILENT), encode(RelayCards(cards)))
+    sealed = {index: reply.shares for index, reply in _by_index(replies, SealedShares, colluder.deal(cards)).items()}
     relayed = machine.take_shares(sealed)
     bodies = {place: RelayShares(*relayed[_INDEX[place]], sent.counts, sent.nonce) for place in (ATTACKED, HONEST)}
-    told = yield {place: encode(body) for place, body in bodies.items()}
-    masked = _by_index(told, MaskedCounts, colluder.mask(*relayed[_INDEX[COLLUDER]]))
-    survivors = machine.take_masked({index: as_words(each.words) for index, each in masked.items()})
-    told = yield dict.fromkeys((ATTACKED, HONEST), encode(ProposeSurvivors(survivors)))
-    agreed = _by_index(told, Agreement, colluder.agree(survivors))
-    agreements = machine.take_agreements({index: each.signature for index, each in agreed.items()})
-    told = yield dict.fromkeys((ATTACKED, HONEST), encode(OpenSum(survivors, agreements)))
-    revealed = {index: each.shares for index, each in _by_index(told, Revealed, colluder.reveal()).items()}
+    replies = yield {place: encode(body) for place, body in bodies.items()}
+    masked = _by_index(replies, MaskedCounts, colluder.mask(*relayed[_INDEX[COLLUDER]]))
+    survivors = machine.take_masked({index: as_words(reply.words) for index, reply in masked.items()})
+    replies = yield dict.fromkeys((ATTACKED, HONEST), encode(ProposeSurvivors(survivors)))
+    agreed = _by_index(replies, Agreement, colluder.agree(survivors))
+    agreements = machine.take_agreements({index: reply.signature for index, reply in agreed.items()})
+    replies = yield dict.fromkeys((ATTACKED, HONEST), encode(OpenSum(survivors, agreements)))
+    revealed = {index: reply.shares for index, reply in _by_index(replies, Revealed, colluder.reveal()).items()}
     opened = machine.take_revealed(revealed)
-    left = as_words(masked[_INDEX[ATTACKED]].words) - colluder.known_masks(revealed)
-    return Seen(opened.values.reshape(asking.copies, -1), left.view(np.int64).reshape(asking.copies, -1))
+    unmasked = as_words(masked[_INDEX[ATTACKED]].words) - colluder.known_masks(revealed)
+    return Observation(opened.values.reshape(asking.copies, -1), unmasked.view(np.int64).reshape(asking.copies, -1))
 
 
-def _by_index(told: Mapping[int, bytes], kind: type[Any], own: Any) -> dict[int, Any]:
+def _by_index(replies: Mapping[int, bytes], kind: type[Any], colluder_reply: Any) -> dict[int, Any]:
     """What curators released, by place, and what the colluder says beside them -> all of it, by index."""
-    return {_INDEX[COLLUDER]: own, **{_INDEX[place]: decode(data, kind) for place, data in told.items()}}
+    return {_INDEX[COLLUDER]: colluder_reply, **{_INDEX[place]: decode(data, kind) for place, data in replies.items()}}
 
 
 class _Colluder:
@@ -183,22 +183,25 @@ class _Colluder:
     def known_masks(self, revealed: Mapping[int, Relayed]) -> Words:
         """All masks of the attacked curator's vector that follow from its own keys and from what was revealed."""
         state, attacked, silent = self._state, _INDEX[ATTACKED], _INDEX[SILENT]
-        seen = list_digest(DEALERS, state.dealers)
+        dealers = list_digest(DEALERS, state.dealers)
         seed = self._recovered(attacked, revealed, lambda secret: seed_check(secret) == self._cards[attacked].check)
         key = self._recovered(silent, revealed, lambda secret: public_of(secret) == self._cards[silent].masking)
-        total: Words = participant.self_mask(seed, state.round, seen, self._length).copy()
+        total: Words = participant.self_mask(seed, state.round, dealers, self._length).copy()
         public = self._cards[attacked].masking
         for index, private in ((state.index, self._private), (silent, key)):
-            total -= participant.pair_masks(private, index, [(attacked, public)], state.round, seen, self._length)
+            total -= participant.pair_masks(private, index, [(attacked, public)], state.round, dealers, self._length)
         return total
 
     def _recovered(self, index: int, revealed: Mapping[int, Relayed], fits: Callable[[bytes], bool]) -> bytes:
         graph, place = self._state.graph(self._group), self._state.joined.index(index)
-        shares = {self._state.joined.index(holder) + 1: dict(given)[index] for holder, given in revealed.items()}
-        found = shamir.recover(shares, graph.threshold(place), fits)
-        if found is None:
+        shares = {
+            self._state.joined.index(holder) + 1: dict(relayed_shares)[index]
+            for holder, relayed_shares in revealed.items()
+        }
+        secret = shamir.recover(shares, graph.threshold(place), fits)
+        if secret is None:
             raise ConfigurationError("an example's round cannot be opened")
-        return found[0]
+        return secret[0]
 
     def _sign(self, type_name: str, payload: bytes) -> bytes:
         return _KEYS[COLLUDER].sign(statement_bytes(LABEL, type_name, payload))
@@ -250,7 +253,7 @@ class SecureCountsAudit(CountsAudit):
 
     def examples(self) -> Mapping[str, Sequence[Example]]:
         """The shortest question of `counts` for each release kind, over four curators; all of them release a sum."""
-        return {"": [_pooled(alone) for alone in map(shortest_of, RELEASE_KINDS) if alone is not None]}
+        return {"": [_pooled(single) for single in map(shortest_of, RELEASE_KINDS) if single is not None]}
 
     def view_planned(self, planned: Any, most_records_per_unit: int) -> dict[str, Any]:
         """As of `counts`, and who sums: n, t, u and h as docs/secure-sums.md has them."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from expril.audit.kinds.kind_audit import Asked, Example, KindAudit, Value, unpacked
+from expril.audit.kinds.kind_audit import AuditQuery, Example, KindAudit, Value, unpacked
 from protocol.codec import decode, encode
 from protocol.errors import printable
 from protocol.kinds.statistic import STATISTIC, PlannedStatistic, StatisticBody, StatisticRelease
@@ -46,9 +46,11 @@ _VALUES: Mapping[str, tuple[Value, ...]] = {
 _MEDIAN, _NINTH = Rational(1, 2), Rational(9, 10)
 
 
-def _asking(method: Method, item: Item) -> Callable[[int], Asked]:
-    def ask(copies: int) -> Asked:
-        return Asked(PlannedStatistic(method=method, statistics=copies), (encode(StatisticBody((item,) * copies)),))
+def _asking(method: Method, item: Item) -> Callable[[int], AuditQuery]:
+    def ask(copies: int) -> AuditQuery:
+        return AuditQuery(
+            PlannedStatistic(method=method, statistics=copies), (encode(StatisticBody((item,) * copies)),)
+        )
 
     return ask
 

@@ -34,20 +34,20 @@ LEAST_SHARE = 0.02
 """No class has less than this share of all records."""
 
 
-def class_totals(seen: Floats, variance: float, declared: float) -> Floats:
+def class_totals(released: Floats, variance: float, declared: float) -> Floats:
     """Records of each class, (C,), positive: the noisy ones, drawn to even shares of what is declared by their noise.
 
     Args:
-        seen: (C,) noisy numbers.
+        released: (C,) noisy numbers.
         variance: of the noise in each.
         declared: records of all curators together, positive.
     """
-    even = declared / len(seen)
+    even = declared / len(released)
     prior = (CLASS_SPREAD * even) ** 2
-    totals = even + prior / (prior + variance) * (seen - even)
+    totals = even + prior / (prior + variance) * (released - even)
     least = max(1.0, LEAST_SHARE * float(totals.sum()))
-    found: Floats = np.maximum(totals, least)
-    return found
+    floored: Floats = np.maximum(totals, least)
+    return floored
 
 
 LEAST_CELL_SHARE = 0.1
@@ -81,13 +81,13 @@ class NaiveBayesModel:
         logs = np.tile(self.prior, (len(records), 1))
         for partition, table in zip(self.binned, self.tables, strict=True):
             logs += table[partition.cells(records)]
-        for place, told in enumerate(self.moments):
-            shares = share_of_range(told, records)[:, None]
+        for place, attribute in enumerate(self.moments):
+            shares = share_of_range(attribute, records)[:, None]
             density = -((shares - self.means[place]) ** 2) / (2 * self.variances[place])
             logs += np.where(np.isnan(shares), 0.0, density - 0.5 * np.log(self.variances[place]))
         odds = np.exp(logs - logs.max(axis=1, keepdims=True))
-        found: Floats = odds / odds.sum(axis=1, keepdims=True)
-        return found
+        shares_of_classes: Floats = odds / odds.sum(axis=1, keepdims=True)
+        return shares_of_classes
 
     def probability(self, records: Records) -> Floats:
         """Of two classes, P(class 1) for each record: (n,) in [0, 1]."""
@@ -111,25 +111,29 @@ def naive_bayes(
     method, (body,) = answer.planned.method, answer.body.models
     if not (isinstance(method, NaiveBayes) and isinstance(body, Attributes)):
         raise TypeError("the answer is not one of naive Bayes")
-    tables = [each / method.weight for each in method.tables(answer.summed(), body, source.schema)]
+    tables = [partition / method.weight for partition in method.tables(answer.summed(), body, source.schema)]
     noise = answer.sites * answer.variance(most_records_per_unit) / method.weight**2
-    counted = [place for place, told in enumerate(body.attributes) if isinstance(told, FeatureBins)]
-    binned = tuple(told for told in body.attributes if isinstance(told, FeatureBins))
-    there = [np.bincount(each.cells(source), minlength=each.cell_count(source.schema)) for each in binned]
+    counted = [place for place, attribute in enumerate(body.attributes) if isinstance(attribute, FeatureBins)]
+    binned = tuple(attribute for attribute in body.attributes if isinstance(attribute, FeatureBins))
+    there = [
+        np.bincount(partition.cells(source), minlength=partition.cell_count(source.schema)) for partition in binned
+    ]
     used = [np.ones(len(table), np.bool_) for table in tables]
-    for place, seen in zip(counted, there, strict=True):
-        used[place] = seen > 0
+    for place, cell_counts in zip(counted, there, strict=True):
+        used[place] = cell_counts > 0
     totals = class_totals(*noisy_totals(tables, used, noise), declared)
-    shapes = [(seen + 1.0) / (seen + 1.0).sum() for seen in there]
-    moments = tuple(told for told in body.attributes if isinstance(told, Moments))
-    others = [tables[place] for place in range(len(tables)) if place not in counted]
-    found = [_normal(table, told, source, noise) for table, told in zip(others, moments, strict=True)]
+    shapes = [(cell_counts + 1.0) / (cell_counts + 1.0).sum() for cell_counts in there]
+    moments = tuple(attribute for attribute in body.attributes if isinstance(attribute, Moments))
+    moment_tables = [tables[place] for place in range(len(tables)) if place not in counted]
+    moments_of_classes = [
+        _normal(table, attribute, source, noise) for table, attribute in zip(moment_tables, moments, strict=True)
+    ]
     model = NaiveBayesModel(
         binned,
         tuple(log_shares([tables[place] for place in counted], totals, shapes, noise)),
         moments,
-        np.array([mean for mean, _ in found]).reshape(len(moments), len(totals)),
-        np.array([variance for _, variance in found]).reshape(len(moments), len(totals)),
+        np.array([mean for mean, _ in moments_of_classes]).reshape(len(moments), len(totals)),
+        np.array([variance for _, variance in moments_of_classes]).reshape(len(moments), len(totals)),
         np.log(totals / totals.sum()),
     )
     return model, totals
@@ -148,8 +152,8 @@ def noisy_totals(tables: Sequence[Floats], used: Sequence[NDArray[np.bool_]], no
     """
     weights = np.array([1.0 / mask.sum() for mask in used])
     sums = [table[mask].sum(axis=0) for table, mask in zip(tables, used, strict=True)]
-    found: Floats = np.average(sums, axis=0, weights=weights)
-    return found, noise / float(weights.sum())
+    mean_counts: Floats = np.average(sums, axis=0, weights=weights)
+    return mean_counts, noise / float(weights.sum())
 
 
 def log_shares(tables: Sequence[Floats], totals: Floats, shapes: Sequence[Floats], noise: float) -> list[Floats]:
@@ -165,35 +169,37 @@ def log_shares(tables: Sequence[Floats], totals: Floats, shapes: Sequence[Floats
         noise: variance of a count's noise.
     """
     expected = [shape[:, None] * totals for shape in shapes]
-    excess = sum(float(((seen - mean) ** 2 - noise).sum()) for seen, mean in zip(tables, expected, strict=True))
+    excess = sum(
+        float(((counted_cells - mean) ** 2 - noise).sum()) for counted_cells, mean in zip(tables, expected, strict=True)
+    )
     spread = max(excess, 0.0) / max(sum(float((mean**2).sum()) for mean in expected), 1e-9)
-    found = []
-    for seen, mean in zip(tables, expected, strict=True):
-        kept = spread * mean**2 / (spread * mean**2 + noise + 1e-9)
-        likely = np.maximum(mean + kept * (seen - mean), LEAST_CELL_SHARE * mean)
-        found.append(np.log(likely / likely.sum(axis=0)))
-    return found
+    logs = []
+    for counted_cells, mean in zip(tables, expected, strict=True):
+        weight = spread * mean**2 / (spread * mean**2 + noise + 1e-9)
+        likely = np.maximum(mean + weight * (counted_cells - mean), LEAST_CELL_SHARE * mean)
+        logs.append(np.log(likely / likely.sum(axis=0)))
+    return logs
 
 
-def share_of_range(told: Moments, records: Records) -> Floats:
+def share_of_range(moment: Moments, records: Records) -> Floats:
     """Where between its bounds an attribute is, (n,) in [0, 1], NaN where it is missing."""
-    column = np.asarray(records.column(told.attribute), np.float64)
-    shares: Floats = (np.clip(column, told.lower, told.upper) - told.lower) / (told.upper - told.lower)
+    column = np.asarray(records.column(moment.attribute), np.float64)
+    shares: Floats = (np.clip(column, moment.lower, moment.upper) - moment.lower) / (moment.upper - moment.lower)
     return shares
 
 
-def _normal(table: Floats, told: Moments, source: Records, noise: float) -> tuple[Floats, Floats]:
+def _normal(table: Floats, moment: Moments, source: Records, noise: float) -> tuple[Floats, Floats]:
     """Mean and variance of an attribute in each class, (C,) each, in shares of its range."""
-    known = share_of_range(told, source)
-    known = known[~np.isnan(known)]
-    mean, spread = (float(known.mean()), max(float(known.var()), 1e-4)) if len(known) else (0.5, 1 / 12)
+    present = share_of_range(moment, source)
+    present = present[~np.isnan(present)]
+    mean, spread = (float(present.mean()), max(float(present.var()), 1e-4)) if len(present) else (0.5, 1 / 12)
     records = np.maximum(table[:3].sum(axis=0), 1.0)
     first, second = table[1] / 2 + table[2], table[2]
-    kept = records**2 * spread / (records**2 * spread + noise)
-    means = np.clip(mean + kept * (first / records - mean), 0.0, 1.0)
-    own = second / records - (first / records) ** 2
-    kept = records**2 * spread**2 / (records**2 * spread**2 + noise)
-    return means, np.clip(spread + kept * (own - spread), LEAST_VARIANCE * spread, 1.0)
+    trust = records**2 * spread / (records**2 * spread + noise)
+    means = np.clip(mean + trust * (first / records - mean), 0.0, 1.0)
+    variances = second / records - (first / records) ** 2
+    trust = records**2 * spread**2 / (records**2 * spread**2 + noise)
+    return means, np.clip(spread + trust * (variances - spread), LEAST_VARIANCE * spread, 1.0)
 
 
 LEAST_VOTE = 1e-3
@@ -226,13 +232,13 @@ class ForestModel:
 
     def probabilities(self, records: Records) -> Floats:
         """Class probabilities of each record: (n, C), rows adding up to 1."""
-        told, weight = np.zeros((len(records), len(self.shares))), np.zeros((len(records), 1))
+        votes, weight = np.zeros((len(records), len(self.shares))), np.zeros((len(records), 1))
         for place, tree in enumerate(self.method.partitions(Mapped(self.features))):
             leaves = tree.cells(records)
-            told += self.votes[place, leaves]
+            votes += self.votes[place, leaves]
             weight += self.trust[place, leaves, None]
-        kept = VOTE_SPREAD * weight / (VOTE_SPREAD * weight + 1.0)
-        mean = np.maximum(self.shares + kept * (told / np.maximum(weight, 1e-12) - self.shares), LEAST_VOTE)
+        trust = VOTE_SPREAD * weight / (VOTE_SPREAD * weight + 1.0)
+        mean = np.maximum(self.shares + trust * (votes / np.maximum(weight, 1e-12) - self.shares), LEAST_VOTE)
         odds = self.shares * (mean / self.shares) ** math.sqrt(self.method.trees)
         rows: Floats = odds / odds.sum(axis=1, keepdims=True)
         return rows
@@ -267,14 +273,14 @@ def forest(
     mass = (there + 0.5) / (there + 0.5).sum(axis=1, keepdims=True) * totals.sum()
     trust = 1.0 / (noise / mass**2 + 0.25 / mass)
     # Of the noisy number of records a leaf says something, too: where it is precise, votes are shares of it.
-    seen = counts.sum(axis=2)
-    own = np.maximum(seen, 1.0)
+    leaf_counts = counts.sum(axis=2)
+    noisy_or_one = np.maximum(leaf_counts, 1.0)
     precise = mass / (mass + counts.shape[2] * noise / mass)
-    size = (precise * own + (1.0 - precise) * mass)[:, :, None]
+    size = (precise * noisy_or_one + (1.0 - precise) * mass)[:, :, None]
     votes = counts / size * trust[:, :, None]
     # All votes together are more precise than the totals, to which every leaf's noise adds up.
-    told = votes.sum(axis=(0, 1))
-    shares = np.maximum(told, LEAST_VOTE * np.abs(told).sum() + 1e-12)
+    all_votes = votes.sum(axis=(0, 1))
+    shares = np.maximum(all_votes, LEAST_VOTE * np.abs(all_votes).sum() + 1e-12)
     return ForestModel(body.features, method, votes, trust, shares / shares.sum()), totals
 
 
@@ -301,13 +307,13 @@ class LinearInSite:
 
     def scores(self, records: Records) -> Floats:
         """Log odds of class 1, (n,)."""
-        found: Floats = self.method.rows(self.features.points(records)) @ self.weights
-        return found
+        log_odds: Floats = self.method.rows(self.features.points(records)) @ self.weights
+        return log_odds
 
     def probability(self, records: Records) -> Floats:
         """P(class 1) for each record: (n,) in [0, 1]."""
-        found: Floats = 1.0 / (1.0 + np.exp(-np.clip(self.scores(records), -MOST_LOG_ODDS, MOST_LOG_ODDS)))
-        return found
+        chances: Floats = 1.0 / (1.0 + np.exp(-np.clip(self.scores(records), -MOST_LOG_ODDS, MOST_LOG_ODDS)))
+        return chances
 
 
 def linear(answer: ModelAnswer, source: Records, records: float, most_records_per_unit: int) -> LinearInSite:
@@ -332,10 +338,13 @@ def linear(answer: ModelAnswer, source: Records, records: float, most_records_pe
     moments, axes = np.linalg.eigh(rows.T @ rows / len(rows))
     curvature = np.maximum(moments, 0.0) * records / answer.sites / 4
     regulariser = float(method.regulariser.fraction)
-    kept = curvature / (regulariser + curvature)
-    seen = axes.T @ (method.weights(answer.of()).mean(axis=0) * method.unit)
+    kept_share = curvature / (regulariser + curvature)
+    projected = axes.T @ (method.weights(answer.of()).mean(axis=0) * method.unit)
     noise = answer.variance(most_records_per_unit) / (method.steps * regulariser) ** 2
     error = (noise + curvature / (regulariser + curvature) ** 2) / answer.sites
-    spread = min(SPREADS, key=lambda each: float(np.sum(np.log(total := kept**2 * each + error) + seen**2 / total)))
-    weights = axes @ (kept * spread / (kept**2 * spread + error) * seen)
+    spread = min(
+        SPREADS,
+        key=lambda variance: float(np.sum(np.log(total := kept_share**2 * variance + error) + projected**2 / total)),
+    )
+    weights = axes @ (kept_share * spread / (kept_share**2 * spread + error) * projected)
     return LinearInSite(body.features, method, weights / method.unit)

@@ -39,8 +39,8 @@ class RidgeModel:
         """Predicted label of each record: (n,) within the label's bounds, in its units."""
         lower, upper = self.bounds
         scores = self.points.rows(self.features.points(records)) @ self.weights
-        found: Floats = (lower + upper) / 2 + (upper - lower) / 2 * np.clip(scores, -1.0, 1.0)
-        return found
+        values: Floats = (lower + upper) / 2 + (upper - lower) / 2 * np.clip(scores, -1.0, 1.0)
+        return values
 
 
 def ridge(answer: ModelAnswer, bounds: tuple[float, float], most_records_per_unit: int) -> tuple[RidgeModel, float]:
@@ -60,9 +60,9 @@ def ridge(answer: ModelAnswer, bounds: tuple[float, float], most_records_per_uni
     sums = split_moments(answer.summed(), method.points.coordinates)
     deviation = float(np.sqrt(answer.sites * answer.variance(most_records_per_unit)))
     curvature, directions = np.linalg.eigh(sums.products + RIDGE * deviation * np.eye(len(sums.products)))
-    held = curvature > 0
-    along = directions[:, held].T @ sums.label_products / curvature[held]
-    weights = directions[:, held] @ along / method.label_steps
+    positive = curvature > 0
+    along = directions[:, positive].T @ sums.label_products / curvature[positive]
+    weights = directions[:, positive] @ along / method.label_steps
     constant = method.points.constant
     records = float(sums.products[-1, -1]) / constant**2 if constant else 0.0
     return RidgeModel(body.features, method.points, weights, bounds), max(records, 1.0)
@@ -91,8 +91,8 @@ class Components:
     def project(self, records: Records, count: int) -> Floats:
         """Coordinates along the first components: (n, count)."""
         rows = self.points.rows(self.features.points(records))[:, : self.points.width] / self.points.radius
-        found: Floats = (rows - self.mean) @ self.axes[:count].T
-        return found
+        scores: Floats = (rows - self.mean) @ self.axes[:count].T
+        return scores
 
 
 def components(answer: ModelAnswer) -> Components:

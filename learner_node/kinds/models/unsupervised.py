@@ -64,7 +64,7 @@ RADIUS = 64
 
 
 @dataclass(frozen=True)
-class Asked:
+class PaidAnswer:
     """An answer, and what it cost.
 
     Attributes:
@@ -86,7 +86,7 @@ def ask_clusters(
     epsilon: Fraction | str,
     iterations: int = 2,
     seed: int = 0,
-) -> tuple[Clusters, Asked]:
+) -> tuple[Clusters, PaidAnswer]:
     """k-means at every curator, from the centres of the source's own.
 
     Args:
@@ -112,21 +112,21 @@ def ask_clusters(
         method = KMeans(points=points, clusters=len(centres), iterations=iterations)
         return method, Centres.of(features, np.rint(centres).astype(np.int64))
 
-    asked = ask(federation, source, question, epsilon)
-    return _clusters(asked.answer), asked
+    paid = ask(federation, source, question, epsilon)
+    return _clusters(paid.answer), paid
 
 
 def ask_components(
     federation: Federation, source: Callable[[Schema], Records], *, epsilon: Fraction | str
-) -> tuple[Components, Asked]:
+) -> tuple[Components, PaidAnswer]:
     """Principal components of all curators' records together; arguments and errors of `ask_clusters`."""
 
     def question(records: Records) -> tuple[AnyMethod, Body]:
         features = unit_map(records, INSIDE)
         return PrincipalComponents(points=Points(features.width, RADIUS, RADIUS // 2)), Mapped(features)
 
-    asked = ask(federation, source, question, epsilon)
-    return components(asked.answer), asked
+    paid = ask(federation, source, question, epsilon)
+    return components(paid.answer), paid
 
 
 def ask(
@@ -134,7 +134,7 @@ def ask(
     source: Callable[[Schema], Records],
     question: Callable[[Records], tuple[AnyMethod, Body]],
     epsilon: Fraction | str,
-) -> Asked:
+) -> PaidAnswer:
     """A study of one query for one model, and no more.
 
     Args:
@@ -156,7 +156,7 @@ def ask(
         names = study.propose(Plan.of([planned]), "", list(cards))
         study.ask(dict.fromkeys(names, ModelBody(models=(body,))))
         (answer,) = study.pooled(study.survivors)
-    return Asked(answer, records, max(study.spent(name) for name in study.survivors))
+    return PaidAnswer(answer, records, max(study.spent(name) for name in study.survivors))
 
 
 _clusters = clusters

@@ -25,16 +25,16 @@ def random_trees(features: FeatureMap, trees: int, depth: int, span: int, seed: 
     it within +-`span` steps of 2^-12.
     """
     nodes = 2**depth - 1
-    drawn = words(seed, "trees", 2 * trees * nodes).reshape(trees, nodes, 2)
-    return tuple(TreeLeaves.of(features, _nodes(each, features.width, span)) for each in drawn)
+    random_words = words(seed, "trees", 2 * trees * nodes).reshape(trees, nodes, 2)
+    return tuple(TreeLeaves.of(features, _nodes(tree_words, features.width, span)) for tree_words in random_words)
 
 
-def _nodes(drawn: NDArray[np.uint64], width: int, span: int) -> NDArray[np.int64]:
+def _nodes(tree_words: NDArray[np.uint64], width: int, span: int) -> NDArray[np.int64]:
     """One tree as `TreeLeaves` lists its nodes, from two words for each."""
-    count = len(drawn)
+    count = len(tree_words)
     table = np.empty((count, 4), np.int64)
     bounds: list[dict[int, tuple[int, int]]] = [{} for _ in range(2 * count + 1)]
-    for node, (first, second) in enumerate(drawn.tolist()):
+    for node, (first, second) in enumerate(tree_words.tolist()):
         coordinate = first % width
         low, high = bounds[node].get(coordinate, (-span, span))
         threshold = low + 1 + second % (high - low) if high > low else high

@@ -66,11 +66,11 @@ class KMeans(msgspec.Struct, frozen=True, kw_only=True, tag="k_means", forbid_un
         if not isinstance(body, Centres):
             raise wrong_body(Centres, field)
         check_map(body.features, self.points.width, schema, field)
-        wanted = f"{self.clusters} x {self.points.width} little-endian int32 within +-{self.points.radius}"
+        limit = f"{self.clusters} x {self.points.width} little-endian int32 within +-{self.points.radius}"
         if len(body.centres) != 4 * self.clusters * self.points.width:
-            raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, f"{field}.centres", wanted)
+            raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, f"{field}.centres", limit)
         if np.abs(body.table(self.points.width)).max() > self.points.radius:
-            raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.centres", wanted)
+            raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.centres", limit)
 
     def length(self, body: Body, schema: Schema) -> int:  # noqa: ARG002
         """See `Method`."""
@@ -114,9 +114,12 @@ class KMeans(msgspec.Struct, frozen=True, kw_only=True, tag="k_means", forbid_un
         """See `Method`."""
         if not isinstance(body, Centres):
             raise wrong_body(Centres, "body")
-        mapping, another = body.features.multiply_adds() + _ROW_COST * self.points.coordinates, self.work_of_another_run
+        mapping, next_run = (
+            body.features.multiply_adds() + _ROW_COST * self.points.coordinates,
+            self.work_of_another_run,
+        )
         once = body.features.multiply_adds_once() + BYTE_ONCE * len(body.centres)
-        return Work(self.iterations * mapping + another.per_record, once + another.once)
+        return Work(self.iterations * mapping + next_run.per_record, once + next_run.once)
 
     @property
     def work_of_another_run(self) -> Work:

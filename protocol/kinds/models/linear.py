@@ -47,8 +47,8 @@ TURN = STEPS * STEPS
 @lru_cache(maxsize=8)
 def frequencies(seed: int, width: int, count: int) -> NDArray[np.float64]:
     """(width, count) whole steps of 2^-12 turns a unit, each normal with a deviation of one radian a unit."""
-    drawn = normals(seed, "frequencies", width * count).reshape(width, count)
-    steps: NDArray[np.float64] = np.rint(drawn * (STEPS / (2 * math.pi)))
+    numbers = normals(seed, "frequencies", width * count).reshape(width, count)
+    steps: NDArray[np.float64] = np.rint(numbers * (STEPS / (2 * math.pi)))
     steps.flags.writeable = False
     return steps
 

@@ -77,8 +77,8 @@ class Points(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         For x alone it is (||x||_1^2 + ||x||_2^2) / 2 <= (d + 1) radius^2 / 2; the constant adds its square and its
         products with x.
         """
-        own = (self.width + 1) * self.radius**2 // 2
-        return own + self.constant * self.most_sum
+        of_points = (self.width + 1) * self.radius**2 // 2
+        return of_points + self.constant * self.most_sum
 
     @property
     def length_above(self) -> int:
@@ -170,9 +170,9 @@ def check_map(features: FeatureMap, width: int, schema: Schema, field: str) -> N
         raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, f"{field}.features", f"a map of {width} coordinates")
 
 
-def wrong_body(wanted: type[Body], field: str) -> RemoteProtocolError:
+def wrong_body(body_type: type[Body], field: str) -> RemoteProtocolError:
     """The refusal of a body that is another method's."""
-    return RemoteProtocolError(RefusalCode.NOT_IN_PLAN, field, f"a body of type {wanted.__struct_config__.tag!r}")
+    return RemoteProtocolError(RefusalCode.NOT_IN_PLAN, field, f"a body of type {body_type.__struct_config__.tag!r}")
 
 
 class Work(NamedTuple):

@@ -74,7 +74,7 @@ class NaiveBayes(msgspec.Struct, frozen=True, kw_only=True, tag="naive_bayes", f
         """See `Method`."""
         if not isinstance(body, Attributes):
             raise wrong_body(Attributes, field)
-        moments = sum(isinstance(each, Moments) for each in body.attributes)
+        moments = sum(isinstance(attribute, Moments) for attribute in body.attributes)
         if (len(body.attributes) - moments, moments) != (self.binned, self.moments):
             limit = f"{self.binned} in bins and {self.moments} by moments"
             raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, f"{field}.attributes", limit)
@@ -84,7 +84,7 @@ class NaiveBayes(msgspec.Struct, frozen=True, kw_only=True, tag="naive_bayes", f
     def cells(self, body: Attributes, schema: Schema) -> tuple[int, ...]:
         """Rows of each attribute's table."""
         return tuple(
-            each.cell_count(schema) if isinstance(each, FeatureBins) else MOMENT_CELLS for each in body.attributes
+            entry.cell_count(schema) if isinstance(entry, FeatureBins) else MOMENT_CELLS for entry in body.attributes
         )
 
     def length(self, body: Body, schema: Schema) -> int:
@@ -102,7 +102,7 @@ class NaiveBayes(msgspec.Struct, frozen=True, kw_only=True, tag="naive_bayes", f
         """See `Method`."""
         if not isinstance(body, Attributes):
             raise wrong_body(Attributes, "body")
-        binned = [each for each in body.attributes if isinstance(each, FeatureBins)]
-        per_record = sum(each.multiply_adds() for each in binned) + _ATTRIBUTE_COST * len(body.attributes)
-        once = sum(each.multiply_adds_once() for each in binned) + _ATTRIBUTE_ONCE * len(body.attributes)
+        binned = [attribute for attribute in body.attributes if isinstance(attribute, FeatureBins)]
+        per_record = sum(attribute.multiply_adds() for attribute in binned) + _ATTRIBUTE_COST * len(body.attributes)
+        once = sum(attribute.multiply_adds_once() for attribute in binned) + _ATTRIBUTE_ONCE * len(body.attributes)
         return Work(per_record, once)

@@ -118,8 +118,8 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The nearest point of each number, (n,) in 0 .. steps: of that number alone, to the last bit. None is NaN."""
         with np.errstate(over="ignore"):  # two ends may be so close that a quotient has no float: it is clipped
             shares = np.clip((values - self.lower) / (self.upper - self.lower), 0.0, 1.0)
-        found: NDArray[np.int64] = np.rint(shares * self.steps).astype(np.int64)
-        return found
+        grid_indices: NDArray[np.int64] = np.rint(shares * self.steps).astype(np.int64)
+        return grid_indices
 
     def value(self, index: float) -> float:
         """A point, or what lies between two, in the unit of the ends."""
@@ -181,8 +181,8 @@ class Estimate(msgspec.Struct, frozen=True, tag="estimate", forbid_unknown_field
         if kind is None:
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.estimator", ", ".join(ESTIMATORS))
         if not kind.fewest <= len(self.attributes) <= kind.most:
-            wanted = f"{kind.fewest}" if kind.fewest == kind.most else f"{kind.fewest} to {kind.most}"
-            raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.attributes", f"{wanted} of them")
+            limit = f"{kind.fewest}" if kind.fewest == kind.most else f"{kind.fewest} to {kind.most}"
+            raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.attributes", f"{limit} of them")
         if len(set(self.attributes)) < len(self.attributes):
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.attributes", "none twice")
         for index, name in enumerate(self.attributes):

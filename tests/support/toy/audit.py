@@ -3,7 +3,7 @@
 import numpy as np
 
 from expril.audit.kinds import AUDITED_KINDS
-from expril.audit.kinds.kind_audit import Asked, AuditedKinds, Example, KindAudit
+from expril.audit.kinds.kind_audit import AuditedKinds, AuditQuery, Example, KindAudit
 from protocol.codec import encode
 from protocol.rationals import Rational
 from protocol.schema import NumericAttribute, Schema
@@ -14,7 +14,9 @@ SCHEMA = Schema(attributes=(NumericAttribute("age", 0, 120),), label="sick", cla
 
 def ask(copies):
     """At a cost of 1 a draw; from 0 tens on the second turn is drawn anew."""
-    return Asked(PlannedToy(scale=Rational(1, 1), level=0, turns=2), (encode(ToyBody(29.5)), encode(ToyBody(None))))
+    return AuditQuery(
+        PlannedToy(scale=Rational(1, 1), level=0, turns=2), (encode(ToyBody(29.5)), encode(ToyBody(None)))
+    )
 
 
 class ToyAudit(KindAudit):

@@ -20,8 +20,8 @@ from expril.audit.attack.controls.parts import (
 from expril.audit.attack.game import breaks, play
 from expril.audit.attack.kinds import ERROR_RATE, attack_pair, search
 from expril.audit.kinds.answer_path import AnswerPath, Numbers
-from expril.audit.kinds.invented import Neighbours, Record, Unit, held
-from expril.audit.kinds.kind_audit import Asked, Example
+from expril.audit.kinds.invented import Neighbours, Record, Unit, dataset_of
+from expril.audit.kinds.kind_audit import AuditQuery, Example
 from expril.audit.results import Attack, ControlResult
 from protocol.codec import encode
 from protocol.errors import ConfigurationError
@@ -106,16 +106,16 @@ _CANCELLING = Mlp.of(
 
 def _asking(
     release: str, partitions: tuple[Partition, ...], scale: int, hypothesis: Hypothesis | None = None, steps: int = 1
-) -> Callable[[int], Asked]:
-    def ask(copies: int) -> Asked:
+) -> Callable[[int], AuditQuery]:
+    def ask(copies: int) -> AuditQuery:
         count = len(partitions) * copies
         planned = PlannedCounts(release=release, partitions=count, scale=Rational(scale, 1), steps=steps)
-        return Asked(planned, (encode(CountsBody(partitions * copies, hypothesis)),))
+        return AuditQuery(planned, (encode(CountsBody(partitions * copies, hypothesis)),))
 
     return ask
 
 
-def _path(ask: Callable[[int], Asked], schema: Schema = _CLASSES, **more: object) -> AnswerPath:
+def _path(ask: Callable[[int], AuditQuery], schema: Schema = _CLASSES, **more: object) -> AnswerPath:
     example = Example("a control", schema, ask, copies=COPIES)
     return replace(AnswerPath(SIMULATED_ANSWERERS["counts"], example, COPIES, QuickNoise), **more)  # type: ignore[arg-type]
 
@@ -159,7 +159,7 @@ def _ratio(records: int, *, as_floats: bool = False) -> PathControl:
         return ratios if as_floats else np.rint(ratios * RATIO_STEPS).astype(np.int64)
 
     def attack(draws: int, error_rate: float) -> Attack:
-        first, second = pair.both
+        first, second = pair.sets
         return play(
             partial(look, first),
             partial(look, second),
@@ -190,7 +190,7 @@ def _forgotten_partitions() -> PathControl:
 
 def _unstable_evaluation() -> PathControl:
     ask = _asking("error_correct", (_EVERYBODY,), 1, _CANCELLING)
-    path = _path(ask, hold=partial(held, kind=UnstableDataset))
+    path = _path(ask, hold=partial(dataset_of, kind=UnstableDataset))
     path = replace(path, example=replace(path.example, values={"x": (1.0,)}))
 
     def attack(draws: int, error_rate: float) -> Attack:
@@ -212,7 +212,7 @@ def _unstable_evaluation() -> PathControl:
 def _forgotten_bound() -> PathControl:
     path = _path(
         _asking("mass", (_EVERYBODY,), 1),
-        hold=lambda units, example: held(units, replace(example, most_records_per_unit=RECORDS)),
+        hold=lambda units, example: dataset_of(units, replace(example, most_records_per_unit=RECORDS)),
     )
     unit = (_record(1.0, "yes"),) * RECORDS
     return PathControl(
@@ -228,7 +228,7 @@ def _asked_twice(fault: str, truth: str, noise: Callable[[], QuickNoise], other:
 
     def attack(draws: int, error_rate: float) -> Attack:
         pair = _pair((_record(1.0, "yes", y=-1.0),), _record(1.0, "yes"))
-        first, second = pair.both
+        first, second = pair.sets
         return play(
             partial(asked_again, path, again, first),
             partial(asked_again, path, again, second),
@@ -242,7 +242,9 @@ def _asked_twice(fault: str, truth: str, noise: Callable[[], QuickNoise], other:
 
 
 def _unclipped_label() -> PathControl:
-    path = _path(_asking("label_total", (_EVERYBODY,), 4, steps=4), _NUMBER, hold=partial(held, kind=UnclippedDataset))
+    path = _path(
+        _asking("label_total", (_EVERYBODY,), 4, steps=4), _NUMBER, hold=partial(dataset_of, kind=UnclippedDataset)
+    )
     unit, other = _record(1.0, float(BEYOND)), _record(1.0, 0.5)
     return PathControl(
         fault="A numeric label outside of its declared bounds is counted as it is.",

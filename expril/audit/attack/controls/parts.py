@@ -35,8 +35,8 @@ from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.kinds.answer_path import AnswerPath, Numbers
 from expril.audit.kinds.blog_holdout import BLOG_HOLDOUT, BlogHoldoutBody, BlogHoldoutRelease, PlannedBlogHoldout
 from expril.audit.kinds.exact import loss_of_shares
-from expril.audit.kinds.invented import Neighbours, Record, Unit, held
-from expril.audit.kinds.kind_audit import Asked, Asking, Company, Example, Lead, Seen
+from expril.audit.kinds.invented import Neighbours, Record, Unit, dataset_of
+from expril.audit.kinds.kind_audit import Asking, AuditQuery, Company, Example, Lead, Observation
 from protocol.codec import decode, encode
 from protocol.envelopes import LABEL
 from protocol.feature_map import STEPS
@@ -245,8 +245,8 @@ def walked(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSourc
 def walk_truth() -> float:
     """The walk's true loss on `walk_pair`: the largest log ratio of the probabilities of where it ends."""
     laws = []
-    for units in walk_pair().both:
-        dataset = held(units, _QUESTION)
+    for units in walk_pair().sets:
+        dataset = dataset_of(units, _QUESTION)
         density = density_of(_QUESTION.ask(1).planned, dataset, dataset.schema)
         starts = np.bincount(density.base.cells(points_of(dataset, density.base))[:, 0], minlength=len(_moves(density)))
         laws.append(starts / starts.sum() @ np.linalg.matrix_power(_moves(density), WALK_STEPS))
@@ -320,7 +320,7 @@ class BlocksOfRows(PrivateDataset):
 def rows_path() -> AnswerPath:
     """The mean of the interquartile ranges of `BlocksOfRows`; it claims 1."""
     path = _statistic(AggregateMean(BLOCKS, AXIS_STEPS, Rational(AXIS_STEPS, 1)), _SPREAD)
-    return replace(path, hold=partial(held, kind=BlocksOfRows))
+    return replace(path, hold=partial(dataset_of, kind=BlocksOfRows))
 
 
 def rows_pair() -> Neighbours:
@@ -331,14 +331,16 @@ def rows_pair() -> Neighbours:
 def rows_truth() -> Fraction:
     """The true loss on `rows_pair`: how far the sum over the blocks moves, over the scale."""
     path = rows_path()
-    sets = [path.hold(units, path.example) for units in rows_pair().both]
+    sets = [path.hold(units, path.example) for units in rows_pair().sets]
     few, more = (int(block_values(dataset, _SPREAD, dataset.blocks(BLOCKS, SPLIT), BLOCKS).sum()) for dataset in sets)
     return Fraction(abs(more - few), AXIS_STEPS)
 
 
 def _statistic(method: Method, item: Item) -> AnswerPath:
-    def ask(copies: int) -> Asked:
-        return Asked(PlannedStatistic(method=method, statistics=copies), (encode(StatisticBody((item,) * copies)),))
+    def ask(copies: int) -> AuditQuery:
+        return AuditQuery(
+            PlannedStatistic(method=method, statistics=copies), (encode(StatisticBody((item,) * copies)),)
+        )
 
     return AnswerPath(_STATISTICS, Example("a control", _AXIS, ask, copies=STATISTICS), STATISTICS, QuickNoise)
 
@@ -367,7 +369,7 @@ _YES = Constant(1)
 def blog_path() -> AnswerPath:
     """One question to the blog's holdout."""
     planned = PlannedBlogHoldout(tolerance=TOLERANCE, records=RECORDS)
-    turns = Asked(planned, (encode(BlogHoldoutBody(_YES, None, TRAINING_SCORE)),))
+    turns = AuditQuery(planned, (encode(BlogHoldoutBody(_YES, None, TRAINING_SCORE)),))
     example = Example("a control", _CLASSES, lambda copies: turns)  # noqa: ARG005
     return AnswerPath(Answerer(BLOG_HOLDOUT, blog_answer), example, noise=QuickNoise)
 
@@ -439,7 +441,7 @@ def exact_comparisons_path() -> AnswerPath:
         comparison_scale=scale,
         count_scale=Rational(8, 1),
     )
-    turns = Asked(planned, tuple(encode(HoldoutBody(_YES, estimate)) for estimate in (0, RESOLUTION // 4)))
+    turns = AuditQuery(planned, tuple(encode(HoldoutBody(_YES, estimate)) for estimate in (0, RESOLUTION // 4)))
     example = Example("a control", _CLASSES, lambda copies: turns)  # noqa: ARG005
     return replace(AnswerPath(ANSWERERS["holdout"], example), noise=ExactComparisons)
 
@@ -491,7 +493,7 @@ def _undone(example: Example) -> Example:
             try:
                 bodies = inner.send((yield bodies))
             except StopIteration as end:
-                result: Seen = end.value
+                result: Observation = end.value
                 break
         place, partner = (planned.participants.index(key) for key in (attacked, other))
         private, round_name = NO_ENTROPY(32), round_digest(planned.group(LABEL), question, cards)
@@ -504,6 +506,6 @@ def _undone(example: Example) -> Example:
             result.hidden.size,
         )
         unmasked = (result.hidden.view(np.uint64).ravel() - mask).view(np.int64)
-        return Seen(result.told, unmasked.reshape(result.hidden.shape))
+        return Observation(result.numbers, unmasked.reshape(result.hidden.shape))
 
     return replace(example, company=Company(company.curators, lead))
