@@ -3,7 +3,6 @@
 A planned query takes one or more turns, each a request and its release. Sequences number the turns of all queries. What
 only an auditor needs of a kind is in `expril.audit.kinds`.
 """
-# ruff: noqa: ARG002, B027 - defaults take what the methods that override them need, and may do nothing
 
 import math
 from abc import ABC, abstractmethod

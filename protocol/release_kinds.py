@@ -48,7 +48,7 @@ def _error_correct(errors: Counts, correct: Counts) -> Counts:
     return np.column_stack([errors, correct])
 
 
-def _label_steps(labels: Counts, predictions: Counts | None, steps: int, most: int) -> Counts:  # noqa: ARG001
+def _label_steps(labels: Counts, _predictions: Counts | None, steps: int, _most: int) -> Counts:
     return _and_rest(steps, _rounded(labels * steps, LABEL_STEPS))
 
 
@@ -78,19 +78,19 @@ def _rounded(numerator: Counts, denominator: int) -> Counts:
     return rounded
 
 
-def _one_column(schema: Schema) -> int:  # noqa: ARG001
+def _one_column(_schema: Schema) -> int:
     return 1
 
 
-def _two_columns(schema: Schema) -> int:  # noqa: ARG001
+def _two_columns(_schema: Schema) -> int:
     return 2
 
 
-def _three_columns(schema: Schema) -> int:  # noqa: ARG001
+def _three_columns(_schema: Schema) -> int:
     return 3
 
 
-def _any_label(schema: Schema) -> bool:  # noqa: ARG001
+def _any_label(_schema: Schema) -> bool:
     return True
 
 

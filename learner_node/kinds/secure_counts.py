@@ -47,7 +47,7 @@ def read(data: bytes, question: Question) -> Any:
     return release
 
 
-def opening(body: CountsBody, turn: Turn, nonce: bytes = bytes(secure_counts.NONCE)) -> AskKeys:  # noqa: ARG001
+def opening(body: CountsBody, _turn: Turn, nonce: bytes = bytes(secure_counts.NONCE)) -> AskKeys:
     """The first turn's body."""
     return AskKeys(encode(body), nonce)
 

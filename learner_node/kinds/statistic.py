@@ -123,7 +123,7 @@ def join(answers: Sequence[StatisticAnswer]) -> StatisticAnswer:
     return replace(answers[0], numbers=np.concatenate([answer.numbers for answer in answers]))
 
 
-def complaint_about(answer: StatisticAnswer, round_size: int | None) -> str:  # noqa: ARG001 - blocks are planned
+def complaint_about(answer: StatisticAnswer, _round_size: int | None) -> str:
     """Why an answer cannot be a curator's; "" where it can. Indices were checked as they were read.
 
     A sum over k blocks of 0 to R steps lies within 0 and k R but for noise, whose bound an honest curator passes with a

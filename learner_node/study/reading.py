@@ -68,7 +68,7 @@ class Precision:
     share_error: float | None
 
 
-def not_foreseen(body: Any, turn: Turn, *_rest: Any) -> NoReturn:  # noqa: ARG001
+def not_foreseen(_body: Any, turn: Turn, *_rest: Any) -> NoReturn:
     """Raise ConfigurationError: the answers of this query kind cannot be simulated."""
     raise ConfigurationError(
         f"a study that asks queries of kind {turn.planned.kind!r} cannot be foreseen: there is no quote for it; run it "
@@ -96,7 +96,7 @@ class Reader:
     # and only what they say together is opened; None: every turn is a question of its own
     lead: Callable[[LeadContext], Leading] | None = None
     # (what a strategy asks, the query's first turn) -> the first turn's body, to be held against a card
-    opening: Callable[[Any, Turn], Any] = lambda body, turn: body  # noqa: ARG005
+    opening: Callable[[Any, Turn], Any] = lambda body, _turn: body
 
 
 @dataclass(frozen=True)

@@ -208,12 +208,12 @@ class Counts(QueryKind):
         label = 2 * presence if self.limits.installed[planned.release].reads_label else Fraction(0)
         return Odds(presence, label, 2 * presence * parts / planned.partitions)
 
-    def most_odds(self, limits: CountsLimits, unit: PrivacyUnit) -> Odds:  # noqa: ARG002
+    def most_odds(self, limits: CountsLimits, unit: PrivacyUnit) -> Odds:
         """Twice the presence, but for the label where masses alone are allowed."""
         label = any(self.limits.installed[name].reads_label for name in limits.release_kinds)
         return Odds(Fraction(1), Fraction(2 * label), Fraction(2))
 
-    def precision(self, planned: PlannedCounts, unit: PrivacyUnit) -> str:  # noqa: ARG002
+    def precision(self, planned: PlannedCounts, unit: PrivacyUnit) -> str:
         """Of each released number."""
         kind, parts, width = self.limits.installed[planned.release], planned.partitions, planned.law.width(MISSES)
         within = f"{width} records" if kind.of_steps is None else f"what {width / planned.steps:.3g} records can add"

@@ -194,7 +194,7 @@ class Holdout(QueryKind):
         cost: Fraction = turn.planned.instance_cost(most_records_per_unit)
         return cost
 
-    def odds(self, planned: PlannedHoldout, unit: PrivacyUnit, readers: int | None) -> Odds:  # noqa: ARG002
+    def odds(self, planned: PlannedHoldout, unit: PrivacyUnit, readers: int | None) -> Odds:
         """A changed record is correct where it was not, or the other way round: in S that is a step of r.
 
         Presence is such a step, too, so threshold and comparisons reveal no more than that. Of the two counts one falls
@@ -204,7 +204,7 @@ class Holdout(QueryKind):
         changed = presence + planned.answers * planned.count_law.loss(unit.records)
         return Odds(presence, changed, changed)
 
-    def precision(self, planned: PlannedHoldout, unit: PrivacyUnit) -> str:  # noqa: ARG002
+    def precision(self, planned: PlannedHoldout, unit: PrivacyUnit) -> str:
         """Of the comparisons, and of the counts that end an instance."""
         close = float(Fraction(planned.comparison_law.width(MISSES), planned.resolution))
         scales = ", ".join(
@@ -241,7 +241,7 @@ class Holdout(QueryKind):
         once = QUERY_ONCE + NOISE_ONCE + PAST_ONCE * question.turn.number + hypothesis.multiply_adds_once()
         return once + per_record * (round_size or ASSUMED_ROUND_SIZE)
 
-    def release_bytes(self, question: Question) -> int:  # noqa: ARG002
+    def release_bytes(self, question: Question) -> int:
         """The same for each."""
         return RELEASE_BYTES
 

@@ -142,7 +142,7 @@ class Model(QueryKind):
         label = noise.loss(models * method.moved_by_label(unit.records))
         return Odds(self.cost(planned, unit.records), label, noise.loss(parts * method.moved_by_change(unit.records)))
 
-    def most_odds(self, limits: ModelLimits, unit: PrivacyUnit) -> Odds:  # noqa: ARG002
+    def most_odds(self, limits: ModelLimits, unit: PrivacyUnit) -> Odds:
         """Twice the presence; of the label less, where no allowed method reads it, or but by the logistic loss."""
         label = max((_LABEL.get(name, Fraction(2)) for name in limits.methods), default=Fraction(0))
         return Odds(WORST.presence, label, WORST.attribute)

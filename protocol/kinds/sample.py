@@ -139,7 +139,7 @@ class Sample(QueryKind):
             if size > most:
                 raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.{name}", f"at most {most}")
 
-    def cost(self, planned: PlannedSample, most_records_per_unit: int) -> Fraction:  # noqa: ARG002
+    def cost(self, planned: PlannedSample, most_records_per_unit: int) -> Fraction:
         """Exact epsilon k epsilon, the same for units of any number of records: it holds between any two sets."""
         value = planned.records * planned.epsilon.fraction
         if value.numerator > MOST:
@@ -150,17 +150,17 @@ class Sample(QueryKind):
         """The whole cost."""
         return self.cost(planned, 1)
 
-    def odds(self, planned: PlannedSample, unit: PrivacyUnit, readers: int | None) -> Odds:  # noqa: ARG002
+    def odds(self, planned: PlannedSample, unit: PrivacyUnit, readers: int | None) -> Odds:
         """The cost holds between any two sets of records, so no change costs more; a label not drawn is not read."""
         cost = self.cost(planned, unit.records)
         reads_label = any(axis.name == unit.label for axis in planned.axes)
         return Odds(cost, cost if reads_label else Fraction(0), cost)
 
-    def most_odds(self, limits: SampleLimits, unit: PrivacyUnit) -> Odds:  # noqa: ARG002
+    def most_odds(self, limits: SampleLimits, unit: PrivacyUnit) -> Odds:
         """As `odds`."""
         return Odds(Fraction(1), Fraction(1), Fraction(1))
 
-    def precision(self, planned: PlannedSample, unit: PrivacyUnit) -> str:  # noqa: ARG002
+    def precision(self, planned: PlannedSample, unit: PrivacyUnit) -> str:
         """Of the made-up records."""
         axes = ", ".join(axis.name for axis in planned.axes)
         return (

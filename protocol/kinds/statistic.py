@@ -170,7 +170,7 @@ class Statistic(QueryKind):
             most = most.or_more(Odds(Fraction(1), Fraction(label), Fraction(attribute)))
         return most
 
-    def precision(self, planned: PlannedStatistic, unit: PrivacyUnit) -> str:  # noqa: ARG002
+    def precision(self, planned: PlannedStatistic, unit: PrivacyUnit) -> str:
         """Of each statistic."""
         method = planned.method
         scale = f"scale {method.scale.fraction}"

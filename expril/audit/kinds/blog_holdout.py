@@ -85,7 +85,7 @@ class BlogHoldout(QueryKind):
     planned = PlannedBlogHoldout
     limits = BlogHoldoutLimits
 
-    def check_allowed(self, planned: PlannedBlogHoldout, terms: KindTerms, field: str) -> None:  # noqa: ARG002
+    def check_allowed(self, planned: PlannedBlogHoldout, terms: KindTerms, field: str) -> None:
         """Raise RemoteProtocolError(BAD_PLAN) for a label that is not of two classes."""
         if terms.schema.label_bounds is not None or len(terms.schema.classes) != CLASSES:
             limit = "blog_holdout needs a label of two classes"
@@ -98,7 +98,7 @@ class BlogHoldout(QueryKind):
             raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries", "a cost of at most 32 bits")
         return value
 
-    def read_body(self, data: bytes, turn: Turn, terms: KindTerms) -> BlogHoldoutBody:  # noqa: ARG002
+    def read_body(self, data: bytes, turn: Turn, terms: KindTerms) -> BlogHoldoutBody:
         """Decode and check a question; raises RemoteProtocolError(MALFORMED, BAD_QUERY or OVER_LIMIT)."""
         body = decode(data, BlogHoldoutBody, field="body")
         if math.isnan(body.training_score):
@@ -120,23 +120,23 @@ class BlogHoldout(QueryKind):
         once = QUERY_ONCE + NOISE_ONCE + sum(item.multiply_adds_once() for item in hypotheses)
         return once + per_record * (round_size or ASSUMED_ROUND_SIZE)
 
-    def release_bytes(self, question: Question) -> int:  # noqa: ARG002
+    def release_bytes(self, question: Question) -> int:
         """The same for each."""
         return RELEASE_BYTES
 
-    def read_release(self, data: bytes, question: Question) -> NDArray[np.number[Any]]:  # noqa: ARG002
+    def read_release(self, data: bytes, question: Question) -> NDArray[np.number[Any]]:
         """(1,) float64: the score; raises as `score_of`."""
         return np.array([score_of(data)])
 
-    def precision(self, planned: PlannedBlogHoldout, unit: PrivacyUnit) -> str:  # noqa: ARG002
+    def precision(self, planned: PlannedBlogHoldout, unit: PrivacyUnit) -> str:
         """None is promised."""
         return f"{planned.turns} scores; nothing limits what they tell of a record"
 
-    def private(self, limits: BlogHoldoutLimits) -> bool:  # noqa: ARG002
+    def private(self, limits: BlogHoldoutLimits) -> bool:
         """Never."""
         return False
 
-    def private_planned(self, planned: PlannedBlogHoldout) -> bool:  # noqa: ARG002
+    def private_planned(self, planned: PlannedBlogHoldout) -> bool:
         """Never."""
         return False
 
@@ -171,7 +171,7 @@ class BlogHoldoutAudit(KindAudit):
             "formula": f"{formula} = {claim}" if c else formula,
         }
 
-    def view_question(self, data: bytes, schema: Schema | None) -> dict[str, Any]:  # noqa: ARG002
+    def view_question(self, data: bytes, schema: Schema | None) -> dict[str, Any]:
         """What is scored, and the score on the learner's own records."""
         body = decode(data, BlogHoldoutBody)
         return {

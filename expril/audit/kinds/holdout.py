@@ -55,7 +55,7 @@ def planned_at_cost(turns: int, answers: int, threshold: int, bound: int) -> Pla
 def _asking(planned: PlannedHoldout, questions: tuple[Stated, ...]) -> Callable[[int], AuditQuery]:
     """The same questions each time; they come one after the other, so there are no copies."""
     query = AuditQuery(planned, tuple(encode(HoldoutBody(hypothesis, estimate)) for hypothesis, estimate in questions))
-    return lambda copies: query  # noqa: ARG005
+    return lambda _copies: query
 
 
 def _until_refused(query: AuditQuery) -> Callable[[Asking], Lead]:
@@ -132,7 +132,7 @@ class HoldoutAudit(KindAudit):
             "formula": f"{formula} = {cost}" if c else formula,
         }
 
-    def view_question(self, data: bytes, schema: Schema | None) -> dict[str, Any]:  # noqa: ARG002
+    def view_question(self, data: bytes, schema: Schema | None) -> dict[str, Any]:
         """The hypothesis and the stated accuracy's numerator; raises RemoteProtocolError where it is no body."""
         body = decode(data, HoldoutBody)
         return {"hypothesis": type(body.hypothesis).__name__, "estimate": body.estimate}

@@ -2,7 +2,6 @@
 
 An audit names no kind. It takes these questions, invents records under their schemas, and plays on what is released.
 """
-# ruff: noqa: ARG002 - defaults take what the methods that override them need
 
 import struct
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence

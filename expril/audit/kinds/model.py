@@ -185,7 +185,7 @@ class ModelAudit(KindAudit):
             view["formula"] = f"scale = sensitivity / epsilon = {moved} / ({planned.epsilon.fraction})"
         return view
 
-    def view_question(self, data: bytes, schema: Schema | None) -> dict[str, Any]:  # noqa: ARG002
+    def view_question(self, data: bytes, schema: Schema | None) -> dict[str, Any]:
         """How many models, different ones among them; raises RemoteProtocolError where it is no body."""
         body = decode(data, ModelBody)
         return {"models": len(body.models), "different": len(set(body.models))}

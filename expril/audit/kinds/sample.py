@@ -71,7 +71,7 @@ class SampleAudit(KindAudit):
         """Of all that it releases."""
         return {"": EXAMPLES}
 
-    def view_planned(self, planned: PlannedSample, most_records_per_unit: int) -> dict[str, Any]:  # noqa: ARG002
+    def view_planned(self, planned: PlannedSample, most_records_per_unit: int) -> dict[str, Any]:
         """What its cost is made of, which no contribution bound changes, and the axes."""
         epsilon = planned.epsilon.fraction
         cost = planned.records * epsilon
@@ -86,7 +86,7 @@ class SampleAudit(KindAudit):
             "formula": f"k epsilon = {planned.records} * {epsilon} = {cost}",
         }
 
-    def view_question(self, data: bytes, schema: Schema | None) -> dict[str, Any]:  # noqa: ARG002
+    def view_question(self, data: bytes, schema: Schema | None) -> dict[str, Any]:
         """Nothing: the plan says all; raises RemoteProtocolError where it is no body."""
         decode(data, SampleBody)
         return {}

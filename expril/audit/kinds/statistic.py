@@ -148,7 +148,7 @@ class StatisticAudit(KindAudit):
             "formula": formula if cost is None else f"{formula} = {cost}",
         }
 
-    def view_question(self, data: bytes, schema: Schema | None) -> dict[str, Any]:  # noqa: ARG002
+    def view_question(self, data: bytes, schema: Schema | None) -> dict[str, Any]:
         """What is asked, item by item; raises RemoteProtocolError where it is no body."""
         return {"asked": [_words(item) for item in decode(data, StatisticBody).asked]}
 

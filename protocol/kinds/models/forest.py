@@ -117,7 +117,7 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True, tag="forest", forbid_unk
             raise wrong_body(Mapped, field)
         check_map(body.features, self.width, schema, field)
 
-    def length(self, body: Body, schema: Schema) -> int:  # noqa: ARG002
+    def length(self, body: Body, schema: Schema) -> int:
         """Tables (leaves, classes), tree by tree."""
         return self.trees * self.leaves * len(schema.classes)
 
@@ -125,7 +125,7 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True, tag="forest", forbid_unk
         """The trees."""
         return random_trees(body.features, self.trees, self.depth, self.span, self.seed)
 
-    def work(self, body: Body, schema: Schema) -> Work:  # noqa: ARG002
+    def work(self, body: Body, schema: Schema) -> Work:
         """See `Method`; reads no tree, which may be large."""
         if not isinstance(body, Mapped):
             raise wrong_body(Mapped, "body")

@@ -45,7 +45,7 @@ class KMeans(msgspec.Struct, frozen=True, kw_only=True, tag="k_means", forbid_un
         """See `Method`."""
         return "" if self.points.constant else "a constant of at least 1, by which records are counted"
 
-    def label_complaint(self, schema: Schema) -> str:  # noqa: ARG002
+    def label_complaint(self, schema: Schema) -> str:
         """It reads no label."""
         return ""
 
@@ -53,7 +53,7 @@ class KMeans(msgspec.Struct, frozen=True, kw_only=True, tag="k_means", forbid_un
         """A record moves one cluster's sums in each iteration, once the centres are given."""
         return most_records_per_unit * self.iterations * self.points.most_sum
 
-    def moved_by_label(self, most_records_per_unit: int) -> int:  # noqa: ARG002
+    def moved_by_label(self, most_records_per_unit: int) -> int:
         """It reads no label."""
         return 0
 
@@ -72,7 +72,7 @@ class KMeans(msgspec.Struct, frozen=True, kw_only=True, tag="k_means", forbid_un
         if np.abs(body.table(self.points.width)).max() > self.points.radius:
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.centres", limit)
 
-    def length(self, body: Body, schema: Schema) -> int:  # noqa: ARG002
+    def length(self, body: Body, schema: Schema) -> int:
         """See `Method`."""
         return self.iterations * self.clusters * self.points.coordinates
 
@@ -110,7 +110,7 @@ class KMeans(msgspec.Struct, frozen=True, kw_only=True, tag="k_means", forbid_un
         nearest: NDArray[np.intp] = np.argmax(scores, axis=1)
         return nearest
 
-    def work(self, body: Body, schema: Schema) -> Work:  # noqa: ARG002
+    def work(self, body: Body, schema: Schema) -> Work:
         """See `Method`."""
         if not isinstance(body, Centres):
             raise wrong_body(Centres, "body")

@@ -201,11 +201,11 @@ class LinearModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             raise wrong_body(Mapped, field)
         check_map(body.features, self.width_of_map, schema, field)
 
-    def length(self, body: Body, schema: Schema) -> int:  # noqa: ARG002
+    def length(self, body: Body, schema: Schema) -> int:
         """See `Method`."""
         return self.coordinates
 
-    def work(self, body: Body, schema: Schema) -> Work:  # noqa: ARG002
+    def work(self, body: Body, schema: Schema) -> Work:
         """See `Method`."""
         if not isinstance(body, Mapped):
             raise wrong_body(Mapped, "body")

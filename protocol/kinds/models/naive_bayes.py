@@ -98,7 +98,7 @@ class NaiveBayes(msgspec.Struct, frozen=True, kw_only=True, tag="naive_bayes", f
         rows = numbers.reshape(-1, len(schema.classes))
         return np.split(rows, np.cumsum(self.cells(body, schema))[:-1])
 
-    def work(self, body: Body, schema: Schema) -> Work:  # noqa: ARG002
+    def work(self, body: Body, schema: Schema) -> Work:
         """See `Method`."""
         if not isinstance(body, Attributes):
             raise wrong_body(Attributes, "body")

@@ -59,7 +59,7 @@ class PrincipalComponents(
         """See `Method`."""
         return ""
 
-    def label_complaint(self, schema: Schema) -> str:  # noqa: ARG002
+    def label_complaint(self, schema: Schema) -> str:
         """It reads no label."""
         return ""
 
@@ -67,7 +67,7 @@ class PrincipalComponents(
         """See `Points.most_products`."""
         return most_records_per_unit * self.points.most_products
 
-    def moved_by_label(self, most_records_per_unit: int) -> int:  # noqa: ARG002
+    def moved_by_label(self, most_records_per_unit: int) -> int:
         """It reads no label."""
         return 0
 
@@ -81,11 +81,11 @@ class PrincipalComponents(
             raise wrong_body(Mapped, field)
         check_map(body.features, self.points.width, schema, field)
 
-    def length(self, body: Body, schema: Schema) -> int:  # noqa: ARG002
+    def length(self, body: Body, schema: Schema) -> int:
         """See `Method`."""
         return self.points.coordinates * (self.points.coordinates + 1) // 2
 
-    def work(self, body: Body, schema: Schema) -> Work:  # noqa: ARG002
+    def work(self, body: Body, schema: Schema) -> Work:
         """See `Method`."""
         return product_work(body, self.points)
 
@@ -141,11 +141,11 @@ class LinearRegression(msgspec.Struct, frozen=True, kw_only=True, tag="linear_re
             raise wrong_body(Mapped, field)
         check_map(body.features, self.points.width, schema, field)
 
-    def length(self, body: Body, schema: Schema) -> int:  # noqa: ARG002
+    def length(self, body: Body, schema: Schema) -> int:
         """See `Method`."""
         return self.points.coordinates * (self.points.coordinates + 3) // 2 + 1
 
-    def work(self, body: Body, schema: Schema) -> Work:  # noqa: ARG002
+    def work(self, body: Body, schema: Schema) -> Work:
         """See `Method`."""
         return product_work(body, self.points)
 

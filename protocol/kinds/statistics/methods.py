@@ -131,7 +131,7 @@ class Smooth(_Method, frozen=True, tag="smooth"):
     decay: Rational
     degrees: Degrees = 4
 
-    def cost(self, most_records_per_unit: int) -> Fraction:  # noqa: ARG002 - the sensitivity itself knows of c
+    def cost(self, most_records_per_unit: int) -> Fraction:
         """(d + 1) / (2 scale) + d beta."""
         shift = loss_of_shift(self.degrees, 1 / self.scale.fraction)
         return shift + loss_of_stretch(self.degrees, self.decay.fraction)
@@ -165,7 +165,7 @@ class AggregateMean(_Method, frozen=True, tag="aggregate_mean"):
         """Of the noise in the sum."""
         return DiscreteLaplace(self.scale.fraction)
 
-    def sensitivity(self, most_records_per_unit: int) -> int:  # noqa: ARG002 - a unit lies in one block
+    def sensitivity(self, most_records_per_unit: int) -> int:
         """A unit changes the value of one block, by at most R."""
         return self.steps
 
@@ -200,7 +200,7 @@ class AggregateMedian(_Method, frozen=True, tag="aggregate_median"):
         """Of the choice."""
         return NoisyMax(self.scale.fraction)
 
-    def sensitivity(self, most_records_per_unit: int) -> int:  # noqa: ARG002 - a unit lies in one block
+    def sensitivity(self, most_records_per_unit: int) -> int:
         """A unit moves one of k values: the number below a point changes by at most 1, k does not."""
         return 1
 
