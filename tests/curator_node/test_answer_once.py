@@ -63,9 +63,6 @@ def kinds(curator):
     return [decode_entry(row.body).kind for row in curator._ledger.store.rows(0)]
 
 
-# one draw
-
-
 @pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize("how", ["lost", "changed"])
 def test_a_lost_reply_is_never_drawn_again(how, restart, caplog):
@@ -180,9 +177,6 @@ def test_an_answer_that_was_drawn_twice_is_entered_twice_when_a_receipt_shows_it
     assert check(curator._ledger.store).findings == ()
 
 
-# final and retriable refusals
-
-
 def test_a_proposal_refused_for_good_never_reserves_when_it_is_replayed():
     """Not after the budget is free again, not after a restart, not under a richer policy."""
     store = MemoryStore()
@@ -277,9 +271,6 @@ def test_what_is_remembered_of_refusals_is_bounded_and_dropped_when_it_expires()
     assert len(store._refusals) == 1
 
 
-# meters
-
-
 def test_requests_are_metered_by_day_answered_or_refused(clock):
     curator = open_curator(clock=clock, rules=policy(requests_per_day=3))
     for number in range(3):
@@ -301,9 +292,6 @@ def test_refused_queries_of_a_study_are_metered():
     assert message_of(curator.handle(query(learner))).code == RefusalCode.TOO_MANY_REQUESTS
     other = opened(curator, study=b"another")
     assert isinstance(other.query(), Release)
-
-
-# room for replies
 
 
 def test_a_full_store_refuses_before_it_charges():
@@ -332,9 +320,6 @@ def test_replies_of_ended_studies_make_room_by_an_entry_and_are_never_drawn_agai
     assert curator._ledger.store.reply(digest_of(request)) is None
     first = learner.session.transcript.envelopes[0]
     assert curator.handle(first) == learner.session.transcript.envelopes[1], "an open study keeps its replies"
-
-
-# locks
 
 
 class Gate(ZeroNoise):
@@ -466,9 +451,6 @@ def entries(store):
     return check(store).entries
 
 
-# check
-
-
 def test_a_question_is_checked_before_it_is_charged_and_a_refusal_changes_nothing():
     store, questions = MemoryStore(), []
 
@@ -562,9 +544,6 @@ def test_a_charge_says_what_its_kind_says_of_the_request():
     assert [entry.note for entry in entries(store) if entry.kind == "charge"] == ["above 29.5", ""]
 
 
-# the seat
-
-
 def test_a_statement_is_the_curator_s_and_never_an_envelope_or_a_receipt():
     seats = []
     asker = Asker(toy_curator(answerers=with_toy(check=lambda question: seats.append(question.seat))))
@@ -594,9 +573,6 @@ def test_a_seat_and_a_question_show_no_secret_when_they_are_printed():
     asker.turn(GO_ON)
     assert "entropy" not in repr(seat)
     assert "state" not in repr(questions[1])
-
-
-# what is kept
 
 
 @given(state=st.binary(max_size=100), other=st.binary(min_size=16, max_size=16))
@@ -674,9 +650,6 @@ def test_what_a_curator_makes_room_for_holds_the_seal():
     asker.turn(ASK)
     room = curator._room(question[0])
     assert room == 8192 + TOY.release_bytes(None) + TOY.state_bytes + STATE_SEAL_BYTES
-
-
-# notes of releases
 
 
 def test_what_a_kind_says_of_a_release_is_noted_with_its_answer():

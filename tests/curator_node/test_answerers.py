@@ -124,9 +124,6 @@ def test_every_registered_kind_is_drawn_here():
     assert PARTITIONS.keys() == PARTITION_KINDS.keys()
 
 
-# sensitivity
-
-
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     rest=tables.filter(bool),
@@ -181,9 +178,6 @@ def test_the_bound_is_reached():
     (without, l1, *_), _ = answered(held(ROWS, 3), body, planned)
     (present, *_), _ = answered(held([*ROWS, *[("new", 1.0, 1.0, "f", "no")] * 5], 3), body, planned)
     assert np.abs(present - without).sum() == l1 == 6
-
-
-# counts
 
 
 def slow_cell(partition, row):
@@ -273,9 +267,6 @@ def test_many_partitions_are_counted_whatever_their_sizes():
         assert len(correct) == sum(p.cell_count(SCHEMA) for p in workload)
 
 
-# privacy units
-
-
 @settings(max_examples=20, deadline=None)
 @given(table=tables.filter(bool), most=st.integers(1, 3), shuffle=st.randoms(use_true_random=False))
 def test_kept_rows_of_a_unit_depend_on_that_unit_alone(table, most, shuffle):
@@ -316,8 +307,6 @@ def test_the_choice_within_a_unit_is_keyed_and_not_by_position():
     named = {tuple(bounded_rows([f"p{n}"] * 40, encoded, labels, 2, UNIT_KEY)) for n in range(20)}
     assert len(named) > 15
 
-
-# total over datasets
 
 ODD = {
     "one record": [ROWS[0]],
@@ -360,9 +349,6 @@ test_no_dataset_makes_an_answer_fail_warn_or_differ_in_kind_at_length = at_lengt
 def test_one_class_is_told_to_the_steward_only():
     with pytest.warns(StewardWarning, match="one class"):
         held(ODD["one class"], unit=False)
-
-
-# the cache
 
 
 def test_cache_of_workloads_is_bounded_and_changes_no_count():

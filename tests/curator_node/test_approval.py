@@ -347,9 +347,6 @@ def test_the_steward_never_reads_another_proposal_than_the_one_that_is_accepted(
             waiting_proposals(ledger_over(store), RULES, clock())
 
 
-# --- what the steward reads ------------------------------------------------------------------------------------
-
-
 def read(rules, steward, purpose="a score", plan=None):
     store, clock = MemoryStore(), Clock()
     curator = open_curator(store, rules=rules, clock=clock)
@@ -424,9 +421,6 @@ GENEROUS = policy(approval="manual", cap=2, learner_cap=1, held_studies=9)
 STUDY = bytes(range(16))
 
 
-# --- the words --------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("purpose", ["", " a score ", "two\nlines", "it [ends] so]", announcing("a", Fraction(1, 3))])
 def test_what_is_announced_is_read_again_and_the_learner_s_own_words_stand_in_front(purpose):
     for most in (Fraction(1), Fraction(1, 4), Fraction(MOST, MOST - 1), Fraction(7, 30)):
@@ -463,9 +457,6 @@ def test_what_is_announced_is_read_again_and_the_learner_s_own_words_stand_in_fr
 def test_anything_else_announces_nothing(purpose):
     assert read_notice(purpose) == Notice()
     assert read_notice(purpose).study == NO_STUDY
-
-
-# --- the page ---------------------------------------------------------------------------------------------
 
 
 class Ward:
@@ -715,8 +706,6 @@ def test_hostile_denominators_stop_no_page():
     assert exposures.everybody.presence > Fraction(3, 10)
     assert all(len(text) < 3000 for _, text in exposure_rows(exposures, UNIT))
 
-
-# --- what the factors of kinds suppose of records -------------------------------------------------------------------
 
 SICK = ("p9", 50.0, 1.0, "f", "yes")
 WELL = (*SICK[:4], "no")

@@ -35,8 +35,6 @@ from protocol.secure_sum import masks, participant, shamir
 from protocol.secure_sum.group import list_digest, round_digest, seed_check
 from secure_rounds import Curators
 
-# one step, and all steps of a unit
-
 
 @pytest.mark.parametrize(("level", "closes", "told"), [(12, 1, 0.12), (5, 2, 0.05), (0, 1, 0.08)])
 def test_stepwise_an_answer_that_is_charged_nothing_tells_something_given_those_before(level, closes, told):
@@ -120,9 +118,6 @@ def test_losses_regroup_by_charged_unit_however_questions_interleave(seed):
         assert chance == pytest.approx(math.prod(alone(one, told, unit, scales) for unit in range(3)), rel=1e-9)
         charged = sum(count if unit == 2 else instance for unit in {unit for unit, *_ in told})
         assert abs(math.log(chance) - math.log(second[told])) <= charged + 1e-9
-
-
-# an instance that goes on in several branches
 
 
 def worst_of_branches(one, two, scales, count_loss):
@@ -252,9 +247,6 @@ def open_studies(curator):
     return {key for studies in curator._ledger.account.open_by_learner.values() for key in studies}
 
 
-# a secure sum that forks
-
-
 def test_two_survivor_lists_leave_a_vector_its_own_share_which_loses_far_more_than_the_charge():
     """h = 4 at a charge of 1/4: 1.56, from the share's law by its series alone, and from the product's."""
     scale, shares = 4, 4
@@ -309,9 +301,6 @@ def test_a_secure_sum_that_was_put_back_to_its_first_turn_gives_both_masks_of_it
     bare = masked[0] - participant.self_mask(seed, round_, dealers, again.length)
     bare -= participant.pair_masks(key, 0, others, round_, dealers, again.length)
     assert bare.view(np.int64).tolist() == again.values[0].tolist()
-
-
-# what is entered for a lost branch
 
 
 class Totals:

@@ -402,9 +402,6 @@ def _away():
 CANARY = "canary-7f3a"
 
 
-# --- settings ---------------------------------------------------------------------------------------------
-
-
 def settings(folder, text):
     (folder / DAEMON).write_text(text)
     return read_settings(folder)
@@ -457,8 +454,6 @@ def test_a_ledger_s_url_may_stand_in_the_environment(tmp_path):
     with pytest.raises(ConfigurationError, match="LEDGER is not set"):
         ledger_of(read, {})
 
-
-# --- log --------------------------------------------------------------------------------------------------
 
 WORDS = {
     "time", "curator", "name", "superlink", "health_port", "entry", "warnings", "node", "reason", "status", "kind",
@@ -591,9 +586,6 @@ def test_a_log_that_nobody_reads_stops_nothing():
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-# --- health -----------------------------------------------------------------------------------------------
-
-
 def status(**changes):
     curator = open_curator(rules=policy())
     fields = {
@@ -652,9 +644,6 @@ def test_the_health_page_is_for_this_machine_and_says_what_it_may():
             HealthPage(port, lambda: now[0])
     finally:
         page.close()
-
-
-# --- files, signals, systemd ------------------------------------------------------------------------------
 
 
 def test_a_change_of_the_steward_s_files_is_noticed(tmp_path):
@@ -855,9 +844,6 @@ def test_without_a_command_nothing_runs_and_nothing_is_told():
     bell.ring(STUDY)
     bell.close()
     assert events == []
-
-
-# --- which studies ------------------------------------------------------------------------------------------
 
 
 def test_a_study_is_told_once_by_whichever_of_several_processes_saw_it_first(store, clock):

@@ -177,9 +177,6 @@ TestHistoriesAtLength = walks_at_length(Histories, max_examples=25, stateful_ste
 TestHistories = Histories.TestCase
 
 
-# --- keys of one learner ----------------------------------------------------------------------------------------
-
-
 def test_a_second_key_finds_what_the_first_has_left():
     store = MemoryStore()
     curator = open_curator(store, rules=rules(enrolled("ann", "ann0", "ann1")))
@@ -249,9 +246,6 @@ def test_two_keys_of_a_learner_never_get_the_same_noise_from_a_seed():
     for name in ("ann0", "ann1"):
         opened(curator, name, plan=plan_of(30), study=name.encode(), allow_not_private=True).query()
     assert {study.ordinal for study in curator._ledger.account.studies.values()} == {0, 1}
-
-
-# --- what the ledger knows ----------------------------------------------------------------------------------------
 
 
 def legacy(store, name, *, scale=5):

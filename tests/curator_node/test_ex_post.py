@@ -153,9 +153,6 @@ class Pair:
         return said, charged
 
 
-# records
-
-
 def frame_of(rows, steward):
     label = pl.String if steward.classes else pl.Float64
     return pl.DataFrame(rows, schema={"x": pl.Float64, "y": label, "unit": pl.String}, orient="row")
@@ -255,9 +252,6 @@ def test_no_walk_says_more_than_was_charged_at_length(release):
     explore(release, 60, 60)
 
 
-# the worst case
-
-
 def worst_case(release, *, c=3, plans=(("ann", 2), ("bob", 1), ("bob", 1)), answerers=ANSWERERS):
     """Ann spends 2/3 and Bob 1/3 of a cap of 1 on one unit of c equal records; every draw betrays it."""
     label = next(
@@ -347,9 +341,6 @@ def test_the_test_s_own_noise_has_its_law(scale):
     assert pass_probability(5000, 2 * scale, scale) < MISSED_ALARM
 
 
-# a ledger that was put back
-
-
 def put_back(*, mark):
     """A ledger put back to just after a charge: its entry ANSWERED is lost, and the answer is out.
 
@@ -397,9 +388,6 @@ def test_a_receipt_proves_that_its_answer_was_lost():
     planned, body = study.plan[0]
     refusal = served.asker("ann").propose([(planned, body)], receipt=study.receipt)
     assert refusal.code == RefusalCode.LEDGER_ROLLED_BACK
-
-
-# what is not promised
 
 
 def test_one_learner_alone_is_told_of_the_others_answers():

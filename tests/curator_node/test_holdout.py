@@ -36,9 +36,6 @@ from simulations.seeded_noise import SeededNoise
 ALL = policy(cap=100, limits=Limits(kinds={"holdout": {}}))
 
 
-# what is compared, and with what noise
-
-
 def test_the_sum_is_compared_from_both_sides_with_the_planned_noise():
     data, plan = dataset(ROWS), planned()
     noise = Scripted()
@@ -113,9 +110,6 @@ def test_the_sensitivity_is_attained_at_both_ends():
             asked(planned(), [HoldoutBody(hypothesis, estimate)], data, noise)
             seen.append(noise.asked[1][1][0])
         assert seen[0] - seen[1] == 10
-
-
-# through a curator: charges, chain, restarts
 
 
 class Asker:
@@ -258,9 +252,6 @@ def test_what_another_holdout_of_the_study_released_is_not_its_past():
     HOLDOUT.check(CuratorQuestion(Turn(plan, 1, 0), HoldoutBody(YES, 3), None, past, b"", STAMP, None))
 
 
-# records never show but in the answer
-
-
 @pytest.mark.parametrize(
     "rows", [ROWS[:1], ROWS[:12], ROWS[12:], [("p1", None, None, None, "no")], [("p1", 1e308, -1e308, "?", "yes")] * 9]
 )
@@ -270,9 +261,6 @@ def test_one_record_and_one_class_answer_like_any(rows):
     noise.discrete_laplace = lambda exact, l1, law, stamp: np.full_like(exact, 7)
     told = asked(planned(turns=2, answers=2), [HoldoutBody(YES, 3), HoldoutBody(NO, 0)], dataset(rows), noise)
     assert told == asked(planned(turns=2, answers=2), [HoldoutBody(YES, 3), HoldoutBody(NO, 0)], dataset(ROWS), noise)
-
-
-# bad input
 
 
 @pytest.mark.parametrize(

@@ -409,9 +409,6 @@ def signed(index, body, signer=CURATOR):
     return Row(index, body, sign_head(signer, index, entry_hash(body)))
 
 
-# exactness
-
-
 @pytest.mark.family(2)
 def test_thirty_charges_of_a_thirtieth_fit_a_cap_of_one_and_the_next_does_not(store):
     ledger = new_ledger(store)
@@ -492,9 +489,6 @@ def test_two_learners_may_choose_the_same_identity(store):
     assert len(load(store).studies) == 3
 
 
-# answers
-
-
 def test_one_reply_enters_the_chain_and_everybody_sends_it(store):
     first, second = new_ledger(store), opened_on(store)
     first.reserve(wanted(study(1), LEARNERS[0], (THIRTIETH,), request_of(1)), CAPS, 0)
@@ -566,9 +560,6 @@ def test_replies_of_ended_studies_make_room_the_first_to_end_in_front(store):
     assert len(store.rows(0)) == len(before) + 1
     assert ledger.reply(request_of(3)) == b"x" * 40
     assert load(store).kept_bytes == 40
-
-
-# the stores
 
 
 def test_append_of_a_taken_index_conflicts_and_changes_nothing(store):
@@ -660,9 +651,6 @@ def test_failing_database_is_unavailable_without_its_text(database):
             act()
         assert "canary" not in str(caught.value)
         assert caught.value.__suppress_context__
-
-
-# several at once
 
 
 def test_two_ledgers_on_one_file_admit_thirty_thirtieths(file):
@@ -773,9 +761,6 @@ def test_killed_process_loses_no_acknowledged_charge(file):
         store.close()
         assert all(account.studies[key].spent == Fraction(1, 100_000) for key in acknowledged)
         assert account.total_spent >= Fraction(len(acknowledged), 100_000)
-
-
-# full disks
 
 
 def fill(store):

@@ -103,9 +103,6 @@ def checked(file, curator=None):
         return check(store, curator)
 
 
-# edited
-
-
 def _edited(body):
     """The same entry with a smaller amount."""
     entry = decode_entry(body)
@@ -287,9 +284,6 @@ def _rows(file):
         return store.rows(0)
 
 
-# rolled back, found by the curator itself
-
-
 def test_a_ledger_put_back_to_an_older_state_halts_its_curator(file):
     written(file, studies=1)
     older = file.read_bytes()
@@ -424,9 +418,6 @@ def test_a_mark_of_another_key_is_none(file):
     written(file, studies=1)
     with closing(open_mark(mark_path(file), key("zurich"))) as mark:
         assert mark.read() is None
-
-
-# branches
 
 
 def grown(*, first, lost, starts=()):
@@ -629,9 +620,6 @@ def test_a_process_that_was_copied_while_it_ran_is_not_trusted_to_have_one_branc
         assert mark_of(branch, log=log)(twin.account.hashes).last_common(twin.account.hashes) <= fork
     ledger = halted_for(store, mark_of(branch)(twin.account.hashes))
     assert ledger.resume(1)[-1].total >= 6 * THIRTIETH
-
-
-# backups
 
 
 def test_a_backup_made_while_a_process_serves_is_whole_and_halts_when_it_is_served_from(file, tmp_path):

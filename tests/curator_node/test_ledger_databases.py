@@ -105,9 +105,6 @@ def asking(site, number, *scales):
     return learner
 
 
-# --- several processes ------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 def test_two_daemons_that_race_on_one_question_store_one_answer(place):
     questions = 12
@@ -157,9 +154,6 @@ def test_a_refresh_reads_new_rows_alone(place):
         other.ledger.refresh(now())
         assert [len(found) for found in read] == [site.ledger.account.next_index - newest, 1]
         assert len(read[0]) > 2 * 30
-
-
-# --- outages ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -250,9 +244,6 @@ def test_what_a_failed_database_says_is_told_in_our_own_words(tmp_path, postgres
     assert ledger_place(f"sqlite:///{tmp_path / 'a'}") == tmp_path / "a"
 
 
-# --- rolled back ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 def test_a_restored_copy_is_found_by_each_process_that_runs_and_by_each_that_starts(place):
     second = place.second_mark()
@@ -288,9 +279,6 @@ def test_rows_that_somebody_deletes_are_missed_at_once(tmp_path, postgres):
         postgres.execute("DELETE FROM entries WHERE entry_index >= 5", database=place.database)
         assert Learner(site, study=bytes(15) + b"2", clock=now).propose(plan_of(1000)).code == "halted"
         assert site.ledger.account.halted
-
-
-# --- the store itself -------------------------------------------------------------------------------------
 
 
 def test_an_index_is_appended_once_and_bytes_come_back_as_they_were(postgres):
@@ -399,9 +387,6 @@ def test_a_checkpoint_of_a_ledger_that_lies_in_a_server(postgres, tmp_path):
     with pytest.raises(CheckpointError, match="does not hold what"):
         write_checkpoint(url, owner, tmp_path / "3", since=str(tmp_path / "2"))
     ledger.close()
-
-
-# --- the server of these tests ----------------------------------------------------------------------------
 
 
 @pytest.mark.slow

@@ -74,9 +74,6 @@ def draw(scale, n=N, shift=0):
     )
 
 
-# the law
-
-
 @pytest.mark.parametrize("scale", SCALES)
 def test_noise_has_the_claimed_scale_and_centre(scale):
     draws = draw(scale)
@@ -156,9 +153,6 @@ def test_continuous_noise_of_paper_ratio_has_its_scale():
     assert not suspicious_centre(draws)
 
 
-# floats
-
-
 def check_float(value):
     rounded = float_not_below(value)
     assert Fraction(rounded) >= value
@@ -210,9 +204,6 @@ def test_map_of_the_nearest_float_is_caught():
         check_loss(math.nextafter(float(Fraction(3, 1000)), 0) * (1 - 2**-52), 1, law)
 
 
-# who may use which
-
-
 def test_seeded_noise_is_refused_outside_a_simulation():
     parts = {"ledger": memory_ledger(key("basel")), "key": key("basel"), "clock": Clock()}
     with pytest.raises(ConfigurationError, match="simulation = true"):
@@ -245,9 +236,6 @@ def test_idealized_numerics_is_enabled_nowhere():
             assert "idealized" not in text, file
             enabled += re.findall(r"enable_features\(([^)]*)\)", text)
     assert set(enabled) == {'"contrib"'}
-
-
-# how many records
 
 
 def test_a_curator_with_more_records_than_a_method_is_proved_for_does_not_start_with_it():
@@ -291,9 +279,6 @@ def stream(seed):
     """A source that gives the same bytes in every run."""
     calls = itertools.count()
     return lambda size: hashlib.shake_256(f"{seed} {next(calls)}".encode()).digest(size)
-
-
-# every decision, enumerated
 
 
 def rising(r, n):
@@ -435,9 +420,6 @@ def test_the_largest_numbers_fit_into_64_bits(scale, monkeypatch):
     assert MOST_TERM * (MOST_ROUNDS - 1) < 2**48
 
 
-# the draws, by exact laws
-
-
 def laws(n, scale, parts, places):
     """Of the numbers of draws that reach each place, and of the sum of all draws."""
     success = -math.expm1(-1 / scale)
@@ -544,9 +526,6 @@ def test_shares_are_independent_of_their_neighbours():
     assert not suspicious_pairs(first[::2], first[1::2], 30)
 
 
-# randomness comes from bytes, and from nothing else
-
-
 @pytest.mark.parametrize("parts", [1, 3, 1000])
 def test_the_same_bytes_give_the_same_shares(parts):
     first, second, third = (draw_shares(500, Fraction(1000, 3), parts, stream(seed)) for seed in ("a", "a", "b"))
@@ -618,9 +597,6 @@ def test_a_curator_s_noise_source_draws_these_shares():
     assert not suspicious_scale(noise.laplace_shares(20_000, law, 1, stamp), 30)
 
 
-# where nothing is to be protected
-
-
 def test_a_simulation_s_shares_repeat_with_the_seed_and_the_stamp_and_have_the_law():
     law, stamp = DiscreteLaplace(Fraction(30)), Stamp("ann", 0, 1)
     first, again = (SeededNoise(7, "north").laplace_shares(30_000, law, 2, stamp) for _ in range(2))
@@ -638,9 +614,6 @@ def test_an_audit_s_source_adds_nothing_and_notes_the_law_of_the_share():
     (exact, law), *_ = noise.calls
     assert law == LaplaceShares(Fraction(30), Fraction(1, 3))
     assert exact.tolist() == [0, 0, 0, 0]
-
-
-# no float
 
 
 SAMPLER = (exact_draws.__file__,)

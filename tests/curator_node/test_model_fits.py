@@ -76,9 +76,6 @@ def joined(records, times):
     return records.take(rows), rows
 
 
-# one unit
-
-
 def check_sums(name, data):
     """Additive to the last bit: what a record adds hangs on that record alone, so a unit moves its records' parts."""
     records, labels, method, body = data.draw(labelled(name))
@@ -162,9 +159,6 @@ def test_a_unit_moves_the_sums_about_given_centres_no_further_than_told(data, bo
     assert (whole == slow).all()
 
 
-# against slow loops
-
-
 def one_number(values, labels, **label):
     schema = Schema(attributes=(NumericAttribute("x", -2.0, 3.0),), label="y", **label)
     numeric = np.array(values, np.float64)[:, None]
@@ -209,9 +203,6 @@ def test_forests_count_each_record_once_a_tree(data):
         for leaf, label in zip(tree.cells(records), labels, strict=True):
             slow[leaf, label] += 1
         assert (table == slow).all()
-
-
-# the minimiser
 
 
 def exact_gradient(losses, weights):
@@ -357,9 +348,6 @@ def test_support_vectors_nearly_attain_their_sensitivity():
     logistic = LogisticRegression(points=points, regulariser=Rational(20, 1), steps=2**16)
     few, more = (EXACT["logistic_regression"](logistic, body, records.take(slice(n)), labels[:n])[0] for n in (1, 2))
     assert 0.4 < (more - few) / logistic.sensitivity(1) <= 1
-
-
-# answers
 
 
 class Steps(ZeroNoise):

@@ -21,8 +21,6 @@ from protocol.ledger.entries import head_is_signed
 from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY, CardRequest, Refusal, Release
 from protocol.refusals import RefusalCode
 
-# the map of the noise library
-
 
 class Misreported:
     """OpenDP's mechanism, whose map says that it loses `factor` times as much."""
@@ -81,8 +79,6 @@ def test_a_map_that_is_right_up_to_rounding_is_believed(monkeypatch):
     )
     assert isinstance(opened(open_curator()).query(), Release)
 
-
-# keys of small order
 
 P = 2**255 - 19
 D = -121665 * pow(121666, -1, P) % P

@@ -94,9 +94,6 @@ class Script:
         return np.random.default_rng(list(hashlib.sha256(repr(self.asked[-1]).encode()).digest()))
 
 
-# records
-
-
 @st.composite
 def stewards(draw, label):
     """What a steward declares, with or without units."""
@@ -145,8 +142,6 @@ def pairs_of_records(draw, steward):
         other_rows = draw(rows_of(steward))
     return frame_of(rows, steward), frame_of(other_rows, steward)
 
-
-# scripts
 
 SLOTS = st.integers(0, 2)
 OPERATIONS = st.one_of(
@@ -385,9 +380,6 @@ def test_records_show_in_the_noise_alone_whatever_the_partition_at_length(kind):
     explore(given_partition(kind), MANY, both_stores=False)
 
 
-# kinds that are not private
-
-
 @pytest.mark.parametrize(
     ("limits", "planned", "text", "code"),
     [
@@ -429,9 +421,6 @@ def test_what_is_known_to_break_its_claim_is_unknown_to_a_curator(limits, planne
     refusal = served.asker("ann").propose([(planned, b"")])
     assert refusal.code == code
     assert served.noise.asked == []
-
-
-# power
 
 
 def leaking(how):

@@ -68,9 +68,6 @@ def flood(curator, *kept, times=50):
     return Counter(code_of(curator, data) for _ in range(times) for data in kept)
 
 
-# --- one attack each: what is refused, and that the learner goes on ----------------------------------------------
-
-
 def expired_mistake(curator, clock, learner):
     sent = query(learner, BAD)
     assert code_of(curator, sent) == RefusalCode.MALFORMED
@@ -241,9 +238,6 @@ def test_an_approved_proposal_that_was_refused_for_good_is_accepted_from_nobody(
         Learner(curator, "bob", clock=clock, study=b"x").propose(plan_of("1/2"))  # its refusal drops what has expired
 
 
-# --- the channel's own meter --------------------------------------------------------------------------------------
-
-
 def test_the_channels_limit_refuses_what_nobody_answers_for_and_nothing_else(clock):
     rules = policy(stray_messages_per_day=20)
     curator = open_curator(rules=rules, clock=clock)
@@ -320,9 +314,6 @@ def test_what_is_kept_of_messages_is_bounded_and_forgotten():
         assert [bool(limit) for limit in limits] == [False] * 5 + [True] * 45
         assert sum(len(day.counted) for day in meter._days.values()) <= 2 * rules.requests_per_day
         assert len(meter._days) <= 2
-
-
-# --- any old bytes at any time ------------------------------------------------------------------------------------
 
 
 ANN = EnrolledLearner("ann", "2/3", tuple(EnrolledKey(key(name).public.hex()) for name in ("ann0", "ann1")))

@@ -204,9 +204,6 @@ def test_policy_made_in_code_obeys_the_same_rules():
     assert simulated.label == NOT_PRIVATE_LABEL
 
 
-# the schema file
-
-
 def test_good_schema_file_is_read():
     steward = read_schema_file(SCHEMA)
     assert [a.name for a in steward.schema.attributes] == ["age", "sex"]

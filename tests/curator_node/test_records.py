@@ -82,9 +82,6 @@ def counts(data):
     return [part.tolist() for part in data.count(workload, None)]
 
 
-# what is wrong with a file
-
-
 def test_absent_file_and_folder(tmp_path):
     fails(tmp_path / "none.csv", "no file")
     fails(tmp_path, "is a folder; name a file in it")
@@ -172,8 +169,6 @@ def test_header_behind_a_byte_order_mark_is_read(tmp_path):
     twice = write(tmp_path, b"\xef\xbb\xbf" + text.replace("patient", "age").encode())
     fails(twice, "'age' more than once")
 
-
-# rows never vanish
 
 QUOTED = "a quoted field that does not end on its line"
 WITHIN = "a quote within a field that does not begin with one"
@@ -338,9 +333,6 @@ def test_lines_with_stray_quotes_move_counts_by_their_own_record_only(tmp_path):
     assert read == 4  # '"m"' and '""', each beside each
 
 
-# what is wrong with the records
-
-
 @pytest.mark.parametrize("column", ["age", "dose", "sex", "sick"])
 def test_absent_column_is_named(tmp_path, column):
     fails(
@@ -396,9 +388,6 @@ def test_number_of_another_type_is_told(tmp_path):
 
 def test_empty_unit_is_told(tmp_path):
     fails(write(tmp_path, CSV.replace("3, 71", ", 71")), "unit column 'patient' is empty in row 4, header", unit=True)
-
-
-# what two files of the same records share
 
 
 @pytest.mark.parametrize("unit", [False, True])
@@ -515,9 +504,6 @@ def refused(path):
     return text
 
 
-# --- what is read -----------------------------------------------------------------------------------------
-
-
 def test_columns_are_what_a_schema_reads_in_batches_of_any_size(database, tmp_path):
     url, _ = database
     for rows in (1, 2, 10_000):
@@ -588,8 +574,6 @@ def test_a_column_of_mixed_types_is_the_same_in_batches_of_any_size(values, rows
     if kinds == {int}:
         assert large.to_list() == values
 
-
-# --- what is refused --------------------------------------------------------------------------------------
 
 WRITES = (
     "DELETE FROM stays",
@@ -686,9 +670,6 @@ def test_a_source_file_that_is_wrong_is_one_sentence(tmp_path, text, told):
 def test_a_database_that_is_no_database_is_told(tmp_path):
     (tmp_path / "a.db").write_text("hello " * 100)
     assert "it is no SQLite database" in refused(source(tmp_path, "sqlite:///a.db", "SELECT 1 FROM stays"))
-
-
-# --- a site -----------------------------------------------------------------------------------------------
 
 
 def test_a_site_reads_its_records_from_a_database_as_from_a_file(tmp_path):

@@ -75,8 +75,6 @@ from protocol.rationals import Rational, amount
 from protocol.refusals import RefusalCode
 from restores import INSTANCE, LEARNERS, PLANS, TERMS, World
 
-# any number of restores
-
 
 def look(world):
     """Every process serves a request; where copies hold the marks, learners show all receipts; the steward goes on."""
@@ -155,9 +153,6 @@ def test_the_walks_do_what_they_are_about():
     worlds = [walk(seed, 120, cap=2, learner_cap=1) for seed in range(9)]
     assert all(sum(world.steps[what] for world in worlds) > 5 for what in worlds[0].steps)
     assert max(world.lost() for world in worlds) > Fraction(1, 2)
-
-
-# attacks
 
 
 class Ward:
@@ -311,9 +306,6 @@ def test_holdout_rollback(branches):
     assert (found.total, bool(found.findings)) == (branches * cost, False)
 
 
-# amounts that a learner makes long
-
-
 def hostile(ledger, denominators, caps=Caps(Fraction(10**6), Fraction(10**6))):  # noqa: B008 - frozen
     for number, prime in enumerate(denominators):
         spend(ledger, number + 1, costs=(Fraction(prime // 1000 + 1, prime),), caps=caps)
@@ -419,9 +411,6 @@ def test_a_store_that_fails_as_a_restore_is_found_makes_nothing_forgotten(nth):
     assert world.ledger(0).account.halted
     world.resume()
     assert world.ledger(0).account.total_spent == Fraction(9, 10)
-
-
-# receipts
 
 
 def begin(world, plan=PLANS[0], learner=0):
@@ -567,8 +556,6 @@ def test_a_receipt_of_a_key_that_was_bound_on_the_lost_branch_is_no_news():
     assert not isinstance(reply, Refusal), reply
     assert curator._ledger.account.spent_by(key("ann1").public) == Fraction(3, 20)
 
-
-# the mark's file
 
 SECRET = bytes(32)
 HASHES = [digest(b"%d" % number) for number in range(60)]

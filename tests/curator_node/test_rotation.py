@@ -306,9 +306,6 @@ def test_a_stranger_s_ledger_is_not_taken_over(folder):
     assert keyring.read_keys(folder).current.public == current.public
 
 
-# --- the chain itself -----------------------------------------------------------------------------------------
-
-
 def ledger(*keys):
     store = MemoryStore()
     create_ledger(store, keys[0], MemoryMark(), now=NOW)
@@ -352,9 +349,6 @@ def test_a_ledger_never_goes_back_to_a_key_that_had_it(to):
     public = bytes(32) if to == "nobody" else key(to).public
     with pytest.raises(LedgerCorruptError, match="hands over"):
         chain.append(lambda _: chain.entry(EntryKind.HANDOVER, NOW, learner=public), NOW)
-
-
-# --- cards of a curator -----------------------------------------------------------------------------------------
 
 
 def card_of(folder, now):

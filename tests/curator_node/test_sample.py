@@ -288,9 +288,6 @@ class Noted(RandomWords):
         return np.full(len(numerators), self.heads)
 
 
-# the sampler
-
-
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("step", [-MOST_STEPS - 5, -MOST_STEPS, -1, 0, 1, 77, MOST_STEPS, MOST_STEPS + 5])
 def test_a_draw_is_kept_with_its_exact_chance(epsilon, step):
@@ -384,9 +381,6 @@ def test_bytes_that_are_not_random_end_in_an_error(monkeypatch):
 def test_an_epsilon_that_coins_cannot_have_is_refused(epsilon):
     with pytest.raises(ValueError, match="epsilon"):
         draw_cells(LINE, lambda cells: np.zeros(len(cells), np.int64), epsilon, 1, stream("none"))
-
-
-# what is learnt
 
 
 def awkward(rows, width):

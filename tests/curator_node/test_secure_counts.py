@@ -89,9 +89,6 @@ def assert_refused(pool, index, body, field, code=RefusalCode.BAD_QUERY):
     assert stored(pool, index) == before
 
 
-# sums
-
-
 @pytest.mark.family(2)
 @pytest.mark.parametrize(
     ("n", "colluders", "dropouts"), [(2, 1, 0), (3, 1, 0), (3, 2, 0), (4, 1, 1), (10, 2, 1), (10, 1, 4)]
@@ -182,9 +179,6 @@ def test_a_dropout_at_any_step_costs_it_what_it_was_charged_and_the_others_go_on
     assert all(sum(charges(pool, index)) == EPSILON for index in left)
 
 
-# what is charged, and what the ledger says
-
-
 def test_the_ledger_says_who_summed_and_over_whom_it_was_opened():
     pool = Pool(4, 1, 1)
     pool.run_without_vector(2)
@@ -227,9 +221,6 @@ def test_a_curator_whose_budget_is_spent_refuses_the_sum_and_keeps_its_keys():
     assert refusal.code == RefusalCode.OVER_BUDGET
     assert stored(pool, 0) == before
     assert pool.noises[0].calls == []
-
-
-# plans
 
 
 @pytest.mark.parametrize(
@@ -300,9 +291,6 @@ def test_a_member_that_the_steward_takes_out_ends_the_open_sums_with_it():
     members = tuple(key(name).public.hex() for name in pool.names[:2])
     pool.restart(0, rules_of(3, members=members))
     assert_refused(pool, 0, pool.next_body(0, 2), "plan.participants", RefusalCode.OVER_LIMIT)
-
-
-# lies, turn by turn
 
 
 def signed_card(pool, index, question=None):
@@ -753,9 +741,6 @@ def play(steps, end):
 ONE, OTHER, THIRD = (key(name).public.hex() for name in ("one", "other", "third"))
 
 
-# policy.toml
-
-
 def read_members(text):
     read = read_policy(f'name = "ward"\ncap = 1\n[limits.kinds.{KIND}]\n{text}', where="policy.toml")
     return QUERY_KINDS.limits(read.limits, KIND)
@@ -797,9 +782,6 @@ def test_a_curator_that_serves_adopts_another_list():
         pool.curators[0].adopt(rules_of(3, members=two[:1]))
     pool.curators[0].adopt(rules_of(3))
     assert pool.curators[0].policy == rules_of(3)
-
-
-# expril curator check
 
 
 @pytest.fixture
@@ -844,9 +826,6 @@ def test_the_check_finds_a_former_key_beside_the_present_one(new_folder):
     (look, _) = findings_on_members(new_folder, former, public, ONE)
     assert look[0] == "look"
     assert f"holds a former key of this curator beside its own ({former[:16]}): one would pass for two" in look[1]
-
-
-# in words
 
 
 def test_a_steward_who_approves_reads_on_what_the_cost_rests():

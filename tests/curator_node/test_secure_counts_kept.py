@@ -67,9 +67,6 @@ def charged(entries):
     return [(entry.sequence, entry.amount) for entry in entries if entry.kind == "charge"]
 
 
-# kill -9
-
-
 @pytest.mark.slow
 def test_kill_9_at_every_write_of_every_turn(tmp_path):
     """After the charge, and after the answer is stored: one charge a turn, one answer, and no other list."""
@@ -128,9 +125,6 @@ def test_a_charge_without_an_answer_is_answered_after_a_restart_once_charged(tur
     assert not isinstance(pool.send(0), Refusal)
     assert len(charged(check(pool.stores[0]).entries)) == turn + 1
     assert pool.handle[0](sent) == session.transcript.envelopes[-1]
-
-
-# several processes
 
 
 @pytest.mark.parametrize("turn", range(5))
@@ -197,9 +191,6 @@ def test_of_many_lists_at_once_one_is_signed(tmp_path):
         assert len(signed) == 1
         assert refused <= {RefusalCode.CHANGED_CONTENT, RefusalCode.OUT_OF_ORDER}
         assert len(charged(entries_in(file))) == 4
-
-
-# secrets
 
 
 def secrets_of(state):
@@ -304,9 +295,6 @@ def test_a_state_that_was_put_back_is_not_used_again():
     assert refusal.code == RefusalCode.STATE_GONE
 
 
-# the key changes
-
-
 def test_a_round_goes_on_while_the_curator_changes_its_key():
     """It is asked, and signs, under the key that the plan names."""
     pool = Pool(3).until(2)
@@ -341,9 +329,6 @@ def test_a_curator_with_two_keys_in_one_plan_goes_on_as_whom_it_began():
     _, refusal = open_envelope(pool.handle[0](other))
     assert (refusal.code, refusal.field) == (RefusalCode.BAD_QUERY, "recipient")
     assert pool.send(0).shares
-
-
-# records
 
 
 class Compensating:
@@ -417,9 +402,6 @@ def test_a_record_more_is_seen_where_nothing_makes_up_for_it():
     pools = [Pool(3, rows=lambda index, rows=rows: rows) for rows in (ROWS, ROWS[:-1])]
     sums = [pool.run().values for pool in pools]
     assert (sums[0] != sums[1]).any()
-
-
-# a ledger that was put back
 
 
 def test_a_round_does_not_go_on_after_its_ledger_was_put_back():

@@ -84,9 +84,6 @@ def refused(folder, **options):
     return str(caught.value)
 
 
-# --- a whole folder ---------------------------------------------------------------------------------------
-
-
 def test_a_site_answers_and_after_a_restart_says_the_same_bytes(folder, clock):
     with open_site(folder, clock=clock) as site:
         assert site.identity == SigningKey.from_pem((folder / KEY).read_bytes()).public
@@ -196,9 +193,6 @@ def test_no_site_is_made_of_a_wrong_text(tmp_path, wrong):
     assert not (tmp_path / "new").exists()
 
 
-# --- what is absent ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "what", "remedy"),
     [
@@ -237,9 +231,6 @@ def test_an_absent_mark_halts_the_curator(folder):
         assert "mark" in halted.note
         assert (data.kind, data.note) == ("data", site.data_version)
         assert Learner(site).propose().code == "halted"
-
-
-# --- what is wrong ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -319,9 +310,6 @@ def test_the_password_of_a_ledger_s_url_is_never_told(folder):
     assert "cannot be opened" in refused(folder, ledger=url, mark=folder / MARK)
 
 
-# --- the steward's acts -----------------------------------------------------------------------------------
-
-
 def test_a_steward_s_stop_is_kept(folder, clock):
     with open_site(folder, clock=clock) as site:
         learner = opened(site, clock=clock)
@@ -342,9 +330,6 @@ def test_an_export_is_checked_anew(folder):
             connection.exec_driver_sql("DELETE FROM replies")
         (finding,) = site.export().findings
     assert "missing" in finding.text
-
-
-# --- parts in memory --------------------------------------------------------------------------------------
 
 
 def test_parts_in_memory_give_the_site_that_the_folder_gives(folder):
@@ -391,9 +376,6 @@ def entered(folder):
         return [name for _, name in site.export().account.data]
 
 
-# --- the keyed digest -------------------------------------------------------------------------------------
-
-
 def test_a_fingerprint_depends_on_what_answers_depend_on_and_on_nothing_else():
     of_all = fingerprint()
     assert {fingerprint(rows) for rows in itertools.islice(itertools.permutations(ROWS), 0, 120, 7)} == {of_all}
@@ -433,9 +415,6 @@ def test_records_beyond_a_unit_s_bound_do_not_count():
     of_the_rest = fingerprint(ROWS[1:], unit=True)
     of_either = {fingerprint(ROWS, unit=True), fingerprint(ROWS[:1] + ROWS[2:], unit=True), of_the_rest}
     assert len(of_either) == 2, "of the two records of p1 the same one is kept, whatever else is there"
-
-
-# --- the file ---------------------------------------------------------------------------------------------
 
 
 @given(st.lists(st.binary(min_size=32, max_size=32), min_size=1, max_size=8))
@@ -483,9 +462,6 @@ def test_processes_that_share_the_file_agree(tmp_path):
         thread.join()
     assert len(names) == 8
     assert len(set(names)) == 1
-
-
-# --- the ledger -------------------------------------------------------------------------------------------
 
 
 def test_the_same_records_keep_their_name_and_others_get_another(folder):

@@ -192,9 +192,6 @@ def test_an_answer_has_at_most_the_stated_bytes():
     assert len(sent) <= COUNTS.release_bytes(Question(query, body, TWO))
 
 
-# checks
-
-
 class CountedLevels(tuple):
     """Levels that know how often they were gone through."""
 
@@ -260,9 +257,6 @@ def test_a_body_is_read_as_its_codec_reads_it():
     inner = data.replace(b"\xa9attribute", b"\xd9\x09attribute", 1)
     assert inner != data
     assert refusal(inner, planned("squared_error", 2), schema=NUMBER)[0] == RefusalCode.MALFORMED
-
-
-# what stays possible
 
 
 @pytest.mark.parametrize(
