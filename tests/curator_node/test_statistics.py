@@ -13,23 +13,17 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from at_length import at_length
-from curator_fakes import NOW, UNIT_KEY, ZeroNoise, dataset, key, ledger_over
-from curator_node.answering import CuratorQuestion, Seat
-from curator_node.kinds import ANSWERERS
+from curator_fakes import UNIT_KEY, Learner, ZeroNoise, dataset, open_curator, policy, release_of
 from curator_node.kinds.statistic import class_scores
 from curator_node.kinds.statistics import quantiles
 from curator_node.kinds.statistics.estimates import FINE_STEPS, RIDGE, SPLIT, Block, block_values, estimate, solve
 from curator_node.kinds.statistics.heavy_tails import draw_rounded
 from curator_node.mechanisms import OpenDPNoise, Stamp
-from curator_node.policy import LearnerPolicy, Policy
 from curator_node.records.dataset import PrivateDataset
 from curator_node.records.schema_file import SchemaFile
-from curator_node.site import assemble_site
 from generators_statistic import counts_and_unit
 from learner_node.kinds import READERS
-from learner_node.study.session import Session
 from protocol.codec import encode
-from protocol.envelopes import LABEL
 from protocol.kinds import QUERY_KINDS
 from protocol.kinds.statistic import STATISTIC, PlannedStatistic, StatisticBody, StatisticLimits
 from protocol.kinds.statistics.items import ESTIMATORS, Estimate, Grid, Quantile, Selection
@@ -91,9 +85,7 @@ def answered(dataset, method, *items, noise=None):
     body = STATISTIC.read_body(
         encode(StatisticBody(items)), turn, KindTerms(dataset.schema, StatisticLimits(methods=(method.name,)))
     )
-    seat = Seat.of(key("basel"), LABEL, bytes(32), bytes)
-    question = CuratorQuestion(turn, body, dataset.schema, (), b"", Stamp("ann", 0, 1), seat)
-    release = ANSWERERS["statistic"].answer(question, dataset, noise or ZeroNoise()).release
+    release = release_of(body, turn.planned, dataset, noise or ZeroNoise(), Stamp("ann", 0, 1))
     assert len(release) <= STATISTIC.release_bytes(Question(turn, body, dataset.schema))
     return READERS["statistic"].read(release, Question(turn, body, dataset.schema))
 
@@ -256,40 +248,18 @@ def test_curators_are_read_beside_each_other():
     assert "so many blocks" in reader.complaint(wrong, None)
 
 
-def curator_of(limits, cap=2):
-    policy = Policy(
-        name="basel",
-        cap=cap,
-        learners=(LearnerPolicy(name="ann", key=key("ann").public.hex(), cap=cap),),
-        limits=limits,
-    )
-    return assemble_site(
-        held(ROWS_OF_PEOPLE),
-        policy,
-        key=key("basel"),
-        ledger=ledger_over(None, "basel"),
-        clock=lambda: NOW,
-        noise=OpenDPNoise(),
-    ).curator
-
-
-def asked(curator, planned, body):
-    """A whole study: what came last."""
-    session = Session(curator=key("basel").public, key=key("ann"), study=b"s" * 16, kinds=QUERY_KINDS)
-    session.request_card(NOW)
-    session.receive(curator.handle(session.pending))
-    session.propose(Plan.of([planned]), "a test", NOW)
-    reply = session.receive(curator.handle(session.pending))
-    if isinstance(reply, Refusal):
-        return reply
-    session.query("statistic", body, NOW)
-    return session.receive(curator.handle(session.pending))
+def reply_to(limits, planned, body):
+    """What came last of a whole study."""
+    rules = policy(("ann",), cap=2, limits=limits)
+    learner = Learner(open_curator(rules=rules, records=held(ROWS_OF_PEOPLE)), study=b"s" * 16)
+    reply = learner.propose(Plan.of([planned]))
+    return reply if isinstance(reply, Refusal) else learner.query(body, kind="statistic")
 
 
 def test_a_curator_charges_and_tells_a_quantile():
     planned = PlannedStatistic(method=Exponential(Rational(8, 1), 1))
     body = encode(StatisticBody((Quantile("x", HALF, GRID),)))
-    release = asked(curator_of(Limits(kinds={"statistic": {}})), planned, body)
+    release = reply_to(Limits(kinds={"statistic": {}}), planned, body)
     turn = Turn(planned)
     answer = READERS["statistic"].read(
         release.body, Question(turn, StatisticBody((Quantile("x", HALF, GRID),)), held(ROWS_OF_PEOPLE).schema)
@@ -307,7 +277,7 @@ def test_a_curator_charges_and_tells_a_quantile():
     ],
 )
 def test_what_is_refused_is_not_charged(limits, method, code):
-    reply = asked(curator_of(limits), PlannedStatistic(method=method), b"")
+    reply = reply_to(limits, PlannedStatistic(method=method), b"")
     assert (reply.code, reply.remaining) == (code, "2" if code == "over_budget" else reply.remaining)
 
 
