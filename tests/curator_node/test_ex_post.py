@@ -222,34 +222,25 @@ def walk(served, asked, seed, steps):
             served.start()
 
 
-def explore(release, examples, steps):
+@pytest.mark.family(2)
+@pytest.mark.parametrize(("examples", "steps"), [(4, 40), pytest.param(60, 60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("release", PRIVATE)
+def test_no_walk_says_more_than_was_charged(release, examples, steps):
     spent = answers = 0
 
     @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
     @given(walks(release))
     def walked(case):
         nonlocal spent, answers
-        steward, (frame, other), asked, seed = case
+        steward, (frame, other), queries, seed = case
         pair = Pair(frame, other, steward, cap=5, learners=(("ann", 3), ("bob", 4)), seed=seed)
-        walk(pair.served, asked, seed, steps)
+        walk(pair.served, queries, seed, steps)
         _, charged = pair.check()
         spent, answers = max(spent, *charged.values()), answers + len(releases_of(pair.served))
 
     walked()
     assert answers > 3 * examples
     assert spent > 1, "the walks spend: the bound is not compared with nothing"
-
-
-@pytest.mark.family(2)
-@pytest.mark.parametrize("release", PRIVATE)
-def test_no_walk_says_more_than_was_charged(release):
-    explore(release, 4, 40)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("release", PRIVATE)
-def test_no_walk_says_more_than_was_charged_at_length(release):
-    explore(release, 60, 60)
 
 
 def worst_case(release, *, c=3, plans=(("ann", 2), ("bob", 1), ("bob", 1)), answerers=ANSWERERS):
@@ -341,18 +332,37 @@ def test_the_test_s_own_noise_has_its_law(scale):
     assert pass_probability(5000, 2 * scale, scale) < MISSED_ALARM
 
 
+class Fair:
+    seeded = False
+
+    def __init__(self, seed):
+        self.rng = random.Random(seed)
+
+    def discrete_laplace(self, exact, l1, law, stamp):
+        return np.array([discrete_laplace(self.rng, law.scale) for _ in exact], np.int64)
+
+
+def fairly_served(seed):
+    """A curator of one record with a cap of 1, over all and for ann and bob each."""
+    steward = SchemaFile(label="y", attributes=ATTRIBUTES[:1], classes=("no", "yes"))
+    learners = (("ann", 1), ("bob", 1))
+    return Served(frame_of([(0.0, "no", "p")], steward), steward, Fair(seed), rules(cap=1, learners=learners))
+
+
+def mass_of(*edges):
+    """A planned query that costs 1/2, and its body."""
+    planned = PlannedCounts(release="mass", partitions=1, scale=Rational(2, 1))
+    return planned, encode(CountsBody((FeatureBins("x", edges),), None))
+
+
 def put_back(*, mark):
     """A ledger put back to just after a charge: its entry ANSWERED is lost, and the answer is out.
 
     Returns (served, study, the request, the answer); with `mark` the curator's mark was put back, too.
     """
-    steward = SchemaFile(label="y", attributes=ATTRIBUTES[:1], classes=("no", "yes"))
-    planned = PlannedCounts(release="mass", partitions=1, scale=Rational(2, 1))
-    body = encode(CountsBody((FeatureBins("x", (-1.0, 0.5, 1.0)),), None))
-    learners = (("ann", 1), ("bob", 1))
-    served = Served(frame_of([(0.0, "no", "p")], steward), steward, _Fair(1), rules(cap=1, learners=learners))
+    served = fairly_served(1)
     study = served.asker("ann")
-    study.propose([(planned, body)] * 2)
+    study.propose([mass_of(-1.0, 0.5, 1.0)] * 2)
     study.ask()
     charged = max(entry.index for entry in served.entries() if entry.kind == "charge")
     store = served.faults.inner
@@ -385,8 +395,7 @@ def test_what_was_charged_before_a_rollback_is_never_drawn_after_resume():
 def test_a_receipt_proves_that_its_answer_was_lost():
     """Where the mark was put back as well, the learner's receipt of that very answer must stop the curator."""
     served, study, _, _ = put_back(mark=True)
-    planned, body = study.plan[0]
-    refusal = served.asker("ann").propose([(planned, body)], receipt=study.receipt)
+    refusal = served.asker("ann").propose([study.plan[0]], receipt=study.receipt)
     assert refusal.code == RefusalCode.LEDGER_ROLLED_BACK
 
 
@@ -395,30 +404,15 @@ def test_one_learner_alone_is_told_of_the_others_answers():
 
     Bob goes on only if an answer pleases him. What Ann is refused, at no charge of hers, then depends on that answer.
     """
-    steward = SchemaFile(label="y", attributes=ATTRIBUTES[:1], classes=("no", "yes"))
-    planned = PlannedCounts(release="mass", partitions=1, scale=Rational(2, 1))
-    body = encode(CountsBody((FeatureBins("x", ()),), None))
-    told = set()
+    remaining = set()
     for seed in range(20):
-        served = Served(
-            frame_of([(0.0, "no", "p")], steward), steward, _Fair(seed), rules(cap=1, learners=(("ann", 1), ("bob", 1)))
-        )
+        served = fairly_served(seed)
         bob = served.asker("bob")
-        bob.propose([(planned, body)] * 2)
+        bob.propose([mass_of()] * 2)
         answer = bob.ask()
         if answer.body[11] < 128:
             bob.ask()
-        refusal = served.asker("ann").propose([(planned, body)] * 3)
-        told.add(refusal.remaining)
+        refusal = served.asker("ann").propose([mass_of()] * 3)
+        remaining.add(refusal.remaining)
         assert served.charges()["ann"] == 0
-    assert told == {"0", "1/2"}
-
-
-class _Fair:
-    seeded = False
-
-    def __init__(self, seed):
-        self.rng = random.Random(seed)
-
-    def discrete_laplace(self, exact, l1, law, stamp):
-        return np.array([discrete_laplace(self.rng, law.scale) for _ in exact], np.int64)
+    assert remaining == {"0", "1/2"}

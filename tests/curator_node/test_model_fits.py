@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from at_length import at_length
 from curator_fakes import ZeroNoise
 from curator_node.answering import CuratorQuestion
 from curator_node.kinds import newton
@@ -54,7 +55,6 @@ SUMS = tuple(name for name in EXACT if name not in LINEAR)
 LABELS = {"linear_regression": {"label_bounds": (-1.0, 9.0)}} | {name: {"classes": ("no", "yes")} for name in LINEAR}
 QUICK = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 BRIEF = settings(QUICK, max_examples=4)
-LONG = settings(QUICK, max_examples=150)
 
 
 @st.composite
@@ -76,60 +76,46 @@ def joined(records, times):
     return records.take(rows), rows
 
 
-def check_sums(name, data):
-    """Additive to the last bit: what a record adds hangs on that record alone, so a unit moves its records' parts."""
-    records, labels, method, body = data.draw(labelled(name))
-    fit = EXACT[name]
-    alone = [fit(method, body, records.take(slice(i, i + 1)), labels[i : i + 1]) for i in range(len(records))]
-    whole = fit(method, body, records, labels)
-    assert whole.dtype == np.int64
-    assert whole.shape == (method.length(body, records.schema),)
-    assert (whole == np.sum([np.zeros_like(whole), *alone], axis=0)).all()
-    for bound in (1, 2, 3):
-        unit = np.sum([np.zeros_like(whole), *alone[:bound]], axis=0)
-        assert np.abs(unit).sum() <= method.sensitivity(bound)
-
-
 @pytest.mark.parametrize("name", SUMS)
 @QUICK
 @given(data=st.data())
 def test_sums_add_up_record_by_record_and_each_moves_them_no_further_than_told(name, data):
-    check_sums(name, data)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SUMS)
-@LONG
-@given(data=st.data())
-def test_sums_add_up_record_by_record_at_length(name, data):
-    check_sums(name, data)
-
-
-def check_minimiser(name, data, bound, times):
+    """Additive to the last bit: what a record adds hangs on that record alone, so a unit moves its records' parts."""
     records, labels, method, body = data.draw(labelled(name))
-    most, rows = joined(records, times)
-    without = slice(min(bound, len(records)), None)
-    more = EXACT[name](method, body, most, labels[rows])
-    fewer = EXACT[name](method, body, most.take(without), labels[rows][without])
-    assert np.abs(more - fewer).sum() <= method.sensitivity(bound)
+    fit = EXACT[name]
+    parts = [fit(method, body, records.take(slice(i, i + 1)), labels[i : i + 1]) for i in range(len(records))]
+    sums = fit(method, body, records, labels)
+    assert sums.dtype == np.int64
+    assert sums.shape == (method.length(body, records.schema),)
+    assert (sums == np.sum([np.zeros_like(sums), *parts], axis=0)).all()
+    for bound in (1, 2, 3):
+        unit = np.sum([np.zeros_like(sums), *parts[:bound]], axis=0)
+        assert np.abs(unit).sum() <= method.sensitivity(bound)
 
 
-BOUNDS, TIMES = st.integers(1, 3), st.sampled_from([1, 7, 100])
+test_sums_add_up_record_by_record_at_length = at_length(
+    test_sums_add_up_record_by_record_and_each_moves_them_no_further_than_told, 150
+)
+
+
+BOUNDS = st.integers(1, 3)
 
 
 @pytest.mark.parametrize("name", LINEAR)
 @QUICK
-@given(data=st.data(), bound=BOUNDS, times=TIMES)
+@given(data=st.data(), bound=BOUNDS, times=st.sampled_from([1, 7, 100]))
 def test_a_unit_moves_a_minimiser_no_further_than_told(name, data, bound, times):
-    check_minimiser(name, data, bound, times)
+    records, labels, method, body = data.draw(labelled(name))
+    more_records, rows = joined(records, times)
+    without = slice(min(bound, len(records)), None)
+    more = EXACT[name](method, body, more_records, labels[rows])
+    fewer = EXACT[name](method, body, more_records.take(without), labels[rows][without])
+    assert np.abs(more - fewer).sum() <= method.sensitivity(bound)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", LINEAR)
-@LONG
-@given(data=st.data(), bound=BOUNDS, times=TIMES)
-def test_a_unit_moves_a_minimiser_no_further_than_told_at_length(name, data, bound, times):
-    check_minimiser(name, data, bound, times)
+test_a_unit_moves_a_minimiser_no_further_than_told_at_length = at_length(
+    test_a_unit_moves_a_minimiser_no_further_than_told, 150
+)
 
 
 @QUICK

@@ -35,14 +35,15 @@ from generators import (
     any_text,
     queries_of,
 )
+from protocol.codec import encode
 from protocol.envelopes import open_envelope
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import HYPOTHESIS_KINDS
 from protocol.kinds import QUERY_KINDS
-from protocol.kinds.counts import PlannedCounts
+from protocol.kinds.counts import CountsBody, PlannedCounts
 from protocol.limits import Limits
 from protocol.messages import Release
-from protocol.partitions import PARTITION_KINDS
+from protocol.partitions import PARTITION_KINDS, FeatureBins
 from protocol.rationals import Rational
 from protocol.refusals import RefusalCode
 from protocol.release_kinds import RELEASE_KINDS
@@ -52,6 +53,9 @@ from served import PRIVATE_KINDS, TIGHT, Served, Told, rules
 LABELS = ({"classes": ("no", "yes")}, {"classes": ("a", "b", "é")}, {"label_bounds": (-1.0, 9.0)})
 """Every release kind fits one of them."""
 PRIVATE = list(RELEASE_KINDS)
+
+
+ALL_RECORDS = encode(CountsBody((FeatureBins("x", (0.0,)),), None))
 
 
 class Script:
@@ -154,11 +158,8 @@ OPERATIONS = st.one_of(
     st.tuples(st.just("greedy"), st.sampled_from(["ann", "bob"]), st.sampled_from(["over", "stale", "receipt"])),
     st.tuples(st.just("card"), st.sampled_from(["ann", "eve"]), st.just("")),
     st.tuples(st.just("wait"), st.just(0), st.sampled_from([1, 200, 700, 90_000])),
-    st.tuples(st.just("restart"), st.just(0), st.just("")),
-    st.tuples(st.just("halt"), st.just(0), st.just("")),
-    st.tuples(st.just("resume"), st.just(0), st.just("")),
+    *[st.tuples(st.just(step), st.just(0), st.just("")) for step in ("restart", "halt", "resume", "noise")],
     st.tuples(st.just("store"), st.just(0), st.lists(st.sampled_from(["", "before", "after"]), max_size=3)),
-    st.tuples(st.just("noise"), st.just(0), st.just("")),
 )
 
 
@@ -296,22 +297,21 @@ def label_for(release):
     return st.sampled_from(fitting)
 
 
-def given_release(release):
-    return label_for(release).flatmap(lambda label: cases(label, lambda _: {"release": release}))
+def told_of(sort, name, schema):
+    """What of a query is fixed where one of its parts is of this name."""
+    if sort == "partition":
+        return {"partitions": PARTITIONS[name](schema)}
+    if sort == "hypothesis":
+        return {"release": "error_correct", "hypotheses": HYPOTHESES[name](schema)}
+    return {sort: name}
 
 
-def given_partition(kind):
-    told = lambda schema: {"partitions": PARTITIONS[kind](schema)}  # noqa: E731
-    return st.sampled_from(LABELS).flatmap(lambda label: cases(label, told))
-
-
-def given_hypothesis(kind):
-    told = lambda schema: {"release": "error_correct", "hypotheses": HYPOTHESES[kind](schema)}  # noqa: E731
-    return cases(LABELS[0], told)
-
-
-def given_kind(kind):
-    return st.sampled_from(LABELS).flatmap(lambda label: cases(label, lambda _: {"kind": kind}))
+def cases_of(sort, name):
+    """Cases whose queries have a part of this name."""
+    labels = {"release": label_for, "hypothesis": lambda _: st.just(LABELS[0])}.get(
+        sort, lambda _: st.sampled_from(LABELS)
+    )
+    return labels(name).flatmap(lambda label: cases(label, lambda schema: told_of(sort, name, schema)))
 
 
 def test_every_registered_kind_has_a_generator():
@@ -344,40 +344,26 @@ def explore(strategy, how, *, both_stores):
     assert answered, "no question of this kind was answered: the test would be empty"
 
 
-@pytest.mark.parametrize("release", PRIVATE)
-def test_records_show_in_the_noise_alone(release):
-    explore(given_release(release), FEW, both_stores=False)
+RELEASES = [("release", name) for name in PRIVATE]
+PARTS = [("partition", name) for name in PARTITION_KINDS]
+KINDS = [("kind", name) for name in PRIVATE_KINDS if name not in {"counts", *OWN_SAMPLERS}]
 
 
-@pytest.mark.parametrize("kind", [kind for kind in PRIVATE_KINDS if kind not in {"counts", *OWN_SAMPLERS}])
-def test_records_show_in_the_noise_alone_of_other_kinds(kind):
-    explore(given_kind(kind), FEW, both_stores=False)
+@pytest.mark.parametrize(
+    ("sort", "name"), [*RELEASES, *KINDS, *PARTS, *(("hypothesis", name) for name in HYPOTHESIS_KINDS)]
+)
+def test_records_show_in_the_noise_alone(sort, name):
+    explore(cases_of(sort, name), FEW, both_stores=False)
 
 
-@pytest.mark.parametrize("kind", PARTITION_KINDS)
-def test_records_show_in_the_noise_alone_whatever_the_partition(kind):
-    explore(given_partition(kind), FEW, both_stores=False)
-
-
-@pytest.mark.parametrize("kind", HYPOTHESIS_KINDS)
-def test_records_show_in_the_noise_alone_whatever_the_hypothesis(kind):
-    explore(given_hypothesis(kind), FEW, both_stores=False)
+@pytest.mark.slow
+@pytest.mark.parametrize(("sort", "name"), [*RELEASES, *PARTS])
+def test_records_show_in_the_noise_alone_at_length(sort, name):
+    explore(cases_of(sort, name), MANY, both_stores=sort == "release")
 
 
 def test_records_show_in_the_noise_alone_over_both_stores():
-    explore(st.sampled_from(PRIVATE).flatmap(given_release), FEW, both_stores=True)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("release", PRIVATE)
-def test_records_show_in_the_noise_alone_over_both_stores_at_length(release):
-    explore(given_release(release), MANY, both_stores=True)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", PARTITION_KINDS)
-def test_records_show_in_the_noise_alone_whatever_the_partition_at_length(kind):
-    explore(given_partition(kind), MANY, both_stores=False)
+    explore(st.sampled_from(PRIVATE).flatmap(lambda name: cases_of("release", name)), FEW, both_stores=True)
 
 
 @pytest.mark.parametrize(
@@ -441,29 +427,22 @@ def leaking(how):
         if how == "the exact counts":
             exact = dataset.exact(question.body, question.turn.planned).ravel().astype("<i8").tobytes()
             return Answered(released[: -len(exact)] + exact)
-        if how == "a state that is kept":
+        if how == "a kept state":
             return Answered(released, bytes(size))
         return Answered(released)
 
     return replace(counts, answer=answer)
 
 
-LEAKS = [
-    "an error",
-    "a log line",
-    "a draw that is not made",
-    "the length of a reply",
-    "the exact counts",
-    "a state that is kept",
-]
-
-
-@pytest.mark.parametrize("how", LEAKS)
+@pytest.mark.parametrize(
+    "how",
+    ["an error", "a log line", "a draw that is not made", "the length of a reply", "the exact counts", "a kept state"],
+)
 def test_what_lets_a_record_out_is_noticed(how):
     steward = SchemaFile(label="y", attributes=ATTRIBUTES[:1], classes=("no", "yes"))
     rows = [{"x": 1.0, "y": "no", "unit": "p"}] * 3
     planned = PlannedCounts(release="mass", partitions=1, scale=Rational(4, 1))
-    questions = [(planned, whole_body())]
+    questions = [(planned, ALL_RECORDS)]
     script = [("propose", "ann", [0]), ("ask", 0, "")]
     leaky = {**ANSWERERS, "counts": leaking(how)}
     runs = [witnessed(script, questions, frame_of(r, steward), steward, answerers=leaky) for r in (rows, rows[:2])]
@@ -473,7 +452,6 @@ def test_what_lets_a_record_out_is_noticed(how):
 
 def test_the_scripts_reach_every_kind_of_refusal_that_they_can():
     """Power: what is compared is not one refusal over and over."""
-    codes = set()
     steward = SchemaFile(label="y", attributes=ATTRIBUTES[:1], classes=("no", "yes"), round_size=10)
     frame = frame_of([{"x": 1.0, "y": "no", "unit": "p"}] * 3, steward)
     planned = PlannedCounts(release="mass", partitions=1, scale=Rational(4, 1))
@@ -496,7 +474,7 @@ def test_the_scripts_reach_every_kind_of_refusal_that_they_can():
         ("wait", 0, 700),
         ("ask", 1, ""),
     ]
-    seen = witnessed(script, [(planned, whole_body())], frame, steward)
+    seen = witnessed(script, [(planned, ALL_RECORDS)], frame, steward)
     codes = {getattr(open_envelope(reply)[1], "code", "") for reply in seen["got"]}
     assert codes >= {
         "",
@@ -512,11 +490,3 @@ def test_the_scripts_reach_every_kind_of_refusal_that_they_can():
         "study_expired",
     }, codes
     assert len(seen["log"]) >= len(codes) - 1
-
-
-def whole_body():
-    from protocol.codec import encode
-    from protocol.kinds.counts import CountsBody
-    from protocol.partitions import FeatureBins
-
-    return encode(CountsBody((FeatureBins("x", (0.0,)),), None))

@@ -456,14 +456,9 @@ def walks(acts):
     return st.lists(st.tuples(acts, REPLAYS), min_size=5, max_size=40)
 
 
-WALKS = settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
-
-
-@WALKS
-@given(script=walks(ACTS.filter(lambda act: act[0] != "restart")), manual=st.booleans())
-def test_whoever_replays_anything_at_any_time_changes_nothing_that_a_learner_is_told(script, manual):
-    rules = msgspec.structs.replace(
-        policy(requests_per_day=7, refusals_per_day=3, refusals_per_study=2, held_studies=2, open_studies=2),
+def rules_of_walks(manual, **limits):
+    return msgspec.structs.replace(
+        policy(held_studies=2, **limits),
         learners=policy(("bob",)).learners,
         enrolled=(ANN,),
         approval="manual" if manual else "automatic",
@@ -471,6 +466,15 @@ def test_whoever_replays_anything_at_any_time_changes_nothing_that_a_learner_is_
         stray_messages_per_day=6,
         approval_seconds=3000,
     )
+
+
+WALKS = settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
+
+
+@WALKS
+@given(script=walks(ACTS.filter(lambda act: act[0] != "restart")), manual=st.booleans())
+def test_whoever_replays_anything_at_any_time_changes_nothing_that_a_learner_is_told(script, manual):
+    rules = rules_of_walks(manual, requests_per_day=7, refusals_per_day=3, refusals_per_study=2, open_studies=2)
     assert walked(rules, script, attacked=True) == walked(rules, script, attacked=False)
 
 
@@ -478,16 +482,8 @@ def test_whoever_replays_anything_at_any_time_changes_nothing_that_a_learner_is_
 @given(script=walks(ACTS), manual=st.booleans())
 def test_after_a_restart_a_learner_within_its_limits_is_told_the_same(script, manual):
     """A restart forgets what was counted. What is counted anew is never more than the learner signed."""
-    most = len(script)
-    rules = msgspec.structs.replace(
-        policy(requests_per_day=most, refusals_per_day=most, refusals_per_study=most, held_studies=2, open_studies=2),
-        learners=policy(("bob",)).learners,
-        enrolled=(ANN,),
-        approval="manual" if manual else "automatic",
-        message_seconds=700,
-        stray_messages_per_day=6,
-        approval_seconds=3000,
-    )
+    limits = dict.fromkeys(("requests_per_day", "refusals_per_day", "refusals_per_study"), len(script))
+    rules = rules_of_walks(manual, open_studies=2, **limits)
     assert walked(rules, script, attacked=True) == walked(rules, script, attacked=False)
 
 
