@@ -260,11 +260,7 @@ def audit_document(
 ) -> Document:
     """The document of an audit; the same arguments give the same document.
 
-    Args:
-        result: of the audit.
-        spent: recomputed spending of runs and exports.
-        created: time as ISO 8601; "" leaves it out.
-        command: that repeats the audit.
+    `spent`: recomputed spending of runs and exports; `created`: time as ISO 8601; "" leaves it out.
     """
     banner = ("Not passed.", "Do not rely on the claims below before the marked lines are explained.")
     alarms = (

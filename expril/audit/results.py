@@ -125,9 +125,7 @@ AuditPart = KindResult | ControlResult | Check | StudyAttack | ColluderLoss | Bl
 def whole_draws(name: str, most: int) -> int:
     """Draws that an audit of this version takes of a kind: `most`, or fewer if its answers are slow.
 
-    Args:
-        name: "kind" or "kind/thing"; a kind that this version does not know takes `most`.
-        most: draws of fast kinds.
+    `name`: "kind" or "kind/thing"; a kind that this version does not know takes `most`; `most`: draws of fast kinds.
     """
     kind, _, thing = name.partition("/")
     audit = AUDITED_KINDS.audits.get(kind)
@@ -204,10 +202,7 @@ def as_object(result: AuditResult, *, created: str = "", pictures: bool = True) 
     The claim and the proven bound of kinds and controls stand first, and again in `attack`. Infinite numbers, such as
     the upper end of an event, are written as texts.
 
-    Args:
-        result: of the audit.
-        created: time as ISO 8601.
-        pictures: whether to include the distributions; without them it cannot be read back.
+    `created`: time as ISO 8601; `pictures`: whether to include the distributions; without them it cannot be read back.
     """
     plain = _finite(msgspec.to_builtins(result))
     if not pictures:

@@ -37,11 +37,8 @@ View = dict[str, Any]
 def find_transcript(path: Path, *, learner: str = "", curator: str = "", repeat: int = 0) -> Path:
     """A transcript's file: the path itself, or one of a run's folder.
 
-    Args:
-        path: a file, or the folder of a run.
-        learner: whose; empty takes the first.
-        curator: with whom; empty takes the first.
-        repeat: which.
+    `path`: a file, or the folder of a run; `learner`: whose; empty takes the first; `curator`: with whom; empty takes
+    the first; `repeat`: which.
 
     Raises:
         ConfigurationError: there is none; the text says which there are.
@@ -65,9 +62,7 @@ def find_transcript(path: Path, *, learner: str = "", curator: str = "", repeat:
 def read_transcript_view(path: Path, *, values: bool = False) -> View:
     """All messages of a transcript.
 
-    Args:
-        path: of the file.
-        values: show the numbers of releases, too.
+    `values`: show the numbers of releases, too.
 
     Raises:
         ConfigurationError: it cannot be read, or an envelope in it cannot.

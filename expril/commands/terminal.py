@@ -159,10 +159,9 @@ def plain_errors(
 
     With `--json`, standard output gets {"error": the sentence, "kind": one word} instead of a result.
 
-    Args:
-        part: the extra that the command needs, a key of `PARTS`; its modules are looked for first. "" for none.
-        on_interrupt: what an interrupted command says of what it kept. A function is called at the end; after an error
-            its text, if any, is added as a note.
+    `part`: the extra that the command needs, a key of `PARTS`; its modules are looked for first. "" for none.
+    `on_interrupt`: what an interrupted command says of what it kept. A function is called at the end; after an error
+    its text, if any, is added as a note.
     """
     try:
         if part:

@@ -122,11 +122,8 @@ def count_axis(numbers: Iterable[int], *, left: float, right: float) -> Axis:
 def log_axis(values: Iterable[float], labels: Iterable[str] = (), *, left: float = 14.0, right: float = 94.0) -> Axis:
     """Return a logarithmic axis over positive values, with a tick at each that fits and always at the last.
 
-    Args:
-        values: in any order.
-        labels: of the ticks, for ascending values; by default the numbers themselves.
-        left: its beginning, in percent of the width.
-        right: its end.
+    `values`: in any order; `labels`: of the ticks, for ascending values; by default the numbers themselves; `left`: its
+    beginning, in percent of the width; `right`: its end.
     """
     distinct = sorted(set(values))
     high = distinct[-1] if distinct[-1] > distinct[0] else 2 * distinct[0]
@@ -154,21 +151,14 @@ def decade_axis(low: float, high: float, unit: str = "") -> Axis:
 
 @dataclass(frozen=True)
 class Strip:
-    """A drawing in one row of a table, over an axis that all rows share. All places are values of the axis.
+    """A drawing in one row of a table, over an axis that all rows share. All places are values of the axis."""
 
-    Attributes:
-        axis: shared by all rows; the column's heading shows its ticks.
-        dots: (index of colour and shape, value, ends of its error or None, words); index + 0.5 draws it hollow.
-        spans: (from, to, class in the style sheet, words).
-        marks: (value, class in the style sheet): upright lines.
-        text: the strip in words, for a screen reader; "" if other cells of the row say the same.
-    """
-
-    axis: Axis
+    axis: Axis  # shared by all rows; the column's heading shows its ticks
+    # (index of colour and shape, value, ends of its error or None, words); index + 0.5 draws it hollow
     dots: Sequence[tuple[float, float, tuple[float, float] | None, str]] = ()
-    spans: Sequence[tuple[float, float, str, str]] = ()
-    marks: Sequence[tuple[float, str]] = ()
-    text: str = ""
+    spans: Sequence[tuple[float, float, str, str]] = ()  # (from, to, class in the style sheet, words)
+    marks: Sequence[tuple[float, str]] = ()  # (value, class in the style sheet): upright lines
+    text: str = ""  # the strip in words, for a screen reader; "" if other cells of the row say the same
 
 
 @dataclass(frozen=True)
@@ -208,25 +198,15 @@ class Mark:
 
 @dataclass(frozen=True)
 class Line:
-    """Marks of one colour and shape, and the line through them.
+    """Marks of one colour and shape, and the line through them."""
 
-    Attributes:
-        index: of colour and shape.
-        hollow: whether its marks are hollow and its line dashed.
-        title: its name.
-        marks: from left to right.
-        line: path through the marks in the 100 x 100 box; "" for a single mark.
-        band: path around the errors, in the same box; "" if none are shown.
-        bar: ends of the error of a single mark; None if it has none or none is shown.
-    """
-
-    index: int
-    hollow: bool
+    index: int  # of colour and shape
+    hollow: bool  # whether its marks are hollow and its line dashed
     title: str
-    marks: tuple[Mark, ...]
-    line: str
-    band: str
-    bar: tuple[float, float] | None
+    marks: tuple[Mark, ...]  # from left to right
+    line: str  # path through the marks in the 100 x 100 box; "" for a single mark
+    band: str  # path around the errors, in the same box; "" if none are shown
+    bar: tuple[float, float] | None  # ends of the error of a single mark; None if it has none or none is shown
 
     @property
     def is_single(self) -> bool:
@@ -291,35 +271,20 @@ class Stage:
 
 @dataclass(frozen=True)
 class Figure:
-    """One plot of lines.
-
-    Attributes:
-        stage: the drawing area.
-        name: what it shows.
-        ticks: below the horizontal axis.
-        lines: from the back to the front.
-        text: the figure in words.
-        below: pixels below the ticks, for more words.
-        rules: across the whole width.
-        diagonal: a path in the 100 x 100 box; "" for none.
-        unit: words above the vertical axis.
-        across: words below the horizontal axis.
-        zero: label of the level that is drawn stronger; "" for none.
-        second: name and labels of a second row below the ticks.
-    """
+    """One plot of lines."""
 
     stage: Stage
     name: str
-    ticks: tuple[Tick, ...]
-    lines: tuple[Line, ...]
-    text: str
-    below: int = 0
-    rules: tuple[Rule, ...] = ()
-    diagonal: str = ""
-    unit: str = ""
-    across: str = ""
-    zero: str = ""
-    second: tuple[str, tuple[Tick, ...]] = ("", ())
+    ticks: tuple[Tick, ...]  # below the horizontal axis
+    lines: tuple[Line, ...]  # from the back to the front
+    text: str  # the figure in words
+    below: int = 0  # pixels below the ticks, for more words
+    rules: tuple[Rule, ...] = ()  # across the whole width
+    diagonal: str = ""  # a path in the 100 x 100 box; "" for none
+    unit: str = ""  # words above the vertical axis
+    across: str = ""  # words below the horizontal axis
+    zero: str = ""  # label of the level that is drawn stronger; "" for none
+    second: tuple[str, tuple[Tick, ...]] = ("", ())  # name and labels of a second row below the ticks
 
     @property
     def height(self) -> int:
@@ -334,24 +299,16 @@ class Figure:
 
 @dataclass(frozen=True)
 class Series:
-    """One line of a chart.
+    """One line of a chart."""
 
-    Attributes:
-        key: its colour, shape and name, as in the legend.
-        places: from left to right; `x` is a value of the horizontal axis.
-        every: every so many places there is a mark, and at the first and the last; the line goes through all.
-        errors: whether a band, or a bar at a single place, shows the errors. It is left out if the error of some place
-            is unknown, as a band without width would say that the value is exact.
-        pinched: draw the band even so.
-        marks: places to mark in place of the line's own.
-    """
-
-    key: Key
-    places: Sequence[Place]
-    every: int = 1
+    key: Key  # its colour, shape and name, as in the legend
+    places: Sequence[Place]  # from left to right; `x` is a value of the horizontal axis
+    every: int = 1  # every so many places there is a mark, and at the first and the last; the line goes through all
+    # whether a band, or a bar at a single place, shows the errors. It is left out if the error of some place is
+    # unknown, as a band without width would say that the value is exact
     errors: bool = True
-    pinched: bool = False
-    marks: Sequence[Place] | None = None
+    pinched: bool = False  # draw the band even so
+    marks: Sequence[Place] | None = None  # places to mark in place of the line's own
 
     @property
     def banded(self) -> bool:

@@ -44,29 +44,17 @@ class Facts:
 
 @dataclass(frozen=True)
 class Charts:
-    """Charts side by side under one legend. Only a page shows them; Markdown shows their `file`, if they have one.
+    """Charts side by side under one legend. Only a page shows them; Markdown shows their `file`, if they have one."""
 
-    Attributes:
-        figures: from the left; several stand each under its name.
-        keys: of the legend.
-        rules: (class in the style sheet, words) of levels in the legend.
-        columns: charts side by side on a wide screen.
-        lines: whether a key shows a piece of a line.
-        note: text below.
-        size: of the marks.
-        file: name of an SVG file with the same charts; "" for none.
-        name: heading above them all.
-    """
-
-    figures: Sequence[Figure]
-    keys: Sequence[Key] = ()
-    rules: Sequence[tuple[str, str]] = ()
-    columns: Literal[1, 2, 3, 4] = 3
-    lines: bool = True
+    figures: Sequence[Figure]  # from the left; several stand each under its name
+    keys: Sequence[Key] = ()  # of the legend
+    rules: Sequence[tuple[str, str]] = ()  # (class in the style sheet, words) of levels in the legend
+    columns: Literal[1, 2, 3, 4] = 3  # charts side by side on a wide screen
+    lines: bool = True  # whether a key shows a piece of a line
     note: str = ""
-    size: float = 0.6
-    file: str = ""
-    name: str = ""
+    size: float = 0.6  # of the marks
+    file: str = ""  # name of an SVG file with the same charts; "" for none
+    name: str = ""  # heading above them all
 
 
 @dataclass(frozen=True)
@@ -79,22 +67,15 @@ class Legend:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A picture as SVG markup, whose maker escaped its texts. Only a page shows it, or its `file`, as with `Charts`.
+    """A picture as SVG markup, whose maker escaped its texts. Only a page shows it, or its `file`, as with `Charts`."""
 
-    Attributes:
-        svg: its markup.
-        name, caption: above and below it.
-        size: width and height in pixels if they are fixed; a narrow page then scrolls it. A file needs them.
-        images: whether it holds images as data URIs.
-        file: name of an SVG file with the same picture; "" for none.
-    """
-
-    svg: str
-    name: str = ""
-    caption: str = ""
+    svg: str  # its markup
+    name: str = ""  # above it
+    caption: str = ""  # below it
+    # width and height in pixels if they are fixed; a narrow page then scrolls it. A file needs them
     size: tuple[int, int] | None = None
-    images: bool = False
-    file: str = ""
+    images: bool = False  # whether it holds images as data URIs
+    file: str = ""  # name of an SVG file with the same picture; "" for none
 
 
 @dataclass(frozen=True)
@@ -122,29 +103,17 @@ class Notes:
 
 @dataclass(frozen=True)
 class Card:
-    """One result, large: a name, its value with a strip, and facts.
+    """One result, large: a name, its value with a strip, and facts."""
 
-    Attributes:
-        key: its name, colour and shape.
-        under: what it is.
-        value: as text.
-        error: of the value, "± ..."; "" for none.
-        strip: a drawing of the value; None for none.
-        labels: (value of the strip's axis, words) below the strip.
-        text: the strip in words, for a screen reader.
-        facts: terms and values.
-        more: further facts, smaller.
-    """
-
-    key: Key
-    under: str
-    value: str
-    error: str = ""
-    strip: Strip | None = None
-    labels: Sequence[tuple[float, str]] = ()
-    text: str = ""
-    facts: Sequence[tuple[str, str]] = ()
-    more: Sequence[tuple[str, str]] = ()
+    key: Key  # its name, colour and shape
+    under: str  # what it is
+    value: str  # as text
+    error: str = ""  # of the value, "± ..."; "" for none
+    strip: Strip | None = None  # a drawing of the value; None for none
+    labels: Sequence[tuple[float, str]] = ()  # (value of the strip's axis, words) below the strip
+    text: str = ""  # the strip in words, for a screen reader
+    facts: Sequence[tuple[str, str]] = ()  # terms and values
+    more: Sequence[tuple[str, str]] = ()  # further facts, smaller
 
 
 @dataclass(frozen=True)
@@ -176,17 +145,11 @@ Block = Text | Heading | Facts | Table[Any] | Charts | Legend | Drawing | Code |
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a document; a section without blocks is left out.
+    """A part of a document; a section without blocks is left out."""
 
-    Attributes:
-        title: its heading; "" for none.
-        blocks: in order; a false one (None, an empty table) is left out.
-        media: where it is shown. A terminal shows tables and notes only.
-    """
-
-    title: str
-    blocks: Sequence[Block | None]
-    media: frozenset[Medium] = EVERYWHERE
+    title: str  # its heading; "" for none
+    blocks: Sequence[Block | None]  # in order; a false one (None, an empty table) is left out
+    media: frozenset[Medium] = EVERYWHERE  # where it is shown. A terminal shows tables and notes only
 
     @property
     def present(self) -> list[Block]:
@@ -196,35 +159,21 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """A headline, sections, and where the numbers come from.
+    """A headline, sections, and where the numbers come from."""
 
-    Attributes:
-        kind: kind of document, shown above a page's headline.
-        subject: its topic, beside that.
-        headline: the answer in one line.
-        summary: sentences below it.
-        sections: in order.
-        created: ISO 8601; "" if unknown or said by the sources.
-        about: a paragraph in its author's words.
-        banner: (bold words, further words) above everything; None for none.
-        note: where the numbers are, for readers of the Markdown.
-        sources: (title, provenance) of each part; the provenance is None for a part that was not computed.
-        settings: a table below the sources.
-        files: name of a CSV file -> its table.
-    """
-
-    kind: str
-    subject: str
-    headline: str
-    summary: Sequence[str] = ()
-    sections: Sequence[Section] = ()
-    created: str = ""
-    about: str = ""
-    banner: tuple[str, str] | None = None
-    note: str = ""
+    kind: str  # kind of document, shown above a page's headline
+    subject: str  # its topic, beside that
+    headline: str  # the answer in one line
+    summary: Sequence[str] = ()  # sentences below it
+    sections: Sequence[Section] = ()  # in order
+    created: str = ""  # ISO 8601; "" if unknown or said by the sources
+    about: str = ""  # a paragraph in its author's words
+    banner: tuple[str, str] | None = None  # (bold words, further words) above everything; None for none
+    note: str = ""  # where the numbers are, for readers of the Markdown
+    # (title, provenance) of each part; the provenance is None for a part that was not computed
     sources: Sequence[tuple[str, Provenance | None]] = ()
-    settings: Written | None = None
-    files: Mapping[str, Table[Any]] = field(default_factory=dict)
+    settings: Written | None = None  # a table below the sources
+    files: Mapping[str, Table[Any]] = field(default_factory=dict)  # name of a CSV file -> its table
 
     def in_medium(self, medium: Medium) -> list[Section]:
         """The sections that a medium shows."""

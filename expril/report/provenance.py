@@ -17,31 +17,18 @@ LIBRARIES = ("expril", "numpy", "opendp", "polars", "scikit-learn", "scipy", "to
 
 
 class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where a set of numbers comes from.
+    """Where a set of numbers comes from."""
 
-    Attributes:
-        command: as typed.
-        created: end of the newest session, ISO 8601.
-        seed: of the first run.
-        seconds: sum over all sessions of a resumed run.
-        jobs: processes of the newest session.
-        versions: of Python and of the libraries.
-        noise: its source, in words.
-        commit: of the source tree; "" if unknown.
-        cores: that the newest session could use; 0 if unknown.
-        skipped: strategy -> why it was left out.
-    """
-
-    command: str
-    created: str
-    seed: int
-    seconds: float
-    jobs: int
-    versions: dict[str, str]
-    noise: str
-    commit: str = ""
-    cores: int = 0
-    skipped: dict[str, str] = {}
+    command: str  # as typed
+    created: str  # end of the newest session, ISO 8601
+    seed: int  # of the first run
+    seconds: float  # sum over all sessions of a resumed run
+    jobs: int  # processes of the newest session
+    versions: dict[str, str]  # of Python and of the libraries
+    noise: str  # its source, in words
+    commit: str = ""  # of the source tree; "" if unknown
+    cores: int = 0  # that the newest session could use; 0 if unknown
+    skipped: dict[str, str] = {}  # strategy -> why it was left out
 
     @property
     def facts(self) -> list[tuple[str, str]]:

@@ -26,23 +26,14 @@ MARKS: dict[Tone, str] = {
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table.
+    """A cell of a table."""
 
-    Attributes:
-        text: unescaped, with line breaks if it has several lines; each writer escapes it.
-        strong: bold in all forms but CSV.
-        tone: on a page, a colour and a mark before the text.
-        title: the meaning of the tone, for a screen reader.
-        under: on a page, a second line.
-        key: on a page, a colour and shape before the text.
-    """
-
-    text: str
-    strong: bool = False
-    tone: Tone = ""
-    title: str = ""
-    under: str = ""
-    key: Key | None = None
+    text: str  # unescaped, with line breaks if it has several lines; each writer escapes it
+    strong: bool = False  # bold in all forms but CSV
+    tone: Tone = ""  # on a page, a colour and a mark before the text
+    title: str = ""  # the meaning of the tone, for a screen reader
+    under: str = ""  # on a page, a second line
+    key: Key | None = None  # on a page, a colour and shape before the text
 
     @property
     def mark(self) -> str:
@@ -59,32 +50,19 @@ class Squares:
 
 @dataclass(frozen=True)
 class Column(Generic[Item]):
-    """A column of a table.
-
-    Attributes:
-        heading: of the column.
-        show: row's item -> the cell's content: a `Cell` or anything with a `str`; in a `drawn` column a `Strip`,
-            `Squares` or None.
-        number: aligned to the right.
-        names: whether it names the rows; a page makes its cells the rows' headings.
-        quiet: whether Markdown leaves its heading out.
-        title: tooltip of the heading on a page.
-        drawn: whether it holds drawings, which only a page shows.
-        axis: of its strips; the heading shows the ticks.
-        page: whether only a page shows it, such as a second form of a number.
-        wraps: whether the terminal may break its texts over several lines.
-    """
+    """A column of a table."""
 
     heading: str
+    # row's item -> the cell: a `Cell`, or anything with a `str`; in a `drawn` column a `Strip`, `Squares` or None
     show: Callable[[Item], object]
-    number: bool = False
-    names: bool = False
-    quiet: bool = False
-    title: str = ""
-    drawn: bool = False
-    axis: Axis | None = None
-    page: bool = False
-    wraps: bool = False
+    number: bool = False  # aligned to the right
+    names: bool = False  # whether it names the rows; a page makes its cells the rows' headings
+    quiet: bool = False  # whether Markdown leaves its heading out
+    title: str = ""  # tooltip of the heading on a page
+    drawn: bool = False  # whether it holds drawings, which only a page shows
+    axis: Axis | None = None  # of its strips; the heading shows the ticks
+    page: bool = False  # whether only a page shows it, such as a second form of a number
+    wraps: bool = False  # whether the terminal may break its texts over several lines
 
     def text(self, item: Item) -> Cell:
         """The cell of a row in a column of texts."""
@@ -128,29 +106,17 @@ class Group(Generic[Item]):
 
 @dataclass(frozen=True)
 class Table(Generic[Item]):
-    """A table: columns, and groups of rows.
+    """A table: columns, and groups of rows."""
 
-    Attributes:
-        caption: what it shows.
-        columns: from the left.
-        groups: its rows.
-        style: its class in a page's style sheet.
-        most: rows of a group that a terminal shows; it says how many more there are.
-        row_style: row's item -> the row's style.
-        sortable: whether a page sorts it when a heading is pressed.
-        note: text below it.
-        compact: whether the terminal leaves less room between the columns.
-    """
-
-    caption: str
-    columns: Sequence[Column[Item]]
+    caption: str  # what it shows
+    columns: Sequence[Column[Item]]  # from the left
     groups: Sequence[Group[Item]]
-    style: str = ""
-    most: int = sys.maxsize
-    row_style: Callable[[Item], str] = lambda _item: ""
-    sortable: bool = False
+    style: str = ""  # its class in a page's style sheet
+    most: int = sys.maxsize  # rows of a group that a terminal shows; it says how many more there are
+    row_style: Callable[[Item], str] = lambda _item: ""  # row's item -> the row's style
+    sortable: bool = False  # whether a page sorts it when a heading is pressed
     note: str = ""
-    compact: bool = False
+    compact: bool = False  # whether the terminal leaves less room between the columns
 
     @classmethod
     def of(

@@ -46,12 +46,8 @@ def chance_of_guesses(correct: int, guesses: int, canaries: int, epsilon: float,
     5.1), else P(W >= correct) + 2 m delta max over i of P(correct - i <= W < correct) / i, for m canaries and i from 1
     to m (Theorem 5.2; numbers as in arXiv 2305.08846).
 
-    Args:
-        correct: number of right guesses.
-        guesses: at most one for each canary; no guess is made of the others.
-        canaries: m, each in by a fair coin of its own.
-        epsilon: 0 or more.
-        delta: 0 to 1.
+    `correct`: number of right guesses; `guesses`: at most one for each canary; no guess is made of the others;
+    `canaries`: m, each in by a fair coin of its own; `epsilon`: 0 or more; `delta`: 0 to 1.
     """
     accuracy = float(expit(epsilon))
 
@@ -100,9 +96,7 @@ def epsilon_at_least(correct: int, guesses: int, canaries: int, *, error_rate: f
 def guess(noisy: NDArray[np.int64], guesses: int) -> NDArray[np.int64]:
     """(m,) guesses: 1 for the largest counts (canary in), -1 for the smallest (canary out), 0 for those between.
 
-    Args:
-        noisy: (m,) released counts.
-        guesses: number of entries that are not 0, half of each sign.
+    `noisy`: (m,) released counts; `guesses`: number of entries that are not 0, half of each sign.
     """
     order = np.argsort(noisy, kind="stable")
     guessed = np.zeros(len(noisy), np.int64)
@@ -123,12 +117,9 @@ def one_run(
 
     The check passes if the curator's lower bound is at most epsilon and the broken one's is above it.
 
-    Args:
-        canaries: m.
-        epsilon: charged by the curator for its one answer.
-        error_rate: greatest probability that a private curator fails.
-        seed: of the coins; None takes fresh entropy. The noise is the curator's own.
-        broken: makes the noise source that must be caught.
+    `canaries`: m; `epsilon`: charged by the curator for its one answer; `error_rate`: greatest probability that a
+    private curator fails; `seed`: of the coins; None takes fresh entropy. The noise is the curator's own. `broken`:
+    makes the noise source that must be caught.
     """
     coins = np.random.default_rng(seed)
     guesses = round(canaries * GUESSED)

@@ -116,11 +116,8 @@ def loss_bound(more: int, fewer: int, draws: tuple[int, int], error_rate: float)
     The lower end of P and the upper end of Q are Clopper and Pearson's (1934), each at half the error rate. So the
     bound is above the truth with a probability of at most `error_rate`.
 
-    Args:
-        more: draws in the event, of the input with P.
-        fewer: draws in the event, of the input with Q.
-        draws: independent draws of each input.
-        error_rate: in (0, 1).
+    `more`: draws in the event, of the input with P; `fewer`: draws in the event, of the input with Q; `draws`:
+    independent draws of each input; `error_rate`: in (0, 1).
 
     Returns:
         The bound; minus infinity if `more` is 0.
@@ -141,11 +138,8 @@ def promise(
     Otherwise the score is a hundredth of the ratio's logarithm in standard errors, so that the event nearest to a proof
     still wins. A share's arcsine is nearly normal with variance 1 / (4 n) (Anscombe 1948).
 
-    Args:
-        more: (m,) counts under the input that each event favours.
-        fewer: (m,) counts under the other input.
-        draws: of each input.
-        error_rate: the smaller it is, the lower rare events score, which are easily lucky.
+    `more`: (m,) counts under the input that each event favours; `fewer`: (m,) counts under the other input; `draws`: of
+    each input; `error_rate`: the smaller it is, the lower rare events score, which are easily lucky.
     """
     width = -float(ndtri(error_rate / 2)) / (2 * math.sqrt(draws))
     lower = np.sin(np.maximum(np.arcsin(np.sqrt(more / draws)) - width, 0)) ** 2
@@ -202,11 +196,8 @@ def choose_events(
 ) -> tuple[Event | None, Event | None]:
     """One event that is likelier under the first input, and one that is likelier under the second.
 
-    Args:
-        first: (n, k) outcomes of the first input.
-        second: (n, k) outcomes of the second input.
-        error_rate: of the whole game.
-        own_statistics: what the adversary computes beside the statistics of `statistics_for`.
+    `first`: (n, k) outcomes of the first input; `second`: (n, k) outcomes of the second input; `error_rate`: of the
+    whole game; `own_statistics`: what the adversary computes beside the statistics of `statistics_for`.
     """
     half = len(first) // 2
     rows = np.concatenate((first, second))

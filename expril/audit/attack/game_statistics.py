@@ -137,10 +137,8 @@ class Statistic:
 def statistics_for(first: Rows, second: Rows, own_statistics: Mapping[str, Function]) -> Iterator[Statistic]:
     """Yield all candidates, the simplest first.
 
-    Args:
-        first: (n, k) outcomes of the first input, to learn from.
-        second: (n, k) outcomes of the second input.
-        own_statistics: name -> function, of the adversary.
+    `first`: (n, k) outcomes of the first input, to learn from; `second`: (n, k) outcomes of the second input;
+    `own_statistics`: name -> function, of the adversary.
     """
     for name, function in own_statistics.items():
         yield Statistic(name, function)

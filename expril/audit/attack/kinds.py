@@ -60,11 +60,8 @@ class SearchResult:
 def search(path: AnswerPath, *, seed: int = 1, keep: int = 1, random_pairs: int | None = None) -> SearchResult:
     """The pairs of data sets that the question's exact numbers tell apart best.
 
-    Args:
-        path: asks the question once a call.
-        seed: of the proposals; the noise has none.
-        keep: number of pairs to return.
-        random_pairs: number of pairs drawn at random, at least `keep`; None takes `DRAWN`.
+    `path`: asks the question once a call; `seed`: of the proposals; the noise has none; `keep`: number of pairs to
+    return; `random_pairs`: number of pairs drawn at random, at least `keep`; None takes `DRAWN`.
     """
     rng = np.random.default_rng(seed)
     values = values_of(path.example)
@@ -421,11 +418,7 @@ LEAST = 100
 def attack_charges(path: AnswerPath, pair: Neighbours, *, draws: int, error_rate: float) -> tuple[Attack, ...]:
     """The game on the answers of each charge, the most frequent first; none for a kind whose charges are planned.
 
-    Args:
-        path: the question.
-        pair: the two data sets.
-        draws: of each data set, over all charges.
-        error_rate: of all bounds together.
+    `draws`: of each data set, over all charges; `error_rate`: of all bounds together.
     """
     if not path.answerer.kind.looks_back:
         return ()

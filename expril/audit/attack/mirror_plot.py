@@ -44,9 +44,7 @@ class Mirror:
 def mirror(spread: Spread, shares: tuple[float, float] | None = None) -> Mirror:
     """Place both distributions; nearly empty tails are left out unless the event lies there.
 
-    Args:
-        spread: the two distributions.
-        shares: of the draws in the event, for the text.
+    `shares`: of the draws in the event, for the text.
 
     Raises:
         ConfigurationError: a spread without a place.

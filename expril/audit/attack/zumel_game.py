@@ -38,11 +38,9 @@ def play_blog(
     The gap between the two means is in standard deviations of the answers. Its expectation is epsilon / sqrt(2), as a
     Laplace law of width sigma has the standard deviation sqrt(2) sigma.
 
-    Args:
-        epsilons: rising, positive.
-        rounds: at each epsilon: one answer about either set of numbers.
-        error_rate: of each lower bound. The threshold is fixed in advance, so that all rounds count for the bound.
-        seed: of the noise; None takes fresh entropy.
+    `epsilons`: rising, positive; `rounds`: at each epsilon: one answer about either set of numbers; `error_rate`: of
+    each lower bound. The threshold is fixed in advance, so that all rounds count for the bound. `seed`: of the noise;
+    None takes fresh entropy.
 
     Raises:
         ConfigurationError: no rounds, or epsilons that are not positive and rising.

@@ -431,10 +431,7 @@ def one_class_fails(data: Data, count: int, generator: Generator) -> Counts:
 def regulariser_over_n(data: Data, count: int, generator: Generator) -> Counts:
     """Perturbed objective of logistic regression of which the mean is regularised: of the sum it is n times that.
 
-    Args:
-        data: of each record, the attribute times the label: -1, 0 or 1.
-        count: draws.
-        generator: of the noise.
+    `data`: of each record, the attribute times the label: -1, 0 or 1.
     """
     ridge = len(data) * 0.25 / math.expm1(_HALF)
     return _perturbed(np.array(data, float), ridge, 1 / _HALF, count, generator)
@@ -499,11 +496,8 @@ CLEAN: Mapping[str, Control] = {
 def audit_control(name: str, *, draws: int = 100_000, error_rate: float, seed: int | None = None) -> ControlResult:
     """Play the distinguishing game against a control, as strictly as against a shipped kind.
 
-    Args:
-        name: a key of `CONTROLS`, or of `CLEAN`.
-        draws: of each input.
-        error_rate: greatest probability that the lower bound is above the true epsilon.
-        seed: of the control's noise; None takes fresh entropy.
+    `name`: a key of `CONTROLS`, or of `CLEAN`; `draws`: of each input; `error_rate`: greatest probability that the
+    lower bound is above the true epsilon; `seed`: of the control's noise; None takes fresh entropy.
 
     Raises:
         ConfigurationError: there is no such control.

@@ -96,10 +96,7 @@ def to_play(names: Iterable[str] = (), epsilons: Sequence[str] = EPSILONS) -> tu
 def false_alarm_share(name: str, calls: Iterable[tuple[str, str]], *, false_alarm: float = FALSE_ALARM) -> float:
     """The share of the false-alarm rate for one call of the attack, by its number of results (Bonferroni).
 
-    Args:
-        name: of the attack.
-        calls: all calls, from `to_play`.
-        false_alarm: of all calls together.
+    `calls`: all calls, from `to_play`; `false_alarm`: of all calls together.
     """
     return false_alarm * ATTACKS[name].results / sum(ATTACKS[attack].results for attack, _ in calls)
 

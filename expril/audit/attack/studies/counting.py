@@ -53,9 +53,7 @@ LIFETIME = 600
 class CountingStudy:
     """One study of one learner that counts records, whose questions may be sent again.
 
-    Attributes:
-        accepted: whether the curator accepted the plan.
-        sent: the newest question's envelope.
+    `accepted`: whether the curator accepted the plan; `sent`: the newest question's envelope.
     """
 
     def __init__(self, curator: Attacked, key: SigningKey, costs: Sequence[Fraction], *, bound: int = 1) -> None:
@@ -169,12 +167,9 @@ def play(
 ) -> Guesses:
     """Play an attack on new curators for so many games.
 
-    Args:
-        guess: the attack.
-        terms: of the games; the epsilon is the cap of each learner and of all together.
-        opening: opens a curator if the terms have no opening.
-        learners: number of learners that the adversary plays.
-        patients: whether victims are patients with several records, and not single records.
+    `terms`: of the games; the epsilon is the cap of each learner and of all together; `opening`: opens a curator if the
+    terms have no opening; `learners`: number of learners that the adversary plays; `patients`: whether victims are
+    patients with several records, and not single records.
     """
     rng, games = terms.rng, terms.games
     guessed: list[Bools] = []
@@ -278,9 +273,7 @@ def _of_victims(counts: NDArray[np.int64], *, least: int = 1) -> Bools:
 def _majority(votes: Mapping[bytes, int], rng: np.random.Generator) -> Bools:
     """(m,) majority of the votes for each victim; a coin decides a tie.
 
-    Args:
-        votes: bytes of an (m,) boolean vote -> number of answers that cast it.
-        rng: for ties.
+    `votes`: bytes of an (m,) boolean vote -> number of answers that cast it; `rng`: for ties.
     """
     cast = [times * (2 * np.frombuffer(vote, np.bool_).astype(np.int64) - 1) for vote, times in votes.items()]
     balance = np.sum(cast, axis=0)
@@ -299,8 +292,7 @@ Range = tuple[float, float]
 class CountService:
     """Counts patients by criteria, for anybody and without limit.
 
-    Args:
-        values: (n,) of one attribute, for all patients that are in.
+    `values`: (n,) of one attribute, for all patients that are in.
     """
 
     def __init__(self, values: NDArray[np.float64]) -> None:

@@ -83,10 +83,8 @@ class Table:
     def patients(self, present: NDArray[np.bool_], records: int, bound: int) -> tuple[pl.DataFrame, str]:
         """Records and schema file if each row is a patient, the privacy unit, and each victim has several records.
 
-        Args:
-            present: (n,) whether each row is in.
-            records: number of equal records of each victim.
-            bound: most records of a patient that the curator counts.
+        `present`: (n,) whether each row is in; `records`: number of equal records of each victim; `bound`: most records
+        of a patient that the curator counts.
         """
         repeats = present.astype(np.int64)
         repeats[self.victims] *= records
@@ -106,9 +104,8 @@ class Table:
 def table_of(records: str, victims: int) -> Table:
     """The records of that name.
 
-    Args:
-        records: "invented", or a data set of `simulations.datasets`.
-        victims: number of victims; a real table may have fewer.
+    `records`: "invented", or a data set of `simulations.datasets`; `victims`: number of victims; a real table may have
+    fewer.
 
     Raises:
         ConfigurationError: no such records, or none of them can be told apart.

@@ -104,10 +104,8 @@ def play_membership(terms: Terms) -> dict[str, Guesses]:
 def log_ratio(present: Floats, absent: Floats, observed: Floats) -> Floats:
     """(n,) log P(observed | in) / P(observed | out), with a normal law fitted to each column of the shadow studies.
 
-    Args:
-        present: (s, k) of shadow studies with the victim.
-        absent: (s, k) of those without.
-        observed: (n, k) of the attacked studies.
+    `present`: (s, k) of shadow studies with the victim; `absent`: (s, k) of those without; `observed`: (n, k) of the
+    attacked studies.
     """
     return _log_density(present, observed) - _log_density(absent, observed)
 
