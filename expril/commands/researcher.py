@@ -1,7 +1,7 @@
 """The commands of a researcher, who simulates studies on public records and publishes what they show."""
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -82,7 +82,11 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
         scenario = of_newest(scenario)
         changed = {key: value for key, value in (("repeats", repeats), ("seed", seed)) if value is not None}
         epsilons = read_epsilons(epsilon) if epsilon else ()
-        _require_confirmed(epsilons, large_epsilon)
+        if epsilons and not large_epsilon:
+            from learner_node.study.doubts import require_confirmed
+            from protocol.rationals import parse_rational
+
+            require_confirmed(map(parse_rational, epsilons), how="--large-epsilon")
         typed = Path(scenario).name if Path(scenario).is_absolute() else scenario
         chosen = choose(scenario, changed, base)
         tick("starting", 1, 1)
@@ -107,8 +111,8 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
 
         def order_of(changes: Mapping[str, int | str], command: str) -> Order:
             there = choose(scenario, changes, base)
-            way = _typed({"carrier": carrier})
-            typed_again = readable(f"expril simulate {typed}{command}{way}{_flag(large_epsilon)}")
+            way, flag = _typed({"carrier": carrier}), " --large-epsilon" if large_epsilon else ""
+            typed_again = readable(f"expril simulate {typed}{command}{way}{flag}")
             return Order(there, records, typed_again, models.value, fresh, again, (carrier or there.carrier))
 
         def run_at(epsilon_text: str, where: Path) -> "tuple[RunReport, Path]":
@@ -187,26 +191,9 @@ def report(runs: Annotated[list[Path], typer.Argument(help="Folders of runs.", m
             for number, run in enumerate(runs):
                 tick("reports", number, len(runs))
                 pages.append(rewrite_page(run))
-        for page in pages:
-            _say(str(page))
-
-
-def _require_confirmed(epsilons: Iterable[str], confirmed: bool) -> None:
-    from learner_node.study.doubts import require_confirmed
-    from protocol.rationals import parse_rational
-
-    if not confirmed:
-        require_confirmed(map(parse_rational, epsilons), how="--large-epsilon")
-
-
-def _flag(large_epsilon: bool) -> str:
-    return " --large-epsilon" if large_epsilon else ""
+        sys.stdout.write("".join(f"{page}\n" for page in pages))
 
 
 def _typed(options: Mapping[str, object]) -> str:
     """The options as they are typed, without those that are empty."""
     return "".join(f" --{name} {value}" for name, value in options.items() if value not in ("", None))
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")

@@ -12,7 +12,7 @@ import msgspec
 from expril.report.document import Block, Charts, Code, Document, Drawing, Facts, Fold, Grid, Heading, Notes, Text
 from expril.report.numbers import moment
 from expril.report.provenance import Provenance
-from expril.report.table import Cell, Column, Item, Table, Written
+from expril.report.table import Cell, Item, Table, Written
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 
@@ -103,18 +103,15 @@ def _provenance(title: str, where: Provenance) -> list[str]:
     return [plain(facts), fence(where.command), *skipped]
 
 
-def csv_text(columns: Sequence[Column[Item]], rows: Iterable[Item]) -> str:
-    """One header line, then one line per row."""
+def csv_table(shown: Table[Any]) -> str:
+    """A header line and a table's rows, group after group; titles of groups are left out."""
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(column.heading for column in columns)
-    writer.writerows([column.text(row).text for column in columns] for row in rows)
+    writer.writerow(column.heading for column in shown.written)
+    writer.writerows(
+        [column.text(item).text for column in shown.written] for group in shown.groups for item in group.rows
+    )
     return out.getvalue()
-
-
-def csv_table(table: Table[Any]) -> str:
-    """A table's rows, group after group; titles of groups are left out."""
-    return csv_text(table.written, (item for group in table.groups for item in group.rows))
 
 
 def as_object(found: object) -> object:

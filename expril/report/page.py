@@ -9,7 +9,6 @@ are allowed as data URIs if a drawing has some.
 
 import base64
 import hashlib
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -22,7 +21,6 @@ from expril.report.chart import COLOURS, SHAPES, Figure, Key
 from expril.report.document import Charts, Document, Drawing, leaves, tables
 from expril.report.numbers import count, moment
 
-Template = jinja2.Template
 PACKAGE = "expril.report"
 
 
@@ -39,25 +37,32 @@ def style(*packages: str) -> Markup:
     return Markup("\n".join(sheets))  # noqa: S704 - our own files, not a report's text
 
 
-def page_template(
-    package: str, filters: Mapping[str, Callable[..., Any]] = {}, name: str = "template.html.j2"
-) -> Template:
+@cache
+def page_template(package: str, name: str) -> jinja2.Template:
     """A package's template. Every value is escaped, and a name without a value is an error.
 
     It may extend and import templates of any package as "package/name": `expril.report/frame.html.j2` frames all
     pages, `expril.report/chart.html.j2` draws charts.
     """
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(lambda wanted: asset(*wanted.split("/", 1))),
+        loader=jinja2.FunctionLoader(lambda template: asset(*template.split("/", 1))),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"count": count, "moment": moment, **filters}
+    environment.filters |= {"count": count, "kind": _kind, "markup": Markup, "moment": moment, "place": _place}
     environment.globals |= {"shapes": SHAPES, "colours": COLOURS}
     return environment.get_template(f"{package}/{name}")
+
+
+def _kind(block: object) -> str:
+    return type(block).__name__
+
+
+def _place(value: float, axis: Any) -> float:
+    return axis.place(value)  # type: ignore[no-any-return]
 
 
 MARGIN, TITLE = 16, 40
@@ -87,11 +92,6 @@ class Panel:
     y: int
     width: int
     figure: Figure
-
-
-@cache
-def _svg_template() -> Template:
-    return page_template(PACKAGE, {"markup": Markup}, "drawing.svg.j2")
 
 
 def as_files(document: Document) -> dict[str, str]:
@@ -137,20 +137,7 @@ def _render(name: str, width: int, height: int, **parts: object) -> str:
     sheet = {"width": width + 2 * MARGIN, "height": height + TITLE + MARGIN, "margin": MARGIN, "top": TITLE}
     style = Markup(asset(PACKAGE, "chart.css"))  # noqa: S704 - our own file, no text of a document
     context = {"entries": (), "panels": (), "drawing": "", "head": 0, "size": 0.6} | parts
-    return _svg_template().render(title=name, style=style, **sheet, **context).lstrip()
-
-
-@cache
-def _template() -> Template:
-    return page_template(PACKAGE, {"kind": _kind, "markup": Markup, "place": _place}, "document.html.j2")
-
-
-def _kind(block: object) -> str:
-    return type(block).__name__
-
-
-def _place(value: float, axis: Any) -> float:
-    return axis.place(value)  # type: ignore[no-any-return]
+    return page_template(PACKAGE, "drawing.svg.j2").render(title=name, style=style, **sheet, **context).lstrip()
 
 
 def as_page(document: Document) -> str:
@@ -163,4 +150,4 @@ def as_page(document: Document) -> str:
         script = asset(PACKAGE, "page.js")
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         parts |= {"script": Markup(script), "digest": digest}  # noqa: S704 - our own file, no text of a document
-    return _template().render(**parts)
+    return page_template(PACKAGE, "document.html.j2").render(**parts)

@@ -20,18 +20,16 @@ def as_terminal(document: Document) -> Iterator[RenderableType]:
     """A document's notes and tables; each group stands under the table's caption and its own title."""
     for section in document.in_medium("terminal"):
         for table in tables(section.present):
-            yield from rich_tables(table) if any(group.title for group in table.groups) else [rich_table(table)]
+            if any(group.title for group in table.groups):
+                for group in table.groups:
+                    yield rich_table(replace(table, caption=f"{table.caption}: {group.title}", groups=(group,)))
+            else:
+                yield rich_table(table)
         for block in section.present:
             if isinstance(block, Notes):
                 for note in block.items:
                     words = " ".join(filter(None, (note.alarm, note.text, note.more)))
                     yield Text.from_markup(f"[{'red' if note.alarm else 'yellow'}]note[/] {escape(words)}")
-
-
-def rich_tables(source_table: Table[Item]) -> Iterator[RichTable]:
-    """One table per group, under the caption and the group's title."""
-    for group in source_table.groups:
-        yield rich_table(replace(source_table, caption=f"{source_table.caption}: {group.title}", groups=(group,)))
 
 
 def rich_table(source_table: Table[Item], note: str = "") -> RichTable:

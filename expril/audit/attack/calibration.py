@@ -358,8 +358,8 @@ FAULTY = Fraction(6, 5)
 
 def choice_check(noise: Callable[[], NoiseSource] = OpenDPNoise) -> Check:
     """Check how often each index of a few scores is chosen against its exact probability."""
-    source, stamp = noise(), Stamp("auditor", 0, 1)
-    choices = [source.choose(SCORES, 1, LAW, stamp) for _ in range(CHOICES)]
+    source = noise()
+    choices = [source.choose(SCORES, 1, LAW, _STAMP) for _ in range(CHOICES)]
     counts = np.bincount(choices, minlength=len(SCORES))
     least, most = _bounds()
     strange = len(counts) > len(SCORES) or bool(((counts < least) | (counts > most))[: len(SCORES)].any())
@@ -370,7 +370,7 @@ def choice_check(noise: Callable[[], NoiseSource] = OpenDPNoise) -> Check:
         question=f"Has the index of the largest noisy score the exact law, at scale {LAW.scale}?",
         finding=f"{'No' if strange else 'Yes'}: {CHOICES} choices {fits} the chances of all {len(SCORES)} indices.",
         false_alarm=FALSE_ALARM,
-        power=f"a scale wrong by a fifth: noticed with a chance of at least 1 - {max(missed, 1e-12):.1g}",
+        power=f"a scale wrong by a fifth: {_most(missed)}",
         passed=not strange,
     )
 

@@ -355,16 +355,21 @@ def candidate_of(path: AnswerPath, *, seed: int = 1) -> Candidate:
 
 def attack_pair(path: AnswerPath, pair: Neighbours, *, draws: int, error_rate: float) -> Attack:
     """Play the game on a pair of data sets; the claim is the query's own cost."""
-    first, second = pair.sets
-    width = path.width(pair)
-    return play(
-        partial(path.draws, first, width=width),
-        partial(path.draws, second, width=width),
-        claimed=path.claimed,
-        draws=draws,
-        error_rate=error_rate,
-        neighbours=pair.words,
-    )
+    outcomes = partial(path.draws, width=path.width(pair))
+    return play_pair(outcomes, pair, claimed=path.claimed, draws=draws, error_rate=error_rate)
+
+
+def play_pair(
+    outcomes: Callable[[tuple[Unit, ...], int], Numbers],
+    pair: Neighbours,
+    *,
+    claimed: Fraction,
+    draws: int,
+    error_rate: float,
+) -> Attack:
+    """Play the game on a pair of data sets; `outcomes`: (units, n) -> n outcomes."""
+    first, second = (partial(outcomes, units) for units in pair.sets)
+    return play(first, second, claimed=claimed, draws=draws, error_rate=error_rate, neighbours=pair.words)
 
 
 def _enumerated(path: AnswerPath, pair: Neighbours) -> Enumerated:

@@ -3,12 +3,11 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 
 from expril.audit.results import Spread
 from expril.report.chart import Axis, Tick, make_axis
-from expril.report.page import Template, page_template
+from expril.report.page import page_template
 from protocol.errors import ConfigurationError
 
 _AXIS_STEPS = tuple(step * 10.0**power for power in range(-6, 7) for step in (1.0, 2.0, 5.0))
@@ -87,14 +86,11 @@ def mirror(spread: Spread, shares: tuple[float, float] | None = None) -> Mirror:
     )
 
 
-@cache
-def _template() -> Template:
-    return page_template("expril.audit.attack", name="mirror_plot.html.j2")
-
-
 def picture(spread: Spread, shares: tuple[float, float] | None = None, *, height: int = 190) -> str:
     """HTML of both distributions; the arguments are those of `mirror`, and the height in pixels."""
-    return _template().render(drawn=mirror(spread, shares), height=height)
+    return page_template("expril.audit.attack", "mirror_plot.html.j2").render(
+        drawn=mirror(spread, shares), height=height
+    )
 
 
 def _peak(first: Sequence[float], second: Sequence[float]) -> tuple[float, bool]:

@@ -21,22 +21,12 @@ from expril.report.page import as_page
 from protocol.errors import ConfigurationError
 from protocol.run_index import LOCAL
 
-DEPLOYMENT, CLAIM, LEDGER, EXACT, FALSE_ALARMS = (
-    "deployment.yaml",
-    "claim.json",
-    "ledger.json",
-    "exact.json",
-    "false-alarms.json",
-)
+DEPLOYMENT, CLAIM, LEDGER = "deployment.yaml", "claim.json", "ledger.json"
+EXACT, FALSE_ALARMS = "exact.json", "false-alarms.json"
 FACTS = "facts.json"
 """What only people know, as they wrote it."""
-CHECKLIST, CHECKLIST_PAGE, AUDIT, AUDIT_PAGE, README = (
-    "checklist.json",
-    "checklist.html",
-    "audit.json",
-    "audit.html",
-    "README.txt",
-)
+CHECKLIST, CHECKLIST_PAGE, AUDIT = "checklist.json", "checklist.html", "audit.json"
+AUDIT_PAGE, README = "audit.html", "README.txt"
 
 
 class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -108,7 +108,7 @@ def seal_folder(folder: Path, key: SigningKey, *, expril: str, created: str) -> 
     manifest = Manifest(
         format="expril audit package 1", expril=expril, created=created, key=key.public.hex(), files=files
     )
-    data = msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
+    data = as_json(manifest)
     (folder / MANIFEST).write_bytes(data)
     (folder / SIGNATURE).write_bytes(_signature(Signed(key.public.hex(), key.sign(DOMAIN + data).hex())))
     return manifest

@@ -120,16 +120,12 @@ def _parts(export: LedgerExport, findings: Findings, damaged: list[tuple[int, in
         last = first + len(content.pairs) - 1
         full = len(content.pairs) == BLOCK or number == len(export.blocks)
         if not (content.intact and full):
-            findings.add(
-                first, f"block {number} of the export (entries {first} to {last}) was changed: {_how(content.intact)}"
-            )
+            how = "it has too few entries" if content.intact else "its SHA-256 is not the one written beside it"
+            text = f"block {number} of the export (entries {first} to {last}) was changed: {how}"
+            findings.add(first, text)
             damaged.append((first, last))
         yield content.pairs
         first = last + 1
-
-
-def _how(intact: bool) -> str:
-    return "it has too few entries" if intact else "its SHA-256 is not the one written beside it"
 
 
 def _sqlite(path: Path) -> Evidence:

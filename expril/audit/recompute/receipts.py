@@ -374,13 +374,10 @@ def hold_checkpoints(
 
 
 def _agrees(signed: SignedCheckpoint, tree: Tree, curators: Sequence[tuple[int, bytes]]) -> bool:
+    """Whether a checkpoint has the ledger's root, and names its keys: no key that had handed it over signed it."""
     size = signed.checkpoint.size
-    return size <= tree.size and tree.root(size) == signed.checkpoint.root and _keys_agree(signed, curators)
-
-
-def _keys_agree(signed: SignedCheckpoint, curators: Sequence[tuple[int, bytes]]) -> bool:
-    """Whether the checkpoint names the ledger's keys: none that had handed the ledger over signed it."""
-    return signed.curators == tuple(span for span in curators if span[0] < signed.checkpoint.size)
+    same_keys = signed.curators == tuple(span for span in curators if span[0] < size)
+    return size <= tree.size and tree.root(size) == signed.checkpoint.root and same_keys
 
 
 def _common(name: str, agreeing: Mapping[str, int], co_signers: Mapping[str, Collection[bytes]]) -> Collection[int]:

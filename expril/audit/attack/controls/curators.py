@@ -17,8 +17,8 @@ from expril.audit.attack.controls.parts import (
     asked_again,
     rows_that_blas_changed,
 )
-from expril.audit.attack.game import breaks, play
-from expril.audit.attack.kinds import ERROR_RATE, attack_pair, search
+from expril.audit.attack.game import breaks
+from expril.audit.attack.kinds import ERROR_RATE, attack_pair, play_pair, search
 from expril.audit.kinds.answer_path import AnswerPath, Numbers
 from expril.audit.kinds.invented import Neighbours, Record, Unit, dataset_of
 from expril.audit.kinds.kind_audit import AuditQuery, Example
@@ -128,10 +128,6 @@ def _pair(unit: tuple[Record, ...], *staying: Record, about: str = "") -> Neighb
     return Neighbours(tuple((record,) for record in staying), unit, about)
 
 
-def _play_on_pair(path: AnswerPath, pair: Neighbours, draws: int, error_rate: float) -> Attack:
-    return attack_pair(path, pair, draws=draws, error_rate=error_rate)
-
-
 def _attacked(
     fault: str, truth: str, path: Callable[[], AnswerPath], pair: Callable[[], Neighbours], most: float = math.inf
 ) -> PathControl:
@@ -159,15 +155,7 @@ def _ratio(records: int, *, as_floats: bool = False) -> PathControl:
         return ratios if as_floats else np.rint(ratios * RATIO_STEPS).astype(np.int64)
 
     def attack(draws: int, error_rate: float) -> Attack:
-        first, second = pair.sets
-        return play(
-            partial(look, first),
-            partial(look, second),
-            claimed=path.claimed,
-            draws=draws,
-            error_rate=error_rate,
-            neighbours=pair.words,
-        )
+        return play_pair(look, pair, claimed=path.claimed, draws=draws, error_rate=error_rate)
 
     fault = "The paper's printed ratio divides noisy errors by the exact, private number of records of its bin."
     truth = "infinite" if math.isinf(loss) else f"{loss:.4f}"
@@ -175,16 +163,6 @@ def _ratio(records: int, *, as_floats: bool = False) -> PathControl:
         fault=f"{fault} As floats, the quotients' last bits tell that number." if as_floats else fault,
         truth=f"{truth}; infinite as floats" if as_floats else truth,
         attack=attack,
-    )
-
-
-def _forgotten_partitions() -> PathControl:
-    ask = _asking("mass", (_EVERYBODY,) * PARTITIONS, PARTITIONS)
-    path = _path(ask, noise=partial(QuickNoise, Fraction(1, PARTITIONS)))
-    return PathControl(
-        fault=f"The noise is that of one partition, and a record counts in {PARTITIONS}.",
-        truth=str(PARTITIONS),
-        attack=partial(_play_on_pair, path, _pair((_record(1.0, "yes"),), _record(1.0, "yes"))),
     )
 
 
@@ -209,48 +187,16 @@ def _unstable_evaluation() -> PathControl:
     )
 
 
-def _forgotten_bound() -> PathControl:
-    path = _path(
-        _asking("mass", (_EVERYBODY,), 1),
-        hold=lambda units, example: dataset_of(units, replace(example, most_records_per_unit=RECORDS)),
-    )
-    unit = (_record(1.0, "yes"),) * RECORDS
-    return PathControl(
-        fault=f"A patient has {RECORDS} records, all of them count, and the noise is that for one.",
-        truth=str(RECORDS),
-        attack=partial(_play_on_pair, path, _pair(unit, _record(1.0, "yes"))),
-    )
-
-
 def _asked_twice(fault: str, truth: str, noise: Callable[[], QuickNoise], other: Partition, paid: int) -> PathControl:
     path = _path(_asking("mass", (_SIGN,), 1), noise=noise)
     again = _path(_asking("mass", (other,), 1), noise=noise)
 
     def attack(draws: int, error_rate: float) -> Attack:
         pair = _pair((_record(1.0, "yes", y=-1.0),), _record(1.0, "yes"))
-        first, second = pair.sets
-        return play(
-            partial(asked_again, path, again, first),
-            partial(asked_again, path, again, second),
-            claimed=paid * path.claimed,
-            draws=draws,
-            error_rate=error_rate,
-            neighbours=pair.words,
-        )
+        claimed = paid * path.claimed
+        return play_pair(partial(asked_again, path, again), pair, claimed=claimed, draws=draws, error_rate=error_rate)
 
     return PathControl(fault=fault, truth=truth, attack=attack)
-
-
-def _unclipped_label() -> PathControl:
-    path = _path(
-        _asking("label_total", (_EVERYBODY,), 4, steps=4), _NUMBER, hold=partial(dataset_of, kind=UnclippedDataset)
-    )
-    unit, other = _record(1.0, float(BEYOND)), _record(1.0, 0.5)
-    return PathControl(
-        fault="A numeric label outside of its declared bounds is counted as it is.",
-        truth=f"{2 * BEYOND - 1}, and more for a larger label",
-        attack=partial(_play_on_pair, path, _pair((unit,), other)),
-    )
 
 
 def _plain(x: float) -> Record:
@@ -261,9 +207,24 @@ PATH_CONTROLS: Mapping[str, PathControl] = {
     "paper_ratio_n0": _ratio(0),
     "paper_ratio_n1": _ratio(1),
     "paper_ratio_n10": _ratio(10, as_floats=True),
-    "forgotten_d": _forgotten_partitions(),
+    "forgotten_d": _attacked(
+        f"The noise is that of one partition, and a record counts in {PARTITIONS}.",
+        str(PARTITIONS),
+        lambda: _path(
+            _asking("mass", (_EVERYBODY,) * PARTITIONS, PARTITIONS), noise=partial(QuickNoise, Fraction(1, PARTITIONS))
+        ),
+        lambda: _pair((_record(1.0, "yes"),), _record(1.0, "yes")),
+    ),
     "blas_evaluation": _unstable_evaluation(),
-    "forgotten_contribution_bound": _forgotten_bound(),
+    "forgotten_contribution_bound": _attacked(
+        f"A patient has {RECORDS} records, all of them count, and the noise is that for one.",
+        str(RECORDS),
+        lambda: _path(
+            _asking("mass", (_EVERYBODY,), 1),
+            hold=lambda units, example: dataset_of(units, replace(example, most_records_per_unit=RECORDS)),
+        ),
+        lambda: _pair((_record(1.0, "yes"),) * RECORDS, _record(1.0, "yes")),
+    ),
     "noise_reused_on_retry": _asked_twice(
         "Another question that comes as a retry is answered with the noise of the first.",
         "infinite",
@@ -274,7 +235,14 @@ PATH_CONTROLS: Mapping[str, PathControl] = {
     "fresh_noise_on_retry": _asked_twice(
         "A retry of a question draws new noise, and is not charged.", "2", QuickNoise, _SIGN, 1
     ),
-    "unclipped_numeric_label": _unclipped_label(),
+    "unclipped_numeric_label": _attacked(
+        "A numeric label outside of its declared bounds is counted as it is.",
+        f"{2 * BEYOND - 1}, and more for a larger label",
+        lambda: _path(
+            _asking("label_total", (_EVERYBODY,), 4, steps=4), _NUMBER, hold=partial(dataset_of, kind=UnclippedDataset)
+        ),
+        lambda: _pair((_record(1.0, float(BEYOND)),), _record(1.0, 0.5)),
+    ),
     "guessable_masks": _attacked(
         "Keys of a secure sum's masks can be guessed: a curator's vector lies open, under its own share alone.",
         f"{parts.known_keys_truth():.4g}",

@@ -95,32 +95,26 @@ class QuickNoise:
         return self.generator.bytes
 
 
-class HalfNoise:
+class HalfNoise(OpenDPNoise):
     """A curator's own noise with half the scale that was charged for: the control of `canaries`."""
-
-    seeded = False
 
     def discrete_laplace(
         self, exact: NDArray[np.int64], l1: int, law: DiscreteLaplace, stamp: Stamp
     ) -> NDArray[np.int64]:
         """See `NoiseSource`."""
-        return OpenDPNoise().discrete_laplace(exact, l1, DiscreteLaplace(law.scale / 2), stamp)
+        return super().discrete_laplace(exact, l1, DiscreteLaplace(law.scale / 2), stamp)
 
     def laplace_shares(self, size: int, law: DiscreteLaplace, parts: int, stamp: Stamp) -> NDArray[np.int64]:
         """See `NoiseSource`."""
-        return OpenDPNoise().laplace_shares(size, DiscreteLaplace(law.scale / 2), parts, stamp)
+        return super().laplace_shares(size, DiscreteLaplace(law.scale / 2), parts, stamp)
 
     def laplace(self, size: int, scale: Fraction, stamp: Stamp) -> NDArray[np.float64]:
         """See `NoiseSource`."""
-        return OpenDPNoise().laplace(size, scale / 2, stamp)
+        return super().laplace(size, scale / 2, stamp)
 
     def choose(self, scores: NDArray[np.int64], moved: int, law: NoisyMax, stamp: Stamp) -> int:
         """See `NoiseSource`."""
-        return OpenDPNoise().choose(scores, moved, replace(law, scale=law.scale / 2), stamp)
-
-    def randomness(self, stamp: Stamp) -> Callable[[int], bytes]:
-        """See `NoiseSource`."""
-        return OpenDPNoise().randomness(stamp)
+        return super().choose(scores, moved, replace(law, scale=law.scale / 2), stamp)
 
 
 @dataclass
@@ -346,11 +340,11 @@ def _statistic(method: Method, item: Item) -> AnswerPath:
 
 
 def _single_records(unit: float, *staying: float) -> Neighbours:
-    return Neighbours(tuple((_at(x),) for x in staying), (_at(unit),))
+    return Neighbours(tuple((_record(x),) for x in staying), (_record(unit),))
 
 
-def _at(x: float) -> Record:
-    return {"x": float(x), "outcome": "yes"}
+def _record(x: float = 1.0, outcome: str = "yes") -> Record:
+    return {"x": float(x), "outcome": outcome}
 
 
 MANY_DRAWS = 20_000
@@ -393,8 +387,8 @@ def _accuracy(hypothesis: Hypothesis, dataset: PrivateDataset) -> float:
 def blog_pair() -> Neighbours:
     """One correct record more moves the score out of the tolerance."""
     half = RECORDS // 2
-    units = ((_labelled("yes"),),) * half + ((_labelled("no"),),) * half
-    return Neighbours(units, (_labelled("yes"),), "which takes the score out of the tolerance")
+    units = ((_record(),),) * half + ((_record(outcome="no"),),) * half
+    return Neighbours(units, (_record(),), "which takes the score out of the tolerance")
 
 
 def blog_loss(training: float, score: float, tolerance: float) -> float:
@@ -448,11 +442,7 @@ def exact_comparisons_path() -> AnswerPath:
 
 def exact_comparisons_pair() -> Neighbours:
     """The answers "below, then above" come from one of the data sets only."""
-    return Neighbours(((_labelled("no"),),) * 3, (_labelled("yes"),))
-
-
-def _labelled(outcome: str) -> Record:
-    return {"x": 1.0, "outcome": outcome}
+    return Neighbours(((_record(outcome="no"),),) * 3, (_record(),))
 
 
 NO_ENTROPY = bytes

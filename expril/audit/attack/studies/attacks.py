@@ -122,9 +122,7 @@ def _membership(name: str, terms: Terms) -> tuple[StudyAttack, ...]:
 
 
 def _rounded(name: str, terms: Terms) -> tuple[StudyAttack, ...]:  # noqa: ARG001
-    from expril.audit.attack.studies.counting import play_rounded  # noqa: PLC0415 - beside the others
-
-    guesses, questions = play_rounded(terms)
+    guesses, questions = counting.play_rounded(terms)
     remark = f"it takes {questions / guesses.games:.0f} questions a victim"
     rate = terms.error_rate
     return (judged("differencing", ROUNDED, guesses, epsilon=None, error_rate=rate, expected=1.0, remark=remark),)
