@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from expril.audit.recompute.sums import INFINITE, Sum
+from expril.audit.recompute.sums import INFINITE
 from expril.audit.recompute.verdicts import Recomputed, RunProof
 from expril.audit.results import Check, ControlResult, KindResult, StudyAttack
 from expril.report.table import Cell, Column, Table, Written, attributes, judged, strong, text_table
@@ -84,7 +84,7 @@ def sum_table(result: Recomputed) -> Written:
             written(total.claimed),
             _spent(total.spent, total.at_most),
             INFINITE if total.integral is None else written(total.integral),
-            _loss(total),
+            "" if total.loss is None else f"({total.loss.epsilon:.4f}, {total.loss.delta:.2g})",
         )
         rows.append(row if total.learner or total.version else strong(*row))
     headings = ("curator", "privacy unit", "learner", "records", "claimed", "spent", "integral", "(epsilon, delta)")
@@ -134,10 +134,6 @@ def _conditions(result: Recomputed) -> Iterator[str]:
             )
     for proviso, where in places_by_proviso.items():
         yield f"on a condition: {', '.join(where)}: {proviso}"
-
-
-def _loss(total: Sum) -> str:
-    return "" if total.loss is None else f"({total.loss.epsilon:.4f}, {total.loss.delta:.2g})"
 
 
 def mechanism_tables(

@@ -330,8 +330,8 @@ def _strongest(path: AnswerPath, pair: Neighbours, draws: int, error_rate: float
     """The attack on all answers, unless one on those of one charge proves more than was charged."""
     share = error_rate / 2 if path.answerer.kind.looks_back else error_rate
     draws = min(draws, path.example.draws or draws)
-    charged = attack_charges(path, pair, draws=draws, error_rate=share)
-    return first_broken(charged) or attack_pair(path, pair, draws=draws, error_rate=share)
+    of_charges = attack_charges(path, pair, draws=draws, error_rate=share)
+    return next(filter(breaks, of_charges), None) or attack_pair(path, pair, draws=draws, error_rate=share)
 
 
 def candidate_of(path: AnswerPath, *, seed: int = 1) -> Candidate:
@@ -433,11 +433,6 @@ def attack_charges(path: AnswerPath, pair: Neighbours, *, draws: int, error_rate
     values, counts = np.unique(learned, return_counts=True)
     frequent = values[np.argsort(-counts)][:MOST_CHARGES]
     return tuple(_attack_charge(charge, samples, half, pair, error_rate / len(frequent)) for charge in frequent)
-
-
-def first_broken(attacks: tuple[Attack, ...]) -> Attack | None:
-    """The first attack that proves more than was charged."""
-    return next((attack for attack in attacks if breaks(attack)), None)
 
 
 def _attack_charge(
