@@ -39,13 +39,13 @@ from simulations.scenario import load_scenario
 from simulations.scoring import score
 
 SCENARIO, HOSPITALS, NEWCOMER = "wdbc-faults", ("north", "east", "south"), "west"
-"""Of the scenario only the split of the records is used."""
+"""Scenario whose record split is used, and the names of its hospitals."""
 CAP, TEMPLATE_CAP = "cap = 2\n", "cap = 1\n"
 STUDY_SECONDS = 900.0
-"""Both studies take a minute; a machine that is busy longer."""
+"""Seconds allowed for both studies, which take a minute on an idle machine."""
 JOINING = "joining"
 JOIN_SECONDS = 6 * 3600.0
-"""How long a fourth hospital may take to join."""
+"""Seconds allowed for a fourth hospital to join."""
 PURPOSE = "Tell malignant from benign aspirates."
 
 
@@ -63,7 +63,7 @@ LEARNERS = (
     Learner("grace", Fraction(1, 2), 'validate = "1/4"\n'),
 )
 KIM = Learner("kim", Fraction(1))
-"""Asks the hospital that joins."""
+"""The learner that asks the joining hospital."""
 STUDY = """title = "{name}'s study"
 purpose = "{purpose}"
 learner = "{name}"
@@ -136,7 +136,7 @@ class Demo:
         self._head(f"Done; remove it all by: rm -r {self._folder}")
 
     def _prepare_site(self, name: str, link: SuperLink) -> int:
-        """Make a hospital's folder; Flower's number of its node."""
+        """Make a hospital's folder; return Flower's number of its node."""
         folder, site = self._folder / "curators" / name, self._sites[name]
         schema = self._folder / f"{name}.schema.toml"
         schema.write_text(as_toml(site.steward), encoding="utf-8")
@@ -152,7 +152,7 @@ class Demo:
         return node
 
     def _prepare_learner(self, learner: Learner, link: SuperLink, cards: Mapping[str, str]) -> str:
-        """Make a learner's folder; the fingerprint of its key."""
+        """Make a learner's folder; return the fingerprint of its key."""
         folder = self._folder / "learners" / learner.name
         self._expril("learner", "init", f"learners/{learner.name}")
         card = ("--name", learner.name, "--out", f"{learner.name}.card")
@@ -178,7 +178,7 @@ class Demo:
         return fingerprint
 
     def _let_join(self, link: SuperLink, daemons: Processes) -> None:
-        """Wait for the files of a fourth hospital, let its node in, and have a learner ask it."""
+        """Wait for a fourth hospital's files, admit its node, and have a learner ask it."""
         folder = self._folder / JOINING
         folder.mkdir()
         public, card = folder / "node.pub", folder / "curator.card"
@@ -269,7 +269,7 @@ class Demo:
         return answers
 
     def _expril(self, *arguments: str) -> str:
-        """Run a command to its end; its output."""
+        """Run a command to its end; return its output."""
         self._show(*arguments)
         process = subprocess.run(  # noqa: S603 - our own arguments
             guarded(sys.executable, "-m", "expril", *arguments),
@@ -297,7 +297,7 @@ def _scores(pooled: Mapping[str, Answers], by_site: Mapping[str, Answers]) -> li
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run it; the exit status."""
+    """Run the demonstration; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m simulations.deploy_demo", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("runs"), help="where its folder is made")
     parser.add_argument("--join", action="store_true", help="then wait for a fourth hospital, which you set up")

@@ -1,7 +1,6 @@
-"""What would a study give on records that I own? A scikit-learn classifier over curators simulated in this process.
+"""A scikit-learn classifier over curators simulated in this process, to try a study on one's own records.
 
-Curators, signatures, ledgers and noise are the real ones; what is missing is the distance. Envelopes are handed over
-in memory, without Flower.
+Curators, signatures, ledgers and noise are real; envelopes are passed in memory, without Flower.
 """
 
 import warnings
@@ -41,7 +40,7 @@ from simulations.seeded_noise import SeededNoise
 
 LEARNER = "learner"
 NO_BOUNDS = (-1e6, 1e6)
-"""Where none are stated."""
+"""Bounds of numeric attributes if none are stated."""
 UNBOUNDED = (
     f"bounds is left out, so each number is taken to lie between {NO_BOUNDS[0]:g} and {NO_BOUNDS[1]:g}, and any beyond "
     "is moved to the nearer of these. A curator's card states bounds of its own; state what is known of the field, to "
@@ -159,7 +158,7 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
         return labels, classes
 
     def _validated(self, X: Any, *, reset: bool) -> Any:
-        """scikit-learn's checks: numbers of a 2-d array, or the names of a table's columns."""
+        """Apply scikit-learn's checks to numbers of a 2-d array, or to a table's column names."""
         if hasattr(X, "columns"):
             validate_data(self, X, skip_check_array=True, reset=reset)
             return X
@@ -270,7 +269,7 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
 
     @property
     def _printed(self) -> bool:
-        """Whether the paper's mechanism is asked for, whose claim is wrong."""
+        """Whether the strategy uses the paper's mechanism, whose privacy claim is wrong."""
         return isinstance(self.options, Mapping) and bool(self.options.get("printed"))
 
     def __sklearn_tags__(self) -> Any:

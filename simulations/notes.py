@@ -1,4 +1,4 @@
-"""Notes for the readers of a run, besides its numbers: one sentence each."""
+"""Notes for a run's readers beside its numbers, one sentence each."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ from simulations.scoring import MAJORITY
 
 
 def first_repeat_notes(repeat: Repeat) -> list[str]:
-    """Wrong claims and stewards' warnings; for each learner the curators that refused, were late or left out."""
+    """Notes on wrong claims, stewards' warnings, and curators that refused, were late or were left out."""
     notes = _claims(repeat)
     for name, curator in repeat.curators.items():
         notes += [f"The steward of {name} is warned: {warning}." for warning in curator.warnings]
@@ -25,12 +25,9 @@ def first_repeat_notes(repeat: Repeat) -> list[str]:
 
 
 def failure_notes(learner: str, failures: Mapping[str, Mapping[int, str]], repeats: int) -> list[str]:
-    """In how many of several repeats a learner's studies had no result; the reason where the first repeat went well.
+    """How many of a learner's studies had no result, and the reason if the first repeat went well.
 
-    Args:
-        learner: whose.
-        failures: study -> repeats in which it had no result -> the reason.
-        repeats: all.
+    `failures` maps a study to the repeats without a result, with reasons; `repeats` is the number of all.
     """
     notes = []
     for study, reasons in failures.items() if repeats > 1 else ():
@@ -42,7 +39,7 @@ def failure_notes(learner: str, failures: Mapping[str, Mapping[int, str]], repea
 
 
 def score_notes(scenario: Scenario, learners: tuple[LearnerReport, ...], constant: str) -> list[str]:
-    """Notes on the scores: sites whose model is worse than a constant, and what standard errors are over."""
+    """Notes on sites whose model is worse than a constant, and on the meaning of standard errors."""
     notes = []
     for learner in learners:
         below = [
@@ -58,7 +55,7 @@ def score_notes(scenario: Scenario, learners: tuple[LearnerReport, ...], constan
 
 
 def how_records_were_split(scenario: Scenario) -> str:
-    """One sentence for the description."""
+    """The sentence on the split, for the description."""
     parts = scenario.data.parts
     return (
         f"Of each site's records {parts.private:.0%} are private, {parts.source:.0%} are the learners' unlabelled "
@@ -67,7 +64,7 @@ def how_records_were_split(scenario: Scenario) -> str:
 
 
 def _claims(repeat: Repeat) -> list[str]:
-    """Where a claimed epsilon is no guarantee."""
+    """Notes where a claimed epsilon is no guarantee."""
     printed = some_of(
         [name for name, curator in repeat.curators.items() if not SIMULATED_KINDS.private(curator.policy.limits)]
     )

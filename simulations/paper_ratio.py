@@ -1,7 +1,7 @@
-"""The paper's printed release (Eq. 7), which is not private as claimed: `counts` with the release kind `paper_ratio`.
+"""The paper's release (Eq. 7), which is not private as claimed: query kind `counts` with release kind `paper_ratio`.
 
-Simulations, the laboratory and the audit have it. An ordinary curator does not know it, whatever its policy says. This
-is the kind alone; `simulations.kinds` has how it is answered and read.
+Only simulations, laboratory and audit know it. An ordinary curator does not, whatever its policy says. This module
+defines the kind; `simulations.kinds` answers and reads it.
 """
 
 from collections.abc import Mapping
@@ -26,11 +26,11 @@ _RATIO = ReleaseKind(
     label=_BINARY.label,
     words="a ratio of errors, with noise that does not hide a record,",
 )
-"""clip((U + Laplace) / n, 0, 1), with the exact, private number n of records of a bin; q as the paper prints it."""
+"""The paper's q: clip((U + Laplace) / n, 0, 1) with the exact, private number n of records in a bin."""
 
 
 class PrintedCountsLimits(CountsLimits, frozen=True, forbid_unknown_fields=True):
-    """As of `counts`; `paper_ratio` may be named, and is not allowed by default."""
+    """Limits of `counts` that may name `paper_ratio`, which is not allowed by default."""
 
     installed: ClassVar[Mapping[str, ReleaseKind]] = {
         "mass": RELEASE_KINDS["mass"],
@@ -42,27 +42,27 @@ class PrintedCountsLimits(CountsLimits, frozen=True, forbid_unknown_fields=True)
 
 
 class PrintedCounts(Counts):
-    """`counts`, and the printed release. What this claims to cost, Eq. 14, is not the truth."""
+    """`counts` with the printed release, whose claimed cost (Eq. 14) is wrong."""
 
     limits = PrintedCountsLimits
 
     def private(self, limits: CountsLimits) -> bool:
-        """Unless the printed release is allowed."""
+        """False if the printed release is allowed."""
         return PAPER_RATIO not in limits.release_kinds
 
     def private_planned(self, planned: PlannedCounts) -> bool:
-        """Unless it is the printed release."""
+        """False for the printed release."""
         return planned.release != PAPER_RATIO
 
     def precision(self, planned: PlannedCounts, unit: PrivacyUnit) -> str:
-        """Of ratios none is stated."""
+        """The precision of counts; none is stated for ratios."""
         said = super().precision(planned, unit)
         if self.private_planned(planned):
             return said
         return f"{said.partition(', each number right')[0]}; {said.rpartition('; ')[2]}"
 
     def read_release(self, data: bytes, question: Question) -> NDArray[np.number[Any]]:
-        """All released numbers, cell by cell: float64 for ratios, else int64; raises as of `counts`."""
+        """All released numbers, cell by cell: float64 for ratios, else int64; errors as for `counts`."""
         if self.private_planned(question.turn.planned):
             return super().read_release(data, question)
         release = decode(data, CountsRelease, field="release")
@@ -71,4 +71,4 @@ class PrintedCounts(Counts):
 
 PRINTED_COUNTS = PrintedCounts()
 SIMULATED_KINDS = Kinds(*{**QUERY_KINDS, PRINTED_COUNTS.name: PRINTED_COUNTS}.values())
-"""The kinds of a simulation. They stand here so that a scenario is read without what answers them."""
+"""A simulation's kinds. They are here so that a scenario can be read without loading what answers them."""

@@ -1,4 +1,4 @@
-"""The data that a learner's quote is made for: a scenario's, or a table with its schema file.
+"""Reads the data for a learner's quote: a scenario's, or a table with its schema file.
 
 No private record is read: a scenario's source records are public, and of its curators only their declarations are used.
 """
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Quoted:
-    """The data of a quote, as its files say."""
+    """The data of a quote, as read from its files."""
 
     title: str  # of the table
     source: EncodedRecords  # the learner's encoded records
@@ -89,7 +89,7 @@ def _learner(learners: Sequence[LearnerScenario], name: str) -> LearnerScenario:
 
 
 def request_of(quoted: Quoted) -> "Request":
-    """The request for what was read."""
+    """The quote's request for this data."""
     # Faults in records are reported before models are loaded.
     from learner_node.questions.quote import Target  # noqa: PLC0415
     from learner_node.questions.quote_report import Request  # noqa: PLC0415

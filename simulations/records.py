@@ -1,4 +1,4 @@
-"""The records that a scenario names, their split over sites and parts, and warnings of them before anything runs."""
+"""Loads a scenario's records, splits them over sites and parts, and warns about them before anything runs."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -44,13 +44,13 @@ from simulations.scenario import (
 )
 
 ROW = "\0row"
-"""Column of a record's row in its file while records are selected and split; no file can have one of that name."""
+"""Column with a record's row in its file, during selection and splitting; reserved in files."""
 
 CLASSES = 2
-"""Classes of a label whose models can be validated."""
+"""Number of classes of a label whose models can be validated."""
 RENAMED = ". Classes are declared as the file writes them; merge_label in [data] gives them other names"
 NAMED = 8
-"""Sites that a sentence names; of more it says how many."""
+"""Most sites that a sentence names; of more it states the number."""
 SMALL_REMEDY = 'say small = "leave out" or small = "merge" under [data.sites], or give it more records'
 
 
@@ -64,7 +64,7 @@ class Records:
     places: NDArray[np.uint32] | None = None
 
     def numbered(self) -> Dataset:
-        """The records with their rows, in the column `ROW`."""
+        """The records with their row numbers in the column `ROW`."""
         frame = self.dataset.frame
         if self.places is None:
             return replace(self.dataset, frame=frame.with_row_index(ROW))
@@ -75,8 +75,8 @@ class Records:
 class SiteRecords:
     """One site's records in one repeat: the simulation's copy, which no learner sees.
 
-    A curator counts a bounded number of a unit's records. Source and test records are bounded alike, so that all are
-    of one population.
+    A curator counts a bounded number of a unit's records. Source and test records are bounded alike, so all are of one
+    population.
     """
 
     name: str
@@ -124,7 +124,7 @@ def load_records(scenario: Scenario, folder: Path) -> Records:
 
 
 def _adapted(records: Records, data: Data) -> Records:
-    """Replace what the scenario says otherwise than the data set and its schema."""
+    """Apply what the scenario overrides in the data set and its schema."""
     dataset, steward = records.dataset, records.steward
     if data.sites.column is not None:
         if data.sites.column not in dataset.frame.columns:
@@ -154,7 +154,7 @@ def _adapted(records: Records, data: Data) -> Records:
 def _merged(
     frame: pl.DataFrame, steward: SchemaFile, levels_of: Mapping[str, Sequence[str]]
 ) -> tuple[pl.DataFrame, SchemaFile]:
-    """The label's levels merged into classes."""
+    """Merge the label's levels into classes."""
     if steward.label_bounds is not None:
         raise ConfigurationError(f"merge_label: the label {steward.label!r} is a number; there are no levels to merge")
     class_of = {level: name for name, levels in levels_of.items() for level in levels if level != ANY}
@@ -176,7 +176,7 @@ def _merged(
 
 
 def _check_own(frame: pl.DataFrame, data: Data, steward: SchemaFile) -> None:
-    """Read a file of records as its curators will, before it is split, so that an error names the file's row."""
+    """Read a records file before it is split as a curator will, so that an error names the file's row."""
     site = data.sites.column if data.sites.how == "site" else None
     roles = {"label": steward.label, "unit": steward.unit if data.unit else None, "site": site}
     declared = [name for name in (*roles.values(), *(a.name for a in steward.attributes)) if name is not None]
@@ -208,15 +208,9 @@ def _require_sites(column: pl.Series) -> None:
 
 
 def split_records(scenario: Scenario, records: Records, repeat: int) -> dict[str, SiteRecords]:
-    """Split the records over sites, and each site's into its parts.
+    """Split the records over sites, and each site's records into parts; `repeat` seeds the splits.
 
-    Args:
-        scenario: the scenario.
-        records: of `load_records`.
-        repeat: number of the repeat; seeds the splits.
-
-    Raises:
-        ConfigurationError: a split that cannot be made, or a curator entry without a site.
+    Raises ConfigurationError: a split that cannot be made, or a curator entry without a site.
     """
     rng = np.random.default_rng([scenario.seed, repeat])
     dataset, data = records.numbered(), scenario.data
@@ -242,16 +236,16 @@ def split_records(scenario: Scenario, records: Records, repeat: int) -> dict[str
 
 
 def keep_large(frames: Mapping[str, pl.DataFrame], sites: Sites, unit: str | None) -> dict[str, pl.DataFrame]:
-    """Leave out or merge small sites, as the scenario says.
+    """Drop or merge small sites, as the scenario says.
 
     Args:
         frames: site -> its records.
         sites: `least_units`, and what becomes of a site with fewer.
-        unit: column of the privacy unit; None: each record is one.
+        unit: column of the privacy unit. With None each record is one.
 
     Raises:
-        ConfigurationError: a site is small, and the scenario does not say what becomes of it; or no site remains, or
-            the merged one is small itself or has another's name.
+        ConfigurationError: a site is small and the scenario does not say what becomes of it; no site remains; or the
+            merged one is itself small or has another's name.
     """
     small = small_sites(frames, sites.least_units, unit)
     if not small:
@@ -281,7 +275,7 @@ def keep_large(frames: Mapping[str, pl.DataFrame], sites: Sites, unit: str | Non
 
 
 def small_sites(frames: Mapping[str, pl.DataFrame], least: int, unit: str | None) -> dict[str, int]:
-    """Site -> its number of units, where they are fewer than `least`."""
+    """Sites with fewer than `least` units -> their number of units."""
     return {site: units for site, frame in frames.items() if (units := _units(frame, unit)) < least}
 
 
@@ -290,7 +284,7 @@ def _units(frame: pl.DataFrame, unit: str | None) -> int:
 
 
 def small_site_notes(frames: Mapping[str, pl.DataFrame], sites: Sites, unit: str | None) -> list[str]:
-    """Which sites were left out or merged, as the scenario says, in a sentence; none where all are large enough."""
+    """A sentence on the sites that were dropped or merged; none if all are large enough."""
     small = list(small_sites(frames, sites.least_units, unit))
     if not small:
         return []
@@ -300,12 +294,10 @@ def small_site_notes(frames: Mapping[str, pl.DataFrame], sites: Sites, unit: str
 
 
 def bound_notes(all_records: Mapping[str, tuple[int, int]], unit: str | None, most: int) -> list[str]:
-    """How many records the contribution bound leaves out, in two sentences; none where it leaves out none.
+    """Two sentences on how many records the contribution bound `most` leaves out; none if it leaves out none.
 
-    Args:
-        all_records: part ("private", "test") -> how many records there are, and how many count.
-        unit: of privacy.
-        most: the bound.
+    `all_records` maps a part ("private", "test") to its number of records and the number that counts; `unit` is of
+    privacy.
     """
     unused = [f"{there - count:,} of {there:,} {part}" for part, (there, count) in all_records.items() if there > count]
     if not unused:
@@ -317,11 +309,9 @@ def bound_notes(all_records: Mapping[str, tuple[int, int]], unit: str | None, mo
 
 
 def moving_notes(private: Mapping[str, pl.DataFrame], unit: str | None) -> list[str]:
-    """How many units have private records at several sites, and what that costs them; none where no unit has.
+    """Sentences on units with private records at several sites, and what that costs them; none without such units.
 
-    Args:
-        private: site -> its private records.
-        unit: column of the privacy unit.
+    `private` maps sites to their private records; `unit` is the privacy unit's column.
     """
     if unit is None:
         return []
@@ -341,12 +331,9 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def population_notes(scenario: Scenario, records: Records, sites: Mapping[str, SiteRecords]) -> list[str]:
-    """Sentences on the population of a run: small sites, the contribution bound, units at several sites.
+    """Sentences on a run's population: small sites, the contribution bound, units at several sites.
 
-    Args:
-        scenario: the scenario.
-        records: of `load_records`.
-        sites: of `split_records`.
+    `records` come from `load_records`, `sites` from `split_records`.
     """
     unit, most = records.dataset.unit, records.steward.most_records_per_unit
     notes = []
@@ -386,16 +373,13 @@ def _site(
 
 
 def require_classes(learner: LearnerScenario, steward: SchemaFile) -> None:
-    """Refuse a validation where the label does not have two classes.
-
-    Raises ConfigurationError: the learner asks for one.
-    """
+    """Raise ConfigurationError if the learner asks for a validation and the label does not have two classes."""
     if learner.validate is not None and len(steward.classes) != CLASSES:
         raise ConfigurationError(f"learner {learner.name!r}: validate is for a label of two classes; leave it out")
 
 
 def site_doubts(scenario: Scenario, records: Records) -> list[str]:
-    """A warning where the column that names the site is an attribute, too."""
+    """A warning if the column that names the site is also an attribute."""
     site = records.dataset.site if scenario.data.sites.how == "site" else None
     if site is None or records.steward.schema.find(site) is None:
         return []
@@ -409,7 +393,7 @@ def site_doubts(scenario: Scenario, records: Records) -> list[str]:
 def sites_of(learner: LearnerScenario, sites: Mapping[str, SiteRecords]) -> tuple[list[str], list[str]]:
     """The sites that a learner asks, and those whose source records it holds.
 
-    Raises ConfigurationError: it names a site that is not there.
+    Raises ConfigurationError: it names an unknown site.
     """
     try:
         return matching(learner.curators, list(sites)), matching(learner.source, list(sites))
@@ -418,7 +402,7 @@ def sites_of(learner: LearnerScenario, sites: Mapping[str, SiteRecords]) -> tupl
 
 
 def doubts_of(scenario: Scenario, records: Records) -> list[str]:
-    """Warnings on a scenario that can be run as it is, a sentence each.
+    """Warnings about a scenario that can be run as it is, a sentence each.
 
     Raises ConfigurationError: as `split_records`, `sites_of` and `require_classes`.
     """
@@ -442,7 +426,7 @@ def doubts_of(scenario: Scenario, records: Records) -> list[str]:
 
 
 def _refusals(scenario: Scenario, sites: Mapping[str, SiteRecords]) -> list[str]:
-    """Warnings of plans that cost more than the caps leave after the learners before."""
+    """Warnings of plans that cost more than the caps still allow after earlier learners."""
     doubts = []
     spent = dict.fromkeys(sites, Fraction(0))
     for learner in scenario.learners:

@@ -1,4 +1,4 @@
-"""Labelled test records, and the predictions of the best constant and of training in place without privacy."""
+"""Labelled test records, and the predictions of two references: the best constant and a non-private model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ Labels = NDArray[Any]
 
 @dataclass(frozen=True)
 class Answers:
-    """A predictor's answers for n test records, beside the truth."""
+    """A predictor's answers for n test records, beside the true labels."""
 
     labels: Labels  # (n,) true labels
     predicted: Labels  # (n,) of the same kind
@@ -45,7 +45,10 @@ class LabelledRecords:
 
 
 def labelled(frame: pl.DataFrame, site: SiteRecords) -> LabelledRecords:
-    """Encode a frame of a site by its steward's schema. Numbers are not rounded: learners are scored on these."""
+    """Encode a site's frame by its schema, with labels.
+
+    Numeric labels are not rounded, as learners are scored on these.
+    """
     schema = site.steward.schema
     column = frame[schema.label]
     labels: Labels
@@ -57,14 +60,10 @@ def labelled(frame: pl.DataFrame, site: SiteRecords) -> LabelledRecords:
 
 
 def references(sites: Mapping[str, SiteRecords]) -> tuple[dict[str, Reference], dict[str, Reference]]:
-    """The best constant and a non-private linear model, scored on each site's test records.
+    """Return references by site, learnt from the site alone, and from all sites; scored on each site's test records.
 
-    The model (logistic regression, or ridge regression of a number) is learnt from the private records that count, of
-    the site alone or of all sites. The constant is the majority or mean of the site's test records, or of all sites':
-    the strongest one, so never below chance where it is counted.
-
-    Returns:
-        Site -> reference of its own; site -> reference from all sites.
+    The non-private model (logistic, or for a number ridge regression) is learnt from the private records that count.
+    The constant is the majority class or mean of the test records themselves, so it is the strongest possible.
     """
     private = {name: labelled(site.counted, site) for name, site in sites.items()}
     tests = {name: labelled(site.test, site) for name, site in sites.items()}
@@ -87,7 +86,7 @@ def references(sites: Mapping[str, SiteRecords]) -> tuple[dict[str, Reference], 
 
 
 def _best_constant(labels: Labels, classes: int) -> float:
-    """The first of the most frequent classes, or the mean."""
+    """The most frequent class (the first of equals), or the mean."""
     return float(np.bincount(labels, minlength=classes).argmax()) if classes else float(labels.mean())
 
 

@@ -1,7 +1,7 @@
-"""One repeat of a scenario: curators open, learners ask them; their transcripts are held against exported ledgers.
+"""Runs one repeat of a scenario: opens curators, lets learners ask, and checks transcripts against exported ledgers.
 
-Nothing here looks into a curator: an outcome is a learner's, a ledger is exported. So `ask_all` takes deployed
-curators, too, and any carrier that leads to them.
+Nothing here reads a curator's internal state: outcomes come from learners, ledgers from exports. So `ask_all` also
+works with deployed curators, over any carrier.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -46,9 +46,9 @@ from simulations.report.budget import STUDIES, BudgetPoint
 from simulations.scenario import LearnerScenario, Scenario
 
 Tick = Callable[[str, int, int], None]
-"""Called with (step, how much of it is done, all of it)."""
+"""Called with (step, amount done, total)."""
 ALL = ""
-"""Key of the cost of all of a learner's studies."""
+"""Key of the joint cost of all of a learner's studies."""
 ZERO = Fraction(0)
 
 
@@ -56,7 +56,7 @@ ZERO = Fraction(0)
 class Outcome:
     """One learner's results in one repeat.
 
-    `learned` is None where no curator answered everything. `validation` is None where none was asked for, or answered.
+    `learned` is None if no curator answered everything; `validation` is None if none was asked for or answered.
     """
 
     learner: LearnerScenario
@@ -70,13 +70,13 @@ class Outcome:
 
     @property
     def failures(self) -> dict[str, str]:
-        """Name of each of its studies without a result -> the reason."""
+        """Names of its studies without a result -> the reason."""
         failures = {STUDIES[FIT]: self.failure, STUDIES[VALIDATION]: self.validation_failure}
         return {study: reason for study, reason in failures.items() if reason}
 
     @property
     def studies(self) -> list[tuple[Study, Fraction]]:
-        """Its studies in order, and the epsilon that each may cost."""
+        """Its studies in order, each with the epsilon that it may cost."""
         limits = ((self.study, self.learner.epsilon), (self.validation_study, self.learner.validate))
         return [(study, parse_rational(most)) for study, most in limits if study is not None and most is not None]
 
@@ -102,11 +102,11 @@ def run_repeat(
     stage: Stage = IN_PROCESS,
     tick: Tick = lambda step, done, total: None,  # noqa: ARG005
 ) -> Repeat:
-    """Run every learner's study, one after the other.
+    """Run every learner's study in turn.
 
     Args:
         scenario: with the learners.
-        records: of `load_records`.
+        records: from `load_records`.
         repeat: its number.
         keys: of the learners, by name; None makes new ones.
         ledgers: folder for SQLite ledgers; None keeps them in memory.
@@ -127,17 +127,9 @@ def run_repeat(
 
 
 def ask_all(scenario: Scenario, repeat: Repeat, keys: Mapping[str, SigningKey], carrier: Carrier, tick: Tick) -> None:
-    """Run every learner's study over a carrier, and add its outcome to the repeat.
+    """Run every learner's study over a carrier to all curators of the repeat, and add its outcome to the repeat.
 
-    Args:
-        scenario: with the learners.
-        repeat: whose curators are asked.
-        keys: of the learners, by name.
-        carrier: to all curators of the repeat.
-        tick: called as work proceeds.
-
-    Raises:
-        ConfigurationError: a learner names an unknown site.
+    Raises ConfigurationError: a learner names an unknown site.
     """
     for learner in scenario.learners:
         curators, sources = sites_of(learner, repeat.sites)
@@ -198,14 +190,14 @@ def _validate(outcome: Outcome, federation: Federation, source: pl.DataFrame, sc
 
 
 class AccountingError(ExprilError):
-    """Receipts, ledger and plan do not agree on what was spent. Never to be ignored."""
+    """Receipts, ledger and plan disagree on the spending. Callers must not ignore it."""
 
     kind = "accounting"
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a repeat leaves for an auditor, as the run's index lists it."""
+    """A repeat's evidence for an auditor, as the run's index lists it."""
 
     participants: tuple[Participant, ...] = ()  # learners, and the curators of the repeat
     # each with its entry; a learner's fit is study 0, its validation 1, and studies that were given up begin at
@@ -215,15 +207,10 @@ class Evidence:
 
 
 def evidence_of(repeat: Repeat, before: int, *, with_ledgers: bool) -> Evidence:
-    """Check a repeat's transcripts against its ledgers, and list what an auditor gets.
+    """Check a repeat's transcripts against its ledgers, and list the evidence.
 
-    Args:
-        repeat: that has ended.
-        before: number of transcripts of the repeats before it.
-        with_ledgers: whether its ledgers are listed, which were then kept.
-
-    Raises:
-        AccountingError: receipts, ledger and plan disagree.
+    `before` is the number of transcripts of earlier repeats; `with_ledgers` also lists the ledgers, if they were kept.
+    Raises AccountingError: receipts, ledger and plan disagree.
     """
     curators, files = repeat.curators, map(transcript_file, count(before))
     keys: dict[tuple[Role, str], bytes] = {}
@@ -253,7 +240,7 @@ def evidence_of(repeat: Repeat, before: int, *, with_ledgers: bool) -> Evidence:
 def _transcripts(
     outcome: Outcome, repeat: Repeat, files: Iterator[str]
 ) -> Iterator[tuple[TranscriptEntry, Transcript]]:
-    """Replay each of a learner's transcripts as an auditor would, and hold it against the curator's ledger."""
+    """Replay a learner's transcripts as an auditor would, and compare them with the curators' ledgers."""
     for study, planned in outcome.studies:
         for name, number, session in _sessions(outcome, study):
             label, ledger, transcript = repeat.curators[name].label, repeat.ledgers[name], session.transcript
@@ -281,7 +268,7 @@ def _transcripts(
 
 
 def _sessions(outcome: Outcome, study: Study) -> Iterator[tuple[str, int, Session]]:
-    """Curator, study number and session: of a study, and of those that the learner gave up for it."""
+    """(curator, study number, session) of a study, also of sessions that were replaced."""
     studies = [begun for begun, _ in outcome.studies]
     place = studies.index(study)
     for name, session in study.sessions.items():
@@ -292,11 +279,9 @@ def _sessions(outcome: Outcome, study: Study) -> Iterator[tuple[str, int, Sessio
 
 
 def spent_by_round(entries: Iterable[Entry], names: Mapping[bytes, str]) -> list[BudgetPoint]:
-    """What each learner had spent after each of its queries, numbered on through its studies.
+    """Each learner's cumulative spending after each of its queries, numbered through all its studies.
 
-    Args:
-        entries: of one ledger, in order.
-        names: of the learners, by public key; others are "".
+    `entries` are of one ledger, in order. `names` gives learners by public key; others are "".
     """
     total: dict[str, Fraction] = {}
     last: dict[str, int] = {}
@@ -315,18 +300,18 @@ def spent_by_round(entries: Iterable[Entry], names: Mapping[bytes, str]) -> list
 
 @dataclass(frozen=True)
 class Cost:
-    """What a study, or all of a learner's, cost in a repeat, or at most over several; exact."""
+    """Exact cost of a study or of all of a learner's studies, in one repeat or the largest of several."""
 
     claimed: Fraction = ZERO  # what its plan announced
     spent: Fraction = ZERO  # the most that any one ledger charged
 
     def at_most(self, other: "Cost") -> "Cost":
-        """The larger number of each field."""
+        """The field-wise maximum."""
         return Cost(max(self.claimed, other.claimed), max(self.spent, other.spent))
 
 
 def costs_of(outcome: Outcome, repeat: Repeat) -> dict[str, Cost]:
-    """Cost of each of a learner's studies by name; under `ALL` that of all of them at the curator that charged most."""
+    """Each of a learner's studies' cost by name; `ALL` is their sum at the costliest curator."""
     costs, totals = {}, dict[str, Fraction]()
     for name, study, claimed in _studies(outcome):
         charges = (
@@ -340,7 +325,7 @@ def costs_of(outcome: Outcome, repeat: Repeat) -> dict[str, Cost]:
 
 
 def _studies(outcome: Outcome) -> Iterator[tuple[str, Study | None, Fraction]]:
-    """Name of each study, the study where one was begun, and what its plan announces."""
+    """For each study: name, study if begun, and the announced epsilon."""
     learned, learner, validation = outcome.learned, outcome.learner, outcome.validation
     yield STUDIES[FIT], outcome.study, learned.epsilon_claimed if learned else parse_rational(learner.epsilon)
     if validation is not None:
@@ -350,13 +335,13 @@ def _studies(outcome: Outcome) -> Iterator[tuple[str, Study | None, Fraction]]:
 
 
 def _charged(study: Study, curator: str, learner: bytes, repeat: Repeat) -> Fraction:
-    """What a curator's ledger charged for a study and for those that were given up for it."""
+    """A curator's charges for a study and for its replaced sessions."""
     account = repeat.ledgers[curator].account
     sessions = (study.sessions[curator], *study.retired.get(curator, ()))
     return sum((_spent_on(account, learner, session.study) for session in sessions), ZERO)
 
 
 def _spent_on(account: Account, learner: bytes, study: bytes) -> Fraction:
-    """What a ledger charges to one study."""
+    """A ledger's charges for one study."""
     entry = account.studies.get(StudyKey(learner, study))
     return ZERO if entry is None else entry.spent

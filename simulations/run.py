@@ -1,4 +1,4 @@
-"""A whole run: a scenario's repeats as cells, the report on them, and the folder that a run leaves."""
+"""A whole run: a scenario's repeats as cells, the report on them, and the run's folder."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -43,7 +43,7 @@ from simulations.scenario import LearnerScenario
 from simulations.scoring import MEASURES, RepeatScore, bounded
 
 LEARNER_FIELDS = ("learner", "strategy", "pooling", "epsilon_claimed", "epsilon_spent", "studies", "pooled", "sites")
-"""Of a learner's report, in the summary of a run."""
+"""Fields of a learner's report that are in a run's summary."""
 AnyStruct = TypeVar("AnyStruct", bound=msgspec.Struct)
 Say = Callable[[str, str], None]
 """Called with (kind, text) of a message to the user."""
@@ -70,7 +70,7 @@ class Run:
         return pl.DataFrame(rows, infer_schema_length=None)
 
     def save(self, folder: Path) -> None:
-        """Write everything into the run's folder, which holds closed ledgers, transcripts and models already."""
+        """Write all remaining files into the run's folder, which already holds ledgers, transcripts and models."""
         report, cells = self.report, self.cells
         (folder / SCENARIO).write_text(report.config_toml, encoding="utf-8")
         metrics = BytesIO()
@@ -97,16 +97,10 @@ def run_scenario(
     folder: UnfinishedRun | None = None,
     tick: Tick = lambda step, done, total: None,  # noqa: ARG005
 ) -> Run:
-    """Run every repeat that is not done yet, and report on all.
+    """Run all repeats that are not finished, and report on all.
 
-    Args:
-        order: the scenario and its records.
-        folder: has the repeats that are done, and keeps the others, with the first one's ledgers; None keeps all in
-            memory.
-        tick: called as work proceeds.
-
-    Raises:
-        AccountingError: receipts, ledger and plan disagree.
+    `folder` holds the finished repeats and stores new ones, with the first repeat's ledgers; None keeps all in memory.
+    Raises AccountingError: receipts, ledger and plan disagree.
     """
     scenario, records = order.scenario, order.records
     signers = folder.signers if folder else {learner.name: SigningKey.generate() for learner in scenario.learners}
@@ -159,17 +153,10 @@ def report_of(order: Order, cells: Sequence[RepeatCell], created: str) -> RunRep
 
 
 def run_one(order: Order, out: Path, making: list[UnfinishedRun], tick: Tick, say: Say) -> tuple[RunReport, Path]:
-    """Run a scenario in a folder of its own, or go on with one that was interrupted.
+    """Run a scenario in its own folder under `out`, or resume an interrupted run; return report and folder.
 
-    Args:
-        order: the scenario and its records.
-        out: under which the folder is made.
-        making: gets the unfinished run, so that the caller can say what an interrupt leaves.
-        tick: called as work proceeds.
-        say: called with each note for the user.
-
-    Returns:
-        Its report and its folder.
+    `making` receives the unfinished run, so that the caller can say what an interrupt leaves. `tick` is called as work
+    proceeds, `say` with each note for the user.
     """
     # Several BLAS threads on matrices this small cost more than they give.
     with UnfinishedRun(out, order) as folder, threadpool_limits(1):
@@ -224,17 +211,10 @@ def simulate(
 def run_epsilons(
     order: Order, epsilons: tuple[str, ...], out: Path, run_at: Callable[[str, Path], tuple[RunReport, Path]], say: Say
 ) -> tuple[list[RunReport], Path]:
-    """Make a run at each epsilon in one folder, where there is none yet; and one page of all.
+    """Make the missing runs at `epsilons` (rising) in one folder under `out`, and their common page.
 
-    Args:
-        order: the scenario without an epsilon.
-        epsilons: in rising order.
-        out: under which the folder is made.
-        run_at: called with (epsilon, folder), makes the run under the folder.
-        say: called with each note for the user.
-
-    Returns:
-        The reports in the order of the epsilons, and the folder of all.
+    `order` has no epsilon. `run_at`, called with (epsilon, folder), makes a run; `say` gets each note for the user.
+    Returns the reports in the order of the epsilons, and the folder.
     """
     content = EpsilonList(LIST_FORMAT, order.command, order.fingerprint, epsilons)
     folder = epsilons_folder(out, order.scenario.title, content, fresh=order.fresh)
@@ -248,12 +228,7 @@ def run_epsilons(
 
 
 def nothing_learned(reports: Sequence[RunReport], epsilons: Sequence[str]) -> str:
-    """A sentence on the learners that learned nothing in any repeat; "" where there are none.
-
-    Args:
-        reports: of a run, or of several at different epsilons.
-        epsilons: of the several.
-    """
+    """A sentence on learners without a result in any repeat; "" if there are none. `epsilons` is of several runs."""
     places = [f" at epsilon {epsilon}" for epsilon in epsilons] if len(reports) > 1 else [""]
     names = [
         f"{learner.learner}{place}"
@@ -265,7 +240,7 @@ def nothing_learned(reports: Sequence[RunReport], epsilons: Sequence[str]) -> st
 
 
 def summary_of_all(reports: Sequence[RunReport], epsilons: Sequence[str], folder: Path) -> dict[str, Any]:
-    """The object that `expril simulate --json` prints: of a run, or of several at different epsilons."""
+    """The object that `expril simulate --json` prints, for one run or several epsilons."""
     if len(reports) == 1:
         content = summary(reports[0], str(folder))
     else:
@@ -279,7 +254,7 @@ def summary_of_all(reports: Sequence[RunReport], epsilons: Sequence[str], folder
 
 
 def summary(report: RunReport, folder: str) -> dict[str, Any]:
-    """The part of that object on one run."""
+    """One run's part of that object."""
     fields = msgspec.to_builtins(report)
     learners = [
         {
@@ -322,7 +297,7 @@ def _rounds(learner: LearnerCell) -> Iterator[dict[str, Any]]:
 
 
 def _failures(repeats: Sequence[LearnerCell]) -> dict[str, dict[int, str]]:
-    """Study -> repeats in which it had no result -> the reason."""
+    """Study -> repeats without a result -> reason."""
     failures: dict[str, dict[int, str]] = {}
     for number, repeat in enumerate(repeats):
         for study, reason in repeat.failures.items():
@@ -364,7 +339,7 @@ def _learner_report(learner: LearnerScenario, repeats: Sequence[LearnerCell]) ->
 
 
 def _score(repeats: Sequence[RepeatScore]) -> Score:
-    """The mean over repeats; in the prevalence each record counts alike."""
+    """Mean scores over repeats; the prevalence weights each record equally."""
     score = mean_of([repeat.last for repeat in repeats])
     prevalences = [(repeat.last.prevalence, repeat.tested) for repeat in repeats if repeat.last.prevalence is not None]
     if prevalences:
@@ -374,7 +349,7 @@ def _score(repeats: Sequence[RepeatScore]) -> Score:
 
 
 def _curve(repeats: Sequence[RepeatScore]) -> Iterator[CurvePoint]:
-    """Accuracy and AUC after each round that some repeat has, with their standard errors."""
+    """Accuracy and AUC with standard errors after each round, over the repeats that have the round."""
     for number, scores in enumerate(zip_longest(*(repeat.rounds for repeat in repeats)), 1):
         points = [
             CurvePoint(number, value, None, score.auc)
@@ -386,10 +361,10 @@ def _curve(repeats: Sequence[RepeatScore]) -> Iterator[CurvePoint]:
 
 
 def mean_of(repeats: Sequence[AnyStruct]) -> AnyStruct:
-    """The mean over repeats of each field, of those that have a value; structs and tuples in it likewise.
+    """The field-wise mean over repeats with a value; nested structs and tuples are averaged likewise.
 
     Counts are summed; texts are equal. A field "..._se" becomes the standard error over the repeats that have its
-    value; where only one has, its own stays.
+    value; if only one has, its own error stays.
     """
     kind = type(repeats[0])
     values = {name: _present(getattr(repeat, name) for repeat in repeats) for name in kind.__struct_fields__}
@@ -410,14 +385,14 @@ def _mean(values: Sequence[Any]) -> Any:
 
 
 def _error(values: Sequence[Any]) -> Any:
-    """Standard error of the mean; None of one value."""
+    """Standard error of the mean; None for a single value."""
     if isinstance(values[0], tuple):
         return tuple(_error(_present(column)) for column in zip_longest(*values))
     return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
 
 
 def _present(values: Iterable[Any]) -> list[Any]:
-    """Without None."""
+    """The values that are not None."""
     return [value for value in values if value is not None]
 
 

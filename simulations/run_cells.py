@@ -1,9 +1,9 @@
-"""A run's repeats as cells: each is on disk when it ends, so that a killed run goes on after the last one.
+"""Stores each repeat of a run when it ends, so that a killed run resumes after the last one.
 
-The hidden folder of a run in the making holds, beside what the run will leave, `PROGRESS`: the cells, of which the
-report is made, and the learners' signing keys, since a learner keeps its key and signs the whole run in the end.
-These keys are of this simulation alone; they lie there with mode 0600 until the run is complete, and are then removed.
-Finished repeats are never run again, so none of their noise is ever drawn a second time.
+An unfinished run's hidden folder holds, beside its final files, `PROGRESS`: the finished cells, from which the report
+is made, and the learners' signing keys, since a learner keeps its key for the run and signs the whole at the end. These
+keys belong to this simulation alone; they have mode 0600 and are removed when the run is complete. Finished repeats are
+never run again, so their noise is never drawn a second time.
 """
 
 import json
@@ -58,10 +58,10 @@ from simulations.validating import validation_report
 
 CELLS, KEYS = f"{PROGRESS}/repeats.jsonl", f"{PROGRESS}/learner-keys.json"
 LEAST_FREE = 2**16
-"""With fewer bytes, a disk is full."""
+"""Free bytes below which a disk counts as full."""
 TEST_PART = "test"
 COLUMNS = {"repeat": pl.UInt32, "learner": pl.String, "site": pl.String, "part": pl.String, "row": pl.UInt32}
-"""Key of a prediction; `label`, `predicted` and, of classes, `P(class)` of each class follow."""
+"""Key columns of a prediction; `label`, `predicted` and, for classes, `P(class)` of each class follow."""
 
 
 class LearnerCell(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -77,7 +77,7 @@ class LearnerCell(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
 
 
 class RepeatCell(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A finished repeat: all that the report and the signed index need of it."""
+    """A finished repeat: all that the report and the signed index need from it."""
 
     key: int  # its number
     measure: str  # name of the score, a key of `simulations.scoring.MEASURES`
@@ -103,7 +103,7 @@ class FinishedRepeat:
 
 
 def finish(repeat: Repeat, scenario: Scenario, records: Records, evidence: Evidence | None = None) -> FinishedRepeat:
-    """Score a repeat; without evidence it cannot be audited."""
+    """Score a repeat. A repeat without evidence cannot be audited."""
     evidence, first = evidence or Evidence(), repeat.number == 0
     learners, answers = {}, {}
     for outcome, scores, predictions in score_repeat(repeat, scenario.thresholds):
@@ -137,7 +137,7 @@ def finish(repeat: Repeat, scenario: Scenario, records: Records, evidence: Evide
 
 
 def _parts_of(learned: Learned | None) -> tuple[Part, ...]:
-    """The shape functions of the pooled model; none where it is not additive."""
+    """Shape functions of the pooled model; empty unless it is additive."""
     models = [] if learned is None else learned.models.get(POOLED, [])
     shapes = models[-1].shape_functions if models and isinstance(models[-1], AdditiveModel) else ()
     return tuple(
@@ -161,17 +161,11 @@ def _curator_report(name: str, repeat: Repeat) -> CuratorReport:
 
 
 class UnfinishedRun:
-    """The folder of a run in the making; a context that goes on with an interrupted run of the same order.
+    """The folder of an unfinished run; a context that resumes an interrupted run of the same order.
 
-    An error leaves the finished repeats; a folder without any is removed.
-
-    Args:
-        base: under which runs are kept.
-        order: the scenario and its records.
-
-    Attributes:
-        path: inside the context a hidden folder, after it the final one.
-        signers: learner -> its key.
+    After an error the finished repeats stay; a folder without any is removed. `path` is a hidden folder inside the
+    context, and the final one after it. `signers` maps learners to their keys. The folder is made under `base` for
+    `order`.
     """
 
     def __init__(self, base: Path, order: Order) -> None:
@@ -182,12 +176,12 @@ class UnfinishedRun:
 
     @property
     def cells(self) -> list[RepeatCell]:
-        """Of the finished repeats, in order."""
+        """Cells of the finished repeats, in order."""
         return list(self._store.finished.values()) if self._store else []
 
     @property
     def progress_note(self) -> str:
-        """A sentence for a run that ends early: what is kept, and how to go on; "" where nothing is."""
+        """A sentence for a run that ends early, on what is kept and how to resume; "" if nothing is kept."""
         if not self.cells or not (self.path / PROGRESS).exists():
             return ""
         return (
@@ -222,7 +216,7 @@ class UnfinishedRun:
     def keep(self, finished: FinishedRepeat) -> RepeatCell:
         """Write a repeat's files and its cell; they are on disk when this returns.
 
-        Raises OSError: it cannot be written; the repeats before it are kept.
+        Raises OSError: they cannot be written; earlier repeats are kept.
         """
         repeat, cell = finished.repeat, finished.cell
         for entry, transcript in finished.evidence.transcripts:
@@ -247,7 +241,7 @@ class UnfinishedRun:
         return cell
 
     def _keep_models(self, place: int, outcome: Outcome, repeat: Repeat) -> Iterator[str]:
-        """Write a learner's models where it has any; a note where no file holds them."""
+        """Write a learner's models, if any; yields a note for models that no file format holds."""
         folder, learner = self.path / MODELS, outcome.learner
         folder.mkdir(exist_ok=True)
         if outcome.learned is None or not outcome.learned.estimates:
@@ -284,7 +278,7 @@ class UnfinishedRun:
             raise
 
     def _go_on(self, path: Path) -> bool:
-        """Take over an interrupted run, where it is of this order and no process works on it."""
+        """Take over an interrupted run if it has this order and no process works on it."""
         try:
             settings = read_settings(path / CELLS)
             if settings.get("order") != self._order.fingerprint:
@@ -309,7 +303,7 @@ class UnfinishedRun:
         return True
 
     def _forget(self) -> None:
-        """Remove the files of the repeat that was interrupted."""
+        """Remove the files of the interrupted repeat."""
         transcripts = {entry.file for cell in self.cells for entry in cell.transcripts}
         finished = tuple(_of_repeat(cell.key) for cell in self.cells)
         strays = [file for file in (self.path / TRANSCRIPTS).iterdir() if file.name not in transcripts]
@@ -321,11 +315,9 @@ class UnfinishedRun:
 
 
 def leftovers(base: Path, besides: Path | None = None) -> Iterator[str]:
-    """A sentence on each interrupted run under a base: how to go on with it, and how to remove it.
+    """A sentence on each interrupted run under `base`: how to resume or remove it.
 
-    Args:
-        base: under which runs are kept; runs that a process works on are left out.
-        besides: a run that is left out, too.
+    It omits `besides` and runs that a process works on.
     """
     for path in sorted(_partials(base)):
         if path == besides or is_held(path / CELLS):
@@ -344,17 +336,12 @@ def leftovers(base: Path, besides: Path | None = None) -> Iterator[str]:
 
 
 def predictions_of(repeat: Repeat, answers: Mapping[str, Mapping[str, Answers]]) -> pl.DataFrame:
-    """Predictions for each test record of the sites that a learner asked: enough to compute any other score.
+    """Predictions for each test record of the sites that a learner asked, for computing further scores.
 
-    These are records of people, or stand for them: they stay in a run's folder `LOCAL`, which no index lists.
-
-    Args:
-        repeat: of which repeat.
-        answers: learner -> site -> the last model's predictions for the site's test records.
-
-    Returns:
-        `COLUMNS`, where `row` is the record's place in its file or built-in data set, from 0; then `label` and
-        `predicted` (names of classes, or numbers in the label's units), and `P(class)` of each class (float64).
+    They concern single people, so they stay in the run's folder `LOCAL`, which no index lists. `answers` maps learner
+    -> site -> the last model's answers. Returns `COLUMNS`, where `row` is the record's place in its file or built-in
+    data set, from 0; then `label` and `predicted` (class names, or numbers in the label's units), and `P(class)` of
+    each class (float64).
     """
     frames = [
         _predictions(repeat, outcome.learner.name, site, predictions)
@@ -385,12 +372,12 @@ def _partials(base: Path) -> list[Path]:
 
 
 def _is_intact(path: Path, entry: TranscriptEntry) -> bool:
-    """Whether a transcript's file has the head that its entry states."""
+    """Whether a transcript file has the head that its index entry states."""
     return decode_transcript((path / TRANSCRIPTS / entry.file).read_bytes()).head.hex() == entry.head
 
 
 def _full(folder: Path) -> bool:
-    """Whether the disk of a folder is full, which may be why a database failed."""
+    """Whether the folder's disk is full, which may explain a database error."""
     try:
         return shutil.disk_usage(folder).free < LEAST_FREE
     except OSError:

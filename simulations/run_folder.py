@@ -1,10 +1,10 @@
-"""Where runs are: the names of their folders, links to the newest, and folders of one scenario at several epsilons.
+"""Folders of runs: their names, links to the newest, and folders of one scenario at several epsilons.
 
-A run's folder appears under its name only when it is complete; `run_cells` keeps the repeats of one that is not.
+A run's folder gets its name only when the run is complete; `run_cells` stores an incomplete run's repeats.
 
-`expril simulate SCENARIO --epsilon 0.1,0.3,1,3` makes a run of each epsilon, with its own curators, ledgers and noise,
-in a folder of its own that can be verified by itself; records are split alike in all of them. The folder around them
-has a list of the epsilons and one page, which is made of the runs' reports alone.
+`expril simulate SCENARIO --epsilon 0.1,0.3,1,3` makes one run per epsilon, each with its own curators, ledgers and
+noise in a folder that can be verified by itself. All runs split records alike. The enclosing folder has a list of the
+epsilons and one page, made from the runs' reports alone.
 """
 
 import os
@@ -19,13 +19,13 @@ from protocol.errors import ConfigurationError
 from protocol.run_index import PAGE, file_name
 
 PARTIAL = ".{}.partial"
-"""Name of a folder in the making."""
+"""Name of an incomplete run's folder."""
 LATEST = "latest"
 """Folder of links to the newest run of each title."""
 EPSILONS = "epsilons.json"
-"""In a folder of several epsilons: which."""
+"""File that lists the epsilons in a folder of several."""
 FORMAT = 1
-"""Of that list."""
+"""Format version of that list."""
 _STAMP = re.compile(r"-[0-9]{8}-[0-9]{6}(-[0-9]+)?$")
 
 
@@ -39,21 +39,15 @@ class EpsilonList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def stamped(title: str, now: datetime | None = None) -> str:
-    """The name of a run's folder: its title, fit for a file's name, and the time."""
+    """Name of a run's folder: its title, as valid in a file name, and the time."""
     stamp = (now or datetime.now(UTC)).strftime("%Y%m%d-%H%M%S")
     return f"{file_name(title)}-{stamp}"
 
 
 def claim_folder(base: Path, pattern: str, name: str) -> Path:
-    """Make a new folder of that name, with a number where it is taken.
+    """Make a new folder under `base`; a number is appended if `name` is taken. `pattern` has {} for the name.
 
-    Args:
-        base: its parent.
-        pattern: with {} for the name.
-        name: the best one.
-
-    Raises:
-        ConfigurationError: it cannot be made.
+    Raises ConfigurationError: it cannot be made.
     """
     for number in range(1, 1000):
         folder = base / pattern.format(name + (f"-{number}" if number > 1 else ""))
@@ -70,7 +64,7 @@ def claim_folder(base: Path, pattern: str, name: str) -> Path:
 
 
 def name_newest(folder: Path) -> None:
-    """Let `LATEST`/title beside a run's folder lead to it; where no link can be made there is none."""
+    """Link `LATEST`/title beside a run's folder to it, if links can be made."""
     title = _STAMP.sub("", folder.name)
     link = folder.parent / LATEST / title
     fresh = link.with_name(f".{title}.{folder.name}")
@@ -93,12 +87,12 @@ def of_newest(name: str) -> str:
 
 
 def epsilon_folder(epsilon: str) -> str:
-    """Name of the folder of the run at an epsilon, in a folder of several."""
+    """Name of one epsilon's folder inside a folder of several."""
     return f"epsilon-{epsilon.replace('/', '-')}"
 
 
 def epsilon_runs(folder: Path) -> dict[str, Path]:
-    """Epsilon -> folder of its run; nothing where a folder is not one of several epsilons.
+    """Epsilon -> folder of its run; empty unless the folder is one of several epsilons.
 
     Raises ConfigurationError: its list cannot be read.
     """

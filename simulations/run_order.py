@@ -1,7 +1,7 @@
-"""What `expril simulate` is to run: a scenario, or the folder of a run, from which it is run again.
+"""The order for `expril simulate`: a scenario, or a run's folder, from which the run can be repeated.
 
-A run's folder keeps what that needs: the scenario, what the command changed of it, the schema file. Records are never
-copied. Where they are is written in the run's folder `local`, which is handed on to nobody.
+A run's folder keeps the scenario, the command's changes to it, and the schema file. Records are never copied. Their
+location is in the folder's `local`, which is never passed on.
 """
 
 import os
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 ORIGIN = "origin.json"
 FORMAT = 1
 MODELS_OF = ("first", "all", "none")
-"""Of which repeats models are kept."""
+"""Repeats whose models are kept."""
 ONLY_FIRST, ALL, NONE = MODELS_OF
 CHANGED = frozenset({"repeats", "seed", "epsilon"})
-"""What of a scenario a command may change: keys of it, and the epsilon of every learner."""
+"""What a command may change in a scenario: keys of it, and every learner's epsilon."""
 
 Change = Annotated[int, msgspec.Meta(ge=0)] | Annotated[str, msgspec.Meta(max_length=100)]
 
 
 class RunChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a run adds to its scenario's file: `again.json`."""
+    """A run's changes to its scenario file, stored as `again.json`."""
 
     format: int = FORMAT  # `FORMAT`
     changes: dict[str, Change] = {}  # key of the scenario -> value that the command gave instead of the file's
@@ -44,7 +44,7 @@ class RunChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RecordsOrigin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a run's file of records is."""
+    """The location of a run's file of records."""
 
     records: str  # path from the run's folder
     sha256: str  # of the file
@@ -52,7 +52,7 @@ class RecordsOrigin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class ChosenScenario:
-    """A scenario to be run."""
+    """A scenario that is to be run."""
 
     scenario: Scenario  # ready to be run, with all changes
     text: str  # its TOML
@@ -64,7 +64,7 @@ class ChosenScenario:
 
 @dataclass(frozen=True)
 class Order:
-    """A scenario with its records, and how it is run."""
+    """A scenario with its records and settings."""
 
     chosen: ChosenScenario
     records: "Records"
@@ -76,12 +76,12 @@ class Order:
 
     @property
     def scenario(self) -> Scenario:
-        """Ready to be run."""
+        """The scenario with all changes applied."""
         return self.chosen.scenario
 
     @property
     def version(self) -> str:
-        """Of ExPriL."""
+        """ExPriL's version."""
         return version("expril")
 
     @property
@@ -97,22 +97,21 @@ class Order:
 
     @property
     def settings(self) -> dict[str, str | int]:
-        """The settings that its file of cells begins with."""
+        """The settings that the run's file of cells begins with."""
         repeats, command = self.scenario.repeats, self.again or self.command
         return {"order": self.fingerprint, "repeats": repeats, "command": command}
 
 
 def choose(name: str, changes: Mapping[str, int | str], base: Path | None = None) -> ChosenScenario:
-    """A built-in scenario, a scenario file, or the folder of a run.
+    """Load a built-in scenario, a scenario file, or the scenario of a run's folder.
 
     Args:
         name: as typed.
-        changes: typed values that replace the file's; they go before those of a run.
-        base: folder that relative paths start from; None is the scenario file's own, and a run knows where its were.
+        changes: typed values that replace the file's and an earlier run's.
+        base: folder for relative paths. With None it is the scenario file's, or what the run recorded.
 
     Raises:
-        ConfigurationError: there is no such scenario, it or its schema file has an error, or a run's records are not
-            where they were.
+        ConfigurationError: no such scenario, an error in it or its schema file, or a run's records are gone.
     """
     chosen = _read_scenario(name, changes, base)
     schema = chosen.scenario.data.schema
@@ -138,12 +137,9 @@ def _read_scenario(name: str, changes: Mapping[str, int | str], base: Path | Non
 
 
 def keep_origin(folder: Path, chosen: ChosenScenario, carrier: str) -> None:
-    """Write into a run's folder what it needs to be run again from there; OSError.
+    """Write into a run's folder what a repetition needs. The folder may later be renamed, but not moved.
 
-    Args:
-        folder: of the run; it may be renamed, but not moved.
-        chosen: the scenario.
-        carrier: by which envelopes travel.
+    Raises OSError.
     """
     (folder / AGAIN).write_bytes(
         msgspec.json.format(msgspec.json.encode(RunChanges(changes=dict(chosen.changes), carrier=carrier)))
@@ -181,7 +177,7 @@ def _with_own_records(run: Path, chosen: ChosenScenario, base: Path | None) -> C
 
 
 def _way(start: Path, file: Path) -> str:
-    """The path from a folder to a file."""
+    """The relative path from a folder to a file."""
     try:
         return Path(os.path.relpath(file.resolve(), start.resolve())).as_posix()
     except ValueError:  # another drive
@@ -189,7 +185,7 @@ def _way(start: Path, file: Path) -> str:
 
 
 def _run_of(path: Path) -> Path | None:
-    """The run's folder, where a path is one or is the scenario file in one."""
+    """The run's folder if the path is one or is the scenario file in one."""
     folder = path.parent if path.name == SCENARIO and path.is_file() else path
     if not folder.is_dir():
         return None

@@ -1,6 +1,6 @@
-"""The document and the page of a stored run, or of runs at several epsilons, made of their numbers alone.
+"""The document and page of a stored run, or of runs at several epsilons, made from their reports alone.
 
-Apart from `run`, which loads all that runs a scenario: `expril report` takes a fraction of a second.
+This module is apart from `run`, which loads all that runs a scenario, so that `expril report` is fast.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ from simulations.run_folder import EPSILONS, epsilon_runs
 
 
 def rewrite_page(folder: Path) -> Path:
-    """Write the page of a run, or of a folder of several epsilons, anew; its path.
+    """Rewrite the page of a run or of a folder of several epsilons; return its path.
 
     Raises ConfigurationError: the folder holds no readable run.
     """

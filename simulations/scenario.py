@@ -1,4 +1,4 @@
-"""A scenario: a TOML file that names the records, the curators, the learners and the faults. `run` runs it."""
+"""A scenario: a TOML file that names the records, curators, learners and faults; `run` runs it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,13 +29,13 @@ from simulations.paper_ratio import SIMULATED_KINDS
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
 Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
 SMALL_SITES = ("refuse", "leave out", "merge")
-"""What may become of a site with too few units."""
+"""Allowed treatments of a site with too few units."""
 TABLES = (".csv", ".parquet", ".pq")
-"""Suffixes of files of records."""
+"""Suffixes of files with records."""
 PARTS = 3
-"""Private, source, test: each needs a unit of its own."""
+"""Number of parts (private, source, test), each of which needs a unit."""
 ANY = "*"
-"""Any site, or any level of the label, that is named nowhere else."""
+"""Pattern for any site, or any level of the label, that is not named elsewhere."""
 
 
 class Sites(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -85,14 +85,14 @@ class Sites(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return {"units_move": self.units_move}
 
     def _equal(self) -> dict[str, float]:
-        """Names with leading zeros, so that they sort as their numbers do."""
+        """Equal shares for sites whose names have leading zeros, so that they sort as numbers."""
         count = self.count or 1
         numbers = [str(number).zfill(len(str(count))) for number in range(1, count + 1)]
         return dict.fromkeys((self.pattern.replace("{}", number) for number in numbers), 1 / count)
 
 
 class Parts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Shares of each site's records: those of its curator, those that are public without labels, those for tests."""
+    """Shares of each site's records: private to its curator, public without labels, and for tests."""
 
     private: Share = 0.5
     source: Share = 0.25
@@ -100,7 +100,7 @@ class Parts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The `[data]` table: whose records, and how they are divided over sites and parts."""
+    """The `[data]` table: the records, and their split over sites and parts."""
 
     sites: Sites  # how they are split over curators
     name: str | None = None  # a built-in data set; else
@@ -136,30 +136,30 @@ class Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_schema(path: Path) -> SchemaFile:
-    """A steward's schema file; a ConfigurationError names it, and what is wrong in it."""
+    """Read a steward's schema file. Raises ConfigurationError, which names the file and the error in it."""
     return read_schema_file(read_text_file(path, "schema file"), where=f"schema file {path.name}")
 
 
 def is_table(source: str) -> bool:
-    """Whether a file's name says that it holds records."""
+    """Whether the file name is one of a file with records."""
     return Path(source).suffix.lower() in TABLES
 
 
 def check_one_of(key: str, value: str, allowed: Sequence[str]) -> None:
-    """Raise ValueError where a key's value is not allowed; it suggests the nearest that is."""
+    """Raise ValueError, with the nearest allowed value, if a key's value is not allowed."""
     if value not in allowed:
         raise ValueError(f"{key} must be one of {', '.join(allowed)}, not {value!r}{did_you_mean(value, allowed)}")
 
 
 def fits(site: str, pattern: str) -> bool:
-    """Whether a site has that name, or one that the pattern stands for ("*": any letters)."""
+    """Whether a site has that name or matches the pattern ("*": any letters)."""
     return site == pattern or (ANY in pattern and fnmatchcase(site, pattern.replace("[", "[[]").replace("?", "[?]")))
 
 
 def matching(patterns: Sequence[str], sites: Sequence[str]) -> list[str]:
-    """The sites that are named, or stood for, in the order of the patterns; all where nothing is named.
+    """Sites that match the patterns, in the patterns' order; all sites without a pattern.
 
-    Raises ConfigurationError: a name or pattern that fits no site.
+    Raises ConfigurationError: a name or pattern that matches no site.
     """
     strangers = [pattern for pattern in patterns if not any(fits(site, pattern) for site in sites)]
     if strangers:
@@ -170,7 +170,7 @@ def matching(patterns: Sequence[str], sites: Sequence[str]) -> list[str]:
 
 
 Seed = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
-"""What every library takes as a seed."""
+"""A seed that every library accepts."""
 FAULTS = ("refuse", "vanish", "late")
 """Kinds of faults."""
 
@@ -181,7 +181,7 @@ else:
 
 
 class CuratorScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A curator's policy where it differs from the default."""
+    """The settings in which a curator's policy differs from the default."""
 
     name: Name  # its site, or a pattern such as "ward *"; "*" stands for every site without another entry
     cap: Written = 2  # most epsilon over all learners
@@ -209,11 +209,11 @@ class CuratorScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(str(error)) from None
 
     def cap_of(self, learner: str) -> Written:
-        """Most epsilon of one learner."""
+        """Most epsilon that one learner may spend."""
         return self.learner_caps.get(learner, self.cap if self.learner_cap is None else self.learner_cap)
 
     def policy(self, learners: list[LearnerPolicy], *, name: str | None = None) -> Policy:
-        """The policy file that this stands for."""
+        """The full policy file."""
         return Policy(
             name=name or self.name,
             cap=self.cap,
@@ -251,12 +251,12 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def budget(self) -> Budget:
-        """Epsilon of its study and of the validation, exact, and the purpose."""
+        """The exact epsilons of its study and validation, and the purpose."""
         return Budget(self.epsilon, self.purpose, validation=self.validate)
 
     @property
     def pool(self) -> Pooling:
-        """How answers become models; ConfigurationError where the three keys do not fit each other."""
+        """How answers become models. Raises ConfigurationError if the three pooling keys contradict each other."""
         return Pooling(self.pooling, self.colluders, self.dropouts)
 
     def __post_init__(self) -> None:
@@ -283,7 +283,7 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Something that goes wrong at a curator, on purpose."""
+    """A deliberate failure of a curator."""
 
     curator: Name
     # "refuse" (its steward halts it), "vanish" (no reply any more) or "late" (one reply misses the timeout; the repeat
@@ -329,7 +329,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 )
 
     def curator(self, site: str) -> CuratorScenario:
-        """The curator entry of a site: its own, else the longest pattern that fits."""
+        """A site's curator entry: its own, else the longest matching pattern's."""
         fitting = [curator for curator in self.curators if fits(site, curator.name)]
         return max(fitting, key=lambda entry: (entry.name == site, len(entry.name)), default=CuratorScenario(name=site))
 
@@ -343,9 +343,9 @@ class AtEpsilon:
 
 
 def read_epsilons(written: str) -> tuple[str, ...]:
-    """Epsilons of a list such as "0.1,0.3,1/2", from the smallest on.
+    """Parse a list such as "0.1,0.3,1/2" and sort it.
 
-    Raises ConfigurationError: one is no positive rational, or is there twice.
+    Raises ConfigurationError: one is no positive rational, or occurs twice.
     """
     values: dict[Fraction, str] = {}
     for text in (part.strip() for part in written.split(",")):
@@ -360,10 +360,10 @@ def read_epsilons(written: str) -> tuple[str, ...]:
 
 
 def at_epsilon(scenario: Scenario, epsilon: str) -> AtEpsilon:
-    """The scenario where every learner has this epsilon.
+    """The scenario with this epsilon for every learner.
 
-    A cap that would refuse it is raised to what the learners may need: `epsilon` and its validation for each, and their
-    sum for all. What was raised is in the notes, since a real curator's cap does not follow.
+    Caps that would refuse it are raised to what the learners may need: `epsilon` and the validation's for each, and
+    their sum for all. The notes state this, since a real curator's cap would not change.
     """
     value = parse_rational(epsilon)
     needs = {

@@ -1,7 +1,7 @@
-"""Scores on test records, beside those of the best constant and of training in place without privacy.
+"""Scores on test records, beside those of the best constant and of non-private training.
 
-Only the harness can compute these: it owns all records. A learner cannot, and prints none of them.
-A label of classes is scored by accuracy, a number by R^2, the share of its variance that is explained.
+Only the simulation can compute these, as it owns all records; a learner cannot. Classes are scored by accuracy, a
+number by R^2, the explained share of its variance.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ Labels = NDArray[Any]
 
 @dataclass(frozen=True)
 class Measure:
-    """How a kind of label is scored."""
+    """The score of a kind of label."""
 
     name: Literal["accuracy", "R²"]
     constant: str  # what the best constant is called in a sentence
@@ -52,7 +52,7 @@ class Measure:
 
 
 class RoundScore(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Scores of the model of a round; None where there is no model, or no such score."""
+    """Scores of a round's model; None where there is no model, or no such score."""
 
     value: float | None = msgspec.field(default=None, name="accuracy")  # in the label's `Measure`
     further: float | None = None
@@ -62,7 +62,7 @@ class RoundScore(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RepeatScore(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Scores of a learner's models in a repeat on the test records of one site, or of all."""
+    """Scores of a learner's models in one repeat, on one site's or all test records."""
 
     last: Score  # of the last model, and what the learner expected; with curves of all sites together
     tested: int = 0  # records; 0 where there is no such model
@@ -76,15 +76,15 @@ MEASURES: dict[str, Measure] = {measure.name: measure for measure in (ACCURACY, 
 
 
 def measure_of(sites: Mapping[str, SiteRecords]) -> Measure:
-    """How the sites' label is scored."""
+    """The measure for the sites' label."""
     first = next(iter(sites.values()))
     return ACCURACY if first.steward.label_bounds is None else EXPLAINED
 
 
 def answers_by_round(learned: Learned, sites: Mapping[str, SiteRecords]) -> list[dict[str, Answers]]:
-    """Per round: site -> what the model of that round says of the test records.
+    """For each round, the model's answers for each site's test records.
 
-    A round without a model, and a site without one, is left out.
+    A round without a model, and a site without one, is omitted.
     """
     rounds: list[dict[str, Answers]] = []
     tests = {name: labelled(site.test, site) for name, site in sites.items()}
@@ -100,14 +100,14 @@ def answers_by_round(learned: Learned, sites: Mapping[str, SiteRecords]) -> list
 
 
 def score(answers: Mapping[str, Answers]) -> float | None:
-    """Accuracy, or R^2, over all records of all sites; None where there is none."""
+    """Accuracy or R^2 over all sites' records; None without records."""
     return _over(answers, _score)
 
 
 def further_score(answers: Mapping[str, Answers]) -> float | None:
-    """Macro one-against-rest AUC of probabilities, or the root mean squared error in the label's units.
+    """Macro one-against-rest AUC of class probabilities, or the root mean squared error in the label's units.
 
-    None where there is none: no records, two classes only, no probabilities, or a test set that lacks a class.
+    It is None without records, with two classes, without probabilities, or if the test records lack a class.
     """
     return _over(answers, _further_score)
 
@@ -115,15 +115,10 @@ def further_score(answers: Mapping[str, Answers]) -> float | None:
 def score_repeat(
     repeat: Repeat, thresholds: Sequence[Threshold] = DEFAULT_THRESHOLDS
 ) -> Iterator[tuple[Outcome, dict[str, RepeatScore], Mapping[str, Answers]]]:
-    """Score each learner of a repeat.
+    """Score each learner of a repeat; `thresholds` are those of the clinical scores.
 
-    Args:
-        repeat: which.
-        thresholds: of clinical scores.
-
-    Yields:
-        Its outcome; the scores by site, those of all sites together, "", first; and what its last model says of each
-        site's test records.
+    Yields its outcome; the scores by site, where "" (all sites) comes first; and its last model's answers for each
+    site's test records.
     """
     local, pooled = references(repeat.sites)
     for outcome in repeat.outcomes:
@@ -169,7 +164,7 @@ def _repeat_score(
 
 
 def bounded(value: float | None) -> float | None:
-    """R^2 has no lower bound; a report has."""
+    """R^2 clipped to the range that a report allows."""
     return value if value is None else max(value, LEAST_SCORE)
 
 
@@ -180,7 +175,7 @@ def _round_score(answered: Mapping[str, Answers]) -> RoundScore:
 
 
 def _known_prevalence(learned: Learned | None, key: str) -> float | None:
-    """The share of the positive class at a site as the learner knows it, or else at all of its sites."""
+    """The positive class's share at a site, else at all sites, as the learner estimates it."""
     estimates = learned.estimates if learned else {}
     estimate = estimates.get(key, estimates.get(POOLED))
     if estimate is None and estimates:
@@ -191,7 +186,7 @@ def _known_prevalence(learned: Learned | None, key: str) -> float | None:
 def _expected(
     key: str, learned: Learned | None, answers: Answers | None, value: float | None, clinical: ClinicalScores | None
 ) -> Expected | None:
-    """The learner's estimate for its last model, beside that model's score; None where its answers give none."""
+    """The learner's estimate for its last model, beside the model's score; None if its answers give none."""
     if learned is None or answers is None:
         return None
     estimate, models = learned.estimates.get(key), learned.models.get(key, [])
@@ -203,7 +198,7 @@ def _expected(
 
 
 def _recalls(learned: Learned | None, answers: Answers | None, best: Answers | None) -> tuple[ClassRecall, ...]:
-    """Each class's recall, where there are more than two, and what the learner expected of it."""
+    """Recall of each of more than two classes, beside the learner's estimate."""
     if learned is None or answers is None or best is None or len(learned.schema.classes) <= 2:
         return ()
     estimate = learned.estimates.get(POOLED)
@@ -216,7 +211,7 @@ def _recalls(learned: Learned | None, answers: Answers | None, best: Answers | N
 
 
 def _shares(key: str, outcome: Outcome, sites: Mapping[str, SiteRecords]) -> tuple[ClassShare, ...]:
-    """Each class's share, estimated from the answers, beside the share at the curators that answered."""
+    """Each class's estimated share, beside its exact share at the curators that answered."""
     prevalences = outcome.learned.shares(key) if outcome.learned else {}
     if not prevalences or outcome.learned is None or outcome.study is None:
         return ()
@@ -233,7 +228,7 @@ def _over(answers: Mapping[str, Answers], rule: Callable[[Answers], float | None
 
 
 def _joined(answers: Mapping[str, Answers]) -> Answers | None:
-    """All sites' test records as one; None where there is none."""
+    """All sites' answers as one; None without any."""
     parts = list(answers.values())
     if not parts or not sum(len(part.labels) for part in parts):
         return None
@@ -280,15 +275,9 @@ def _answers(model: AnyModel, test: LabelledRecords) -> Answers:
 def two_class_scores(
     answers: Answers | None, thresholds: Sequence[Threshold] = (), prevalence: float | None = None
 ) -> ClinicalScores | None:
-    """Score what a predictor says of records.
+    """Score answers for two classes; None without records, two classes and probabilities.
 
-    Args:
-        answers: of classes; None is of no record.
-        thresholds: of the operating points.
-        prevalence: as the learner knows it.
-
-    Returns:
-        None where there is no record, are not two classes, or no probabilities.
+    `thresholds` give the operating points, `prevalence` is the learner's estimate.
     """
     if answers is None or answers.probabilities is None or answers.probabilities.shape[1] != 2:
         return None
@@ -297,12 +286,9 @@ def two_class_scores(
 
 
 def clinical_fields(scores: ClinicalScores | None, ceiling: ClinicalScores | None, *, curves: bool) -> dict[str, Any]:
-    """The fields of `Score` that are clinical scores.
+    """The clinical fields of `Score`, from the scores of a learner's model and of the non-private `ceiling`.
 
-    Args:
-        scores: of a learner's last model, at one site or all.
-        ceiling: of the non-private model on the same records.
-        curves: whether calibration, ROC and operating points are wanted, too.
+    `curves` adds calibration, ROC and operating points.
     """
     if scores is None:
         return {}
@@ -319,12 +305,12 @@ def clinical_fields(scores: ClinicalScores | None, ceiling: ClinicalScores | Non
 
 
 def record_counts(sites: Mapping[str, SiteRecords]) -> tuple[RecordCounts, ...]:
-    """How many records each site has, and the share of the positive class. Simulations only: a curator never counts."""
+    """Each site's number of records and share of the positive class; simulations only, never by a curator."""
     return tuple(_record_counts(site) for site in sites.values())
 
 
 def positive_class(sites: Mapping[str, SiteRecords]) -> str:
-    """The second of two classes; "" where there are not two."""
+    """The second of two classes; "" unless there are two."""
     classes = next(iter(sites.values())).steward.schema.classes
     return classes[1] if len(classes) == 2 else ""
 
@@ -354,23 +340,16 @@ def _roc(scores: ClinicalScores | None) -> RocCurve | None:
 
 
 def agrees(estimated: float, low: float, high: float, accuracy: float, tested: int) -> bool:
-    """Whether an interval agrees with an accuracy on some test records.
+    """Whether an interval for the population's accuracy agrees with an accuracy on `tested` >= 1 records.
 
-    The interval is for the population; a share of `tested` records differs from it by chance, too. Each side of the
-    interval is widened by that binomial error, in quadrature.
-
-    Args:
-        estimated: accuracy that the learner expects, in [0, 1].
-        low: of its interval.
-        high: of its interval.
-        accuracy: share of correctly classified test records, in [0, 1].
-        tested: their number, at least 1.
+    The accuracy on test records has a binomial error of its own. Each side of the interval (`low`, `high`, around
+    `estimated`) is widened by that error, in quadrature. All values are in [0, 1].
     """
     return within(estimated, low, high, accuracy, np.sqrt(accuracy * (1.0 - accuracy) / tested))
 
 
 def within(estimated: float, low: float, high: float, score: float, error: float) -> bool:
-    """As `agrees`, for any score with a standard error."""
+    """Like `agrees`, for any score with a standard error."""
     chance = float(norm.ppf(1.0 - LEVEL)) * error
     below, above = np.hypot(estimated - low, chance), np.hypot(high - estimated, chance)
     return bool(estimated - below <= score <= estimated + above)
@@ -379,14 +358,7 @@ def within(estimated: float, low: float, high: float, score: float, error: float
 def expected(
     estimate: AccuracyEstimate, accuracy: float, tested: int, scores: ClinicalScores | None = None
 ) -> Expected:
-    """What a learner expected in a repeat, of a model of two classes.
-
-    Args:
-        estimate: from its answers.
-        accuracy: on the test records.
-        tested: their number.
-        scores: on the same records, where there are any.
-    """
+    """A learner's estimates in one repeat for a model of two classes, compared with the test records' scores."""
     area, error = (scores.auc, scores.auc_error) if scores else (None, None)
     auc = (estimate.auc, estimate.auc_low, estimate.auc_high)
     return Expected(
@@ -404,7 +376,7 @@ def expected(
 
 
 def expected_of_number(estimate: ErrorEstimate, labels: Floats, predicted: Floats) -> Expected | None:
-    """What a learner of a number expected in a repeat; None where it cannot tell R^2, or the n labels are all equal.
+    """A learner's estimates in one repeat for a numeric label; None without an R^2, or if all n labels are equal.
 
     The error of R^2 = 1 - e / v is that of the mean of (e_i - (1 - R^2) v_i) / v.
     """
@@ -437,13 +409,9 @@ def expected_of_number(estimate: ErrorEstimate, labels: Floats, predicted: Float
 def class_recall(
     name: str, members: NDArray[np.bool_], called: NDArray[np.bool_], estimate: Interval | None
 ) -> ClassRecall:
-    """A class's recall in a repeat.
+    """A class's recall in one repeat, beside the learner's estimate (None if its answers give none).
 
-    Args:
-        name: of the class.
-        members: (n,) which test records are of it.
-        called: (2, n) which are called so by the model, and by the ceiling.
-        estimate: by the learner; None where its answers cannot tell.
+    `members` (n,) marks the class's test records; `called` (2, n) marks the predictions of model and ceiling.
     """
     tested = int(members.sum())
     recall, ceiling = (float(np.mean(row[members])) if tested else None for row in called)
@@ -455,7 +423,7 @@ def class_recall(
 
 
 def class_share(name: str, estimate: Prevalence, exact: float) -> ClassShare:
-    """A class's share in a repeat: the estimate from the answers, and the exact share."""
+    """A class's share in one repeat: the estimate from the answers, and the exact share."""
     low, high = estimate.low, estimate.high
     coverage = float(low <= exact <= high)
     return ClassShare(name=name, share=exact, expected=estimate.share, low=low, high=high, coverage=coverage, repeats=1)

@@ -13,11 +13,9 @@ from protocol.noise_shares import LaplaceShares
 
 
 class SeededNoise:
-    """The same noise for the same seed, curator, learner, study, sequence and part, whatever the order of arrival.
+    """Noise determined by seed, curator, learner, study, sequence and part, in whatever order requests arrive.
 
-    Args:
-        seed: of the scenario.
-        curator: its name.
+    `seed` is the scenario's, `curator` the curator's name. The methods are those of `NoiseSource`.
     """
 
     seeded = True
@@ -33,23 +31,23 @@ class SeededNoise:
         law: DiscreteLaplace,
         stamp: Stamp,
     ) -> NDArray[np.int64]:
-        """See `NoiseSource`."""
+        """Add discrete Laplace noise."""
         return exact + law.simulate(self._generator(stamp), exact.shape)
 
     def laplace_shares(self, size: int, law: DiscreteLaplace, parts: int, stamp: Stamp) -> NDArray[np.int64]:
-        """See `NoiseSource`."""
+        """Draw shares of discrete Laplace noise."""
         return LaplaceShares(law.scale, Fraction(1, parts)).simulate(self._generator(stamp), (size,))
 
     def laplace(self, size: int, scale: Fraction, stamp: Stamp) -> NDArray[np.float64]:
-        """See `NoiseSource`."""
+        """Draw continuous Laplace noise."""
         return self._generator(stamp).laplace(0, float(scale), size)
 
     def choose(self, scores: NDArray[np.int64], moved: int, law: NoisyMax, stamp: Stamp) -> int:  # noqa: ARG002
-        """See `NoiseSource`."""
+        """Draw a noisy maximum."""
         return law.simulate(self._generator(stamp), scores)
 
     def randomness(self, stamp: Stamp) -> Callable[[int], bytes]:
-        """See `NoiseSource`."""
+        """A generator of pseudorandom bytes."""
         return self._generator(stamp).bytes
 
     def _generator(self, stamp: Stamp) -> np.random.Generator:

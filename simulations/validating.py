@@ -1,4 +1,4 @@
-"""A learner's validation beside the exact figures, which only the harness can compute: it owns the private records."""
+"""Compares a learner's validation with the exact figures, which only the simulation can compute."""
 
 from dataclasses import astuple
 
@@ -29,7 +29,7 @@ Counts = NDArray[np.float64]
 
 
 def validation_report(outcome: Outcome, repeat: Repeat) -> ValidationReport | None:
-    """A learner's validation beside the exact figures; None where there is none."""
+    """A learner's validation beside the exact figures; None if there is no validation."""
     validation = outcome.validation
     if validation is None:
         return None
@@ -64,7 +64,7 @@ def validation_report(outcome: Outcome, repeat: Repeat) -> ValidationReport | No
 
 
 def _recalibrated(validation: Validation, outcome: Outcome, repeat: Repeat) -> Recalibrated | None:
-    """The map, the risks that it gives in each bin of the source, and their Brier score on test records."""
+    """The recalibration map, its risks in each bin of the source, and their Brier score on test records."""
     fitted, learned = validation.recalibration, outcome.learned
     if fitted is None or learned is None:
         return None
@@ -100,7 +100,7 @@ def _risks(model: AnyModel, records: Records) -> Counts:
 
 
 class _PrivateRecords:
-    """The private records of a site that its curator counts: their labels, scores, and counts in the bins."""
+    """The private records that a site's curator counts: labels, scores, and counts in the bins."""
 
     def __init__(self, validation: Validation, site: SiteRecords) -> None:
         schema = site.steward.schema

@@ -1,7 +1,7 @@
-"""The one runner of all experiments: computes the cells that a campaign's files lack, and keeps each at once.
+"""Runs experiments: computes the cells that are missing from a campaign's files, and stores each at once.
 
-A campaign is a list of tasks, a function that other processes can import, and files of cells. It goes on after a kill.
-A task that fails is named, and costs the others nothing.
+A campaign is a list of tasks, a function that other processes can import, and files of cells. It can be resumed after a
+kill. A task that fails is reported and does not affect the others.
 """
 
 import os
@@ -30,25 +30,21 @@ from simulations.campaign.store import AnyCell, Cell, Store, Task
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("protocol", "curator_node", "learner_node", "simulations", "expril", "lab")
-"""Whose source decides the numbers; the last one where there is a checkout."""
+"""Packages whose source determines the numbers; the last exists in a checkout only."""
 GUESS_SECONDS = 5.0
-"""Of a cell while none of its kind is finished."""
+"""Assumed seconds of a cell while none of its kind is finished."""
 LISTEN_SECONDS = 0.5
-"""An interrupt may reach another thread; the one that waits only hears of it when it wakes."""
+"""Seconds between wake-ups of the waiting thread, since an interrupt may reach another thread."""
 AHEAD = 3
-"""Tasks per process that are handed out at a time: a process never waits, and little is left to call back."""
+"""Tasks handed out per process: enough that it never waits, and few enough to call back."""
 MOST_SHOWN = 3
 
 Progress = Callable[[str, float, float], None]
-"""Called with (the task that was finished, finished work, all work), in any unit."""
+"""Called with (finished task, finished work, total work); work is in any unit."""
 
 
 class FailedRunsError(ExprilError):
-    """Runs failed; the text names the first.
-
-    Attributes:
-        failures: one sentence a run.
-    """
+    """Runs failed; the text names the first. `failures` has one sentence per run."""
 
     kind = "runs"
 
@@ -61,7 +57,7 @@ class FailedRunsError(ExprilError):
 
 
 class UnavailableError(ConfigurationError):
-    """What makes a cell cannot be run here: all its tasks are left out; the text says how that is changed."""
+    """The method that makes a cell cannot run here, so its tasks are left out; the text says how to enable it."""
 
     kind = "installation"
 
@@ -75,15 +71,15 @@ class TimedCell(Cell, Protocol):
 
     @property
     def seconds(self) -> float:
-        """That it took; the runner measures them where they are 0."""
+        """Duration in seconds; the runner measures it if it is 0."""
 
 
 class Work(Protocol):
-    """What one call computes: a `Task`, or several runs that are computed together; its text names it to people."""
+    """The work of one call: a `Task`, or several runs computed together. Its text names it to people."""
 
     @property
     def maker(self) -> str:
-        """Who makes its cells: where that is not installed, all its tasks are left out."""
+        """The method that makes its cells. If it is not installed, all its tasks are left out."""
 
 
 class Batch(Work, Protocol):
@@ -91,7 +87,7 @@ class Batch(Work, Protocol):
 
     @property
     def work(self) -> float:
-        """In any unit."""
+        """Amount of work, in any unit."""
 
 
 AnyTimed = TypeVar("AnyTimed", bound=TimedCell)
@@ -100,7 +96,7 @@ AnyWork = TypeVar("AnyWork", bound=Work)
 
 @dataclass(frozen=True)
 class Computed(Generic[AnyCell]):
-    """The result of a call. Errors travel as text: not all can be rebuilt in another process."""
+    """The result of a call. Errors are texts, since not all can be rebuilt in another process."""
 
     cells: Sequence[AnyCell] = ()
     failures: Sequence[str] = ()
@@ -111,7 +107,7 @@ class Computed(Generic[AnyCell]):
 
 @dataclass
 class Finish:
-    """How far a session came; filled while the work goes on, so that it can be read after an interrupt."""
+    """How far a session came. It is filled during the work, so that it can be read after an interrupt."""
 
     # of other environments, by name; asked after the first cell, as an interrupt at the end also reaches their
     # processes, which then say nothing
@@ -123,14 +119,14 @@ class Finish:
     failures: list[str] = field(default_factory=list)  # one sentence a run; all other runs are finished and kept
 
     def check(self) -> None:
-        """Raise FailedRunsError where a run failed."""
+        """Raise FailedRunsError if a run failed."""
         if self.failures:
             raise FailedRunsError(self.failures)
 
 
 @lru_cache
 def installed() -> dict[str, str]:
-    """What decides the numbers: versions, and a digest of ExPriL's source."""
+    """What determines the numbers: versions, and a digest of ExPriL's source."""
     digest = sha256()
     for path in sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
         digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + sha256(path.read_bytes()).digest())
@@ -138,7 +134,7 @@ def installed() -> dict[str, str]:
 
 
 def says_nothing(_task: str, _done: float, _total: float) -> None:
-    """A `Progress` that nobody watches."""
+    """A `Progress` that does nothing."""
 
 
 def run_tasks(
@@ -151,19 +147,16 @@ def run_tasks(
     progress: Progress = says_nothing,
     finish: Finish | None = None,
 ) -> Finish:
-    """Compute tasks, begun in their order, side by side.
+    """Compute tasks in parallel, started in their order; return what could not be computed.
 
     Args:
         tasks: the work to be done.
-        compute: a function that other processes can import; whatever it raises is one failure.
+        compute: a function that other processes can import; anything it raises is one failure.
         keep: called with each finished cell.
         jobs: number of processes; 1 computes in this one.
-        work: of a task, in any unit; asked anew at each progress.
+        work: a task's amount of work, in any unit; called again at each progress.
         progress: called after each task.
-        finish: filled while the work goes on; None makes one.
-
-    Returns:
-        What could not be computed.
+        finish: filled during the work; None makes one.
     """
     finish = Finish() if finish is None else finish
     skipped = finish.skipped
@@ -198,19 +191,19 @@ def run_missing(
     progress: Progress = says_nothing,
     finish: Finish | None = None,
 ) -> Finish:
-    """Compute the cells that their files lack. A cell's work is the mean seconds of its maker's on its problem.
+    """Compute the cells that are missing from their files; return what could not be computed.
+
+    A cell's work is estimated by the mean seconds of its maker's cells on its problem. Other arguments are as in
+    `run_tasks`.
 
     Args:
-        tasks: of all cells, those that are there too.
-        compute: as of `run_tasks`.
-        kind: of the cells.
-        file_of: a task -> the file of its cell and the settings that this file begins with.
-        jobs: as of `run_tasks`.
-        progress: likewise; in seconds, estimated.
-        finish: likewise.
-
-    Returns:
-        What could not be computed.
+        tasks: of all cells, including finished ones.
+        compute: as in `run_tasks`.
+        kind: type of the cells.
+        file_of: maps a task to the file of its cell and the settings that the file begins with.
+        jobs: as in `run_tasks`.
+        progress: as in `run_tasks`; in estimated seconds.
+        finish: as in `run_tasks`.
 
     Raises:
         ConfigurationError: a file of cells was begun with other settings, or another process works on it.
@@ -254,20 +247,10 @@ def run_batches(
     progress: Progress = says_nothing,
     finish: Finish | None = None,
 ) -> Finish:
-    """Compute the cells that one file lacks, several in a call.
+    """Compute the cells that are missing from one file, several per call; return what could not be computed.
 
-    Args:
-        path: of the file of cells.
-        settings: that it begins with.
-        kind: of the cells.
-        batches: the keys that the file has -> the missing work.
-        compute: as of `run_tasks`.
-        jobs: likewise.
-        progress: likewise.
-        finish: likewise.
-
-    Returns:
-        What could not be computed.
+    `settings` are those that the file at `path` begins with, `kind` is the type of its cells, and `batches` maps its
+    keys to the missing work. Other arguments are as in `run_tasks`.
 
     Raises:
         ConfigurationError: the file was begun with other settings, or another process works on it.
@@ -286,7 +269,7 @@ def run_batches(
 
 @dataclass(frozen=True)
 class Campaign:
-    """A named experiment, as one command runs it."""
+    """A named experiment that one command runs."""
 
     name: str
     out: Path
@@ -303,7 +286,7 @@ class Campaign:
 
     @contextmanager
     def session(self) -> Iterator[Finish]:
-        """However it ends, where its cells come from is noted.
+        """Context of a session. At its end, however it ends, the origin of its cells is recorded.
 
         Raises FailedRunsError: some runs failed; all others are kept.
         """
@@ -331,7 +314,7 @@ class Campaign:
 def _computed(
     compute: Callable[[AnyWork], Computed[AnyCell]], tasks: Iterator[AnyWork], jobs: int
 ) -> Iterator[tuple[AnyWork, Computed[AnyCell]]]:
-    """Each task with its result, in the order in which they finish."""
+    """Yield each task with its result, in order of completion."""
     if jobs == 1:
         for task in tasks:
             yield task, compute(task)
@@ -357,7 +340,7 @@ def _computed(
 
 
 def _begin_worker() -> None:
-    """Leave interrupts to the parent, and end with it however it ends: nobody would hear of the work."""
+    """Ignore interrupts, which the parent handles, and end with the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
@@ -370,7 +353,7 @@ def _end_with_parent() -> None:
 
 
 def _guarded(compute: Callable[[AnyWork], Computed[AnyCell]], task: AnyWork) -> Computed[AnyCell]:
-    """In whichever process: one thread for matrices, and no warning that is for stewards."""
+    """Call `compute` with one BLAS thread and without warnings meant for stewards."""
     try:
         with threadpool_limits(1), warnings.catch_warnings():
             warnings.simplefilter("ignore", StewardWarning)
@@ -382,7 +365,7 @@ def _guarded(compute: Callable[[AnyWork], Computed[AnyCell]], task: AnyWork) -> 
 
 
 def _one_cell(compute: Callable[[Task], AnyTimed], task: Task) -> Computed[AnyTimed]:
-    """A cell that does not say how long it took gets the seconds of its call."""
+    """Compute one cell; a cell without a duration gets the seconds of its call."""
     start = time.monotonic()
     cell: Any = compute(task)
     seconds = round(time.monotonic() - start, 3)

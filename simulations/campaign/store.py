@@ -44,18 +44,15 @@ AnyCell = TypeVar("AnyCell", bound=Cell)
 
 
 class Store(Generic[AnyCell]):
-    """The finished cells of one experiment under one set of settings.
+    """The finished cells of one experiment under one set of settings; `finished` holds them by key.
 
     Args:
-        path: JSON lines file; made with its folder where absent.
-        settings: what the numbers depend on (seed, options). A file that was begun with other settings is refused.
-        kind: of its cells, a msgspec struct.
-
-    Attributes:
-        finished: the cells by their keys.
+        path: JSON lines file; created with its folder if absent.
+        settings: what the numbers depend on (seed, options). A file begun with other settings is refused.
+        kind: type of its cells, a msgspec struct.
 
     Raises:
-        ConfigurationError: the file was begun with other settings, is no such file, or another process works on it.
+        ConfigurationError: the file has other settings, is no such file, or is in use by another process.
     """
 
     def __init__(self, path: Path, settings: Mapping[str, Any], kind: type[AnyCell]) -> None:
@@ -81,15 +78,13 @@ class Store(Generic[AnyCell]):
         self.finished = _decode(path, lines, self._kind)
 
     def __enter__(self) -> Self:
-        """The store itself; leaving lets go of the file."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let go of the file, so that another store may open it."""
         self._file.close()
 
     def add(self, cell: AnyCell) -> None:
-        """Keep a cell; it is on disk when this returns."""
+        """Append a cell; it is on disk when this returns."""
         self._append(msgspec.json.encode(cell, enc_hook=_plain).decode())
         self.finished[cell.key] = cell
 
@@ -101,7 +96,7 @@ class Store(Generic[AnyCell]):
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """The settings that a file begins with; none where it has no such line."""
+    """The settings that a file begins with; empty if it has no such line."""
     with path.open("rb") as file:
         first = file.readline()
     try:
@@ -112,7 +107,7 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 def read_cells(path: Path, kind: type[AnyCell]) -> list[AnyCell]:
-    """The finished cells of a file, each key once, whatever its settings.
+    """All finished cells of a file under any settings, each key once.
 
     Raises ConfigurationError: a line is no finished cell.
     """
@@ -120,7 +115,7 @@ def read_cells(path: Path, kind: type[AnyCell]) -> list[AnyCell]:
 
 
 def _complete_lines(content: bytes) -> list[str]:
-    """The lines that end; a killed run may have left a part of one behind them."""
+    """Complete lines; a killed run may have left a partial one at the end."""
     return content[: content.rfind(b"\n") + 1].decode("utf-8").split("\n")[:-1]
 
 
@@ -136,7 +131,7 @@ def _decode(path: Path, lines: list[str], kind: type[AnyCell]) -> dict[Hashable,
 
 
 def _plain(value: Any) -> Any:
-    """Values that JSON lacks, exactly."""
+    """Encode, without loss, a value that JSON lacks."""
     if isinstance(value, Fraction):
         return str(value)
     if isinstance(value, np.generic | np.ndarray):
@@ -153,7 +148,7 @@ def _typed(kind: Any, value: Any) -> Any:
 
 
 def take_alone(file: IO[bytes] | FileIO) -> bool:
-    """Lock an open file until it is closed, as it is when the process ends; False where another process has it."""
+    """Lock an open file until it is closed or the process ends; False if another process has the lock."""
     if fcntl is not None:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -163,7 +158,7 @@ def take_alone(file: IO[bytes] | FileIO) -> bool:
 
 
 def is_held(path: Path) -> bool:
-    """Whether another process works on the file."""
+    """Whether another process has locked the file."""
     try:
         with path.open("r+b") as file:
             return not take_alone(file)

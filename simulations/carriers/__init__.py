@@ -1,8 +1,8 @@
-"""The ways to carry envelopes between a simulation's learners and curators; `stages` chooses among them.
+"""Carriers of envelopes between a simulation's learners and curators; `stages` chooses among them.
 
-A `Carry` calls some work with a carrier to curators of this process: `direct.carry`, `in_process.carry`. A `Serve`
-calls it with a carrier to curators that other processes open from their folders: `ray_engine.serve`, and that of
-`superlink.Deployment`.
+A `Carry` calls `work` with a carrier to curators of this process (`direct.carry`, `in_process.carry`). A `Serve` calls
+it with a carrier to curators that other processes open from their folders (`ray_engine.serve`,
+`superlink.Deployment.serve`).
 """
 
 from collections.abc import Callable, Mapping
@@ -18,26 +18,24 @@ CARRIERS = {
     RAY: "Flower's simulation engine (Ray)",
     DEPLOY: "a SuperLink with TLS, and a daemon for each curator",
 }
-"""Name -> description. This module loads no carrier."""
+"""Name -> description. Importing this module loads no carrier."""
 
 Handle = Callable[[bytes], bytes]
-"""A curator: envelope -> envelope; ConnectionError where nothing comes back."""
+"""A curator: envelope -> envelope. Raises ConnectionError if no reply comes back."""
 
 
 class Carry(Protocol):
     """A way to carry envelopes to curators of this process."""
 
     def __call__(self, handles: Mapping[bytes, Handle], work: "Callable[[Carrier], None]") -> None:
-        """Call `work` with a carrier to `handles`, by their curators' public keys."""
+        """Call `work` with a carrier to `handles`, which are keyed by curators' public keys."""
 
 
 class Serve(Protocol):
     """A way to carry envelopes to curators that other processes serve from their folders."""
 
     def __call__(self, folders: Mapping[bytes, Path], work: "Callable[[Carrier], None]") -> None:
-        """Call `work` with a carrier to the curators; their processes have ended when this returns.
+        """Call `work` once with a carrier to the curators; their processes have ended when this returns.
 
-        Args:
-            folders: curator's public key -> its folder, made by `simulations.carriers.sites.make_folder`.
-            work: is called once.
+        `folders` maps curators' public keys to folders made by `simulations.carriers.sites.make_folder`.
         """

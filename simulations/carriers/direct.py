@@ -1,4 +1,4 @@
-"""The smallest carrier: calls each curator's `handle` in this thread. For tests, and as the measure of others."""
+"""The simplest carrier: calls each curator's `handle` in this thread. For tests, and as a baseline."""
 
 from collections.abc import Callable, Mapping
 
@@ -12,13 +12,13 @@ from simulations.kinds import SIMULATED_READERS
 
 
 class DirectCarrier:
-    """Curator's public key -> its `handle`; a ConnectionError of a handle means that nothing came back."""
+    """Maps curators' public keys to handles. A handle that raises ConnectionError sends no reply."""
 
     def __init__(self, handles: Mapping[bytes, Handle]) -> None:
         self._handles = dict(handles)
 
     def exchange(self, requests: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-        """See `learner_node.study.federation.Carrier`."""
+        """Call each curator's handle and collect the replies."""
         replies = {}
         for key, data in requests.items():
             if key in self._handles:
@@ -30,19 +30,16 @@ class DirectCarrier:
 
 
 def carry(handles: Mapping[bytes, Handle], work: Callable[[Carrier], None]) -> None:
-    """See `simulations.carriers.Carry`."""
+    """Carry envelopes by direct calls; a `simulations.carriers.Carry`."""
     work(DirectCarrier(handles))
 
 
 def direct_federation(
     sites: Mapping[str, Site], learner: SigningKey, *, readers: Mapping[str, Reader] = SIMULATED_READERS
 ) -> Federation:
-    """A learner's view of these sites, called directly; those that sign as not private are accepted, too.
+    """A learner's federation of these sites, called directly; sites that sign as not private are accepted, too.
 
-    Args:
-        sites: by the learner's name of each.
-        learner: its signing key.
-        readers: of the query kinds that it may ask, by name.
+    `sites` are keyed by the learner's names for them; `readers` are those of the query kinds it may ask, by name.
     """
     return Federation(
         curators={name: site.identity for name, site in sites.items()},

@@ -1,6 +1,6 @@
-"""A Flower Grid in threads: real ServerApp, real ClientApps, no server, no Ray, milliseconds a round.
+"""A Flower Grid in threads: real ServerApp and ClientApps, no server, no Ray, milliseconds a round.
 
-Every message goes through Flower's own serialisation in both directions, so nothing is shared by accident.
+Every message goes through Flower's own serialisation in both directions, so no state is shared by accident.
 """
 
 import itertools
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 UNKNOWN_NODE = 5
 """Flower's error code for a node that is not there."""
 APP_FAILED = 2
-"""Flower's error code for a ClientApp that raised; unlike Flower's, ours comes without the exception's text."""
+"""Flower's error code for a ClientApp that raised. Unlike Flower's error, ours omits the exception's text."""
 SERVER_NODE = 1
 FIRST_NODE = 100
 
@@ -132,17 +132,17 @@ def run_in_process(server: ServerApp, nodes: Mapping[int, ClientApp], *, workers
 
 
 def flower_nodes(handles: Mapping[bytes, Handle]) -> tuple[dict[int, ClientApp], dict[bytes, int]]:
-    """Handles, told by their curators' public keys, as Flower nodes; and the node of each key."""
+    """Turn handles (by curators' public keys) into Flower nodes; also return each key's node."""
     addresses = {identity: FIRST_NODE + number for number, identity in enumerate(handles)}
     return {addresses[identity]: make_client_app(handle) for identity, handle in handles.items()}, addresses
 
 
 def carry(handles: Mapping[bytes, Handle], work: Callable[[Carrier], None]) -> None:
-    """See `simulations.carriers.Carry`."""
+    """Carry envelopes through an `InProcessGrid`; a `simulations.carriers.Carry`."""
     nodes, addresses = flower_nodes(handles)
     run_in_process(make_server_app(lambda grid, _context: work(FlowerCarrier(grid, addresses))), nodes)
 
 
 def _copy(message: Message) -> Message:
-    """Through Flower's wire format and back."""
+    """Pass a message through Flower's wire format and back."""
     return message_from_proto(message_to_proto(message))

@@ -1,7 +1,7 @@
 """Processes that a simulation starts; all of them end with it, however it ends.
 
-`python -m simulations.carriers.processes PID COMMAND...` becomes a command that ends with the process of that number.
-Linux sends it SIGTERM. Elsewhere only the process that started it can stop it.
+`python -m simulations.carriers.processes PID COMMAND...` turns into a command that ends with process PID. Linux sends
+it SIGTERM. On other systems only the process that started it can stop it.
 """
 
 import json
@@ -19,7 +19,7 @@ from typing import Self, TypeVar
 from protocol.errors import ConfigurationError, printable
 
 START_SECONDS = 300.0
-"""A curator is ready within seconds; a machine that is busy with many of them takes longer."""
+"""Seconds allowed for a curator to start: it needs few, but a machine that starts many is slow."""
 STOP_SECONDS = 30.0
 LOOK_SECONDS = 0.05
 PR_SET_PDEATHSIG = 1
@@ -29,29 +29,25 @@ AnyResult = TypeVar("AnyResult")
 
 
 def guarded(*command: str) -> list[str]:
-    """The command line of a program that ends with this process; start it in the main thread."""
+    """Command line of a program that ends with this process; start it from the main thread."""
     return [sys.executable, "-m", "simulations.carriers.processes", str(os.getpid()), *command]
 
 
 def environment() -> dict[str, str]:
-    """That of a Python process which finds the same modules as this one, and in which Flower reports nothing."""
+    """Environment of a Python process that finds this one's modules and sends no Flower telemetry."""
     path = os.pathsep.join(filter(None, [*sys.path, os.environ.get("PYTHONPATH", "")]))
     return {**os.environ, "PYTHONPATH": path, "FLWR_TELEMETRY_ENABLED": "0"}
 
 
 class Processes:
-    """Python processes; a context manager that stops them.
-
-    Args:
-        logs: folder for what they write.
-    """
+    """Python processes and a folder `logs` for their output; a context manager that stops them."""
 
     def __init__(self, logs: Path) -> None:
         self._logs = logs
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, name: str, module: str, *arguments: str) -> None:
-        """Start `python -m module arguments`; its name is for people, and of its log."""
+        """Start `python -m module arguments`; `name` identifies it to people and names its log."""
         with self.log(name).open("ab") as log:
             self._running[name] = subprocess.Popen(  # noqa: S603 - our own arguments
                 guarded(sys.executable, "-m", module, *arguments),
@@ -62,7 +58,7 @@ class Processes:
             )
 
     def log(self, name: str) -> Path:
-        """What a process writes."""
+        """File with a process's output."""
         return self._logs / f"{name}.log"
 
     def wait(
@@ -73,16 +69,9 @@ class Processes:
         seconds: float = START_SECONDS,
         interval: float = LOOK_SECONDS,
     ) -> AnyResult:
-        """Call a condition until its result is true; that result.
+        """Call a condition every `interval` seconds until it is true, and return its result.
 
-        Args:
-            condition: as above.
-            purpose: what is waited for, for the error.
-            seconds: that it may take.
-            interval: seconds between two calls.
-
-        Raises:
-            ConfigurationError: a process has ended, or it takes too long.
+        Raises ConfigurationError: a process has ended, or `seconds` have passed; the text names the `purpose`.
         """
         end = time.monotonic() + seconds
         while not (result := condition()):
@@ -93,13 +82,13 @@ class Processes:
         return result
 
     def check(self) -> None:
-        """Raise ConfigurationError where a process has ended."""
+        """Raise ConfigurationError if a process has ended."""
         for name, process in self._running.items():
             if process.poll() is not None:
                 raise ConfigurationError(f"{name} has ended: {self._last_words(name)}")
 
     def stop(self) -> None:
-        """Have all of them end, first by asking."""
+        """Stop all processes, first by SIGTERM."""
         for process in self._running.values():
             process.terminate()
         end = time.monotonic() + STOP_SECONDS
@@ -127,7 +116,7 @@ class Processes:
 
 
 def main(parent: str, *command: str) -> None:
-    """Become the command, which ends with the process of number `parent`."""
+    """Replace this process by the command, which ends with process `parent`."""
     if sys.platform == "linux":
         import ctypes  # noqa: PLC0415 - there alone
 

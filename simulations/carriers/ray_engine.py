@@ -1,7 +1,7 @@
-"""Flower's simulation engine, which is always Ray: real ServerApp and ClientApps, in the engine's own processes.
+"""Flower's simulation engine (Ray): real ServerApp and ClientApps, in the engine's own processes.
 
-A ClientApp is stateless there, whichever process it is called in. So curators are open in further processes of the
-cluster, each in one of them for the whole simulation, and the ClientApp of a node hands them its bytes.
+The engine's ClientApps are stateless and run in any of its processes. So each curator is kept open by an actor of the
+cluster for the whole simulation, and its node's ClientApp passes bytes to that actor.
 """
 
 import logging
@@ -33,7 +33,7 @@ from simulations.carriers import Handle
 from simulations.carriers.sites import open_simulated
 
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_DEDUP_LOGS": "0"}
-"""Ray reports its use to nobody, and warns of nothing that is not ours."""
+"""Environment that stops Ray's telemetry and its warnings about matters that are not ours."""
 for _name, _value in QUIET.items():  # read when Ray is imported
     os.environ.setdefault(_name, _value)
 
@@ -41,25 +41,25 @@ for _name, _value in QUIET.items():  # read when Ray is imported
 import ray  # noqa: E402 - as above
 
 PARTITION = "partition-id"
-"""Key of a node's configuration under which the engine says which of the nodes it is, from 0."""
+"""Key of a node's configuration that holds its index, from 0."""
 WHO = "who"
-"""Action of a node that says whose it is; a simulation's only."""
+"""Message type that asks a node for its curator; in simulations only."""
 LOOK_SECONDS = 0.02
 START_SECONDS = 300.0
-"""The engine's processes load Flower first, which takes a busy machine its time."""
+"""Seconds allowed for the engine's processes to load Flower on a busy machine."""
 FLOWER_LOG = "flwr"
 STORE_BYTES = 80 * 2**20
-"""Of the memory that Ray's processes share; little is ever in it."""
+"""Size of the memory shared by Ray's processes, which is hardly used."""
 LONGEST_BASE = 40
-"""Characters of the folder of Ray's sockets, whose names may have about a hundred in all."""
+"""Longest folder name of Ray's sockets, in characters; their full names may have about a hundred."""
 
 
 class StoppedError(Exception):
-    """The engine was stopped while a study was under way."""
+    """The engine was stopped during a study."""
 
 
 def serve(folders: Mapping[bytes, Path], work: Callable[[Carrier], None]) -> None:
-    """See `simulations.carriers.Serve`."""
+    """Serve the folders by actors; a `simulations.carriers.Serve`."""
     stopped = threading.Event()
     with _cluster(), _silent():
         number = min(len(folders), max(1, int(ray.cluster_resources().get("CPU", 1))))
@@ -92,7 +92,7 @@ class Host:
     actor: Any
 
     def __call__(self, curator: bytes, data: bytes) -> bytes:
-        """Let the curator answer, one request at a time; raises what its `handle` raises."""
+        """Let the curator answer, one request at a time. Raises what its `handle` raises."""
         reply: bytes = ray.get(self.actor.answer.remote(curator, data))
         return reply
 
@@ -109,7 +109,7 @@ class _Curators:
 
 
 def _client_app(curators: list[tuple[bytes, Host]]) -> ClientApp:
-    """The ClientApp of every node: the n-th node is that of the n-th curator."""
+    """The ClientApp of every node: node n belongs to curator n."""
     app = ClientApp()
 
     @app.query(ACTION)
@@ -127,14 +127,14 @@ def _client_app(curators: list[tuple[bytes, Host]]) -> ClientApp:
 
 
 class _Interruptible:
-    """A Grid's `send_and_receive`, which looks for replies more often and ends where the engine does."""
+    """A Grid whose `send_and_receive` polls more often and ends when the engine does."""
 
     def __init__(self, grid: Grid, stopped: threading.Event) -> None:
         self._grid = grid
         self._stopped = stopped
 
     def curators(self, number: int) -> dict[bytes, int]:
-        """Curator's public key -> its node, once all nodes are there; they say it themselves."""
+        """Ask all nodes for their curators, once all are online: public key -> node."""
         while len(nodes := list(self._grid.get_node_ids())) < number:
             self._look_later()
         questions = [Message(RecordDict(), node, f"query.{WHO}") for node in nodes]
@@ -161,9 +161,9 @@ class _Interruptible:
 
 @contextmanager
 def _cluster() -> Iterator[None]:
-    """A Ray cluster of this machine, which ends with the context and with this process.
+    """Context of a local Ray cluster, which also ends with this process.
 
-    Raises ConfigurationError: no cluster can be started.
+    Raises ConfigurationError if it cannot start.
     """
     base = tempfile.gettempdir()
     folder = tempfile.mkdtemp(prefix="expril-ray-", dir=base if len(base) <= LONGEST_BASE else "/tmp")  # noqa: S108
@@ -193,7 +193,7 @@ def _cluster() -> Iterator[None]:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Without Flower's own log, which tells of a deprecated entry and of every action."""
+    """Context without Flower's log, which reports a deprecated entry and every action."""
     log = logging.getLogger(FLOWER_LOG)
     level = log.level
     log.setLevel(logging.CRITICAL + 1)

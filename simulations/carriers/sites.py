@@ -1,7 +1,7 @@
-"""A simulation's curators: their parts, their faults, and two ways to open one, in this process or from a folder.
+"""Builds a simulation's curators and their faults, and opens one in this process or from a folder.
 
-For carriers to other processes, a curator is put in a folder as by a steward. Noise from a seed and faults, which only
-a simulation may add, are in a file of their own there, which nothing but `open_simulated` reads.
+For carriers to other processes, a curator's folder is made as a steward would. Seeded noise and faults, which only a
+simulation may add, are in a separate file there, which only `open_simulated` reads.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -35,16 +35,13 @@ from simulations.seeded_noise import SeededNoise
 
 
 class NoReplyError(ConnectionError):
-    """Nothing comes back from the curator this time."""
+    """The curator sends no reply this time."""
 
 
 class FaultyCurator:
-    """A curator's `handle` where faults happen.
+    """A curator's `handle` with faults.
 
-    Args:
-        handle: the curator's.
-        faults: of this curator.
-        halt: its steward's stop, with a note, for a fault of kind "refuse".
+    `halt` is the steward's stop, called with a note for a fault of kind "refuse".
     """
 
     def __init__(self, handle: Handle, faults: list[Fault], halt: Callable[[str], None]) -> None:
@@ -54,7 +51,7 @@ class FaultyCurator:
         self._late: set[tuple[bytes, int]] = set()
 
     def handle(self, data: bytes) -> bytes:
-        """The reply; NoReplyError where a fault keeps it back."""
+        """Return the reply. Raises NoReplyError where a fault withholds it."""
         _, message = open_envelope(data)
         if isinstance(message, CardRequest):
             return self._handle(data)
@@ -73,38 +70,38 @@ class FaultyCurator:
 
 
 SIMULATED = "simulated.json"
-"""In a site's folder: what only a simulation may do there."""
+"""File in a site's folder for what only a simulation may do there."""
 
 
 class Simulated(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a simulation adds to a site."""
+    """A simulation's additions to a site."""
 
     noise_seed: int | None = None  # None draws real noise
     faults: tuple[Fault, ...] = ()
 
     def noise(self, name: str) -> SeededNoise | None:
-        """Its source of noise; None is the real one."""
+        """The site's seeded noise; None is real noise."""
         return None if self.noise_seed is None else SeededNoise(self.noise_seed, name)
 
     def handle_of(self, site: Site) -> Handle:
-        """The site's, with its faults."""
+        """The site's handle with its faults."""
         return FaultyCurator(site.handle, list(self.faults), site.halt).handle if self.faults else site.handle
 
 
 @dataclass(frozen=True, kw_only=True)
 class FaultySite(Site):
-    """A site where something goes wrong on purpose."""
+    """A site with faults."""
 
     faulty: Handle
 
     def handle(self, data: bytes) -> bytes:
-        """See `Site.handle`; NoReplyError where no reply arrives."""
+        """Answer as `Site.handle`. Raises NoReplyError where no reply arrives."""
         return self.faulty(data)
 
 
 @dataclass(frozen=True)
 class SiteOrder:
-    """The parts of one site's curator."""
+    """What one site's curator is made from."""
 
     private: pl.DataFrame
     steward: SchemaFile
@@ -115,7 +112,7 @@ class SiteOrder:
 
     @property
     def name(self) -> str:
-        """Of the site."""
+        """Name of the site."""
         return self.policy.name
 
 
@@ -132,15 +129,10 @@ class CuratorFacts:
 def order_sites(
     scenario: Scenario, parts: Iterable[SiteRecords], repeat: int, learners: Mapping[str, SigningKey]
 ) -> list[SiteOrder]:
-    """The parts of the curators of all sites.
+    """Make the orders of all sites' curators.
 
-    Where a learner pools securely, each curator's policy lists all of them as members of secure sums.
-
-    Args:
-        scenario: the scenario.
-        parts: of `split_records`.
-        repeat: number of the repeat; seeds the noise, where it is seeded.
-        learners: name -> key; their public halves enter the policies.
+    If a learner pools securely, each curator's policy lists all curators as members of secure sums. `parts` come from
+    `split_records`; `repeat` seeds the noise, if it is seeded; the public keys of `learners` enter the policies.
     """
     keys = {part.name: (part, SigningKey.generate()) for part in parts}
     secure = any(learner.pooling == SECURE for learner in scenario.learners)
@@ -179,16 +171,11 @@ def _order_site(
 
 
 def with_members(limits: Limits, members: tuple[str, ...]) -> Limits:
-    """Limits that allow secure sums with these members, too.
+    """Return limits that also allow secure sums with these members (public keys in hexadecimal; none changes nothing).
 
-    What limits say of secure sums themselves stays. Limits that name query kinds, and not this one, allow none.
+    Existing limits on secure sums stay. Limits that name query kinds but not this one do not allow it.
 
-    Args:
-        limits: of a policy.
-        members: public keys in hexadecimal; none changes nothing.
-
-    Raises:
-        ConfigurationError: there is one member alone.
+    Raises ConfigurationError: there is only one member.
     """
     kinds = dict(QUERY_KINDS.allowed(limits))
     named = not isinstance(limits.kinds, msgspec.UnsetType)
@@ -203,12 +190,7 @@ def with_members(limits: Limits, members: tuple[str, ...]) -> Limits:
 
 
 def open_here(order: SiteOrder, ledgers: Path | None = None) -> Site:
-    """Open the curator of a site in this process, with a new ledger.
-
-    Args:
-        order: its parts.
-        ledgers: folder for SQLite ledgers; None keeps it in memory.
-    """
+    """Open a site's curator in this process with a new ledger, in the folder `ledgers` or, with None, in memory."""
     key = order.key
     dataset = hold_records(order.private, order.steward, order.policy, key)
     if ledgers is None:
@@ -233,14 +215,9 @@ def facts_of(site: Site) -> CuratorFacts:
 
 
 def make_folder(order: SiteOrder, folder: Path) -> CuratorFacts:
-    """Put a site's curator in a folder, with a new ledger, where another process opens it.
+    """Make a folder with a site's curator and a new ledger, for another process to open.
 
-    Args:
-        order: its parts.
-        folder: for it; made.
-
-    Raises:
-        ConfigurationError: the records or the policy are wrong; the curator is opened here once to see.
+    Raises ConfigurationError: the records or the policy are wrong; the curator is opened here once as a check.
     """
     folder.mkdir(parents=True)
     create_site(
@@ -257,14 +234,9 @@ def make_folder(order: SiteOrder, folder: Path) -> CuratorFacts:
 
 
 def open_simulated(folder: Path, **how: Any) -> Site:
-    """Open the curator of a simulation's folder, with the noise and the faults of the simulation.
+    """Open the curator of a folder that `make_folder` made, with the simulation's noise and faults.
 
-    Args:
-        folder: made by `make_folder`.
-        how: as `open_site` takes it.
-
-    Raises:
-        ConfigurationError: the folder is no simulation's, or see `open_site`.
+    `how` is passed to `open_site`. Raises ConfigurationError: the folder is no simulation's, or as `open_site`.
     """
     simulated = simulated_of(folder)
     noise = simulated.noise(policy_of(folder, SIMULATED_ANSWERERS).name)
@@ -273,7 +245,7 @@ def open_simulated(folder: Path, **how: Any) -> Site:
 
 
 def with_handle(site: Site, handle: Handle) -> Site:
-    """The site, with another handle before its own."""
+    """The site with `handle` in front of its own."""
     parts = {name: part for name, part in vars(site).items() if name != "faulty"}
     return FaultySite(**parts, faulty=handle)
 
@@ -287,12 +259,9 @@ def simulated_of(folder: Path) -> Simulated:
 
 
 def export_folder(folder: Path, ledgers: Path | None, facts: CuratorFacts) -> CheckedLedger:
-    """The ledger of a site whose process has ended, as its steward exports it.
+    """Export the ledger of a site whose process has ended, as its steward would.
 
-    Args:
-        folder: of the site.
-        ledgers: folder where a copy is put; None makes none.
-        facts: of its curator.
+    `ledgers` is a folder for a copy of it, or None; `facts` are its curator's.
     """
     path = folder / LEDGER
     if ledgers is not None:
@@ -304,7 +273,7 @@ def export_folder(folder: Path, ledgers: Path | None, facts: CuratorFacts) -> Ch
 
 
 def as_toml(file: msgspec.Struct) -> str:
-    """As a steward writes it: without fields of None."""
+    """The file as a steward writes it: TOML without fields that are None."""
     return msgspec.toml.encode(_without_none(msgspec.to_builtins(file))).decode()
 
 

@@ -1,4 +1,4 @@
-"""The stage of a repeat by each carrier: it opens the curators, carries envelopes, and exports the ledgers."""
+"""Stages of a repeat, one per carrier: a stage opens the curators, carries envelopes, and exports the ledgers."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,18 +17,13 @@ Ask = Callable[[Mapping[str, CuratorFacts], Carrier], None]
 
 
 class Stage(Protocol):
-    """Opens curators, lends a carrier to them, and exports their ledgers in the end."""
+    """Opens curators, provides a carrier to them, and exports their ledgers at the end."""
 
     def __call__(self, orders: Sequence[SiteOrder], ask: Ask, ledgers: Path | None = None) -> dict[str, CheckedLedger]:
-        """Stage one repeat.
+        """Run one repeat and return the exported ledgers by curator's name.
 
-        Args:
-            orders: what the curators are made of.
-            ask: called once, with the curators' public facts by name, and the carrier.
-            ledgers: folder for their SQLite ledgers; None keeps none.
-
-        Returns:
-            Their ledgers by name, as they are exported at the end.
+        `ask` is called once with the curators' public facts by name and the carrier. `ledgers` is the folder for SQLite
+        ledgers; None keeps none.
         """
 
 
@@ -67,13 +62,9 @@ def elsewhere(serve: Serve) -> Stage:
 
 @contextmanager
 def stage_of(name: str) -> Iterator[Stage]:
-    """The stage of a carrier, for any number of repeats; its processes end with the context.
+    """Provide the stage of a carrier for any number of repeats; its processes end with the context.
 
-    Args:
-        name: key of `simulations.carriers.CARRIERS`.
-
-    Raises:
-        ConfigurationError: there is no such carrier, or it cannot be started here.
+    Raises ConfigurationError: `name` is no key of `CARRIERS`, or the carrier cannot be started here.
     """
     if name == PROCESS:
         yield IN_PROCESS

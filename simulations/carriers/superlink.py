@@ -45,25 +45,25 @@ from simulations.carriers.sites import Simulated, simulated_of
 LOOPBACK = "127.0.0.1"
 CA, CERTIFICATE, KEY, SECRET, LOG = "ca.crt", "server.pem", "server.key", "superexec.secret", "superlink.log"
 START_SECONDS = 120.0
-"""A slow machine that has not compiled Flower yet needs half a minute."""
+"""Seconds allowed for a start; a slow machine that has not compiled Flower yet needs half a minute."""
 STOP_SECONDS = 20.0
 VALID = dt.timedelta(days=30)
 TIMEOUT_SECONDS, IMPATIENT_SECONDS = 60.0, 10.0
-"""For replies; a curator that misses it is left out. The second holds where a fault of the scenario is silence."""
+"""Seconds to wait for replies before a curator is left out. The second holds if a fault of the scenario is silence."""
 ONLINE = "online"
 
 
 def free_port() -> int:
-    """A port of the loopback that nobody listens on just now."""
+    """A port of the loopback interface that is free now."""
     with socket.socket() as sock:
         sock.bind((LOOPBACK, 0))
         return int(sock.getsockname()[1])
 
 
 def make_certificates(folder: Path) -> Path:
-    """Write a new authority's certificate and a server's, for the loopback alone; where the authority's is.
+    """Write certificates of a new authority and of a server on the loopback; return the authority's file.
 
-    The authority's key is thrown away: nothing else can ever be certified under it.
+    The authority's key is discarded, so nothing else can be certified under it.
     """
     authority, server = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     issuer = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "ExPriL demonstration authority")])
@@ -93,19 +93,15 @@ def make_certificates(folder: Path) -> Path:
 class SuperLink:
     """A `flower-superlink` process; a context manager that starts and stops it.
 
-    Learners run their own server apps, so the SuperLink starts none (`--isolation process`).
+    Learners run their own server apps, so the SuperLink starts none (`--isolation process`). It listens at `address`
+    ("host:port"), certified by the authority in file `ca`. A learner fetches its run with the secret in file `secret`.
+    The process writes to file `log`.
 
     Args:
-        folder: for everything it leaves; made where there is none, used again where it is an earlier one's.
-        durable: keeps its state in a database file, so that it is there again after a restart; else in memory.
+        folder: for all files; created if absent, and reused if an earlier SuperLink left it.
+        durable: keeps the state in a database file, so that it survives a restart; otherwise in memory.
         port: of the loopback; 0 takes a free one, and the same one at every start.
-        stock: runs the server apps that it is given itself, as Flower does unless told otherwise; for comparisons.
-
-    Attributes:
-        address: "host:port".
-        ca: file of the authority that certifies it.
-        secret: file of the secret under which a learner fetches its run.
-        log: what it wrote.
+        stock: runs the server apps that it is given, as Flower does by default; for comparisons.
     """
 
     def __init__(self, folder: Path, *, durable: bool = False, port: int = 0, stock: bool = False) -> None:
@@ -123,14 +119,11 @@ class SuperLink:
 
     @property
     def database(self) -> Path:
-        """Its state, where it is durable."""
+        """File of its state, if it is durable."""
         return self._folder / "superlink.db"
 
     def start(self) -> None:
-        """Start, and wait until it answers.
-
-        Raises ConfigurationError: it ends, or does not answer in time; its log says why.
-        """
+        """Start it and wait until it answers. Raises ConfigurationError with its log if it ends or is too slow."""
         command = guarded(
             str(Path(sysconfig.get_path("scripts")) / "flower-superlink"),
             *("--ssl-ca-certfile", str(self.ca), "--ssl-certfile", str(self._folder / CERTIFICATE)),
@@ -156,11 +149,11 @@ class SuperLink:
             raise
 
     def stop(self) -> None:
-        """Stop it; harmless where it does not run."""
+        """Stop it, if it is running."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it as a power failure would."""
+        """Kill it, as a power failure would."""
         self._end(signal.SIGKILL)
 
     def control(self) -> Any:
@@ -168,7 +161,7 @@ class SuperLink:
         return ControlHttpClient.from_server_address(self.address, False, self.ca.read_bytes(), ())
 
     def register(self, public: Path) -> int:
-        """Let a node in, by the file of its public key (OpenSSH, as `expril curator init` writes it); Flower's number.
+        """Admit a node by the file of its public key (OpenSSH, as from `expril curator init`); return Flower's number.
 
         An in-memory SuperLink has forgotten its nodes after a restart.
         """
@@ -255,18 +248,14 @@ def _write_secret(path: Path, content: bytes) -> None:
 
 
 class Deployment:
-    """A SuperLink that serves any number of simulations; a context manager.
-
-    Args:
-        folder: for everything that it leaves.
-    """
+    """A SuperLink for any number of simulations, with all files in `folder`; a context manager."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._link = SuperLink(folder / "superlink")
 
     def serve(self, folders: Mapping[bytes, Path], work: Callable[[Carrier], None]) -> None:
-        """See `simulations.carriers.Serve`."""
+        """Serve the folders by daemons; a `simulations.carriers.Serve`."""
         with Processes(self._folder) as processes:
             nodes = {self._start(processes, folder) for folder in folders.values()}
             processes.wait(lambda: self._link.online() >= nodes, "to start the curators' daemons")
@@ -289,7 +278,7 @@ class Deployment:
         self._link.stop()
 
     def _start(self, processes: Processes, folder: Path) -> int:
-        """Let a site's node in, and start its daemon; Flower's number of the node."""
+        """Admit a site's node and start its daemon; returns Flower's number of the node."""
         (folder / DAEMON).write_text(daemon_template(self._link.address, free_port()), encoding="utf-8")
         (folder / CA).write_bytes(self._link.ca.read_bytes())
         write_node_key(folder / NODE_KEY, folder / NODE_PUBLIC)

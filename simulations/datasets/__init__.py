@@ -1,7 +1,6 @@
-"""The real records that the simulations run on, each with the schema that its steward would write.
+"""The real records that simulations run on, each with the schema that its steward would write.
 
-What is out: splitting over curators and parts (``simulations.datasets.splits``), and all that a curator or learner
-does.
+This package does not split them (``simulations.datasets.splits`` does), nor act as curator or learner.
 """
 
 import pkgutil
@@ -20,13 +19,13 @@ DATASETS = {
     "readmission": f"{HERE}.readmission:load_readmission",
     "readmission-30": f"{HERE}.readmission:load_readmission_30",
 }
-"""Name -> what loads it, as "module:name": whoever only reads names waits for no library that reads files."""
+"""Name -> loader as "module:name", so that listing names imports no file-reading library."""
 SITE_SPLITS = {
     "site": f"{HERE}.splits:split_as_recorded",
     "random": f"{HERE}.splits:split_at_random",
     "shift": f"{HERE}.splits:split_by_shift",
 }
-"""Way to split a data set over curators -> what does it, likewise."""
+"""Ways to split a data set over curators -> function as "module:name"."""
 
 
 def load_dataset(name: str, **options: Any) -> "Dataset":

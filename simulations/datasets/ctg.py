@@ -28,12 +28,12 @@ ATTRIBUTES = (
 )  # fmt: skip
 
 NORMAL = 1
-"""The NSP code of a normal state; 2 is suspect, 3 pathologic."""
+"""The NSP code of a normal state; 2 is suspect and 3 pathologic."""
 STATES = {1: "normal", 2: "suspect", 3: "pathologic"}
 
 
 def _read_sheets(content: bytes, **options: Any) -> dict[str, pl.DataFrame]:
-    """Sheets 'Data' and 'Raw Data', cell by cell: row i, column j of the frame is that of the sheet."""
+    """Sheets 'Data' and 'Raw Data' cell by cell, with the sheet's row and column positions."""
     return pl.read_excel(
         content,
         engine="calamine",
@@ -46,10 +46,9 @@ def _read_sheets(content: bytes, **options: Any) -> dict[str, pl.DataFrame]:
 
 
 def _places(texts: pl.DataFrame, first: str, columns: tuple[str, ...]) -> dict[str, int]:
-    """Where the named columns are.
+    """Positions of the named columns, searched from column ``first`` on.
 
-    A header may repeat a name ('Data' has the counts before the rates): the search begins at the column
-    ``first``.
+    A header may repeat a name: 'Data' has the counts before the rates.
     """
     for row in texts.iter_rows():
         if first in row:

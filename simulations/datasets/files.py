@@ -1,9 +1,8 @@
 """Public data files by name, trusted only after a checksum of their content.
 
-A file comes from the folder that ``EXPRIL_DATA_DIR`` names; where that has none, from the cache; where that
-has none, from its archive's address. What is pinned is the *content*, not the bytes: honest copies differ
-in line ends (text) or in a workbook's bookkeeping, so each file says how its digest is computed. Parsing is
-left to the loaders.
+A file comes from the folder ``EXPRIL_DATA_DIR``, else from the cache, else from its archive's address. The checksum
+pins the *content*, not the bytes: honest copies differ in line ends (text) or in a workbook's metadata, so each file
+defines its digest. Loaders do the parsing.
 """
 
 import hashlib
@@ -23,7 +22,7 @@ DOWNLOAD_TIMEOUT_SECONDS = 30
 
 
 class DataUnavailableError(ConfigurationError, RuntimeError):
-    """A data file is not to be had, or is not the file it should be; the message, one line, says how to provide it."""
+    """A data file is missing or has the wrong content; the one-line message says how to provide it."""
 
     kind = "data"
 
@@ -72,12 +71,7 @@ class DataFile:
     digest: Callable[[bytes], str] = text_digest
 
     def check(self, path: Path) -> None:
-        """Return only when the file at ``path`` holds the pinned content.
-
-        Raises:
-            OSError: The file cannot be read.
-            ValueError: It holds something else.
-        """
+        """Check that the file at ``path`` has the pinned content. Raises OSError if unreadable, else ValueError."""
         digest = self.digest(path.read_bytes())
         if digest != self.sha256:
             raise ValueError(f"checksum mismatch: the content's sha256 is {digest}, expected {self.sha256}")

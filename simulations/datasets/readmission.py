@@ -30,15 +30,15 @@ from simulations.datasets.files import DataFile, data_file, text_digest
 CSV = "diabetic_data.csv"
 MISSING = ("?", "Unknown/Invalid")
 DIED_OR_HOSPICE = (11, 13, 14, 19, 20, 21)
-"""Codes of discharges after which there is no readmission."""
+"""Discharge codes after which no readmission is possible."""
 HOME = {1: "home", 6: "home care", 8: "home care", 7: "against advice", 18: None, 25: None, 26: None}
-"""Discharge: what is not here is to another institution."""
+"""Discharge codes to home; all others are to another institution."""
 ADMITTED = {
     **dict.fromkeys((1, 2, 3), "referral"),
     **dict.fromkeys((4, 5, 6, 10, 18, 22, 25, 26), "transfer"),
     7: "emergency",
 }
-"""Source of admission: what is not here is "elsewhere" (unknown, court, birth)."""
+"""Admission source by code; other codes are "elsewhere" (unknown, court, birth)."""
 TYPES = {1: "emergency", 2: "urgent", 3: "elective", 4: "newborn", 7: "trauma", 5: None, 6: None, 8: None}
 SPECIALTIES = (
     "InternalMedicine", "Emergency/Trauma", "Family/GeneralPractice", "Cardiology", "Surgery-General", "Nephrology",
@@ -62,10 +62,7 @@ NOT_BACK, BACK = "not readmitted", "readmitted"
 
 
 def _csv(content: bytes) -> bytes:
-    """The csv of an archive that holds it, in whatever folder, or the csv itself.
-
-    Raises ValueError: an archive without it, or a damaged one.
-    """
+    """The csv file, unpacked if ``content`` is an archive. Raises ValueError: an archive without it, or damaged."""
     if not content.startswith(b"PK"):
         return content
     try:
@@ -108,7 +105,7 @@ def load_readmission_30() -> Dataset:
 
 
 def prepare(published: pl.DataFrame) -> pl.DataFrame:
-    """The published rows, all columns as text, as the module says: attributes, unit, site, in the order of encounters.
+    """Turn the published rows (all text) into attributes, unit and site, as the module says, in order of encounters.
 
     The column ``readmitted`` stays as published: "NO", ">30" or "<30" days.
     """

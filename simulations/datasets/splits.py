@@ -1,8 +1,7 @@
-"""Which curator holds which records, and which of them are private, source or test.
+"""Splits records over curators, and into private, source and test records.
 
-Pure functions: records and a random generator in, frames out. Every record lands exactly once, in its
-original order and with all its columns; the same records and generator state give the same split. All
-records of one privacy unit go the same way.
+All functions are pure: records and a random generator in, frames out. Every record lands exactly once, in its original
+order and with all its columns. All records of one privacy unit go to the same part.
 """
 
 import pkgutil
@@ -20,7 +19,7 @@ Indices = np.ndarray[Any, np.dtype[np.intp]]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 MOST_DRAWS = 1000
-"""A shifted split is drawn again while a site is empty, at most this often."""
+"""Most draws of a shifted split, which is redrawn while a site is empty."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ def _units(frame: pl.DataFrame, unit: str | None) -> _Units:
 
 
 def _sizes(count: int, fractions: Mapping[str, float]) -> list[int]:
-    """Whole numbers near ``fractions`` of ``count``, by largest remainder: each at least 1, in all ``count``."""
+    """Integers near ``fractions`` of ``count``, each at least 1, with sum ``count``, by largest remainder."""
     shares = np.array(list(fractions.values()), dtype=np.float64)
     if not shares.size or not np.all(shares > 0) or not np.isclose(shares.sum(), 1.0, rtol=0.0, atol=1e-9):
         raise ValueError(f"fractions must be positive and add up to 1, not {dict(fractions)}")
@@ -88,14 +87,13 @@ def split_parts(
 
 
 def split_by_site(dataset: Dataset, *, units_move: bool = False) -> dict[str, pl.DataFrame]:
-    """Each site gets the records that the data set says are its own; sites in alphabetical order.
+    """Split records by the data set's site column; sites are in alphabetical order.
 
-    Args:
-        dataset: The records.
-        units_move: Whether a unit may have records at several sites.
+    ``units_move`` allows a unit to have records at several sites.
 
     Raises:
-        ValueError: There is no site column, a record has no site, or a unit that may not has records at several sites.
+        ValueError: There is no site column, a record has no site, or a unit has records at several sites against
+            ``units_move``.
     """
     if dataset.site is None:
         raise ValueError(f"the data set {dataset.name} has no site column")
@@ -117,7 +115,7 @@ def split_by_site(dataset: Dataset, *, units_move: bool = False) -> dict[str, pl
 def split_at_random(
     dataset: Dataset, rng: np.random.Generator, *, fractions: Mapping[str, float]
 ) -> dict[str, pl.DataFrame]:
-    """Records go to named sites at random, units whole: ``split_parts`` with the data set's unit."""
+    """Split units at random over named sites: ``split_parts`` with the data set's unit."""
     return split_parts(dataset.frame, fractions, rng, dataset.unit)
 
 
@@ -129,12 +127,11 @@ def split_by_shift(
     sites: tuple[str, str],
     probabilities: tuple[float, float] = (0.1, 0.9),
 ) -> dict[str, pl.DataFrame]:
-    """Two sites whose populations differ: the higher the attribute, the likelier the first (CTG-B, EXPRIL.md).
+    """Split over two sites whose populations differ: a high attribute favours the first (CTG-B, EXPRIL.md).
 
-    A unit goes to the first site with probability low + (high - low) (a - min) / (max - min), where a is
-    the mean of the attribute over the unit's records, and min and max are over the units. The split is the
-    experimenter's, made before any curator exists: min and max are not published. It is drawn again while a
-    site is empty.
+    A unit goes to the first site with probability low + (high - low) (a - min) / (max - min), where a is the mean of
+    the attribute over the unit's records, and min and max are over the units. The split is the experimenter's, made
+    before any curator exists: min and max are not published. It is redrawn while a site is empty.
 
     Args:
         dataset: The records; its unit column keeps records together.
@@ -177,10 +174,9 @@ def split_by_shift(
 def split_units_over_sites(
     sites: Mapping[str, pl.DataFrame], fractions: Mapping[str, float], rng: np.random.Generator, unit: str
 ) -> dict[str, dict[str, pl.DataFrame]]:
-    """As `split_parts` for each site, where units are at several: all records of a unit go to one part everywhere.
+    """Split each site like `split_parts`, if units have records at several sites: a unit has the same part at all.
 
-    Returns:
-        Site -> part -> its records; a part of a small site may be empty.
+    Returns site -> part -> records; a small site's part may be empty.
     """
     units = pl.concat([frame.select(unit) for frame in sites.values()]).unique(maintain_order=True)
     chosen = split_parts(units, fractions, rng, unit)
@@ -193,7 +189,7 @@ def split_units_over_sites(
 def split_as_recorded(
     dataset: Dataset, rng: np.random.Generator, *, units_move: bool = False
 ) -> dict[str, pl.DataFrame]:
-    """As `split_by_site`."""
+    """Split as `split_by_site`; the form that `SITE_SPLITS` needs."""
     del rng  # nothing is random about where a record was made
     return split_by_site(dataset, units_move=units_move)
 

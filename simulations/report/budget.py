@@ -1,7 +1,4 @@
-"""What studies cost, as a report has it: exact rationals as text ("1", "0.25", "1/3").
-
-Every type is frozen and checks itself when it is made.
-"""
+"""Costs of studies in a report: exact rationals as text ("1", "0.25", "1/3"). Every type validates itself."""
 
 import re
 from fractions import Fraction
@@ -12,19 +9,12 @@ import msgspec
 from protocol.run_index import FIT, VALIDATION
 
 STUDIES = {FIT: "model", VALIDATION: "validation"}
-"""Names, for readers, of a learner's studies in one repeat, by their number in the run's list."""
+"""Names of a learner's studies in one repeat, by their number in the run's index."""
 _RATIONAL = re.compile(r"[0-9]{1,300}(\.[0-9]{1,300}|/[0-9]{1,300})?")
 
 
 def exact(text: str) -> Fraction:
-    """Return the exact value of a budget written as a decimal or as "a/b".
-
-    Args:
-        text: a non-negative rational; no sign, no exponent.
-
-    Raises:
-        ValueError: the text is not such a number.
-    """
+    """Parse a non-negative decimal or "a/b" without sign or exponent. Raises ValueError for any other text."""
     if not _RATIONAL.fullmatch(text):
         raise ValueError(f"not a non-negative decimal or fraction: {text!r}")
     try:
@@ -34,7 +24,7 @@ def exact(text: str) -> Fraction:
 
 
 class StudyReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One of a learner's studies: what it cost, and how often it brought nothing."""
+    """One of a learner's studies: its cost, and how often it failed."""
 
     what: Literal["model", "validation"]  # its model's, or that of the model's validation
     claimed: str  # exact; the privacy loss that its plan announced
@@ -42,20 +32,18 @@ class StudyReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     failed: int = 0  # repeats in which it brought nothing
 
     def __post_init__(self) -> None:
-        """Refuse budgets that are not numbers."""
         exact(self.claimed)
         exact(self.spent)
 
 
 class BudgetPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one learner has spent at a curator, from its first round up to and including this one (exact)."""
+    """A learner's cumulative exact epsilon at a curator, up to and including this round."""
 
     learner: str
     round: int
     spent: str
 
     def __post_init__(self) -> None:
-        """Refuse a budget that is not a number."""
         exact(self.spent)
 
 
@@ -68,7 +56,6 @@ class CuratorReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     spent_by_round: tuple[BudgetPoint, ...] = ()  # cumulative for each learner apart; in any order
 
     def __post_init__(self) -> None:
-        """Refuse a cap that is not a number, and a spending that shrinks."""
         exact(self.cap)
         last: dict[str, tuple[int, Fraction]] = {}
         for point in sorted(self.spent_by_round, key=lambda point: point.round):

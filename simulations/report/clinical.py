@@ -1,8 +1,4 @@
-"""Sections of a run's document on a model beyond its score.
-
-Does it rank, can its probabilities be believed, what does a threshold do, what does it add up, and what did the
-curators say of all that.
-"""
+"""Sections of a run's document on a model's ranking, calibration, thresholds, parts and validation."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,7 +29,7 @@ from simulations.report.words import FEW, digits, interval, percent, rarity
 
 BOTH: frozenset[Medium] = frozenset({"page", "terminal"})
 FEW_PARTS = 12
-"""Attributes that are drawn, the strongest first; the others are named."""
+"""Most attributes that are drawn, the strongest first; the others are only named."""
 _PART_STEPS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 _LEAST_SPAN = 0.2
 _HEIGHT = 380
@@ -45,7 +41,7 @@ WORDS_OF_THRESHOLDS = (
 
 
 def clinical_sections(report: RunReport) -> Iterator[Section]:
-    """ROC and calibration curves, and what a threshold does; nothing where there are not two classes."""
+    """ROC curves, calibration curves and thresholds; empty unless the label has two classes."""
     ranked_learners = [(n, learner) for n, learner in enumerate(report.learners) if learner.pooled.auc is not None]
     keys = [Key(n, False, learner.learner, text=f"AUC {digits(learner.pooled.auc)}") for n, learner in ranked_learners]
     best = next(
@@ -74,7 +70,7 @@ def clinical_sections(report: RunReport) -> Iterator[Section]:
 
 
 def _square(name: str, series: Sequence[Series], unit: str, levels: Sequence[Level] = (), text: str = "") -> Figure:
-    """A ROC curve, or where there is a `unit` a calibration curve: the same shares on both axes, and the diagonal."""
+    """A figure of shares on both axes with a diagonal: a ROC curve, or with a `unit` a calibration curve."""
     high = max([0.05, *(value for line in series for place in line.places for value in (place.x, *place.error))])
     axis, stage = make_axis(0.0, high, STEPS, left=11.0, right=97.0), Stage(make_axis(0.0, high, STEPS), _HEIGHT)
     figure = line_chart(name, series, axis, (), levels=levels, stage=stage, across=" ", text=text, diagonal=True)
@@ -83,7 +79,7 @@ def _square(name: str, series: Sequence[Series], unit: str, levels: Sequence[Lev
 
 
 def roc_figure(learners: Sequence[LearnerReport]) -> Figure | None:
-    """Sensitivity against false positive rate, a line a learner, the ceiling's dashed; None where there is none."""
+    """Sensitivity against false positive rate, a line per learner, dashed for the ceiling; None without curves."""
     series = []
     for index, learner in enumerate(learners):
         roc = learner.pooled.roc
@@ -119,7 +115,7 @@ def _rates_in_words(point: ThresholdScore) -> str:
 
 
 def calibration_figure(report: RunReport) -> Figure | None:
-    """Observed against predicted share of the positive class, by tenths of the records; None where there is none."""
+    """Observed against predicted share of the positive class, by tenths of the records; None without curves."""
     series = []
     for index, learner in enumerate(report.learners):
         curve = learner.pooled.calibration
@@ -140,7 +136,7 @@ def calibration_figure(report: RunReport) -> Figure | None:
 
 @dataclass(frozen=True)
 class Entry:
-    """Something of a learner in a table."""
+    """A row of a table about one learner."""
 
     learner: str  # its name, in the first row only
     item: Any  # what it is
@@ -148,7 +144,7 @@ class Entry:
 
     @property
     def strong(self) -> bool:
-        """Whether it is of all sites."""
+        """Whether the row covers all sites."""
         return not self.site
 
 
@@ -171,7 +167,7 @@ def _interval(estimate: JudgedInterval) -> str:
 
 
 def _thresholds(report: RunReport) -> Table[Entry]:
-    """What each threshold does for each learner, over all sites."""
+    """Operating points of each learner over all sites."""
 
     def rate(name: str) -> Column[Entry]:
         def show(entry: Entry) -> Cell:
@@ -201,7 +197,7 @@ def _thresholds(report: RunReport) -> Table[Entry]:
 
 
 def class_sections(report: RunReport) -> Iterator[Section]:
-    """How well each class is found, how common it is, and how many records there are."""
+    """Each class's recall and share, and the numbers of records."""
     yield Section("Mean absolute error", [_errors(report)], frozenset({"terminal"}))
     recalls = _recalls(report)
     recall_lead = Text("Of the records of a class, the share that is called so.")
@@ -217,13 +213,13 @@ def class_sections(report: RunReport) -> Iterator[Section]:
 
 
 def private_records(report: RunReport) -> str:
-    """Names the records that shares are of: where units may have several, only some of them count."""
+    """The phrase for the records that shares refer to: if units have several, only some count."""
     bounded = any(curator.private_unit != "record" for curator in report.curators)
     return "the private records that count" if bounded else "the private records"
 
 
 def _errors(report: RunReport) -> Table[LearnerReport] | None:
-    """Of a number, each learner's mean absolute error over all sites; None where the label has classes."""
+    """Each learner's mean absolute error over all sites; None if the label has classes."""
     if report.measure != "R²":
         return None
 
@@ -244,7 +240,7 @@ def _errors(report: RunReport) -> Table[LearnerReport] | None:
 
 
 def _recalls(report: RunReport) -> Table[Entry]:
-    """Of several classes, each one's recall, over all sites."""
+    """Recall of each of several classes over all sites."""
 
     def expected(recall: ClassRecall) -> str:
         return interval(recall.expected, recall.low, recall.high)
@@ -289,7 +285,7 @@ def share_table(report: RunReport) -> Table[Entry]:
 
 
 def _records(report: RunReport) -> Iterator[Block]:
-    """How many records each site has, of too many the largest, and all together."""
+    """Each site's number of records (of many sites, the largest), and the total."""
     sites = report.records
     if not sites:
         return
@@ -331,7 +327,7 @@ def record_table(report: RunReport, sites: Sequence[RecordCounts], total: Record
 
 
 def part_sections(report: RunReport) -> Iterator[Section]:
-    """What additive models add up: an attribute beside the other, a row for each of its bins."""
+    """The terms of additive models, with a row per bin."""
     blocks: list[Block] = []
     for index, learner in enumerate(report.learners):
         if not any(part.bins for part in learner.parts):

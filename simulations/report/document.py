@@ -1,4 +1,4 @@
-"""A run as a document, made of its report alone: its page, and what `expril simulate` prints."""
+"""A run's document, made from its report alone: its page, and the output of `expril simulate`."""
 
 import math
 from collections import Counter
@@ -133,7 +133,7 @@ _CROWD_HEIGHT, _CURVE_HEIGHT = 300, 340
 
 
 def run_document(report: RunReport) -> Document:
-    """The document of a run; the same report gives the same document."""
+    """The document of a run, as a pure function of the report."""
     rows = score_rows(report)
     warnings = Notes([*_alarms(report), *fold_notes(report.notes, [curator.name for curator in report.curators])])
     curve, budget = _curve(report), _budgets(report)
@@ -166,7 +166,7 @@ def run_document(report: RunReport) -> Document:
 
 
 def _alarms(report: RunReport) -> list[Note]:
-    """A note for each learner and curator that spent more than it may."""
+    """A note for each learner and curator that spent more than allowed."""
     excesses = [
         (learner.learner, exact(learner.epsilon_spent), f"the {written(learner.epsilon_claimed)} that it claimed")
         for learner in report.learners
@@ -182,7 +182,7 @@ def _alarms(report: RunReport) -> list[Note]:
 
 
 def _cards(report: RunReport, rows: Sequence[Sequence[Row]]) -> Cards:
-    """A card for each learner; labels stand where they differ from the first's."""
+    """A card for each learner; labels appear where they differ from the first card's."""
     words = WORDS[report.lead]
     axis = score_axis(row.headline for learner in rows for row in learner)
     first = rows[0][0].headline
@@ -232,7 +232,7 @@ def _further_facts(score: Score, report: RunReport) -> Iterator[tuple[str, str]]
 
 
 def _results(report: RunReport, rows: Sequence[Sequence[Row]]) -> Table[Row]:
-    """The table of a terminal: each learner's scores, over all and by site, and its epsilons."""
+    """The terminal's table: each learner's scores over all sites and by site, and its epsilons."""
     columns = [
         bold("learner", lambda row: row.rank if row.site else f"{row.learner.learner} ({row.learner.strategy})", False),
         bold("site", lambda row: f"{row.site or 'all'}{' *' if row.unheard else ''}", False, names=True),
@@ -269,12 +269,12 @@ def _explained(report: RunReport) -> Iterator[str]:
 
 
 def _summed(report: RunReport) -> str:
-    """The learners that open sums alone."""
+    """A note on learners that open only sums."""
     return ", ".join(learner.learner for learner in report.learners if learner.pooling == SECURE)
 
 
 def _sites(report: RunReport, rows: Sequence[Sequence[Row]]) -> Iterator[Block]:
-    """Scores by curator: all in one table, or of many curators a sorted chart and the extremes for each learner."""
+    """Scores by curator: one table, or for many curators a sorted chart and each learner's extremes."""
     sites = [row for _, *site_rows in rows for row in site_rows]
     if not sites:
         return
@@ -312,7 +312,7 @@ def _sites(report: RunReport, rows: Sequence[Sequence[Row]]) -> Iterator[Block]:
 
 
 def _crowd(pooled: Row, ordered: Sequence[Row], axis: Axis, words: Words) -> Charts:
-    """The scores of many curators in their order."""
+    """A chart of many curators' scores in sorted order."""
     places = [place_of(n, row.headline, f", {row.site}") for n, row in enumerate(ordered, 1)]
     figure = line_chart(
         words.score_title,
@@ -328,7 +328,7 @@ def _crowd(pooled: Row, ordered: Sequence[Row], axis: Axis, words: Words) -> Cha
 
 
 def _spread(ordered: Sequence[Row], curators: int) -> str:
-    """Between which scores the middle half of the curators lies, and how many have none."""
+    """A sentence on the interquartile range of curators' scores, and the number without a score."""
     values, parts = [row.headline.value or 0.0 for row in ordered], []
     if len(values) > 1:
         low, _, high = quantiles(values, n=4, method="inclusive")
@@ -347,13 +347,13 @@ def _no_curve(report: RunReport) -> Text | None:
 
 
 def _points(learner: LearnerReport, lead: MeasureName) -> list[tuple[int, Headline]]:
-    """The rounds of a learner's curve that have a score, and these."""
+    """The rounds of a learner's curve that have a score, with these scores."""
     points = [(point.round, point.headline(lead)) for point in learner.curve]
     return [(number, score) for number, score in points if score.value is not None]
 
 
 def _curve(report: RunReport) -> Charts | None:
-    """Pooled scores by round; None where no learner has two points: a point alone is no curve."""
+    """Pooled scores by round; None if no learner has at least two points."""
     curves = {
         Key(n, False, learner.learner): points
         for n, learner in enumerate(report.learners)
@@ -391,20 +391,20 @@ def _curve(report: RunReport) -> Charts | None:
 
 
 def _total(curator: CuratorReport) -> Fraction:
-    """Epsilon that all learners together have spent at a curator."""
+    """Epsilon that all learners together spent at a curator."""
     last = {point.learner: point.spent for point in sorted(curator.spent_by_round, key=lambda point: point.round)}
     return sum(map(exact, last.values()), start=Fraction(0))
 
 
 def budget_axis(curators: Sequence[CuratorReport]) -> Axis:
-    """One axis for the budgets of all curators, from nothing to the largest cap."""
+    """A shared axis for all curators' budgets, from 0 to the largest cap."""
     high = max((float(max(exact(curator.cap), _total(curator))) for curator in curators), default=1.0) or 1.0
     scale = 10.0 ** math.floor(math.log10(high))
     return make_axis(0.0, high, [scale * step for step in (0.2, 0.5, 1.0, 2.0)])
 
 
 def budget_strip(curator: CuratorReport, indices: dict[str, int], axis: Axis) -> Strip:
-    """One curator's budget up to its cap, and a block for each round, learner by learner in the order of `indices`."""
+    """A curator's budget up to its cap, with a block per round; learners are in the order of `indices`."""
     cap, here, before = exact(curator.cap), Fraction(0), dict.fromkeys(indices, Fraction(0))
     spans = [(0.0, float(cap), "block track", "")]
     for point in sorted(curator.spent_by_round, key=lambda point: (indices[point.learner], point.round)):
@@ -419,7 +419,7 @@ def budget_strip(curator: CuratorReport, indices: dict[str, int], axis: Axis) ->
 
 
 def _budgets(report: RunReport) -> list[Block | None]:
-    """Budgets of curators. Of many curators, equal ledgers share a row, and only the fullest are shown."""
+    """Curators' budgets. With many curators, equal ledgers share a row, and only the fullest are shown."""
     if not report.curators:
         return []
     indices = {learner.learner: n for n, learner in enumerate(report.learners)}
@@ -485,7 +485,7 @@ def _in_words(site: SiteAnswers) -> str:
 
 
 def _answers(report: RunReport) -> list[Block | None]:
-    """Which questions were answered: a sentence always, a table where something went wrong."""
+    """A sentence on answered questions, and a table if something went wrong."""
     rows = [
         (Key(index, False, learner.learner), site)
         for index, learner in enumerate(report.learners)
@@ -557,7 +557,7 @@ def _again(report: RunReport, rows: Sequence[Sequence[Row]]) -> list[Block | Non
 
 
 def _numbers(report: RunReport, rows: Sequence[Sequence[Row]]) -> Iterator[Block]:
-    """Every number of a run, in tables that can be sorted."""
+    """All of a run's numbers, in sortable tables."""
     learner = Column[Row]("learner", lambda row: row.learner.learner)
     curator = Column[Row]("curator", lambda row: row.site or "all (pooled)", names=True)
     scores = [row for learner_rows in rows for row in learner_rows]
@@ -598,7 +598,7 @@ def _sortable(table: Table[Any]) -> list[Block]:
 
 
 def _spent_by_learner(curator: CuratorReport) -> dict[str, list[str]]:
-    """Epsilon that each learner had spent after each of its rounds."""
+    """Each learner's cumulative epsilon by round."""
     spent: dict[str, list[str]] = {}
     for point in sorted(curator.spent_by_round, key=lambda point: (point.learner, point.round)):
         spent.setdefault(point.learner, []).append(point.spent)

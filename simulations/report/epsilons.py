@@ -27,7 +27,7 @@ class EpsilonRun:
 
 
 def epsilon_document(runs: Sequence[EpsilonRun]) -> Document:
-    """The document of at least one run; the same runs give the same document."""
+    """The document of at least one run, as a pure function of the runs."""
     first = runs[-1].report
     notes = list(dict.fromkeys(note for run in runs for note in run.report.notes))
     raised = [Note(note) for note in notes if note.startswith("For epsilon")]
@@ -64,7 +64,7 @@ def epsilon_document(runs: Sequence[EpsilonRun]) -> Document:
 
 
 def headline(runs: Sequence[EpsilonRun]) -> str:
-    """Return the answer in one line: the best learner's score at the smallest and at the largest epsilon."""
+    """The best learner's score at the smallest and at the largest epsilon, in one line."""
     lead = _lead(runs)
     ends = []
     for run in (runs[0], runs[-1]):
@@ -75,7 +75,7 @@ def headline(runs: Sequence[EpsilonRun]) -> str:
 
 
 def summary(runs: Sequence[EpsilonRun]) -> tuple[str, ...]:
-    """Return the sentences under the headline: from which epsilon on it is worth asking."""
+    """Sentences under the headline, on the smallest useful epsilon."""
     report = runs[-1].report
     words = WORDS[report.measure]
     claims: list[tuple[str, Callable[[Score], bool]]] = [(f"its {words.score} beats {words.constant_named}", _beats)]
@@ -90,7 +90,7 @@ def summary(runs: Sequence[EpsilonRun]) -> tuple[str, ...]:
 
 
 def figures(runs: Sequence[EpsilonRun]) -> list[Figure]:
-    """Return the score that leads against epsilon, then the other; a line a learner, the yardsticks as levels."""
+    """Charts of scores against epsilon, the leading score first: a line per learner, constant and ceiling as levels."""
     measures: list[MeasureName] = [runs[-1].report.measure]
     if any(run.report.ranks for run in runs):
         measures.append("AUC")
@@ -128,7 +128,7 @@ def _figure(runs: Sequence[EpsilonRun], measure: MeasureName) -> Figure:
 
 
 def _results(runs: Sequence[EpsilonRun]) -> Table[Row]:
-    """For each epsilon and learner, over all sites: the scores, what was expected and what was spent."""
+    """A table by epsilon and learner, over all sites: scores, estimates and spending."""
     report = runs[-1].report
     folders = {run.epsilon: run.folder for run in runs}
     constant = WORDS[report.measure].constant
@@ -157,7 +157,7 @@ def _beats(score: Score) -> bool:
 
 
 def _least(runs: Sequence[EpsilonRun], holds: Callable[[Score], bool]) -> str | None:
-    """The smallest epsilon from which on, in every run, the claim `holds` for some learner."""
+    """The smallest epsilon from which on `holds` is true of some learner in every run."""
     least = None
     for run in reversed(runs):
         if not any(holds(learner.pooled) for learner in run.report.learners):

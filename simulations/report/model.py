@@ -36,15 +36,15 @@ LATE = "late"
 VANISHED = "vanished"
 LEFT_OUT = "left out"
 RARE = 0.3
-"""An outcome is rare where its smaller class has less than this share of the test records: then AUC leads."""
+"""Share of the smaller class, among the test records, below which an outcome is rare and AUC is shown first."""
 
 _OUTCOME = re.compile(r"release|late|vanished|left out|refusal:[^\s:][^\n]*")
 
 MeasureName = Literal["accuracy", "R²", "AUC"]
 CHANCE = 0.5
-"""AUC of any ranking that does not look at the records."""
+"""AUC of a ranking that ignores the records."""
 GRID = tuple(k / 100 for k in range(101))
-"""False positive rates at which a ROC curve is kept."""
+"""False positive rates at which a ROC curve is stored."""
 
 
 class RocCurve(Checked, frozen=True, kw_only=True):
@@ -54,7 +54,6 @@ class RocCurve(Checked, frozen=True, kw_only=True):
     sensitivity_se: tuple[Share, ...] | None = None  # None where there is one repeat
 
     def __post_init__(self) -> None:
-        """Refuse a curve that does not fit the grid."""
         for values in (self.sensitivity, self.sensitivity_se or self.sensitivity):
             if len(values) != len(GRID):
                 raise ValueError(f"a ROC curve has {len(GRID)} values, not {len(values)}")
@@ -62,7 +61,7 @@ class RocCurve(Checked, frozen=True, kw_only=True):
 
 
 class RecordCounts(Checked, frozen=True, kw_only=True):
-    """How many records a site has in the first repeat: counted by a simulation, which owns them, never by a curator."""
+    """A site's numbers of records in the first repeat. The simulation, which owns them, counts; never a curator."""
 
     curator: str
     private: int  # records that its curator counts
@@ -78,7 +77,7 @@ class RecordCounts(Checked, frozen=True, kw_only=True):
 
 
 class PartBin(Checked, frozen=True, kw_only=True):
-    """One bin of an attribute, as `ShapeBin` of the additive model has it."""
+    """One bin of an attribute, like `ShapeBin` of the additive model."""
 
     label: str
     share: Share
@@ -87,7 +86,6 @@ class PartBin(Checked, frozen=True, kw_only=True):
     upper: float
 
     def __post_init__(self) -> None:
-        """Refuse what is no share, no number, or outside its band."""
         super().__post_init__()
         if not all(map(math.isfinite, (self.log_odds, self.lower, self.upper))):
             raise ValueError("log-odds and their band must be finite")
@@ -95,7 +93,7 @@ class PartBin(Checked, frozen=True, kw_only=True):
 
 
 class Part(Checked, frozen=True, kw_only=True):
-    """What one attribute contributes; numeric bins are in their order."""
+    """What one attribute contributes to the model; numeric bins are in their order."""
 
     attribute: str
     numeric: bool
@@ -103,11 +101,11 @@ class Part(Checked, frozen=True, kw_only=True):
 
 
 class Expected(Checked, frozen=True, kw_only=True):
-    """What a learner expected of its model, from the noisy answers alone: means over repeats.
+    """A learner's own estimates of its model's scores, from the noisy answers alone; means over repeats.
 
     Each estimate has the ends of its 95 % interval, and a coverage: the share of repeats whose interval agrees with the
-    score on the test records, which only the harness sees. For that the interval is widened by the chance error of the
-    score. What the learner cannot tell, or was not asked, is None.
+    score on the test records, which only the simulation knows. For this comparison the interval is widened by the
+    score's sampling error. None stands for what the learner cannot tell or was not asked.
     """
 
     value: ScoreValue = msgspec.field(name="accuracy")  # the report's measure: accuracy, or R^2
@@ -126,7 +124,6 @@ class Expected(Checked, frozen=True, kw_only=True):
     absolute_coverage: Share | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is not a share or score, and an interval that does not hold its estimate."""
         super().__post_init__()
         check_interval(self.value, self.low, self.high)
         check_interval(self.auc, self.auc_low, self.auc_high)
@@ -134,10 +131,10 @@ class Expected(Checked, frozen=True, kw_only=True):
 
 
 class ClassRecall(Checked, frozen=True, kw_only=True):
-    """The recall of one of several classes: the share of its test records that the model calls so.
+    """The recall of one of several classes, beside the ceiling's recall and the learner's estimate.
 
-    Means over the repeats whose test records have any of it, None where none has; beside it that of the ceiling, and
-    what the learner expected, with a 95 % interval and its `Expected.coverage`, None where its answers cannot tell.
+    Recalls are means over the repeats with test records of the class; None if there are none. The estimate has a 95 %
+    interval and an `Expected.coverage`; None if the answers cannot tell.
     """
 
     name: str  # of the class
@@ -150,7 +147,7 @@ class ClassRecall(Checked, frozen=True, kw_only=True):
 
 
 class ClassShare(Checked, frozen=True, kw_only=True):
-    """How common a class is among the private records that count; means over the repeats that tell it."""
+    """A class's share of the private records that count; means over the repeats that estimate it."""
 
     name: str  # of the class
     share: Share  # among those records of the curators that answered, by the harness
@@ -161,7 +158,6 @@ class ClassShare(Checked, frozen=True, kw_only=True):
     repeats: int  # their number
 
     def __post_init__(self) -> None:
-        """Refuse what is no share, and an interval that does not hold its estimate."""
         super().__post_init__()
         check_interval(self.expected, self.low, self.high)
         if self.repeats < 1:
@@ -169,13 +165,13 @@ class ClassShare(Checked, frozen=True, kw_only=True):
 
     @property
     def hits(self) -> str:
-        """How many repeats' intervals hold the share, in words."""
+        """In words: how many repeats' intervals contain the exact share."""
         return f"{round(self.coverage * self.repeats)} of {self.repeats}"
 
 
 @dataclass(frozen=True)
 class JudgedInterval(Interval):
-    """A share as a learner estimates it, with its 95 % interval, beside the exact one, which only the harness knows."""
+    """A learner's estimate of a share with its 95 % interval, beside the exact share, which the simulation knows."""
 
     value: Share
     low: Share
@@ -183,13 +179,12 @@ class JudgedInterval(Interval):
     exact: Share | None  # of the private records that are counted; None where it is a share of none
 
     def __post_init__(self) -> None:
-        """Refuse what is no share, and an interval that does not hold its value."""
         check_shares(value=self.value, low=self.low, high=self.high, exact=self.exact)
         check_interval(self.value, self.low, self.high)
 
     @property
     def holds(self) -> bool | None:
-        """Whether the interval holds the exact value; None where there is none."""
+        """Whether the interval contains the exact value; None if that is unknown."""
         return None if self.exact is None else self.exact in self
 
 
@@ -197,14 +192,14 @@ ValidatedPoint = OperatingPoint[JudgedInterval]
 
 
 class ValidatedBin(Checked, frozen=True, kw_only=True):
-    """A bin of the score: the mean probability that the model gives the source's records, and the share of class 1."""
+    """A bin of the score: the model's mean probability on the source, and the share of class 1."""
 
     predicted: float
     observed: JudgedInterval
 
 
 class ValidatedSite(Checked, frozen=True, kw_only=True):
-    """One curator; `exact` of its area is None where its records lack a class."""
+    """One curator's validation; the `exact` area is None if its records lack a class."""
 
     curator: str
     area: JudgedInterval
@@ -212,7 +207,7 @@ class ValidatedSite(Checked, frozen=True, kw_only=True):
 
 
 class Recalibrated(Checked, frozen=True, kw_only=True):
-    """The model's risks, recalibrated by a validation's answers; fitted to them, so no validation."""
+    """Risks recalibrated with a validation's answers. They are fitted to them, so this does not validate them."""
 
     on: bool  # whether the answers speak for the map; where they do not, the risks stay as they are
     factor: float  # the Bayes factor that decides it
@@ -223,14 +218,13 @@ class Recalibrated(Checked, frozen=True, kw_only=True):
     brier_raw: Share | None = None  # of the model as it was
 
     def __post_init__(self) -> None:
-        """Refuse what is no share, and an interval that does not hold its value."""
         super().__post_init__()
         check_interval(*self.intercept)
         check_interval(*self.slope)
 
 
 class ValidationReport(Checked, frozen=True, kw_only=True):
-    """A learner's validation in the first repeat that has one; `areas` and `epsilon_spent` are over all repeats."""
+    """A learner's first validation; `areas` and `epsilon_spent` cover all repeats."""
 
     epsilon_claimed: str  # exact cost of the question
     epsilon_spent: str  # exact; the most that any ledger charged to it, over the repeats
@@ -248,23 +242,23 @@ class ValidationReport(Checked, frozen=True, kw_only=True):
 
     @property
     def area(self) -> JudgedInterval:
-        """Of the first repeat that has a validation."""
+        """Area in the first repeat that has a validation."""
         return self.areas[0]
 
     @property
     def chosen_points(self) -> tuple[ValidatedPoint, ...]:
-        """The operating points that were asked for."""
+        """The operating points that the user asked for."""
         return tuple(point for point in self.points if point.rule)
 
     @property
     def hits(self) -> str:
-        """How many repeats' intervals of the area hold the exact one, in words."""
+        """In words: how many repeats' intervals contain the exact area."""
         hits = [area.holds for area in self.areas if area.holds is not None]
         return f"{sum(hits)} of {len(hits)}"
 
 
 def joined_validations(reports: Sequence[ValidationReport]) -> ValidationReport | None:
-    """The reports of several repeats as one; None where there is none."""
+    """Combine the reports of several repeats; None if there are none."""
     if not reports:
         return None
     return msgspec.structs.replace(
@@ -276,7 +270,7 @@ def joined_validations(reports: Sequence[ValidationReport]) -> ValidationReport 
 
 @dataclass(frozen=True)
 class Headline:
-    """A score in the measure that a page shows first, beside the two numbers that give it a meaning.
+    """A score in the measure that a page shows first, beside the constant's and the ceiling's score.
 
     For AUC the constant is `CHANCE`. A point of a curve has neither constant nor ceiling.
     """
@@ -290,10 +284,10 @@ class Headline:
 class Score(Checked, frozen=True, kw_only=True):
     """A learner's scores on some test records, means over repeats; `value` is in the report's measure.
 
-    Accuracy is a share of test records; R^2, of a numeric label, is negative where a model is worse than the mean. A
-    ceiling is of a model trained in place, without privacy. The clinical scores, from `auc` on, are those of
-    `ClinicalScores`: None where there are not two classes with probabilities, or where test records lack a class.
-    Curves are of all curators together. The JSON has the names that runs of earlier versions have.
+    The measure is accuracy, or for numeric labels R^2, which is negative if a model is worse than the mean. The ceiling
+    is the score of a model trained without privacy on the pooled records. The clinical scores, from `auc` on, are those
+    of `ClinicalScores`: None unless there are two classes with probabilities and both occur in the test records. Curves
+    cover all curators. JSON keeps the names of earlier versions.
     """
 
     value: ScoreValue | None = msgspec.field(name="accuracy")  # None where nothing was learned: no answer was released
@@ -334,7 +328,7 @@ class SiteScore(Score, frozen=True, kw_only=True):
 
 
 class CurvePoint(Checked, frozen=True):
-    """Pooled score and AUC of the hypothesis that the learner held after a round (rounds count from 1)."""
+    """Pooled score and AUC of the model that the learner had after a round; rounds count from 1."""
 
     round: int
     value: ScoreValue = msgspec.field(name="accuracy")
@@ -343,22 +337,21 @@ class CurvePoint(Checked, frozen=True):
     auc_se: ErrorValue | None = None
 
     def headline(self, measure: MeasureName) -> Headline:
-        """As `Score.headline`."""
+        """The score in the leading measure, like `Score.headline`."""
         return Headline(self.auc, self.auc_se) if measure == "AUC" else Headline(self.value, self.value_se)
 
 
 class SiteAnswers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What became of each question to one curator, in the order of the rounds.
+    """The outcome of each question to one curator, by round.
 
     An outcome is "release", "refusal:<code>", "late" (came after the round closed), "vanished" (never came) or "left
-    out" (its answer, or its card before anything was asked, cannot be true or rules the study out).
+    out" (its card or answer cannot be true, or its card rules the study out).
     """
 
     curator: str
     outcomes: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        """Refuse an unknown outcome."""
         for outcome in self.outcomes:
             if not _OUTCOME.fullmatch(outcome):
                 raise ValueError(f"unknown outcome: {outcome!r}")
@@ -370,17 +363,17 @@ class SiteAnswers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def questions(self) -> int:
-        """How many questions were asked."""
+        """Number of questions asked."""
         return len(self.outcomes) - self.outcomes.count(LEFT_OUT)
 
     @property
     def trouble(self) -> int:
-        """How many outcomes are no release."""
+        """Number of outcomes other than a release."""
         return len(self.outcomes) - self.outcomes.count(RELEASE)
 
 
 class LearnerReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One learner: what it asked for, what it paid, and how good it became."""
+    """One learner: its request, its spending and its scores."""
 
     learner: str  # its name, distinct within a run
     strategy: str
@@ -397,7 +390,6 @@ class LearnerReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     validation: ValidationReport | None = None  # by a second study; None where none was asked for, or answered it
 
     def __post_init__(self) -> None:
-        """Refuse budgets that are not numbers, curators named twice and a curve that does not go forward."""
         exact(self.epsilon_claimed)
         exact(self.epsilon_spent)
         check_distinct("curator", (site.curator for site in self.sites))
@@ -408,12 +400,12 @@ class LearnerReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def failed(self) -> int:
-        """Repeats in which it learned nothing."""
+        """Number of repeats in which it learned nothing."""
         return self.studies[0].failed if self.studies else 0
 
 
 class RunReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that the page of one run shows."""
+    """All numbers on a run's page."""
 
     title: str  # name of the scenario
     description: str  # a sentence or two for a reader who has not seen the scenario
@@ -433,7 +425,6 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     carrier: str = "process"  # by which envelopes travelled, as `expril simulate --carrier` names it
 
     def __post_init__(self) -> None:
-        """Refuse a report on nobody, and names used twice."""
         if not self.learners:
             raise ValueError("a report needs a learner")
         if self.repeats < 1:
@@ -459,7 +450,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def lead(self) -> MeasureName:
-        """The measure that is shown first: AUC where the outcome is rare, else `measure`."""
+        """The measure shown first: AUC if the outcome is rare, else `measure`."""
         share = self.prevalence
         ranks = any(learner.pooled.auc is not None for learner in self.learners)
         return "AUC" if ranks and share is not None and min(share, 1 - share) < RARE else self.measure
@@ -471,7 +462,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def expects(self) -> bool:
-        """Whether a learner said what it expected of its model."""
+        """Whether a learner estimated its own score."""
         return any(score.expected is not None for score in self._scores)
 
     @property

@@ -1,4 +1,4 @@
-"""Scores of a run as rows, columns, strips and lines, of which its tables and charts are made."""
+"""Scores of a run as table rows and columns, and as elements of charts."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -28,24 +28,24 @@ class Row:
 
     @property
     def key(self) -> Key:
-        """Of the learner."""
+        """The colour key of the learner."""
         return Key(self.index, False, self.learner.learner)
 
     @property
     def strong(self) -> bool:
-        """Whether the row is the pooled score, of which the others are parts."""
+        """Whether the row is the pooled score."""
         return not (self.site or self.rank)
 
     @property
     def unheard(self) -> bool:
-        """Whether the site did not answer everything."""
+        """Whether the site left a question unanswered."""
         return any(answers.trouble for answers in self.learner.rounds_answered if answers.curator == self.site)
 
 
 def few_rows(sites: Sequence[Row]) -> list[Row]:
-    """Rows of a learner's sites for a table: all of them, or of more than `FEW` the best, the middle and the worst.
+    """Rows of a learner's sites for a table: all, or with more than `FEW` the best, the middle and the worst.
 
-    Of three, the rank says "best of 50" and so on; sites without a score are none of them.
+    In the latter case ranks read "best of 50" and so on; sites without a score do not count.
     """
     if len(sites) <= FEW:
         return list(sites)
@@ -59,7 +59,7 @@ def few_rows(sites: Sequence[Row]) -> list[Row]:
 
 
 def score_rows(report: RunReport) -> list[list[Row]]:
-    """Of each learner: its score on all test records, then on those of each site."""
+    """For each learner, its score on all test records, then on each site's."""
     lead = report.lead
     return [
         [
@@ -71,7 +71,7 @@ def score_rows(report: RunReport) -> list[list[Row]]:
 
 
 def score_columns(report: RunReport) -> tuple[list[Column[Row]], list[Column[Row]]]:
-    """Columns of scores: for a short table, the leading measure first, and for a full one; without empty columns."""
+    """Non-empty columns of scores: for a short table, with the leading measure first, and for a full one."""
     words = WORDS[report.measure]
     value = _column(f"{report.measure} ± se", lambda score: with_error(digits(score.value), score.value_se, 3))
     expected = _column("expected", _expected("value", "low", "high"))
@@ -99,7 +99,7 @@ def score_columns(report: RunReport) -> tuple[list[Column[Row]], list[Column[Row
 
 
 def bold(heading: str, show: Callable[[Any], str], number: bool = True, names: bool = False) -> Column[Any]:
-    """A column of rows of which some are `strong`."""
+    """A column that prints `strong` rows in bold."""
     return Column(heading, lambda row: Cell(show(row), strong=row.strong), number=number, names=names)
 
 
@@ -108,7 +108,7 @@ def _column(heading: str, show: Callable[[Score], str]) -> Column[Row]:
 
 
 def _pair(name: str) -> Callable[[Score], str]:
-    """A value, and in brackets that of the ceiling."""
+    """Formats a value and, in brackets, the ceiling's."""
 
     def show(score: Score) -> str:
         value = getattr(score, name)
@@ -118,7 +118,7 @@ def _pair(name: str) -> Callable[[Score], str]:
 
 
 def _expected(name: str, low: str, high: str) -> Callable[[Score], str]:
-    """What the learner expected, and its interval in a line below."""
+    """Formats an estimate with its interval on a second line."""
 
     def show(score: Score) -> str:
         value = getattr(score.expected, name, None)
@@ -129,7 +129,7 @@ def _expected(name: str, low: str, high: str) -> Callable[[Score], str]:
 
 
 def filled(columns: Sequence[Column[Any]], rows: Sequence[Any]) -> list[Column[Any]]:
-    """The columns in which some row has something, and the first."""
+    """The first column, and those in which some row is not empty."""
     return [column for column in columns if column is columns[0] or any(column.text(row).text != NONE for row in rows)]
 
 
@@ -147,13 +147,13 @@ def score_axis(scores: Iterable[Headline]) -> Axis:
 
 
 def ends(value: float, error: float | None) -> tuple[float, float]:
-    """A score minus and plus one standard error, at most 1; a score of at least 0 does not fall below 0."""
+    """A score minus and plus one standard error, clipped to 1 above, and to 0 below if the score is at least 0."""
     low = value - (error or 0.0)
     return low if value < 0 else max(0.0, low), min(1.0, value + (error or 0.0))
 
 
 def score_strip(index: int, score: Headline, axis: Axis) -> Strip:
-    """A score with its error, and the room that there is to learn: from the constant to the ceiling."""
+    """A score with its error on a bar from the constant to the ceiling."""
     constant = score.constant or 0.0
     strip = Strip(axis, marks=[(constant, "majority")])
     if score.ceiling is not None:
@@ -165,13 +165,13 @@ def score_strip(index: int, score: Headline, axis: Axis) -> Strip:
 
 
 def place_of(x: float, score: Headline, where: str) -> Place:
-    """A score that there is, as a point of a line, with words on where it is."""
+    """An existing score as a point of a line; `where` describes its position."""
     value = score.value or 0.0
     return Place(x, value, ends(value, score.error), f"{plain(score)}{where}")
 
 
 def yardsticks(words: Words, scores: Sequence[Headline]) -> list[Level]:
-    """The constants and ceilings of some scores as levels of a chart."""
+    """Constants and ceilings of some scores as levels of a chart."""
     levels = {
         (style, title, round(value, 3))
         for score in scores

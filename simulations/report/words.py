@@ -1,4 +1,4 @@
-"""Words and forms of a run's numbers: what its page and the terminal say of them."""
+"""Texts and number formats of a run's page and terminal output."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -12,20 +12,15 @@ from simulations.report.budget import exact
 from simulations.report.model import CHANCE, RELEASE, Expected, Headline, LearnerReport, MeasureName, RunReport, Score
 
 FEW = 20
-"""With more curators than this, tables keep to the ends and the middle."""
+"""Most curators for which tables list all; with more they list the ends and the middle."""
 MOST_ALIKE = 3
-"""At most so many notes that are alike are shown one by one."""
+"""Most similar notes that are shown one by one."""
 NAMED = 8
-"""At most so many names stand in a sentence."""
+"""Most names in a sentence."""
 
 
 def fold_notes(notes: Sequence[str], names: Iterable[str]) -> list[Note]:
-    """Notes; many that are alike but for numbers and curators' names become one, in the place of the first.
-
-    Args:
-        notes: sentences.
-        names: of the curators.
-    """
+    """Merge many notes that differ only in numbers and in the `names` of curators, in the place of the first."""
     longest_first = sorted(set(names), key=len, reverse=True)
     name = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)") if longest_first else None
     groups: dict[str, list[str]] = {}
@@ -48,14 +43,14 @@ def some_of(names: Sequence[str]) -> str:
 
 
 def _pattern(note: str, name: re.Pattern[str] | None) -> str:
-    """A note without numbers and curators' names."""
+    """A note with numbers and curators' names removed."""
     text = name.sub("\0", note) if name is not None else note
     return re.sub(r"\d+(?:[.,/]\d+)*", "\1", text)
 
 
 @dataclass(frozen=True)
 class Words:
-    """Names of a score, of the constant that it is compared with, and of the best model."""
+    """Names of a score, of the constant it is compared with, and of the best model."""
 
     score: str
     constant: str
@@ -104,7 +99,7 @@ def digits(value: float | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """A share of many."""
+    """A share as a percentage."""
     return decimal(None) if value is None else f"{100 * value:.1f} %"
 
 
@@ -114,19 +109,19 @@ def plain(score: Headline) -> str:
 
 
 def interval(value: float | None, low: float | None, high: float | None) -> str:
-    """An estimate with its interval, whatever it is called."""
+    """An estimate with its interval."""
     return digits(value) if value is None else f"{digits(value)} ({digits(low)} to {digits(high)})"
 
 
 def share_learned(score: Score) -> float | None:
-    """How far the score came from the constant (0) to the ceiling (1); None where that has no meaning."""
+    """Position of the score from the constant (0) to the ceiling (1); None if that is meaningless."""
     if score.value is None or score.ceiling is None or score.ceiling - score.constant < 0.005:
         return None
     return (score.value - score.constant) / (score.ceiling - score.constant)
 
 
 def verdict(score: Score, measure: MeasureName = "accuracy") -> str:
-    """What the score amounts to, as the rest of a sentence whose subject is the learner; `measure` leads."""
+    """A sentence's predicate on the score, with the learner as subject; `measure` is the leading one."""
     if score.value is None:
         return "learned nothing"
     if measure == "AUC":
@@ -147,18 +142,18 @@ def verdict(score: Score, measure: MeasureName = "accuracy") -> str:
 
 
 def side(value: float, error: float | None, level: float) -> int:
-    """1 where a value lies above a level by more than two standard errors, -1 where below, 0 where neither is shown."""
+    """1 or -1 if a value is above or below a level by more than two standard errors, else 0."""
     wide = 2 * (error or 0.0)
     return 1 if value - wide > level else -1 if value + wide <= level else 0
 
 
 def ranks(score: Score) -> bool:
-    """Whether the AUC lies above chance by more than two standard errors."""
+    """Whether the AUC exceeds chance by more than two standard errors."""
     return score.auc is not None and side(score.auc, score.auc_se, CHANCE) > 0
 
 
 def _ranking_verdict(score: Score) -> str:
-    """Of a rare outcome: does the model rank, how well, and is calling each record worth anything?"""
+    """The verdict for a rare outcome: whether and how well the model ranks, and whether its classes are useful."""
     if score.auc is None or score.value is None:
         return "cannot be judged: its test records hold one class only"
     auc = f"AUC {digits(score.auc)}"
@@ -178,7 +173,7 @@ def _ranking_verdict(score: Score) -> str:
 
 
 def rarity(report: RunReport) -> str:
-    """The sentence on how frequent the positive class is; "" where there are not two classes."""
+    """The sentence on the frequency of the positive class; "" unless there are two classes."""
     share = report.prevalence
     if share is None or not report.positive:
         return ""
@@ -186,14 +181,14 @@ def rarity(report: RunReport) -> str:
 
 
 def pairs(score: Score) -> str:
-    """What the AUC says of two records; "" where there is none."""
+    """The AUC explained by pairs of records; "" if there is none."""
     if score.auc is None:
         return ""
     return f"Of two records, one of each class, it puts the right one first in {100 * score.auc:.0f} of 100 pairs."
 
 
 def expectations(expected: Expected, measure: str = "accuracy") -> list[str]:
-    """A learner's own estimates of its score, and of AUC or mean absolute error where it has them."""
+    """A learner's estimates of its own score, and of AUC or mean absolute error if available."""
     parts = (
         (measure, expected.value, expected.low, expected.high),
         ("AUC", expected.auc, expected.auc_low, expected.auc_high),
@@ -203,7 +198,7 @@ def expectations(expected: Expected, measure: str = "accuracy") -> list[str]:
 
 
 def _epsilons(learners: Sequence[LearnerReport]) -> str:
-    """Epsilons spent; of a learner that spent none, the epsilon claimed."""
+    """Epsilons spent; for a learner that spent none, the claimed epsilon."""
     texts = {
         spent_parts(learner) if exact(learner.epsilon_spent) else written(learner.epsilon_claimed)
         for learner in learners
@@ -215,12 +210,12 @@ def _epsilons(learners: Sequence[LearnerReport]) -> str:
 
 
 def spent_parts(learner: LearnerReport) -> str:
-    """Epsilon that a learner spent, and on which of its studies: "2 (model 1, validation 1)"."""
+    """Epsilon that a learner spent, by study: "2 (model 1, validation 1)"."""
     return written(learner.epsilon_spent) + named_parts((study.what, study.spent) for study in learner.studies)
 
 
 def headline(report: RunReport) -> str:
-    """The answer of the run in one line."""
+    """The result of the run in one line."""
     learners = report.learners
     epsilon = _epsilons(learners)
     name = WORDS[report.lead].score
@@ -241,7 +236,7 @@ def headline(report: RunReport) -> str:
 
 
 def summary(report: RunReport) -> tuple[str, ...]:
-    """The sentences under the headline: the yardsticks, and how the score compares."""
+    """Sentences under the headline that compare the score with constant and ceiling."""
     sentences = []
     lead, words = report.lead, WORDS[report.lead]
     headlines = {learner.learner: learner.pooled.headline(lead) for learner in report.learners}
@@ -281,13 +276,13 @@ def summary(report: RunReport) -> tuple[str, ...]:
 
 
 def answered(learner: LearnerReport) -> str:
-    """How many of the questions that were asked were answered with a release."""
+    """Text on how many questions were answered with a release."""
     questions = sum(site.questions for site in learner.rounds_answered)
     return f"{released(learner):,} of {questions:,}" if questions else "–"
 
 
 def released(learner: LearnerReport) -> int:
-    """How many of a learner's questions were answered with a release."""
+    """Number of questions answered with a release."""
     return sum(site.outcomes.count(RELEASE) for site in learner.rounds_answered)
 
 
