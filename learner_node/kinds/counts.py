@@ -26,29 +26,20 @@ _TELL_SHARES = ("error_correct", "class_counts", "label_total")
 
 @dataclass(frozen=True)
 class CountsAnswer:
-    """Noisy numbers of one query.
+    """Noisy numbers of one query."""
 
-    Attributes:
-        body: what was asked: its partitions are those to read `values` with. Where another process asked, they are not
-            what would be drawn now.
-        values: (sum of cell counts, columns) float64.
-        sizes: cell count of each partition.
-        release: the release kind.
-        scale: of one discrete Laplace noise.
-        sites: number of curators whose records are counted.
-        noises: number of independent noises summed in each value: one for each curator, or what the shares of a secure
-            sum amount to, which need not be a whole number.
-        steps: whole numbers that a record adds to a cell; 1 but for release kinds of a numeric label.
-    """
-
+    # what was asked: its partitions are those to read `values` with. Where another process asked, they are not what
+    # would be drawn now.
     body: CountsBody
-    values: NDArray[np.float64]
-    sizes: tuple[int, ...]
-    release: str
-    scale: Fraction
-    sites: int = 1
+    values: NDArray[np.float64]  # (sum of cell counts, columns) float64
+    sizes: tuple[int, ...]  # cell count of each partition
+    release: str  # the release kind
+    scale: Fraction  # of one discrete Laplace noise
+    sites: int = 1  # number of curators whose records are counted
+    # number of independent noises summed in each value: one for each curator, or what the shares of a secure sum amount
+    # to, which need not be a whole number
     noises: float = 1
-    steps: int = 1
+    steps: int = 1  # whole numbers that a record adds to a cell; 1 but for release kinds of a numeric label
 
     @property
     def blocks(self) -> list[NDArray[np.float64]]:
@@ -62,11 +53,7 @@ class CountsAnswer:
 
 
 def read(data: bytes, question: Question) -> CountsAnswer:
-    """Decode a release body.
-
-    Raises:
-        RemoteProtocolError: not a CountsRelease, not of the asked shape.
-    """
+    """Decode a release body. Raises RemoteProtocolError: not a CountsRelease, not of the asked shape."""
     planned, body, schema = question.turn.planned, question.body, question.schema
     sizes = tuple(partition.cell_count(schema) for partition in body.partitions)
     columns = RELEASE_KINDS[planned.release].columns(schema)
@@ -132,8 +119,7 @@ def rehearse(
 ) -> CountsAnswer:
     """What curators would answer; the records are invented, so the noise needs no secure source.
 
-    Raises:
-        ConfigurationError: a release that is not private as claimed, or not about two classes.
+    Raises ConfigurationError: a release that is not private as claimed, or not about two classes.
     """
     exact = exact_answer(body, turn, records, tally)
     noise = turn.planned.law.simulate(rng, (sites, *exact.values.shape)).sum(axis=0)

@@ -20,19 +20,12 @@ MOST_UNIT = 1000
 
 @dataclass(frozen=True)
 class ModelAnswer:
-    """Noisy whole numbers of one query.
+    """Noisy whole numbers of one query."""
 
-    Attributes:
-        planned: what was planned.
-        body: what was asked.
-        numbers: (curators, k) int64, a row for each curator, model by model.
-        lengths: how many of the k are each model's.
-    """
-
-    planned: PlannedModel
-    body: ModelBody
-    numbers: NDArray[np.int64]
-    lengths: tuple[int, ...]
+    planned: PlannedModel  # what was planned
+    body: ModelBody  # what was asked
+    numbers: NDArray[np.int64]  # (curators, k) int64, a row for each curator, model by model
+    lengths: tuple[int, ...]  # how many of the k are each model's
 
     @property
     def sites(self) -> int:

@@ -19,19 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SampleAnswer:
-    """Synthetic records.
+    """Synthetic records."""
 
-    Attributes:
-        schema: of the records that they are like.
-        base: the grid that they lie on, and the law that they come from where nothing was learnt.
-        cells: (n, axes) int64, their places on it.
-        sites: number of curators that drew them.
-    """
-
-    schema: Schema
-    base: BaseLaw
-    cells: NDArray[np.int64]
-    sites: int = 1
+    schema: Schema  # of the records that they are like
+    base: BaseLaw  # the grid that they lie on, and the law that they come from where nothing was learnt
+    cells: NDArray[np.int64]  # (n, axes) int64, their places on it
+    sites: int = 1  # number of curators that drew them
 
     @property
     def points(self) -> NDArray[np.float64]:

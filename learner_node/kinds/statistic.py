@@ -22,32 +22,21 @@ CERTAINTY = 0.95
 
 @dataclass(frozen=True)
 class Figure:
-    """One statistic of one curator.
+    """One statistic of one curator."""
 
-    Attributes:
-        value: in the attribute's unit.
-        error: half the width of a 95 % interval of the noise in that unit; None where the noise is not in that unit.
-        words: what the noise did, for people; sampling error is not in it.
-    """
-
-    value: float
+    value: float  # in the attribute's unit
+    # half the width of a 95 % interval of the noise in that unit; None where the noise is not in that unit
     error: float | None
-    words: str
+    words: str  # what the noise did, for people; sampling error is not in it
 
 
 @dataclass(frozen=True)
 class StatisticAnswer:
-    """What curators told.
+    """What curators told."""
 
-    Attributes:
-        method: by which.
-        items: what was asked.
-        numbers: (curators, items, numbers of an item) int64, as released.
-    """
-
-    method: Method
-    items: tuple[Item, ...]
-    numbers: NDArray[np.int64]
+    method: Method  # by which
+    items: tuple[Item, ...]  # what was asked
+    numbers: NDArray[np.int64]  # (curators, items, numbers of an item) int64, as released
 
     @property
     def sites(self) -> int:
@@ -143,8 +132,7 @@ def rehearse(
 ) -> StatisticAnswer:
     """What curators would choose, with the records spread evenly over them; the records are invented.
 
-    Raises:
-        ConfigurationError: a method other than `features`.
+    Raises ConfigurationError: a method other than `features`.
     """
     method = turn.planned.method
     if not isinstance(method, Features):

@@ -29,8 +29,7 @@ _PLAIN: tuple[type, ...] = (bool, int, str)
 def take_apart(value: Any, kind: Any, arrays: Arrays) -> Any:
     """Write a value of a type as plain JSON; its arrays are added to `arrays`, equal ones once.
 
-    Raises:
-        TypeError: the type is none that the module names, or the value is not of it.
+    Raises TypeError: the type is none that the module names, or the value is not of it.
     """
     if value is None and _may_be_none(kind):
         return None
@@ -103,8 +102,7 @@ class _Packed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def pack(value: Any, kind: Any) -> bytes:
     """A value of a type as bytes: MessagePack around JSON and arrays; equal values give equal bytes.
 
-    Raises:
-        TypeError: as `take_apart`.
+    Raises TypeError: as `take_apart`.
     """
     arrays: Arrays = {}
     plain = msgspec.json.encode(take_apart(value, kind, arrays))
@@ -113,11 +111,7 @@ def pack(value: Any, kind: Any) -> bytes:
 
 
 def unpack(data: bytes, kind: Any) -> Any:
-    """The value of a type that `pack` wrote.
-
-    Raises:
-        RemoteProtocolError: the bytes are none of that type.
-    """
+    """The value of a type that `pack` wrote. Raises RemoteProtocolError: the bytes are none of that type."""
     try:
         packed = decode(data, _Packed, limit=len(data))
         arrays = {

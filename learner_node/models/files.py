@@ -98,8 +98,7 @@ class StudyModel:
     def recalibrated_(self) -> "StudyModel":
         """The same with risks that fit the validation's answers, or as they are where these do not speak against them.
 
-        Raises:
-            ConfigurationError: the study asked for no recalibration.
+        Raises ConfigurationError: the study asked for no recalibration.
         """
         if self.recalibration is None:
             raise ConfigurationError(
@@ -166,8 +165,7 @@ def kept_in_files(model: AnyModel) -> bool:
 def encode_model(model: StudyModel) -> bytes:
     """The bytes of a model's file; equal models give equal bytes.
 
-    Raises:
-        TypeError: a model's class is not in `KINDS`.
+    Raises TypeError: a model's class is not in `KINDS`.
     """
     arrays: Arrays = {}
     kinds = {_class_of(kind): kind for kind in KINDS}
@@ -230,8 +228,7 @@ def load_model(path: str | Path) -> StudyModel:
 def find_model(folder: Path, learner: str | None = None, repeat: int = 0) -> Path:
     """The model file of a learner and repeat in a folder, or in its folder `models`, told by what each says of itself.
 
-    Raises:
-        ConfigurationError: there is none, or more than one; says whose there are.
+    Raises ConfigurationError: there is none, or more than one; says whose there are.
     """
     files = sorted(folder.glob(f"*{SUFFIX}")) or sorted((folder / MODELS).glob(f"*{SUFFIX}"))
     abouts = [(path, _read(path)[0].about) for path in files]

@@ -71,8 +71,7 @@ class SplitSearch:
     ) -> "SplitSearch":
         """See `learner_node.models.partitions.tree_leaves`.
 
-        Raises:
-            ConfigurationError: a target or weights of another length, not finite, or weights below 0 or all 0.
+        Raises ConfigurationError: a target or weights of another length, not finite, or weights below 0 or all 0.
         """
         n = len(points)
         heavy = np.ones(n) if weights is None else np.asarray(weights, np.float64)

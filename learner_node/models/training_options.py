@@ -8,8 +8,7 @@ from dataclasses import dataclass
 class TrainingOptions:
     """How networks are trained; see `learner_node.models.networks.train_networks` for the method.
 
-    Raises:
-        ValueError: on a value out of its range.
+    Raises ValueError: on a value out of its range.
     """
 
     hidden: tuple[int, ...]  # sizes of the hidden layers; () is logistic regression

@@ -50,8 +50,7 @@ class Profiles:
     def of(cls, probability: Floats, posterior: CellPosterior, rng: np.random.Generator) -> "Profiles":
         """Of all source records, or of a random part of those of large cells.
 
-        Raises:
-            ValueError: `probability` has not the shape of the posterior's source records or is no probability.
+        Raises ValueError: `probability` has not the shape of the posterior's source records or is no probability.
         """
         values = np.asarray(probability, dtype=np.float64)
         if values.shape != posterior.cells.shape:

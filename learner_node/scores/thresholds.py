@@ -33,11 +33,7 @@ class Rule:
 
 
 def read_thresholds(written: Sequence[Threshold]) -> tuple[Rule, ...]:
-    """Rules of what a user wrote.
-
-    Raises:
-        ConfigurationError: one of them is no threshold, or two are the same.
-    """
+    """Rules of what a user wrote. Raises ConfigurationError: one of them is no threshold, or two are the same."""
     rules = tuple(map(_rule, written))
     if again := first_repeated(rule.name for rule in rules):
         raise ConfigurationError(f"two thresholds are the same, {again}; write it once")

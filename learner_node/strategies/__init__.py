@@ -81,8 +81,7 @@ def option_names(name: str) -> list[str]:
 def check_options(name: str, options: Mapping[str, Any]) -> None:
     """Check the options of a strategy without loading it.
 
-    Raises:
-        ConfigurationError: no such strategy or option (with a suggestion), or a value that it does not take.
+    Raises ConfigurationError: no such strategy or option (with a suggestion), or a value that it does not take.
     """
     _check_names(name, options)
     if name in CHECKS and isinstance(STRATEGIES[name], str):
@@ -101,8 +100,7 @@ def _check_names(name: str, options: Mapping[str, Any]) -> None:
 def make_strategy(name: str, options: Mapping[str, Any]) -> "Strategy":
     """A fresh strategy.
 
-    Raises:
-        ConfigurationError: no such strategy (with a suggestion), or an option that it does not take.
+    Raises ConfigurationError: no such strategy (with a suggestion), or an option that it does not take.
     """
     if not isinstance(options, Mapping):
         raise ConfigurationError(f"options are a mapping, such as {{'cells': 40}}, not {type(options).__name__}")

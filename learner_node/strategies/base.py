@@ -84,8 +84,7 @@ class Problem:
     def scale(self, partitions: int, share: Fraction = Fraction(1)) -> Rational:
         """Scale of queries of `partitions` in all that cost exactly `share` of `epsilon` (Eq. 14).
 
-        Raises:
-            ConfigurationError: it needs more than 32 bits.
+        Raises ConfigurationError: it needs more than 32 bits.
         """
         exact = Fraction(self.most_records_per_unit * partitions) / (share * self.epsilon)
         try:
@@ -197,8 +196,7 @@ AnyModel = Model | ClassesModel | NumberModel
 def class_probabilities(model: AnyModel, records: Records) -> NDArray[np.float64]:
     """Class probabilities of any classifier: (n, C) in the order of the schema's classes, rows adding up to 1.
 
-    Raises:
-        TypeError: the model predicts a number.
+    Raises TypeError: the model predicts a number.
     """
     if isinstance(model, ClassesModel):
         return model.probabilities(records)

@@ -236,8 +236,7 @@ def new_features(
 class PaperOptions:
     """What a user may choose; the names are those of a scenario's options.
 
-    Raises:
-        ValueError, TypeError: a value out of its range, or of another type.
+    Raises ValueError, TypeError: a value out of its range, or of another type.
     """
 
     rounds: int = 2  # T, hypotheses whose errors are asked; fixed in advance

@@ -63,17 +63,13 @@ class PlannedCounts(Planned, frozen=True, tag="counts"):
     """A future counts query, and what its cost depends on.
 
     The partitions themselves may be chosen later, from earlier answers; their number and the scale may not.
-
-    Attributes:
-        release: key of `RELEASE_KINDS`.
-        partitions: m; a record moves the numbers of each by `steps` (L1).
-        scale: of the discrete Laplace noise, in steps (in records, where steps is 1).
-        steps: S, whole numbers that a record adds to a cell; 1 but for release kinds of a numeric label.
     """
 
-    release: Annotated[str, msgspec.Meta(max_length=100)]
+    release: Annotated[str, msgspec.Meta(max_length=100)]  # key of `RELEASE_KINDS`
+    # m; a record moves the numbers of each by `steps` (L1)
     partitions: Annotated[int, msgspec.Meta(ge=1, le=MOST_PARTITIONS)]
-    scale: Rational
+    scale: Rational  # of the discrete Laplace noise, in steps (in records, where steps is 1)
+    # S, whole numbers that a record adds to a cell; 1 but for release kinds of a numeric label
     steps: Annotated[int, msgspec.Meta(ge=1, le=MOST_STEPS)] = 1
 
     @property
@@ -87,21 +83,15 @@ class PlannedCounts(Planned, frozen=True, tag="counts"):
 
 
 class CountsLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a curator limits of a counts query.
-
-    Attributes:
-        release_kinds: allowed release kinds.
-        cells: most cells of a workload; 500,000 pairs of counts fill the longest message. Where more than two numbers
-            are released per cell, proportionately fewer.
-        partitions: most partitions of a workload.
-        parameters: most parameters of a hypothesis.
-    """
+    """What a curator limits of a counts query."""
 
     installed: ClassVar[Mapping[str, ReleaseKind]] = RELEASE_KINDS
-    release_kinds: tuple[str, ...] = tuple(RELEASE_KINDS)
+    release_kinds: tuple[str, ...] = tuple(RELEASE_KINDS)  # allowed release kinds
+    # most cells of a workload; 500,000 pairs of counts fill the longest message. Where more than two numbers are
+    # released per cell, proportionately fewer.
     cells: Annotated[int, msgspec.Meta(ge=1, le=500_000)] = 100_000
-    partitions: Positive = 10_000
-    parameters: Positive = 2_000_000
+    partitions: Positive = 10_000  # most partitions of a workload
+    parameters: Positive = 2_000_000  # most parameters of a hypothesis
 
     def __post_init__(self) -> None:
         for name in self.release_kinds:
@@ -225,8 +215,7 @@ class Counts(QueryKind):
     def read_body(self, data: bytes, turn: Turn, terms: KindTerms) -> CountsBody:
         """Decode and check a body against its planned query, the schema and the limits.
 
-        Raises:
-            RemoteProtocolError: MALFORMED, NOT_IN_PLAN, BAD_QUERY or OVER_LIMIT.
+        Raises RemoteProtocolError: MALFORMED, NOT_IN_PLAN, BAD_QUERY or OVER_LIMIT.
         """
         planned: PlannedCounts = turn.planned
         schema, limits = terms.schema, terms.limits
@@ -280,8 +269,7 @@ class Counts(QueryKind):
     def read_release(self, data: bytes, question: Question) -> NDArray[np.number[Any]]:
         """All released numbers, cell by cell, int64.
 
-        Raises:
-            RemoteProtocolError: not a CountsRelease, or not of the asked shape.
+        Raises RemoteProtocolError: not a CountsRelease, or not of the asked shape.
         """
         release = decode(data, CountsRelease, field="release")
         return np.frombuffer(self._checked(release.counts, release.ratios, question), "<i8")

@@ -57,26 +57,18 @@ Count = Annotated[int, msgspec.Meta(ge=-MOST_COUNT, le=MOST_COUNT)]
 
 
 class PlannedHoldout(Planned, frozen=True, tag="holdout", kw_only=True):
-    """Future questions to a holdout, and what their cost depends on.
+    """Future questions to a holdout, and what their cost depends on."""
 
-    Attributes:
-        turns: most questions.
-        answers: B, instances: so many questions are answered by counts; after the last of them nothing can be asked.
-        resolution: r; a stated accuracy is p / r with a whole p.
-        threshold: T, in records: the answer is "close" where the correct records are about fewer than T from those
-            that were stated, on either side.
-        threshold_scale: of the threshold's noise, drawn once an instance, in steps of 1 / r record.
-        comparison_scale: of the noise in each comparison, in steps of 1 / r record.
-        count_scale: of the noise in each of the two counts that end an instance, in records.
-    """
-
-    turns: Turns = 1
+    turns: Turns = 1  # most questions
+    # B, instances: so many questions are answered by counts; after the last of them nothing can be asked
     answers: Turns
-    resolution: Resolution
+    resolution: Resolution  # r; a stated accuracy is p / r with a whole p
+    # T, in records: the answer is "close" where the correct records are about fewer than T from those that were stated,
+    # on either side
     threshold: Annotated[int, msgspec.Meta(ge=0, le=MOST_THRESHOLD)]
-    threshold_scale: Rational
-    comparison_scale: Rational
-    count_scale: Rational
+    threshold_scale: Rational  # of the threshold's noise, drawn once an instance, in steps of 1 / r record
+    comparison_scale: Rational  # of the noise in each comparison, in steps of 1 / r record
+    count_scale: Rational  # of the noise in each of the two counts that end an instance, in records
 
     @property
     def threshold_law(self) -> DiscreteLaplace:
@@ -111,39 +103,24 @@ class PlannedHoldout(Planned, frozen=True, tag="holdout", kw_only=True):
 
 
 class HoldoutLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a curator limits of a holdout.
+    """What a curator limits of a holdout."""
 
-    Attributes:
-        turns: most questions of one.
-        parameters: most parameters of a hypothesis.
-    """
-
-    turns: Turns = 10_000
-    parameters: Positive = 2_000_000
+    turns: Turns = 10_000  # most questions of one
+    parameters: Positive = 2_000_000  # most parameters of a hypothesis
 
 
 class HoldoutBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One question.
+    """One question."""
 
-    Attributes:
-        hypothesis: whose correct records are counted.
-        estimate: p in 0 .. r: the asker expects a share of p / r of the records to be correct.
-    """
-
-    hypothesis: Hypothesis
-    estimate: Numerator
+    hypothesis: Hypothesis  # whose correct records are counted
+    estimate: Numerator  # p in 0 .. r: the asker expects a share of p / r of the records to be correct.
 
 
 class HoldoutRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One answer.
+    """One answer."""
 
-    Attributes:
-        instance: the running one, from 1; it follows from the answers before.
-        counts: noisy (errors, correct), which end the instance; None is "close".
-    """
-
-    instance: Turns
-    counts: tuple[Count, Count] | None
+    instance: Turns  # the running one, from 1; it follows from the answers before
+    counts: tuple[Count, Count] | None  # noisy (errors, correct), which end the instance; None is "close"
 
     @property
     def close(self) -> bool:
@@ -179,8 +156,7 @@ class Holdout(QueryKind):
     def cost(self, planned: PlannedHoldout, most_records_per_unit: int) -> Fraction:
         """Exact epsilon of all instances together, by basic composition; adaptive questions cost no more.
 
-        Raises:
-            RemoteProtocolError: BAD_PLAN where it needs more than 32 bits.
+        Raises RemoteProtocolError: BAD_PLAN where it needs more than 32 bits.
         """
         value = planned.answers * planned.instance_cost(most_records_per_unit)
         if value.numerator > MOST or value.denominator > MOST:

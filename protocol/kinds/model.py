@@ -35,17 +35,11 @@ RELEASE_FRAME_BYTES = 16
 
 
 class PlannedModel(Planned, frozen=True, tag="model"):
-    """A future fit, and all that its noise depends on.
+    """A future fit, and all that its noise depends on."""
 
-    Attributes:
-        method: its public settings.
-        epsilon: what all models of the query cost together, for a unit of as many records as the curator allows.
-        models: how many are fitted, each from a body of its own.
-    """
-
-    method: AnyMethod
-    epsilon: Rational
-    models: Annotated[int, msgspec.Meta(ge=1, le=MOST_MODELS)] = 1
+    method: AnyMethod  # its public settings
+    epsilon: Rational  # what all models of the query cost together, for a unit of as many records as the curator allows
+    models: Annotated[int, msgspec.Meta(ge=1, le=MOST_MODELS)] = 1  # how many are fitted, each from a body of its own
 
     @property
     def name(self) -> str:
@@ -59,8 +53,7 @@ class PlannedModel(Planned, frozen=True, tag="model"):
     def law(self, most_records_per_unit: int) -> DiscreteLaplace:
         """The noise in each released number: its scale is the sensitivity over epsilon.
 
-        Raises:
-            RemoteProtocolError: BAD_PLAN where the scale needs more than 32 bits.
+        Raises RemoteProtocolError: BAD_PLAN where the scale needs more than 32 bits.
         """
         scale = self.sensitivity(most_records_per_unit) / self.epsilon.fraction
         if scale.numerator > MOST or scale.denominator > MOST:
@@ -70,17 +63,11 @@ class PlannedModel(Planned, frozen=True, tag="model"):
 
 
 class ModelLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a curator limits of in-site models.
+    """What a curator limits of in-site models."""
 
-    Attributes:
-        methods: allowed methods.
-        models: most models of a query.
-        numbers: most numbers that a query releases: parameters, clusters and leaves of all its models.
-    """
-
-    methods: tuple[str, ...] = tuple(METHODS)
-    models: Positive = 1000
-    numbers: Positive = 100_000
+    methods: tuple[str, ...] = tuple(METHODS)  # allowed methods
+    models: Positive = 1000  # most models of a query
+    numbers: Positive = 100_000  # most numbers that a query releases: parameters, clusters and leaves of all its models
 
     def __post_init__(self) -> None:
         for name in self.methods:
@@ -158,8 +145,7 @@ class Model(QueryKind):
     def read_body(self, data: bytes, turn: Turn, terms: KindTerms) -> ModelBody:
         """Decode and check a body against its planned query, the schema and the limits.
 
-        Raises:
-            RemoteProtocolError: MALFORMED, NOT_IN_PLAN, BAD_QUERY or OVER_LIMIT.
+        Raises RemoteProtocolError: MALFORMED, NOT_IN_PLAN, BAD_QUERY or OVER_LIMIT.
         """
         planned: PlannedModel = turn.planned
         body = decode(data, ModelBody, field="body")

@@ -57,29 +57,22 @@ QUERY_ONCE = 1_000 * CALL_ONCE
 
 
 class PlannedSample(Planned, frozen=True, tag="sample"):
-    """A future sample.
+    """A future sample."""
 
-    Attributes:
-        records: k, drawn independently of each other given the density.
-        epsilon: of each; at most 16, of a denominator of at most 65,536.
-        axes: the attributes that are drawn, and the label where it is among them, with the base law on each.
-        rounds: T, of boosting.
-        learner: of the classifiers: the paper's network, or naive Bayes over binned axes.
-        examples: records, and as many draws, that each is trained on, at most.
-        epochs: the network's passes over them.
-        batch: records of one step of the network; 0 takes all.
-        bins: of an axis, for naive Bayes.
-    """
-
+    # k, drawn independently of each other given the density
     records: Annotated[int, msgspec.Meta(ge=1, le=MOST_RECORDS)]
-    epsilon: Rational
+    epsilon: Rational  # of each; at most 16, of a denominator of at most 65,536
+    # the attributes that are drawn, and the label where it is among them, with the base law on each
     axes: Annotated[tuple[Axis, ...], msgspec.Meta(min_length=1, max_length=MOST_AXES)]
-    rounds: Annotated[int, msgspec.Meta(ge=1, le=20)] = 3
+    rounds: Annotated[int, msgspec.Meta(ge=1, le=20)] = 3  # T, of boosting
+    # of the classifiers: the paper's network, or naive Bayes over binned axes
     learner: Literal["network", "naive_bayes"] = "network"
+    # records, and as many draws, that each is trained on, at most
     examples: Annotated[int, msgspec.Meta(ge=1, le=MOST_EXAMPLES)] = MOST_EXAMPLES
-    epochs: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 750
+    epochs: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 750  # the network's passes over them
+    # records of one step of the network; 0 takes all
     batch: Annotated[int, msgspec.Meta(ge=0, le=MOST_EXAMPLES)] = 1_000
-    bins: Annotated[int, msgspec.Meta(ge=2, le=256)] = 16
+    bins: Annotated[int, msgspec.Meta(ge=2, le=256)] = 16  # of an axis, for naive Bayes
 
     def base_law(self, schema: Schema) -> BaseLaw:
         """The law that records are drawn by before anything is learnt, Q_0; of a checked query."""
@@ -87,15 +80,10 @@ class PlannedSample(Planned, frozen=True, tag="sample"):
 
 
 class SampleLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a curator limits of a sample, beyond its work.
+    """What a curator limits of a sample, beyond its work."""
 
-    Attributes:
-        records: most of one query.
-        axes: most of one record.
-    """
-
-    records: Annotated[int, msgspec.Meta(ge=1, le=MOST_RECORDS)] = 10_000
-    axes: Annotated[int, msgspec.Meta(ge=1, le=MOST_AXES)] = 100
+    records: Annotated[int, msgspec.Meta(ge=1, le=MOST_RECORDS)] = 10_000  # most of one query
+    axes: Annotated[int, msgspec.Meta(ge=1, le=MOST_AXES)] = 100  # most of one record
 
 
 class SampleBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -103,13 +91,9 @@ class SampleBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SampleRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is answered.
+    """What is answered."""
 
-    Attributes:
-        cells: k rows of a place on each axis, from 0, little-endian uint16.
-    """
-
-    cells: bytes
+    cells: bytes  # k rows of a place on each axis, from 0, little-endian uint16
 
 
 class Sample(QueryKind):
@@ -201,8 +185,7 @@ class Sample(QueryKind):
     def read_release(self, data: bytes, question: Question) -> NDArray[np.int64]:
         """All released places, record by record, after a check that each lies on its axis.
 
-        Raises:
-            RemoteProtocolError: not a SampleRelease, or not of the planned shape.
+        Raises RemoteProtocolError: not a SampleRelease, or not of the planned shape.
         """
         release, planned = decode(data, SampleRelease, field="release"), question.turn.planned
         sizes = planned.base_law(question.schema).sizes

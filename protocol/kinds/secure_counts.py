@@ -56,19 +56,14 @@ MostAgreements = Annotated[tuple[tuple[Index, Signature], ...], msgspec.Meta(max
 
 
 class PlannedSecureCounts(PlannedCounts, frozen=True, tag="secure_counts", kw_only=True):
-    """A future secure sum of counts: a `counts` query, and who answers it together.
+    """A future secure sum of counts: a `counts` query, and who answers it together."""
 
-    Attributes:
-        turns: always 5.
-        participants: identity keys of the n curators, ascending.
-        colluders: t, assumed at most to tell the learner all they know.
-        dropouts: u, tolerated.
-    """
-
-    turns: Annotated[int, msgspec.Meta(ge=TURNS, le=TURNS)]
+    turns: Annotated[int, msgspec.Meta(ge=TURNS, le=TURNS)]  # always 5
+    # identity keys of the n curators, ascending
     participants: Annotated[tuple[Key, ...], msgspec.Meta(max_length=MOST_PARTICIPANTS)]
+    # t, assumed at most to tell the learner all they know
     colluders: Annotated[int, msgspec.Meta(ge=1, le=MOST_PARTICIPANTS)]
-    dropouts: Annotated[int, msgspec.Meta(ge=0, le=MOST_PARTICIPANTS)]
+    dropouts: Annotated[int, msgspec.Meta(ge=0, le=MOST_PARTICIPANTS)]  # u, tolerated
 
     @property
     def shares(self) -> int:
@@ -85,17 +80,15 @@ class SecureCountsLimits(CountsLimits, frozen=True, forbid_unknown_fields=True, 
 
     They are on the card: a learner plans by them.
 
-    Attributes:
-        members: identity keys, in hexadecimal, of all curators that sum together, its own among them: a stranger in
-            the plan could be the learner itself. Without any, no plan is accepted.
-        least_colluders: fewest colluders t that a plan must assume.
-
     Raises:
         ValueError: an unknown release kind, a member that is no key, or stands there twice, or too few
             members; the text says what to do.
     """
 
+    # identity keys, in hexadecimal, of all curators that sum together, its own among them: a stranger in the plan could
+    # be the learner itself. Without any, no plan is accepted.
     members: Annotated[tuple[str, ...], msgspec.Meta(max_length=MOST_PARTICIPANTS)] = ()
+    # fewest colluders t that a plan must assume
     least_colluders: Annotated[int, msgspec.Meta(ge=1, le=MOST_PARTICIPANTS)] = 1
 
     def __post_init__(self) -> None:
@@ -278,8 +271,7 @@ class SecureCounts(Counts):
     def read_release(self, data: bytes, question: Question) -> NDArray[np.number[Any]]:
         """The masked words of turn 2, uint64; no numbers of other turns.
 
-        Raises:
-            RemoteProtocolError: MALFORMED, for what is no answer to this turn.
+        Raises RemoteProtocolError: MALFORMED, for what is no answer to this turn.
         """
         release = decode(data, RELEASES[question.turn.number], field="release")
         if not isinstance(release, MaskedCounts):

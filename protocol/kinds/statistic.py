@@ -57,15 +57,10 @@ RELEASE_FRAME_BYTES = 14
 
 
 class PlannedStatistic(Planned, frozen=True, tag="statistic"):
-    """A future statistic query, and what its cost depends on. Attributes and grids may be chosen later.
+    """A future statistic query, and what its cost depends on. Attributes and grids may be chosen later."""
 
-    Attributes:
-        method: by which each statistic is made private.
-        statistics: m, how many.
-    """
-
-    method: Method
-    statistics: Annotated[int, msgspec.Meta(ge=1, le=MOST_STATISTICS)] = 1
+    method: Method  # by which each statistic is made private
+    statistics: Annotated[int, msgspec.Meta(ge=1, le=MOST_STATISTICS)] = 1  # m, how many
 
     @property
     def length(self) -> int:
@@ -74,21 +69,13 @@ class PlannedStatistic(Planned, frozen=True, tag="statistic"):
 
 
 class StatisticLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a curator limits of a statistic query.
+    """What a curator limits of a statistic query."""
 
-    Attributes:
-        methods: allowed names of `METHODS`.
-        statistics: most statistics of a query.
-        candidates: most points of a grid among which one is chosen, or on which noise is added.
-        cells: most cells of all candidates of a selection together.
-        blocks: most blocks.
-    """
-
-    methods: tuple[str, ...] = tuple(METHODS)
-    statistics: Positive = 1_000
-    candidates: Positive = 10_001
-    cells: Positive = 100_000
-    blocks: Positive = 10_000
+    methods: tuple[str, ...] = tuple(METHODS)  # allowed names of `METHODS`
+    statistics: Positive = 1_000  # most statistics of a query
+    candidates: Positive = 10_001  # most points of a grid among which one is chosen, or on which noise is added
+    cells: Positive = 100_000  # most cells of all candidates of a selection together
+    blocks: Positive = 10_000  # most blocks
 
     def __post_init__(self) -> None:
         for name in self.methods:
@@ -179,8 +166,7 @@ class Statistic(QueryKind):
     def read_body(self, data: bytes, turn: Turn, terms: KindTerms) -> StatisticBody:
         """Decode and check a body against its planned query, the schema and the limits.
 
-        Raises:
-            RemoteProtocolError: MALFORMED, NOT_IN_PLAN, BAD_QUERY or OVER_LIMIT.
+        Raises RemoteProtocolError: MALFORMED, NOT_IN_PLAN, BAD_QUERY or OVER_LIMIT.
         """
         planned: PlannedStatistic = turn.planned
         body = decode(data, StatisticBody, field="body")
@@ -209,8 +195,7 @@ class Statistic(QueryKind):
     def read_release(self, data: bytes, question: Question) -> NDArray[np.number[Any]]:
         """The released numbers, int64, after a check of their shape and range.
 
-        Raises:
-            RemoteProtocolError: not a StatisticRelease, or not one that could answer what was asked.
+        Raises RemoteProtocolError: not a StatisticRelease, or not one that could answer what was asked.
         """
         release = decode(data, StatisticRelease, field="release")
         planned: PlannedStatistic = question.turn.planned

@@ -58,23 +58,14 @@ LEAST_VARIANCE = 0.05
 
 @dataclass(frozen=True)
 class NaiveBayesModel:
-    """log P(class | x) = log P(class) + sum over attributes of log P(x_j | class), up to what makes it add up.
+    """log P(class | x) = log P(class) + sum over attributes of log P(x_j | class), up to what makes it add up."""
 
-    Attributes:
-        binned: attributes that are counted in cells.
-        tables: of each, log P(cell | class), (cells, C).
-        moments: attributes that are normal given the class.
-        means: of each, (moments, C), as shares of its range.
-        variances: likewise.
-        prior: log P(class), (C,).
-    """
-
-    binned: tuple[FeatureBins, ...]
-    tables: tuple[NDArray[np.float64], ...]
-    moments: tuple[Moments, ...]
-    means: NDArray[np.float64]
-    variances: NDArray[np.float64]
-    prior: NDArray[np.float64]
+    binned: tuple[FeatureBins, ...]  # attributes that are counted in cells
+    tables: tuple[NDArray[np.float64], ...]  # of each, log P(cell | class), (cells, C)
+    moments: tuple[Moments, ...]  # attributes that are normal given the class
+    means: NDArray[np.float64]  # of each, (moments, C), as shares of its range
+    variances: NDArray[np.float64]  # likewise
+    prior: NDArray[np.float64]  # log P(class), (C,)
 
     def probabilities(self, records: Records) -> Floats:
         """Class probabilities of each record: (n, C), rows adding up to 1."""
@@ -215,20 +206,14 @@ class ForestModel:
     A record's leaves, one a tree, are averaged by their trust, and the average is shrunk to the class shares by what
     noise and sampling explain of it. A mean over T random trees, most of whose splits say nothing, is too close to the
     class shares: its ratio to them is taken to the power sqrt(T).
-
-    Attributes:
-        features: the map.
-        method: the trees.
-        votes: (trees, leaves, C) class probabilities by the counts alone, each times its trust; not clipped.
-        trust: (trees, leaves) one over the variance of a vote.
-        shares: (C,) of the classes.
     """
 
-    features: FeatureMap
-    method: Forest
+    features: FeatureMap  # the map
+    method: Forest  # the trees
+    # (trees, leaves, C) class probabilities by the counts alone, each times its trust; not clipped
     votes: NDArray[np.float64]
-    trust: NDArray[np.float64]
-    shares: NDArray[np.float64]
+    trust: NDArray[np.float64]  # (trees, leaves) one over the variance of a vote
+    shares: NDArray[np.float64]  # (C,) of the classes
 
     def probabilities(self, records: Records) -> Floats:
         """Class probabilities of each record: (n, C), rows adding up to 1."""
@@ -294,16 +279,11 @@ class LinearInSite:
     """P(class 1) = 1 / (1 + exp(-w.v)), v a record's whole vector.
 
     A support vector machine's score has no probability of its own; it is taken for log odds, too.
-
-    Attributes:
-        features: the map.
-        method: how a point becomes a vector.
-        weights: (D,) of the vector's coordinates in whole steps.
     """
 
-    features: FeatureMap
-    method: LogisticRegression | LinearSvm | KernelSvm
-    weights: NDArray[np.float64]
+    features: FeatureMap  # the map
+    method: LogisticRegression | LinearSvm | KernelSvm  # how a point becomes a vector
+    weights: NDArray[np.float64]  # (D,) of the vector's coordinates in whole steps
 
     def scores(self, records: Records) -> Floats:
         """Log odds of class 1, (n,)."""

@@ -19,21 +19,13 @@ RIDGE = 4.0
 
 @dataclass(frozen=True)
 class RidgeModel:
-    """label = middle + half the range times w.v, within the label's bounds.
+    """label = middle + half the range times w.v, within the label's bounds."""
 
-    Attributes:
-        features: the map.
-        points: how a point becomes a vector.
-        weights: (D,) of the vector's coordinates in whole steps.
-        bounds: of the label.
-        error: None: nothing was asked about it.
-    """
-
-    features: FeatureMap
-    points: Points
-    weights: NDArray[np.float64]
-    bounds: tuple[float, float]
-    error: ErrorEstimate | None = None
+    features: FeatureMap  # the map
+    points: Points  # how a point becomes a vector
+    weights: NDArray[np.float64]  # (D,) of the vector's coordinates in whole steps
+    bounds: tuple[float, float]  # of the label
+    error: ErrorEstimate | None = None  # None: nothing was asked about it
 
     def predict_number(self, records: Records) -> Floats:
         """Predicted label of each record: (n,) within the label's bounds, in its units."""
@@ -70,23 +62,14 @@ def ridge(answer: ModelAnswer, bounds: tuple[float, float], most_records_per_uni
 
 @dataclass(frozen=True)
 class Components:
-    """Principal components of the private records' points; nothing that predicts.
+    """Principal components of the private records' points; nothing that predicts."""
 
-    Attributes:
-        features: the map.
-        points: how a point becomes a vector.
-        records: estimated number of private records.
-        mean: (d,) in units of the map.
-        variances: (d,) along each component, at least 0, the largest first.
-        axes: (d, d), a row for each component.
-    """
-
-    features: FeatureMap
-    points: Points
-    records: float
-    mean: NDArray[np.float64]
-    variances: NDArray[np.float64]
-    axes: NDArray[np.float64]
+    features: FeatureMap  # the map
+    points: Points  # how a point becomes a vector
+    records: float  # estimated number of private records
+    mean: NDArray[np.float64]  # (d,) in units of the map
+    variances: NDArray[np.float64]  # (d,) along each component, at least 0, the largest first
+    axes: NDArray[np.float64]  # (d, d), a row for each component
 
     def project(self, records: Records, count: int) -> Floats:
         """Coordinates along the first components: (n, count)."""

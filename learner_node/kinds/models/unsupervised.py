@@ -31,17 +31,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Clusters:
-    """Where the private records are.
+    """Where the private records are."""
 
-    Attributes:
-        features: the map.
-        centres: (curators x K, width) in units of the map, those of each curator together.
-        records: (curators x K,) estimated number of private records of each, at least 0.
-    """
-
-    features: FeatureMap
-    centres: NDArray[np.float64]
-    records: NDArray[np.float64]
+    features: FeatureMap  # the map
+    centres: NDArray[np.float64]  # (curators x K, width) in units of the map, those of each curator together
+    records: NDArray[np.float64]  # (curators x K,) estimated number of private records of each, at least 0
 
 
 def clusters(answer: ModelAnswer) -> Clusters:
@@ -65,17 +59,11 @@ RADIUS = 64
 
 @dataclass(frozen=True)
 class PaidAnswer:
-    """An answer, and what it cost.
+    """An answer, and what it cost."""
 
-    Attributes:
-        answer: of all curators that answered.
-        source: the learner's records, encoded.
-        spent: exact epsilon at the costliest curator, by its receipts.
-    """
-
-    answer: ModelAnswer
-    source: Records
-    spent: Fraction
+    answer: ModelAnswer  # of all curators that answered
+    source: Records  # the learner's records, encoded
+    spent: Fraction  # exact epsilon at the costliest curator, by its receipts
 
 
 def ask_clusters(

@@ -67,11 +67,7 @@ class BinCounts:
         return total
 
     def checked(self, n_source: int) -> "BinCounts":
-        """Return it with int64 cells.
-
-        Raises:
-            ValueError: a shape, type or range is not as above.
-        """
+        """Return it with int64 cells. Raises ValueError: a shape, type or range is not as above."""
         cells, counts = np.asarray(self.cells), np.asarray(self.counts, np.float64)
         if counts.ndim != 2 or counts.shape[0] < 1 or counts.shape[1] != 2 or not np.isfinite(counts).all():
             raise ValueError(f"counts must be finite and have shape (K, 2), not {counts.shape}")
@@ -172,11 +168,7 @@ MOST_SORTED = 20_000
 
 
 def named_attributes(schema: Schema, names: tuple[str, ...]) -> list[str]:
-    """The names, checked.
-
-    Raises:
-        ConfigurationError: no attribute has a name (with a suggestion).
-    """
+    """The names, checked. Raises ConfigurationError: no attribute has a name (with a suggestion)."""
     names_on_card = [attribute.name for attribute in schema.attributes]
     for name in names:
         if name == schema.label:

@@ -160,8 +160,7 @@ class LabelModel:
 def checked_features(features: Floats, dimensions: int | None) -> Floats:
     """Return the features as float64 (n, d), clipped; `dimensions` None is a fit, which needs two rows.
 
-    Raises:
-        ValueError: The shape is another or a value is not finite.
+    Raises ValueError: The shape is another or a value is not finite.
     """
     rows = np.asarray(features, dtype=np.float64)
     if rows.ndim != 2 or rows.shape[1] < 1 or (dimensions is not None and rows.shape[1] != dimensions):

@@ -56,8 +56,7 @@ class Observation:
     def checked(self, n_source: int) -> "Observation":
         """Return it with int64 cells and counts clipped to 1e12 in magnitude.
 
-        Raises:
-            ValueError: A shape, type or range is not as above.
+        Raises ValueError: A shape, type or range is not as above.
         """
         cells, counts = np.asarray(self.cells), np.asarray(self.counts, dtype=np.float64)
         if counts.ndim != 2 or counts.shape[0] < 1 or counts.shape[1] != 2:

@@ -63,8 +63,7 @@ _OWN_STREAM = 1_000_003
 class Belief:
     """What is known of the labels before anything is asked; each is drawn evenly from its range.
 
-    Raises:
-        ConfigurationError: a range beyond what can be, or with its ends exchanged.
+    Raises ConfigurationError: a range beyond what can be, or with its ends exchanged.
     """
 
     # share of label 1 among the private records; None knows nothing and takes Beta(3/2, 3/2)

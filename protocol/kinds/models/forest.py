@@ -66,20 +66,13 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True, tag="forest", forbid_unk
     Each record counts in every tree. With trees on disjoint blocks of records each tree could have the noise of all of
     epsilon, but a T-th of the records: the noise of a vote is the same share of its counts, and the choice of the
     block adds a variance of its own. So there are no blocks.
-
-    Attributes:
-        width: coordinates of the feature map.
-        trees: T.
-        depth: levels of splits; a tree has 2^depth leaves.
-        span: thresholds lie within +- so many steps of 2^-12.
-        seed: of the splits, public.
     """
 
-    width: Width
-    trees: Annotated[int, msgspec.Meta(ge=1, le=1000)]
-    depth: Annotated[int, msgspec.Meta(ge=1, le=MOST_DEPTH)]
-    span: Annotated[int, msgspec.Meta(ge=1, le=MOST_SPAN)]
-    seed: Seed
+    width: Width  # coordinates of the feature map
+    trees: Annotated[int, msgspec.Meta(ge=1, le=1000)]  # T
+    depth: Annotated[int, msgspec.Meta(ge=1, le=MOST_DEPTH)]  # levels of splits; a tree has 2^depth leaves
+    span: Annotated[int, msgspec.Meta(ge=1, le=MOST_SPAN)]  # thresholds lie within +- so many steps of 2^-12
+    seed: Seed  # of the splits, public
 
     @property
     def leaves(self) -> int:

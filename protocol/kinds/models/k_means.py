@@ -25,16 +25,11 @@ class KMeans(msgspec.Struct, frozen=True, kw_only=True, tag="k_means", forbid_un
 
     Released are all iterations' noisy sums, (iterations, clusters, width + 1): the last column over the constant is the
     cluster's number of records. The next centres are made of the noisy sums alone, see `next_centres`.
-
-    Attributes:
-        points: how a record becomes its vector; the constant is at least 1.
-        clusters: K.
-        iterations: T; each spends epsilon / T.
     """
 
-    points: Points
-    clusters: Annotated[int, msgspec.Meta(ge=1, le=MOST_CLUSTERS)]
-    iterations: Annotated[int, msgspec.Meta(ge=1, le=MOST_ITERATIONS)]
+    points: Points  # how a record becomes its vector; the constant is at least 1
+    clusters: Annotated[int, msgspec.Meta(ge=1, le=MOST_CLUSTERS)]  # K
+    iterations: Annotated[int, msgspec.Meta(ge=1, le=MOST_ITERATIONS)]  # T; each spends epsilon / T
 
     @property
     def parts(self) -> int:

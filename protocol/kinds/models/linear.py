@@ -111,14 +111,10 @@ class LinearModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     Released are whole numbers q, one a coordinate: w = q / (steps regulariser), and the score of a record is w.v /
     radius.
-
-    Attributes:
-        regulariser: of the sum of losses, at least 1 (not of their mean).
-        steps: of the released grid; a record moves the minimiser by at most about so many.
     """
 
-    regulariser: Rational
-    steps: Steps
+    regulariser: Rational  # of the sum of losses, at least 1 (not of their mean)
+    steps: Steps  # of the released grid; a record moves the minimiser by at most about so many
 
     margin: ClassVar[int] = 0
 
@@ -228,13 +224,9 @@ class LinearModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class LogisticRegression(LinearModel, frozen=True, kw_only=True, tag="logistic_regression", forbid_unknown_fields=True):
-    """The logistic loss: the score is the log odds of the second class.
+    """The logistic loss: the score is the log odds of the second class."""
 
-    Attributes:
-        points: how a record becomes its vector.
-    """
-
-    points: Points
+    points: Points  # how a record becomes its vector
 
     @property
     def coordinates(self) -> int:
@@ -262,13 +254,9 @@ class LogisticRegression(LinearModel, frozen=True, kw_only=True, tag="logistic_r
 
 
 class LinearSvm(LogisticRegression, frozen=True, kw_only=True, tag="linear_svm", forbid_unknown_fields=True):
-    """A support vector machine: the hinge loss, its corner rounded.
+    """A support vector machine: the hinge loss, its corner rounded."""
 
-    Attributes:
-        sharpness: k; the rounded loss exceeds the hinge by at most log(2) / k.
-    """
-
-    sharpness: Sharpness = 4
+    sharpness: Sharpness = 4  # k; the rounded loss exceeds the hinge by at most log(2) / k
 
     margin: ClassVar[int] = 1
 
@@ -282,22 +270,15 @@ class KernelSvm(LinearModel, frozen=True, kw_only=True, tag="kernel_svm", forbid
     """A support vector machine on random Fourier features: approximately that of the kernel exp(-||x - x'||^2 / 2).
 
     Chaudhuri, Monteleoni and Sarwate (2011), Algorithm 3. The bandwidth is in the factors of the feature map.
-
-    Attributes:
-        width: coordinates of the feature map.
-        frequencies: F; a vector has 2 F coordinates, and the constant.
-        seed: of the frequencies, public.
-        radius: length of a vector, in steps, without its constant.
-        constant: the last coordinate; 0: there is none.
-        sharpness: as of `LinearSvm`.
     """
 
-    width: Width
+    width: Width  # coordinates of the feature map
+    # F; a vector has 2 F coordinates, and the constant
     frequencies: Annotated[int, msgspec.Meta(ge=1, le=MOST_FREQUENCIES)]
-    seed: Seed
-    radius: Radius
-    constant: Constant = 0
-    sharpness: Sharpness = 4
+    seed: Seed  # of the frequencies, public
+    radius: Radius  # length of a vector, in steps, without its constant
+    constant: Constant = 0  # the last coordinate; 0: there is none
+    sharpness: Sharpness = 4  # as of `LinearSvm`
 
     margin: ClassVar[int] = 1
 

@@ -49,16 +49,11 @@ class Points(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     A record's point is that of a feature map, on the grid of 2^-12. It is shrunk into the unit ball, scaled to `radius`
     whole steps, and extended by a constant coordinate. All of it is a function of that record and the plan alone, to
     the last bit.
-
-    Attributes:
-        width: d, coordinates of the feature map.
-        radius: steps of one unit of the map; longer points are shrunk to this length.
-        constant: the last coordinate, in the same steps; 0: there is none.
     """
 
-    width: Width
-    radius: Radius
-    constant: Constant = 0
+    width: Width  # d, coordinates of the feature map
+    radius: Radius  # steps of one unit of the map; longer points are shrunk to this length
+    constant: Constant = 0  # the last coordinate, in the same steps; 0: there is none
 
     @property
     def coordinates(self) -> int:
@@ -176,15 +171,10 @@ def wrong_body(body_type: type[Body], field: str) -> RemoteProtocolError:
 
 
 class Work(NamedTuple):
-    """Work in the unit of `protocol.limits`.
+    """Work in the unit of `protocol.limits`."""
 
-    Attributes:
-        per_record: of each record.
-        once: whatever the number of records, noise not among it.
-    """
-
-    per_record: int
-    once: int
+    per_record: int  # of each record
+    once: int  # whatever the number of records, noise not among it
 
 
 class Method(Protocol):

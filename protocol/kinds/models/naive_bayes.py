@@ -27,16 +27,11 @@ class NaiveBayes(msgspec.Struct, frozen=True, kw_only=True, tag="naive_bayes", f
     has four cells: a value at u of S steps between the bounds adds (S - u)^2, 2 u (S - u) and u^2 to the first three, a
     missing one adds S^2 to the fourth. So a class's sum of u is (second / 2 + third) / S, its sum of u^2 is the third,
     and its number of records is the sum of all cells of any attribute, over S^2.
-
-    Attributes:
-        binned: how many attributes are counted in bins.
-        moments: how many are told by their moments.
-        steps: S; 1 where there are no moments.
     """
 
-    binned: Annotated[int, msgspec.Meta(ge=0, le=MOST_ATTRIBUTES)]
-    moments: Annotated[int, msgspec.Meta(ge=0, le=MOST_ATTRIBUTES)] = 0
-    steps: Annotated[int, msgspec.Meta(ge=1, le=256)] = 1
+    binned: Annotated[int, msgspec.Meta(ge=0, le=MOST_ATTRIBUTES)]  # how many attributes are counted in bins
+    moments: Annotated[int, msgspec.Meta(ge=0, le=MOST_ATTRIBUTES)] = 0  # how many are told by their moments
+    steps: Annotated[int, msgspec.Meta(ge=1, le=256)] = 1  # S; 1 where there are no moments
 
     @property
     def weight(self) -> int:

@@ -16,17 +16,12 @@ _ONCE = 100 * CALL_ONCE
 
 
 class SecondMoments(NamedTuple):
-    """Released sums over records of v = (x, constant) and label y, as whole numbers.
+    """Released sums over records of v = (x, constant) and label y, as whole numbers."""
 
-    Attributes:
-        products: (D, D) int64, of v_i v_j; symmetric, with noise of its own in each of the D (D + 1) / 2.
-        label_products: (D,) int64, of y v_j; empty where there is no label.
-        label_square: (1,) int64, of y^2; likewise.
-    """
-
+    # (D, D) int64, of v_i v_j; symmetric, with noise of its own in each of the D (D + 1) / 2
     products: NDArray[np.int64]
-    label_products: NDArray[np.int64]
-    label_square: NDArray[np.int64]
+    label_products: NDArray[np.int64]  # (D,) int64, of y v_j; empty where there is no label
+    label_square: NDArray[np.int64]  # (1,) int64, of y^2; likewise
 
 
 def split_moments(numbers: NDArray[np.int64], coordinates: int) -> SecondMoments:
@@ -42,13 +37,9 @@ def split_moments(numbers: NDArray[np.int64], coordinates: int) -> SecondMoments
 class PrincipalComponents(
     msgspec.Struct, frozen=True, kw_only=True, tag="principal_components", forbid_unknown_fields=True
 ):
-    """Sums of v_i v_j for i <= j, v a record's vector; with a constant the means, and the number of records, are there.
+    """Sums of v_i v_j for i <= j, v a record's vector; with a constant the means, and the number of records, are there."""
 
-    Attributes:
-        points: how a record becomes its vector.
-    """
-
-    points: Points
+    points: Points  # how a record becomes its vector
 
     @property
     def parts(self) -> int:
@@ -95,14 +86,10 @@ class LinearRegression(msgspec.Struct, frozen=True, kw_only=True, tag="linear_re
 
     Sums of v_i v_j for i <= j, of y v_j and of y^2, for a record's vector v and its label y in -label_steps ..
     label_steps over its range. A learner adds the ridge that it likes, and minimises.
-
-    Attributes:
-        points: how a record becomes its vector.
-        label_steps: whole steps of half the label's range.
     """
 
-    points: Points
-    label_steps: Annotated[int, msgspec.Meta(ge=1, le=MOST_RADIUS)]
+    points: Points  # how a record becomes its vector
+    label_steps: Annotated[int, msgspec.Meta(ge=1, le=MOST_RADIUS)]  # whole steps of half the label's range
 
     @property
     def parts(self) -> int:

@@ -127,17 +127,11 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Quantile(msgspec.Struct, frozen=True, tag="quantile", forbid_unknown_fields=True):
-    """The quantile of an attribute, or of a numeric label: records whose value is missing are left out.
+    """The quantile of an attribute, or of a numeric label: records whose value is missing are left out."""
 
-    Attributes:
-        attribute: its name.
-        quantile: a / (a + b) in (0, 1), a and b at most `MOST_WEIGHT`; 1/2 is the median.
-        grid: on which it is told.
-    """
-
-    attribute: Name
-    quantile: Rational
-    grid: Grid
+    attribute: Name  # its name
+    quantile: Rational  # a / (a + b) in (0, 1), a and b at most `MOST_WEIGHT`; 1/2 is the median
+    grid: Grid  # on which it is told
 
     @property
     def sides(self) -> tuple[int, int]:
@@ -158,17 +152,12 @@ class Quantile(msgspec.Struct, frozen=True, tag="quantile", forbid_unknown_field
 
 
 class Estimate(msgspec.Struct, frozen=True, tag="estimate", forbid_unknown_fields=True):
-    """What an estimator says in each block of records; a block in which it says nothing counts as the grid's middle.
+    """What an estimator says in each block of records; a block in which it says nothing counts as the grid's middle."""
 
-    Attributes:
-        estimator: key of `ESTIMATORS`.
-        attributes: of which; a record that lacks one of them is left out.
-        grid: to whose nearest point a block's value is moved.
-    """
-
-    estimator: Annotated[str, msgspec.Meta(max_length=100)]
+    estimator: Annotated[str, msgspec.Meta(max_length=100)]  # key of `ESTIMATORS`
+    # of which; a record that lacks one of them is left out
     attributes: Annotated[tuple[Name, ...], msgspec.Meta(min_length=1, max_length=MOST_ATTRIBUTES)]
-    grid: Grid
+    grid: Grid  # to whose nearest point a block's value is moved
 
     @property
     def constant(self) -> int:
@@ -195,14 +184,11 @@ class Estimate(msgspec.Struct, frozen=True, tag="estimate", forbid_unknown_field
 
 
 class Selection(msgspec.Struct, frozen=True, tag="selection", forbid_unknown_fields=True):
-    """Which of these partitions tell most of the class.
+    """Which of these partitions tell most of the class."""
 
-    Attributes:
-        candidates: as many as are chosen, at least.
-        weights: of each class, at most the planned weight; empty: 1 each. Where one is rare, its weight lets it count.
-    """
-
+    # as many as are chosen, at least
     candidates: Annotated[tuple[Partition, ...], msgspec.Meta(min_length=1, max_length=MOST_CANDIDATES)]
+    # of each class, at most the planned weight; empty: 1 each. Where one is rare, its weight lets it count.
     weights: Annotated[tuple[Weight, ...], msgspec.Meta(max_length=256)] = ()
 
     def check(self, method: Features, schema: Schema, field: str) -> None:

@@ -73,15 +73,10 @@ class _Method(msgspec.Struct, frozen=True, tag_field="name", forbid_unknown_fiel
 
 
 class Exponential(_Method, frozen=True, tag="exponential"):
-    """A quantile by the exponential mechanism over the points of a grid.
+    """A quantile by the exponential mechanism over the points of a grid."""
 
-    Attributes:
-        scale: of the exponential noise in each score.
-        weight: W, most that one record moves a score: the larger of a and b for the quantile a / (a + b).
-    """
-
-    scale: Rational
-    weight: Weight
+    scale: Rational  # of the exponential noise in each score
+    weight: Weight  # W, most that one record moves a score: the larger of a and b for the quantile a / (a + b)
 
     @property
     def law(self) -> NoisyMax:
@@ -119,17 +114,11 @@ def decay_factor(beta: Fraction) -> Fraction:
 
 
 class Smooth(_Method, frozen=True, tag="smooth"):
-    """A quantile with noise scaled by its smooth sensitivity: pure, by the law of `tails`.
+    """A quantile with noise scaled by its smooth sensitivity: pure, by the law of `tails`."""
 
-    Attributes:
-        scale: of the noise, in smooth sensitivities.
-        decay: beta: smooth sensitivities of neighbours differ by a factor of at most e^beta.
-        degrees: d, of freedom of the noise.
-    """
-
-    scale: Rational
-    decay: Rational
-    degrees: Degrees = 4
+    scale: Rational  # of the noise, in smooth sensitivities
+    decay: Rational  # beta: smooth sensitivities of neighbours differ by a factor of at most e^beta
+    degrees: Degrees = 4  # d, of freedom of the noise
 
     def cost(self, most_records_per_unit: int) -> Fraction:
         """(d + 1) / (2 scale) + d beta."""
@@ -148,17 +137,11 @@ class Smooth(_Method, frozen=True, tag="smooth"):
 
 
 class AggregateMean(_Method, frozen=True, tag="aggregate_mean"):
-    """The sum of what an estimator says in each of k blocks, in whole steps, with discrete Laplace noise.
+    """The sum of what an estimator says in each of k blocks, in whole steps, with discrete Laplace noise."""
 
-    Attributes:
-        blocks: k.
-        steps: R, of the range to which a block's value is clipped.
-        scale: of the noise, in steps.
-    """
-
-    blocks: Blocks
-    steps: Steps
-    scale: Rational
+    blocks: Blocks  # k
+    steps: Steps  # R, of the range to which a block's value is clipped
+    scale: Rational  # of the noise, in steps
 
     @property
     def law(self) -> DiscreteLaplace:
@@ -185,15 +168,10 @@ class AggregateMean(_Method, frozen=True, tag="aggregate_mean"):
 
 
 class AggregateMedian(_Method, frozen=True, tag="aggregate_median"):
-    """The median of what an estimator says in each of k blocks, by the exponential mechanism over a grid.
+    """The median of what an estimator says in each of k blocks, by the exponential mechanism over a grid."""
 
-    Attributes:
-        blocks: k.
-        scale: of the exponential noise in each score.
-    """
-
-    blocks: Blocks
-    scale: Rational
+    blocks: Blocks  # k
+    scale: Rational  # of the exponential noise in each score
 
     @property
     def law(self) -> NoisyMax:
@@ -220,17 +198,11 @@ class AggregateMedian(_Method, frozen=True, tag="aggregate_median"):
 
 
 class Features(_Method, frozen=True, tag="features"):
-    """The partitions that tell most of the class, chosen one after the other.
+    """The partitions that tell most of the class, chosen one after the other."""
 
-    Attributes:
-        chosen: q, how many.
-        weight: W, the largest weight of a class.
-        scale: of the exponential noise in each score.
-    """
-
-    chosen: Annotated[int, msgspec.Meta(ge=1, le=MOST_CHOSEN)]
-    weight: Weight
-    scale: Rational
+    chosen: Annotated[int, msgspec.Meta(ge=1, le=MOST_CHOSEN)]  # q, how many
+    weight: Weight  # W, the largest weight of a class
+    scale: Rational  # of the exponential noise in each score
 
     @property
     def law(self) -> NoisyMax:
