@@ -27,7 +27,7 @@ def roc_area(negatives: Floats, positives: Floats) -> Floats:
 
 
 def sorted_auc(positive: Floats, negative: Floats, starts: NDArray[np.int64]) -> Floats:
-    """As `weighted_auc`, for ascending scores, of which equal ones begin at `starts`."""
+    """`weighted_auc` for ascending scores; groups of equal scores begin at `starts`."""
     if len(starts) < positive.shape[1]:
         positive, negative = (np.add.reduceat(weights, starts, axis=1) for weights in (positive, negative))
     area: Floats = np.nan_to_num(roc_area(negative, positive), nan=0.5)
@@ -35,12 +35,10 @@ def sorted_auc(positive: Floats, negative: Floats, starts: NDArray[np.int64]) ->
 
 
 def weighted_auc(score: Floats, positive: Floats, negative: Floats) -> Floats:
-    """Area of a score for each of S weightings, float64 (S,); 1/2 where a label has no weight.
+    """Area under the ROC curve of a score for each of S weightings, float64 (S,); 1/2 if a label has no weight.
 
-    Args:
-        score: (n,) finite, n >= 1.
-        positive: Weight of label 1 at each score, float64 (S, n), non-negative.
-        negative: Weight of label 0, likewise.
+    `score` is (n,), finite, n >= 1. `positive` and `negative` are the weights of label 1 and 0 at each score, float64
+    (S, n), non-negative.
     """
     order = np.argsort(score, kind="stable")
     starts = np.flatnonzero(np.diff(score[order], prepend=-np.inf))
@@ -48,13 +46,10 @@ def weighted_auc(score: Floats, positive: Floats, negative: Floats) -> Floats:
 
 
 def expected_auc(score: Floats, probability: Floats) -> float:
-    """Area of a score in a population of many copies of each record; 1/2 where one of the labels does not occur.
+    """Area under the ROC curve in a population of many copies of each record; 1/2 if a label does not occur.
 
-    sum_ij P_i (1 - P_j) ([s_i > s_j] + [s_i = s_j] / 2) / (sum P sum (1 - P)).
-
-    Args:
-        score: float64 (n,), finite, n >= 1.
-        probability: P(label 1) of each record, float64 (n,), in [0, 1].
+    It is sum_ij P_i (1 - P_j) ([s_i > s_j] + [s_i = s_j] / 2) / (sum P sum (1 - P)). `score` is float64 (n,), finite, n
+    >= 1; `probability` is P(label 1) of each record, float64 (n,), in [0, 1].
     """
     return float(weighted_auc(score, probability[None], 1.0 - probability[None])[0])
 
@@ -62,10 +57,8 @@ def expected_auc(score: Floats, probability: Floats) -> float:
 def auc_error(area: ArrayLike, positive: ArrayLike, negative: ArrayLike) -> Floats:
     """Standard error of an area, of the arguments' common shape (Hanley & McNeil 1982, Eq. 2).
 
-    Args:
-        area: In [0, 1].
-        positive: Number of independent records with label 1, positive.
-        negative: Without it, positive.
+    `area` is in [0, 1]; `positive` and `negative` are the numbers of independent records with and without label 1,
+    positive.
     """
     value, ones, zeros = (np.asarray(value, dtype=np.float64) for value in (area, positive, negative))
     both_positive, both_negative = value / (2.0 - value), 2.0 * value**2 / (1.0 + value)

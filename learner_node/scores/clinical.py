@@ -1,7 +1,7 @@
-"""How well probabilities of a class rank, agree and decide, in the words of clinical studies.
+"""How well class probabilities rank, are calibrated, and decide, in clinical terms.
 
-All of it is computed from records with labels: a simulation's test records, or records that a user owns. Nothing here
-reads an answer of a curator. What each figure means is in docs/clinical.md.
+All scores are computed from labelled records: a simulation's test records, or a user's own. No curator's answer is
+read. docs/clinical.md explains each figure.
 """
 
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ from protocol.errors import ConfigurationError
 Floats = NDArray[np.float64]
 
 BINS = 10
-"""Bins of a calibration curve, where there are as many records."""
+"""Most bins of a calibration curve."""
 
 
 @dataclass(frozen=True)
 class Roc:
     """Corners of a receiver operating characteristic, from (0, 0) to (1, 1).
 
-    (k,) each, not decreasing: the share of class 0 that is flagged, and of class 1.
+    (k,) each, non-decreasing: the flagged shares of class 0 and of class 1.
     """
 
     false_positive_rate: Floats
@@ -44,10 +44,10 @@ class Roc:
 
 @dataclass(frozen=True)
 class ClinicalScores:
-    """Scores of n records; None where they need both classes and only one occurs.
+    """Scores of n records; a score that needs both classes is None if only one occurs.
 
     Average precision is the mean precision over the records of class 1, each at its own rank (`average_precision_score`
-    of scikit-learn); a ranking by chance has about the share of class 1.
+    of scikit-learn). A random ranking has about the share of class 1.
     """
 
     records: int
@@ -66,22 +66,17 @@ class ClinicalScores:
 
     @property
     def auc_error(self) -> float | None:
-        """Standard error of `auc` by records alone (Hanley and McNeil, Radiology 143, 1982, Eq. 2)."""
+        """Standard error of `auc` from sampling alone (Hanley and McNeil, Radiology 143, 1982, Eq. 2)."""
         if self.auc is None:
             return None
         return float(auc_error(self.auc, self.positives, self.records - self.positives))
 
 
 def positive_of(y: ArrayLike, classes: NDArray[np.generic], records: int) -> NDArray[np.bool_]:
-    """Whether each of the records is of the second of two classes, bool (n,).
+    """Whether each record is of the second of two classes, bool (n,).
 
-    Args:
-        y: (n,) class names.
-        classes: (2,) of the label.
-        records: n.
-
-    Raises:
-        ConfigurationError: another number of classes or of records, none of them, or another value.
+    `y` (n,) has class names, `classes` (2,) are the label's, and `records` is n. Raises ConfigurationError: another
+    number of classes or of records, no record, or another value.
     """
     if len(classes) != 2:
         raise ConfigurationError(f"these scores are for two classes; the label has {len(classes)}")
@@ -156,7 +151,7 @@ def _operating_point(ones: NDArray[np.bool_], risk: Floats, rule: Rule, prevalen
 
 
 def _separating(risk: Floats, share: float) -> float:
-    """The largest probability that is not flagged where `share` of the records is, or as nearly as ties allow."""
+    """The threshold above which as near to `share` of the records as ties allow are flagged."""
     values, counts = np.unique(risk, return_counts=True)
     above = len(risk) - np.cumsum(counts)  # records above each value; the last flags none
     cuts = above[:-1] if len(values) > 1 else above
@@ -173,12 +168,9 @@ def binomial_error(share: float, records: int) -> float:
 
 
 def calibration(ones: NDArray[np.bool_], risk: Floats, bins: int = BINS) -> CalibrationCurve:
-    """Predicted against observed frequency in so many bins of equal mass, or fewer where there are fewer records.
+    """Predicted against observed frequency in `bins` >= 1 bins of equal mass, fewer with fewer records.
 
-    Args:
-        ones: (n,) whether a record is of class 1, n >= 1.
-        risk: (n,) P(class 1), in [0, 1].
-        bins: at least 1.
+    `ones` (n,) marks records of class 1, n >= 1; `risk` (n,) is P(class 1) in [0, 1].
     """
     _, group, size = np.unique(risk, return_inverse=True, return_counts=True)
     share = (np.bincount(group, weights=ones) / size)[group]

@@ -28,7 +28,7 @@ from learner_node.scores.performance import Interval
 Floats = NDArray[np.float64]
 
 SHARPNESS: Floats = np.exp(np.linspace(np.log(0.25), np.log(8.0), 11))
-"""The values of a that are tried, float64 (11,)."""
+"""Candidate values of a, float64 (11,)."""
 
 _SHIFTS = 12.0 * np.sign(np.linspace(-1.0, 1.0, 61)) * np.abs(np.linspace(-1.0, 1.0, 61)) ** 1.5
 _SUREST_PROBABILITY = 0.002
@@ -48,9 +48,9 @@ class Profiles:
 
     @classmethod
     def of(cls, probability: Floats, posterior: CellPosterior, rng: np.random.Generator) -> "Profiles":
-        """Of all source records, or of a random part of those of large cells.
+        """Profiles of all source records, or of a random sample from large cells.
 
-        Raises ValueError: `probability` has not the shape of the posterior's source records or is no probability.
+        Raises ValueError: `probability` has another shape than the posterior's source records, or is no probability.
         """
         values = np.asarray(probability, dtype=np.float64)
         if values.shape != posterior.cells.shape:
@@ -78,7 +78,7 @@ class Profiles:
 
     @cached_property
     def probit(self) -> Floats:
-        """u, float64 (n,); probabilities beyond .002 and .998 count as those."""
+        """u, float64 (n,); probabilities are clipped to .002 and .998."""
         result: Floats = ndtri(np.clip(self.value, _SUREST_PROBABILITY, 1.0 - _SUREST_PROBABILITY))
         return result
 
@@ -89,12 +89,12 @@ class Profiles:
 
     @cached_property
     def predicted_share(self) -> Floats:
-        """Share of each cell's records of which label 1 is predicted, float64 (K,)."""
+        """Share of each cell's records with prediction 1, float64 (K,)."""
         share: Floats = self.means(self.predicted.astype(np.float64)[None])[0]
         return share
 
     def score_at_random(self, share: Floats) -> Floats:
-        """Accuracy of the predictions in each cell, (S, K), if a `share` (S, K) of it, at random, has label 1."""
+        """Accuracy per cell, (S, K), if label 1 is dealt at random to a `share` (S, K) of its records."""
         return self.predicted_share * share + (1.0 - self.predicted_share) * (1.0 - share)
 
     def means(self, rows: Floats) -> Floats:
@@ -103,7 +103,7 @@ class Profiles:
         return means
 
     def curves(self, sharpness: float) -> tuple[Floats, Floats]:
-        """For each shift: each cell's share of label 1, and the predictions' accuracy there; two float64 (61, K)."""
+        """For each of 61 shifts, each cell's share of label 1 and the predictions' accuracy; two float64 (61, K)."""
         share, score = np.empty((2, len(_SHIFTS), self.cells))
         step = max(1, _BLOCK_ENTRIES // len(self.value))
         for first in range(0, len(_SHIFTS), step):
@@ -114,14 +114,10 @@ class Profiles:
         return share, score
 
     def by_ranking(self, share: Floats, sharpness: NDArray[np.int64]) -> tuple[Floats, Floats]:
-        """What follows for each cell if its label is dealt by the model's own ranking.
+        """Shift and accuracy of each cell if labels are dealt by the model's own ranking; two float64 (S, K).
 
-        Args:
-            share: Of label 1 in each cell, float64 (S, K), in [0, 1].
-            sharpness: Of each draw, as index of `SHARPNESS`, int64 (S,).
-
-        Returns:
-            The shift for which Phi(a u + shift) has that mean, and what the predictions score then; two float64 (S, K).
+        The shift gives Phi(a u + shift) the mean `share` of label 1, float64 (S, K) in [0, 1]; `sharpness` (S,) int64
+        indexes `SHARPNESS` for each draw.
         """
         shift, score = np.empty((2, *share.shape))
         for index in np.unique(sharpness):
@@ -146,9 +142,10 @@ class Profiles:
         return np.asarray(logs, dtype=np.float64)
 
     def most_agreement(self, share: Floats) -> Floats:
-        """Largest possible score in a cell of which (S, K) `share` have label 1, float64 (S, K): Frechet's bound.
+        """Largest possible accuracy in a cell with (S, K) `share` of label 1, float64 (S, K): Frechet's bound.
 
-        1 - |share - predicted share|, less strict by a standard error of the latter, which a few source records tell.
+        It is 1 - |share - predicted share|, relaxed by a standard error of the latter, which few source records
+        estimate.
         """
         predicted = self.predicted_share
         rounded = (predicted * self.counts + 1.0) / (self.counts + 2.0)
@@ -163,7 +160,7 @@ class Profiles:
 
     @cached_property
     def place(self) -> Floats:
-        """How many records of its cell have a higher value, float64 (n,); equal ones in any order."""
+        """Number of records of its cell with a higher value, float64 (n,); ties in any order."""
         place = np.empty(len(self.value))
         place[np.lexsort((-self.value, self.cell))] = np.arange(len(self.value)) - self.starts[self.cell]
         return place
@@ -174,7 +171,7 @@ _RANKING_ENTRIES = 2_000_000
 
 @dataclass(frozen=True)
 class Dealing:
-    """How labels are dealt within cells, in each of S draws."""
+    """How each of S draws deals labels within cells."""
 
     shift: Floats  # As `Profiles.by_ranking` gives it, float64 (S, K)
     sharpness: NDArray[np.int64]  # As index of `SHARPNESS`, int64 (S,)
@@ -205,7 +202,7 @@ def auc_draws(profiles: Profiles, share: Floats, weight: Floats, dealing: Dealin
 
 
 def highest_auc_draws(profiles: Profiles, share: Floats, weight: Floats) -> Floats:
-    """As `auc_draws`, with label 1 on the highest scores of each cell: no other ranking within cells is better."""
+    """`auc_draws` with label 1 on the highest scores of each cell, the best ranking within cells."""
     order = profiles.ascending
     cell, place = profiles.cell[order], profiles.place[order]
 
@@ -217,7 +214,7 @@ def highest_auc_draws(profiles: Profiles, share: Floats, weight: Floats) -> Floa
 
 
 def _areas(profiles: Profiles, weight: Floats, dealt: Callable[[slice], Floats]) -> Floats:
-    """Areas of S draws; `dealt` gives P(label 1) of the records, by ascending value, in some of the draws."""
+    """Areas of S draws; `dealt` gives P(label 1) of records by ascending value in a slice of the draws."""
     order = profiles.ascending
     starts = np.flatnonzero(np.diff(profiles.value[order], prepend=-np.inf))
     cell = profiles.cell[order]
@@ -231,7 +228,7 @@ def _areas(profiles: Profiles, weight: Floats, dealt: Callable[[slice], Floats])
 
 
 LEVEL = 0.025
-"""Level of the verdict "beats the majority class"; the interval is the central 95 %."""
+"""Level of the verdict "beats the majority class"."""
 METHOD = (
     "posterior of the cells' label shares from the noisy counts; within cells the model's own ranking, sharpened or "
     "blunted by how well it foretells cells that it is not told"
@@ -240,16 +237,17 @@ METHOD = (
 _DRAWS = 1000
 _EXPECTED_SHARPNESS, _SHARPNESS_DEVIATION = 1.1, 0.4
 _WITHIN_MEAN, _WITHIN_SLOPE, WITHIN_DEVIATION = 0.1, 0.3, 0.7
-"""Of log a less what cells bear out: mean at ten cells a dimension, its growth with their logarithm, deviation."""
+"""Normal law of log a minus its estimate from cells: mean at ten cells a dimension, the mean's growth with the
+logarithm of that number, and deviation."""
 _USUAL_CELLS, _LEAST_LOG_CELLS = 10.0, -2.0
 _JUDGE_SHARPNESS = np.exp(np.linspace(-0.8, 0.8, 33))
 _EXPECTED_JUDGE, _JUDGE_DEVIATION = 1.0, 0.25
 _SUREST, _NEWTON_STEPS = 1e-4, 6
 _OPEN = (0.5, 0.5)
 _FEWER_ERRORS, _FEWER_INVERSIONS = (0.05, 0.25), (0.5, 0.7)
-"""Mean and deviation of the log factor on errors, and on pairs in the wrong order, where cells are pure."""
+"""Mean and deviation of the log factors on errors and on inverted pairs if cells are pure."""
 _SCEPTICISM = (1.0 - PRIOR_NO_SIGNAL) / PRIOR_NO_SIGNAL
-"""How much more the verdicts weigh the hypothesis of no signal: for them its prior is 1/2."""
+"""Factor on the odds of no signal in the verdicts, which makes its prior 1/2."""
 _ROUNDING = 1e-9
 
 
@@ -387,9 +385,9 @@ def estimate_accuracy(
 
 
 def steeper(share: Floats, weight: Floats, sharpness: float | Floats) -> Floats:
-    """Phi(b probit(share) + shift), float64 (S, K); the shift of each row keeps its mean, weighted by (S, K) `weight`.
+    """Phi(b probit(share) + shift), float64 (S, K); each row's shift keeps its mean, weighted by (S, K) `weight`.
 
-    So a class that is rare stays as rare.
+    So a rare class stays as rare.
     """
     probit = sharpness * ndtri(np.clip(share, _SUREST, 1.0 - _SUREST))
     mean = np.sum(weight * share, axis=1, keepdims=True)
@@ -411,7 +409,7 @@ def _purity(share: Floats, weight: Floats) -> Floats:
 
 
 def _judge_weights(posterior: CellPosterior) -> Floats:
-    """Probabilities of `_JUDGE_SHARPNESS`, float64 (33,), from how well steeper shares foretell held-out cells."""
+    """Probabilities of `_JUDGE_SHARPNESS`, float64 (33,), by how well steeper shares predict held-out cells."""
     share, weight = posterior.held_out_share()[None], posterior.mass[None] / posterior.mass.sum()
     log_likelihoods = [posterior.log_likelihood(steeper(share, weight, float(b))[0]) for b in _JUDGE_SHARPNESS]
     deviations = (np.log(_JUDGE_SHARPNESS) - np.log(_EXPECTED_JUDGE)) / _JUDGE_DEVIATION
@@ -432,7 +430,7 @@ def _sharpness_draws(
 
 
 def within_mean(posterior: CellPosterior) -> float:
-    """Expected log of how much sharper labels follow a model within cells than between them, see `estimate_accuracy`.
+    """Expected log of how much sharper labels follow a model within cells than between them (`estimate_accuracy`).
 
     Its deviation is `WITHIN_DEVIATION`.
     """
@@ -457,7 +455,7 @@ def _normalised(log_weights: Floats) -> Floats:
 
 
 def _tail(counted: NDArray[np.bool_], no_signal: NDArray[np.bool_]) -> float:
-    """Posterior probability, never 0, of the event that some draws count for; no signal has prior 1/2."""
+    """Posterior probability, never 0, of an event that a subset of draws supports; no signal has prior 1/2."""
     weight = np.where(no_signal, _SCEPTICISM, 1.0)
     return float((1.0 + weight @ counted) / (1.0 + weight.sum()))
 
@@ -470,24 +468,21 @@ def _median_and_interval(values: Floats) -> tuple[float, float, float]:
 _RECALL_DRAWS = 600
 _SHARPNESS = np.exp(np.linspace(-1.2, 1.6, 9))
 _STEEPER_DEVIATION = 0.25
-"""Of log b, by which the posterior's shares are moved from their mean: a smooth prior blunts a signal with steps."""
+"""Prior deviation of log b, which steepens posterior shares: a smooth prior blunts steps."""
 _RECALL_SHIFTS = np.linspace(-7.0, 7.0, 113)
 
 
 def class_recalls(
     posteriors: Sequence[CellPosterior], exclusion: float, probabilities: Floats, *, seed: int
 ) -> tuple[Interval, ...]:
-    """The recall of each class on the population behind the private records, with 95 % intervals.
+    """Estimate each class's recall in the population behind the private records, with 95 % intervals, each in [0, 1].
 
     Args:
-        posteriors: of the cells, for each class against the rest, C of them.
-        exclusion: how their shares are brought together, see `one_against_rest.shares_together`.
-        probabilities: that the model gives the source's records, (n, C); it calls a record of the likeliest class, the
-            first of equals.
+        posteriors: of the cells, for each of C classes against the rest.
+        exclusion: how the classes' shares are combined, see `one_against_rest.shares_together`.
+        probabilities: the model's for the source's records, (n, C). It predicts the likeliest class, the first of
+            equals.
         seed: of the draws, non-negative.
-
-    Returns:
-        One a class; 0 to 1.
     """
     called = probabilities.argmax(axis=1)
     rng = np.random.default_rng(seed)
@@ -515,7 +510,7 @@ def _recall(
     called: NDArray[np.bool_],
     rng: np.random.Generator,
 ) -> Interval:
-    """Of one class, whose share of each cell, `cell_share` (S, K), has been drawn."""
+    """Recall of one class, given draws `cell_share` (S, K) of its share of each cell."""
     weight = mass / mass.sum(axis=1, keepdims=True)
     sharper = np.exp(rng.normal(0.0, _STEEPER_DEVIATION, _RECALL_DRAWS))[:, None]
     share = np.clip(steeper(cell_share, weight, sharper), _SUREST, 1.0 - _SUREST)
@@ -535,7 +530,7 @@ def _recall(
 def _curves(
     cells: NDArray[np.int64], probability: Floats, called: NDArray[np.bool_]
 ) -> Iterator[list[tuple[Floats, Floats]]]:
-    """Of each cell, for each sharpness: shares of the class, rising, and the shares that are of it and called so."""
+    """For each cell and sharpness, ascending shares of the class, and shares of it that are predicted as the class."""
     probit = ndtri(np.clip(probability, _SUREST, 1.0 - _SUREST))
     order = np.argsort(cells, kind="stable")
     for members in np.split(order, np.cumsum(np.bincount(cells))[:-1]):

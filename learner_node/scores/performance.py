@@ -1,4 +1,4 @@
-"""How a score performs, with intervals, from draws of the class counts in its bins: values, and how they print."""
+"""A score's performance with intervals, from draws of the class counts in its bins, and its tables."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 LEVEL = 0.95
-"""Of every interval."""
+"""Level of every interval."""
 HALF_A_RECORD = 0.5
 RESOLUTION = 1000
-"""Ends of intervals of shares are thousandths."""
+"""Interval ends of shares are rounded to multiples of this."""
 RULES = ", "
-"""Separates the rules of one threshold."""
+"""Separator between the rules of one threshold."""
 _SAME = 1e-9
 
 
@@ -37,26 +37,24 @@ class Interval:
     high: float
 
     def __str__(self) -> str:
-        """For people."""
         return f"{self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
 
     def __contains__(self, number: float) -> bool:
-        """Whether a number lies in the interval."""
         return self.low <= number <= self.high
 
     @classmethod
     def of(cls, draws: Floats) -> "Interval":
-        """Of draws, (S,)."""
+        """The interval of (S,) draws."""
         low, value, high = np.quantile(draws, ((1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2))
         return cls(float(value), float(low), float(high))
 
     @classmethod
     def of_share(cls, part: Floats, rest: Floats) -> "Interval":
-        """Of part / (part + rest), draws of expected counts, (S,) each.
+        """The interval of part / (part + rest), from draws of expected counts, (S,) each.
 
-        An end at which less than half a record is left on one side is 0 or 1: so few cannot be told from none, as in
-        the modified Jeffreys interval (Brown, Cai and DasGupta 2001, section 4.1.1). Ends are rounded outward. An area
-        is such a share of the rarer class.
+        An end that leaves less than half a record on one side is set to 0 or 1, as in the modified Jeffreys interval
+        (Brown, Cai and DasGupta 2001, section 4.1.1). Ends are rounded outwards. An area is such a share of the rarer
+        class.
         """
         share = cls.of(part / (part + rest))
         none, all_ = (float(np.quantile(side, (1 - LEVEL) / 2)) < HALF_A_RECORD for side in (part, rest))
@@ -67,12 +65,12 @@ class Interval:
 
 Estimate = TypeVar("Estimate", bound=Interval)
 SHARES = ("flagged", "sensitivity", "specificity", "ppv", "npv")
-"""Of an operating point."""
+"""Names of an operating point's shares."""
 
 
 @dataclass(frozen=True)
 class OperatingPoint(Generic[Estimate]):
-    """Shares, 0 to 1, where every record at or above a threshold is called positive."""
+    """Shares, 0 to 1, if every record at or above a threshold is called positive."""
 
     rule: str  # that asked for it, in words; "" for any other edge between bins
     threshold: float  # probability; at exactly 1/2 it is the class that the hypothesis predicts: above one half
@@ -96,7 +94,7 @@ class CalibrationBin:
 
 @dataclass(frozen=True)
 class Performance:
-    """How a score performs on the population behind some records."""
+    """Performance of a score on the population behind some records."""
 
     records: Interval  # estimated number of records that were counted
     prevalence: Interval  # share of class 1
@@ -124,13 +122,9 @@ class Performance:
         return np.array([(0.0, 0.0), *inner, (1.0, 1.0)])
 
     def at(self, threshold: Threshold) -> OperatingPoint[Interval]:
-        """The operating point of a threshold that was asked for, or of any edge.
+        """The operating point at a threshold: a probability at an edge, or a rule as requested, "10%" or "prevalence".
 
-        Args:
-            threshold: a probability, or a rule as it was asked for: "10%", "prevalence".
-
-        Raises:
-            ConfigurationError: no bin ends there; says which thresholds there are.
+        Raises ConfigurationError: no bin ends there; the text lists the thresholds.
         """
         (rule,) = read_thresholds([threshold])
         for point in self.points:
@@ -144,20 +138,17 @@ class Performance:
 
     @property
     def chosen_points(self) -> tuple[OperatingPoint[Interval], ...]:
-        """The points that were asked for."""
+        """The requested operating points."""
         return tuple(point for point in self.points if point.rule)
 
 
 def performance(
     draws: "CountDraws", thresholds: Sequence[float], predicted: Sequence[float], rules: Sequence[str] = ()
 ) -> Performance:
-    """Sum draws up.
+    """Summarise draws of the counts in k bins.
 
-    Args:
-        draws: of the counts in k bins.
-        thresholds: probabilities between the bins, (k - 1,), rising.
-        predicted: mean probability in each bin, (k,).
-        rules: that asked for the thresholds, "" where none did, (k - 1,); none are given where none did.
+    `thresholds` (k - 1,) are the probabilities between bins, rising; `predicted` (k,) are the bins' mean probabilities;
+    `rules` (k - 1,) requested the thresholds, "" for none; an empty sequence means no rules at all.
     """
     counts = draws.expected
     total = counts.sum(axis=(1, 2))
@@ -230,7 +221,7 @@ def calibration_rows(site: str, performance: Performance) -> list[dict[str, floa
 
 
 def points_table(performance: Performance) -> list[str]:
-    """Lines of a table of the operating points that were asked for."""
+    """Lines of a table of the requested operating points."""
     points = performance.chosen_points or performance.points
     width = max((len(point.rule) for point in points), default=0)
     heads = "".join(f"{name.upper() if len(name) == 3 else name:>18}" for name in SHARES)

@@ -1,9 +1,9 @@
-"""How common each class is among the target's records, from the noisy counts, and models whose mean this bears out.
+"""Estimates each class's share of the target's records from noisy counts, and moves a model's mean towards it.
 
-A label model shrinks to what it holds likely before any answer, networks may die, and a sharpened model says less of a
-rare class. The totals of the counts do none of this: they are unbiased, and their noise is known. A model is moved
-towards them on the probit scale, and no farther than they ask for (`Prevalence.nearest`): it has read each cell, and
-where cells are pure it knows more than the totals. The order of its records stays. docs/risks.md has more.
+A label model shrinks to its prior, networks may die, and a sharpened model understates a rare class. The totals of the
+counts are unbiased, with known noise. A model is moved towards them on the probit scale, but no farther than they
+require (`Prevalence.nearest`), since the model has used each cell and knows more than the totals if cells are pure. The
+order of its records stays. docs/risks.md has more.
 """
 
 from collections.abc import Sequence
@@ -17,17 +17,17 @@ from scipy.special import ndtr, ndtri
 Floats = NDArray[np.float64]
 
 DECLARED_SPREAD = 0.5
-"""Standard deviation of the number of records about the declared one, as a share of it."""
+"""Standard deviation of the number of records around the declared one, as a share of it."""
 LEAST_IN_ERRORS = 0.1
-"""No share is taken as nearer to 0 or 1 than this many standard errors: no class is ruled out by noise."""
+"""Smallest distance of a share from 0 and 1, in standard errors, so that noise rules no class out."""
 TOLERATED_ERRORS = 0.25
-"""A model's mean risk is moved to within so many standard errors of the estimated share."""
+"""Distance, in standard errors of the estimated share, to which a model's mean risk is moved."""
 LEAST = 1e-6
-"""No model is moved to a share nearer to 0 or 1."""
+"""Smallest distance from 0 and 1 of a share that a model is moved to."""
 _LEVEL = float(ndtri(0.975))
 _SUREST, _FARTHEST = 30.0, 40.0
 _SHARES: Floats = np.sin(np.linspace(0.0, 0.5 * np.pi, 1001)) ** 2
-"""Ascending and symmetrical about one half."""
+"""Grid of shares, ascending and symmetrical about one half."""
 _LEAST_VARIANCE = 0.25
 _SWEEPS, _CLOSE = 200, 1e-10
 
@@ -42,15 +42,13 @@ class Prevalence:
     error: float  # standard error that noise and sampling imply, positive
 
     def nearest(self, probability: Floats, mass: Floats) -> float:
-        """The share that is nearest to a model's own mean, of those that the answers bear out, in (0, 1).
+        """The share in (0, 1) that is nearest to a model's own mean, among those that the answers support.
 
-        Borne out is what is within 1/4 + R of a standard error of the estimate. R is the share of the label's variance
-        that the model explains, Var P / (mean P (1 - mean P)): where risks are near 0 and 1, noise in the totals tells
-        less of their mean than the model does.
+        Supported shares lie within 1/4 + R standard errors of the estimate. R is the share of the label's variance that
+        the model explains, Var P / (mean P (1 - mean P)): if risks are near 0 and 1, the model knows their mean better
+        than noisy totals.
 
-        Args:
-            probability: of the class, that the model gives the source records, (n_s,), in [0, 1].
-            mass: as `mean_probability`.
+        `probability` is the model's for the source records, (n_s,), in [0, 1]; `mass` is as in `mean_probability`.
         """
         mean = mean_probability(probability, mass)
         variance = mean_probability(probability**2, mass) - mean**2
@@ -109,14 +107,7 @@ def estimate_prevalence(
 def estimate_prevalences(
     totals: Floats, noise_variance: float, *, declared: float, records_per_unit: int = 1
 ) -> tuple[Prevalence, ...]:
-    """Estimate every class's share against the rest, see `estimate_prevalence`.
-
-    Args:
-        totals: noisy, of each class, (C,).
-        noise_variance: of one total.
-        declared: as there.
-        records_per_unit: as there.
-    """
+    """Estimate every class's share against the rest by `estimate_prevalence`; `totals` (C,) are noisy."""
     return tuple(
         estimate_prevalence(
             (float(total), float(totals.sum() - total)),
@@ -129,7 +120,7 @@ def estimate_prevalences(
 
 
 def _first_below(values: Floats, level: float) -> float:
-    """The least share at which values at `_SHARES` are no more than a level, between nodes by the secant; 1 if none."""
+    """The smallest share at which values on `_SHARES` reach a level, interpolated by the secant; 1 if none does."""
     below = np.flatnonzero(values <= level)
     if not len(below):
         return 1.0
@@ -151,12 +142,10 @@ def mean_probability(probability: Floats, mass: Floats) -> float:
 
 
 def matching_intercept(probability: Floats, mass: Floats, share: float) -> float:
-    """Return b for which the target's mean of Phi(probit(p) + b) is that share; the records' order stays.
+    """Return b for which the target's mean of Phi(probit(p) + b) is `share`, in (0, 1); the records' order stays.
 
-    Args:
-        probability: p, the model's P(label 1) of the source records, (n_s,), in [0, 1].
-        mass: as `mean_probability`.
-        share: in (0, 1).
+    `probability` is the model's P(label 1) of the source records, (n_s,), in [0, 1]; `mass` is as in
+    `mean_probability`.
     """
     weight = mass / mass.sum()
     probit = np.clip(ndtri(probability), -_SUREST, _SUREST)
@@ -194,7 +183,7 @@ def matching_factors(probabilities: Floats, mass: Floats, shares: Sequence[float
 
 
 def rescaled(probabilities: Floats, factors: Floats) -> Floats:
-    """Class probabilities (n, C) times (C,) factors of their odds, rows adding up to 1."""
+    """Class probabilities (n, C) with odds multiplied by (C,) factors; rows sum to 1."""
     moved = probabilities * factors
     result: Floats = moved / moved.sum(axis=1, keepdims=True)
     return result

@@ -1,11 +1,11 @@
-"""Intercept and slope by which a model's risks fit the class counts that curators released about its score.
+"""Recalibrates a model's risks by an intercept and slope that fit the class counts released about its score.
 
-logit P' = intercept + slope logit P (Cox 1958). Nothing is asked for it: a validation's answers are read once more. The
-likelihood of the noisy counts is exact: true counts are Poisson, and the noise has the law that the mechanism adds. How
-many records lie in a bin is integrated out. So the same answers that a recalibrated model fits are no validation of it.
+logit P' = intercept + slope logit P (Cox 1958). It asks nothing, but uses a validation's answers again. The likelihood
+of the noisy counts is exact: true counts are Poisson, and the noise has the mechanism's law; each bin's size is
+integrated out. Since the map is fitted to these answers, they do not validate it.
 
-A study with little to tell would move good risks by noise. So the map is weighed against leaving the risks as they are
-(the Bayes factor), and is off unless the answers speak for it; docs/validation.md says what that rule gains and loses.
+A study with little information would move good risks by noise. So the map is compared with the identity by a Bayes
+factor, and is off unless the answers favour it; docs/validation.md gives gains and losses of that rule.
 """
 
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ from learner_node.scores.score_posterior import possible_counts
 Floats = NDArray[np.float64]
 
 SHIFT_DEVIATION, LOG_SLOPE_DEVIATION = 0.5, 0.35
-"""Prior deviations of the shift of the mean risk's logit, and of the slope's logarithm, about 0."""
+"""Prior deviations, around 0, of the mean risk's logit shift and of the log slope."""
 LEAST_FACTOR = 1.0
-"""Bayes factor at which the map is on."""
+"""Smallest Bayes factor at which the map is on."""
 _SIZE_DEVIATION = 0.7
-"""Prior deviation of the logarithm of a bin's records about the source's share of them."""
+"""Prior deviation of a bin's log size around the source's share."""
 _SIZES, _MEANS, _PLACES, _SIDE = 31, 240, 40, 25
 _REACH = 5.0
 _SUREST = 1e-9
@@ -35,7 +35,7 @@ _LEAST = 1e-3
 
 @dataclass(frozen=True)
 class Recalibration:
-    """A map of probabilities of class 1 that keeps their order."""
+    """A monotone map of probabilities of class 1."""
 
     intercept: Interval  # intercept, slope: of the logit, posterior medians with 95 % intervals; the slope is positive
     slope: Interval
@@ -43,7 +43,7 @@ class Recalibration:
 
     @property
     def on(self) -> bool:
-        """Whether the answers speak for the map; where they do not, probabilities stay as they are."""
+        """Whether the answers favour the map; otherwise probabilities stay as they are."""
         return self.factor > LEAST_FACTOR
 
     def probability(self, raw: Floats) -> Floats:
@@ -51,7 +51,7 @@ class Recalibration:
         return self.mapped(raw) if self.on else np.asarray(raw, np.float64)
 
     def mapped(self, raw: Floats) -> Floats:
-        """As `probability`, whether the map is on or not."""
+        """The map applied to probabilities, even if it is off."""
         risks: Floats = expit(self.intercept.value + self.slope.value * logit(np.asarray(raw, np.float64)))
         return risks
 
@@ -94,7 +94,7 @@ def recalibrate(
 
 @dataclass(frozen=True)
 class _Likelihood:
-    """Of a shift d and a log slope g: logit P' = m + d + exp(g) (logit P - m), m the source's mean logit."""
+    """Likelihood of a shift d and log slope g: logit P' = m + d + exp(g) (logit P - m), with m the mean logit."""
 
     centre: float  # m
     places: Floats  # logits less m that stand for the source's records in each bin, float64 (k, 40)
@@ -131,7 +131,7 @@ class _Likelihood:
         return cls(centre, places, sizes, weights, (first, step), table)
 
     def log_posterior(self, at: Floats) -> Floats:
-        """Log prior and likelihood of P pairs (d, g), float64 (P, 2), up to a constant that the prior's has."""
+        """Log prior plus log likelihood of P pairs (d, g), float64 (P, 2), up to the prior's constant."""
         deviations = np.array([SHIFT_DEVIATION, LOG_SLOPE_DEVIATION])
         prior = -0.5 * ((at / deviations) ** 2).sum(axis=1) - np.log(2.0 * np.pi * deviations.prod())
         log_density: Floats = prior + self.log_likelihood(at)
@@ -151,7 +151,7 @@ class _Likelihood:
         return total
 
     def _interpolated(self, cell: int, means: Floats) -> Floats:
-        """Log probability of a cell's answer where so many records are expected; beyond the table, straight on."""
+        """Log probability of a cell's answer at these expected counts, extrapolated linearly."""
         place = (np.sqrt(means) - self.roots[0][cell]) / self.roots[1][cell]
         index = np.clip(place.astype(np.intp), 0, _MEANS - 2)
         row, part = self.log_probabilities[cell], place - index
@@ -176,7 +176,7 @@ def _answers(answers: Floats, variance: float, scale: float, noises: float, desi
 
 
 def _grid(likelihood: _Likelihood, best: Floats) -> Floats:
-    """25 by 25 pairs about the best one, along the axes of the curvature there, float64 (625, 2)."""
+    """25 by 25 pairs around the best one, along the axes of curvature, float64 (625, 2)."""
     step = 0.02
     ends = np.array([[1, 1], [1, -1], [-1, 1], [-1, -1], [1, 0], [-1, 0], [0, 1], [0, -1], [0, 0]]) * step
     pp, pm, mp, mm, right, left, up, down, here = likelihood.log_posterior(best + ends)

@@ -1,14 +1,14 @@
-"""Draws of the expected class counts in bins of a score, given noisy counts of them.
+"""Posterior draws of the expected class counts in bins of a score, given noisy counts.
 
-True counts are Poisson about expected ones, answers are counts plus the noise that the mechanism is known to add. The
-expected counts scatter (Gamma) about a trend in the score, so that the trend decides where noise is all there is, and
-the counts where it is not. docs/validation.md says how it was chosen and how often its intervals hold.
+True counts are Poisson around expected ones, and answers add noise of a known law. The expected counts scatter (Gamma)
+around a trend in the score, so the trend decides if noise dominates, and the counts decide otherwise.
+docs/validation.md says how this model was chosen and how often its intervals cover.
 
-The trend: of the source's share of a bin the part logistic(a + b u) has class 1, where u is the bin's place in the
-score. The curve may level off above 0 and below 1 (lapses), since the surest score is wrong at times. Each class as a
-whole may be more or less frequent among the private records, and their scores may lie higher or lower (a tilt
-exp(t u)). Size, prevalence, a, b, t, the lapses and the shape of the scatter are drawn by sequential Monte Carlo: from
-their prior, step by step, to the posterior (Del Moral, Doucet and Jasra 2006).
+The trend: class 1 has a share logistic(a + b u) of a bin's source records, where u is the bin's place in the score. The
+curve may level off above 0 and below 1 (lapses), since even extreme scores are sometimes wrong. Each class may be more
+or less frequent among the private records than in the source, and scores may be shifted (a tilt exp(t u)). Size,
+prevalence, a, b, t, lapses and the scatter's shape are drawn by sequential Monte Carlo, in steps from prior to
+posterior (Del Moral, Doucet and Jasra 2006).
 """
 
 from collections.abc import Callable
@@ -27,28 +27,28 @@ LogLikelihood = Callable[[Floats, Floats], Floats]
 """(means (P, k, 2), log shapes (P,)) -> log probability of all answers, (P,)."""
 
 LEAST_SHAPE, MOST_SHAPE = 0.5, 20.0
-"""Gamma shape of the scatter: a relative deviation of 1.4 to 0.2."""
+"""Range of the scatter's Gamma shape: relative deviations of 1.4 to 0.2."""
 _DEVIATION = 0.7
-"""Prior deviations of the tilt, and of the prevalence's logit from that in the source."""
+"""Prior deviations of the tilt, and of the prevalence's logit from the source's."""
 _MOST_PROBIT = 3.3
 _LEAST_LAPSE = 1e-5
-"""Where the score is surest of one class, the other's share is a lapse times that of all records: no bin is sure."""
+"""Smallest lapse. At the surest score of one class, the other's share is a lapse times its overall share."""
 _MOST_LAPSE = 0.9
-"""Of what the area allows."""
+"""Largest lapse, as a share of what the area allows."""
 _STEEPEST = 30.0
 _BISECTIONS = 36
 _SCORE_TREND_LEAST = 1e-9
 _SLOPES = np.concatenate([[0.0], np.geomspace(0.05, 60.0, 40)])
 _PLACES = 100
 _KEPT = 0.5
-"""Of the particles that count, how many still do after a step towards the posterior."""
+"""Share of effective particles that stay effective after a step towards the posterior."""
 _MOVES, _LAST_MOVES = 3, 10
 _MOST_STEPS = 200
 
 
 @dataclass(frozen=True)
 class Bins:
-    """The source's records in k bins of a score; nothing here comes from a private record."""
+    """The source's records in k bins of a score; it holds nothing from private records."""
 
     share: Floats  # of the source's records, half a record added to each bin, float64 (k,), positive, adding up to 1
     place: Floats  # mean normal score of their ranks, float64 (k,), not decreasing
@@ -56,13 +56,7 @@ class Bins:
 
     @classmethod
     def of(cls, scores: Floats, bins: NDArray[np.intp], count: int) -> "Bins":
-        """Bins of source records.
-
-        Args:
-            scores: of n records, float64 (n,).
-            bins: of the records, (n,), in [0, count), not decreasing in the score.
-            count: their number k.
-        """
+        """Make bins of n source records: `scores` (n,), and `bins` (n,) in [0, count), non-decreasing in the score."""
         ranks = ndtri((rankdata(scores) - 0.5) / len(scores))
         share: Floats = np.bincount(bins, minlength=count).astype(np.float64) + 0.5
         share /= share.sum()
@@ -73,7 +67,7 @@ class Bins:
         return cls(share, np.maximum.accumulate(place), np.array([_area_by_slope(places) for places in members]))
 
     def areas(self, expected: Floats, slope: Floats) -> Floats:
-        """Areas of the score itself: between bins by (P, k, 2) counts, within bins by (P,) slopes, float64 (P,)."""
+        """Areas under the ROC curve, (P,): between bins by (P, k, 2) counts, within bins by (P,) slopes."""
         shares = expected / expected.sum(axis=1, keepdims=True)
         area = roc_area(shares[..., 0], shares[..., 1])
         for j, within in enumerate(self.within):
@@ -145,7 +139,7 @@ def draw_trend(
 
 
 def _next_step(likelihood: Floats, most: float) -> float:
-    """How far towards the posterior half of the particles still count."""
+    """The step towards the posterior after which half of the particles are still effective."""
 
     def share_left(step: float) -> float:
         weights = np.exp(step * (likelihood - likelihood.max()))
@@ -171,7 +165,7 @@ class _Trend:
         self._areas = bins.areas(np.stack([(1.0 - ones) * share, ones * share], axis=2), self._known)
 
     def slope(self, state: Floats) -> Floats:
-        """b, by the area that it makes, lapses included, of what the bins allow."""
+        """Slope b for the area, lapses included, relative to the largest area that the bins allow."""
         least, most = self._areas[0], self._areas[-1]
         part = 0.5 + (ndtr(state[:, 3]) - 0.5) / (1.0 - self._lapses(state).mean(axis=1))
         slope: Floats = np.interp(least + (most - least) * part, self._areas, self._known)
@@ -179,7 +173,7 @@ class _Trend:
 
     @staticmethod
     def _lapses(state: Floats) -> Floats:
-        """Of class 1 and of class 0, (P, 2): labels at random in a share l of the records leave 1 - l of 2 area - 1."""
+        """Lapses of class 1 and class 0, (P, 2): random labels in a share l of records scale 2 area - 1 by 1 - l."""
         most = _MOST_LAPSE * (1.0 - np.abs(2.0 * ndtr(state[:, 3:4]) - 1.0))
         lapses: Floats = np.maximum(most * state[:, 6:] ** 2, _LEAST_LAPSE)
         return lapses
@@ -200,7 +194,7 @@ class _Trend:
         return state
 
     def log_prior(self, state: Floats) -> Floats:
-        """Log density; -inf outside."""
+        """Log prior density; -inf outside its support."""
         size, prevalence, intercept, area, tilt, shape = state[:, :6].T
         ones = expit(intercept[:, None] + self.slope(state)[:, None] * self._bins.place)
         there = np.clip(ones @ self._bins.share, 1e-12, 1.0 - 1e-12)
@@ -236,7 +230,7 @@ class _Trend:
 
 
 def _intercepts(bins: Bins, log_odds: Floats, slope: Floats) -> Floats:
-    """A for which the source's share of class 1 has these log odds, (P,)."""
+    """Intercepts a at which the source's share of class 1 has these log odds, (P,)."""
     low, high = np.full(log_odds.shape, -300.0), np.full(log_odds.shape, 300.0)
     goal, steep = expit(log_odds), slope[:, None] * bins.place
     for _ in range(_BISECTIONS):
@@ -248,7 +242,7 @@ def _intercepts(bins: Bins, log_odds: Floats, slope: Floats) -> Floats:
 
 
 def _area_by_slope(places: Floats) -> Floats:
-    """Area within a bin, whose classes are the source tilted by exp(+-slope u / 2), at each of the slopes, (41,)."""
+    """Area within a bin at each slope, (41,): its classes are the source tilted by exp(+-slope u / 2)."""
     if len(places) < 2:
         return np.full(len(_SLOPES), 0.5)
     if len(places) > _PLACES:
@@ -266,12 +260,12 @@ _DENSE = 25
 _NOISE_RATE = 1e-7
 _LEAST = 1e-12
 _MOST_WITHIN = 2.0
-"""Within a bin the score ranks by the trend's slope times a factor between 0 and this."""
+"""Within a bin, the score's slope is the trend's slope times a factor between 0 and this."""
 
 
 @dataclass(frozen=True)
 class CountDraws:
-    """Joint posterior draws."""
+    """Joint posterior draws of counts and area."""
 
     expected: Floats  # records of class 0 and of class 1 that a bin holds on average, float64 (S, k, 2), positive
     area: Floats  # under the ROC curve of the score itself, not of its bins, float64 (S,), in [0, 1]
@@ -375,14 +369,10 @@ class _Table:
 
 
 def possible_counts(answers: Floats, scale: float, noises: float) -> tuple[Floats, Floats, Floats]:
-    """Counts that noisy answers may stand for, rising, how many whole numbers each stands for, and log probabilities.
+    """Counts that may explain noisy answers, ascending, with the whole numbers each represents and log probabilities.
 
-    The probability is that of the noise that each needs. All are (m, 65).
-
-    Args:
-        answers: whole numbers, (m,).
-        scale: of one site's discrete Laplace noise; 0 is none.
-        noises: their number in each answer.
+    The probability is that of the required noise. All three are (m, 65) for (m,) whole `answers`; `scale` is of one
+    site's discrete Laplace noise (0 is none), `noises` their number in each answer.
     """
     reach = np.ceil(noise_law(scale).bound(_NOISE_RATE, noises)) + 2.0
     low, high = np.maximum(answers - reach, 0.0), np.maximum(answers, 0.0) + reach
@@ -393,7 +383,7 @@ def possible_counts(answers: Floats, scale: float, noises: float) -> tuple[Float
 
 
 def _nodes(low: float, high: float) -> Floats:
-    """65 whole numbers between two; near 0, where laws of counts are steep, all of them."""
+    """65 whole numbers between two bounds; all of them near 0, where the laws of counts are steep."""
     if high - low < _COUNTS:
         return np.arange(low, low + _COUNTS)
     dense = _DENSE if low == 0.0 else 1

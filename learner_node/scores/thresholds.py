@@ -1,7 +1,4 @@
-"""Where a probability becomes a decision: rules for thresholds, as users write them.
-
-Nothing heavy is imported here: a scenario file is checked by these rules.
-"""
+"""Rules for decision thresholds on a probability, as users write them. Checking a scenario imports nothing else."""
 
 import re
 from collections.abc import Sequence
@@ -16,7 +13,7 @@ Threshold = float | str
 
 PREVALENCE = "prevalence"
 DEFAULT_THRESHOLDS: tuple[Threshold, ...] = (0.5, PREVALENCE, "20%", "10%", "5%")
-"""One half (what accuracy uses), the share of class 1 that the learner expects, and three sizes of a list to act on."""
+"""1/2 (as for accuracy), the expected share of class 1, and three shares of records to flag."""
 
 _SHARE = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%")
 
@@ -33,7 +30,7 @@ class Rule:
 
 
 def read_thresholds(written: Sequence[Threshold]) -> tuple[Rule, ...]:
-    """Rules of what a user wrote. Raises ConfigurationError: one of them is no threshold, or two are the same."""
+    """Parse a user's rules. Raises ConfigurationError: one is no threshold, or two are the same."""
     rules = tuple(map(_rule, written))
     if again := first_repeated(rule.name for rule in rules):
         raise ConfigurationError(f"two thresholds are the same, {again}; write it once")

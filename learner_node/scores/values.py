@@ -1,7 +1,4 @@
-"""Scores, shares and errors with bounds: a field's type states them, and a value is checked when it is made.
-
-The scores of a learner and the reports of a simulation are made of them.
-"""
+"""Scores, shares and errors whose types state bounds that are checked at construction."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -11,17 +8,16 @@ from typing import Annotated, Any, get_args, get_type_hints
 import msgspec
 
 LEAST_SCORE = -1e6
-"""R^2 has no lower bound; a page has."""
+"""Lower bound at which reports clip R^2."""
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 ScoreValue = Annotated[float, msgspec.Meta(ge=LEAST_SCORE, le=1)]
 ErrorValue = Annotated[float, msgspec.Meta(ge=0, le=-LEAST_SCORE)]
 
 
 class Checked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Refuses a number beyond the bounds of its field's type, alone or in a tuple; NaN lies within none."""
+    """A struct that refuses numbers beyond the bounds of its fields' types, also in tuples; NaN is refused."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError."""
         for name, bounds in _bounds(type(self)).items():
             check_bounds(bounds, **{name: getattr(self, name)})
 
@@ -39,7 +35,7 @@ def _metas(hint: Any) -> Iterator[msgspec.Meta]:
 
 
 def check_bounds(bounds: msgspec.Meta, **values: Any) -> None:
-    """Refuse values beyond the bounds."""
+    """Raise ValueError for values beyond the bounds."""
     low, high = bounds.ge or 0, bounds.le or 0
     for name, value in values.items():
         for number in value if isinstance(value, tuple) else (value,):
@@ -48,27 +44,27 @@ def check_bounds(bounds: msgspec.Meta, **values: Any) -> None:
 
 
 def check_shares(**shares: float | None) -> None:
-    """Refuse numbers outside 0 to 1."""
+    """Raise ValueError for numbers outside 0 to 1."""
     check_bounds(get_args(Share)[1], **shares)
 
 
 def check_interval(value: float | None, low: float | None, high: float | None) -> None:
-    """Refuse an interval that does not hold its value; an absent one passes."""
+    """Raise ValueError for an interval that does not contain its value; None passes."""
     if not (low or 0.0) <= (value or 0.0) <= (high or 0.0):
         raise ValueError(f"{value} does not lie between {low} and {high}")
 
 
 def check_distinct(noun: str, names: Iterable[str]) -> None:
-    """Refuse a name that is there twice."""
+    """Raise ValueError for a repeated name."""
     name, count = next(iter(Counter(names).most_common(1)), ("", 0))
     if count > 1:
         raise ValueError(f"{noun} named twice: {name!r}")
 
 
 class CalibrationCurve(Checked, frozen=True, kw_only=True):
-    """Predicted against observed frequency of class 1, in b bins of equal mass: records sorted by their probability.
+    """Predicted against observed frequency of class 1, in b bins of equal mass, by ascending probability.
 
-    Of several repeats, the counts are over all of them, the frequencies their means, the errors those of the means.
+    Over several repeats, counts are summed and frequencies averaged; errors are those of the means.
     """
 
     counts: tuple[int, ...]  # records of each bin, at least 1
@@ -77,16 +73,15 @@ class CalibrationCurve(Checked, frozen=True, kw_only=True):
     observed_se: tuple[ErrorValue | None, ...]  # binomial, or over repeats
 
     def __post_init__(self) -> None:
-        """Refuse bins that do not fit each other."""
         if not len(self.counts) == len(self.predicted) == len(self.observed) == len(self.observed_se):
             raise ValueError("a calibration curve has one count, prediction, observation and error a bin")
         super().__post_init__()
 
 
 class ThresholdScore(Checked, frozen=True, kw_only=True):
-    """What follows from flagging every record whose probability lies above a threshold.
+    """The result of flagging every record whose probability exceeds a threshold.
 
-    A share is None where there is no record that it is a share of. Standard errors are over repeats, None of one.
+    A share is None if its denominator is 0. Standard errors are over repeats, None for a single one.
     """
 
     rule: str  # how the threshold was chosen, in words

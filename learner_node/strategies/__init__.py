@@ -1,7 +1,6 @@
-"""Strategies by name: one line each. `cells` is the default.
+"""Strategies by name. `cells` is the default.
 
-The table says where a strategy lives and loads nothing: whoever only reads names, such as a scenario's file, waits for
-no torch.
+The table holds module paths and loads nothing, so that reading names does not load torch.
 """
 
 import pkgutil
@@ -36,7 +35,7 @@ STRATEGIES: "dict[str, str | Callable[..., Strategy]]" = {
     "site-svm": f"{HERE}.models:SvmStrategy",
     "varying-bins": f"{HERE}.perspectives:VaryingBinsStrategy",
 }
-"""Name -> what makes one, as "module:name", or itself."""
+"""Name -> factory of the strategy, as "module:name" or the object itself."""
 CHECKS: dict[str, Callable[..., object]] = {
     "adaptive-cells": options.adaptive_cells,
     "additive": options.additive,
@@ -56,15 +55,15 @@ CHECKS: dict[str, Callable[..., object]] = {
     "site-svm": options.site_linear_model,
     "varying-bins": options.varying_bins,
 }
-"""Name -> what takes its options, so that a wrong one is told before anything is loaded. A test holds them to the
-strategies. One without a line here is loaded to be asked."""
+"""Name -> function that checks the options without loading the strategy. Tests compare both. A strategy without an
+entry is loaded for the check."""
 DEFAULT_STRATEGY = "cells"
 ANY_LABEL = frozenset({"cells"})
-"""Those that take any label; the others take two classes."""
+"""Names of strategies that take any label; the others take two classes."""
 
 
 def check_name(name: str) -> None:
-    """Raise ConfigurationError, with a suggestion, where no strategy has that name."""
+    """Raise ConfigurationError, with a suggestion, if no strategy has that name."""
     if not isinstance(name, str):
         raise ConfigurationError(f"strategy is a name, such as {DEFAULT_STRATEGY!r}, not {name!r:.60}")
     if name not in STRATEGIES:
@@ -72,14 +71,14 @@ def check_name(name: str) -> None:
 
 
 def option_names(name: str) -> list[str]:
-    """The options that a strategy takes; "**" among them where it takes any. ConfigurationError: no such strategy."""
+    """The options that a strategy takes; "**" if it takes any. Raises ConfigurationError: no such strategy."""
     check_name(name)
     maker = STRATEGIES[name]
     return names_of(CHECKS[name] if name in CHECKS and isinstance(maker, str) else _load(maker))
 
 
 def check_options(name: str, options: Mapping[str, Any]) -> None:
-    """Check the options of a strategy without loading it.
+    """Check a strategy's options without loading it.
 
     Raises ConfigurationError: no such strategy or option (with a suggestion), or a value that it does not take.
     """

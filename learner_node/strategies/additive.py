@@ -1,10 +1,10 @@
-"""Strategy `additive`: one question over the bins of some attributes, and a model whose parts can be read.
+"""Strategy `additive`: one question over the bins of some attributes, and an interpretable additive model.
 
-Class counts by bin are the sufficient statistics of a logistic additive model, so m attributes cost a noise of scale
-m c / epsilon and nothing else is lost to it. Interactions of attributes are not learnt: `cells` sees those.
+Class counts by bin are the sufficient statistics of a logistic additive model, so m attributes cost a noise of scale m
+c / epsilon and lose nothing else. Interactions of attributes are not learnt; `cells` learns those.
 
-Fewer attributes have less noise. The user may name them, which costs nothing; or a first question over all attributes,
-on a share of the budget, chooses those that the rest is spent on.
+Fewer attributes have less noise. The user may name them, which is free. Alternatively a first question over all
+attributes, on a share of the budget, chooses the attributes that the rest is spent on.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ from protocol.plans import Plan
 from protocol.records import Records
 
 MOST_BINS = 10
-"""Most bins of a numeric attribute, missing values not counted."""
+"""Most bins of a numeric attribute, besides the one for missing values."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,11 @@ class AdditiveStrategy:
 
     Args:
         attributes: names of those to ask; None takes all that vary in the source.
-        bins: of each numeric attribute; None takes about three noise deviations of signed count in each, at most 10.
-        choice_share: of epsilon, for a first question over all attributes, which chooses those that the second asks;
-            both answers count. 0 asks one question. Not with `attributes`.
-        chosen: how many the second question asks.
+        bins: of each numeric attribute. None leaves about three standard deviations of a signed count's noise in each,
+            with at most 10 bins.
+        choice_share: of epsilon, for a first question over all attributes that chooses those of the second; both
+            answers are used. 0 asks one question. Not with `attributes`.
+        chosen: number of attributes that the second question asks.
     """
 
     def __init__(
@@ -76,11 +77,11 @@ class AdditiveStrategy:
         )
 
     def plan(self, problem: Problem) -> Plan:
-        """One query over m attributes, or one over all and one over the chosen; exactly epsilon in all."""
+        """One query over m attributes, or one over all and one over the chosen; exactly epsilon in total."""
         return problem.counts_plan([("error_correct", count, share) for count, share in self._questions(problem)])
 
     def run(self, problem: Problem) -> Asking:
-        """Bins of each attribute under the hypothesis "class 1": errors are class 0, correct are class 1."""
+        """Ask class counts in each attribute's bins: errors of the hypothesis "class 1" are class 0."""
         names = self._attributes(problem)
         (count, share), *later = self._questions(problem)
         bins = self.bin_count(problem, share, count)
@@ -95,7 +96,7 @@ class AdditiveStrategy:
         return model, SourceEstimate(model.fit.source_mass, model.probability(problem.source))
 
     def bin_count(self, problem: Problem, share: Fraction, count: int) -> int:
-        """Bins of each of `count` attributes that are asked together on a share of epsilon."""
+        """Number of bins of each of `count` attributes that share a question at this share of epsilon."""
         rule = problem.cell_rule(problem.epsilon_per_record(share, count), most=MOST_BINS)
         # Each attribute has a further bin for missing values.
         return max(1, min(self._bins or rule, problem.limits.cells // count - 1))
@@ -114,7 +115,7 @@ class AdditiveStrategy:
 
 
 def _model(problem: Problem, answers: Sequence[CountsAnswer]) -> AdditiveModel:
-    """Of the bins of the first question; later ones ask some of them again."""
+    """The model over the bins of the first question; later questions ask some of them again."""
     schema, count = problem.source.schema, len(problem.source)
     bins_by_answer = [_bins(answer) for answer in answers]
     partitions = bins_by_answer[0]
@@ -137,7 +138,7 @@ def _model(problem: Problem, answers: Sequence[CountsAnswer]) -> AdditiveModel:
 
 
 def _bins(answer: CountsAnswer) -> tuple[FeatureBins, ...]:
-    """The partitions of an answer that are bins of an attribute."""
+    """Partitions of an answer that are bins of an attribute."""
     return tuple(partition for partition in answer.body.partitions if isinstance(partition, FeatureBins))
 
 

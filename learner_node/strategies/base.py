@@ -1,4 +1,4 @@
-"""What a strategy is: `answers = yield body, model`, from the first question to the last model."""
+"""The interface of strategies: generators that yield a question and a model, and are sent the answers."""
 
 import math
 from collections.abc import Callable, Generator, Sequence
@@ -38,13 +38,13 @@ def train_alone(data: TrainingSet, options: TrainingOptions) -> TrainedNetwork:
 
 
 def assumed_size(round_sizes: Sequence[int | None], source_size: int) -> int:
-    """Private records at some curators: their declared sizes, or else the source's size."""
+    """Number of private records at some curators: the sum of declared sizes, or the source's size where undeclared."""
     return sum(size or source_size for size in round_sizes)
 
 
 @dataclass(frozen=True)
 class Willing:
-    """What the curators of a study take on, as their cards say."""
+    """What a study's curators allow, by their cards."""
 
     # for one record in one question, in the unit of `protocol.limits`, at the least willing of them
     work: float = math.inf
@@ -53,7 +53,7 @@ class Willing:
 
 
 UNWILLING = Willing()
-"""Curators that only count, without a limit on work."""
+"""Curators that only answer counts, without a limit on work."""
 
 
 @dataclass(frozen=True)
@@ -73,16 +73,16 @@ class Problem:
     willing: Willing = UNWILLING
 
     def records_at(self, sites: int) -> float:
-        """Private records at the curators that answered, so many, from the declared sizes."""
+        """Declared number of private records at so many answering curators."""
         return self.target_size * sites / self.sites
 
     @property
     def noises(self) -> float:
-        """Number of noises in each pooled number, if all curators answer: not always whole, where they sum securely."""
+        """Number of noises in each pooled number if all curators answer; fractional with secure sums."""
         return self.sites / self.pool.shares if self.pool else self.sites
 
     def scale(self, partitions: int, share: Fraction = Fraction(1)) -> Rational:
-        """Scale of queries of `partitions` in all that cost exactly `share` of `epsilon` (Eq. 14).
+        """Noise scale at which queries of `partitions` in total cost exactly `share` of `epsilon` (Eq. 14).
 
         Raises ConfigurationError: it needs more than 32 bits.
         """
@@ -96,11 +96,9 @@ class Problem:
             ) from None
 
     def counts_plan(self, questions: Sequence[tuple[str, int, Fraction]], *, steps: int = 1) -> Plan:
-        """Queries of (release, partitions, share of `epsilon`); see `scale`.
+        """A plan of count queries (release, partitions, share of `epsilon`), in order; see `scale`.
 
-        Args:
-            questions: in the order in which they are asked.
-            steps: into which the range of a numeric label is divided.
+        `steps` is the number of steps into which a numeric label's range is divided.
         """
         planned = [
             PlannedCounts(
@@ -112,7 +110,7 @@ class Problem:
 
     @staticmethod
     def _summed(planned: PlannedCounts, pool: SecurePool) -> PlannedSecureCounts:
-        """The same query of curators that sum securely."""
+        """The same query as a secure sum."""
         return PlannedSecureCounts(
             release=planned.release,
             partitions=planned.partitions,
@@ -125,16 +123,14 @@ class Problem:
         )
 
     def epsilon_per_record(self, share: Fraction = Fraction(1), partitions: int = 1) -> float:
-        """Epsilon for one record in each of `partitions` that are asked together, out of `share` of `epsilon`."""
+        """Epsilon for one record in each of `partitions` that share a query at `share` of `epsilon`."""
         return float(share * self.epsilon / (self.most_records_per_unit * partitions))
 
     def cell_rule(self, epsilon: float, *, signed: bool = False, most: int = MOST_CELLS) -> int:
-        """`cell_count_rule` for this problem's sizes, and for the work that its curators take on.
+        """Number of cells by `cell_count_rule` for this problem's sizes and its curators' work limits.
 
-        Args:
-            epsilon: that of one partition for one record.
-            signed: whether counts are signed.
-            most: cells at most.
+        `epsilon` is that of one partition for one record, `signed` says whether counts are signed, `most` bounds the
+        number.
         """
         most = min(most, affordable_cells(standardising_map(self.source), self.willing.work))
         return cell_count_rule(len(self.source), self.target_size, epsilon, self.noises, signed=signed, most=most)
@@ -157,7 +153,7 @@ class ClassesModel(Protocol):
 
 @dataclass(frozen=True)
 class ErrorEstimate:
-    """What the curators said about a model's error, with 95 % intervals."""
+    """The model's error estimated from the curators' answers, with 95 % intervals."""
 
     # estimated mean squared error over the private records, in squared units of the label; squared errors above `most`
     # count as `most`
@@ -183,14 +179,14 @@ class NumberModel(Protocol):
 
     @property
     def error(self) -> ErrorEstimate | None:
-        """What the curators said about its error; None where they were not asked."""
+        """The model's estimated error; None if it was not asked."""
 
     def predict_number(self, records: Records) -> NDArray[np.float64]:
         """Predicted label of each record: (n,) within the label's bounds, in its units."""
 
 
 AnyModel = Model | ClassesModel | NumberModel
-"""Of two classes, of several, or of a number: as the schema's label is."""
+"""A model of two classes, of several, or of a number, as the schema's label is."""
 
 
 def class_probabilities(model: AnyModel, records: Records) -> NDArray[np.float64]:
@@ -208,7 +204,7 @@ def class_probabilities(model: AnyModel, records: Records) -> NDArray[np.float64
 
 @dataclass(frozen=True)
 class SourceEstimate:
-    """What the answers say about the source records: the weighted synthetic data set."""
+    """Estimated weights and labels of the source records: the synthetic data set."""
 
     weights: NDArray[np.float64]  # (n,) non-negative; private records that each source record stands for
     probability: NDArray[np.float64]  # (n,) P(class 1)
@@ -220,14 +216,14 @@ class SourceEstimate:
 
     @property
     def prevalence(self) -> float | None:
-        """The model's mean probability of class 1 over the private records; None where the weights add up to 0."""
+        """The model's mean probability of class 1 over the private records; None if all weights are 0."""
         mass = float(self.weights.sum())
         return float(self.weights @ self.probability) / mass if mass > 0 else None
 
 
 @dataclass(frozen=True)
 class ClassesEstimate:
-    """As `SourceEstimate`, for any number of classes."""
+    """A `SourceEstimate` for any number of classes."""
 
     weights: NDArray[np.float64]  # (n,) as there
     probabilities: NDArray[np.float64]  # (n, C), rows adding up to 1
@@ -239,7 +235,7 @@ class ClassesEstimate:
 
 @dataclass(frozen=True)
 class NumberEstimate:
-    """As `SourceEstimate`, for a numeric label."""
+    """A `SourceEstimate` for a numeric label."""
 
     weights: NDArray[np.float64]  # (n,) as there
     value: NDArray[np.float64]  # (n,) expected label, in its units
@@ -251,34 +247,28 @@ AnyEstimate = SourceEstimate | ClassesEstimate | NumberEstimate
 Learnt = tuple[AnyModel, AnyEstimate]
 """The last model, and the estimate of the source."""
 Asking = Generator[tuple[Any, AnyModel | None], Sequence[Any], Learnt]
-"""Yields the next question and the model so far (None while there is none), and is sent the answers to all questions so
-far: what the curators that answered each of them say together, by the reader of its query kind; of counts, their sum.
-So a curator that drops out is taken out of earlier answers, too, and a strategy takes them from what it was sent last;
-of secure sums it is not, and each says how many it is of. An answer says what was asked, too, and is read with that: a
-process that goes on with a study yields what it would ask, and is sent the answers to what was asked."""
+"""A generator that yields the next question and the model so far (None at first), and is sent the pooled answers to all
+questions so far, as the readers of their query kinds pool them (counts are summed over curators). If a curator drops
+out, its earlier answers are removed from the next list, so a strategy uses only the list it was sent last. Answers by
+secure sums keep it, and each states its number of curators. A resumed study may have asked other questions than the
+strategy would now yield, so an answer holds its question and is read with that."""
 
 
 class Strategy(Protocol):
-    """What to ask of pooled curators, and what to learn from their answers."""
+    """Decides what to ask pooled curators, and learns from their answers."""
 
     def plan(self, problem: Problem) -> Plan:
         """Everything that will be asked, at a cost of exactly `problem.epsilon` for a unit of c records."""
 
     def run(self, problem: Problem) -> Asking:
-        """Ask the queries of the plan in turn."""
+        """The generator that asks the plan's queries in turn."""
 
 
 class Conversation:
     """A strategy's questions to pooled curators, one after the other.
 
-    Attributes:
-        body: the next question, or the last one where all are answered.
-        models: the model after each answer; None while there is none.
-
-    Args:
-        strategy: whose questions.
-        problem: that it asks about.
-        decide: of the federation: later questions, and what was learnt in the end, are what was decided first.
+    `body` is the next question, or the last one when all are answered; `models` lists the model after each answer (None
+    while there is none). `decide` returns later questions and final results as an earlier process decided them.
     """
 
     def __init__(self, strategy: Strategy, problem: Problem, decide: Decide = as_found) -> None:
@@ -290,7 +280,7 @@ class Conversation:
         self.models: list[AnyModel | None] = []
 
     def hear(self, answers: Sequence[Any]) -> None:
-        """Go on with the answers to all questions so far, in their order."""
+        """Continue with the answers to all questions so far, in their order."""
         model: AnyModel | None
         try:
             body, model = self._asking.send(answers)
@@ -303,14 +293,14 @@ class Conversation:
 
     @property
     def estimate(self) -> AnyEstimate:
-        """Weights and labels of the source records, after the last answer; RuntimeError before."""
+        """Weights and labels of the source records after the last answer. Raises RuntimeError before."""
         if self._estimate is None:
             raise RuntimeError("not every question was answered yet")
         return self._estimate
 
 
 def _write(learnt: Learnt) -> bytes:
-    """Nothing where a model is of a class that is not kept: another process computes it again."""
+    """Encode the results; empty if the model's class cannot be stored, so that a resumed study recomputes it."""
     try:
         return pack(learnt, _kind(learnt))
     except TypeError:

@@ -50,12 +50,12 @@ from protocol.records import Records
 from protocol.schema import Schema
 
 LEAST_TOTAL = 0.3
-"""The noisy total is taken as at least this share of the declared one."""
+"""Smallest accepted noisy total, as a share of the declared one; a smaller total is raised to it."""
 
 
 @dataclass(frozen=True)
 class CellsModel:
-    """The label model behind the source's feature map."""
+    """The label model composed with the source's feature map."""
 
     features: FeatureMap  # the source's
     labels: LabelModel  # the Gaussian process
@@ -69,18 +69,16 @@ class CellsModel:
         return shifted(self.unshifted(coordinates(self.features, records)), self.intercept)
 
     def matched(self, points: NDArray[np.float64], cells: NDArray[np.int64], prevalence: Prevalence) -> "CellsModel":
-        """The model with a mean that the answers bear out, where other records of the source's cells lie.
+        """The model with its mean moved to one that the answers support.
 
-        Args:
-            points: of the source's records that the label model was fitted to, (n, d), the feature map's.
-            cells: of these records, (n,).
-            prevalence: of class 1.
+        `points` (n, d) and `cells` (n,) are those of the source records that the label model was fitted to;
+        `prevalence` is of class 1.
         """
         apart, mass = self.unshifted(held_apart(points, cells)), self.labels.source_mass
         return replace(self, intercept=matching_intercept(apart, mass, prevalence.nearest(apart, mass)))
 
     def unshifted(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
-        """P(class 1) before the answers move it, (n,) in [0, 1]; points are the feature map's."""
+        """P(class 1) before `matched` moved it, (n,) in [0, 1]; `points` are the feature map's."""
         smooth = self.labels.probability(points)
         if self.networks is None:
             return smooth
@@ -93,15 +91,14 @@ class CellsStrategy:
     """Strategy `cells` for two classes.
 
     Args:
-        cells: number of cells; None takes about three noise deviations of signed count a cell, and no more than the
-            curators allow.
+        cells: number of cells. None leaves about three standard deviations of a signed count's noise in each, within
+            the curators' limits.
         networks: whether networks are trained and averaged with the Gaussian process; False saves their time.
-        same_population: whether the learner knows that its source and the private records come from one population
-            (unlabelled records of the same hospitals, say). The cells' masses are then known from the source, and
-            signed counts alone are asked. Where it is wrong, or the curators' declared sizes are far off, the model is,
-            too.
-        mass_share: of epsilon, for a first question about the masses of a few regions; the rest asks signed counts. 0
-            asks both labels' counts in one question.
+        same_population: whether source and private records are known to come from one population (unlabelled records of
+            the same hospitals, say). The source then gives the cells' masses, and only signed counts are asked. The
+            model is wrong if this is not so, or if declared sizes are far off.
+        mass_share: share of epsilon for a first question about the masses of a few regions; the rest asks signed
+            counts. 0 asks both labels' counts in one question.
     """
 
     def __init__(
@@ -117,13 +114,13 @@ class CellsStrategy:
         )
 
     def plan(self, problem: Problem) -> Plan:
-        """One query, or two; exactly epsilon in all."""
+        """One or two queries that cost exactly epsilon together."""
         return problem.counts_plan([(release, 1, share) for release, share in self._questions()])
 
     def run(self, problem: Problem) -> Asking:
-        """Nearest of k centres, labels under the hypothesis "class 1" (errors are class 0, correct are class 1).
+        """Ask class counts (errors of the hypothesis "class 1" are class 0) in the cells nearest to k centres.
 
-        The label model is fitted to the pooled counts, which also tell the mean of its probabilities and its accuracy.
+        The label model is fitted to the pooled counts, which also estimate its prevalence and accuracy.
         """
         source, seed = problem.source, problem.seed
         features = standardising_map(source)
@@ -145,7 +142,7 @@ class CellsStrategy:
         return model, estimate
 
     def cell_count(self, problem: Problem) -> int:
-        """Cells of the question about labels: the option, or by the rule and the curators' limit."""
+        """Number of cells for the question on labels: the option, or the rule within the curators' limit."""
         release, share = self._questions()[-1]
         most = most_cells(len(problem.source))
         rule = problem.cell_rule(problem.epsilon_per_record(share), signed=release == "signed_error", most=most)
@@ -161,7 +158,7 @@ class CellsStrategy:
 
     @staticmethod
     def _prevalence(problem: Problem, answer: CountsAnswer, observation: Observation) -> Prevalence:
-        """From the totals of both labels; of signed counts, from the masses that they are read with."""
+        """Prevalence from the totals of both labels, or from signed totals and the assumed masses."""
         noise = len(observation.counts) * answer.noise_variance
         if answer.release != "error_correct":
             noise *= 0.5  # the noise of a difference is half in either label, with opposite signs
@@ -192,7 +189,7 @@ class CellsStrategy:
 def _region_masses(
     regions: NDArray[np.int64], answer: CountsAnswer, foreseen: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Target records that each source record stands for, by its region's noisy mass, float64 (n_s,)."""
+    """Number of target records per source record, by its region's noisy mass, float64 (n_s,)."""
     used, region = np.unique(regions, return_inverse=True)
     counted = answer.values[used, 0]
     even = np.full(len(region), max(float(counted.sum()), LEAST_TOTAL * float(foreseen.sum())) / len(region))
@@ -203,7 +200,10 @@ def _region_masses(
 
 
 def _region_count(problem: Problem, per_record: float) -> int:
-    """About four noise deviations of mass a region; at least 2 where each then has six source records, else 1."""
+    """Number of regions that leaves about four standard deviations of noise of mass in each.
+
+    It is at least 2 if each region then has six source records, else 1.
+    """
     deviation = math.sqrt(2.0 * problem.noises) / per_record
     ideal = problem.target_size / (4.0 * deviation)
     return int(max(1, min(max(2.0, ideal), len(problem.source) // 6, problem.limits.cells)))
@@ -214,7 +214,7 @@ _PAIR = 2
 
 @dataclass(frozen=True)
 class CellsClassesModel:
-    """The label models behind the source's feature map."""
+    """The label models composed with the source's feature map."""
 
     features: FeatureMap
     labels: ClassesLabelModel
@@ -227,10 +227,9 @@ class CellsClassesModel:
 
 
 class CellsClassesStrategy:
-    """Strategy `cells` for more than two classes: one count a class in each cell.
+    """Strategy `cells` for more than two classes: one count per class and cell.
 
-    Args:
-        cells: number of cells; None takes as many as for two classes, and no more than the curators allow.
+    `cells` is the number of cells; None takes as many as for two classes, within the curators' limits.
     """
 
     def __init__(self, *, cells: int | None = None) -> None:
@@ -241,7 +240,7 @@ class CellsClassesStrategy:
         return problem.counts_plan([("class_counts", 1, Fraction(1))])
 
     def run(self, problem: Problem) -> Asking:
-        """Nearest of k centres, and label models that are fitted to the pooled counts."""
+        """Ask class counts in the cells nearest to k centres, and fit label models to them."""
         most = problem.limits.cells * _PAIR // len(problem.source.schema.classes)
         count = self._cells or max(1, min(problem.cell_rule(problem.epsilon_per_record()), most))
         features = standardising_map(problem.source)
@@ -274,17 +273,18 @@ class CellsClassesStrategy:
 
 
 KNOWN_SPREAD, COUNTED_SPREAD = 0.02, 0.15
-"""Relative variance of a cell's mass about the source's share, in one population, and about its region's share."""
+"""Relative variance of a cell's mass around the source's share if the populations are the same, and around its region's
+share otherwise."""
 
 
 class SelectedCellsStrategy(ChosenFirst):
-    """`selected-cells`: attributes, then `cells` on those alone, with shares that are stated.
+    """`selected-cells`: curators choose attributes, then `cells` runs on those, with stated shares of epsilon.
 
     Args:
-        features: how many attributes each curator chooses, and how many are kept; all, where there are no more.
+        features: number of attributes that each curator chooses, and that are kept; all if there are no more.
         share: of epsilon, for the choice.
-        weights: of the two classes: a record of a class counts so many times. Where one is rare, a larger weight lets
-            attributes that tell it score.
+        weights: multiplicities of the two classes' records in the choice. A larger weight for a rare class favours
+            attributes that predict it.
         cells: as of `cells`.
         networks: as of `cells`.
     """
@@ -311,15 +311,16 @@ BY_LABEL: dict[str, Callable[..., Strategy]] = {
     "more than two classes": CellsClassesStrategy,
     "a number": CellsNumberStrategy,
 }
-"""What a label may be -> the strategy for it."""
+"""Kind of label -> strategy for it."""
 
 
 class CellsByLabel:
-    """Strategy `cells`, whatever the label is: two classes, more, or a number. The curators' card says which.
+    """Strategy `cells` for any label: two classes, more, or a number, as the curators' card says.
 
     Args:
-        chosen: attributes that each curator chooses first, 0 for none; None goes by what is public (`choice_of`).
-        options: of any of the three; one that the card's label has no use for is an error when the plan is made.
+        chosen: number of attributes that each curator chooses first, 0 for none. None decides by public facts
+            (`choice_of`).
+        options: of any of the three strategies. The plan raises an error for one that the label has no use for.
     """
 
     def __init__(self, *, chosen: int | None = None, **options: Any) -> None:
@@ -334,7 +335,7 @@ class CellsByLabel:
         }
 
     def plan(self, problem: Problem) -> Plan:
-        """See `Strategy`; ConfigurationError for an option that is for another kind of label."""
+        """The plan of the label's strategy. Raises ConfigurationError for an option of another kind of label."""
         label = label_kind(problem.source.schema)
         if self._useless[label]:
             raise ConfigurationError(
@@ -345,7 +346,7 @@ class CellsByLabel:
         return self._strategy(problem).plan(problem)
 
     def run(self, problem: Problem) -> Asking:
-        """See `Strategy`."""
+        """Run the label's strategy."""
         return self._strategy(problem).run(problem)
 
     def _strategy(self, problem: Problem) -> Strategy:
@@ -354,7 +355,7 @@ class CellsByLabel:
 
 
 def label_kind(schema: Schema) -> str:
-    """A key of `BY_LABEL`."""
+    """The schema's key of `BY_LABEL`."""
     if schema.label_bounds is not None:
         return "a number"
     return "two classes" if len(schema.classes) == 2 else "more than two classes"

@@ -35,25 +35,25 @@ from protocol.release_kinds import MOST_SQUARED_ERROR
 from protocol.schema import Schema
 
 STEPS = 1024
-"""A label is rounded to this share of its range: far below any noise."""
+"""Number of steps of the label's range to which labels are rounded: far below any noise."""
 FEWEST_CELLS = 4
 LEAST_SPREAD, MOST_SPREAD = 0.1, 0.25
-"""Shares of the label's range between which its spread about the function is taken to lie: noisy sums tell it badly."""
+"""Bounds, as shares of the label's range, on its assumed spread around the function; noisy sums estimate it badly."""
 SPREADS_COUNTED = 2.5
-"""Errors beyond so many estimated deviations count as so many, or beyond more where there are many records."""
+"""Errors are clipped at so many estimated standard deviations, or at more with many records."""
 NOISE_OF_VARIANCE = 0.05
-"""Where more are counted, the noise in a mean square stays below this share of it."""
+"""Largest noise in a mean square, as a share of it, at which errors are clipped later."""
 USED_OF_RANGE = 0.1
-"""Expected mean square, as a share of the largest square that is counted."""
+"""Expected mean square, as a share of the largest counted square."""
 ERROR_SHARES = tuple(Fraction(1, part) for part in (200, 100, 50, 20, 10, 5))
-"""Shares of epsilon for the model's own error, the least that tells R^2 well enough."""
+"""Candidate shares of epsilon for the model's own error; the least that estimates R^2 well enough is used."""
 SINGLE_SHARE = Fraction(1, 10)
 HALF_WIDTH_WANTED, HALF_WIDTH_TOLD = 0.1, 0.5
-"""Of R^2's interval, where R^2 is one half: what a share is to reach, and beyond which the question is left out."""
+"""Half-widths of R^2's interval at R^2 = 1/2: the one to reach, and the one beyond which the question is not asked."""
 INTERVAL = 2.12
 """Half a 95 % interval in standard deviations of Laplace noise, ln(20) / sqrt(2); of sums of it, it is less."""
 UNEXPLAINED = 4000
-"""Steps of 1 - R^2 from 0 to 2 at which it is tested."""
+"""Values of 1 - R^2, from 0 to 2, at which the interval is tested."""
 
 Floats = NDArray[np.float64]
 
@@ -76,11 +76,10 @@ class CellsNumberStrategy:
     """Strategy `cells` for a label that is a number.
 
     Args:
-        cells: number of cells; None takes half as many as for two classes, since labels differ less than classes do.
-        error_share: share of the budget for the model's own error, as a rational; 0 does not ask. None takes the least
-            of 1/200 to 1/5 by which R^2, if it is one half, is told within 0.1, else 1/5, and does not ask where that
-            tells it within no less than 0.5. Of a single curator's answers it is 1/10: one plan is for all curators,
-            where each has a model of its own.
+        cells: number of cells. None takes half as many as for two classes, since labels differ less than classes do.
+        error_share: share of epsilon for the model's own error, as a rational; 0 does not ask. None takes the least of
+            1/200 to 1/5 that gives R^2 = 1/2 within 0.1, else 1/5; it does not ask if even that gives more than 0.5.
+            With one model per curator it is 1/10, since all curators share one plan.
         question: "label_total", or "squared_error" for the paper's perspective.
     """
 
@@ -102,7 +101,7 @@ class CellsNumberStrategy:
         return problem.counts_plan(questions, steps=STEPS)
 
     def run(self, problem: Problem) -> Asking:
-        """The cells, the function that fits their answers, then one cell of all records for its error and R^2."""
+        """Ask the cells, fit a function to the answers, then ask one cell of all records for its error and R^2."""
         source, seed = problem.source, problem.seed
         features = standardising_map(source)
         rule = problem.cell_rule(problem.epsilon_per_record()) // 2
@@ -151,31 +150,28 @@ class CellsNumberStrategy:
 
 
 def _error_release(problem: Problem) -> str:
-    """Squared and absolute errors, or squared ones alone where a curator does not allow both."""
+    """The release kind `error_sums`, or squared errors alone if a curator does not allow both."""
     return "error_sums" if "error_sums" in problem.limits.release_kinds else "squared_error"
 
 
 def _noise_of_mean(problem: Problem, share: Fraction) -> float:
-    """Deviation of the noise in a mean over all records, as a share of the most that one record counts."""
+    """Noise deviation of a mean over all records, as a share of the largest amount a record counts."""
     scale = float(problem.scale(1, share).fraction)
     return float(np.sqrt(noise_law(scale).variance(problem.noises))) / max(problem.target_size, 1)
 
 
 def _judged(model: NetworkNumberModel, errors: CountsAnswer, spread: CountsAnswer, design: int) -> NetworkNumberModel:
-    """The network whose error was asked for, and that error."""
+    """The network whose error was asked, with that error."""
     if not isinstance(errors.body.hypothesis, Mlp):
         raise TypeError("nobody was asked for the error of a network")
     return replace(model, hypothesis=errors.body.hypothesis, error=error_estimate(errors, spread, model.bounds, design))
 
 
 def sums_of_labels(answers: Sequence[CountsAnswer]) -> tuple[Floats, float]:
-    """Noisy sums over cells of the labels' shares of their range and of one minus them, and the noise's scale.
+    """Noisy sums per cell of labels (as shares of their range) and of one minus them, with the noise's scale.
 
-    Args:
-        answers: one to `label_total`, or those to `squared_error` of the lower and of the upper bound.
-
-    Returns:
-        (K, 2) float64, and the scale in records of Laplace noise of the variance in each.
+    `answers` are one to `label_total`, or two to `squared_error` of the lower and of the upper bound. Returns (K, 2)
+    float64, and the scale of Laplace noise with the variance in each, in records.
     """
     steps, scale = answers[0].steps, float(answers[0].scale)
     if len(answers) == 1:
@@ -198,10 +194,10 @@ class _Mean:
 
     @classmethod
     def of(cls, answer: CountsAnswer, columns: int, design: float = 1.0) -> "_Mean":
-        """Of the sum of an answer's first columns, over one cell.
+        """The mean from the sum of an answer's first columns, over one cell.
 
-        Two things are unknown: the noise, whose law is known, and how far the private records' mean is from that of
-        the population. Amounts are shares of a range, so s bounds their variance by s (1 - s) (Bhatia and Davis 2000).
+        Its variance has two parts: the noise, of known law, and the private records' sampling. Amounts are shares s of
+        a range, so s (1 - s) bounds their variance (Bhatia and Davis 2000).
         """
         values = answer.values[0] / answer.steps
         total = max(float(values.sum()), 1.0)
@@ -212,7 +208,7 @@ class _Mean:
         return cls(share, varied + design * share * (1.0 - share) / total)
 
     def interval(self, unit: float) -> tuple[float, float, float]:
-        """Value and ends, in units of which the range holds so many."""
+        """Value and interval ends, times `unit`, the size of the range."""
         reach = INTERVAL * float(np.sqrt(self.variance))
         ends = (self.share, max(self.share - reach, 0.0), min(self.share + reach, 1.0))
         value, low, high = (end * unit for end in ends)
@@ -222,16 +218,14 @@ class _Mean:
 def error_estimate(
     errors: CountsAnswer, spread: CountsAnswer, bounds: tuple[float, float], design: float = 1.0
 ) -> ErrorEstimate:
-    """What two answers over one cell of all records say of a model's error, with 95 % intervals.
+    """Estimate a model's error, with 95 % intervals, from two answers over one cell of all records.
 
-    R^2 = 1 - e / v is no worse than r where e - (1 - r) v is no more than 0. That difference is nearly normal, so the
-    interval holds the r at which it is no farther from 0 than 2.12 of its deviations (Fieller 1954).
+    R^2 = 1 - e / v is at most r if e - (1 - r) v is at least 0. That difference is nearly normal, so the interval holds
+    the r for which it is within 2.12 of its deviations of 0 (Fieller 1954).
 
-    Args:
-        errors: `error_sums` of the model, (1, 3), or `squared_error`, (1, 2).
-        spread: `squared_error` about the labels' mean, (1, 2).
-        bounds: of the label.
-        design: effect of records that come in units: so many records say as much as one; at least 1.
+    `errors` are `error_sums` of the model, (1, 3), or `squared_error`, (1, 2); `spread` is `squared_error` around the
+    labels' mean, (1, 2); `bounds` are the label's. `design` >= 1 is the design effect of records that come in units: so
+    many records carry the information of one.
     """
     width = bounds[1] - bounds[0]
     squared, about_mean = _Mean.of(errors, 1, design), _Mean.of(spread, 1, design)
@@ -261,7 +255,7 @@ def _unit(answer: CountsAnswer) -> float:
 
 
 def _counted_range(variance: float, problem: Problem, share: Fraction) -> int:
-    """The largest squared error counted, in squared grid steps: chosen from the noisy answers, so at no cost."""
+    """The largest squared error to count, in squared grid steps, chosen from noisy answers at no cost."""
     at_little_noise = NOISE_OF_VARIANCE / _noise_of_mean(problem, share)
     ideal = max(SPREADS_COUNTED**2, at_little_noise) * variance * MOST_SQUARED_ERROR
     return int(np.clip(round(ideal), 1, MOST_SQUARED_ERROR))

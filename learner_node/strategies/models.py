@@ -51,20 +51,20 @@ from protocol.rationals import Rational
 from protocol.records import Records
 
 RADIUS = 1024
-"""Whole steps of a vector's length: finer than any noise here."""
+"""Whole steps of a vector's length: finer than any noise."""
 GRID = 1024
-"""Steps of released weights: rounding then costs a hundredth of the noise."""
+"""Steps of released weights, at which the rounding error is a hundredth of the noise."""
 MOST_BINS = 10
-"""Most bins of a numeric attribute, missing values not counted."""
+"""Most bins of a numeric attribute, besides the one for missing values."""
 FEWEST_BINS = 2
 SPARSE = 3.0
-"""Where an attribute's counts add up to less than this times their noise's scale, they are as few as can be."""
+"""Ratio of an attribute's total count to its noise's scale below which it gets the fewest bins."""
 NOISE_WANTED = 0.1
-"""Standard deviation of the noise in a record's log odds that the regulariser of a linear classifier is chosen for."""
+"""Target standard deviation of a record's log-odds noise when a linear classifier's regulariser is chosen."""
 
 
 class InSiteStrategy(ABC):
-    """One query for one model."""
+    """A strategy with one query of kind `model`."""
 
     @abstractmethod
     def question(self, problem: Problem) -> tuple[AnyMethod, Body]:
@@ -84,7 +84,7 @@ class InSiteStrategy(ABC):
         return Plan.of([planned_model(problem, self.question(problem)[0], problem.epsilon)])
 
     def run(self, problem: Problem) -> Asking:
-        """Ask it, and apply the model to the source."""
+        """Ask the query and apply the model to the source."""
         (answer,) = yield ModelBody(models=(self.question(problem)[1],)), None
         model, records = self.read(problem, answer)
         return model, estimate_of(model, problem.source, records)
@@ -109,7 +109,7 @@ def planned_model(problem: Problem, method: AnyMethod, epsilon: Fraction) -> Pla
 
 
 def estimate_of(model: AnyModel, source: Records, records: float) -> AnyEstimate:
-    """A model's estimate of the source: each source record stands for equally many private ones."""
+    """A model's estimate of the source: all source records have equal weights."""
     weights = np.full(len(source), max(records, 0.0) / len(source))
     if isinstance(model, NumberModel):
         return NumberEstimate(weights, model.predict_number(source))
@@ -128,15 +128,15 @@ def unit_map(source: Records, share: float) -> FeatureMap:
 
 
 def declared(problem: Problem, answer: ModelAnswer) -> float:
-    """Private records at the curators that answered, as they declare them."""
+    """Declared number of private records at the curators that answered."""
     return problem.target_size * answer.sites / problem.sites
 
 
 class NaiveBayesStrategy(InSiteStrategy):
-    """Counts by class of every attribute that varies in the source.
+    """Naive Bayes from counts by class of every attribute that varies in the source.
 
-    Args:
-        bins: of each numeric attribute; None takes about three noise deviations of signed count in each, at most 10.
+    `bins` is the number of each numeric attribute. None leaves about three standard deviations of a signed count's
+    noise in each, with at most 10 bins.
     """
 
     def __init__(self, *, bins: int | None = None) -> None:
@@ -158,11 +158,9 @@ class NaiveBayesStrategy(InSiteStrategy):
 
 
 class ForestStrategy(InSiteStrategy):
-    """Class counts of the leaves of random trees.
+    """Class counts in the leaves of random trees.
 
-    Args:
-        trees: their number.
-        depth: levels of splits; None takes as many as leave some noise deviations of records in a leaf.
+    `trees` is their number, `depth` the levels of splits. None leaves several standard deviations of noise in a leaf.
     """
 
     def __init__(self, *, trees: int = 10, depth: int | None = None) -> None:
@@ -184,20 +182,20 @@ class ForestStrategy(InSiteStrategy):
 
 
 class LinearStrategy(InSiteStrategy):
-    """Weights of a linear classifier by output perturbation.
+    """A linear classifier's weights by output perturbation.
 
-    Args:
-        regulariser: of the sum of losses at each curator; None takes what the noise at this epsilon needs.
+    `regulariser` multiplies the penalty on the sum of losses at each curator; None takes what the noise at this epsilon
+    needs.
     """
 
     def __init__(self, *, regulariser: int | None = None) -> None:
         self._regulariser = options.site_linear_model(regulariser=regulariser)
 
     def regulariser(self, problem: Problem, size: int) -> Rational:
-        """The option, or so much that the noise in a record's log odds has a deviation of `NOISE_WANTED`.
+        """The option, or the value at which a record's log-odds noise has the deviation `NOISE_WANTED`.
 
         A record moves the minimiser by at most c b / regulariser (L2), so the noise of each of D weights has a scale of
-        sqrt(D) c b / (regulariser epsilon); a vector's length is about 1, and curators are averaged.
+        sqrt(D) c b / (regulariser epsilon). A vector's length is about 1, and curators' weights are averaged.
         """
         if self._regulariser is not None:
             return Rational(self._regulariser, 1)
@@ -235,9 +233,7 @@ class SvmStrategy(LinearStrategy):
 class KernelSvmStrategy(LinearStrategy):
     """A support vector machine on random features of a Gaussian kernel.
 
-    Args:
-        frequencies: a record's vector has twice as many coordinates.
-        regulariser: see `LinearStrategy`.
+    `frequencies` is half the number of a record's coordinates; `regulariser` is as in `LinearStrategy`.
     """
 
     def __init__(self, *, frequencies: int | None = None, regulariser: int | None = None) -> None:

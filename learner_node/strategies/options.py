@@ -1,4 +1,4 @@
-"""Options of the strategies, checked without loading a strategy: whoever reads a scenario waits for no torch.
+"""Options of the strategies, checked without loading a strategy, so that reading a scenario does not load torch.
 
 Each strategy has a function here that takes its options by name, with their defaults, and returns their values as the
 strategy uses them. ValueError or TypeError says what a value must be.
@@ -17,15 +17,15 @@ from protocol.plans import MOST_QUERIES
 from protocol.rationals import parse_rational
 
 Rounds = tuple[int, tuple[Fraction, ...]]
-"""Their number, and the share of epsilon of each."""
+"""The number of rounds, and each round's share of epsilon."""
 LEAST_SQUARES, TILT = "least-squares", "tilt"
-"""How the paper's strategy weighs records."""
+"""Ways in which the paper's strategy computes weights."""
 Share = int | float | str | Fraction
 MOST_NUMBER = 1e12
 
 
 def names_of(maker: Callable[..., object]) -> list[str]:
-    """Names of the options that a strategy, or whatever holds its options, takes; "**" where it takes any."""
+    """Option names of a strategy's factory or options class; "**" if it takes any."""
     parameters = inspect.signature(maker).parameters.values()
     return ["**" if parameter.kind is parameter.VAR_KEYWORD else parameter.name for parameter in parameters]
 
@@ -38,7 +38,7 @@ def whole(name: str, value: object, least: int = 1, most: int = 100_000) -> int:
 
 
 def whole_or_none(name: str, value: object) -> int | None:
-    """As `whole`, of an option that may be left out."""
+    """The value of an option that may be None, else as `whole`."""
     return None if value is None else whole(name, value)
 
 
@@ -73,7 +73,7 @@ def flag(name: str, value: object) -> bool:
 
 
 def part_of_epsilon(name: str, value: object) -> Fraction:
-    """A share of epsilon, exact, in [0, 1); 0 is no positive rational, so it is read first."""
+    """An exact share of epsilon in [0, 1). 0 is tested first, as it is not a positive rational."""
     if isinstance(value, bool) or not isinstance(value, Share):
         raise TypeError(f'{name} must be a number at least 0 and below 1, such as 0.1 or "1/10"')
     if value in (0, "0"):
@@ -88,14 +88,10 @@ def part_of_epsilon(name: str, value: object) -> Fraction:
 
 
 def exact_shares(rounds: int, shares: Sequence[Share] | None) -> tuple[Fraction, ...]:
-    """Shares of epsilon for each round, positive, which sum to exactly 1.
+    """Shares of epsilon for each round, positive, with sum exactly 1.
 
-    Args:
-        rounds: their number.
-        shares: one for each round, in any unit, such as [1, 3] or ["1/4", "3/4"]; None is equal shares.
-
-    Raises:
-        ValueError: not one positive number for each round.
+    `shares` has one number per round in any unit, such as [1, 3] or ["1/4", "3/4"]; None is equal shares. Raises
+    ValueError: not one positive number for each round.
     """
     if shares is None:
         return (Fraction(1, rounds),) * rounds
@@ -110,14 +106,14 @@ def exact_shares(rounds: int, shares: Sequence[Share] | None) -> tuple[Fraction,
 
 
 QUESTIONS = ("label_total", "squared_error")
-"""How a number is asked about."""
+"""Ways to ask about a numeric label."""
 CHOSEN = 8
-"""Attributes that `additive` spends the rest of the budget on, where a first question chooses them."""
+"""Default number of attributes that `additive` keeps after a first question."""
 HIDDEN = (32, 32)
 
 
 def rounds_and_shares(rounds: int, shares: Sequence[Share] | None, least: int = 1) -> Rounds:
-    """Of a strategy of several rounds, at least so many."""
+    """Rounds and shares of a strategy that needs at least `least` rounds."""
     count = whole("rounds", rounds, least=least, most=MOST_QUERIES)
     return count, exact_shares(count, shares)
 
@@ -125,7 +121,7 @@ def rounds_and_shares(rounds: int, shares: Sequence[Share] | None, least: int = 
 def adaptive_cells(
     *, rounds: int = 2, cells: int | None = None, tree: bool = False, shares: Sequence[Share] | None = None
 ) -> tuple[Rounds, int | None, bool]:
-    """See `AdaptiveCellsStrategy`."""
+    """Options of `AdaptiveCellsStrategy`."""
     return rounds_and_shares(rounds, shares, least=2), whole_or_none("cells", cells), flag("tree", tree)
 
 
@@ -136,7 +132,7 @@ def additive(
     choice_share: Share = 0,
     chosen: int = CHOSEN,
 ) -> tuple[tuple[str, ...] | None, int | None, Fraction, int]:
-    """See `AdditiveStrategy`."""
+    """Options of `AdditiveStrategy`."""
     names = None if attributes is None else texts("attributes", attributes)
     share = part_of_epsilon("choice_share", choice_share)
     values = names, whole_or_none("bins", bins), share, whole("chosen", chosen)
@@ -148,7 +144,7 @@ def additive(
 def cells_of_two(
     *, cells: int | None = None, networks: bool = True, same_population: bool = False, mass_share: Share = 0
 ) -> tuple[int | None, bool, bool, Fraction]:
-    """See `CellsStrategy`."""
+    """Options of `CellsStrategy`."""
     same, share = flag("same_population", same_population), part_of_epsilon("mass_share", mass_share)
     if same and share:
         raise ValueError("with same_population the masses are known; leave mass_share out")
@@ -158,7 +154,7 @@ def cells_of_two(
 def cells_of_number(
     *, cells: int | None = None, error_share: Share | None = None, question: str = QUESTIONS[0]
 ) -> tuple[int | None, Fraction | None, str]:
-    """See `CellsNumberStrategy`."""
+    """Options of `CellsNumberStrategy`."""
     if question not in QUESTIONS:
         raise ValueError(f"question must be one of {', '.join(QUESTIONS)}, not {question!r}")
     share = None if error_share is None else part_of_epsilon("error_share", error_share)
@@ -166,7 +162,7 @@ def cells_of_number(
 
 
 def attributes_chosen(*, chosen: int | None = None) -> int | None:
-    """Attributes that each curator chooses first, 0 for none; None goes by what is public."""
+    """Number of attributes that each curator chooses first, 0 for none; None decides by public facts."""
     return None if chosen is None else whole("chosen", chosen, least=0, most=100)
 
 
@@ -180,7 +176,7 @@ def cells(
     question: str = QUESTIONS[0],
     same_population: bool = False,
 ) -> None:
-    """See `CellsByLabel`: what is lawful for any label; the card says which it is."""
+    """Check options of `CellsByLabel` that are valid for any label; the card says which label it is."""
     attributes_chosen(chosen=chosen)
     cells_of_two(cells=cells, networks=networks, same_population=same_population, mass_share=mass_share)
     cells_of_number(cells=cells, error_share=error_share, question=question)
@@ -195,7 +191,7 @@ def importance(
     learning_rate: float = 1e-2,
     weight_decay: float = 1e-4,
 ) -> tuple[int | None, TrainingOptions]:
-    """See `ImportanceStrategy`."""
+    """Options of `ImportanceStrategy`."""
     training = TrainingOptions(
         widths(hidden),
         whole("epochs", epochs),
@@ -209,7 +205,7 @@ def importance(
 def informative(
     *, pairs: int = 1, bins: int | None = None, shares: Sequence[Share] | None = None
 ) -> tuple[Rounds, int, int | None]:
-    """See `InformativeStrategy`."""
+    """Options of `InformativeStrategy`."""
     rounds = rounds_and_shares(2, [1, 3] if shares is None else shares)
     return rounds, whole("pairs", pairs), whole_or_none("bins", bins)
 
@@ -224,7 +220,7 @@ def new_features(
     hidden: Sequence[int] = HIDDEN,
     shares: Sequence[Share] | None = None,
 ) -> tuple[Rounds, int | None, bool, int, bool, TrainingOptions]:
-    """See `NewFeaturesStrategy`."""
+    """Options of `NewFeaturesStrategy`."""
     plan = rounds_and_shares(rounds, shares, least=2), whole_or_none("cells", cells)
     asks = flag("score", score), whole("projections", projections, least=0), flag("learned", learned)
     if not (score or projections):
@@ -234,10 +230,7 @@ def new_features(
 
 @dataclass(frozen=True)
 class PaperOptions:
-    """What a user may choose; the names are those of a scenario's options.
-
-    Raises ValueError, TypeError: a value out of its range, or of another type.
-    """
+    """Options of the paper's strategies, named as in a scenario. Raises ValueError or TypeError for a wrong value."""
 
     rounds: int = 2  # T, hypotheses whose errors are asked; fixed in advance
     # ask the masses first (Pb. 1). Without it source and target must have the same distribution, and error/correct
@@ -281,14 +274,14 @@ class PaperOptions:
 
     @property
     def training(self) -> TrainingOptions:
-        """Of every network."""
+        """Training options of every network."""
         return TrainingOptions(tuple(self.hidden), self.epochs, self.batch_size, self.learning_rate, self.weight_decay)
 
 
 def random_subsets(
     *, rounds: int = 2, features: int | None = None, bins: int | None = None, shares: Sequence[Share] | None = None
 ) -> tuple[Rounds, int | None, int | None]:
-    """See `RandomSubsetsStrategy`."""
+    """Options of `RandomSubsetsStrategy`."""
     return rounds_and_shares(rounds, shares), whole_or_none("features", features), whole_or_none("bins", bins)
 
 
@@ -300,7 +293,7 @@ def selected_cells(
     cells: int | None = None,
     networks: bool = True,
 ) -> tuple[int, Fraction, tuple[int, ...]]:
-    """See `SelectedCellsStrategy`; what it hands on to `cells` is checked, and not in the result."""
+    """Options of `SelectedCellsStrategy`; those of `cells` are checked, but not returned."""
     cells_of_two(cells=cells, networks=networks)
     count = whole("features", features, most=100)
     exact = part_of_epsilon("share", share)
@@ -312,32 +305,32 @@ def selected_cells(
 
 
 def site_forest(*, trees: int = 10, depth: int | None = None) -> tuple[int, int | None]:
-    """See `ForestStrategy`."""
+    """Options of `ForestStrategy`."""
     return whole("trees", trees, most=1000), None if depth is None else whole("depth", depth, most=12)
 
 
 def site_kernel_svm(*, frequencies: int | None = None, regulariser: int | None = None) -> tuple[int | None, int | None]:
-    """See `KernelSvmStrategy`."""
+    """Options of `KernelSvmStrategy`."""
     count = None if frequencies is None else whole("frequencies", frequencies, most=2000)
     return count, site_linear_model(regulariser=regulariser)
 
 
 def site_linear() -> None:
-    """See `LinearRegressionStrategy`, which takes none."""
+    """Options of `LinearRegressionStrategy`, which takes none."""
 
 
 def site_linear_model(*, regulariser: int | None = None) -> int | None:
-    """See `LinearStrategy`."""
+    """Options of `LinearStrategy`."""
     return None if regulariser is None else whole("regulariser", regulariser, most=10**9)
 
 
 def site_naive_bayes(*, bins: int | None = None) -> int | None:
-    """See `NaiveBayesStrategy`."""
+    """Options of `NaiveBayesStrategy`."""
     return whole_or_none("bins", bins)
 
 
 def varying_bins(
     *, rounds: int = 2, bins: int | None = None, cells: bool = False, shares: Sequence[Share] | None = None
 ) -> tuple[Rounds, int | None, bool]:
-    """See `VaryingBinsStrategy`."""
+    """Options of `VaryingBinsStrategy`."""
     return rounds_and_shares(rounds, shares), whole_or_none("bins", bins), flag("cells", cells)

@@ -34,12 +34,12 @@ from protocol.records import Records
 SHRINKAGE = 0.1
 """Weight of Pb. 2's regularisation, relative to the variance of a bin's number of errors."""
 LABEL_TOLERANCE = 1e-8
-"""Largest KKT residual of Pb. 2: far below what regularisation and noise decide, and cheap for many stacked systems."""
+"""Largest KKT residual of Pb. 2: far below the effect of regularisation and noise, and cheap to reach."""
 _ERROR_VARIANCE = {"paper_ratio": 1.0, "signed_error": 0.25, "error_correct": 0.5}
-"""Variance of the number of errors that a release gives, relative to that of its noise: errors are (n - S) / 2."""
+"""Variance of the number of errors (n - S) / 2 relative to the noise variance of the release S."""
 LEAST_WEIGHT_ALPHA = 1.0
-"""Least weight of Pb. 1's regularisation, in squared counts: exact masses still differ by sampling, and without it
-the weights become those of a vertex, with nearly every record at 0."""
+"""Least weight of Pb. 1's regularisation, in squared counts. Even exact masses differ by sampling; without
+regularisation the solution is a vertex, with nearly every weight 0."""
 Vector = NDArray[np.float64]
 
 
@@ -56,13 +56,13 @@ class NetworkModel:
 
 
 def check_network(problem: Problem, features: FeatureMap, hidden: Sequence[int], *, otherwise: str = "") -> None:
-    """Raise ConfigurationError where networks of these hidden layers are larger than a curator evaluates.
+    """Raise ConfigurationError if networks with these hidden layers exceed a curator's limits.
 
     Args:
         problem: with the limits.
-        features: what the networks see.
+        features: map to the networks' input.
         hidden: widths of their hidden layers.
-        otherwise: what else to do about it than making them smaller.
+        otherwise: an alternative remedy, for the error.
     """
     sizes = [features.width, *hidden, 1]
     parameters = HEADER_PARAMETERS + sum((a + 1) * b for a, b in pairwise(sizes))
@@ -75,12 +75,7 @@ def check_network(problem: Problem, features: FeatureMap, hidden: Sequence[int],
 
 
 class PaperStrategy:
-    """Strategies `paper-i` and `paper-c`.
-
-    Args:
-        options: see `PaperOptions`.
-        cumulative: C-ExPriL if True, I-ExPriL if False.
-    """
+    """Strategies `paper-i` (I-ExPriL) and `paper-c` (C-ExPriL, `cumulative`)."""
 
     def __init__(self, options: PaperOptions, *, cumulative: bool) -> None:
         self._options = options
@@ -102,9 +97,9 @@ class PaperStrategy:
         return self._options.rounds + self._options.reweight
 
     def run(self, problem: Problem) -> Asking:
-        """The masses of the bins (if asked), then the errors of one hypothesis after the other.
+        """Ask the bins' masses (if the option says so), then the errors of one hypothesis after the other.
 
-        After each, Pb. 1 and Pb. 2 are solved and the next hypothesis is trained.
+        After each answer, Pb. 1 and Pb. 2 are solved and the next hypothesis is trained.
         """
         scale = problem.scale(len(problem.source.schema.attributes) * self._queries).fraction
         bins = self._options.bins or paper_bin_count(problem.target_size, scale)
@@ -142,7 +137,7 @@ class PaperStrategy:
         return learnt[-1]
 
     def _labels(self, problem: Problem, bins: int, systems: list[LabelSystem], answer: CountsAnswer) -> Vector:
-        """Pb. 2: relaxed labels of the source records, in [0, 1]."""
+        """Solve Pb. 2: relaxed labels of the source records, in [0, 1]."""
         chosen = systems if self._cumulative else systems[-1:]
         if self._options.label_steps is not None:
             return descend_labels(chosen, steps=self._options.label_steps)
@@ -150,7 +145,7 @@ class PaperStrategy:
         return solve_labels(chosen, alpha=alpha, prior=0.5, tolerance=LABEL_TOLERANCE).x
 
     def _train(self, problem: Problem, features: FeatureMap, weights: Vector, labels: Vector) -> Mlp:
-        """The next hypothesis, of the labels so far."""
+        """Train the next hypothesis on the current labels."""
         points = coordinates(features, problem.source)
         targets = labels if self._options.soft_labels else (labels > 0.5).astype(np.float64)
         weighted = weights + 1e-6 * weights.mean() + 1e-12
@@ -158,7 +153,7 @@ class PaperStrategy:
         return Mlp.of(features, list(network.layers))
 
     def _weights(self, problem: Problem, answer: CountsAnswer) -> Vector:
-        """Pb. 1: weights of the source records, in records, from the masses."""
+        """Solve Pb. 1: weights of the source records, in records, from the masses."""
         workload = BinWorkload.of(problem.source, answer.body.partitions)
         if self._options.weighting == TILT:
             return tilted(workload, answer.values[:, 0], answer)
@@ -173,7 +168,7 @@ class PaperStrategy:
     def _equal_weights(
         self, problem: Problem, workload: BinWorkload, answers: Sequence[CountsAnswer]
     ) -> tuple[Vector, Vector]:
-        """Without Pb. 1: the same weight for every source record, and the masses per bin, in records."""
+        """Equal weights instead of Pb. 1, and the masses per bin, in records."""
         n = len(problem.source)
         if self._options.printed:
             weights = np.full(n, problem.target_size / n)
@@ -183,7 +178,7 @@ class PaperStrategy:
         return np.full(n, max(float(masses.sum()) / len(workload.partitions), 1.0) / n), masses
 
     def _label_alpha(self, problem: Problem, bins: int, answer: CountsAnswer) -> float:
-        """Weight of Pb. 2's regularisation, for the variance of a bin's number of errors: of noise and of sampling."""
+        """Weight of Pb. 2's regularisation from the noise and sampling variance of a bin's number of errors."""
         if self._options.label_alpha is not None:
             return self._options.label_alpha
         noise = answer.noise_variance * _ERROR_VARIANCE[answer.release]

@@ -44,7 +44,7 @@ MOST_BINS = 40
 
 @dataclass
 class RoundState:
-    """The answers and fits before a round."""
+    """Answers and fits before a round."""
 
     features: FeatureMap  # the source's feature map
     points: NDArray[np.float64]  # coordinates of the source records under it, (n, width)
@@ -53,11 +53,11 @@ class RoundState:
 
     @property
     def number(self) -> int:
-        """Of the round to come, 0 first."""
+        """Number of the next round, from 0."""
         return len(self.fits)
 
     def cells(self, source: Records) -> list[list[NDArray[np.int64]]]:
-        """By round so far, the cells of the source records in each of the partitions that were asked, (n,) each."""
+        """By round so far and by partition, the cells of the source records, (n,) each."""
         return [
             [partition.cells(source).astype(np.int64) for partition in answer.body.partitions]
             for answer in self.answers
@@ -65,21 +65,19 @@ class RoundState:
 
     @property
     def model(self) -> CellsModel:
-        """The newest label model behind the feature map; IndexError before the first answer."""
+        """The newest label model, composed with the feature map. Raises IndexError before the first answer."""
         return CellsModel(self.features, self.fits[-1])
 
     @property
     def estimate(self) -> SourceEstimate:
-        """Posterior mass and label of each source record; IndexError before the first answer."""
+        """Posterior mass and label of each source record. Raises IndexError before the first answer."""
         return SourceEstimate(self.fits[-1].source_mass, self.fits[-1].probability(self.points))
 
 
 class RoundsStrategy(ABC):
     """A strategy of several rounds; a subclass says how many partitions each round asks, and which.
 
-    Args:
-        rounds: number of questions.
-        shares: of epsilon, one for each round, adding up to 1.
+    `rounds` is the number of questions, `shares` their shares of epsilon with sum 1.
     """
 
     def __init__(self, rounds: int, shares: tuple[Fraction, ...]) -> None:
@@ -87,11 +85,11 @@ class RoundsStrategy(ABC):
 
     @abstractmethod
     def partition_counts(self, problem: Problem) -> list[int]:
-        """How many partitions each round asks; a function of the schema and the options alone."""
+        """Number of partitions in each round; a function of schema and options alone."""
 
     @abstractmethod
     def partitions(self, problem: Problem, state: RoundState, epsilon: float) -> list[Partition]:
-        """What the next round asks.
+        """Partitions that the next round asks.
 
         Args:
             problem: the problem.
@@ -100,16 +98,16 @@ class RoundsStrategy(ABC):
         """
 
     def plan(self, problem: Problem) -> Plan:
-        """Round r asks m_r partitions at scale c m_r / (share_r epsilon): in all exactly epsilon."""
+        """Round r asks m_r partitions at scale c m_r / (share_r epsilon), which costs exactly epsilon in total."""
         counts = self.partition_counts(problem)
         return problem.counts_plan(
             [("error_correct", *question) for question in zip(counts, self._shares, strict=True)]
         )
 
     def run(self, problem: Problem) -> Asking:
-        """Each round's partitions under the hypothesis "class 1": errors are class 0, correct are class 1.
+        """Ask class counts in each round's partitions: errors of the hypothesis "class 1" are class 0.
 
-        After each, the label model is fitted to all answers so far.
+        After each round, the label model is fitted to all answers so far.
         """
         features = standardising_map(problem.source)
         state = RoundState(features, coordinates(features, problem.source))
@@ -129,13 +127,14 @@ class RoundsStrategy(ABC):
 
 
 def bin_count(problem: Problem, epsilon: float, bins: int | None, partitions: int) -> int:
-    """Bins of each of several attributes.
+    """Number of bins of each of several attributes.
 
     Args:
         problem: the problem.
         epsilon: of one partition for one record.
-        bins: the user's number; None takes about three noise deviations of signed count in each bin, at most 40.
-        partitions: asked together; their bins keep to the number of cells that the curators allow, where it can be.
+        bins: the user's number. None leaves about three standard deviations of a signed count's noise in each, with at
+            most 40 bins.
+        partitions: number asked together; all their bins stay within the curators' limit of cells, if possible.
     """
     rule = problem.cell_rule(epsilon, most=MOST_BINS)
     # Each attribute has a further bin for missing values.
@@ -143,7 +142,7 @@ def bin_count(problem: Problem, epsilon: float, bins: int | None, partitions: in
 
 
 def joint_cell_count(problem: Problem, epsilon: float, cells: int | None, partitions: int = 1) -> int:
-    """As `bin_count`, for cells of the whole instance space."""
+    """Number of cells of the whole instance space, by the rule of `bin_count`."""
     rule = problem.cell_rule(epsilon)
     return max(1, min(cells or rule, problem.limits.cells // partitions))
 
@@ -154,7 +153,7 @@ def varying_attributes(problem: Problem) -> list[str]:
 
 
 def bins_of(problem: Problem, names: Sequence[str], bins: int, shift: float = 0.0) -> list[FeatureBins]:
-    """Bins of even mass of the source, of the named attributes in that order."""
+    """Bins of equal source mass for the named attributes, in that order."""
     by_name = {partition.attribute: partition for partition in even_bins(problem.source, bins, shift=shift)}
     return [by_name[name] for name in names]
 
@@ -167,7 +166,7 @@ class RandomSubsetsStrategy(RoundsStrategy):
     Args:
         rounds: number of rounds.
         features: attributes a round; None takes the square root of their number, rounded up.
-        bins: per attribute; None takes about three noise deviations of signed count in each.
+        bins: per attribute; None is as in `bin_count`.
         shares: of epsilon, one for each round; None is equal shares.
     """
 
@@ -207,12 +206,12 @@ class RandomSubsetsStrategy(RoundsStrategy):
 class InformativeStrategy(RoundsStrategy):
     """`informative`: a small first round over the bins of all attributes, then the joint bins of the best pairs.
 
-    Attributes are ranked by what their bins tell about the label, corrected for noise and sampling (`information`);
-    pairs by the sum over both. With a single attribute, its bins are asked again.
+    Attributes are ranked by their bins' information about the label, corrected for noise and sampling (`information`),
+    and pairs by the sum of both. With a single attribute, its bins are asked again.
 
     Args:
-        pairs: pairs of attributes asked in the second round, at most.
-        bins: per attribute in the first round; None takes about three noise deviations of signed count in each.
+        pairs: most pairs of attributes in the second round.
+        bins: per attribute in the first round; None is as in `bin_count`.
         shares: of epsilon, for the two rounds; None is [1, 3].
     """
 
@@ -254,13 +253,13 @@ class InformativeStrategy(RoundsStrategy):
 class VaryingBinsStrategy(RoundsStrategy):
     """`varying-bins`: the same attributes each round, with edges between those of the other rounds.
 
-    Together, rounds of q bins resolve what rounds times q bins would. With `cells`, each round asks other k-means
-    cells of the source instead, at sensitivity 1.
+    Together, rounds of q bins resolve what rounds times q bins would. With `cells`, each round instead asks k-means
+    cells of the source from another seed, at sensitivity 1.
 
     Args:
         rounds: number of rounds.
-        bins: per attribute, or k-means cells; None takes about three noise deviations of signed count in each.
-        cells: ask k-means cells, from another seed each round.
+        bins: per attribute, or k-means cells; None is as in `bin_count`.
+        cells: whether to ask k-means cells.
         shares: of epsilon, one for each round; None is equal shares.
     """
 
@@ -322,13 +321,13 @@ def information(counts: NDArray[np.float64], source_counts: NDArray[np.int64], n
 
 
 CERTAIN = 0.05
-"""Weight of a record whose label is certain, against 1 for an open one: certain regions keep a few cells."""
+"""Weight of a record with a certain label, relative to 1 for an open one; it keeps a few cells in certain regions."""
 LEAST_IN_LEAF = 3
-"""Source records in a leaf of a tree, at least."""
+"""Fewest source records in a leaf of a tree."""
 GRADIENT_RECORDS = 200
 GRADIENT_STEP = 0.25
 MOST_GRADIENT_DIRECTIONS = 64
-"""Along more coordinates, gradients are taken in the plane of the source's first principal components."""
+"""Most coordinates for gradients; with more, they are taken along the first principal components."""
 
 
 class AdaptiveCellsStrategy(RoundsStrategy):

@@ -1,11 +1,11 @@
-"""Attributes chosen first, then another strategy on those alone: where few of many carry the signal.
+"""Lets curators choose attributes, then runs another strategy on those: for sources where few of many carry the signal.
 
-A choice by noisy scores costs what it costs for one attribute, however many there are, and errs by the logarithm of
-their number (`features` of the query kind `statistic`). Each curator chooses for itself. What the others choose among
-many hangs on no record, so the union of the choices is nearly all signal, and noise that agrees is rare.
+A choice by noisy scores costs as much as for one attribute, however many there are, and errs by the logarithm of their
+number (`features` of the query kind `statistic`). Each curator chooses for itself. Noise rarely makes two curators
+choose the same attribute, so the union of the choices is nearly all signal.
 
-`selected-cells` does this with fixed shares; strategy `cells` does it where a source has many attributes and the
-curators choose when asked (`choice_of`). docs/strategies.md has what that brings.
+`selected-cells` does this with fixed shares. Strategy `cells` does it if a source has many attributes and the curators
+allow it (`choice_of`). docs/strategies.md has the gains.
 """
 
 import math
@@ -38,27 +38,27 @@ from protocol.records import Records
 from protocol.schema import NumericAttribute
 
 QUARTILES = (0.25, 0.5, 0.75)
-"""Edges of a numeric attribute, as quantiles of the source."""
+"""Quantiles of the source at which a numeric attribute is cut."""
 MANY = 80
-"""Attributes that vary in the source, from which on `cells` has them chosen first: at 60 a choice loses more where all
-tell something than it wins where ten do, at 100 it wins more (docs/strategies.md)."""
+"""Number of attributes that vary in the source from which `cells` has them chosen first. At 60 a choice loses more if
+all are informative than it wins if ten are; at 100 it wins more (docs/strategies.md)."""
 MOST_CHOSEN = 6
-"""Chosen by each curator, unless the user says how many."""
+"""Most attributes that each curator chooses by default."""
 CHOICE_SHARE, CLASSES_SHARE = Fraction(1, 2), Fraction(1, 20)
-"""Of epsilon, for a choice, and for the classes' shares that weigh it."""
+"""Shares of epsilon for a choice, and for the class shares that weight it."""
 RESOLVED = 0.06
-"""A choice's noise reaches scale x log(attributes); of the records at a curator it is at most this share."""
+"""Largest noise of a choice, scale x log(attributes), as a share of a curator's records."""
 BALANCE = 100
-"""Weight of the rarest class; the others' are whole numbers below."""
+"""Weight of the rarest class; other classes have smaller whole weights."""
 
 
 class ManyAttributesWarning(UserWarning):
-    """A study over many attributes, of which none were chosen first: the text says what to change."""
+    """A study asks many attributes without a choice; the text says what to change."""
 
 
 @dataclass(frozen=True)
 class AttributeChoice:
-    """Which attributes are chosen, and at what cost."""
+    """Number and cost of attributes that curators choose."""
 
     chosen: int  # q, by each curator
     most: int  # of all that were chosen, so many are used
@@ -69,11 +69,9 @@ class AttributeChoice:
 
 
 class ChosenFirst:
-    """A strategy on the attributes that were chosen.
+    """A strategy on attributes that curators choose.
 
-    Args:
-        inner: asks with the rest of epsilon, and learns; its plan must not hang on which attributes those are.
-        choice: see there.
+    `inner` asks with the rest of epsilon and learns; its plan must not depend on which attributes are chosen.
     """
 
     def __init__(self, inner: Strategy, choice: AttributeChoice) -> None:
@@ -119,14 +117,14 @@ class ChosenFirst:
 def willing(
     stated: Sequence[tuple[Limits, int | None]], records: float | None = None, kinds: Kinds = QUERY_KINDS
 ) -> Willing:
-    """What the curators of a study take on.
+    """What a study's curators allow.
 
-    Few that take on less than most do, and than a policy does by default, do not make the others' question coarser:
-    they are left out where it is too much for them.
+    Curators that allow less than most others do, and less than the default policy, do not make the common question
+    coarser: they are left out if it exceeds their limits.
 
     Args:
-        stated: of each, its limits and the number of records that it declares, if any; at least one.
-        records: at one of them, about; None goes by the problem's own.
+        stated: for each curator its limits and declared number of records, if any; at least one.
+        records: approximate number at one curator; None uses the problem's own.
         kinds: of queries.
     """
     works = [limits.multiply_adds / (size or ASSUMED_ROUND_SIZE) for limits, size in stated]
@@ -135,7 +133,7 @@ def willing(
 
 
 def _selects(limits: Limits, kinds: Kinds) -> bool:
-    """Whether a curator chooses attributes when asked."""
+    """Whether a curator allows the choice of attributes."""
     try:
         allowed = kinds.limits(limits, STATISTIC.name).methods
     except RemoteProtocolError:
@@ -144,12 +142,10 @@ def _selects(limits: Limits, kinds: Kinds) -> bool:
 
 
 def choice_of(problem: Problem, chosen: int | None = None) -> AttributeChoice | None:
-    """The choice that `cells` makes first, of public facts alone; None where it makes none.
+    """The choice that `cells` makes first, by public facts alone; None if it makes none.
 
-    Args:
-        problem: of the study.
-        chosen: by each curator, as the user says, 0 for no choice; None: none below `MANY` attributes, none where a
-            curator does not choose or would refuse so many, else up to `MOST_CHOSEN`, as many as stand out of noise.
+    `chosen` is the user's number for each curator, 0 for no choice. With None there is no choice below `MANY`
+    attributes, or if a curator does not allow it; else up to `MOST_CHOSEN`, as many as exceed the noise.
     """
     if chosen is None:
         willing = problem.willing.selects and selection_work(problem.source) <= problem.willing.work
@@ -158,9 +154,9 @@ def choice_of(problem: Problem, chosen: int | None = None) -> AttributeChoice | 
 
 
 def why_not_chosen(problem: Problem) -> str:
-    """Where `cells` has none of many attributes chosen unless it is told to: what that costs, and what to change.
+    """A text, if `cells` does not have many attributes chosen by default: the loss, and what to change.
 
-    Empty where attributes are few, or are chosen; of public facts alone.
+    It is empty if there are few attributes or they are chosen. It uses public facts alone.
     """
     if not is_wide(problem.source) or choice_of(problem):
         return ""
@@ -181,12 +177,12 @@ def why_not_chosen(problem: Problem) -> str:
 
 
 def is_wide(source: Records) -> bool:
-    """Whether so many attributes vary that they are chosen first; of a label of classes."""
+    """Whether so many attributes vary that they are chosen first; False for a numeric label."""
     return bool(source.schema.classes) and len(standardising_map(source).features) >= MANY
 
 
 def chosen_by_rule(problem: Problem) -> int:
-    """How many attributes each curator can choose reliably, given the noise; may be 0."""
+    """Number of attributes that each curator can choose reliably, given the noise; may be 0."""
     records = problem.willing.records or problem.target_size / max(problem.sites, 1)
     reach = math.log(max(len(problem.source.schema.attributes), 2)) / problem.epsilon_per_record(CHOICE_SHARE)
     return min(MOST_CHOSEN, int(RESOLVED * records / reach))
@@ -198,7 +194,7 @@ def selection_work(source: Records) -> int:
 
 
 def candidates_of(source: Records) -> tuple[FeatureBins, ...]:
-    """A partition for each attribute, the first thousand: quarters of the source's numbers, or the declared levels."""
+    """A partition for each of the first thousand attributes: quartiles of the source, or the declared levels."""
     candidates = []
     for attribute in source.schema.attributes[:MOST_CANDIDATES]:
         edges: tuple[float, ...] = ()
@@ -212,7 +208,7 @@ def candidates_of(source: Records) -> tuple[FeatureBins, ...]:
 
 
 def by_votes(answer: StatisticAnswer) -> list[int]:
-    """Candidates that curators chose: those of most curators first, of equals the earlier chosen."""
+    """Candidates in order of the number of curators that chose them, ties in order of choice."""
     chosen = answer.numbers[:, 0]
     places = np.arange(chosen.shape[1], 0, -1)
     indices = np.unique(chosen).tolist()
@@ -222,16 +218,14 @@ def by_votes(answer: StatisticAnswer) -> list[int]:
 def balanced(counts: NDArray[np.float64], variance: float) -> tuple[int, ...]:
     """Weights that let every class count alike: 100 for the rarest, at least 1 for the others.
 
-    Args:
-        counts: noisy, of each class, (C,).
-        variance: of the noise in one; a count below its deviation is taken as that.
+    `counts` (C,) are noisy, with the given `variance`; a count below its standard deviation is raised to it.
     """
     least = np.maximum(counts, max(math.sqrt(variance), 1.0))
     return tuple(np.maximum(np.rint(BALANCE * least.min() / least), 1).astype(int).tolist())
 
 
 def restricted(records: Records, names: set[str]) -> Records:
-    """The records with these attributes alone, in the schema's order; hypotheses on them fit the whole schema, too."""
+    """The records with only these attributes, in the schema's order; hypotheses on them fit the full schema."""
     attributes = tuple(attribute for attribute in records.schema.attributes if attribute.name in names)
     places = [records.positions[attribute.name] for attribute in attributes]
     return Records(
@@ -247,7 +241,7 @@ def _classes_question(problem: Problem) -> tuple[str, int, Fraction]:
 
 
 def _classes_body(problem: Problem) -> CountsBody:
-    """One cell that holds every record."""
+    """A question on one cell that holds every record."""
     features = standardising_map(problem.source)
     everywhere = NearestCentre.of(features, np.zeros((1, features.width)))
     two = len(problem.source.schema.classes) == 2

@@ -37,7 +37,10 @@ def split_moments(numbers: NDArray[np.int64], coordinates: int) -> SecondMoments
 class PrincipalComponents(
     msgspec.Struct, frozen=True, kw_only=True, tag="principal_components", forbid_unknown_fields=True
 ):
-    """Sums of v_i v_j for i <= j, v a record's vector; with a constant the means, and the number of records, are there."""
+    """Sums of v_i v_j for i <= j, where v is a record's vector.
+
+    If v has a constant coordinate, the means and the number of records are among them.
+    """
 
     points: Points  # how a record becomes its vector
 
