@@ -43,7 +43,7 @@ MOST_LINEAR_RECORDS = 2**25
 def fit_naive_bayes(
     method: NaiveBayes, body: Attributes, records: Records, labels: NDArray[np.unsignedinteger]
 ) -> NDArray[np.int64]:
-    """See `NaiveBayes`: tables (cells, classes), one after the other."""
+    """Exact tables (cells, classes) of all attributes, one after the other, flat."""
     classes = len(records.schema.classes)
     sizes = method.cells(body, records.schema)
     tables: list[NDArray[np.int64]] = []
@@ -88,7 +88,7 @@ def fit_linear(
     records: Records,
     labels: NDArray[np.unsignedinteger],
 ) -> NDArray[np.int64]:
-    """See `LinearModel`: (coordinates,) whole numbers."""
+    """The minimiser of the regularised losses in whole steps of the planned grid, (coordinates,)."""
     rows = np.empty((len(records), method.coordinates), np.int16)
     for block, points in body.features.blocks(records, method.coordinates):
         rows[block] = method.rows(points)
@@ -111,7 +111,7 @@ def fit_second_moments(
     records: Records,
     labels: NDArray[np.unsignedinteger],
 ) -> NDArray[np.int64]:
-    """See `protocol.kinds.models.second_moments.split_moments` for the order.
+    """Exact sums of products, flat, in the order that `protocol.kinds.models.second_moments.split_moments` reads.
 
     Products of whole numbers of at most 2^24, added over a block of at most 2^18 records: exact in whatever order.
     """
@@ -217,7 +217,7 @@ def _k_means(
 
 
 def bounded(limits: ModelLimits) -> Mapping[str, int]:
-    """See `Answerer`."""
+    """Most records of a curator at which a method is private, by the method's place in the limits."""
     return {
         f"limits.kinds.model.methods: {name}": MOST_RECORDS[name] for name in limits.methods if name in MOST_RECORDS
     }

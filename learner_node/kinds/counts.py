@@ -150,7 +150,7 @@ def exact_answer(body: CountsBody, turn: Turn, records: Records, tally: NDArray[
 
 
 def precision(body: CountsBody, turn: Turn, schema: Schema, target_size: int, sites: int) -> Precision:
-    """See `Precision`; errors of a numeric label are in records and in shares of its range."""
+    """How precise the pooled answers will be; errors of a numeric label are in records and in shares of its range."""
     return precision_with(turn.planned.law.variance(sites), body, turn, schema, target_size)
 
 

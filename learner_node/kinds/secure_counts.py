@@ -53,7 +53,7 @@ def opening(body: CountsBody, _turn: Turn, nonce: bytes = bytes(secure_counts.NO
 
 
 def lead(context: LeadContext) -> Leading:
-    """See `Reader.lead`: five turns, in which a curator that misses one, or lies, is out.
+    """Lead the five turns of a secure sum, in which a curator that misses one, or lies, is out.
 
     Raises:
         QueryFailedError: too few curators are left to open the sum, or it cannot be true.
@@ -152,14 +152,14 @@ def _law(planned: PlannedSecureCounts, sites: int) -> LaplaceShares:
 def rehearse(
     body: CountsBody, turn: Turn, records: Records, tally: NDArray[np.int64], sites: int, rng: np.random.Generator
 ) -> CountsAnswer:
-    """See `counts.rehearse`; all curators answer."""
+    """Simulate the answers as `counts.rehearse` does; all curators answer."""
     exact = exact_answer(body, turn, records, tally)
     noise = _law(turn.planned, sites).simulate(rng, exact.values.shape)
     return replace(exact, values=exact.values + noise, sites=sites, noises=sites / turn.planned.shares)
 
 
 def precision(body: CountsBody, turn: Turn, schema: Schema, target_size: int, sites: int) -> Precision:
-    """See `counts.precision`; all curators answer."""
+    """Foresee the precision as `counts.precision` does; all curators answer."""
     return precision_with(_law(turn.planned, sites).variance(), body, turn, schema, target_size)
 
 

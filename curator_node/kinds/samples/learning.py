@@ -152,7 +152,7 @@ class NetworkLearner:
     batch: int | None = 1_000
 
     def __call__(self, base: BaseLaw, real: Cells, draws: Cells, source: RandomWords) -> Classifier:
-        """See `WeakLearner`."""
+        """Train a classifier on cells of records and of draws."""
         return weak_learners.train(base, real, draws, epochs=self.epochs, batch=self.batch, source=source)
 
 
@@ -167,7 +167,7 @@ class NaiveBayesLearner:
     bins: int = 16
 
     def __call__(self, base: BaseLaw, real: Cells, draws: Cells, source: RandomWords) -> Classifier:  # noqa: ARG002
-        """See `WeakLearner`."""
+        """Train a classifier on cells of records and of draws."""
         return NaiveBayes(base, real, draws, bins=self.bins)
 
 

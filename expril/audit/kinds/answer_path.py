@@ -115,27 +115,27 @@ class NoNoise:
         law: DiscreteLaplace,
         stamp: Stamp,
     ) -> NDArray[np.int64]:
-        """See `NoiseSource`."""
+        """The exact numbers, or what was given to be released instead; the call is remembered."""
         self.calls.append((exact.copy(), law))
         return self.released[len(self.calls) - 1] if len(self.calls) <= len(self.released) else exact
 
     def laplace_shares(self, size: int, law: DiscreteLaplace, parts: int, stamp: Stamp) -> NDArray[np.int64]:
-        """See `NoiseSource`."""
+        """Zeros; the call is remembered."""
         self.calls.append((np.zeros(size, np.int64), LaplaceShares(law.scale, Fraction(1, parts))))
         return np.zeros(size, np.int64)
 
     def laplace(self, size: int, scale: Fraction, stamp: Stamp) -> NDArray[np.float64]:
-        """See `NoiseSource`."""
+        """Zeros; the call is remembered."""
         self.calls.append((np.zeros(size, np.int64), None))
         return np.zeros(size)
 
     def choose(self, scores: NDArray[np.int64], moved: int, law: NoisyMax, stamp: Stamp) -> int:
-        """See `NoiseSource`."""
+        """The index of the largest score; the call is remembered."""
         self.chosen.append((scores.copy(), law))
         return int(scores.argmax())
 
     def randomness(self, stamp: Stamp) -> Callable[[int], bytes]:
-        """See `NoiseSource`: the same bytes each time, so that two sets of records are compared under the same luck."""
+        """The same bytes each time, so that two sets of records are compared under the same luck."""
         self.own_sampler = True
         return np.random.default_rng(0).bytes
 

@@ -374,7 +374,7 @@ class KnownShares(NoNoise):
     shares: list[NDArray[np.int64]] = field(default_factory=list)
 
     def laplace_shares(self, size: int, law: DiscreteLaplace, parts: int, stamp: Stamp) -> NDArray[np.int64]:
-        """See `NoiseSource`."""
+        """Known shares, each number another; the call is remembered."""
         zeros = super().laplace_shares(size, law, parts, stamp)
         self.shares.append(zeros + np.arange(size) * 1009 + 10 ** len(self.shares))
         return self.shares[-1]

@@ -76,20 +76,20 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True, tag="forest", forbid_unk
 
     @property
     def leaves(self) -> int:
-        """Of one tree."""
+        """Leaves of one tree."""
         return 1 << self.depth
 
     @property
     def parts(self) -> int:
-        """Trees."""
+        """One part for each tree."""
         return self.trees
 
     def complaint(self) -> str:
-        """See `Method`."""
+        """What the settings must be, where they do not fit together; "" where they do."""
         return "" if self.trees * self.leaves <= MOST_LEAVES else f"at most {MOST_LEAVES} leaves of all trees together"
 
     def label_complaint(self, schema: Schema) -> str:
-        """See `Method`."""
+        """The label that it needs, where the schema has another; "" where it fits."""
         return "" if schema.classes else "a label of classes"
 
     def sensitivity(self, most_records_per_unit: int) -> int:
@@ -105,7 +105,7 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True, tag="forest", forbid_unk
         return 2 * self.sensitivity(most_records_per_unit)
 
     def check_body(self, body: Body, schema: Schema, field: str) -> None:
-        """See `Method`."""
+        """Raise RemoteProtocolError (NOT_IN_PLAN, BAD_QUERY) for a body that does not fit."""
         if not isinstance(body, Mapped):
             raise wrong_body(Mapped, field)
         check_map(body.features, self.width, schema, field)
@@ -119,7 +119,7 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True, tag="forest", forbid_unk
         return random_trees(body.features, self.trees, self.depth, self.span, self.seed)
 
     def work(self, body: Body, schema: Schema) -> Work:
-        """See `Method`; reads no tree, which may be large."""
+        """Work of fitting one model; it reads no tree, which may be large."""
         if not isinstance(body, Mapped):
             raise wrong_body(Mapped, "body")
         level = 300  # as `protocol.partitions.tree_leaves` states it

@@ -33,15 +33,15 @@ class KMeans(msgspec.Struct, frozen=True, kw_only=True, tag="k_means", forbid_un
 
     @property
     def parts(self) -> int:
-        """Iterations."""
+        """One part for each iteration."""
         return self.iterations
 
     def complaint(self) -> str:
-        """See `Method`."""
+        """What the settings must be, where they do not fit together; "" where they do."""
         return "" if self.points.constant else "a constant of at least 1, by which records are counted"
 
     def label_complaint(self, schema: Schema) -> str:
-        """It reads no label."""
+        """The method reads no label."""
         return ""
 
     def sensitivity(self, most_records_per_unit: int) -> int:
@@ -49,7 +49,7 @@ class KMeans(msgspec.Struct, frozen=True, kw_only=True, tag="k_means", forbid_un
         return most_records_per_unit * self.iterations * self.points.most_sum
 
     def moved_by_label(self, most_records_per_unit: int) -> int:
-        """It reads no label."""
+        """The method reads no label."""
         return 0
 
     def moved_by_change(self, most_records_per_unit: int) -> int:
@@ -57,7 +57,7 @@ class KMeans(msgspec.Struct, frozen=True, kw_only=True, tag="k_means", forbid_un
         return 2 * self.sensitivity(most_records_per_unit)
 
     def check_body(self, body: Body, schema: Schema, field: str) -> None:
-        """See `Method`."""
+        """Raise RemoteProtocolError (NOT_IN_PLAN, BAD_QUERY) for a body that does not fit."""
         if not isinstance(body, Centres):
             raise wrong_body(Centres, field)
         check_map(body.features, self.points.width, schema, field)
@@ -68,7 +68,7 @@ class KMeans(msgspec.Struct, frozen=True, kw_only=True, tag="k_means", forbid_un
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.centres", limit)
 
     def length(self, body: Body, schema: Schema) -> int:
-        """See `Method`."""
+        """Numbers that one model releases."""
         return self.iterations * self.clusters * self.points.coordinates
 
     def next_centres(self, centres: NDArray[np.float64], sums: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -106,7 +106,7 @@ class KMeans(msgspec.Struct, frozen=True, kw_only=True, tag="k_means", forbid_un
         return nearest
 
     def work(self, body: Body, schema: Schema) -> Work:
-        """See `Method`."""
+        """Work of fitting one model."""
         if not isinstance(body, Centres):
             raise wrong_body(Centres, "body")
         mapping, next_run = (

@@ -107,7 +107,7 @@ Sharpness = Annotated[int, msgspec.Meta(ge=1, le=8)]
 
 
 class LinearModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the three have in common.
+    """What the three linear classifiers have in common.
 
     Released are whole numbers q, one a coordinate: w = q / (steps regulariser), and the score of a record is w.v /
     radius.
@@ -120,12 +120,12 @@ class LinearModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def sharpness_of_loss(self) -> int:
-        """k; see above."""
+        """The sharpness k of the loss."""
         return 1
 
     @property
     def coordinates(self) -> int:
-        """Of a record's vector."""
+        """Coordinates of a record's vector."""
         raise NotImplementedError
 
     @property
@@ -153,11 +153,11 @@ class LinearModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def parts(self) -> int:
-        """All at once."""
+        """One part: all numbers at once."""
         return 1
 
     def complaint(self) -> str:
-        """See `Method`."""
+        """What the settings must be, where they do not fit together; "" where they do."""
         if self.regulariser.fraction < 1:
             return "a regulariser of at least 1"
         if self.length_above > root_above(2 * self.unit**2):  # errors of floats grow with the length
@@ -165,7 +165,7 @@ class LinearModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return "" if self.coordinates <= MOST_COORDINATES else f"at most {MOST_COORDINATES} coordinates"
 
     def label_complaint(self, schema: Schema) -> str:
-        """See `Method`."""
+        """The label that it needs, where the schema has another; "" where it fits."""
         return "" if len(schema.classes) == 2 else "a label of two classes"
 
     def sensitivity(self, most_records_per_unit: int) -> int:
@@ -192,17 +192,17 @@ class LinearModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return math.isqrt(math.floor(self.coordinates * (self.steps * moved) ** 2)) + self.coordinates
 
     def check_body(self, body: Body, schema: Schema, field: str) -> None:
-        """See `Method`."""
+        """Raise RemoteProtocolError (NOT_IN_PLAN, BAD_QUERY) for a body that does not fit."""
         if not isinstance(body, Mapped):
             raise wrong_body(Mapped, field)
         check_map(body.features, self.width_of_map, schema, field)
 
     def length(self, body: Body, schema: Schema) -> int:
-        """See `Method`."""
+        """Numbers that one model releases."""
         return self.coordinates
 
     def work(self, body: Body, schema: Schema) -> Work:
-        """See `Method`."""
+        """Work of fitting one model."""
         if not isinstance(body, Mapped):
             raise wrong_body(Mapped, "body")
         size = self.coordinates
@@ -230,26 +230,26 @@ class LogisticRegression(LinearModel, frozen=True, kw_only=True, tag="logistic_r
 
     @property
     def coordinates(self) -> int:
-        """See `LinearModel`."""
+        """Coordinates of a record's vector."""
         return self.points.coordinates
 
     @property
     def width_of_map(self) -> int:
-        """See `LinearModel`."""
+        """Coordinates of the feature map."""
         return self.points.width
 
     @property
     def unit(self) -> int:
-        """See `LinearModel`."""
+        """Steps of a vector that are one unit."""
         return self.points.radius
 
     @property
     def length_above(self) -> int:
-        """See `LinearModel`."""
+        """At least the length (L2) of every vector, in steps."""
         return self.points.length_above
 
     def rows(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
-        """See `LinearModel`."""
+        """The vectors of grid points: (n, width of the map) -> (n, coordinates) whole numbers."""
         return self.points.rows(points)
 
 
@@ -262,7 +262,7 @@ class LinearSvm(LogisticRegression, frozen=True, kw_only=True, tag="linear_svm",
 
     @property
     def sharpness_of_loss(self) -> int:
-        """See `LinearModel`."""
+        """The sharpness k of the loss."""
         return self.sharpness
 
 
@@ -284,41 +284,41 @@ class KernelSvm(LinearModel, frozen=True, kw_only=True, tag="kernel_svm", forbid
 
     @property
     def sharpness_of_loss(self) -> int:
-        """See `LinearModel`."""
+        """The sharpness k of the loss."""
         return self.sharpness
 
     @property
     def coordinates(self) -> int:
-        """See `LinearModel`."""
+        """Coordinates of a record's vector."""
         return 2 * self.frequencies + (self.constant > 0)
 
     @property
     def width_of_map(self) -> int:
-        """See `LinearModel`."""
+        """Coordinates of the feature map."""
         return self.width
 
     @property
     def unit(self) -> int:
-        """See `LinearModel`."""
+        """Steps of a vector that are one unit."""
         return self.radius
 
     @property
     def length_above(self) -> int:
-        """See `LinearModel`."""
+        """At least the length (L2) of every vector, in steps."""
         return root_above(self.radius**2 + self.constant**2)
 
     @property
     def work_of_features(self) -> int:
-        """See `LinearModel`."""
+        """Work of a record's vector beyond its map."""
         return self.frequencies * (self.width + _COSINE_COST)
 
     @property
     def work_once_of_features(self) -> int:
-        """See `LinearModel`."""
+        """Work of preparing the random features."""
         return self.frequencies * self.width * _FREQUENCY_ONCE + 10 * _ONCE
 
     def rows(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
-        """See `LinearModel`."""
+        """The vectors of grid points: (n, width of the map) -> (n, coordinates) whole numbers."""
         rows = feature_rows(points, self.seed, self.frequencies, self.radius)
         if not self.constant:
             return rows

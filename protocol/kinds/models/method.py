@@ -57,7 +57,7 @@ class Points(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def coordinates(self) -> int:
-        """Of a vector, the constant one among them."""
+        """Coordinates of a vector, the constant one among them."""
         return self.width + (self.constant > 0)
 
     @property

@@ -40,17 +40,17 @@ class NaiveBayes(msgspec.Struct, frozen=True, kw_only=True, tag="naive_bayes", f
 
     @property
     def parts(self) -> int:
-        """Attributes."""
+        """One part for each attribute."""
         return self.binned + self.moments
 
     def complaint(self) -> str:
-        """See `Method`."""
+        """What the settings must be, where they do not fit together; "" where they do."""
         if not self.binned + self.moments:
             return "at least one attribute"
         return "" if self.moments or self.steps == 1 else "steps of 1 where there are no moments"
 
     def label_complaint(self, schema: Schema) -> str:
-        """See `Method`."""
+        """The label that it needs, where the schema has another; "" where it fits."""
         return "" if schema.classes else "a label of classes"
 
     def sensitivity(self, most_records_per_unit: int) -> int:
@@ -66,7 +66,7 @@ class NaiveBayes(msgspec.Struct, frozen=True, kw_only=True, tag="naive_bayes", f
         return 2 * self.sensitivity(most_records_per_unit)
 
     def check_body(self, body: Body, schema: Schema, field: str) -> None:
-        """See `Method`."""
+        """Raise RemoteProtocolError (NOT_IN_PLAN, BAD_QUERY) for a body that does not fit."""
         if not isinstance(body, Attributes):
             raise wrong_body(Attributes, field)
         moments = sum(isinstance(attribute, Moments) for attribute in body.attributes)
@@ -83,7 +83,7 @@ class NaiveBayes(msgspec.Struct, frozen=True, kw_only=True, tag="naive_bayes", f
         )
 
     def length(self, body: Body, schema: Schema) -> int:
-        """See `Method`."""
+        """Numbers that one model releases."""
         if not isinstance(body, Attributes):
             raise wrong_body(Attributes, "body")
         return sum(self.cells(body, schema)) * len(schema.classes)
@@ -94,7 +94,7 @@ class NaiveBayes(msgspec.Struct, frozen=True, kw_only=True, tag="naive_bayes", f
         return np.split(rows, np.cumsum(self.cells(body, schema))[:-1])
 
     def work(self, body: Body, schema: Schema) -> Work:
-        """See `Method`."""
+        """Work of fitting one model."""
         if not isinstance(body, Attributes):
             raise wrong_body(Attributes, "body")
         binned = [attribute for attribute in body.attributes if isinstance(attribute, FeatureBins)]

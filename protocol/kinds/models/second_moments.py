@@ -46,23 +46,23 @@ class PrincipalComponents(
 
     @property
     def parts(self) -> int:
-        """All at once."""
+        """One part: all numbers at once."""
         return 1
 
     def complaint(self) -> str:
-        """See `Method`."""
+        """What the settings must be, where they do not fit together; "" where they do."""
         return ""
 
     def label_complaint(self, schema: Schema) -> str:
-        """It reads no label."""
+        """The method reads no label."""
         return ""
 
     def sensitivity(self, most_records_per_unit: int) -> int:
-        """See `Points.most_products`."""
+        """A record adds the products of one vector, at most `Points.most_products` in all."""
         return most_records_per_unit * self.points.most_products
 
     def moved_by_label(self, most_records_per_unit: int) -> int:
-        """It reads no label."""
+        """The method reads no label."""
         return 0
 
     def moved_by_change(self, most_records_per_unit: int) -> int:
@@ -70,17 +70,17 @@ class PrincipalComponents(
         return 2 * self.sensitivity(most_records_per_unit)
 
     def check_body(self, body: Body, schema: Schema, field: str) -> None:
-        """See `Method`."""
+        """Raise RemoteProtocolError (NOT_IN_PLAN, BAD_QUERY) for a body that does not fit."""
         if not isinstance(body, Mapped):
             raise wrong_body(Mapped, field)
         check_map(body.features, self.points.width, schema, field)
 
     def length(self, body: Body, schema: Schema) -> int:
-        """See `Method`."""
+        """Numbers that one model releases."""
         return self.points.coordinates * (self.points.coordinates + 1) // 2
 
     def work(self, body: Body, schema: Schema) -> Work:
-        """See `Method`."""
+        """Work of fitting one model."""
         return product_work(body, self.points)
 
 
@@ -96,15 +96,15 @@ class LinearRegression(msgspec.Struct, frozen=True, kw_only=True, tag="linear_re
 
     @property
     def parts(self) -> int:
-        """All at once."""
+        """One part: all numbers at once."""
         return 1
 
     def complaint(self) -> str:
-        """See `Method`."""
+        """What the settings must be, where they do not fit together; "" where they do."""
         return ""
 
     def label_complaint(self, schema: Schema) -> str:
-        """See `Method`."""
+        """The label that it needs, where the schema has another; "" where it fits."""
         return "" if schema.label_bounds is not None else "a numeric label"
 
     def sensitivity(self, most_records_per_unit: int) -> int:
@@ -126,17 +126,17 @@ class LinearRegression(msgspec.Struct, frozen=True, kw_only=True, tag="linear_re
         return 2 * self.sensitivity(most_records_per_unit)
 
     def check_body(self, body: Body, schema: Schema, field: str) -> None:
-        """See `Method`."""
+        """Raise RemoteProtocolError (NOT_IN_PLAN, BAD_QUERY) for a body that does not fit."""
         if not isinstance(body, Mapped):
             raise wrong_body(Mapped, field)
         check_map(body.features, self.points.width, schema, field)
 
     def length(self, body: Body, schema: Schema) -> int:
-        """See `Method`."""
+        """Numbers that one model releases."""
         return self.points.coordinates * (self.points.coordinates + 3) // 2 + 1
 
     def work(self, body: Body, schema: Schema) -> Work:
-        """See `Method`."""
+        """Work of fitting one model."""
         return product_work(body, self.points)
 
 

@@ -145,7 +145,7 @@ class AggregateMean(_Method, frozen=True, tag="aggregate_mean"):
 
     @property
     def law(self) -> DiscreteLaplace:
-        """Of the noise in the sum."""
+        """The law of the noise in the sum."""
         return DiscreteLaplace(self.scale.fraction)
 
     def sensitivity(self, most_records_per_unit: int) -> int:
@@ -157,7 +157,7 @@ class AggregateMean(_Method, frozen=True, tag="aggregate_mean"):
         return self.law.loss(self.sensitivity(most_records_per_unit))
 
     def odds(self, unit: PrivacyUnit) -> Odds:
-        """See `_of_blocks`."""
+        """A unit that stays moves one block or two, by whether the block hangs on what changes."""
         return _of_blocks(self.cost(unit.records), unit)
 
     @property
